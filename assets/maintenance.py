@@ -3,7 +3,16 @@
 It covers retention and compaction of topics, files of the lake, and Dagster's history.
 """
 
-from orchestration import HOURLY, NIGHTLY, Limits, asset_schedule, compaction_asset, history_asset, lake_asset, retention_asset
+from orchestration import (
+    HOURLY,
+    NIGHTLY,
+    Limits,
+    asset_schedule,
+    compaction_asset,
+    history_asset,
+    lake_asset,
+    retention_asset,
+)
 
 retention = retention_asset()
 compaction = compaction_asset()

@@ -23,7 +23,10 @@ arrival_delay_by_carrier_and_hour = mart(
         ORDER BY f.carrier, f.hour
     """,
     tables=("flights_with_weather", "airlines"),
-    description="How late flights arrive, by carrier and scheduled hour of departure (local time); minutes, early arrivals are negative",
+    description=(
+        "How late flights arrive, by carrier and scheduled hour of departure (local time); minutes,"
+        " early arrivals are negative"
+    ),
 )
 delay_by_visibility_and_wind = mart(
     "delay_by_visibility_and_wind",

@@ -13,7 +13,17 @@ from orchestration import Suite, expect, quarantine, spark_table, warn
 
 PROVENANCE = ("_topic_id", "_partition", "_offset")
 NEW_YORK = ["EWR", "JFK", "LGA"]
-WEATHER_COLUMNS = ("temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "precip", "pressure", "visib")
+WEATHER_COLUMNS = (
+    "temp",
+    "dewp",
+    "humid",
+    "wind_dir",
+    "wind_speed",
+    "wind_gust",
+    "precip",
+    "pressure",
+    "visib",
+)
 
 
 @spark_table(
@@ -21,15 +31,36 @@ WEATHER_COLUMNS = ("temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust
     unique_by=("time_hour", "carrier", "flight"),
     rules=(
         quarantine("distance_is_positive", "distance > 0", "A flight goes somewhere"),
-        quarantine("origin_is_in_new_york", "origin IN ('EWR', 'JFK', 'LGA')", "Only departures from New York belong here"),
-        warn("arrived_if_departed", "dep_time IS NULL OR arr_time IS NOT NULL", "A flight that left and has no arrival was diverted"),
-        warn("has_a_tail_number", "tailnum IS NOT NULL", "Flights without one cannot be joined with planes"),
+        quarantine(
+            "origin_is_in_new_york",
+            "origin IN ('EWR', 'JFK', 'LGA')",
+            "Only departures from New York belong here",
+        ),
+        warn(
+            "arrived_if_departed",
+            "dep_time IS NULL OR arr_time IS NOT NULL",
+            "A flight that left and has no arrival was diverted",
+        ),
+        warn(
+            "has_a_tail_number",
+            "tailnum IS NOT NULL",
+            "Flights without one cannot be joined with planes",
+        ),
     ),
     suite=Suite(
         expect("expect_column_values_to_not_be_null", column="carrier", is_blocking=True),
-        expect("expect_column_values_to_be_in_set", column="origin", value_set=NEW_YORK, is_blocking=True),
-        expect("expect_column_values_to_be_between", column="distance", min_value=10, max_value=6000),
-        expect("expect_column_values_to_be_between", column="arr_delay", min_value=-120, max_value=1500),
+        expect(
+            "expect_column_values_to_be_in_set",
+            column="origin",
+            value_set=NEW_YORK,
+            is_blocking=True,
+        ),
+        expect(
+            "expect_column_values_to_be_between", column="distance", min_value=10, max_value=6000
+        ),
+        expect(
+            "expect_column_values_to_be_between", column="arr_delay", min_value=-120, max_value=1500
+        ),
     ),
 )
 def clean_flights(records: DataFrame) -> DataFrame:
@@ -65,7 +96,11 @@ def clean_flights(records: DataFrame) -> DataFrame:
     topic=WEATHER,
     unique_by=("origin", "time_hour"),
     rules=(
-        quarantine("wind_speed_is_possible", "wind_speed < 250", "The strongest wind ever measured blew at 253 miles per hour"),
+        quarantine(
+            "wind_speed_is_possible",
+            "wind_speed < 250",
+            "The strongest wind ever measured blew at 253 miles per hour",
+        ),
         warn("temperature_was_measured", "temp IS NOT NULL"),
     ),
     suite=Suite(
@@ -99,7 +134,17 @@ def planes(records: DataFrame) -> DataFrame:
 
     Cruising speed is left out, because it is known of few planes.
     """
-    return records.select(*PROVENANCE, "tailnum", "year", "type", "manufacturer", "model", "engines", "seats", "engine")
+    return records.select(
+        *PROVENANCE,
+        "tailnum",
+        "year",
+        "type",
+        "manufacturer",
+        "model",
+        "engines",
+        "seats",
+        "engine",
+    )
 
 
 @spark_table(
@@ -109,7 +154,9 @@ def planes(records: DataFrame) -> DataFrame:
         quarantine("position_is_on_earth", "lat BETWEEN -90 AND 90 AND lon BETWEEN -180 AND 180"),
         warn("time_zone_is_named", "tzone IS NOT NULL"),
     ),
-    suite=Suite(expect("expect_column_value_lengths_to_equal", column="faa", value=3, is_blocking=True)),
+    suite=Suite(
+        expect("expect_column_value_lengths_to_equal", column="faa", value=3, is_blocking=True)
+    ),
 )
 def airports(records: DataFrame) -> DataFrame:
     """Airports by FAA code.
@@ -123,7 +170,9 @@ def airports(records: DataFrame) -> DataFrame:
 @spark_table(
     topic=AIRLINES,
     unique_by=("carrier",),
-    suite=Suite(expect("expect_column_value_lengths_to_equal", column="carrier", value=2, is_blocking=True)),
+    suite=Suite(
+        expect("expect_column_value_lengths_to_equal", column="carrier", value=2, is_blocking=True)
+    ),
 )
 def airlines(records: DataFrame) -> DataFrame:
     """Carriers by their two-letter code."""
@@ -138,15 +187,33 @@ def airlines(records: DataFrame) -> DataFrame:
     ),
     suite=Suite(
         expect("expect_column_values_to_not_be_null", column="carrier", is_blocking=True),
-        expect("expect_column_values_to_be_between", column="plane_age", min_value=0, max_value=80, mostly=0.999),
+        expect(
+            "expect_column_values_to_be_between",
+            column="plane_age",
+            min_value=0,
+            max_value=80,
+            mostly=0.999,
+        ),
     ),
 )
-def flights_with_weather(flights: DataFrame, hourly_weather: DataFrame, registry: DataFrame) -> DataFrame:
+def flights_with_weather(
+    flights: DataFrame, hourly_weather: DataFrame, registry: DataFrame
+) -> DataFrame:
     """Each clean flight once, with its weather and its plane where these are known.
 
     The weather is that of the flight's airport and scheduled hour.
     """
     observed = hourly_weather.select("origin", "time_hour", *WEATHER_COLUMNS)
-    registered = registry.select("tailnum", sql.col("year").alias("plane_year"), "manufacturer", "model", "engines", "seats", "engine")
-    joined = flights.join(observed, ["origin", "time_hour"], "left").join(registered, ["tailnum"], "left")
+    registered = registry.select(
+        "tailnum",
+        sql.col("year").alias("plane_year"),
+        "manufacturer",
+        "model",
+        "engines",
+        "seats",
+        "engine",
+    )
+    joined = flights.join(observed, ["origin", "time_hour"], "left").join(
+        registered, ["tailnum"], "left"
+    )
     return joined.withColumn("plane_age", sql.year("local_date") - sql.col("plane_year"))

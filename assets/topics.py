@@ -11,7 +11,10 @@ FLIGHTS = TopicSpec(
     name="flights",
     partitions=4,
     key="tailnum",
-    description="Every departure from the three airports of New York, keyed by tail number, so that one plane's flights keep their order",
+    description=(
+        "Every departure from the three airports of New York, keyed by tail number, so that one"
+        " plane's flights keep their order"
+    ),
     schema="""
         year INT NOT NULL, month INT NOT NULL, day INT NOT NULL,
         dep_time INT, sched_dep_time INT NOT NULL, dep_delay INT,

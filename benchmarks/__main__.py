@@ -65,7 +65,16 @@ NODE: Mapping[str, Family] = {
 }
 PLATFORM: Mapping[str, Family] = {
     name: imported(f"benchmarks.{name}", name)
-    for name in ("backlog", "backfill", "upserts", "marts", "to_table", "freshness", "empty_run", "idle")
+    for name in (
+        "backlog",
+        "backfill",
+        "upserts",
+        "marts",
+        "to_table",
+        "freshness",
+        "empty_run",
+        "idle",
+    )
 }
 """Families of the platform. Each is a function with the name of its module."""
 FAMILIES = {**NODE, **PLATFORM}
@@ -74,13 +83,27 @@ GROUPS = {"node": tuple(NODE), "security": SECURITY, "platform": tuple(PLATFORM)
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure tidelog on this machine.")
-    parser.add_argument(
-        "--only", nargs="+", choices=[*GROUPS, *FAMILIES], help="families of figures, or all of node, security or platform (default: all)"
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Measure tidelog on this machine."
     )
-    parser.add_argument("--peers", action="store_true", help="the same work against Apache Kafka, round by round, with the ratio")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=[*GROUPS, *FAMILIES],
+        help="families of figures, or all of node, security or platform (default: all)",
+    )
+    parser.add_argument(
+        "--peers",
+        action="store_true",
+        help="the same work against Apache Kafka, round by round, with the ratio",
+    )
     parser.add_argument("--rounds", type=int, default=3, help="rounds per figure (default: 3)")
-    parser.add_argument("--scale", type=float, default=1.0, help="share of the full load (default: 1.0; 0.1 for a quick look)")
+    parser.add_argument(
+        "--scale",
+        type=float,
+        default=1.0,
+        help="share of the full load (default: 1.0; 0.1 for a quick look)",
+    )
     parser.add_argument("--format", choices=["text", "markdown", "json"], default="text")
     return parser.parse_args()
 
@@ -88,7 +111,12 @@ def arguments() -> argparse.Namespace:
 def print_results(results: Results, options: argparse.Namespace) -> None:
     machine = machine_name()
     if options.format == "json":
-        about = {"machine": machine, "rounds": options.rounds, "scale": options.scale, "failures": results.failures}
+        about = {
+            "machine": machine,
+            "rounds": options.rounds,
+            "scale": options.scale,
+            "failures": results.failures,
+        }
         print(table.as_json(results.rows, **about))
         return
     print(f"{machine}; medians of {options.rounds} rounds at scale {options.scale:g}\n")
@@ -106,7 +134,10 @@ def machine_name() -> str:
     model = models[0] if models else platform.machine()
     memory_gb = psutil.virtual_memory().total / 1e9
     system = f"{platform.system()} {platform.release().partition('-')[0]}"
-    return f"{model}, {os.cpu_count()} cores, {memory_gb:.0f} GB, {system}, Python {platform.python_version()}"
+    return (
+        f"{model}, {os.cpu_count()} cores, {memory_gb:.0f} GB, {system}, Python"
+        f" {platform.python_version()}"
+    )
 
 
 def interrupt(_signal: int, _frame: FrameType | None) -> None:

@@ -61,7 +61,9 @@ def _rows(index: AclIndex) -> Iterator[Row]:
         ("decision made anew", MADE_COUNT, decide_anew),
         ("change of one ACL", CHANGE_COUNT, lambda: index.changed((one,), ())),
     ):
-        yield Row(figure=f"{kind}, {index.count:,} ACLs", unit="us", rounds=(_microseconds(act, count),))
+        yield Row(
+            figure=f"{kind}, {index.count:,} ACLs", unit="us", rounds=(_microseconds(act, count),)
+        )
 
 
 def _microseconds(act: Callable[[], object], count: int) -> float:
@@ -76,5 +78,8 @@ def access(bench: Bench) -> Iterator[Sides]:
     """Make the indexes once for all rounds."""
     bench.stop_brokers()
     say("access: making indexes of ACLs")
-    indexes = [NO_INDEX.changed(map(acl, range(bench.count(count, at_least=100))), ()) for count in ACL_COUNTS]
+    indexes = [
+        NO_INDEX.changed(map(acl, range(bench.count(count, at_least=100))), ())
+        for count in ACL_COUNTS
+    ]
     yield Sides(measures={OURS: partial(measure, indexes)})

@@ -10,7 +10,14 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.broker_process import BenchmarkError, Beside, Installation, free_port, listener_properties, write_properties
+from benchmarks.broker_process import (
+    BenchmarkError,
+    Beside,
+    Installation,
+    free_port,
+    listener_properties,
+    write_properties,
+)
 
 NAME = "Apache Kafka"
 HEAP = "-Xmx1g"
@@ -22,7 +29,8 @@ def java_command() -> list[str]:
     libs = Path(os.environ.get("TIDELOG_KAFKA_LIBS") or LIBS)
     if not any(libs.glob("kafka_*.jar")):
         raise BenchmarkError(
-            f"there are no jars of Apache Kafka in {libs}: run `make kafka-libs`, or name a folder with TIDELOG_KAFKA_LIBS"
+            f"there are no jars of Apache Kafka in {libs}: run `make kafka-libs`, or name a folder"
+            " with TIDELOG_KAFKA_LIBS"
         )
     if shutil.which("java") is None:
         raise BenchmarkError("there is no java on the PATH, which Apache Kafka needs")
@@ -39,7 +47,9 @@ def apache_kafka_in(directory: Path, *, beside: Sequence[Beside] = (), **more: s
     properties = write_properties(
         directory,
         address,
-        **listener_properties(address, [*beside, Beside(name="CONTROLLER", protocol="PLAINTEXT", address=controller)]),
+        **listener_properties(
+            address, [*beside, Beside(name="CONTROLLER", protocol="PLAINTEXT", address=controller)]
+        ),
         process_roles="broker,controller",
         controller_quorum_voters=f"1@{controller}",
         controller_listener_names="CONTROLLER",
@@ -51,6 +61,15 @@ def apache_kafka_in(directory: Path, *, beside: Sequence[Beside] = (), **more: s
         **more,
     )
     tool = [*command, "kafka.tools.StorageTool"]
-    cluster_id = subprocess.run([*tool, "random-uuid"], check=True, capture_output=True, text=True).stdout.split()[-1]
-    subprocess.run([*tool, "format", "-t", cluster_id, "-c", str(properties)], check=True, capture_output=True)
-    return Installation(name=NAME, argv=(*command, "kafka.Kafka", str(properties)), address=address, directory=directory)
+    cluster_id = subprocess.run(
+        [*tool, "random-uuid"], check=True, capture_output=True, text=True
+    ).stdout.split()[-1]
+    subprocess.run(
+        [*tool, "format", "-t", cluster_id, "-c", str(properties)], check=True, capture_output=True
+    )
+    return Installation(
+        name=NAME,
+        argv=(*command, "kafka.Kafka", str(properties)),
+        address=address,
+        directory=directory,
+    )

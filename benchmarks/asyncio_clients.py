@@ -35,14 +35,28 @@ from benchmarks.clients import (
 from benchmarks.produce import CHUNK, MEGABYTE, produce_values
 from benchmarks.rounds import Bench, Sides
 from benchmarks.table import Goal, Row, at_most
-from log_service.client import AsyncioConsumer, AsyncioProducer, BlockingConsumer, BlockingProducer, TopicPartition
+from log_service.client import (
+    AsyncioConsumer,
+    AsyncioProducer,
+    BlockingConsumer,
+    BlockingProducer,
+    TopicPartition,
+)
 
 PEER = "blocking"
 FACES_GOAL = at_most(1.3)
 WAITED_SHARE = 5
 """The share of records that are sent where acknowledgements are awaited: one in so many."""
-AIOKAFKA_PRODUCER: dict[str, Any] = {"enable_idempotence": True, "max_batch_size": 512 << 10, "linger_ms": 5}
-AIOKAFKA_CONSUMER: dict[str, Any] = {"auto_offset_reset": "earliest", "max_partition_fetch_bytes": 8 << 20, "fetch_max_wait_ms": 500}
+AIOKAFKA_PRODUCER: dict[str, Any] = {
+    "enable_idempotence": True,
+    "max_batch_size": 512 << 10,
+    "linger_ms": 5,
+}
+AIOKAFKA_CONSUMER: dict[str, Any] = {
+    "auto_offset_reset": "earliest",
+    "max_partition_fetch_bytes": 8 << 20,
+    "fetch_max_wait_ms": 500,
+}
 
 
 def in_asyncio(way: Callable[[Work], Awaitable[Spent]]) -> Way:
@@ -104,7 +118,9 @@ async def asyncio_poll(work: Work) -> Spent:
         await consumer.partitions_for(work.topic)
         watch, read_count, read_bytes = Watch(), 0, 0
         await consumer.assign([TopicPartition(work.topic, 0)])
-        while read_count < work.count and (records := await consumer.poll(POLL_RECORDS, timeout_ms=10_000)):
+        while read_count < work.count and (
+            records := await consumer.poll(POLL_RECORDS, timeout_ms=10_000)
+        ):
             read_count += len(records)
             read_bytes += sum(len(record.value) for record in records)
         spent = watch.spent()
@@ -185,7 +201,9 @@ async def aiokafka_poll(work: Work) -> Spent:
     async with AIOKafkaConsumer(bootstrap_servers=work.address, **AIOKAFKA_CONSUMER) as consumer:
         watch, read_count, read_bytes = Watch(), 0, 0
         consumer.assign([AiokafkaPartition(work.topic, 0)])
-        while read_count < work.count and (found := await consumer.getmany(timeout_ms=10_000, max_records=POLL_RECORDS)):
+        while read_count < work.count and (
+            found := await consumer.getmany(timeout_ms=10_000, max_records=POLL_RECORDS)
+        ):
             for records in found.values():
                 read_count += len(records)
                 read_bytes += sum(len(record.value) for record in records)
@@ -208,7 +226,12 @@ async def aiokafka_loop(work: Work) -> Spent:
     return spent
 
 
-MANY, ONE, WAITED, TASKS = "many at a time", "one by one", "one by one and awaited", "by a task each"
+MANY, ONE, WAITED, TASKS = (
+    "many at a time",
+    "one by one",
+    "one by one and awaited",
+    "by a task each",
+)
 SENDS: dict[str, dict[str, Way]] = {
     "asyncio": {
         MANY: in_asyncio(asyncio_send_many),
@@ -237,8 +260,17 @@ READS: dict[str, dict[str, Way]] = {
 
 def rows_of(figure: str, work: Work, spent: Spent, goal: Goal | None) -> list[Row]:
     return [
-        Row(figure=figure, unit="MB/s", rounds=(work.count * len(work.value) / spent.seconds / MEGABYTE,)),
-        Row(figure=f"  client CPU of {figure}", unit="us per record", rounds=(spent.cpu_s / work.count * 1e6,), goal=goal),
+        Row(
+            figure=figure,
+            unit="MB/s",
+            rounds=(work.count * len(work.value) / spent.seconds / MEGABYTE,),
+        ),
+        Row(
+            figure=f"  client CPU of {figure}",
+            unit="us per record",
+            rounds=(spent.cpu_s / work.count * 1e6,),
+            goal=goal,
+        ),
     ]
 
 
@@ -248,10 +280,19 @@ def measure(side: str, broker: BrokerProcess, scale: float) -> list[Row]:
     goal = FACES_GOAL if side == "asyncio" else None
     for name, (size_bytes, full_count) in SIZES.items():
         for manner, way in SENDS[side].items():
-            count = max(CHUNK, int(full_count * scale) // (WAITED_SHARE if manner in {WAITED, TASKS} else 1))
+            count = max(
+                CHUNK, int(full_count * scale) // (WAITED_SHARE if manner in {WAITED, TASKS} else 1)
+            )
             with broker.topic() as topic:
-                work = Work(address=broker.address, topic=topic, value=bytes(size_bytes), count=count)
-                rows += rows_of(f"produce {name}, {manner}", work, way(work), goal if manner in SENDS[PEER] else None)
+                work = Work(
+                    address=broker.address, topic=topic, value=bytes(size_bytes), count=count
+                )
+                rows += rows_of(
+                    f"produce {name}, {manner}",
+                    work,
+                    way(work),
+                    goal if manner in SENDS[PEER] else None,
+                )
         count = max(CHUNK, int(full_count * scale))
         with broker.topic() as topic:
             produce_values(broker.address, topic, size_bytes, count)
@@ -274,4 +315,7 @@ def asyncio_clients(bench: Bench) -> Iterator[Sides]:
             measure(side, broker, 0.0)
         gc.collect()
         gc.freeze()
-        yield Sides(measures={side: partial(measure, side, broker, bench.scale) for side in SENDS}, peer=PEER)
+        yield Sides(
+            measures={side: partial(measure, side, broker, bench.scale) for side in SENDS},
+            peer=PEER,
+        )

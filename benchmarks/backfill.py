@@ -15,7 +15,17 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from benchmarks.backlog import BACKFILLED, BY_HAND, COPIED, READINGS, Load, Stage, fill, readings, running_spark
+from benchmarks.backlog import (
+    BACKFILLED,
+    BY_HAND,
+    COPIED,
+    READINGS,
+    Load,
+    Stage,
+    fill,
+    readings,
+    running_spark,
+)
 from benchmarks.broker_process import running_broker
 from benchmarks.rounds import Bench, Sides, say
 from benchmarks.table import OURS, Row, at_least, at_most
@@ -43,9 +53,22 @@ def measure(stage: Stage, load: Load, side: str) -> list[Row]:
             rounds=(outcome.rows / outcome.seconds,),
             goal=at_least(GOAL),
         ),
-        Row(figure="  CPU of the process that backfills", unit="s per million", rounds=(outcome.cpu_s / millions,)),
-        Row(figure="  CPU of the Spark server meanwhile", unit="s per million", rounds=(spark_s / millions,)),
-        Row(figure="  peak memory of the process that backfills", unit="MB", rounds=(outcome.peak_bytes / 1e6,), goal=at_most(MEMORY_GOAL)),
+        Row(
+            figure="  CPU of the process that backfills",
+            unit="s per million",
+            rounds=(outcome.cpu_s / millions,),
+        ),
+        Row(
+            figure="  CPU of the Spark server meanwhile",
+            unit="s per million",
+            rounds=(spark_s / millions,),
+        ),
+        Row(
+            figure="  peak memory of the process that backfills",
+            unit="MB",
+            rounds=(outcome.peak_bytes / 1e6,),
+            goal=at_most(MEMORY_GOAL),
+        ),
     ]
 
 
@@ -65,7 +88,11 @@ def backfill(bench: Bench) -> Iterator[Sides]:
         say(f"backfill: filling {topic.name} with {load.count:,} records")
         times = partial(_time_of, first_ms, load.count)
         fill(broker.address, load, ((None, value) for value in readings(load.count)), times)
-        yield Sides(measures={side: partial(measure, stage, load, side) for side in WAYS}, peer=BY_HAND, most_rounds=1)
+        yield Sides(
+            measures={side: partial(measure, stage, load, side) for side in WAYS},
+            peer=BY_HAND,
+            most_rounds=1,
+        )
 
 
 def _time_of(first_ms: int, count: int, number: int) -> int:

@@ -25,7 +25,13 @@ import psutil
 from confluent_kafka import Producer
 
 from assets.topics import FLIGHTS
-from benchmarks.broker_process import BenchmarkError, BrokerProcess, cpu_s, free_port, running_broker
+from benchmarks.broker_process import (
+    BenchmarkError,
+    BrokerProcess,
+    cpu_s,
+    free_port,
+    running_broker,
+)
 from benchmarks.by_hand import Outcome
 from benchmarks.rounds import Bench, Sides, say
 from benchmarks.table import OURS, Row, at_least, at_most
@@ -50,7 +56,10 @@ SPARK_DEADLINE_S = 300.0
 READINGS = TopicSpec(
     name="readings",
     partitions=4,
-    schema="id BIGINT NOT NULL, sensor STRING NOT NULL, celsius DOUBLE, is_valid BOOLEAN, seconds BIGINT, note STRING",
+    schema=(
+        "id BIGINT NOT NULL, sensor STRING NOT NULL, celsius DOUBLE, is_valid BOOLEAN, seconds"
+        " BIGINT, note STRING"
+    ),
 )
 
 
@@ -116,15 +125,23 @@ class Stage:
         Returns the outcome, and the CPU seconds that Spark and the broker spent meanwhile.
         """
         what = [load.topic.name, str(load.topic.schema or ""), self.broker.address, str(self.place)]
-        program = ["benchmarks.backlog_run", way, *what] if way in OUR_WAYS else ["benchmarks.by_hand", way, *what, self.topic_id(load)]
+        program = (
+            ["benchmarks.backlog_run", way, *what]
+            if way in OUR_WAYS
+            else ["benchmarks.by_hand", way, *what, self.topic_id(load)]
+        )
         argv = [sys.executable, "-m", *program]
         as_shipped = memory_environment(os.environ) if way in OUR_WAYS else {}
         environment = {**os.environ, **as_shipped, "TIDELOG_SPARK_REMOTE": self.spark_url}
         before = cpu_s(self.spark), self.broker.cpu_s()
-        child = subprocess.run(argv, stdout=subprocess.PIPE, text=True, env=environment, check=False)
+        child = subprocess.run(
+            argv, stdout=subprocess.PIPE, text=True, env=environment, check=False
+        )
         after = cpu_s(self.spark), self.broker.cpu_s()
         if child.returncode:
-            raise BenchmarkError(f"{way} ended with exit code {child.returncode}; what it said stands above")
+            raise BenchmarkError(
+                f"{way} ended with exit code {child.returncode}; what it said stands above"
+            )
         outcome = Outcome(**json.loads(child.stdout.splitlines()[-1]))
         if outcome.rows != (load.count if load.rows is None else load.rows):
             raise BenchmarkError(f"{way} made {outcome.rows} rows of {load.count} records")
@@ -141,12 +158,19 @@ def running_spark(directory: Path) -> Iterator[tuple[psutil.Process, str]]:
     settings = load_settings(environment)
     server = SparkServer(settings=settings, port=free_port())
     with (directory / "spark.txt").open("wb") as output:
-        child = psutil.Popen(server.argv(), env=server.environment(environment), stdout=output, stderr=subprocess.STDOUT)
+        child = psutil.Popen(
+            server.argv(),
+            env=server.environment(environment),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
     try:
         deadline = time.monotonic() + SPARK_DEADLINE_S
         while not server.is_ready():
             if child.poll() is not None or time.monotonic() > deadline:
-                raise BenchmarkError(f"Spark did not start:\n{(directory / 'spark.txt').read_text()[-2000:]}")
+                raise BenchmarkError(
+                    f"Spark did not start:\n{(directory / 'spark.txt').read_text()[-2000:]}"
+                )
             time.sleep(0.1)
         yield child, f"sc://localhost:{server.port}/;token={kept_token(settings)}"
     finally:
@@ -155,12 +179,27 @@ def running_spark(directory: Path) -> Iterator[tuple[psutil.Process, str]]:
 
 
 def fill(
-    address: str, load: Load, records: Iterable[tuple[bytes | None, bytes]], timestamp_ms: Callable[[int], int] = lambda _number: 0
+    address: str,
+    load: Load,
+    records: Iterable[tuple[bytes | None, bytes]],
+    timestamp_ms: Callable[[int], int] = lambda _number: 0,
 ) -> None:
     """Create the topic and send its records, each with the time of its number. 0 means now."""
     with connect(address) as log:
-        log.create_topic(load.topic.name, partitions=load.topic.partitions, replication_factor=1, configs=dict(load.topic.configs))
-    producer = Producer({"bootstrap.servers": address, "linger.ms": 20, "batch.size": 1 << 20, "queue.buffering.max.messages": 500_000})
+        log.create_topic(
+            load.topic.name,
+            partitions=load.topic.partitions,
+            replication_factor=1,
+            configs=dict(load.topic.configs),
+        )
+    producer = Producer(
+        {
+            "bootstrap.servers": address,
+            "linger.ms": 20,
+            "batch.size": 1 << 20,
+            "queue.buffering.max.messages": 500_000,
+        }
+    )
     for number, (key, value) in enumerate(records):
         while True:
             try:
@@ -182,11 +221,19 @@ def loads(bench: Bench) -> list[Load]:
     count = bench.count(READING_COUNT, at_least=10_000)
     shares = {"small": SMALL_SHARE, "python": PYTHON_SHARE}
     parts = [
-        Load(name=name, topic=TopicSpec(name=f"readings-{name}", partitions=4, schema=READINGS.schema), count=int(count * share))
+        Load(
+            name=name,
+            topic=TopicSpec(name=f"readings-{name}", partitions=4, schema=READINGS.schema),
+            count=int(count * share),
+        )
         for name, share in shares.items()
     ]
     flights = data_sets([FLIGHTS], bench.count(336_776, at_least=10_000))[0]
-    return [Load(name="readings", topic=READINGS, count=count), *parts, Load(name="flights", topic=FLIGHTS, count=flights.count())]
+    return [
+        Load(name="readings", topic=READINGS, count=count),
+        *parts,
+        Load(name="flights", topic=FLIGHTS, count=flights.count()),
+    ]
 
 
 def measure(stage: Stage, found: dict[str, Load], way: str) -> list[Row]:
@@ -196,22 +243,62 @@ def measure(stage: Stage, found: dict[str, Load], way: str) -> list[Row]:
     title = f"{readings_load.count:,} JSON records of {RECORD_BYTES} B to Delta"
     millions = readings_load.count / 1e6
     rows = [
-        Row(figure=title, unit="rows/s", rounds=(outcome.rows / outcome.seconds,), goal=at_least(GOAL)),
-        Row(figure="  CPU of the run process", unit="s per million", rounds=(outcome.cpu_s / millions,)),
+        Row(
+            figure=title,
+            unit="rows/s",
+            rounds=(outcome.rows / outcome.seconds,),
+            goal=at_least(GOAL),
+        ),
+        Row(
+            figure="  CPU of the run process",
+            unit="s per million",
+            rounds=(outcome.cpu_s / millions,),
+        ),
         Row(figure="  CPU of the Spark server", unit="s per million", rounds=(spark_s / millions,)),
         Row(figure="  CPU of the broker", unit="s per million", rounds=(broker_s / millions,)),
-        Row(figure="  peak memory of the run process", unit="MB", rounds=(outcome.peak_bytes / 1e6,), goal=at_most(MEMORY_GOAL)),
+        Row(
+            figure="  peak memory of the run process",
+            unit="MB",
+            rounds=(outcome.peak_bytes / 1e6,),
+            goal=at_most(MEMORY_GOAL),
+        ),
     ]
     if way == COPIED:
-        rows.append(Row(figure="  memory of the Spark server afterwards", unit="MB", rounds=(stage.spark.memory_info().rss / 1e6,)))
+        rows.append(
+            Row(
+                figure="  memory of the Spark server afterwards",
+                unit="MB",
+                rounds=(stage.spark.memory_info().rss / 1e6,),
+            )
+        )
     small, _, _ = stage.run(way, found["small"])
-    rows.append(Row(figure=f"  peak memory with {found['small'].count:,} records", unit="MB", rounds=(small.peak_bytes / 1e6,)))
+    rows.append(
+        Row(
+            figure=f"  peak memory with {found['small'].count:,} records",
+            unit="MB",
+            rounds=(small.peak_bytes / 1e6,),
+        )
+    )
     through = stage.run(FILTERED, found["small"])[0] if way == COPIED else small
     figure = f"{found['small'].count:,} of them, a transform that Spark computes"
-    rows.append(Row(figure=figure, unit="rows/s", rounds=(through.rows / through.seconds,), goal=at_least(GOAL)))
+    rows.append(
+        Row(
+            figure=figure,
+            unit="rows/s",
+            rounds=(through.rows / through.seconds,),
+            goal=at_least(GOAL),
+        )
+    )
     flights, _, _ = stage.run(way, flights_load)
     figure = f"{flights_load.count:,} flights to Delta"
-    rows.append(Row(figure=figure, unit="rows/s", rounds=(flights.rows / flights.seconds,), goal=at_least(GOAL)))
+    rows.append(
+        Row(
+            figure=figure,
+            unit="rows/s",
+            rounds=(flights.rows / flights.seconds,),
+            goal=at_least(GOAL),
+        )
+    )
     rows.append(Row(figure="  peak memory of that", unit="MB", rounds=(flights.peak_bytes / 1e6,)))
     return rows
 
@@ -224,8 +311,16 @@ def measure_python(stage: Stage, found: dict[str, Load]) -> list[Row]:
     outcome, _, _ = stage.run("python", found["python"])
     flights, _, _ = stage.run("python", found["flights"])
     return [
-        Row(figure=f"{found['python'].count:,} JSON records, json.loads by hand", unit="rows/s", rounds=(outcome.rows / outcome.seconds,)),
-        Row(figure=f"{found['flights'].count:,} flights, json.loads by hand", unit="rows/s", rounds=(flights.rows / flights.seconds,)),
+        Row(
+            figure=f"{found['python'].count:,} JSON records, json.loads by hand",
+            unit="rows/s",
+            rounds=(outcome.rows / outcome.seconds,),
+        ),
+        Row(
+            figure=f"{found['flights'].count:,} flights, json.loads by hand",
+            unit="rows/s",
+            rounds=(flights.rows / flights.seconds,),
+        ),
     ]
 
 
@@ -246,8 +341,20 @@ def backlog(bench: Bench) -> Iterator[Sides]:
         for load in found.values():
             say(f"backlog: filling {load.topic.name} with {load.count:,} records")
             is_flights = load.name == "flights"
-            flights = ((one.key, one.value) for one in data_sets([FLIGHTS], load.count)[0].records()) if is_flights else None
-            fill(broker.address, load, flights if flights is not None else ((None, value) for value in readings(load.count)))
+            flights = (
+                ((one.key, one.value) for one in data_sets([FLIGHTS], load.count)[0].records())
+                if is_flights
+                else None
+            )
+            fill(
+                broker.address,
+                load,
+                (
+                    flights
+                    if flights is not None
+                    else ((None, value) for value in readings(load.count))
+                ),
+            )
         for way in (COPIED, FILTERED):
             stage.run(way, found["small"])
         yield Sides(

@@ -70,7 +70,9 @@ def table_of(topic: TopicSpec, way: str) -> TopicTable:
         return records.select(*PROVENANCE, "_timestamp", *names)
 
     function = {"filtered": filtered, "latest": latest}.get(way, copied)
-    return TopicTable(name=TABLE, topic=topic, function=function, latest_by=("id",) if way == "latest" else ())
+    return TopicTable(
+        name=TABLE, topic=topic, function=function, latest_by=("id",) if way == "latest" else ()
+    )
 
 
 def copy_topic(way: str, address: str, topic: TopicSpec, directory: Path) -> int:
@@ -78,7 +80,9 @@ def copy_topic(way: str, address: str, topic: TopicSpec, directory: Path) -> int
 
     Returns the number of rows.
     """
-    settings = load_settings({**os.environ, "TIDELOG_BOOTSTRAP_SERVERS": address, "TIDELOG_DATA": str(directory)})
+    settings = load_settings(
+        {**os.environ, "TIDELOG_BOOTSTRAP_SERVERS": address, "TIDELOG_DATA": str(directory)}
+    )
     session = open_session(settings)
     lake = Lake(settings.lake_root)
     with connect(address) as log:
@@ -99,7 +103,9 @@ def copy_topic(way: str, address: str, topic: TopicSpec, directory: Path) -> int
                 replayed.add(result)
             assert replayed.rows == lake.existing(TABLE).row_count
         else:
-            for result in follow(table_of(topic, way), context, run=run_topic_table, follow_s=FOLLOW_S):
+            for result in follow(
+                table_of(topic, way), context, run=run_topic_table, follow_s=FOLLOW_S
+            ):
                 if not result.backlog:
                     break
     rows = lake.existing(TABLE).row_count
@@ -109,5 +115,7 @@ def copy_topic(way: str, address: str, topic: TopicSpec, directory: Path) -> int
 
 if __name__ == "__main__":
     chosen, name, schema, broker, directory = sys.argv[1:]
-    done = measured(lambda: copy_topic(chosen, broker, TopicSpec(name=name, schema=schema), Path(directory)))
+    done = measured(
+        lambda: copy_topic(chosen, broker, TopicSpec(name=name, schema=schema), Path(directory))
+    )
     print(json.dumps(asdict(done)))

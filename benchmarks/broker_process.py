@@ -82,7 +82,9 @@ class BrokerProcess:
             self.process.wait(DEADLINE_S)
         except psutil.TimeoutExpired as error:
             self.kill()
-            raise BenchmarkError(f"the broker at {self.address} did not stop within {DEADLINE_S:.0f} s") from error
+            raise BenchmarkError(
+                f"the broker at {self.address} did not stop within {DEADLINE_S:.0f} s"
+            ) from error
         return time.monotonic() - started
 
     @contextlib.contextmanager
@@ -131,7 +133,12 @@ def produce_first(address: str, topic: str = "first", partition: int = 0) -> Non
             "topic.metadata.propagation.max.ms": int(DEADLINE_S * 1e3),
         }
     )
-    producer.produce(topic, b"first", partition=partition, on_delivery=lambda error, _record: failures.append(error) if error else None)
+    producer.produce(
+        topic,
+        b"first",
+        partition=partition,
+        on_delivery=lambda error, _record: failures.append(error) if error else None,
+    )
     if producer.flush(DEADLINE_S) or failures:
         raise KafkaException(failures[0] if failures else "the first record was not acknowledged")
 
@@ -146,7 +153,9 @@ class Installation:
     directory: Path
 
     @contextlib.contextmanager
-    def running(self, wait_until_ready: Callable[[str], None] = produce_first) -> Iterator[BrokerProcess]:
+    def running(
+        self, wait_until_ready: Callable[[str], None] = produce_first
+    ) -> Iterator[BrokerProcess]:
         """Start the broker, and stop it in order unless it has ended by then."""
         output = self.directory / "output.txt"
         started = time.monotonic()
@@ -156,7 +165,9 @@ class Installation:
         try:
             self._wait_for_listener(process, output)
             wait_until_ready(self.address)
-            broker = BrokerProcess(address=self.address, process=process, start_s=time.monotonic() - started)
+            broker = BrokerProcess(
+                address=self.address, process=process, start_s=time.monotonic() - started
+            )
             yield broker
         finally:
             broker.stop()
@@ -165,10 +176,16 @@ class Installation:
         host, port = self.address.split(":")
         deadline = time.monotonic() + DEADLINE_S
         while True:
-            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection((host, int(port)), timeout=1),
+            ):
                 return
             if process.poll() is not None or time.monotonic() > deadline:
-                raise BenchmarkError(f"{self.name} did not start (exit code {process.returncode}):\n{output.read_text()[-2000:]}")
+                raise BenchmarkError(
+                    f"{self.name} did not start (exit code"
+                    f" {process.returncode}):\n{output.read_text()[-2000:]}"
+                )
             time.sleep(0.005)
 
 
@@ -188,7 +205,9 @@ def tidelog_in(directory: Path, *, beside: Sequence[Beside] = (), **more: str) -
     """
     compileall.compile_dir(Path(log_service.__file__).parent, quiet=1)
     address = f"127.0.0.1:{free_port()}"
-    properties = write_properties(directory, address, **listener_properties(address, beside), **more)
+    properties = write_properties(
+        directory, address, **listener_properties(address, beside), **more
+    )
     argv = (sys.executable, "-m", "log_service.cli.main", "serve", str(properties))
     return Installation(name=OURS, argv=argv, address=address, directory=directory)
 
@@ -196,8 +215,12 @@ def tidelog_in(directory: Path, *, beside: Sequence[Beside] = (), **more: str) -
 def listener_properties(address: str, beside: Sequence[Beside]) -> dict[str, str]:
     """Return the listeners, the one in the clear first, and the protection of each."""
     return {
-        "listeners": ",".join([f"PLAINTEXT://{address}", *(f"{each.name}://{each.address}" for each in beside)]),
-        "listener_security_protocol_map": ",".join(["PLAINTEXT:PLAINTEXT", *(f"{each.name}:{each.protocol}" for each in beside)]),
+        "listeners": ",".join(
+            [f"PLAINTEXT://{address}", *(f"{each.name}://{each.address}" for each in beside)]
+        ),
+        "listener_security_protocol_map": ",".join(
+            ["PLAINTEXT:PLAINTEXT", *(f"{each.name}:{each.protocol}" for each in beside)]
+        ),
     }
 
 
@@ -218,7 +241,10 @@ def write_properties(directory: Path, address: str, **more: str) -> Path:
 @contextlib.contextmanager
 def running_broker(prepare: Callable[[Path], Installation] = tidelog_in) -> Iterator[BrokerProcess]:
     """Start a broker in an empty directory that is removed afterwards."""
-    with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory, prepare(Path(directory)).running() as broker:
+    with (
+        tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory,
+        prepare(Path(directory)).running() as broker,
+    ):
         yield broker
 
 

@@ -55,7 +55,9 @@ class Connection:
             start = end = 0
             while received := self._client.recv_into(self._buffer[end:]):
                 end += received
-                while end - start >= SIZE_BYTES and end - start >= (size := SIZE_BYTES + HEADER.unpack_from(self._buffer, start)[0]):
+                while end - start >= SIZE_BYTES and end - start >= (
+                    size := SIZE_BYTES + HEADER.unpack_from(self._buffer, start)[0]
+                ):
                     self._client.sendall(self._answer(self._buffer[start : start + size]))
                     start += size
                 self._buffer[: end - start] = self._buffer[start:end]
@@ -107,7 +109,9 @@ def running_canned() -> Iterator[BrokerProcess]:
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-bench-")))
         installation = tidelog_in(directory, advertised_listeners=f"PLAINTEXT://{address}")
-        process = psutil.Popen([sys.executable, "-m", "benchmarks.canned", address, installation.address])
+        process = psutil.Popen(
+            [sys.executable, "-m", "benchmarks.canned", address, installation.address]
+        )
         stack.callback(process.wait)
         stack.callback(process.kill)
         stack.enter_context(installation.running())

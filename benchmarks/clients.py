@@ -24,7 +24,13 @@ from benchmarks.broker_process import ERRORS_ONLY, BenchmarkError, BrokerProcess
 from benchmarks.produce import CHUNK, MEGABYTE, produce_values
 from benchmarks.rounds import Bench, Sides
 from benchmarks.table import Row
-from log_service.client import BlockingConsumer, BlockingProducer, Consumer, Producer, TopicPartition
+from log_service.client import (
+    BlockingConsumer,
+    BlockingProducer,
+    Consumer,
+    Producer,
+    TopicPartition,
+)
 
 PEER = "confluent-kafka"
 SIZES = {"100 B": (100, 600_000), "1 KiB": (1024, 300_000)}
@@ -39,7 +45,11 @@ CONFLUENT_PRODUCER: dict[str, Any] = {
     "queue.buffering.max.messages": 500_000,
     "delivery.report.only.error": True,
 }
-CONSUMER: dict[str, Any] = {"auto_offset_reset": "earliest", "max_partition_fetch_bytes": 8 << 20, "queued_max_bytes": 256 << 20}
+CONSUMER: dict[str, Any] = {
+    "auto_offset_reset": "earliest",
+    "max_partition_fetch_bytes": 8 << 20,
+    "queued_max_bytes": 256 << 20,
+}
 CONFLUENT_CONSUMER: dict[str, Any] = {
     "group.id": "bench",
     "enable.auto.commit": False,
@@ -64,7 +74,9 @@ class Watch:
     cpu_before: float = field(default_factory=time.process_time)
 
     def spent(self) -> Spent:
-        return Spent(seconds=time.monotonic() - self.started, cpu_s=time.process_time() - self.cpu_before)
+        return Spent(
+            seconds=time.monotonic() - self.started, cpu_s=time.process_time() - self.cpu_before
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +94,10 @@ class Work:
 
     def require_all(self, read_bytes: int) -> None:
         if read_bytes != self.count * len(self.value):
-            raise BenchmarkError(f"{read_bytes:,} bytes of values were read instead of {self.count * len(self.value):,}")
+            raise BenchmarkError(
+                f"{read_bytes:,} bytes of values were read instead of"
+                f" {self.count * len(self.value):,}"
+            )
 
 
 Way = Callable[[Work], Spent]
@@ -117,7 +132,9 @@ async def trio_poll(work: Work) -> Spent:
         await consumer.partitions_for(work.topic)
         watch, read_count, read_bytes = Watch(), 0, 0
         consumer.assign([TopicPartition(work.topic, 0)])
-        while read_count < work.count and (records := await consumer.poll(POLL_RECORDS, timeout_ms=10_000)):
+        while read_count < work.count and (
+            records := await consumer.poll(POLL_RECORDS, timeout_ms=10_000)
+        ):
             read_count += len(records)
             read_bytes += sum(len(record.value) for record in records)
         spent = watch.spent()
@@ -150,7 +167,9 @@ def blocking_poll(work: Work) -> Spent:
         consumer.partitions_for(work.topic)
         watch, read_count, read_bytes = Watch(), 0, 0
         consumer.assign([TopicPartition(work.topic, 0)])
-        while read_count < work.count and (records := consumer.poll(POLL_RECORDS, timeout_ms=10_000)):
+        while read_count < work.count and (
+            records := consumer.poll(POLL_RECORDS, timeout_ms=10_000)
+        ):
             read_count += len(records)
             read_bytes += sum(len(record.value) for record in records)
         spent = watch.spent()
@@ -199,7 +218,9 @@ def confluent_poll(work: Work) -> Spent:
     consumer.list_topics(work.topic)
     watch, read_count, read_bytes = Watch(), 0, 0
     consumer.assign([ConfluentPartition(work.topic, 0, 0)])
-    while read_count < work.count and (records := consumer.consume(min(POLL_RECORDS, work.count - read_count), timeout=10)):
+    while read_count < work.count and (
+        records := consumer.consume(min(POLL_RECORDS, work.count - read_count), timeout=10)
+    ):
         read_count += len(records)
         read_bytes += sum(len(record.value() or b"") for record in records)
     spent = watch.spent()
@@ -216,7 +237,9 @@ class Client:
 
 
 CLIENTS = {
-    "trio": Client(send_many=in_trio(trio_send_many), send=in_trio(trio_send), poll=in_trio(trio_poll)),
+    "trio": Client(
+        send_many=in_trio(trio_send_many), send=in_trio(trio_send), poll=in_trio(trio_poll)
+    ),
     "blocking": Client(send_many=blocking_send_many, send=blocking_send, poll=blocking_poll),
     PEER: Client(send_many=confluent_send_many, send=confluent_send, poll=confluent_poll),
 }
@@ -224,8 +247,16 @@ CLIENTS = {
 
 def rows_of(figure: str, work: Work, spent: Spent) -> list[Row]:
     return [
-        Row(figure=figure, unit="MB/s", rounds=(work.count * len(work.value) / spent.seconds / MEGABYTE,)),
-        Row(figure=f"  client CPU of {figure}", unit="us per record", rounds=(spent.cpu_s / work.count * 1e6,)),
+        Row(
+            figure=figure,
+            unit="MB/s",
+            rounds=(work.count * len(work.value) / spent.seconds / MEGABYTE,),
+        ),
+        Row(
+            figure=f"  client CPU of {figure}",
+            unit="us per record",
+            rounds=(spent.cpu_s / work.count * 1e6,),
+        ),
     ]
 
 
@@ -234,7 +265,10 @@ def measure(client: Client, broker: BrokerProcess, scale: float) -> list[Row]:
     rows = []
     for name, (size_bytes, full_count) in SIZES.items():
         value, count = bytes(size_bytes), max(CHUNK, int(full_count * scale))
-        for figure, way in ((f"produce {name}, many at a time", client.send_many), (f"produce {name}, one by one", client.send)):
+        for figure, way in (
+            (f"produce {name}, many at a time", client.send_many),
+            (f"produce {name}, one by one", client.send),
+        ):
             with broker.topic() as topic:
                 work = Work(address=broker.address, topic=topic, value=value, count=count)
                 rows += rows_of(figure, work, way(work))
@@ -257,4 +291,10 @@ def clients(bench: Bench) -> Iterator[Sides]:
             measure(client, broker, 0.0)
         gc.collect()
         gc.freeze()
-        yield Sides(measures={name: partial(measure, client, broker, bench.scale) for name, client in CLIENTS.items()}, peer=PEER)
+        yield Sides(
+            measures={
+                name: partial(measure, client, broker, bench.scale)
+                for name, client in CLIENTS.items()
+            },
+            peer=PEER,
+        )

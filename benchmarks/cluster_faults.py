@@ -26,8 +26,21 @@ def measure(nodes: Nodes, _bench: ClusterBench) -> list[Row]:
     for name, number, goal, failed_goal in SIGNALS:
         gap_s, failed_count = after_signal(nodes, number)
         rows += [
-            Row(figure=f"{name}: longest time without an acknowledgement", unit="s", rounds=(gap_s,), goal=goal),
-            Row(figure=f"  records that failed for good, {name}", unit="records", rounds=(float(failed_count),), goal=failed_goal),
+            Row(
+                figure=f"{name}: longest time without an acknowledgement",
+                unit="s",
+                rounds=(gap_s,),
+                goal=goal,
+            ),
+            Row(
+                figure=f"  records that failed for good, {name}",
+                unit="records",
+                rounds=(float(failed_count),),
+                goal=failed_goal,
+            ),
         ]
     figure = "kill -9 of the active controller: until a topic is created"
-    return [*rows, Row(figure=figure, unit="s", rounds=(after_controller(nodes),), goal=at_most(0.5))]
+    return [
+        *rows,
+        Row(figure=figure, unit="s", rounds=(after_controller(nodes),), goal=at_most(0.5)),
+    ]

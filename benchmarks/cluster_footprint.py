@@ -28,8 +28,24 @@ def measure(product: str, bench: ClusterBench) -> list[Row]:
         put_mixed_load_on(nodes, bench)
         loaded_bytes = nodes.rss_bytes()
     return [
-        Row(figure="three nodes formatted and started, until all are there", unit="s", rounds=(start_s,)),
-        Row(figure="RSS of three, idle", unit="MB", rounds=(idle_bytes / 1e6,), goal=at_most(1 / 6)),
-        Row(figure="RSS of three, after load", unit="MB", rounds=(loaded_bytes / 1e6,), goal=at_most(1 / 6)),
-        Row(figure="idle CPU, each of three", unit="ms per s", rounds=(idle_cpu * 1e3,), goal=at_most(0.5)),
+        Row(
+            figure="three nodes formatted and started, until all are there",
+            unit="s",
+            rounds=(start_s,),
+        ),
+        Row(
+            figure="RSS of three, idle", unit="MB", rounds=(idle_bytes / 1e6,), goal=at_most(1 / 6)
+        ),
+        Row(
+            figure="RSS of three, after load",
+            unit="MB",
+            rounds=(loaded_bytes / 1e6,),
+            goal=at_most(1 / 6),
+        ),
+        Row(
+            figure="idle CPU, each of three",
+            unit="ms per s",
+            rounds=(idle_cpu * 1e3,),
+            goal=at_most(0.5),
+        ),
     ]

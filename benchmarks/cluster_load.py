@@ -24,7 +24,11 @@ SIZES: dict[str, tuple[int, int, Goal | None]] = {
 """Bytes of a value, the count at full scale, and the goal of CPU."""
 SPREAD_COUNT = 150_000
 RATE, FULL_SECONDS, MIN_SECONDS = 1_000, 10.0, 1.0
-PERCENTILES: dict[str, tuple[float, Goal | None]] = {"p50": (0.5, at_most(0.9)), "p99": (0.99, at_most(0.25)), "p99.9": (0.999, None)}
+PERCENTILES: dict[str, tuple[float, Goal | None]] = {
+    "p50": (0.5, at_most(0.9)),
+    "p99": (0.99, at_most(0.25)),
+    "p99.9": (0.999, None),
+}
 WARM_UPS = 2
 
 
@@ -76,7 +80,13 @@ def produce(nodes: Nodes, bench: ClusterBench) -> list[Row]:
             cpu_goal=cpu_goal,
         )
         rows += produced(nodes, load)
-    rows.append(Row(figure="floor: writing to the page cache with nothing around it", unit="s per GB", rounds=tuple(floors)))
+    rows.append(
+        Row(
+            figure="floor: writing to the page cache with nothing around it",
+            unit="s per GB",
+            rounds=tuple(floors),
+        )
+    )
     return rows
 
 
@@ -99,21 +109,40 @@ def produced(nodes: Nodes, load: Load) -> list[Row]:
     """Produce to a new topic, and return throughput and the CPU of all nodes."""
     with nodes.topic(spread(load.partition_count)) as topic:
         cpu_before = nodes.cpu_s()
-        seconds = produce_values(nodes.bootstrap, topic, load.size_bytes, load.count, **load.settings)
+        seconds = produce_values(
+            nodes.bootstrap, topic, load.size_bytes, load.count, **load.settings
+        )
         cpu_s = nodes.cpu_s() - cpu_before
     total_bytes = load.size_bytes * load.count
     cpu_figure = f"  CPU of all brokers of {load.figure}"
     return [
-        Row(figure=load.figure, unit="MB/s", rounds=(total_bytes / seconds / MEGABYTE,), goal=load.goal),
-        Row(figure=cpu_figure, unit="s per GB", rounds=(cpu_s / (total_bytes / 1e9),), goal=load.cpu_goal),
+        Row(
+            figure=load.figure,
+            unit="MB/s",
+            rounds=(total_bytes / seconds / MEGABYTE,),
+            goal=load.goal,
+        ),
+        Row(
+            figure=cpu_figure,
+            unit="s per GB",
+            rounds=(cpu_s / (total_bytes / 1e9),),
+            goal=load.cpu_goal,
+        ),
     ]
 
 
 def latency(nodes: Nodes, bench: ClusterBench) -> list[Row]:
     """Measure one round of records at a steady rate, one partition."""
     with nodes.topic(spread(1)) as topic:
-        ordered = latencies_ms(nodes.bootstrap, topic, RATE, max(MIN_SECONDS, FULL_SECONDS * bench.scale))
+        ordered = latencies_ms(
+            nodes.bootstrap, topic, RATE, max(MIN_SECONDS, FULL_SECONDS * bench.scale)
+        )
     return [
-        Row(figure=f"latency {name} at {RATE:,} records/s, RF {len(NODES)}", unit="ms", rounds=(percentile(ordered, share),), goal=goal)
+        Row(
+            figure=f"latency {name} at {RATE:,} records/s, RF {len(NODES)}",
+            unit="ms",
+            rounds=(percentile(ordered, share),),
+            goal=goal,
+        )
         for name, (share, goal) in PERCENTILES.items()
     ]

@@ -35,7 +35,14 @@ def topics(nodes: Nodes, bench: ClusterBench) -> list[Row]:
     seconds = time.monotonic() - began
     for deleted in admin.delete_topics(names).values():
         deleted.result(timeout=30)
-    return [Row(figure="topics of RF 3 created, one by one", unit="topics/s", rounds=(len(names) / seconds,), goal=at_least(1.0))]
+    return [
+        Row(
+            figure="topics of RF 3 created, one by one",
+            unit="topics/s",
+            rounds=(len(names) / seconds,),
+            goal=at_least(1.0),
+        )
+    ]
 
 
 def moves(nodes: Nodes, bench: ClusterBench) -> list[Row]:
@@ -46,10 +53,28 @@ def moves(nodes: Nodes, bench: ClusterBench) -> list[Row]:
     moved, moved_cpu = moved_rate(nodes, bench, before, after)
     caught_up, caught_up_cpu = moved_rate(nodes, bench, [[1, 2]], [[1, 2, 3]])
     return [
-        Row(figure=f"reassignment of {size_text}, {MOVED_PARTITIONS} partitions", unit="MB/s", rounds=(moved,), goal=at_least(1.0)),
-        Row(figure=f"  CPU of all brokers of reassignment of {size_text}", unit="s per GB", rounds=(moved_cpu,)),
-        Row(figure=f"a new follower's catch-up, {size_text} of 1 partition", unit="MB/s", rounds=(caught_up,), goal=at_least(1.0)),
-        Row(figure=f"  CPU of all brokers of a new follower's catch-up, {size_text}", unit="s per GB", rounds=(caught_up_cpu,)),
+        Row(
+            figure=f"reassignment of {size_text}, {MOVED_PARTITIONS} partitions",
+            unit="MB/s",
+            rounds=(moved,),
+            goal=at_least(1.0),
+        ),
+        Row(
+            figure=f"  CPU of all brokers of reassignment of {size_text}",
+            unit="s per GB",
+            rounds=(moved_cpu,),
+        ),
+        Row(
+            figure=f"a new follower's catch-up, {size_text} of 1 partition",
+            unit="MB/s",
+            rounds=(caught_up,),
+            goal=at_least(1.0),
+        ),
+        Row(
+            figure=f"  CPU of all brokers of a new follower's catch-up, {size_text}",
+            unit="s per GB",
+            rounds=(caught_up_cpu,),
+        ),
     ]
 
 
@@ -58,7 +83,9 @@ def other_than(*nodes: int) -> int:
     return next(node for node in NODES if node not in nodes)
 
 
-def moved_rate(nodes: Nodes, bench: ClusterBench, before: list[list[int]], after: list[list[int]]) -> tuple[float, float]:
+def moved_rate(
+    nodes: Nodes, bench: ClusterBench, before: list[list[int]], after: list[list[int]]
+) -> tuple[float, float]:
     """Fill a topic and move it, until no move is under way.
 
     Returns the MB/s that new replicas got, and CPU seconds per GB of it.

@@ -62,7 +62,13 @@ class Nodes:
     address of them.
     """
 
-    def __init__(self, product: str, directory: Path, properties: Mapping[str, str] | None = None, listeners: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        product: str,
+        directory: Path,
+        properties: Mapping[str, str] | None = None,
+        listeners: Sequence[str] = (),
+    ) -> None:
         self.product = product
         self.directory = directory
         self.processes: dict[int, psutil.Popen] = {}
@@ -71,7 +77,9 @@ class Nodes:
         self.addresses = {node: f"127.0.0.1:{ports[node - 1]}" for node in NODES}
         self.controllers = {node: f"127.0.0.1:{ports[len(NODES) + node - 1]}" for node in NODES}
         self.beside = {
-            name: {node: f"127.0.0.1:{ports[(2 + index) * len(NODES) + node - 1]}" for node in NODES}
+            name: {
+                node: f"127.0.0.1:{ports[(2 + index) * len(NODES) + node - 1]}" for node in NODES
+            }
             for index, name in enumerate(listeners)
         }
         for node in NODES:
@@ -84,7 +92,12 @@ class Nodes:
             self.start(node)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         for process in self.processes.values():
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -102,9 +115,13 @@ class Nodes:
         return {
             "process.roles": "broker,controller",
             "node.id": str(node),
-            "controller.quorum.voters": ",".join(f"{each}@{address}" for each, address in self.controllers.items()),
+            "controller.quorum.voters": ",".join(
+                f"{each}@{address}" for each, address in self.controllers.items()
+            ),
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{self.addresses[node]},CONTROLLER://{self.controllers[node]}{beside}",
+            "listeners": (
+                f"PLAINTEXT://{self.addresses[node]},CONTROLLER://{self.controllers[node]}{beside}"
+            ),
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": str(self.directory / f"data{node}"),
             "log.segment.delete.delay.ms": "0",
@@ -118,7 +135,15 @@ class Nodes:
 
     def _format(self, node: int) -> None:
         if self.product == "kafka":
-            tool = [*java_command(), "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._file(node))]
+            tool = [
+                *java_command(),
+                "kafka.tools.StorageTool",
+                "format",
+                "-t",
+                CLUSTER_ID,
+                "-c",
+                str(self._file(node)),
+            ]
             subprocess.run(tool, check=True, capture_output=True)
             return
         config, _ = parse_server_properties(self._file(node).read_text())
@@ -198,10 +223,18 @@ class Nodes:
             if not all(map(accepts, self.addresses.values())):
                 return False
             with contextlib.suppress(KafkaException):
-                found = admin.list_topics(topic, timeout=5) if topic else admin.list_topics(timeout=5)
-                partitions = [each for one in found.topics.values() for each in one.partitions.values()]
+                found = (
+                    admin.list_topics(topic, timeout=5) if topic else admin.list_topics(timeout=5)
+                )
+                partitions = [
+                    each for one in found.topics.values() for each in one.partitions.values()
+                ]
                 is_there = topic is None or bool(partitions)
-                return is_there and len(found.brokers) == len(NODES) and all(len(each.isrs) == len(each.replicas) for each in partitions)
+                return (
+                    is_there
+                    and len(found.brokers) == len(NODES)
+                    and all(len(each.isrs) == len(each.replicas) for each in partitions)
+                )
             return False
 
         until(is_whole, 0.2, f"the cluster in {self.directory} is whole", WHOLE_S, calm_s=calm_s)
@@ -216,8 +249,18 @@ class Nodes:
         """
         replicas = [list(each) for each in assignment]
         in_sync = str(min(2, *map(len, replicas)))
-        topic = NewTopic(name, len(replicas), replica_assignment=replicas, config={"min.insync.replicas": in_sync})
-        until(lambda: self._is_created(topic), 0.1, f"topic {name} is created in {self.directory}", WHOLE_S)
+        topic = NewTopic(
+            name,
+            len(replicas),
+            replica_assignment=replicas,
+            config={"min.insync.replicas": in_sync},
+        )
+        until(
+            lambda: self._is_created(topic),
+            0.1,
+            f"topic {name} is created in {self.directory}",
+            WHOLE_S,
+        )
         self.until_whole(name)
 
     def _is_created(self, topic: NewTopic) -> bool:
@@ -261,7 +304,10 @@ def spread(partition_count: int, factor: int = len(NODES)) -> list[list[int]]:
     That is the same share of leaders and of replicas.
     """
     around = len(NODES)
-    return [[NODES[(first + step) % around] for step in range(factor)] for first in range(partition_count)]
+    return [
+        [NODES[(first + step) % around] for step in range(factor)]
+        for first in range(partition_count)
+    ]
 
 
 def led_by(node: int) -> list[list[int]]:
@@ -289,7 +335,9 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def running_cluster(product: str, listeners: Sequence[str] = (), **properties: str) -> Iterator[Nodes]:
+def running_cluster(
+    product: str, listeners: Sequence[str] = (), **properties: str
+) -> Iterator[Nodes]:
     """Start a cluster in an empty directory that is removed afterwards.
 
     It is whole when the block begins. Underscores in names of properties stand for dots.
@@ -297,12 +345,22 @@ def running_cluster(product: str, listeners: Sequence[str] = (), **properties: s
     if product != "kafka":
         compileall.compile_dir(Path(log_service.__file__).parent, quiet=1)
     named = {name.replace("_", "."): value for name, value in properties.items()}
-    with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory, Nodes(product, Path(directory), named, listeners) as nodes:
+    with (
+        tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory,
+        Nodes(product, Path(directory), named, listeners) as nodes,
+    ):
         nodes.until_whole()
         yield nodes
 
 
-def until(condition: Callable[[], bool], pause_s: float, what: str, deadline_s: float = 300.0, *, calm_s: float = 0.0) -> float:
+def until(
+    condition: Callable[[], bool],
+    pause_s: float,
+    what: str,
+    deadline_s: float = 300.0,
+    *,
+    calm_s: float = 0.0,
+) -> float:
     """Ask again until a state has held for ``calm_s``.
 
     Returns the seconds until it began to hold for the last time.

@@ -19,7 +19,12 @@ from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.cluster_nodes import NODES, Nodes, running_cluster, until
 from benchmarks.clusters import ClusterBench
-from benchmarks.partitions import PARTITION_COUNT, TOPIC_PARTITION_COUNT, TOPICS_PER_REQUEST, topic_names
+from benchmarks.partitions import (
+    PARTITION_COUNT,
+    TOPIC_PARTITION_COUNT,
+    TOPICS_PER_REQUEST,
+    topic_names,
+)
 from benchmarks.table import Row, at_most
 
 PAUSE_S = 0.2
@@ -47,18 +52,44 @@ def measure(product: str, bench: ClusterBench) -> list[Row]:
         victim = next(node for node in NODES if node != nodes.active_controller())
         survivor = nodes.admin(*(node for node in NODES if node != victim))
         nodes.end(victim, signal.SIGKILL)
-        led_s = until_all(survivor, count, lambda each: each.leader not in (-1, victim), "all partitions are led again")
+        led_s = until_all(
+            survivor,
+            count,
+            lambda each: each.leader not in (-1, victim),
+            "all partitions are led again",
+        )
         began = time.monotonic()
         nodes.start(victim)
         until_all(survivor, count, is_in_sync, "all replicas are in sync again")
         restarted_s = time.monotonic() - began
         again_bytes = nodes.rss_bytes()
     return [
-        Row(figure=f"{named}: created, until all replicas are in sync", unit="s", rounds=(created_s,)),
-        Row(figure=f"{named}: a broker's death until all have leaders", unit="s", rounds=(led_s,), goal=at_most(0.5)),
-        Row(figure=f"{named}: its restart until all replicas are in sync", unit="s", rounds=(restarted_s,), goal=at_most(0.5)),
-        Row(figure=f"{named}: RSS of three", unit="MB", rounds=(rss_bytes / 1e6,), goal=at_most(0.5)),
-        Row(figure=f"{named}: RSS of three after that", unit="MB", rounds=(again_bytes / 1e6,), goal=at_most(0.5)),
+        Row(
+            figure=f"{named}: created, until all replicas are in sync",
+            unit="s",
+            rounds=(created_s,),
+        ),
+        Row(
+            figure=f"{named}: a broker's death until all have leaders",
+            unit="s",
+            rounds=(led_s,),
+            goal=at_most(0.5),
+        ),
+        Row(
+            figure=f"{named}: its restart until all replicas are in sync",
+            unit="s",
+            rounds=(restarted_s,),
+            goal=at_most(0.5),
+        ),
+        Row(
+            figure=f"{named}: RSS of three", unit="MB", rounds=(rss_bytes / 1e6,), goal=at_most(0.5)
+        ),
+        Row(
+            figure=f"{named}: RSS of three after that",
+            unit="MB",
+            rounds=(again_bytes / 1e6,),
+            goal=at_most(0.5),
+        ),
     ]
 
 
@@ -66,8 +97,13 @@ def create(nodes: Nodes, topics: list[str]) -> None:
     """Create the topics, and wait until every replica is in sync."""
     admin = nodes.admin()
     for start in range(0, len(topics), TOPICS_PER_REQUEST):
-        wanted = [NewTopic(name, TOPIC_PARTITION_COUNT, len(NODES)) for name in topics[start : start + TOPICS_PER_REQUEST]]
-        for created in admin.create_topics(wanted, operation_timeout=120, request_timeout=180).values():
+        wanted = [
+            NewTopic(name, TOPIC_PARTITION_COUNT, len(NODES))
+            for name in topics[start : start + TOPICS_PER_REQUEST]
+        ]
+        for created in admin.create_topics(
+            wanted, operation_timeout=120, request_timeout=180
+        ).values():
             created.result(timeout=DEADLINE_S)
     until_all(admin, len(topics) * TOPIC_PARTITION_COUNT, is_in_sync, "all replicas are in sync")
 
@@ -85,7 +121,10 @@ def until_all(admin: AdminClient, count: int, is_so: Callable[[Told], bool], wha
             found = admin.list_topics(timeout=60).topics
         except KafkaException:
             return False
-        return counted((each for topic in found.values() for each in topic.partitions.values()), is_so) >= count
+        return (
+            counted((each for topic in found.values() for each in topic.partitions.values()), is_so)
+            >= count
+        )
 
     return until(are_all_so, PAUSE_S, what, DEADLINE_S)
 

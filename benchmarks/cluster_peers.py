@@ -35,7 +35,14 @@ from benchmarks.apache_kafka import java_command
 from benchmarks.broker_process import BenchmarkError
 from benchmarks.cluster_nodes import SETTLED_S
 from benchmarks.cluster_scaling import scaling
-from benchmarks.clusters import PATIENCE, ClusterBench, ClusterFamily, as_one_node, of_living_clusters, of_new_clusters
+from benchmarks.clusters import (
+    PATIENCE,
+    ClusterBench,
+    ClusterFamily,
+    as_one_node,
+    of_living_clusters,
+    of_new_clusters,
+)
 from benchmarks.rounds import Results
 from benchmarks.table import Row
 
@@ -77,18 +84,41 @@ MOST_ROUNDS = {
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.cluster_peers", description="Measure three nodes of tidelog beside three of Apache Kafka."
+        prog="python -m benchmarks.cluster_peers",
+        description="Measure three nodes of tidelog beside three of Apache Kafka.",
     )
     parser.add_argument(
-        "--figures", type=names, default=tuple(FIGURES), metavar="NAME,...", help=f"some of {', '.join(FIGURES)} (default: all)"
+        "--figures",
+        type=names,
+        default=tuple(FIGURES),
+        metavar="NAME,...",
+        help=f"some of {', '.join(FIGURES)} (default: all)",
     )
-    parser.add_argument("--nodes", type=int, choices=[3], default=3, help="how many nodes a cluster has: three")
+    parser.add_argument(
+        "--nodes", type=int, choices=[3], default=3, help="how many nodes a cluster has: three"
+    )
     parser.add_argument("--alone", action="store_true", help="leave Apache Kafka out")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds per figure (default: 3; the longest have fewer)")
-    parser.add_argument("--scale", type=float, default=1.0, help="share of the full load (default: 1.0; 0.05 to see that it works)")
-    parser.add_argument("--cores", type=int, default=2, help="cores that clients and clusters share (default: 2)")
-    parser.add_argument("--minutes", type=float, default=33.0, help="no family begins later than that (default: 33)")
-    parser.add_argument("--out", type=Path, default=Path("build"), help="where the two files go (default: build)")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=3,
+        help="rounds per figure (default: 3; the longest have fewer)",
+    )
+    parser.add_argument(
+        "--scale",
+        type=float,
+        default=1.0,
+        help="share of the full load (default: 1.0; 0.05 to see that it works)",
+    )
+    parser.add_argument(
+        "--cores", type=int, default=2, help="cores that clients and clusters share (default: 2)"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=33.0, help="no family begins later than that (default: 33)"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("build"), help="where the two files go (default: build)"
+    )
     return parser.parse_args()
 
 
@@ -101,7 +131,9 @@ def names(text: str) -> tuple[str, ...]:
     found = tuple(text.split(","))
     unknown = [name for name in found if name not in FIGURES]
     if unknown:
-        raise argparse.ArgumentTypeError(f"there is no figure {', '.join(unknown)}; there are {', '.join(FIGURES)}")
+        raise argparse.ArgumentTypeError(
+            f"there is no figure {', '.join(unknown)}; there are {', '.join(FIGURES)}"
+        )
     return found
 
 
@@ -159,10 +191,17 @@ def main() -> int:
         except BenchmarkError as error:
             sys.exit(f"{error}; --alone leaves Apache Kafka out")
     keep_to_cores(options.cores)
-    about = {"machine": machine_name(), "cores": options.cores, "rounds": options.rounds, "scale": options.scale}
+    about = {
+        "machine": machine_name(),
+        "cores": options.cores,
+        "rounds": options.rounds,
+        "scale": options.scale,
+    }
     report, results = Report(options.out, about), Results()
     results.keep = lambda rows: report.write(rows, results.failures)
-    bench = ClusterBench(scale=options.scale, has_peer=not options.alone, warm_up=cluster_load.warm_up)
+    bench = ClusterBench(
+        scale=options.scale, has_peer=not options.alone, warm_up=cluster_load.warm_up
+    )
     signal.signal(signal.SIGTERM, interrupt)
     try:
         measure(options, bench, results)

@@ -63,8 +63,23 @@ def tidelog_up(broker_count: int) -> Iterator[Up]:
     """Run ``tidelog up`` with so many brokers and nothing else in an empty directory."""
     with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory:
         port = free_port_range(broker_count)
-        command = [sys.executable, "-m", "log_service.cli.main", "up", "--only-broker", "--metrics-port", "0"]
-        command += ["--data", f"{directory}/data", "--project", directory, "--broker-port", str(port)]
+        command = [
+            sys.executable,
+            "-m",
+            "log_service.cli.main",
+            "up",
+            "--only-broker",
+            "--metrics-port",
+            "0",
+        ]
+        command += [
+            "--data",
+            f"{directory}/data",
+            "--project",
+            directory,
+            "--broker-port",
+            str(port),
+        ]
         command += ["--brokers", str(broker_count)] if broker_count > 1 else []
         with Path(directory, "output.txt").open("wb") as output:
             process = psutil.Popen(command, stdout=output, stderr=subprocess.STDOUT)
@@ -104,7 +119,11 @@ def wait_for_brokers(address: str, broker_count: int, process: psutil.Popen) -> 
 def free_port_range(count: int) -> int:
     """Return the first of ``count`` free ports in a row, with the controllers' ports free, too."""
     for first in range(21_000, 30_000, 10):
-        if all(is_free(first + step + above) for step in range(count) for above in (0, CONTROLLER_PORTS)):
+        if all(
+            is_free(first + step + above)
+            for step in range(count)
+            for above in (0, CONTROLLER_PORTS)
+        ):
             return first
     raise BenchmarkError("no range of ports is free")
 
@@ -129,8 +148,16 @@ def measure(broker_count: int, bench: ClusterBench) -> list[Row]:
             spent = brokers.cpu_s() - cpu_before
         figure = f"produce 1 KiB, acks=all, RF 1, {PARTITION_COUNT} partitions, two brokers"
         gigabytes = 1024 * large_count / 1e9
-        rows.append(Row(figure=figure, unit="MB/s", rounds=(1024 * large_count / seconds / MEGABYTE,)))
-        rows.append(Row(figure=f"  CPU of all brokers of {figure}", unit="s per GB", rounds=(spent / gigabytes,)))
+        rows.append(
+            Row(figure=figure, unit="MB/s", rounds=(1024 * large_count / seconds / MEGABYTE,))
+        )
+        rows.append(
+            Row(
+                figure=f"  CPU of all brokers of {figure}",
+                unit="s per GB",
+                rounds=(spent / gigabytes,),
+            )
+        )
         with brokers.topic(PRODUCERS) as topic:
             cpu_before, started = brokers.cpu_s(), time.process_time()
             seconds = produce_alone(brokers.address, topic, 100, alone_count)
@@ -139,8 +166,16 @@ def measure(broker_count: int, bench: ClusterBench) -> list[Row]:
     return [
         *rows,
         Row(figure=figure, unit="records/s", rounds=(alone_count / seconds,)),
-        Row(figure=f"  CPU of all brokers of {figure}", unit="us each", rounds=(spent / alone_count * 1e6,)),
-        Row(figure=f"  client CPU of {figure}", unit="us each", rounds=(client_s / alone_count * 1e6,)),
+        Row(
+            figure=f"  CPU of all brokers of {figure}",
+            unit="us each",
+            rounds=(spent / alone_count * 1e6,),
+        ),
+        Row(
+            figure=f"  client CPU of {figure}",
+            unit="us each",
+            rounds=(client_s / alone_count * 1e6,),
+        ),
     ]
 
 
@@ -148,4 +183,6 @@ def measure(broker_count: int, bench: ClusterBench) -> list[Row]:
 def scaling(bench: ClusterBench) -> Iterator[Sides]:
     """Compare two brokers with one."""
     bench.stop()
-    yield Sides(measures={OURS: partial(measure, 2, bench), ONE: partial(measure, 1, bench)}, peer=ONE)
+    yield Sides(
+        measures={OURS: partial(measure, 2, bench), ONE: partial(measure, 1, bench)}, peer=ONE
+    )

@@ -97,7 +97,9 @@ class AsOne:
         return self.nodes.topic(spread(partition_count))
 
 
-def as_one_node(measure: Callable[[Measured, Asked], list[Row]], share: float = 1.0) -> MeasureNodes:
+def as_one_node(
+    measure: Callable[[Measured, Asked], list[Row]], share: float = 1.0
+) -> MeasureNodes:
     """Return a function that takes the figures of one node on a cluster, with a share of the load.
 
     The broker's CPU and memory in these figures are those of all nodes.
@@ -108,7 +110,9 @@ def as_one_node(measure: Callable[[Measured, Asked], list[Row]], share: float = 
 ClusterFamily = Callable[[ClusterBench], contextlib.AbstractContextManager[Sides]]
 
 
-def of_living_clusters(measure: MeasureNodes, properties: Mapping[str, str], calm_s: float = CALM_S) -> ClusterFamily:
+def of_living_clusters(
+    measure: MeasureNodes, properties: Mapping[str, str], calm_s: float = CALM_S
+) -> ClusterFamily:
     """Return the family that measures each cluster in turn, while the other one is suspended.
 
     ``calm_s`` is that of ``resume``.
@@ -144,6 +148,8 @@ def of_new_clusters(measure: Callable[[str, ClusterBench], list[Row]]) -> Cluste
     @contextlib.contextmanager
     def family(bench: ClusterBench) -> Iterator[Sides]:
         bench.stop()
-        yield bench.beside({name: partial(measure, PRODUCTS[name], bench) for name in bench.products})
+        yield bench.beside(
+            {name: partial(measure, PRODUCTS[name], bench) for name in bench.products}
+        )
 
     return family

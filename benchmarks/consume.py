@@ -64,7 +64,22 @@ def measure(broker: BrokerProcess, bench: Bench) -> list[Row]:
             cpu_s, client_cpu_s = broker.cpu_s() - cpu_before, time.process_time() - client_before
         read_bytes = size_bytes * count * PASSES
         figure = f"consume {name} from the page cache"
-        rows.append(Row(figure=figure, unit="MB/s", rounds=(read_bytes / seconds / MEGABYTE,), goal=goal))
-        rows.append(Row(figure=f"  broker CPU of {figure}", unit="s per GB", rounds=(cpu_s / (read_bytes / 1e9),), goal=cpu_goal))
-        rows.append(Row(figure=f"  client CPU of {figure}", unit="s per GB", rounds=(client_cpu_s / (read_bytes / 1e9),)))
+        rows.append(
+            Row(figure=figure, unit="MB/s", rounds=(read_bytes / seconds / MEGABYTE,), goal=goal)
+        )
+        rows.append(
+            Row(
+                figure=f"  broker CPU of {figure}",
+                unit="s per GB",
+                rounds=(cpu_s / (read_bytes / 1e9),),
+                goal=cpu_goal,
+            )
+        )
+        rows.append(
+            Row(
+                figure=f"  client CPU of {figure}",
+                unit="s per GB",
+                rounds=(client_cpu_s / (read_bytes / 1e9),),
+            )
+        )
     return rows

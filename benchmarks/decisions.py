@@ -60,7 +60,9 @@ class Watcher:
         self.change_count = 0
 
     def on_image(self, delta: MetadataDelta, _image: MetadataImage) -> None:
-        self.change_count += sum(len(changed.changed_partitions) for changed in delta.changed_topics.values()) + len(delta.changed_configs)
+        self.change_count += sum(
+            len(changed.changed_partitions) for changed in delta.changed_topics.values()
+        ) + len(delta.changed_configs)
 
 
 class Metadata:
@@ -73,7 +75,9 @@ class Metadata:
         self.topic_count = topic_count
         self.watcher = Watcher()
         self._loader = MetadataLoader()
-        self._loader.on_snapshot(Snapshot(SnapshotId(1, 1), tuple(first_records(topic_count)), (), 0))
+        self._loader.on_snapshot(
+            Snapshot(SnapshotId(1, 1), tuple(first_records(topic_count)), (), 0)
+        )
         self._loader.add_publisher(self.watcher)
         self._first = self._ahead = self._loader.image
         self._number = 0
@@ -115,31 +119,62 @@ def first_records(topic_count: int) -> Iterator[MetadataRecord]:
     yield RegisterBrokerRecord(broker_id=1, broker_epoch=1, fenced=False, log_dirs=[UUID(int=500)])
     for number in range(topic_count):
         yield TopicRecord(name=topic_name(number), topic_id=topic_id(number))
-        yield PartitionRecord(topic_id=topic_id(number), partition_id=0, replicas=[1], isr=[1], leader=1, leader_epoch=0, partition_epoch=0)
+        yield PartitionRecord(
+            topic_id=topic_id(number),
+            partition_id=0,
+            replicas=[1],
+            isr=[1],
+            leader=1,
+            leader_epoch=0,
+            partition_epoch=0,
+        )
         if number % 10 == 0:
-            yield ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic_name(number), name="retention.ms", value="1")
+            yield ConfigRecord(
+                resource_type=ResourceType.TOPIC,
+                resource_name=topic_name(number),
+                name="retention.ms",
+                value="1",
+            )
 
 
-def alter_partition(topic_count: int, _image: MetadataImage, number: int) -> Sequence[MetadataRecord]:
-    return [PartitionChangeRecord(topic_id=topic_id(number * 7919 % topic_count), partition_id=0, isr=[1])]
+def alter_partition(
+    topic_count: int, _image: MetadataImage, number: int
+) -> Sequence[MetadataRecord]:
+    return [
+        PartitionChangeRecord(
+            topic_id=topic_id(number * 7919 % topic_count), partition_id=0, isr=[1]
+        )
+    ]
 
 
 def create_topic(topic_count: int, image: MetadataImage, number: int) -> Sequence[MetadataRecord]:
     name = f"{topic_name(number * 7919 % topic_count)}.{number}"
-    request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)]
+    )
     new_id = UUID(int=FIRST_NEW_ID + number)
-    rules = TopicRules(defaults=TopicDefaults(), static_texts={}, new_id=lambda: new_id, charge=lambda _count: None)
+    rules = TopicRules(
+        defaults=TopicDefaults(), static_texts={}, new_id=lambda: new_id, charge=lambda _count: None
+    )
     return create_topics(image, request, rules)[0]
 
 
 def change_config(topic_count: int, image: MetadataImage, number: int) -> Sequence[MetadataRecord]:
     change = AlterableConfig(name="retention.ms", config_operation=0, value=str(1_000_000 + number))
     name = topic_name(number * 7919 % topic_count)
-    resource = AlterConfigsResource(resource_type=ResourceType.TOPIC, resource_name=name, configs=[change])
-    return incremental_alter_configs(image, IncrementalAlterConfigsRequest(resources=[resource]), {})[0]
+    resource = AlterConfigsResource(
+        resource_type=ResourceType.TOPIC, resource_name=name, configs=[change]
+    )
+    return incremental_alter_configs(
+        image, IncrementalAlterConfigsRequest(resources=[resource]), {}
+    )[0]
 
 
-DECISIONS = {"AlterPartition": alter_partition, "topic creation": create_topic, "config change": change_config}
+DECISIONS = {
+    "AlterPartition": alter_partition,
+    "topic creation": create_topic,
+    "config change": change_config,
+}
 
 
 def measure(clusters: Sequence[Metadata]) -> list[Row]:
@@ -151,7 +186,11 @@ def measure(clusters: Sequence[Metadata]) -> list[Row]:
     gc.freeze()
     try:
         return [
-            Row(figure=f"{kind}, {metadata.topic_count:,} topics", unit="us", rounds=(microseconds(metadata, kind),))
+            Row(
+                figure=f"{kind}, {metadata.topic_count:,} topics",
+                unit="us",
+                rounds=(microseconds(metadata, kind),),
+            )
             for kind in DECISIONS
             for metadata in clusters
         ]

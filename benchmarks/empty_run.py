@@ -18,7 +18,12 @@ import dagster as dg
 
 from benchmarks.broker_process import BenchmarkError
 from benchmarks.freshness import PROJECT, TABLE, WARM_UP_S, commits, stream
-from benchmarks.installation import CATCH_UP_DEADLINE_S, POLL_S, running_installation, wait_until_caught_up
+from benchmarks.installation import (
+    CATCH_UP_DEADLINE_S,
+    POLL_S,
+    running_installation,
+    wait_until_caught_up,
+)
 from benchmarks.rounds import Bench, Sides
 from benchmarks.stream_project.assets import READINGS
 from benchmarks.table import OURS, Row
@@ -35,7 +40,10 @@ LAUNCH = """
         __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }
 """
 PINNED = "batch of topic"
-SENSED, ASKED_FOR = "the sensor sees the record, the daemon creates the run", "the webserver creates the run"
+SENSED, ASKED_FOR = (
+    "the sensor sees the record, the daemon creates the run",
+    "the webserver creates the run",
+)
 PARTS: Mapping[str, str] = {
     "created": "until the run is created",
     "STARTING": "the daemon hands the run to the code server",
@@ -69,7 +77,9 @@ def moments_of(instance: dg.DagsterInstance, run_id: str) -> dict[str, float]:
         kind = entry.dagster_event.event_type if entry.dagster_event else None
         if kind in names:
             found[names[kind]] = entry.timestamp
-        elif kind is dg.DagsterEventType.ENGINE_EVENT and "Started process for run" in (entry.message or ""):
+        elif kind is dg.DagsterEventType.ENGINE_EVENT and "Started process for run" in (
+            entry.message or ""
+        ):
             found["forked"] = entry.timestamp
         elif kind is None and PINNED in entry.user_message:
             found["pinned"] = entry.timestamp
@@ -108,11 +118,21 @@ def run_of_one_record(address: str, lake: Lake, instance: dg.DagsterInstance) ->
 
 def run_of_nothing(ui_url: str, instance: dg.DagsterInstance) -> dict[str, float]:
     """Ask for a run, as the UI's button does, and take it apart."""
-    selector = {"repositoryLocationName": PROJECT_LOCATION, "repositoryName": "__repository__", "jobName": JOB}
-    params = {"selector": {**selector, "assetSelection": [{"path": ["lake", TABLE]}]}, "mode": "default", "runConfigData": "{}"}
+    selector = {
+        "repositoryLocationName": PROJECT_LOCATION,
+        "repositoryName": "__repository__",
+        "jobName": JOB,
+    }
+    params = {
+        "selector": {**selector, "assetSelection": [{"path": ["lake", TABLE]}]},
+        "mode": "default",
+        "runConfigData": "{}",
+    }
     body = json.dumps({"query": LAUNCH, "variables": {"params": params}}).encode()
     began_s = time.time()
-    request = urllib.request.Request(f"{ui_url}/graphql", data=body, headers={"Content-Type": "application/json"})
+    request = urllib.request.Request(
+        f"{ui_url}/graphql", data=body, headers={"Content-Type": "application/json"}
+    )
     with urllib.request.urlopen(request, timeout=60) as response:
         answer = json.load(response)["data"]["launchRun"]
     if answer["__typename"] != "LaunchRunSuccess":
@@ -128,7 +148,10 @@ def rows_of(what: str, began: str, found: Mapping[str, float]) -> list[Row]:
     """
     rows = [Row(figure=what, unit="s", rounds=(sum(found.values()),))]
     names = {**PARTS, "created": began}
-    return rows + [Row(figure=f"  {what}: {names[name]}", unit="s", rounds=(seconds,)) for name, seconds in found.items()]
+    return rows + [
+        Row(figure=f"  {what}: {names[name]}", unit="s", rounds=(seconds,))
+        for name, seconds in found.items()
+    ]
 
 
 def measure(address: str, ui_url: str, directory: Path, bench: Bench) -> list[Row]:
@@ -153,4 +176,6 @@ def empty_run(bench: Bench) -> Iterator[Sides]:
             stream(address, per_second=10, seconds=WARM_UP_S)
             wait_until_caught_up(address, Lake(directory / "lake"), READINGS.name, TABLE)
             (ui_url,) = (one.address for one in state.read(directory) if one.name == "dagster")
-            yield Sides(measures={OURS: partial(measure, address, ui_url, directory, bench)}, most_rounds=1)
+            yield Sides(
+                measures={OURS: partial(measure, address, ui_url, directory, bench)}, most_rounds=1
+            )

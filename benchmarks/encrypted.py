@@ -13,7 +13,13 @@ from benchmarks.consume import consume_values
 from benchmarks.measured import Asked
 from benchmarks.produce import MEGABYTE, produce_values
 from benchmarks.rounds import Bench, Sides, say
-from benchmarks.secure_brokers import PROTOCOLS, AnyMeasured, SecureBroker, others_suspended, secure_brokers
+from benchmarks.secure_brokers import (
+    PROTOCOLS,
+    AnyMeasured,
+    SecureBroker,
+    others_suspended,
+    secure_brokers,
+)
 from benchmarks.table import Row, at_least, at_most
 
 VALUE_BYTES, COUNT, MIN_COUNT = 1_024, 400_000, 20_000
@@ -23,11 +29,19 @@ PASSES = 2
 
 def measure(secure: SecureBroker[AnyMeasured], bench: Asked) -> list[Row]:
     """Measure one round."""
-    return [row for protocol in PROTOCOLS for row in _rows(secure, protocol, bench.count(COUNT, at_least=MIN_COUNT))]
+    return [
+        row
+        for protocol in PROTOCOLS
+        for row in _rows(secure, protocol, bench.count(COUNT, at_least=MIN_COUNT))
+    ]
 
 
 def _rows(secure: SecureBroker[AnyMeasured], protocol: str, count: int) -> Iterator[Row]:
-    broker, address, settings = secure.broker, secure.addresses[protocol], secure.client_settings(protocol)
+    broker, address, settings = (
+        secure.broker,
+        secure.addresses[protocol],
+        secure.client_settings(protocol),
+    )
     size_bytes = VALUE_BYTES * count
     with broker.topic() as topic:
         touch_memory(int(size_bytes * 1.2))
@@ -41,12 +55,23 @@ def _rows(secure: SecureBroker[AnyMeasured], protocol: str, count: int) -> Itera
         cpu_s, client_cpu_s = broker.cpu_s() - cpu_before, time.process_time() - client_before
         name = f"consume 1 KiB over {protocol}"
         yield from _throughput(name, PASSES * size_bytes, seconds, cpu_s)
-        yield Row(figure=f"  client CPU of {name}", unit="s per GB", rounds=(client_cpu_s / (PASSES * size_bytes / 1e9),))
+        yield Row(
+            figure=f"  client CPU of {name}",
+            unit="s per GB",
+            rounds=(client_cpu_s / (PASSES * size_bytes / 1e9),),
+        )
 
 
 def _throughput(name: str, size_bytes: int, seconds: float, cpu_s: float) -> Iterator[Row]:
-    yield Row(figure=name, unit="MB/s", rounds=(size_bytes / seconds / MEGABYTE,), goal=at_least(1.0))
-    yield Row(figure=f"  broker CPU of {name}", unit="s per GB", rounds=(cpu_s / (size_bytes / 1e9),), goal=at_most(1.0))
+    yield Row(
+        figure=name, unit="MB/s", rounds=(size_bytes / seconds / MEGABYTE,), goal=at_least(1.0)
+    )
+    yield Row(
+        figure=f"  broker CPU of {name}",
+        unit="s per GB",
+        rounds=(cpu_s / (size_bytes / 1e9),),
+        goal=at_most(1.0),
+    )
 
 
 @contextlib.contextmanager

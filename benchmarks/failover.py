@@ -20,10 +20,23 @@ from dataclasses import dataclass, field
 from confluent_kafka import Producer
 
 from benchmarks.broker_process import BenchmarkError
-from benchmarks.cluster_nodes import CALM_S, NODES, SERVICE_S, Nodes, led_by, new_name, running_cluster, until
+from benchmarks.cluster_nodes import (
+    CALM_S,
+    NODES,
+    SERVICE_S,
+    Nodes,
+    led_by,
+    new_name,
+    running_cluster,
+    until,
+)
 from benchmarks.wire import Wire
 from log_service.common.errors import ErrorCode
-from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from log_service.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 
 PAUSE_S = 0.005
 CREATE_TOPICS_VERSION = 7
@@ -63,10 +76,18 @@ class Acknowledged:
 
     def longest_gap_s(self) -> float:
         """Return the longest time between two acknowledgements."""
-        return max((later - earlier for earlier, later in zip(self.moments, self.moments[1:], strict=False)), default=SERVICE_S)
+        return max(
+            (
+                later - earlier
+                for earlier, later in zip(self.moments, self.moments[1:], strict=False)
+            ),
+            default=SERVICE_S,
+        )
 
 
-def seconds_without_service(nodes: Nodes, topic: str, fault: Callable[[], None]) -> tuple[float, int]:
+def seconds_without_service(
+    nodes: Nodes, topic: str, fault: Callable[[], None]
+) -> tuple[float, int]:
     """Produce before, during and after a fault.
 
     Returns the longest gap, and the number of records that failed for good.
@@ -90,7 +111,9 @@ def seconds_without_service(nodes: Nodes, topic: str, fault: Callable[[], None])
         if recovered is None and is_late and seen.moments and now - seen.moments[-1] < 0.1:
             recovered = now
         if now > started + 2 * SERVICE_S:
-            raise BenchmarkError(f"records are not acknowledged again {2 * SERVICE_S:.0f} s after the first")
+            raise BenchmarkError(
+                f"records are not acknowledged again {2 * SERVICE_S:.0f} s after the first"
+            )
     producer.flush(SERVICE_S)
     return seen.longest_gap_s(), len(seen.failures)
 
@@ -109,10 +132,14 @@ def seconds_until_topic(nodes: Nodes, name: str, asked: int) -> float:
     with contextlib.closing(Wire(nodes.addresses[asked])) as wire:
 
         def is_created() -> bool:
-            code = wire.ask(request, CREATE_TOPICS_VERSION, CreateTopicsResponse).topics[0].error_code
+            code = (
+                wire.ask(request, CREATE_TOPICS_VERSION, CreateTopicsResponse).topics[0].error_code
+            )
             return code in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
 
-        return until(is_created, 0.01, "a topic is created without the active controller", SERVICE_S)
+        return until(
+            is_created, 0.01, "a topic is created without the active controller", SERVICE_S
+        )
 
 
 def after_signal(nodes: Nodes, number: int, *, is_controller: bool = False) -> tuple[float, int]:
@@ -125,8 +152,12 @@ def after_signal(nodes: Nodes, number: int, *, is_controller: bool = False) -> t
     topic = new_name()
     nodes.create_topic(topic, led_by(victim))
     if nodes.leader(topic) != victim:
-        raise BenchmarkError(f"node {victim} does not lead {topic}, which was created for it to lead")
-    found = seconds_without_service(nodes, topic, lambda: nodes.processes[victim].send_signal(number))
+        raise BenchmarkError(
+            f"node {victim} does not lead {topic}, which was created for it to lead"
+        )
+    found = seconds_without_service(
+        nodes, topic, lambda: nodes.processes[victim].send_signal(number)
+    )
     if number == signal.SIGSTOP:
         nodes.processes[victim].send_signal(signal.SIGCONT)
     else:
@@ -156,11 +187,16 @@ def measure(nodes: Nodes) -> Iterator[tuple[str, str]]:
     ):
         gap_s, failed_count = after_signal(nodes, number, is_controller=is_controller)
         yield name, f"{gap_s:.2f} s, {failed_count} records failed"
-    yield "kill -9 of the active controller: until a topic is created", f"{after_controller(nodes):.2f} s"
+    yield (
+        "kill -9 of the active controller: until a topic is created",
+        f"{after_controller(nodes):.2f} s",
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.failover", description="Seconds without service of three nodes.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.failover", description="Seconds without service of three nodes."
+    )
     parser.add_argument("--product", choices=("tidelog", "kafka"), default="tidelog")
     product = parser.parse_args().product
     with running_cluster(product) as nodes:

@@ -23,10 +23,21 @@ from collections.abc import Callable, Iterator
 from typing import IO
 
 from benchmarks.apache_kafka import java_command
-from benchmarks.cluster_nodes import NODES, SERVICE_S, Nodes, led_by, new_name, running_cluster, until
+from benchmarks.cluster_nodes import (
+    NODES,
+    SERVICE_S,
+    Nodes,
+    led_by,
+    new_name,
+    running_cluster,
+    until,
+)
 from benchmarks.wire import Wire
 from log_service.client import BlockingAdmin
-from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from log_service.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 
 PAUSE_S = 0.005
 BEFORE_S, CALM_S, LONGEST_S = 3.0, 2.0, 100.0
@@ -48,7 +59,9 @@ def librdkafka_produces(bootstrap: str, topic: str, _group: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     while True:
         with contextlib.suppress(BufferError):
-            producer.produce(topic, b"x" * 100, on_delivery=lambda error, _record: None if error else _say())
+            producer.produce(
+                topic, b"x" * 100, on_delivery=lambda error, _record: None if error else _say()
+            )
         producer.poll(PAUSE_S)
 
 
@@ -108,7 +121,9 @@ def aiokafka_produces(bootstrap: str, topic: str, _group: str) -> None:
     async def produce() -> None:
         async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
             while True:
-                (await producer.send(topic, b"x" * 100)).add_done_callback(lambda sent: None if sent.exception() else _say())
+                (await producer.send(topic, b"x" * 100)).add_done_callback(
+                    lambda sent: None if sent.exception() else _say()
+                )
                 await asyncio.sleep(PAUSE_S)
 
     asyncio.run(produce())
@@ -136,16 +151,33 @@ def java_produces(bootstrap: str, topic: str, _group: str) -> None:
 
     It sets retries to 0, which a file takes back.
     """
-    tool = [*java_command(), "org.apache.kafka.tools.VerifiableProducer", "--bootstrap-server", bootstrap, "--topic", topic]
+    tool = [
+        *java_command(),
+        "org.apache.kafka.tools.VerifiableProducer",
+        "--bootstrap-server",
+        bootstrap,
+        "--topic",
+        topic,
+    ]
     with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:
         file.write(f"retries={2**31 - 1}\n")
         file.flush()
-        _become([*tool, "--throughput", str(int(1 / PAUSE_S)), "--command-config", file.name], "producer_send_success")
+        _become(
+            [*tool, "--throughput", str(int(1 / PAUSE_S)), "--command-config", file.name],
+            "producer_send_success",
+        )
 
 
 def java_commits(bootstrap: str, topic: str, group: str) -> None:
     """Become the consumer of Apache Kafka's system tests, which commits the records it has read."""
-    tool = [*java_command(), "org.apache.kafka.tools.VerifiableConsumer", "--bootstrap-server", bootstrap, "--topic", topic]
+    tool = [
+        *java_command(),
+        "org.apache.kafka.tools.VerifiableConsumer",
+        "--bootstrap-server",
+        bootstrap,
+        "--topic",
+        topic,
+    ]
     _become([*tool, "--group-id", group], '"success":true')
 
 
@@ -173,9 +205,19 @@ class Watched:
     def __init__(self, client: str, part: int, nodes: Nodes, topic: str, group: str) -> None:
         self.client = client
         self.moments: list[float] = []
-        argv = [sys.executable, "-m", "benchmarks.failover_clients", "--be", client, "--part", str(part)]
+        argv = [
+            sys.executable,
+            "-m",
+            "benchmarks.failover_clients",
+            "--be",
+            client,
+            "--part",
+            str(part),
+        ]
         argv += ["--bootstrap", nodes.bootstrap, "--topic", topic, "--group", group]
-        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.process = subprocess.Popen(
+            argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
         assert self.process.stdout is not None, "it is a pipe"
         threading.Thread(target=self._read, args=(self.process.stdout,), daemon=True).start()
 
@@ -192,13 +234,19 @@ class Watched:
     def longest_gap_s(self, since: float) -> float:
         """Return the longest time between two acknowledgements, the later one after a moment."""
         pairs = zip(self.moments, self.moments[1:], strict=False)
-        return max((later - earlier for earlier, later in pairs if later > since), default=LONGEST_S)
+        return max(
+            (later - earlier for earlier, later in pairs if later > since), default=LONGEST_S
+        )
 
 
 @contextlib.contextmanager
-def watched(nodes: Nodes, names: list[str], part: int, topic: str, groups: list[str]) -> Iterator[list[Watched]]:
+def watched(
+    nodes: Nodes, names: list[str], part: int, topic: str, groups: list[str]
+) -> Iterator[list[Watched]]:
     """Start clients, each in a group of its own where it commits, and end them afterwards."""
-    clients = [Watched(name, part, nodes, topic, group) for name, group in zip(names, groups, strict=False)]
+    clients = [
+        Watched(name, part, nodes, topic, group) for name, group in zip(names, groups, strict=False)
+    ]
     try:
         yield clients
     finally:
@@ -216,11 +264,18 @@ def groups_elsewhere(nodes: Nodes, controller: int, count: int) -> tuple[list[st
         def is_found() -> bool:
             group = new_name()
             request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
-            (told,) = wire.ask(request, FIND_COORDINATOR_VERSION, FindCoordinatorResponse).coordinators
+            (told,) = wire.ask(
+                request, FIND_COORDINATOR_VERSION, FindCoordinatorResponse
+            ).coordinators
             found.get(told.node_id, []).append(group)
             return any(len(groups) == count for groups in found.values())
 
-        until(is_found, 0.001, "groups have a coordinator that is not the active controller", SERVICE_S)
+        until(
+            is_found,
+            0.001,
+            "groups have a coordinator that is not the active controller",
+            SERVICE_S,
+        )
     return next((groups, node) for node, groups in found.items() if len(groups) == count)
 
 
@@ -230,7 +285,9 @@ def gaps(nodes: Nodes, place: str, number: int, names: list[str]) -> dict[str, f
     Returns each client's longest time without an acknowledgement. The cluster is whole then.
     """
     controller = nodes.active_controller()
-    victim = controller if place == "controller" else next(node for node in NODES if node != controller)
+    victim = (
+        controller if place == "controller" else next(node for node in NODES if node != controller)
+    )
     is_committing = place == "coordinator"
     topic, groups = new_name(), [""] * len(names)
     nodes.create_topic(topic, led_by(controller if is_committing else victim))
@@ -239,11 +296,18 @@ def gaps(nodes: Nodes, place: str, number: int, names: list[str]) -> dict[str, f
     feeding = watched(nodes, ["librdkafka"] if is_committing else [], 0, topic, [""])
     with feeding, watched(nodes, names, int(is_committing), topic, groups) as clients:
         began = time.monotonic()
-        until(lambda: all(client.is_served(began) for client in clients), 0.1, "all clients are served", SERVICE_S)
+        until(
+            lambda: all(client.is_served(began) for client in clients),
+            0.1,
+            "all clients are served",
+            SERVICE_S,
+        )
         time.sleep(BEFORE_S)
         struck = time.monotonic()
         nodes.processes[victim].send_signal(number)
-        while time.monotonic() < struck + LONGEST_S and not all(client.is_served(struck) for client in clients):
+        while time.monotonic() < struck + LONGEST_S and not all(
+            client.is_served(struck) for client in clients
+        ):
             time.sleep(0.1)
         found = {client.client: client.longest_gap_s(struck) for client in clients}
     if number == signal.SIGSTOP:
@@ -257,9 +321,14 @@ def gaps(nodes: Nodes, place: str, number: int, names: list[str]) -> dict[str, f
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.failover_clients", description="Seconds without service of four clients.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.failover_clients",
+        description="Seconds without service of four clients.",
+    )
     parser.add_argument("--product", choices=("tidelog", "kafka"), default="tidelog")
-    parser.add_argument("--faults", default=",".join(SIGNALS), help="of: kill -9, clean stop, SIGSTOP")
+    parser.add_argument(
+        "--faults", default=",".join(SIGNALS), help="of: kill -9, clean stop, SIGSTOP"
+    )
     parser.add_argument("--places", default=",".join(PLACES))
     parser.add_argument("--clients", default=",".join(CLIENTS))
     for name in ("be", "part", "bootstrap", "topic", "group"):
@@ -273,7 +342,9 @@ def main() -> None:
             for place in told.places.split(","):
                 found = gaps(nodes, place, SIGNALS[fault], told.clients.split(","))
                 print(
-                    f"{told.product}: {fault} of the {place}: {', '.join(f'{name} {gap:.2f} s' for name, gap in found.items())}", flush=True
+                    f"{told.product}: {fault} of the {place}:"
+                    f" {', '.join(f'{name} {gap:.2f} s' for name, gap in found.items())}",
+                    flush=True,
                 )
 
 

@@ -48,7 +48,12 @@ def measure(prepare: Prepare, bench: Bench) -> list[Row]:
         put_mixed_load_on(broker, bench)
         loaded_bytes = broker.rss_bytes()
     return [
-        Row(figure="start to first accepted produce", unit="s", rounds=(broker.start_s,), goal=at_most(0.25)),
+        Row(
+            figure="start to first accepted produce",
+            unit="s",
+            rounds=(broker.start_s,),
+            goal=at_most(0.25),
+        ),
         Row(figure="RSS idle", unit="MB", rounds=(idle_bytes / 1e6,), goal=at_most(1 / 5)),
         Row(figure="RSS after load", unit="MB", rounds=(loaded_bytes / 1e6,), goal=at_most(1 / 6)),
     ]

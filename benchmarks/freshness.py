@@ -57,7 +57,12 @@ class Acknowledged:
 
 def reading(number: int) -> bytes:
     """Return the value of a record: 100 bytes of JSON."""
-    value = {"sensor": f"sensor-{number % 1000:04}", "number": number, "value": (number % 4096) / 64, "note": ""}
+    value = {
+        "sensor": f"sensor-{number % 1000:04}",
+        "number": number,
+        "value": (number % 4096) / 64,
+        "note": "",
+    }
     value["note"] = "." * (RECORD_BYTES - len(json.dumps(value)))
     return json.dumps(value).encode()
 
@@ -65,7 +70,9 @@ def reading(number: int) -> bytes:
 def stream(address: str, *, per_second: int, seconds: float) -> Acknowledged:
     """Send a steady stream and return when its records were acknowledged."""
     found = Acknowledged()
-    producer = Producer({"bootstrap.servers": address, "acks": "all", "linger.ms": 5, "partitioner": "random"})
+    producer = Producer(
+        {"bootstrap.servers": address, "acks": "all", "linger.ms": 5, "partitioner": "random"}
+    )
     started = time.monotonic()
     sent = 0
     while (passed := time.monotonic() - started) < seconds:
@@ -84,7 +91,9 @@ def commits(log_directory: Path) -> Iterator[tuple[dict[str, int], float]]:
     """
     for file in sorted(log_directory.glob("*.json")):
         actions = [json.loads(line) for line in file.read_text().splitlines()]
-        transactions = {one["txn"]["appId"]: int(one["txn"]["version"]) for one in actions if "txn" in one}
+        transactions = {
+            one["txn"]["appId"]: int(one["txn"]["version"]) for one in actions if "txn" in one
+        }
         yield transactions, file.stat().st_ctime_ns / 1e9
 
 
@@ -93,7 +102,9 @@ def waits(acknowledged: Acknowledged, log_directory: Path, topic_id: str) -> Sec
 
     :raises BenchmarkError: a record is in no commit.
     """
-    visible: dict[int, list[tuple[int, float]]] = {partition: [] for partition in acknowledged.by_partition}
+    visible: dict[int, list[tuple[int, float]]] = {
+        partition: [] for partition in acknowledged.by_partition
+    }
     for transactions, at_s in commits(log_directory):
         for partition, found in visible.items():
             end = transactions.get(f"{topic_id}/{partition}")
@@ -105,7 +116,9 @@ def waits(acknowledged: Acknowledged, log_directory: Path, topic_id: str) -> Sec
         offsets, since = np.array(records).T
         places = np.searchsorted(ends, offsets, side="right")
         if places.max() >= len(ends):
-            raise BenchmarkError(f"partition {partition} has records that the table {TABLE} does not hold")
+            raise BenchmarkError(
+                f"partition {partition} has records that the table {TABLE} does not hold"
+            )
         seconds.append(times[places] - since)
     return np.concatenate(seconds)
 
@@ -119,14 +132,24 @@ def measure(address: str, lake: Lake, bench: Bench) -> list[Row]:
         seconds = waits(sent, lake.path(TABLE) / "_delta_log", topic_id)
         for share, goal_s in ((50, P50_GOAL_S), (99, P99_GOAL_S)):
             figure = f"acknowledged record to visible row at {per_second:,} records/s, p{share}"
-            rows.append(Row(figure=figure, unit="s", rounds=(float(np.percentile(seconds, share)),), goal=value_at_most(goal_s)))
+            rows.append(
+                Row(
+                    figure=figure,
+                    unit="s",
+                    rounds=(float(np.percentile(seconds, share)),),
+                    goal=value_at_most(goal_s),
+                )
+            )
     return rows
 
 
 @contextlib.contextmanager
 def freshness(bench: Bench) -> Iterator[Sides]:
     """Keep one installation for all rounds, warmed up by a stream of each rate."""
-    with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory, running_installation(Path(directory), PROJECT) as address:
+    with (
+        tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory,
+        running_installation(Path(directory), PROJECT) as address,
+    ):
         lake = Lake(Path(directory) / "lake")
         create_topics(address, [READINGS])
         for per_second in RATES:

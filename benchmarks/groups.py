@@ -25,17 +25,32 @@ from benchmarks.measured import Asked, Measured
 from benchmarks.table import Row, at_most
 from log_service.client.connections.env import real_env
 from log_service.common.errors import ErrorCode
-from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from log_service.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from log_service.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from log_service.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from log_service.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
 from log_service.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from log_service.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
 from log_service.rpc.connection import Destination, RpcConnection, RpcSettings, open_connection
 
 CLIENT_COUNT = 1_000
@@ -48,7 +63,11 @@ JOIN_DEADLINE_S = 120.0
 RETRY_S = 0.2
 NAMED_BY_TOPIC_VERSION = 9
 API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 1, -1)
-NOT_READY = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
+NOT_READY = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+}
 
 
 class Member:
@@ -77,7 +96,9 @@ class Member:
             protocol_name="range",
             assignments=[assignment],
         )
-        self._require((await self._connection.request(request, SyncGroupResponse)).error_code, "SyncGroup")
+        self._require(
+            (await self._connection.request(request, SyncGroupResponse)).error_code, "SyncGroup"
+        )
 
     async def _try_to_join(self) -> int:
         request = JoinGroupRequest(
@@ -88,7 +109,9 @@ class Member:
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name="range")],
         )
-        answer = await self._connection.request(request, JoinGroupResponse, waits_ms=SESSION_TIMEOUT_MS)
+        answer = await self._connection.request(
+            request, JoinGroupResponse, waits_ms=SESSION_TIMEOUT_MS
+        )
         self._member_id, self._generation_id = answer.member_id, answer.generation_id
         return answer.error_code
 
@@ -100,23 +123,38 @@ class Member:
             member_id=self._member_id,
             topics=[OffsetCommitRequestTopic(name=self._topic, partitions=[partition])],
         )
-        answer = await self._connection.request(request, OffsetCommitResponse, max_version=NAMED_BY_TOPIC_VERSION)
+        answer = await self._connection.request(
+            request, OffsetCommitResponse, max_version=NAMED_BY_TOPIC_VERSION
+        )
         self._require(answer.topics[0].partitions[0].error_code, "OffsetCommit")
         self.commit_count += 1
 
     async def heartbeat(self) -> None:
-        request = HeartbeatRequest(group_id=self._group_id, generation_id=self._generation_id, member_id=self._member_id)
-        self._require((await self._connection.request(request, HeartbeatResponse)).error_code, "Heartbeat")
+        request = HeartbeatRequest(
+            group_id=self._group_id, generation_id=self._generation_id, member_id=self._member_id
+        )
+        self._require(
+            (await self._connection.request(request, HeartbeatResponse)).error_code, "Heartbeat"
+        )
 
     async def leave(self) -> None:
         """Leave, so that the broker has nothing to expire in the next round."""
         identity = MemberIdentity(member_id=self._member_id)
         request = LeaveGroupRequest(group_id=self._group_id, members=[identity])
-        self._require((await self._connection.request(request, LeaveGroupResponse)).error_code, "LeaveGroup")
+        self._require(
+            (await self._connection.request(request, LeaveGroupResponse)).error_code, "LeaveGroup"
+        )
 
-    def _require(self, code: int, name: str, expected: set[ErrorCode] | frozenset[ErrorCode] = frozenset((ErrorCode.NONE,))) -> None:
+    def _require(
+        self,
+        code: int,
+        name: str,
+        expected: set[ErrorCode] | frozenset[ErrorCode] = frozenset((ErrorCode.NONE,)),
+    ) -> None:
         if code not in expected:
-            raise BenchmarkError(f"{name} of group {self._group_id} was answered with {ErrorCode(code).name}")
+            raise BenchmarkError(
+                f"{name} of group {self._group_id} was answered with {ErrorCode(code).name}"
+            )
 
 
 async def coordinators_of(address: str, group_ids: Sequence[str]) -> dict[str, Destination]:
@@ -127,9 +165,13 @@ async def coordinators_of(address: str, group_ids: Sequence[str]) -> dict[str, D
     host, port = address.split(",", maxsplit=1)[0].split(":")
     found: dict[str, Destination] = {}
     with trio.fail_after(JOIN_DEADLINE_S):
-        async with open_connection(real_env(), Destination(host=host, port=int(port)), RpcSettings(client_id="bench")) as connection:
+        async with open_connection(
+            real_env(), Destination(host=host, port=int(port)), RpcSettings(client_id="bench")
+        ) as connection:
             while missing := [group_id for group_id in group_ids if group_id not in found]:
-                answer = await connection.request(FindCoordinatorRequest(coordinator_keys=missing), FindCoordinatorResponse)
+                answer = await connection.request(
+                    FindCoordinatorRequest(coordinator_keys=missing), FindCoordinatorResponse
+                )
                 for each in answer.coordinators:
                     if each.error_code == ErrorCode.NONE:
                         found[each.key] = Destination(host=each.host, port=each.port)
@@ -159,7 +201,9 @@ class Crowd:
 
     async def live(self, index: int, coordinator: Destination) -> None:
         """Join, wait for the others, commit and heartbeat until the round is over, and leave."""
-        async with open_connection(self._env, coordinator, RpcSettings(client_id="bench")) as connection:
+        async with open_connection(
+            self._env, coordinator, RpcSettings(client_id="bench")
+        ) as connection:
             member = Member(connection, self._group_id(index), self._topic)
             await member.join()
             self._joined.append(member)
@@ -177,7 +221,9 @@ class Crowd:
                     await member.heartbeat()
             await member.leave()
 
-    async def observe(self, broker: Measured, *, warm_up_s: float, window_s: float) -> tuple[float, float, int]:
+    async def observe(
+        self, broker: Measured, *, warm_up_s: float, window_s: float
+    ) -> tuple[float, float, int]:
         """Return the broker's figures while all groups commit.
 
         These are CPU seconds per second, commits per second, and RSS.
@@ -190,17 +236,29 @@ class Crowd:
             with trio.fail_after(JOIN_DEADLINE_S):
                 await self._everybody_joined.wait()
             await trio.sleep(warm_up_s)
-            started, cpu_before, commits_before = trio.current_time(), broker.cpu_s(), self.commit_count
+            started, cpu_before, commits_before = (
+                trio.current_time(),
+                broker.cpu_s(),
+                self.commit_count,
+            )
             await trio.sleep(window_s)
             seconds = trio.current_time() - started
-            cpu_s, commits, rss_bytes = broker.cpu_s() - cpu_before, self.commit_count - commits_before, broker.rss_bytes()
+            cpu_s, commits, rss_bytes = (
+                broker.cpu_s() - cpu_before,
+                self.commit_count - commits_before,
+                broker.rss_bytes(),
+            )
             self._is_over.set()
         return cpu_s / seconds, commits / seconds, rss_bytes
 
 
-def observe_groups(broker: Measured, topic: str, count: int, bench: Asked) -> tuple[float, float, int]:
+def observe_groups(
+    broker: Measured, topic: str, count: int, bench: Asked
+) -> tuple[float, float, int]:
     crowd = Crowd(broker.address, topic, count)
-    observe = partial(crowd.observe, broker, warm_up_s=WARM_UP_S * bench.scale, window_s=window_s(bench))
+    observe = partial(
+        crowd.observe, broker, warm_up_s=WARM_UP_S * bench.scale, window_s=window_s(bench)
+    )
     try:
         return trio.run(observe)
     except BaseExceptionGroup as group:
@@ -220,7 +278,9 @@ def idle_connections(address: str, count: int) -> Iterator[None]:
     host, port = address.split(":")
     with contextlib.ExitStack() as stack:
         for _ in range(count):
-            connection = stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
+            connection = stack.enter_context(
+                socket.create_connection((host, int(port)), timeout=10)
+            )
             connection.sendall(API_VERSIONS_REQUEST)
             if not connection.recv(64 << 10):
                 raise BenchmarkError("the broker closed a connection")
@@ -237,7 +297,12 @@ def idle_connection_rows(broker: Measured, count: int, bench: Asked) -> list[Row
         cpu_share = (broker.cpu_s() - cpu_before) / (time.monotonic() - started)
         rss = broker.rss_bytes()
     return [
-        Row(figure=f"{name}, broker CPU", unit="ms per s", rounds=(cpu_share * 1e3,), goal=at_most(1.0)),
+        Row(
+            figure=f"{name}, broker CPU",
+            unit="ms per s",
+            rounds=(cpu_share * 1e3,),
+            goal=at_most(1.0),
+        ),
         Row(figure=f"{name}, RSS", unit="MB", rounds=(rss / 1e6,), goal=at_most(1.0)),
         Row(figure=f"  growth of RSS with {name}", unit="MB", rounds=((rss - rss_before) / 1e6,)),
     ]
@@ -249,7 +314,12 @@ def group_rows(broker: Measured, count: int, bench: Asked) -> list[Row]:
         rss_before = broker.rss_bytes()
         cpu_share, commits, rss = observe_groups(broker, topic, count, bench)
     return [
-        Row(figure=f"{name}, broker CPU", unit="ms per s", rounds=(cpu_share * 1e3,), goal=at_most(1.0)),
+        Row(
+            figure=f"{name}, broker CPU",
+            unit="ms per s",
+            rounds=(cpu_share * 1e3,),
+            goal=at_most(1.0),
+        ),
         Row(figure=f"{name}, RSS", unit="MB", rounds=(rss / 1e6,), goal=at_most(1.0)),
         Row(figure=f"  growth of RSS with {name}", unit="MB", rounds=((rss - rss_before) / 1e6,)),
         Row(figure=f"  {name}: commits per second", unit="1/s", rounds=(commits,)),
@@ -258,7 +328,10 @@ def group_rows(broker: Measured, count: int, bench: Asked) -> list[Row]:
 
 def measure(broker: Measured, bench: Asked) -> list[Row]:
     """Measure one round."""
-    return [*idle_connection_rows(broker, client_count(bench), bench), *measure_groups(broker, bench)]
+    return [
+        *idle_connection_rows(broker, client_count(bench), bench),
+        *measure_groups(broker, bench),
+    ]
 
 
 def measure_groups(broker: Measured, bench: Asked) -> list[Row]:

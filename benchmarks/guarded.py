@@ -61,39 +61,81 @@ def take_values(broker: Measured, topic: str, bench: Asked) -> Taken:
 def rows_alone(open_ones: list[Taken], guarded: list[Taken]) -> Iterator[Row]:
     """Yield the figures of one-record batches."""
     name = f"one-record batches of {ALONE_BYTES} B, no authorizer"
-    yield Row(figure=name, unit="records/s", rounds=tuple(each.per_s for each in open_ones), goal=at_least(1.0))
-    yield Row(figure=f"  broker CPU of {name}", unit="us each", rounds=tuple(each.cpu_us_each for each in open_ones))
+    yield Row(
+        figure=name,
+        unit="records/s",
+        rounds=tuple(each.per_s for each in open_ones),
+        goal=at_least(1.0),
+    )
+    yield Row(
+        figure=f"  broker CPU of {name}",
+        unit="us each",
+        rounds=tuple(each.cpu_us_each for each in open_ones),
+    )
     name = f"one-record batches of {ALONE_BYTES} B, authorizer"
-    yield Row(figure=name, unit="records/s", rounds=tuple(each.per_s for each in guarded), goal=at_least(1.0))
-    yield Row(figure=f"  broker CPU of {name}", unit="us each", rounds=tuple(each.cpu_us_each for each in guarded))
+    yield Row(
+        figure=name,
+        unit="records/s",
+        rounds=tuple(each.per_s for each in guarded),
+        goal=at_least(1.0),
+    )
+    yield Row(
+        figure=f"  broker CPU of {name}",
+        unit="us each",
+        rounds=tuple(each.cpu_us_each for each in guarded),
+    )
     yield from cost_rows("one-record batches", open_ones, guarded)
 
 
 def rows_of_values(open_ones: list[Taken], guarded: list[Taken]) -> Iterator[Row]:
     """Yield the figures of large batches."""
     name = "produce 1 KiB, no authorizer"
-    yield Row(figure=name, unit="MB/s", rounds=tuple(each.mb_per_s(VALUE_BYTES) for each in open_ones), goal=at_least(1.0))
+    yield Row(
+        figure=name,
+        unit="MB/s",
+        rounds=tuple(each.mb_per_s(VALUE_BYTES) for each in open_ones),
+        goal=at_least(1.0),
+    )
     name = "produce 1 KiB, authorizer"
-    yield Row(figure=name, unit="MB/s", rounds=tuple(each.mb_per_s(VALUE_BYTES) for each in guarded), goal=at_least(1.0))
+    yield Row(
+        figure=name,
+        unit="MB/s",
+        rounds=tuple(each.mb_per_s(VALUE_BYTES) for each in guarded),
+        goal=at_least(1.0),
+    )
     rounds = tuple(each.cpu_s_per_gb(VALUE_BYTES) for each in guarded)
     yield Row(figure=f"  broker CPU of {name}", unit="s per GB", rounds=rounds)
     yield from cost_rows("produce 1 KiB", open_ones, guarded)
 
 
-def cost_rows(name: str, without: list[Taken], with_it: list[Taken], of: str = "the authorizer") -> Iterator[Row]:
+def cost_rows(
+    name: str, without: list[Taken], with_it: list[Taken], of: str = "the authorizer"
+) -> Iterator[Row]:
     """Yield the cost of the authorizer, pair by pair, in CPU and in throughput."""
     pairs = list(zip(without, with_it, strict=True))
     cpu = tuple(_percent_more(more.cpu_us_each, less.cpu_us_each) for less, more in pairs)
     time = tuple(_percent_more(less.per_s, more.per_s) for less, more in pairs)
-    yield Row(figure=f"cost of {of} in broker CPU, {name}", unit=PERCENT, rounds=cpu, goal=value_at_most(MAX_COST_PERCENT))
-    yield Row(figure=f"cost of {of} in time, {name}", unit=PERCENT, rounds=time, goal=value_at_most(MAX_COST_PERCENT))
+    yield Row(
+        figure=f"cost of {of} in broker CPU, {name}",
+        unit=PERCENT,
+        rounds=cpu,
+        goal=value_at_most(MAX_COST_PERCENT),
+    )
+    yield Row(
+        figure=f"cost of {of} in time, {name}",
+        unit=PERCENT,
+        rounds=time,
+        goal=value_at_most(MAX_COST_PERCENT),
+    )
 
 
 def _percent_more(more: float, less: float) -> float:
     return (more / less - 1) * 100 if less else 0.0
 
 
-def measure(open_one: AnyMeasured, guarded_one: AnyMeasured, alone: Alone[AnyMeasured], bench: Asked) -> list[Row]:
+def measure(
+    open_one: AnyMeasured, guarded_one: AnyMeasured, alone: Alone[AnyMeasured], bench: Asked
+) -> list[Row]:
     """Measure one round, by turns of two brokers or clusters: without an authorizer and with one.
 
     ``alone`` gives a turn.
@@ -124,4 +166,6 @@ def guarded(bench: Bench) -> Iterator[Sides]:
         for name, pair in found.items():
             say(f"guarded: warming up {name}")
             measure(*pair, alone, bench.at_scale(1 / 3))
-        yield bench.beside({name: partial(measure, *pair, alone, bench) for name, pair in found.items()})
+        yield bench.beside(
+            {name: partial(measure, *pair, alone, bench) for name, pair in found.items()}
+        )

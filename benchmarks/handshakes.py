@@ -17,12 +17,24 @@ from functools import partial
 from benchmarks.broker_process import BenchmarkError, BrokerProcess
 from benchmarks.latency import garbage_collector_resting, percentile
 from benchmarks.rounds import Bench, Sides, say
-from benchmarks.secure_brokers import PASSWORD, SASL_SSL, SCRAM, SSL, USER, SecureBroker, others_suspended, secure_brokers
+from benchmarks.secure_brokers import (
+    PASSWORD,
+    SASL_SSL,
+    SCRAM,
+    SSL,
+    USER,
+    SecureBroker,
+    others_suspended,
+    secure_brokers,
+)
 from benchmarks.table import Row, at_least, at_most
 from benchmarks.wire import SecureWire
 from log_service.common.secrets import SecretBytes, SecretText
 from log_service.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from log_service.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from log_service.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
 from log_service.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from log_service.security.sasl.credentials import ScramMechanism
 from log_service.security.sasl.scram import random_text, salted_password
@@ -55,7 +67,9 @@ class Logins:
         started = time.perf_counter()
         wire = SecureWire(self._address, self._context)
         try:
-            if wire.ask(SaslHandshakeRequest(mechanism=SCRAM), HANDSHAKE_VERSION, SaslHandshakeResponse).error_code:
+            if wire.ask(
+                SaslHandshakeRequest(mechanism=SCRAM), HANDSHAKE_VERSION, SaslHandshakeResponse
+            ).error_code:
                 raise BenchmarkError(f"the broker does not take {SCRAM}")
             wanted = exchange.evaluate(self._authenticate(wire, exchange.first()))
             assert isinstance(wanted, SaltingWanted)
@@ -65,20 +79,30 @@ class Logins:
             wire.close()
 
     def _authenticate(self, wire: SecureWire, token: bytes) -> bytes:
-        response = wire.ask(SaslAuthenticateRequest(auth_bytes=token), AUTHENTICATE_VERSION, SaslAuthenticateResponse)
+        response = wire.ask(
+            SaslAuthenticateRequest(auth_bytes=token),
+            AUTHENTICATE_VERSION,
+            SaslAuthenticateResponse,
+        )
         if response.error_code:
             raise BenchmarkError(f"the broker refused a login: {response.error_message}")
         return response.auth_bytes
 
     def _salt(self, wanted: SaltingWanted) -> SecretBytes:
         if wanted.salt not in self._salted:
-            self._salted[wanted.salt] = salted_password(wanted.mechanism, SecretText(PASSWORD), wanted.salt, wanted.iterations)
+            self._salted[wanted.salt] = salted_password(
+                wanted.mechanism, SecretText(PASSWORD), wanted.salt, wanted.iterations
+            )
         return self._salted[wanted.salt]
 
 
 def measure_handshakes(secure: SecureBroker[BrokerProcess], bench: Bench) -> list[Row]:
     """Measure one round of new connections."""
-    context, address, count = secure.context(), secure.addresses[SSL], bench.count(HANDSHAKE_COUNT, at_least=MIN_COUNT)
+    context, address, count = (
+        secure.context(),
+        secure.addresses[SSL],
+        bench.count(HANDSHAKE_COUNT, at_least=MIN_COUNT),
+    )
 
     def greet(_: int) -> None:
         wire = SecureWire(address, context)
@@ -104,10 +128,14 @@ def measure_logins(secure: SecureBroker[BrokerProcess], bench: Bench) -> list[Ro
     logins = Logins(secure)
     logins.login_ms()  # which salts the password
     with garbage_collector_resting():
-        ordered = sorted(logins.login_ms() for _ in range(bench.count(LOGIN_COUNT, at_least=MIN_COUNT)))
+        ordered = sorted(
+            logins.login_ms() for _ in range(bench.count(LOGIN_COUNT, at_least=MIN_COUNT))
+        )
     name = "login by SCRAM-SHA-512 over SASL_SSL, connection included"
     return [
-        Row(figure=f"{name}, p50", unit="ms", rounds=(percentile(ordered, 0.5),), goal=at_most(1.0)),
+        Row(
+            figure=f"{name}, p50", unit="ms", rounds=(percentile(ordered, 0.5),), goal=at_most(1.0)
+        ),
         Row(figure=f"  {name}, p99", unit="ms", rounds=(percentile(ordered, 0.99),)),
     ]
 
@@ -126,7 +154,11 @@ def measure_idle(secure: SecureBroker[BrokerProcess], bench: Bench) -> list[Row]
     name = f"{count:,} idle TLS connections"
     return [
         Row(figure=f"{name}, RSS", unit="MB", rounds=(after / 1e6,), goal=at_most(1.0)),
-        Row(figure=f"  growth of RSS with {name}", unit="KiB each", rounds=((after - before) / 1_024 / count,)),
+        Row(
+            figure=f"  growth of RSS with {name}",
+            unit="KiB each",
+            rounds=((after - before) / 1_024 / count,),
+        ),
     ]
 
 
@@ -143,7 +175,10 @@ def idle_connections(secure: SecureBroker[BrokerProcess], count: int) -> Iterato
         yield
 
 
-PARTS: tuple[Callable[[SecureBroker[BrokerProcess], Bench], list[Row]], ...] = (measure_handshakes, measure_logins)
+PARTS: tuple[Callable[[SecureBroker[BrokerProcess], Bench], list[Row]], ...] = (
+    measure_handshakes,
+    measure_logins,
+)
 
 
 @contextlib.contextmanager

@@ -58,7 +58,9 @@ def cpu_s(processes: Iterable[psutil.Process]) -> float:
 
 def components(directory: Path) -> dict[str, psutil.Process]:
     """Return the processes of an installation by the names of their components."""
-    return {one.name: psutil.Process(one.pid) for one in state.read(directory) if one.pid is not None}
+    return {
+        one.name: psutil.Process(one.pid) for one in state.read(directory) if one.pid is not None
+    }
 
 
 def measure(directory: Path, bench: Bench) -> list[Row]:
@@ -68,7 +70,9 @@ def measure(directory: Path, bench: Bench) -> list[Row]:
     began_s = time.monotonic()
     time.sleep(bench.count(IDLE_S, at_least=10))
     seconds = time.monotonic() - began_s
-    shares = {name: 100 * (cpu_s([process]) - before[name]) / seconds for name, process in found.items()}
+    shares = {
+        name: 100 * (cpu_s([process]) - before[name]) / seconds for name, process in found.items()
+    }
     if components(directory) != found:
         raise BenchmarkError("a component was started again meanwhile")
     both = Row(
@@ -77,14 +81,22 @@ def measure(directory: Path, bench: Bench) -> list[Row]:
         rounds=(shares[DAEMON] + shares[CODE],),
         goal=value_at_most(DAEMON_AND_CODE_GOAL),
     )
-    return [both, *(Row(figure=f"  nothing to do: {name}", unit=PERCENT, rounds=(share,)) for name, share in shares.items())]
+    return [
+        both,
+        *(
+            Row(figure=f"  nothing to do: {name}", unit=PERCENT, rounds=(share,))
+            for name, share in shares.items()
+        ),
+    ]
 
 
 def have_rows(address: str, directory: Path) -> None:
     """Send some orders, and wait until they are rows and no run is in progress."""
     with BlockingProducer(address) as producer:
         for number in range(ORDERS):
-            producer.send(TOPIC, value=json.dumps({"id": number, "amount": 1.5, "country": "NZ"}).encode())
+            producer.send(
+                TOPIC, value=json.dumps({"id": number, "amount": 1.5, "country": "NZ"}).encode()
+            )
     wait_until_caught_up(address, Lake(directory / "lake"), TOPIC, TABLE)
     time.sleep(SETTLE_S)
     with open_instance(dagster_home(directory)) as instance:

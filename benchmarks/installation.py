@@ -23,15 +23,40 @@ POLL_S = 0.2
 
 
 @contextlib.contextmanager
-def running_installation(directory: Path, project: Path = EXAMPLE, **settings: str) -> Iterator[str]:
+def running_installation(
+    directory: Path, project: Path = EXAMPLE, **settings: str
+) -> Iterator[str]:
     """Start everything for a project, and stop it in order.
 
     Settings are given by their variables. Yields the broker's address.
     """
     port = free_port()
-    argv = [sys.executable, "-m", "log_service.cli.main", "up", "--data", str(directory), "--project", str(project)]
-    argv += ["--broker-port", str(port), "--metrics-port", "0", "--ui-port", str(free_port()), "--spark-port", str(free_port())]
-    environment = {**os.environ, "TIDELOG_MINIMUM_INTERVAL_S": "0", "PYTHONUNBUFFERED": "1", **settings}
+    argv = [
+        sys.executable,
+        "-m",
+        "log_service.cli.main",
+        "up",
+        "--data",
+        str(directory),
+        "--project",
+        str(project),
+    ]
+    argv += [
+        "--broker-port",
+        str(port),
+        "--metrics-port",
+        "0",
+        "--ui-port",
+        str(free_port()),
+        "--spark-port",
+        str(free_port()),
+    ]
+    environment = {
+        **os.environ,
+        "TIDELOG_MINIMUM_INTERVAL_S": "0",
+        "PYTHONUNBUFFERED": "1",
+        **settings,
+    }
     child = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environment)
     try:
         wait_until_ready(child)
@@ -60,5 +85,7 @@ def wait_until_caught_up(address: str, lake: Lake, topic: str, table: str) -> st
             if lag is not None and lag.high_watermark and lag.lag == 0:
                 return lag.topic_id
             if time.monotonic() > deadline:
-                raise BenchmarkError(f"table {table} is still behind after {CATCH_UP_DEADLINE_S:.0f} s: {lag}")
+                raise BenchmarkError(
+                    f"table {table} is still behind after {CATCH_UP_DEADLINE_S:.0f} s: {lag}"
+                )
             time.sleep(POLL_S)

@@ -45,10 +45,22 @@ from log_service.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from log_service.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from log_service.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from log_service.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from log_service.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from log_service.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from log_service.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -56,17 +68,37 @@ from log_service.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from log_service.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from log_service.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from log_service.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from log_service.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from log_service.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from log_service.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from log_service.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
 from log_service.protocol.schema import Message
 from log_service.records.builder import BatchBuilder
 
@@ -123,13 +155,17 @@ class Checkout:
     properties: Mapping[str, str]
 
     def __str__(self) -> str:
-        return f"{self.sources}{''.join(f' {name}={text}' for name, text in self.properties.items())}"
+        return (
+            f"{self.sources}{''.join(f' {name}={text}' for name, text in self.properties.items())}"
+        )
 
 
 class Counted:
     """A node of a checkout, in an empty directory or in that of an earlier node."""
 
-    def __init__(self, checkout: "Checkout", directory: Path, *, valgrind: Sequence[str] = ()) -> None:
+    def __init__(
+        self, checkout: "Checkout", directory: Path, *, valgrind: Sequence[str] = ()
+    ) -> None:
         sources = checkout.sources
         compileall.compile_dir(sources / "log_service", quiet=1)
         self.address = f"127.0.0.1:{free_port()}"
@@ -140,7 +176,9 @@ class Counted:
         argv = [*counting, sys.executable, "-m", "log_service.cli.main", "serve", str(properties)]
         environment = {**os.environ, "PYTHONPATH": str(sources), "PYTHONHASHSEED": "0"}
         with (directory / "output.txt").open("wb") as output:
-            self.process = psutil.Popen(argv, cwd=sources, env=environment, stdout=output, stderr=output)
+            self.process = psutil.Popen(
+                argv, cwd=sources, env=environment, stdout=output, stderr=output
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -166,17 +204,25 @@ class Counted:
             with contextlib.suppress(OSError):
                 return Wire(self.address)
             time.sleep(0.05)
-        raise BenchmarkError(f"the node did not start:\n{(self._directory / 'output.txt').read_text()[-2000:]}")
+        raise BenchmarkError(
+            f"the node did not start:\n{(self._directory / 'output.txt').read_text()[-2000:]}"
+        )
 
     def begin_to_count(self) -> None:
         """Count from now on, in a node that began ``UNCOUNTED``."""
-        subprocess.run(["callgrind_control", "--instr=on", str(self.process.pid)], check=True, capture_output=True)
+        subprocess.run(
+            ["callgrind_control", "--instr=on", str(self.process.pid)],
+            check=True,
+            capture_output=True,
+        )
 
     def executed(self) -> int:
         """Return the number of instructions since the last call."""
         for old in self._directory.glob("callgrind.*"):
             old.unlink()
-        subprocess.run(["callgrind_control", "--dump", str(self.process.pid)], check=True, capture_output=True)
+        subprocess.run(
+            ["callgrind_control", "--dump", str(self.process.pid)], check=True, capture_output=True
+        )
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
             for path in self._directory.glob("callgrind.*"):
@@ -226,26 +272,41 @@ class Session:
         """Return all counted operations."""
         return {
             "ApiVersions": Operation(count=96, do=self._api_versions),
-            "produce of one record, again and again": Operation(count=96, do=lambda: self._produce(9)),
+            "produce of one record, again and again": Operation(
+                count=96, do=lambda: self._produce(9)
+            ),
             f"produce of one record by each of {CLIENT_COUNT} clients": Operation(
                 count=40, do=lambda: self._by_each(produce_request(ONE, 1), 9, ProduceResponse)
             ),
             f"fetch of 1 partition by each of {CLIENT_COUNT} clients": Operation(
-                count=40, do=lambda: self._by_each(self._fetch_request(ONE, 1, 0), 13, FetchResponse)
+                count=40,
+                do=lambda: self._by_each(self._fetch_request(ONE, 1, 0), 13, FetchResponse),
             ),
             "produce of one record, version 8": Operation(count=96, do=lambda: self._produce(8)),
-            "produce to 100 partitions": Operation(count=40, do=lambda: self._produce(9, MANY, MANY_COUNT)),
+            "produce to 100 partitions": Operation(
+                count=40, do=lambda: self._produce(9, MANY, MANY_COUNT)
+            ),
             "fetch of 1 partition": Operation(count=96, do=lambda: self._fetch(ONE, 1)),
-            "fetch of 100 partitions": Operation(count=40, do=lambda: self._fetch(MANY, MANY_COUNT)),
-            "fetch that waits, and the produce that ends it": Operation(count=96, do=self._fetch_that_waits),
+            "fetch of 100 partitions": Operation(
+                count=40, do=lambda: self._fetch(MANY, MANY_COUNT)
+            ),
+            "fetch that waits, and the produce that ends it": Operation(
+                count=96, do=self._fetch_that_waits
+            ),
             "metadata of a topic": Operation(count=96, do=self._metadata),
             "offset commit": Operation(count=96, do=self._commit),
-            "transaction over 1 partition, until it is complete": Operation(count=40, do=lambda: self._transaction(ONE, 1)),
-            "transaction over 100 partitions, until it is complete": Operation(count=16, do=lambda: self._transaction(MANY, MANY_COUNT)),
+            "transaction over 1 partition, until it is complete": Operation(
+                count=40, do=lambda: self._transaction(ONE, 1)
+            ),
+            "transaction over 100 partitions, until it is complete": Operation(
+                count=16, do=lambda: self._transaction(MANY, MANY_COUNT)
+            ),
             "heartbeat of a member": Operation(count=96, do=self._heartbeat),
             "heartbeat that is refused": Operation(count=96, do=self._refused_heartbeat),
             "create topic": Operation(count=40, do=self._create_topic),
-            "config change of a topic (one metadata record)": Operation(count=40, do=self._alter_config),
+            "config change of a topic (one metadata record)": Operation(
+                count=40, do=self._alter_config
+            ),
         }
 
     def _find_coordinator(self, key: str, key_type: int) -> None:
@@ -271,18 +332,29 @@ class Session:
             time.sleep(PARK_S)
         generation_id = found.generation_id
         assignments = [SyncGroupRequestAssignment(member_id=member_id)]
-        sync = SyncGroupRequest(group_id=GROUP, generation_id=generation_id, member_id=member_id, assignments=assignments)
+        sync = SyncGroupRequest(
+            group_id=GROUP,
+            generation_id=generation_id,
+            member_id=member_id,
+            assignments=assignments,
+        )
         sync.protocol_type, sync.protocol_name = "consumer", "range"
         self._wire.ask(sync, 5, SyncGroupResponse)
         return member_id, generation_id
 
     def _api_versions(self) -> ApiVersionsResponse:
-        return self._wire.ask(ApiVersionsRequest(client_software_name="bench", client_software_version="1"), 3, ApiVersionsResponse)
+        return self._wire.ask(
+            ApiVersionsRequest(client_software_name="bench", client_software_version="1"),
+            3,
+            ApiVersionsResponse,
+        )
 
     def _produce(self, version: int, topic: str = ONE, partition_count: int = 1) -> ProduceResponse:
         return self._wire.ask(produce_request(topic, partition_count), version, ProduceResponse)
 
-    def _by_each(self, request: Message, version: int, response_type: type[Message]) -> list[Message]:
+    def _by_each(
+        self, request: Message, version: int, response_type: type[Message]
+    ) -> list[Message]:
         """Send the same request over many connections before the first response is read."""
         frame = frame_of(request, version)
         for wire in self._beside:
@@ -290,7 +362,10 @@ class Session:
         return [wire.response(request, version, response_type) for wire in self._beside]
 
     def _fetch_request(self, topic: str, partition_count: int, offset: int) -> FetchRequest:
-        partitions = [FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=100) for number in range(partition_count)]
+        partitions = [
+            FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=100)
+            for number in range(partition_count)
+        ]
         return FetchRequest(
             max_wait_ms=60_000,
             min_bytes=1,
@@ -313,14 +388,20 @@ class Session:
         return produced
 
     def _metadata(self) -> MetadataResponse:
-        return self._wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name=ONE)]), 12, MetadataResponse)
+        return self._wire.ask(
+            MetadataRequest(topics=[MetadataRequestTopic(name=ONE)]), 12, MetadataResponse
+        )
 
     def _commit(self) -> OffsetCommitResponse:
         request = OffsetCommitRequest(
             group_id=GROUP,
             generation_id_or_member_epoch=self._generation_id,
             member_id=self._member_id,
-            topics=[OffsetCommitRequestTopic(name=ONE, partitions=[OffsetCommitRequestPartition(committed_offset=1)])],
+            topics=[
+                OffsetCommitRequestTopic(
+                    name=ONE, partitions=[OffsetCommitRequestPartition(committed_offset=1)]
+                )
+            ],
         )
         return self._wire.ask(request, 8, OffsetCommitResponse)
 
@@ -328,7 +409,9 @@ class Session:
         self._find_coordinator(TRANSACTIONAL_ID, OF_TRANSACTION)
         found = InitProducerIdResponse(error_code=-1)
         while found.error_code:
-            request = InitProducerIdRequest(transactional_id=TRANSACTIONAL_ID, transaction_timeout_ms=TRANSACTION_MS)
+            request = InitProducerIdRequest(
+                transactional_id=TRANSACTIONAL_ID, transaction_timeout_ms=TRANSACTION_MS
+            )
             found = self._wire.ask(request, 4, InitProducerIdResponse)
             time.sleep(PARK_S)
         return found
@@ -342,7 +425,9 @@ class Session:
             v3_and_below_transactional_id=TRANSACTIONAL_ID,
             v3_and_below_producer_id=self._producer.producer_id,
             v3_and_below_producer_epoch=self._producer.producer_epoch,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(range(partition_count)))],
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=topic, partitions=list(range(partition_count)))
+            ],
         )
         self._wire.ask(add, 3, AddPartitionsToTxnResponse)
         end = EndTxnRequest(
@@ -352,15 +437,23 @@ class Session:
             committed=True,
         )
         ended = self._wire.ask(end, 3, EndTxnResponse)
-        self._node.settle(MARKING_S)  # the markers follow the response; asking whether they are written would count, too
+        self._node.settle(
+            MARKING_S
+        )  # the markers follow the response; asking whether they are written would count, too
         return ended
 
     def _heartbeat(self) -> HeartbeatResponse:
-        request = HeartbeatRequest(group_id=GROUP, generation_id=self._generation_id, member_id=self._member_id)
+        request = HeartbeatRequest(
+            group_id=GROUP, generation_id=self._generation_id, member_id=self._member_id
+        )
         return self._wire.ask(request, 4, HeartbeatResponse)
 
     def _refused_heartbeat(self) -> object:
-        response = self._wire.ask(HeartbeatRequest(group_id=GROUP, generation_id=1, member_id="absent"), 4, HeartbeatResponse)
+        response = self._wire.ask(
+            HeartbeatRequest(group_id=GROUP, generation_id=1, member_id="absent"),
+            4,
+            HeartbeatResponse,
+        )
         return None if response.error_code else response
 
     def _create_topic(self) -> CreateTopicsResponse:
@@ -369,20 +462,32 @@ class Session:
     def _alter_config(self) -> IncrementalAlterConfigsResponse:
         self._serial += 1
         change = AlterableConfig(name="retention.ms", value=str(1_000_000 + self._serial))
-        resource = AlterConfigsResource(resource_type=TOPIC_CONFIG, resource_name=ONE, configs=[change])
-        return self._wire.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1, IncrementalAlterConfigsResponse)
+        resource = AlterConfigsResource(
+            resource_type=TOPIC_CONFIG, resource_name=ONE, configs=[change]
+        )
+        return self._wire.ask(
+            IncrementalAlterConfigsRequest(resources=[resource]), 1, IncrementalAlterConfigsResponse
+        )
 
 
 def create_request(name: str, partition_count: int) -> CreateTopicsRequest:
-    return CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=partition_count, replication_factor=1)])
+    return CreateTopicsRequest(
+        topics=[CreatableTopic(name=name, num_partitions=partition_count, replication_factor=1)]
+    )
 
 
 def produce_request(topic: str, partition_count: int) -> ProduceRequest:
     builder = BatchBuilder()
     builder.append(1_700_000_000_000, None, bytes(100))
     records = bytes(builder.build())
-    partitions = [PartitionProduceData(index=number, records=records) for number in range(partition_count)]
-    return ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[TopicProduceData(name=topic, partition_data=partitions)])
+    partitions = [
+        PartitionProduceData(index=number, records=records) for number in range(partition_count)
+    ]
+    return ProduceRequest(
+        acks=-1,
+        timeout_ms=60_000,
+        topic_data=[TopicProduceData(name=topic, partition_data=partitions)],
+    )
 
 
 def first_topics(node: Counted) -> dict[str, UUID]:
@@ -399,7 +504,9 @@ def refused(response: object) -> bool:
         return any(map(refused, response))
     if not is_dataclass(response):
         return False
-    return bool(getattr(response, "error_code", 0)) or any(refused(getattr(response, each.name)) for each in fields(response))
+    return bool(getattr(response, "error_code", 0)) or any(
+        refused(getattr(response, each.name)) for each in fields(response)
+    )
 
 
 def start_of(checkout: Checkout) -> float:
@@ -407,7 +514,10 @@ def start_of(checkout: Checkout) -> float:
 
     That record is acknowledged.
     """
-    with tempfile.TemporaryDirectory(prefix="instructions-") as directory, Counted(checkout, Path(directory), valgrind=COUNTED) as node:
+    with (
+        tempfile.TemporaryDirectory(prefix="instructions-") as directory,
+        Counted(checkout, Path(directory), valgrind=COUNTED) as node,
+    ):
         first_topics(node)
         return node.executed() / 1e3
 
@@ -417,7 +527,10 @@ def counts_of(checkout: Checkout, wanted: str) -> Iterator[tuple[str, float]]:
 
     The operations are those whose name contains ``wanted``.
     """
-    with tempfile.TemporaryDirectory(prefix="instructions-") as directory, Counted(checkout, Path(directory), valgrind=UNCOUNTED) as node:
+    with (
+        tempfile.TemporaryDirectory(prefix="instructions-") as directory,
+        Counted(checkout, Path(directory), valgrind=UNCOUNTED) as node,
+    ):
         ids = first_topics(node)
         node.settle()
         many = node.connect().ask(create_request(MANY, MANY_COUNT), 7, CreateTopicsResponse)
@@ -440,7 +553,10 @@ def counts_of(checkout: Checkout, wanted: str) -> Iterator[tuple[str, float]]:
 
 def idle_mb(checkout: Checkout) -> float:
     """Return the memory of a node that has taken one record."""
-    with tempfile.TemporaryDirectory(prefix="instructions-") as directory, Counted(checkout, Path(directory)) as node:
+    with (
+        tempfile.TemporaryDirectory(prefix="instructions-") as directory,
+        Counted(checkout, Path(directory)) as node,
+    ):
         first_topics(node)
         node.settle()
         return node.rss_bytes() / 1e6
@@ -480,36 +596,65 @@ def figures(checkout: Checkout, wanted: str, partition_count: int) -> dict[str, 
     found[f"idle memory{MEGABYTES}"] = idle_mb(checkout)
     if partition_count:
         name = f"restart with {partition_count:,} partitions"
-        found[name], found[f"memory after a {name}{MEGABYTES}"] = restart_of_partitions(checkout, partition_count)
+        found[name], found[f"memory after a {name}{MEGABYTES}"] = restart_of_partitions(
+            checkout, partition_count
+        )
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.instructions", description="Thousands of instructions for each operation.")
-    parser.add_argument("--against", type=Path, nargs="*", default=[], help="other checkouts, the oldest first")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.instructions",
+        description="Thousands of instructions for each operation.",
+    )
+    parser.add_argument(
+        "--against", type=Path, nargs="*", default=[], help="other checkouts, the oldest first"
+    )
     parser.add_argument("--only", default="", help="only operations whose name contains this")
     parser.add_argument(
-        "--with", dest="properties", nargs="*", default=[], metavar="KEY=VALUE", help="properties of this checkout's node alone"
+        "--with",
+        dest="properties",
+        nargs="*",
+        default=[],
+        metavar="KEY=VALUE",
+        help="properties of this checkout's node alone",
     )
-    parser.add_argument("--partitions", type=int, default=0, help="also restart with so many partitions")
-    parser.add_argument("--authorizer", action="store_true", help="what an authorizer costs this checkout")
+    parser.add_argument(
+        "--partitions", type=int, default=0, help="also restart with so many partitions"
+    )
+    parser.add_argument(
+        "--authorizer", action="store_true", help="what an authorizer costs this checkout"
+    )
     options = parser.parse_args()
     own = Path(log_service.__file__).parents[1]
     told = dict(text.split("=", 1) for text in options.properties)
     if options.authorizer:
         if options.against or told:
-            parser.error("--authorizer compares this checkout with itself: it goes with neither --against nor --with")
-        options.against, told = [own], {name.replace("_", "."): text for name, text in AUTHORIZER.items()}
+            parser.error(
+                "--authorizer compares this checkout with itself: it goes with neither --against"
+                " nor --with"
+            )
+        options.against, told = (
+            [own],
+            {name.replace("_", "."): text for name, text in AUTHORIZER.items()},
+        )
         options.properties = [f"{name}={text}" for name, text in told.items()]
     checkouts = [Checkout(sources=sources.resolve(), properties={}) for sources in options.against]
     checkouts.append(Checkout(sources=own, properties=told))
     columns = [figures(checkout, options.only, options.partitions) for checkout in checkouts]
-    names = [*(str(sources) for sources in options.against), f"this checkout {' '.join(options.properties)}".strip()]
+    names = [
+        *(str(sources) for sources in options.against),
+        f"this checkout {' '.join(options.properties)}".strip(),
+    ]
     print("| thousands of instructions | " + " | ".join(names) + " | last to first |")
     print("| --- |" + " --: |" * (len(names) + 1))
     for figure in columns[-1]:
         values = [column[figure] for column in columns]
-        print(f"| {figure} | " + " | ".join(f"{value:,.1f}" for value in values) + f" | {values[-1] / values[0]:.3f} |")
+        print(
+            f"| {figure} | "
+            + " | ".join(f"{value:,.1f}" for value in values)
+            + f" | {values[-1] / values[0]:.3f} |"
+        )
     if options.authorizer:
         print(f"\n{cost_verdict(*columns)}")
 
@@ -519,9 +664,16 @@ def cost_verdict(plain: Mapping[str, float], guarded: Mapping[str, float]) -> st
 
     It compares all figures without an authorizer and with one, except those of memory.
     """
-    costs = {name: (guarded[name] / plain[name] - 1) * 100 for name in guarded if not name.endswith(MEGABYTES)}
+    costs = {
+        name: (guarded[name] / plain[name] - 1) * 100
+        for name in guarded
+        if not name.endswith(MEGABYTES)
+    }
     missed = [f"{name} ({cost:.1f} %)" for name, cost in costs.items() if cost > MAX_COST_PERCENT]
-    met = f"an authorizer costs at most {MAX_COST_PERCENT:g} %: {len(costs) - len(missed)} of {len(costs)} met"
+    met = (
+        f"an authorizer costs at most {MAX_COST_PERCENT:g} %: {len(costs) - len(missed)} of"
+        f" {len(costs)} met"
+    )
     return f"{met}; missed: {', '.join(missed)}" if missed else met
 
 

@@ -34,7 +34,13 @@ def latencies_ms(address: str, topic: str, rate: int, seconds: float) -> list[fl
     Latencies are ordered.
     """
     producer = Producer(
-        {"bootstrap.servers": address, "log_level": ERRORS_ONLY, "acks": "all", "linger.ms": 0, "socket.nagle.disable": True}
+        {
+            "bootstrap.servers": address,
+            "log_level": ERRORS_ONLY,
+            "acks": "all",
+            "linger.ms": 0,
+            "socket.nagle.disable": True,
+        }
     )
     seen: list[float] = []
 
@@ -78,9 +84,16 @@ def measure(broker: BrokerProcess, bench: Bench) -> list[Row]:
     rows = []
     for rate, (full_seconds, goals) in RATES.items():
         with broker.topic() as topic:
-            ordered = latencies_ms(broker.address, topic, rate, max(MIN_SECONDS, full_seconds * bench.scale))
+            ordered = latencies_ms(
+                broker.address, topic, rate, max(MIN_SECONDS, full_seconds * bench.scale)
+            )
         rows += [
-            Row(figure=f"latency {name} at {rate:,} records/s", unit="ms", rounds=(percentile(ordered, share),), goal=at_most(goal))
+            Row(
+                figure=f"latency {name} at {rate:,} records/s",
+                unit="ms",
+                rounds=(percentile(ordered, share),),
+                goal=at_most(goal),
+            )
             for (name, share), goal in zip(PERCENTILES.items(), goals, strict=True)
         ]
     return rows

@@ -18,7 +18,11 @@ from benchmarks.secure_brokers import AUTHORIZER
 from benchmarks.table import Row, at_most
 from benchmarks.wire import Wire
 from log_service.metadata.access import AclEntry
-from log_service.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from log_service.protocol.messages.create_acls import (
+    AclCreation,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
 
 COUNT, PER_REQUEST = 100_000, 1_000
 VERSION = 3
@@ -47,7 +51,12 @@ def measure(prepare: Prepare, bench: Bench) -> list[Row]:
         Row(figure=f"  broker CPU of {name}", unit="s", rounds=(cpu_s,), goal=at_most(1.0)),
         Row(figure=f"growth of RSS with {what}", unit="MB", rounds=(growth_bytes / 1e6,)),
         Row(figure=f"restart with {what}", unit="s", rounds=(restart_s,), goal=at_most(1.0)),
-        Row(figure=f"RSS with {what}, after a restart", unit="MB", rounds=(restarted_bytes / 1e6,), goal=at_most(0.5)),
+        Row(
+            figure=f"RSS with {what}, after a restart",
+            unit="MB",
+            rounds=(restarted_bytes / 1e6,),
+            goal=at_most(0.5),
+        ),
     ]
 
 
@@ -57,7 +66,10 @@ def create_acls(address: str, acls: list[AclEntry]) -> float:
     Raises:
         BenchmarkError: the broker refused one.
     """
-    requests = [CreateAclsRequest(creations=creations(acls[start : start + PER_REQUEST])) for start in range(0, len(acls), PER_REQUEST)]
+    requests = [
+        CreateAclsRequest(creations=creations(acls[start : start + PER_REQUEST]))
+        for start in range(0, len(acls), PER_REQUEST)
+    ]
     wire = Wire(address)
     started = time.monotonic()
     try:
@@ -65,7 +77,9 @@ def create_acls(address: str, acls: list[AclEntry]) -> float:
             results = wire.ask(request, VERSION, CreateAclsResponse).results
             refused = next((result for result in results if result.error_code), None)
             if refused is not None:
-                raise BenchmarkError(f"an ACL was refused: {refused.error_message or refused.error_code}")
+                raise BenchmarkError(
+                    f"an ACL was refused: {refused.error_message or refused.error_code}"
+                )
     finally:
         wire.close()
     return time.monotonic() - started

@@ -76,7 +76,9 @@ def build_by_hand(lake: Path, warehouse: Path) -> dict[str, float]:
     started = time.monotonic()
     warehouse.mkdir(exist_ok=True)
     with duckdb.connect(str(warehouse / "by_hand.duckdb")) as connection:
-        connection.execute(f"CREATE VIEW {TABLE} AS SELECT * FROM read_parquet('{lake}/{TABLE}/*.parquet')")
+        connection.execute(
+            f"CREATE VIEW {TABLE} AS SELECT * FROM read_parquet('{lake}/{TABLE}/*.parquet')"
+        )
         connection.execute(f"CREATE OR REPLACE TABLE {MART} AS {SQL}")
         connection.execute(f"DROP VIEW {TABLE}")
     return taken(started)
@@ -89,7 +91,11 @@ def taken(started: float) -> dict[str, float]:
     """Return the seconds since ``started``, and this process's cost since its own start."""
     seconds = time.monotonic() - started
     used = resource.getrusage(resource.RUSAGE_SELF)
-    return {"seconds": seconds, "cpu_s": used.ru_utime + used.ru_stime, "peak_mb": peak_memory_bytes() / 1e6}
+    return {
+        "seconds": seconds,
+        "cpu_s": used.ru_utime + used.ru_stime,
+        "peak_mb": peak_memory_bytes() / 1e6,
+    }
 
 
 def measure(lake: Path, warehouse: Path, count: int, way: str) -> list[Row]:
@@ -97,7 +103,12 @@ def measure(lake: Path, warehouse: Path, count: int, way: str) -> list[Row]:
     argv = [sys.executable, "-m", "benchmarks.marts", way, str(lake), str(warehouse)]
     found = json.loads(subprocess.run(argv, stdout=subprocess.PIPE, check=True, text=True).stdout)
     return [
-        Row(figure=f"DuckDB mart over {count:,} rows", unit="s", rounds=(found["seconds"],), goal=at_most(GOAL)),
+        Row(
+            figure=f"DuckDB mart over {count:,} rows",
+            unit="s",
+            rounds=(found["seconds"],),
+            goal=at_most(GOAL),
+        ),
         Row(figure="  CPU of the process, imports included", unit="s", rounds=(found["cpu_s"],)),
         Row(figure="  peak memory of the process", unit="MB", rounds=(found["peak_mb"],)),
     ]
@@ -112,7 +123,10 @@ def marts(bench: Bench) -> Iterator[Sides]:
         say(f"marts: writing {count:,} rows")
         for rows in batches(count):
             write_deltalake(lake / TABLE, rows, mode="append")
-        turns = {OURS: partial(measure, lake, warehouse, count, "tidelog"), BY_HAND: partial(measure, lake, warehouse, count, "by-hand")}
+        turns = {
+            OURS: partial(measure, lake, warehouse, count, "tidelog"),
+            BY_HAND: partial(measure, lake, warehouse, count, "by-hand"),
+        }
         yield Sides(measures=turns, peer=BY_HAND)
 
 

@@ -18,7 +18,11 @@ from benchmarks.table import Row
 from log_service.client import BlockingAdmin, QuotaEntity
 
 TURNS = 3
-BOUNDS = {"producer_byte_rate": 10.0**12, "consumer_byte_rate": 10.0**12, "request_percentage": 10.0**6}
+BOUNDS = {
+    "producer_byte_rate": 10.0**12,
+    "consumer_byte_rate": 10.0**12,
+    "request_percentage": 10.0**6,
+}
 """The quotas of each client id. They are far beyond the speed of a machine."""
 ALONE, PRODUCE, CONSUME = "one-record batches", "produce 1 KiB", "consume 1 KiB"
 
@@ -43,12 +47,16 @@ def take_reads(broker: Measured, topic: str, count: int) -> Taken:
     cpu_before = broker.cpu_s()
     seconds = sum(consume_values(broker.address, topic, count) for _ in range(PASSES))
     read_count = count * PASSES
-    return Taken(per_s=read_count / seconds, cpu_us_each=(broker.cpu_s() - cpu_before) / read_count * 1e6)
+    return Taken(
+        per_s=read_count / seconds, cpu_us_each=(broker.cpu_s() - cpu_before) / read_count * 1e6
+    )
 
 
 def measure(broker: BrokerProcess, bench: Bench) -> list[Row]:
     """Measure one round: by turns without quotas and with them."""
-    taken: dict[str, tuple[list[Taken], list[Taken]]] = {name: ([], []) for name in (ALONE, PRODUCE, CONSUME)}
+    taken: dict[str, tuple[list[Taken], list[Taken]]] = {
+        name: ([], []) for name in (ALONE, PRODUCE, CONSUME)
+    }
     count = bench.count(VALUE_COUNT)
     with broker.topic() as read:
         produce_values(broker.address, read, VALUE_BYTES, count)
@@ -58,7 +66,11 @@ def measure(broker: BrokerProcess, bench: Bench) -> list[Row]:
                 with metered(broker.address, is_wanted=bool(which)):
                     for name, found in take_all(broker, bench, read, count):
                         taken[name][which].append(found)
-    return [row for name, (plain, counted) in taken.items() for row in cost_rows(name, plain, counted, of="quotas")]
+    return [
+        row
+        for name, (plain, counted) in taken.items()
+        for row in cost_rows(name, plain, counted, of="quotas")
+    ]
 
 
 def take_all(broker: Measured, bench: Asked, read: str, count: int) -> Iterator[tuple[str, Taken]]:

@@ -33,13 +33,18 @@ def mirror(bench: Bench) -> Iterator[Sides]:
     """Fill a source, and yield the side that mirrors it into a target of its own."""
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-mirror-")))
-        source, target = (stack.enter_context(bench.kinds[OURS](_made(directory / name)).running()) for name in ("source", "target"))
+        source, target = (
+            stack.enter_context(bench.kinds[OURS](_made(directory / name)).running())
+            for name in ("source", "target")
+        )
         counts = {size: bench.count(full, at_least=1_000) for size, (_, full) in SIZES.items()}
         for size, (size_bytes, _) in SIZES.items():
             with BlockingAdmin(source.address) as admin:
                 admin.create_topics([NewTopic(name=_topic(size), partition_count=PARTITIONS)])
             produce_values(source.address, _topic(size), size_bytes, counts[size])
-        yield Sides(measures={OURS: partial(_measure, source, target, directory, counts, count())}, peer="")
+        yield Sides(
+            measures={OURS: partial(_measure, source, target, directory, counts, count())}, peer=""
+        )
 
 
 def _made(directory: Path) -> Path:
@@ -51,21 +56,35 @@ def _topic(size: str) -> str:
     return f"{TOPIC}-{size.replace(' ', '')}"
 
 
-def _measure(source: BrokerProcess, target: BrokerProcess, directory: Path, counts: dict[str, int], rounds: Iterator[int]) -> list[Row]:
+def _measure(
+    source: BrokerProcess,
+    target: BrokerProcess,
+    directory: Path,
+    counts: dict[str, int],
+    rounds: Iterator[int],
+) -> list[Row]:
     rows: list[Row] = []
     number = next(rounds)
     for size, (size_bytes, _) in SIZES.items():
         alias = f"round{number}-{size.replace(' ', '')}"
         file = directory / f"{alias}.properties"
         file.write_text(
-            f"clusters = {alias}, target\n{alias}.bootstrap.servers = {source.address}\ntarget.bootstrap.servers = {target.address}\n"
-            f"{alias}->target.enabled = true\n{alias}->target.topics = {_topic(size)}\n"
+            f"clusters = {alias}, target\n{alias}.bootstrap.servers ="
+            f" {source.address}\ntarget.bootstrap.servers ="
+            f" {target.address}\n{alias}->target.enabled = true\n{alias}->target.topics ="
+            f" {_topic(size)}\n"
         )
-        seconds, cpu_seconds, copied = _copy(file, target.address, f"{alias}.{_topic(size)}", counts[size])
+        seconds, cpu_seconds, copied = _copy(
+            file, target.address, f"{alias}.{_topic(size)}", counts[size]
+        )
         megabytes = copied * size_bytes / MEGABYTE
         rows += [
             Row(figure=f"mirror, {size}", unit="MB/s", rounds=(megabytes / seconds,)),
-            Row(figure=f"mirror, {size}: CPU of the mirror", unit="s/GB", rounds=(cpu_seconds / megabytes * 1_000,)),
+            Row(
+                figure=f"mirror, {size}: CPU of the mirror",
+                unit="s/GB",
+                rounds=(cpu_seconds / megabytes * 1_000,),
+            ),
         ]
     return rows
 
@@ -76,13 +95,20 @@ def _copy(file: Path, address: str, topic: str, record_count: int) -> tuple[floa
     The cost is seconds, CPU seconds and records since the first records were seen in the target.
     """
     command = [sys.executable, "-m", "log_service.cli.main", "mirror", "run", str(file)]
-    with BlockingAdmin(address) as admin, subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+    with (
+        BlockingAdmin(address) as admin,
+        subprocess.Popen(command, stdout=subprocess.DEVNULL) as process,
+    ):
         try:
             watched = psutil.Process(process.pid)
             before = _wait_for(admin, topic, 1)
             began, cpu_began = time.monotonic(), _cpu_seconds(watched)
             _wait_for(admin, topic, record_count)
-            return time.monotonic() - began, _cpu_seconds(watched) - cpu_began, record_count - before
+            return (
+                time.monotonic() - began,
+                _cpu_seconds(watched) - cpu_began,
+                record_count - before,
+            )
         finally:
             process.kill()
 
@@ -95,12 +121,20 @@ def _wait_for(admin: BlockingAdmin, topic: str, record_count: int) -> int:
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if topic in {each.name for each in admin.list_topics()}:
-            wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(PARTITIONS)}
-            found = sum(each.offset for each in admin.list_offsets(wanted, isolation_level="read_committed").values())
+            wanted = {
+                TopicPartition(topic, partition): OffsetSpec.latest()
+                for partition in range(PARTITIONS)
+            }
+            found = sum(
+                each.offset
+                for each in admin.list_offsets(wanted, isolation_level="read_committed").values()
+            )
             if found >= record_count:
                 return min(found, record_count)
         time.sleep(POLL_S)
-    raise BenchmarkError(f"{topic} did not come to {record_count} records within {PATIENCE_S:.0f} s")
+    raise BenchmarkError(
+        f"{topic} did not come to {record_count} records within {PATIENCE_S:.0f} s"
+    )
 
 
 def _cpu_seconds(process: psutil.Process) -> float:

@@ -15,7 +15,14 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from benchmarks.broker_process import DEADLINE_S, ERRORS_ONLY, BenchmarkError, BrokerProcess, Installation, produce_first
+from benchmarks.broker_process import (
+    DEADLINE_S,
+    ERRORS_ONLY,
+    BenchmarkError,
+    BrokerProcess,
+    Installation,
+    produce_first,
+)
 from benchmarks.rounds import Bench, Sides, say
 from benchmarks.table import Row, at_most
 
@@ -32,8 +39,13 @@ def topic_names(partition_count: int) -> list[str]:
 def create_topics(address: str, topics: list[str]) -> None:
     admin = AdminClient({"bootstrap.servers": address, "log_level": ERRORS_ONLY})
     for start in range(0, len(topics), TOPICS_PER_REQUEST):
-        wanted = [NewTopic(name, TOPIC_PARTITION_COUNT, 1) for name in topics[start : start + TOPICS_PER_REQUEST]]
-        for created in admin.create_topics(wanted, operation_timeout=60, request_timeout=120).values():
+        wanted = [
+            NewTopic(name, TOPIC_PARTITION_COUNT, 1)
+            for name in topics[start : start + TOPICS_PER_REQUEST]
+        ]
+        for created in admin.create_topics(
+            wanted, operation_timeout=60, request_timeout=120
+        ).values():
             created.result(timeout=DEADLINE_S)
 
 
@@ -64,7 +76,12 @@ def led_partition_count(admin: AdminClient, topics: list[str]) -> int:
         found = admin.list_topics(timeout=30).topics
     except KafkaException:
         return 0
-    return sum(partition.leader >= 0 for name in topics if name in found for partition in found[name].partitions.values())
+    return sum(
+        partition.leader >= 0
+        for name in topics
+        if name in found
+        for partition in found[name].partitions.values()
+    )
 
 
 def restart_rows(kind: str, broker: BrokerProcess, partition_count: int, goal: float) -> list[Row]:
@@ -72,7 +89,12 @@ def restart_rows(kind: str, broker: BrokerProcess, partition_count: int, goal: f
     return [
         Row(figure=name, unit="s", rounds=(broker.start_s,), goal=at_most(goal)),
         Row(figure=f"  broker CPU of {name}", unit="s", rounds=(broker.cpu_s(),)),
-        Row(figure=f"{partition_count:,} partitions, RSS after {kind}", unit="MB", rounds=(broker.rss_bytes() / 1e6,), goal=at_most(0.3)),
+        Row(
+            figure=f"{partition_count:,} partitions, RSS after {kind}",
+            unit="MB",
+            rounds=(broker.rss_bytes() / 1e6,),
+            goal=at_most(0.3),
+        ),
     ]
 
 
@@ -88,7 +110,10 @@ def measure(installation: Installation, topics: list[str]) -> list[Row]:
         rows += restart_rows("kill -9", broker, partition_count, 0.2)
         fill(installation.address, topics)
         stop_s = broker.stop()
-    return [*rows, Row(figure=f"{partition_count:,} partitions, clean stop", unit="s", rounds=(stop_s,))]
+    return [
+        *rows,
+        Row(figure=f"{partition_count:,} partitions, clean stop", unit="s", rounds=(stop_s,)),
+    ]
 
 
 @contextlib.contextmanager
@@ -105,4 +130,6 @@ def partitions(bench: Bench) -> Iterator[Sides]:
             with installation.running() as broker:
                 create_topics(broker.address, topics)
                 fill(broker.address, topics)
-        yield bench.beside({name: partial(measure, installation, topics) for name, installation in found.items()})
+        yield bench.beside(
+            {name: partial(measure, installation, topics) for name, installation in found.items()}
+        )

@@ -34,10 +34,14 @@ def producer_of(address: str, **settings: str | float) -> Producer:
         "queue.buffering.max.kbytes": 512 << 10,
         "delivery.report.only.error": True,
     }
-    return Producer({**chosen, **{name.replace("_", "."): value for name, value in settings.items()}})
+    return Producer(
+        {**chosen, **{name.replace("_", "."): value for name, value in settings.items()}}
+    )
 
 
-def produce_values(address: str, topic: str, size_bytes: int, count: int, **settings: str | float) -> float:
+def produce_values(
+    address: str, topic: str, size_bytes: int, count: int, **settings: str | float
+) -> float:
     """Send ``count`` values and return the seconds until the last was acknowledged."""
     producer = producer_of(address, **settings)
     value = bytes(size_bytes)
@@ -64,7 +68,9 @@ def produce_alone(address: str, topic: str, size_bytes: int, count: int) -> floa
     started = time.monotonic()
     for start in range(0, share, TURN):
         for producer in producers:
-            producer.produce_batch(topic, [{"value": value} for _ in range(min(TURN, share - start))])
+            producer.produce_batch(
+                topic, [{"value": value} for _ in range(min(TURN, share - start))]
+            )
             producer.poll(0)
     if any(producer.flush(120) for producer in producers):
         raise BenchmarkError("records were not acknowledged within two minutes")
@@ -117,10 +123,26 @@ def measure(broker: BrokerProcess, bench: Bench) -> list[Row]:
             seconds = load.produce(broker.address, topic, load.size_bytes, count)
             cpu_s = broker.cpu_s() - cpu_before
         rows += [
-            Row(figure=load.name, unit="MB/s", rounds=(size_bytes / seconds / MEGABYTE,), goal=at_least(1.0)),
-            Row(figure=f"  broker CPU of {load.name}", unit="s per GB", rounds=(cpu_s / (size_bytes / 1e9),), goal=load.cpu_goal),
+            Row(
+                figure=load.name,
+                unit="MB/s",
+                rounds=(size_bytes / seconds / MEGABYTE,),
+                goal=at_least(1.0),
+            ),
+            Row(
+                figure=f"  broker CPU of {load.name}",
+                unit="s per GB",
+                rounds=(cpu_s / (size_bytes / 1e9),),
+                goal=load.cpu_goal,
+            ),
         ]
-    rows.append(Row(figure="floor: writing to the page cache with nothing around it", unit="s per GB", rounds=tuple(floors)))
+    rows.append(
+        Row(
+            figure="floor: writing to the page cache with nothing around it",
+            unit="s per GB",
+            rounds=tuple(floors),
+        )
+    )
     return [*rows, *measure_alone(broker, bench.count(SINGLE_COUNT, at_least=PRODUCERS))]
 
 

@@ -57,19 +57,31 @@ class Crowd:
             await trio.sleep(JOIN_S)
             self._wanted_count = record_count
             cpu_before, started = broker.cpu_s(), trio.current_time()
-            send = partial(produce_values, self._address, self._topic, RECORD_BYTES, record_count, sticky_partitioning_linger_ms=0)
+            send = partial(
+                produce_values,
+                self._address,
+                self._topic,
+                RECORD_BYTES,
+                record_count,
+                sticky_partitioning_linger_ms=0,
+            )
             nursery.start_soon(trio.to_thread.run_sync, send)
             with trio.move_on_after(DEADLINE_S):
                 await self._is_done.wait()
             if not self._is_done.is_set():
-                raise BenchmarkError(f"{self._taken_count} of {record_count} records were taken within {DEADLINE_S:g} s")
+                raise BenchmarkError(
+                    f"{self._taken_count} of {record_count} records were taken within"
+                    f" {DEADLINE_S:g} s"
+                )
             return trio.current_time() - started, broker.cpu_s() - cpu_before
 
 
 def read_from_the_start(address: str, group_id: str) -> None:
     """Let a queue begin with the first record, whenever its consumers find the partitions."""
     with BlockingAdmin(address) as admin:
-        admin.alter_configs({ConfigResource.group(group_id): {"share.auto.offset.reset": "earliest"}})
+        admin.alter_configs(
+            {ConfigResource.group(group_id): {"share.auto.offset.reset": "earliest"}}
+        )
 
 
 def measure(broker: Measured, bench: Asked) -> list[Row]:
@@ -79,8 +91,13 @@ def measure(broker: Measured, bench: Asked) -> list[Row]:
         count = bench.count(full_count, at_least=MIN_COUNT)
         with broker.topic(PARTITION_COUNT) as topic:
             read_from_the_start(broker.address, topic)
-            seconds, cpu_s = trio.run(Crowd(broker.address, topic, consumer_count).take, broker, count)
-        name = f"records of 100 B taken from a queue by {consumer_count} consumer{'s' if consumer_count > 1 else ''}"
+            seconds, cpu_s = trio.run(
+                Crowd(broker.address, topic, consumer_count).take, broker, count
+            )
+        name = (
+            f"records of 100 B taken from a queue by {consumer_count}"
+            f" consumer{'s' if consumer_count > 1 else ''}"
+        )
         rows += [
             Row(figure=name, unit="records/s", rounds=(count / seconds,), goal=at_least(1.0)),
             Row(figure=f"  broker CPU of {name}", unit="us each", rounds=(cpu_s / count * 1e6,)),

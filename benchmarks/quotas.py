@@ -66,7 +66,9 @@ class Taken:
 
     def rate(self, began: float, ended: float) -> float:
         """Return the bytes a second between two moments."""
-        return sum(size_bytes for moment, size_bytes in self.moments if began <= moment < ended) / (ended - began)
+        return sum(size_bytes for moment, size_bytes in self.moments if began <= moment < ended) / (
+            ended - began
+        )
 
 
 class Pace:
@@ -187,14 +189,26 @@ def measure(broker: Measured, bench: Asked) -> list[Row]:
         ended = began + spans * SPAN_S
         senders, readers = (
             {
-                count: Crowd(address=broker.address, topic=topic, client_id=topic, client_count=count, ended=ended)
+                count: Crowd(
+                    address=broker.address,
+                    topic=topic,
+                    client_id=topic,
+                    client_count=count,
+                    ended=ended,
+                )
                 for count, topic in topics.items()
             }
             for topics in (written, read)
         )
         bounds = {
-            **{QuotaEntity(client_id=crowd.client_id): "producer_byte_rate" for crowd in senders.values()},
-            **{QuotaEntity(client_id=crowd.client_id): "consumer_byte_rate" for crowd in readers.values()},
+            **{
+                QuotaEntity(client_id=crowd.client_id): "producer_byte_rate"
+                for crowd in senders.values()
+            },
+            **{
+                QuotaEntity(client_id=crowd.client_id): "consumer_byte_rate"
+                for crowd in readers.values()
+            },
         }
         with bounded(broker.address, bounds), ThreadPoolExecutor(2 * sum(CLIENT_COUNTS)) as threads:
             at_work = [
@@ -222,7 +236,9 @@ def bounded(address: str, bounds: Mapping[QuotaEntity, str]) -> Iterator[None]:
             admin.alter_client_quotas({entity: {key: None} for entity, key in bounds.items()})
 
 
-def begun(threads: ThreadPoolExecutor, work: Callable[[Crowd], None], crowds: Iterable[Crowd]) -> Iterator[Future[None]]:
+def begun(
+    threads: ThreadPoolExecutor, work: Callable[[Crowd], None], crowds: Iterable[Crowd]
+) -> Iterator[Future[None]]:
     """Let all clients of some crowds work, each in a thread."""
     for crowd in crowds:
         for _ in range(crowd.client_count):
@@ -236,5 +252,10 @@ def rows_of(verb: str, rate: float, client_count: int = 1) -> list[Row]:
     off = abs(rate / BOUND - 1) * 100
     return [
         Row(figure=name, unit="MB/s", rounds=(rate / MEGABYTE,)),
-        Row(figure=f"  {name}, off by", unit=PERCENT, rounds=(off,), goal=value_at_most(GOAL_PERCENT)),
+        Row(
+            figure=f"  {name}, off by",
+            unit=PERCENT,
+            rounds=(off,),
+            goal=value_at_most(GOAL_PERCENT),
+        ),
     ]

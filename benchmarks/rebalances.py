@@ -31,9 +31,21 @@ from log_service.protocol.messages.consumer_group_heartbeat import (
     RequestTopicPartitions,
 )
 from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from log_service.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from log_service.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from log_service.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
+from log_service.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
 from log_service.rpc.connection import Destination, RpcConnection, RpcSettings, open_connection
 
 MEMBER_COUNTS = (10, 100, 1_000)
@@ -60,7 +72,9 @@ class Member(ABC):
     ``epoch`` is its generation or member epoch, and ``owned`` the partitions that it has.
     """
 
-    def __init__(self, connection: RpcConnection, group_id: str, topic: str, partition_count: int) -> None:
+    def __init__(
+        self, connection: RpcConnection, group_id: str, topic: str, partition_count: int
+    ) -> None:
         self.connection = connection
         self.group_id = group_id
         self.topic = topic
@@ -83,7 +97,9 @@ class Member(ABC):
 
     def refused(self, name: str, code: int) -> BenchmarkError:
         """Return an error that names the refused request."""
-        return BenchmarkError(f"{name} of group {self.group_id} was answered with {ErrorCode.of(code).name}")
+        return BenchmarkError(
+            f"{name} of group {self.group_id} was answered with {ErrorCode.of(code).name}"
+        )
 
 
 class ClassicMember(Member):
@@ -102,7 +118,9 @@ class ClassicMember(Member):
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name="range")],
         )
-        joined = await self.connection.request(join, JoinGroupResponse, waits_ms=REBALANCE_TIMEOUT_MS)
+        joined = await self.connection.request(
+            join, JoinGroupResponse, waits_ms=REBALANCE_TIMEOUT_MS
+        )
         self.member_id = joined.member_id or self.member_id
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             return False
@@ -111,7 +129,9 @@ class ClassicMember(Member):
             return False
         if joined.error_code != ErrorCode.NONE:
             raise self.refused("JoinGroup", joined.error_code)
-        members = [each.member_id for each in joined.members] if joined.leader == self.member_id else []
+        members = (
+            [each.member_id for each in joined.members] if joined.leader == self.member_id else []
+        )
         sync = SyncGroupRequest(
             group_id=self.group_id,
             generation_id=joined.generation_id,
@@ -120,12 +140,16 @@ class ClassicMember(Member):
             protocol_name="range",
             assignments=self._divided(members),
         )
-        synced = await self.connection.request(sync, SyncGroupResponse, waits_ms=REBALANCE_TIMEOUT_MS)
+        synced = await self.connection.request(
+            sync, SyncGroupResponse, waits_ms=REBALANCE_TIMEOUT_MS
+        )
         if synced.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
             return False
         if synced.error_code != ErrorCode.NONE:
             raise self.refused("SyncGroup", synced.error_code)
-        self.owned = frozenset(int(text) for text in bytes(synced.assignment).decode().split(",") if text)
+        self.owned = frozenset(
+            int(text) for text in bytes(synced.assignment).decode().split(",") if text
+        )
         self.epoch = joined.generation_id
         return True
 
@@ -136,12 +160,18 @@ class ClassicMember(Member):
         """
         divided = []
         for place, member_id in enumerate(members):
-            mine = ",".join(str(number) for number in range(place, self.partition_count, len(members)))
-            divided.append(SyncGroupRequestAssignment(member_id=member_id, assignment=mine.encode()))
+            mine = ",".join(
+                str(number) for number in range(place, self.partition_count, len(members))
+            )
+            divided.append(
+                SyncGroupRequestAssignment(member_id=member_id, assignment=mine.encode())
+            )
         return divided
 
     async def beat(self) -> None:
-        request = HeartbeatRequest(group_id=self.group_id, generation_id=self.epoch, member_id=self.member_id)
+        request = HeartbeatRequest(
+            group_id=self.group_id, generation_id=self.epoch, member_id=self.member_id
+        )
         code = (await self.connection.request(request, HeartbeatResponse)).error_code
         if code in {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}:
             await self.join()
@@ -150,7 +180,9 @@ class ClassicMember(Member):
 
     async def leave(self) -> None:
         identity = MemberIdentity(member_id=self.member_id)
-        await self.connection.request(LeaveGroupRequest(group_id=self.group_id, members=[identity]), LeaveGroupResponse)
+        await self.connection.request(
+            LeaveGroupRequest(group_id=self.group_id, members=[identity]), LeaveGroupResponse
+        )
 
 
 class ConsumerMember(Member):
@@ -159,7 +191,9 @@ class ConsumerMember(Member):
     The next heartbeat follows at once on each one that reports a change.
     """
 
-    def __init__(self, connection: RpcConnection, group_id: str, topic: str, partition_count: int) -> None:
+    def __init__(
+        self, connection: RpcConnection, group_id: str, topic: str, partition_count: int
+    ) -> None:
         super().__init__(connection, group_id, topic, partition_count)
         self.member_id = str(uuid4())
         self.epoch = 0
@@ -181,9 +215,18 @@ class ConsumerMember(Member):
         await self._tell()
 
     def _owned(self) -> list[RequestTopicPartitions]:
-        return [RequestTopicPartitions(topic_id=self._topic_id, partitions=sorted(self.owned))] if self.owned else []
+        return (
+            [RequestTopicPartitions(topic_id=self._topic_id, partitions=sorted(self.owned))]
+            if self.owned
+            else []
+        )
 
-    async def _tell(self, *, subscribed: list[str] | None = None, owned: list[RequestTopicPartitions] | None = None) -> bool:
+    async def _tell(
+        self,
+        *,
+        subscribed: list[str] | None = None,
+        owned: list[RequestTopicPartitions] | None = None,
+    ) -> bool:
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group_id,
             member_id=self.member_id,
@@ -199,8 +242,12 @@ class ConsumerMember(Member):
             raise self.refused("ConsumerGroupHeartbeat", told.error_code)
         self.epoch = told.member_epoch
         if told.assignment is not None:
-            self.owned = frozenset(number for each in told.assignment.topic_partitions for number in each.partitions)
-            self._topic_id = next((each.topic_id for each in told.assignment.topic_partitions), self._topic_id)
+            self.owned = frozenset(
+                number for each in told.assignment.topic_partitions for number in each.partitions
+            )
+            self._topic_id = next(
+                (each.topic_id for each in told.assignment.topic_partitions), self._topic_id
+            )
         return True
 
 
@@ -227,7 +274,12 @@ class Group:
         async with AsyncExitStack() as stack:
             async with self._doors:
                 opened = open_connection(real_env(), coordinator, RpcSettings(client_id="bench"))
-                member = self._kind(await stack.enter_async_context(opened), self._group_id, self._topic, self._count)
+                member = self._kind(
+                    await stack.enter_async_context(opened),
+                    self._group_id,
+                    self._topic,
+                    self._count,
+                )
             await member.join()
             self._members[index] = member
             with trio.CancelScope() as self._scopes[index]:
@@ -241,17 +293,23 @@ class Group:
     def is_at_rest(self) -> bool:
         """Return whether all members are of one generation, and own each partition once."""
         owned = [number for member in self._members.values() for number in member.owned]
-        return len({member.epoch for member in self._members.values()}) == 1 and sorted(owned) == list(range(self._count))
+        return len({member.epoch for member in self._members.values()}) == 1 and sorted(
+            owned
+        ) == list(range(self._count))
 
     async def rest(self, count: int, *, after_epoch: int) -> None:
         """Wait until so many members are at rest in a later epoch."""
         while not (
-            len(self._members) == count and min(member.epoch for member in self._members.values()) > after_epoch and self.is_at_rest()
+            len(self._members) == count
+            and min(member.epoch for member in self._members.values()) > after_epoch
+            and self.is_at_rest()
         ):
             self._has_changed = trio.Event()
             await self._has_changed.wait()
 
-    async def measure(self, broker: Measured, rebalance_count: int, window_s: float) -> tuple[list[float], float]:
+    async def measure(
+        self, broker: Measured, rebalance_count: int, window_s: float
+    ) -> tuple[list[float], float]:
         """Return the seconds of each rebalance, and the broker's CPU seconds per second.
 
         The CPU is that while only heartbeats come.
@@ -287,19 +345,36 @@ def group_rows(broker: Measured, protocol: str, count: int, bench: Asked) -> lis
     rebalance_count = max(1, min(REBALANCE_COUNT, count // 2))
     with broker.topic(count) as topic:
         group = Group(PROTOCOLS[protocol], broker.address, topic, count)
-        measure = partial(group.measure, broker, rebalance_count, max(MIN_WINDOW_S, WINDOW_S * bench.scale))
+        measure = partial(
+            group.measure, broker, rebalance_count, max(MIN_WINDOW_S, WINDOW_S * bench.scale)
+        )
         try:
             times_s, share = trio.run(measure)
         except BaseExceptionGroup as found:
             raise found.exceptions[0] from None
     name = f"{count:,} members, {protocol}"
     return [
-        Row(figure=f"rebalance of {name}", unit="ms", rounds=(sorted(times_s)[len(times_s) // 2] * 1e3,), goal=at_most(0.75)),
-        Row(figure=f"heartbeats of {name}, broker CPU", unit="ms per s", rounds=(share * 1e3,), goal=at_most(1.0)),
+        Row(
+            figure=f"rebalance of {name}",
+            unit="ms",
+            rounds=(sorted(times_s)[len(times_s) // 2] * 1e3,),
+            goal=at_most(0.75),
+        ),
+        Row(
+            figure=f"heartbeats of {name}, broker CPU",
+            unit="ms per s",
+            rounds=(share * 1e3,),
+            goal=at_most(1.0),
+        ),
     ]
 
 
 def measure(broker: Measured, bench: Asked) -> list[Row]:
     """Measure one round."""
     counts = sorted({bench.count(count, at_least=4) for count in MEMBER_COUNTS})
-    return [row for protocol in PROTOCOLS for count in counts for row in group_rows(broker, protocol, count, bench)]
+    return [
+        row
+        for protocol in PROTOCOLS
+        for count in counts
+        for row in group_rows(broker, protocol, count, bench)
+    ]

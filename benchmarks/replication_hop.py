@@ -82,7 +82,12 @@ def records_of(replicas: tuple[int, ...], ports: Ports) -> list[MetadataRecord]:
         leader_epoch=0,
         partition_epoch=0,
     )
-    return [FeatureLevelRecord(name="metadata.version", feature_level=30), *brokers, TopicRecord(name="hop", topic_id=TOPIC_ID), partition]
+    return [
+        FeatureLevelRecord(name="metadata.version", feature_level=30),
+        *brokers,
+        TopicRecord(name="hop", topic_id=TOPIC_ID),
+        partition,
+    ]
 
 
 class _NoController:
@@ -103,13 +108,21 @@ async def until(condition: Callable[[], bool], pause_s: float) -> None:
 
 
 @asynccontextmanager
-async def node(number: int, directory: str, replicas: tuple[int, ...], ports: Ports) -> AsyncIterator[ReplicaManager]:
+async def node(
+    number: int, directory: str, replicas: tuple[int, ...], ports: Ports
+) -> AsyncIterator[ReplicaManager]:
     """Run one node until the block ends."""
     config, settings = parse_server_properties(
-        {"node.id": str(number), "listeners": f"PLAINTEXT://127.0.0.1:{ports[number]}", "log.dirs": directory}
+        {
+            "node.id": str(number),
+            "listeners": f"PLAINTEXT://127.0.0.1:{ports[number]}",
+            "log.dirs": directory,
+        }
     )
     env, timers = real_env(config), TimerQueue()
-    logs = LogManager(env, LogManagerConfig(log_dirs=(Path(directory),)), config.log, node_id=number)
+    logs = LogManager(
+        env, LogManagerConfig(log_dirs=(Path(directory),)), config.log, node_id=number
+    )
     await logs.load()
     delta = MetadataDelta(EMPTY_IMAGE)
     for record in records_of(replicas, ports):
@@ -117,7 +130,12 @@ async def node(number: int, directory: str, replicas: tuple[int, ...], ports: Po
     image = delta.build(offset=1, epoch=1)
     async with trio.open_nursery() as nursery:
         pool = ConnectionPool(env, RpcSettings(client_id=f"broker-{number}"), nursery)
-        links = ClusterLinks(controller=cast("Any", _NoController()), pool=lambda: pool, broker_epoch=lambda: 10, listener_name="PLAINTEXT")
+        links = ClusterLinks(
+            controller=cast("Any", _NoController()),
+            pool=lambda: pool,
+            broker_epoch=lambda: 10,
+            listener_name="PLAINTEXT",
+        )
         replicas_ = ReplicaManager(
             node_id=NodeId(number),
             clock=env.clock,
@@ -129,11 +147,33 @@ async def node(number: int, directory: str, replicas: tuple[int, ...], ports: Po
             links=links,
         )
         fields: dict[str, Any] = dict.fromkeys(Node.__dataclass_fields__)
-        fields |= {"config": config, "static_texts": settings.texts, "clock": env.clock, "image": lambda: image, "replicas": replicas_}
-        fields |= {"produce_lines": ProduceLines(), "controller": _NoController(), "telemetry": _NoTelemetry()}
-        fields |= {"run_in_pool": env.files.run_in_pool, "logs": logs, "fetch_sessions": FetchSessionCache(config.fetch, env.rng)}
-        pipeline = Pipeline(Node(**fields), Side.BROKER, nursery.start_soon, REGISTRY, new_meters(REGISTRY, 0))
-        server = Server(env=env, listener=config.listeners[0], limits=config.limits, handler=pipeline, shared=ServerBudget(config.limits))
+        fields |= {
+            "config": config,
+            "static_texts": settings.texts,
+            "clock": env.clock,
+            "image": lambda: image,
+            "replicas": replicas_,
+        }
+        fields |= {
+            "produce_lines": ProduceLines(),
+            "controller": _NoController(),
+            "telemetry": _NoTelemetry(),
+        }
+        fields |= {
+            "run_in_pool": env.files.run_in_pool,
+            "logs": logs,
+            "fetch_sessions": FetchSessionCache(config.fetch, env.rng),
+        }
+        pipeline = Pipeline(
+            Node(**fields), Side.BROKER, nursery.start_soon, REGISTRY, new_meters(REGISTRY, 0)
+        )
+        server = Server(
+            env=env,
+            listener=config.listeners[0],
+            limits=config.limits,
+            handler=pipeline,
+            shared=ServerBudget(config.limits),
+        )
         await nursery.start(server.run)
         await nursery.start(TimerTask(timers, env.clock).run)
         replicas_.on_image(delta, image)
@@ -172,7 +212,9 @@ def append(replicas: ReplicaManager, partition: Partition, batch: bytes) -> None
     replicas.announce((partition,))
 
 
-def measure(value_bytes: int, count: int, batches: int, *, is_lock_step: bool) -> tuple[float, float, float, float]:
+def measure(
+    value_bytes: int, count: int, batches: int, *, is_lock_step: bool
+) -> tuple[float, float, float, float]:
     """Return the CPU of the leader's appends alone, that of leader and follower, and seconds."""
     root = tempfile.mkdtemp(prefix="hop")
     ports = {number: free_port() for number in (LEADER, FOLLOWER)}
@@ -196,7 +238,9 @@ def measure(value_bytes: int, count: int, batches: int, *, is_lock_step: bool) -
             if not is_lock_step:
                 for _ in range(batches - 1):
                     append(replicas, partition, batch)
-            follower = context.Process(target=follow, args=(f"{root}/follower", batches * count, ports, results))
+            follower = context.Process(
+                target=follow, args=(f"{root}/follower", batches * count, ports, results)
+            )
             began = time.process_time()
             follower.start()
             if is_lock_step:
@@ -223,17 +267,26 @@ def measure(value_bytes: int, count: int, batches: int, *, is_lock_step: bool) -
 
 
 def main() -> None:
-    print(f"{os.cpu_count()} cores; microseconds of CPU per batch, and CPU seconds per GB of values")
+    print(
+        f"{os.cpu_count()} cores; microseconds of CPU per batch, and CPU seconds per GB of values"
+    )
     for value_bytes, count in SIZES:
         size = value_bytes * count
         for is_lock_step in (True, False):
-            batches = min(3_000, 300_000_000 // size) if is_lock_step else min(20_000, 500_000_000 // size)
-            alone, leader, follower, seconds = measure(value_bytes, count, batches, is_lock_step=is_lock_step)
+            batches = (
+                min(3_000, 300_000_000 // size)
+                if is_lock_step
+                else min(20_000, 500_000_000 // size)
+            )
+            alone, leader, follower, seconds = measure(
+                value_bytes, count, batches, is_lock_step=is_lock_step
+            )
             per, gigabytes = 1e6 / batches, batches * size / 1e9
             print(
-                f"{'lock step' if is_lock_step else 'catch up ':9} {count:5} x {value_bytes:5} B: append {alone * per:6.1f} us, "
-                f"leader {leader * per:6.1f} us, follower {follower * per:6.1f} us, {seconds * per:6.1f} us elapsed; "
-                f"leader {leader / gigabytes:5.2f} s/GB, follower {follower / gigabytes:5.2f} s/GB",
+                f"{'lock step' if is_lock_step else 'catch up ':9} {count:5} x {value_bytes:5} B:"
+                f" append {alone * per:6.1f} us, leader {leader * per:6.1f} us, follower"
+                f" {follower * per:6.1f} us, {seconds * per:6.1f} us elapsed; leader"
+                f" {leader / gigabytes:5.2f} s/GB, follower {follower / gigabytes:5.2f} s/GB",
                 flush=True,
             )
 

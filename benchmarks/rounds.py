@@ -84,7 +84,10 @@ class Bench:
         """Yield one per kind of broker, each in an empty directory of its own, nothing started."""
         with contextlib.ExitStack() as stack:
             yield {
-                name: prepare(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-bench-"))), **properties)
+                name: prepare(
+                    Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-bench-"))),
+                    **properties,
+                )
                 for name, prepare in self.kinds.items()
             }
 
@@ -95,8 +98,13 @@ class Bench:
         """
         if not self._shared:
             with contextlib.ExitStack() as stack:
-                found = stack.enter_context(self.installations(broker_session_timeout_ms=SUSPENDED_SESSION_MS))
-                brokers = {name: stack.enter_context(installation.running()) for name, installation in found.items()}
+                found = stack.enter_context(
+                    self.installations(broker_session_timeout_ms=SUSPENDED_SESSION_MS)
+                )
+                brokers = {
+                    name: stack.enter_context(installation.running())
+                    for name, installation in found.items()
+                }
                 for name, broker in brokers.items():
                     say(f"warming up {name}")
                     self.warm_up(broker, self)
@@ -172,7 +180,9 @@ def of_new_brokers(measure_new: Callable[[Prepare, Bench], list[Row]]) -> Family
     @contextlib.contextmanager
     def family(bench: Bench) -> Iterator[Sides]:
         bench.stop_brokers()
-        yield bench.beside({name: partial(measure_new, prepare, bench) for name, prepare in bench.kinds.items()})
+        yield bench.beside(
+            {name: partial(measure_new, prepare, bench) for name, prepare in bench.kinds.items()}
+        )
 
     return family
 
@@ -214,7 +224,13 @@ def measure(
             results.failures[name] = f"{type(error).__name__}: {error}"
 
 
-def measure_family(name: str, family: contextlib.AbstractContextManager[Sides], *, round_count: int, results: Results) -> None:
+def measure_family(
+    name: str,
+    family: contextlib.AbstractContextManager[Sides],
+    *,
+    round_count: int,
+    results: Results,
+) -> None:
     """Measure a family's rounds.
 
     The rounds before a failure or an interruption are kept.

@@ -23,7 +23,11 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
-from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin._scram import (
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from benchmarks.broker_process import ERRORS_ONLY, BenchmarkError, Beside, BrokerProcess, free_port
 from benchmarks.measured import Measured
@@ -37,7 +41,10 @@ SCRAM, ITERATIONS = "SCRAM-SHA-512", 4_096
 USER, PASSWORD = "bench", "the-password-of-bench"
 JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-AUTHORIZER = {"authorizer_class_name": STANDARD_AUTHORIZER, "allow_everyone_if_no_acl_found": "true"}
+AUTHORIZER = {
+    "authorizer_class_name": STANDARD_AUTHORIZER,
+    "allow_everyone_if_no_acl_found": "true",
+}
 TOPIC_PREFIX = "bench-"
 """The prefix of the topics that ``BrokerProcess.topic`` makes."""
 OTHER_ACL_COUNT, ACLS_PER_REQUEST = 1_000, 250
@@ -63,7 +70,11 @@ class SecureBroker(Generic[AnyMeasured]):
 
         Underscores stand for dots.
         """
-        login = {"sasl_mechanism": SCRAM, "sasl_username": USER, "sasl_password": PASSWORD} if protocol == SASL_SSL else {}
+        login = (
+            {"sasl_mechanism": SCRAM, "sasl_username": USER, "sasl_password": PASSWORD}
+            if protocol == SASL_SSL
+            else {}
+        )
         return {"security_protocol": protocol, "ssl_ca_location": str(self.authority), **login}
 
     def context(self) -> ssl.SSLContext:
@@ -80,12 +91,21 @@ def secure_brokers(bench: Bench) -> Iterator[dict[str, SecureBroker[BrokerProces
         found = {}
         for number, (name, prepare) in enumerate(bench.kinds.items()):
             beside = [
-                Beside(name=LISTENER_NAMES[protocol], protocol=protocol, address=f"127.0.0.1:{free_port()}") for protocol in PROTOCOLS
+                Beside(
+                    name=LISTENER_NAMES[protocol],
+                    protocol=protocol,
+                    address=f"127.0.0.1:{free_port()}",
+                )
+                for protocol in PROTOCOLS
             ]
-            installation = prepare(_empty(root, number), beside=beside, **_secure_properties(issued))
+            installation = prepare(
+                _empty(root, number), beside=beside, **_secure_properties(issued)
+            )
             broker = stack.enter_context(installation.running())
             found[name] = SecureBroker(
-                broker=broker, addresses={each.protocol: each.address for each in beside}, authority=issued.truststore
+                broker=broker,
+                addresses={each.protocol: each.address for each in beside},
+                authority=issued.truststore,
             )
             add_user(found[name])
         yield found
@@ -98,9 +118,18 @@ def guarded_brokers(bench: Bench) -> Iterator[dict[str, tuple[BrokerProcess, Bro
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-bench-")))
         found = {}
         for number, (name, prepare) in enumerate(bench.kinds.items()):
-            open_one = prepare(_empty(root, 2 * number), broker_session_timeout_ms=SUSPENDED_SESSION_MS)
-            guarded = prepare(_empty(root, 2 * number + 1), broker_session_timeout_ms=SUSPENDED_SESSION_MS, **AUTHORIZER)
-            found[name] = stack.enter_context(open_one.running()), stack.enter_context(guarded.running())
+            open_one = prepare(
+                _empty(root, 2 * number), broker_session_timeout_ms=SUSPENDED_SESSION_MS
+            )
+            guarded = prepare(
+                _empty(root, 2 * number + 1),
+                broker_session_timeout_ms=SUSPENDED_SESSION_MS,
+                **AUTHORIZER,
+            )
+            found[name] = (
+                stack.enter_context(open_one.running()),
+                stack.enter_context(guarded.running()),
+            )
             add_acls(found[name][1].address)
         yield found
 
@@ -139,9 +168,15 @@ def add_user(secure: SecureBroker[AnyMeasured]) -> None:
     """Give the user a password, and wait until the broker lets it in."""
     credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, ITERATIONS)
     admin = AdminClient({"bootstrap.servers": secure.broker.address, "log_level": ERRORS_ONLY})
-    admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, credential, PASSWORD.encode())])[USER].result(ADMIN_S)
-    settings = {name.replace("_", "."): text for name, text in secure.client_settings(SASL_SSL).items()}
-    client = AdminClient({"bootstrap.servers": secure.addresses[SASL_SSL], "log_level": ERRORS_ONLY, **settings})
+    admin.alter_user_scram_credentials(
+        [UserScramCredentialUpsertion(USER, credential, PASSWORD.encode())]
+    )[USER].result(ADMIN_S)
+    settings = {
+        name.replace("_", "."): text for name, text in secure.client_settings(SASL_SSL).items()
+    }
+    client = AdminClient(
+        {"bootstrap.servers": secure.addresses[SASL_SSL], "log_level": ERRORS_ONLY, **settings}
+    )
     deadline = time.monotonic() + KNOWN_S
     while True:
         try:
@@ -161,7 +196,10 @@ def add_acls(address: str) -> None:
     admin = AdminClient({"bootstrap.servers": address, "log_level": ERRORS_ONLY})
     acls = [
         _acl(TOPIC_PREFIX, ResourcePatternType.PREFIXED, "User:ANONYMOUS"),
-        *(_acl(f"team-{number}", _pattern(number), f"User:service-{number % 100}") for number in range(OTHER_ACL_COUNT)),
+        *(
+            _acl(f"team-{number}", _pattern(number), f"User:service-{number % 100}")
+            for number in range(OTHER_ACL_COUNT)
+        ),
     ]
     for start in range(0, len(acls), ACLS_PER_REQUEST):
         for created in admin.create_acls(acls[start : start + ACLS_PER_REQUEST]).values():
@@ -173,4 +211,6 @@ def _pattern(number: int) -> ResourcePatternType:
 
 
 def _acl(name: str, pattern: ResourcePatternType, principal: str) -> AclBinding:
-    return AclBinding(ResourceType.TOPIC, name, pattern, principal, "*", AclOperation.ALL, AclPermissionType.ALLOW)
+    return AclBinding(
+        ResourceType.TOPIC, name, pattern, principal, "*", AclOperation.ALL, AclPermissionType.ALLOW
+    )

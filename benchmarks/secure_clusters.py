@@ -18,13 +18,24 @@ from benchmarks import guarded as pair_of_one
 from benchmarks.cluster_nodes import PRODUCTS, Nodes, running_cluster
 from benchmarks.clusters import PATIENCE, AsOne, ClusterBench
 from benchmarks.rounds import Sides, say
-from benchmarks.secure_brokers import AUTHORIZER, LISTENER_NAMES, SASL_SSL, SSL, SecureBroker, add_acls, add_user, secure_listeners
+from benchmarks.secure_brokers import (
+    AUTHORIZER,
+    LISTENER_NAMES,
+    SASL_SSL,
+    SSL,
+    SecureBroker,
+    add_acls,
+    add_user,
+    secure_listeners,
+)
 from benchmarks.table import Row
 from tests.helpers.authority import Authority, Issued
 
 BETWEEN_NODES = LISTENER_NAMES[SSL]
 PROTECTION = {
-    "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:SSL,{BETWEEN_NODES}:SSL,{LISTENER_NAMES[SASL_SSL]}:SASL_SSL",
+    "listener.security.protocol.map": (
+        f"PLAINTEXT:PLAINTEXT,CONTROLLER:SSL,{BETWEEN_NODES}:SSL,{LISTENER_NAMES[SASL_SSL]}:SASL_SSL"
+    ),
     "inter.broker.listener.name": BETWEEN_NODES,
     f"listener.name.{BETWEEN_NODES.lower()}.ssl.client.auth": "requested",
     "listener.name.controller.ssl.client.auth": "required",
@@ -62,7 +73,9 @@ def awake(nodes: Nodes) -> Iterator[None]:
 
 def as_secure(nodes: Nodes, authority: Path) -> SecureBroker[AsOne]:
     """Return a cluster in the form that figures of one broker with TLS expect."""
-    addresses = {protocol: ",".join(nodes.beside[name].values()) for protocol, name in LISTENER_NAMES.items()}
+    addresses = {
+        protocol: ",".join(nodes.beside[name].values()) for protocol, name in LISTENER_NAMES.items()
+    }
     return SecureBroker(broker=AsOne(nodes), addresses=addresses, authority=authority)
 
 
@@ -76,7 +89,9 @@ def encrypted(bench: ClusterBench) -> Iterator[Sides]:
     """Keep a cluster of each product from round to round."""
     bench.stop()
     with contextlib.ExitStack() as stack:
-        issued = issued_in(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-bench-"))))
+        issued = issued_in(
+            Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-bench-")))
+        )
         found: dict[str, SecureBroker[AsOne]] = {}
         for name in bench.products:
             say(f"encrypted: starting and warming up three nodes of {name}")
@@ -85,7 +100,9 @@ def encrypted(bench: ClusterBench) -> Iterator[Sides]:
             add_user(found[name])
             nodes.suspend()
             _measure_encrypted(found[name], bench)
-        yield bench.beside({name: partial(_measure_encrypted, secure, bench) for name, secure in found.items()})
+        yield bench.beside(
+            {name: partial(_measure_encrypted, secure, bench) for name, secure in found.items()}
+        )
 
 
 def _alone(cluster: AsOne) -> contextlib.AbstractContextManager[None]:
@@ -100,19 +117,31 @@ def guarded(bench: ClusterBench) -> Iterator[Sides]:
     """
     bench.stop()
     with contextlib.ExitStack() as stack:
-        issued = issued_in(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-bench-"))))
+        issued = issued_in(
+            Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-bench-")))
+        )
         found: dict[str, tuple[AsOne, AsOne]] = {}
         for name in bench.products:
             say(f"guarded: starting and warming up two times three nodes of {name}")
-            found[name] = (_cluster(stack, PRODUCTS[name], issued, {}), _cluster(stack, PRODUCTS[name], issued, GUARD))
+            found[name] = (
+                _cluster(stack, PRODUCTS[name], issued, {}),
+                _cluster(stack, PRODUCTS[name], issued, GUARD),
+            )
             pair_of_one.measure(*found[name], _alone, bench.at_scale(SHARE / 3))
-        yield bench.beside({name: partial(pair_of_one.measure, *pair, _alone, bench.at_scale(SHARE)) for name, pair in found.items()})
+        yield bench.beside(
+            {
+                name: partial(pair_of_one.measure, *pair, _alone, bench.at_scale(SHARE))
+                for name, pair in found.items()
+            }
+        )
 
 
 GUARD: Mapping[str, str] = {**AUTHORIZER, "super_users": f"User:CN={NODE}"}
 
 
-def _cluster(stack: contextlib.ExitStack, product: str, issued: Issued, more: Mapping[str, str]) -> AsOne:
+def _cluster(
+    stack: contextlib.ExitStack, product: str, issued: Issued, more: Mapping[str, str]
+) -> AsOne:
     nodes = stack.enter_context(secure_cluster(product, issued, **more))
     if more:
         add_acls(nodes.bootstrap)

@@ -28,7 +28,10 @@ class Goal:
     is_ratio: bool = True
 
     def __str__(self) -> str:
-        return f"{'>=' if self.is_floor else '<='} {self.bound:.2g}{'' if self.is_ratio else ' itself'}"
+        return (
+            f"{'>=' if self.is_floor else '<='}"
+            f" {self.bound:.2g}{'' if self.is_ratio else ' itself'}"
+        )
 
     def is_met_by(self, value: float) -> bool:
         return value >= self.bound if self.is_floor else value <= self.bound
@@ -90,7 +93,9 @@ class Row:
         """
         if len(self.rounds) != len(self.peer_rounds) or not all(self.peer_rounds):
             return ()
-        return tuple(ours / theirs for ours, theirs in zip(self.rounds, self.peer_rounds, strict=True))
+        return tuple(
+            ours / theirs for ours, theirs in zip(self.rounds, self.peer_rounds, strict=True)
+        )
 
     @property
     def is_met(self) -> bool | None:
@@ -113,7 +118,9 @@ def merged(rounds: Iterable[Iterable[Row]]) -> list[Row]:
     for one in rounds:
         for row in one:
             seen = rows.get(row.figure)
-            rows[row.figure] = row if seen is None else replace(seen, rounds=(*seen.rounds, *row.rounds))
+            rows[row.figure] = (
+                row if seen is None else replace(seen, rounds=(*seen.rounds, *row.rounds))
+            )
     return list(rows.values())
 
 
@@ -130,7 +137,9 @@ def beside(ours: Mapping[str, list[Row]], peer: str, peers: list[Row]) -> list[R
         for name, rows in ours.items():
             named = figure if name == OURS or len(ours) == 1 else f"{figure}, {name}"
             found += [
-                replace(row, figure=named, side=name, peer=peer, peer_rounds=theirs.get(figure, ())) for row in rows if row.figure == figure
+                replace(row, figure=named, side=name, peer=peer, peer_rounds=theirs.get(figure, ()))
+                for row in rows
+                if row.figure == figure
             ]
     return found
 
@@ -141,7 +150,10 @@ def goals_met(rows: Iterable[Row]) -> str:
     if not judged:
         return "no goal can be judged: each is a ratio to a peer that was not measured"
     missed = [row.figure.strip() for row in judged if not row.is_met]
-    return f"goals met: {len(judged) - len(missed)} of {len(judged)}{'; missed: ' if missed else ''}{'; '.join(missed)}"
+    return (
+        f"goals met: {len(judged) - len(missed)} of"
+        f" {len(judged)}{'; missed: ' if missed else ''}{'; '.join(missed)}"
+    )
 
 
 def readable(value: float) -> str:
@@ -191,7 +203,14 @@ def titles(peer: str, sides: Iterable[str]) -> list[str]:
     """
     named = set(sides)
     measured = named.pop() if len(named) == 1 else "measured"
-    return ["figure", "unit", measured, "range", *([peer, "range", "ratio"] if peer else []), "goal"]
+    return [
+        "figure",
+        "unit",
+        measured,
+        "range",
+        *([peer, "range", "ratio"] if peer else []),
+        "goal",
+    ]
 
 
 def tables(rows: Iterable[Row]) -> Iterator[list[list[str]]]:
@@ -216,7 +235,9 @@ def _aligned(table: list[list[str]]) -> Iterator[str]:
 
 
 def as_markdown(rows: Iterable[Row]) -> str:
-    return "\n\n".join("\n".join(f"| {' | '.join(line)} |" for line in _ruled(table)) for table in tables(rows))
+    return "\n\n".join(
+        "\n".join(f"| {' | '.join(line)} |" for line in _ruled(table)) for table in tables(rows)
+    )
 
 
 def _ruled(table: list[list[str]]) -> list[list[str]]:

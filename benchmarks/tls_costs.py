@@ -62,10 +62,14 @@ def _step(side: ssl.SSLObject) -> bool:
 
 def kib_of_connections(texts: dict[str, str], count: int, burst_bytes: int, is_tls: bool) -> float:  # noqa: FBT001 - for a pool of processes
     """Return ``kib_per_connection`` of a process that has measured nothing else."""
-    return trio.run(partial(kib_per_connection, texts, count, burst_bytes=burst_bytes, is_tls=is_tls))
+    return trio.run(
+        partial(kib_per_connection, texts, count, burst_bytes=burst_bytes, is_tls=is_tls)
+    )
 
 
-async def kib_per_connection(texts: dict[str, str], count: int, *, burst_bytes: int, is_tls: bool) -> float:
+async def kib_per_connection(
+    texts: dict[str, str], count: int, *, burst_bytes: int, is_tls: bool
+) -> float:
     """Return the memory of a listener's connection and of its client.
 
     The listener has sent ``burst_bytes`` to the client over each connection, and both wait.
@@ -81,7 +85,10 @@ async def kib_per_connection(texts: dict[str, str], count: int, *, burst_bytes: 
         bare = await network.connect("127.0.0.1", listener.port), await listener.accept()
         pair: tuple[Connection, Connection] = bare
         if is_tls:
-            secured = TlsConnection(bare[0], client, server_hostname="localhost"), TlsConnection(bare[1], server)
+            secured = (
+                TlsConnection(bare[0], client, server_hostname="localhost"),
+                TlsConnection(bare[1], server),
+            )
             async with trio.open_nursery() as nursery:
                 for end in secured:
                     nursery.start_soon(end.handshake)
@@ -130,9 +137,15 @@ def main() -> None:
         for is_tls in (False, True):
             for burst_bytes in (0, 4 << 20):
                 with get_context("spawn").Pool(1) as process:
-                    kib = process.apply(kib_of_connections, (issued.properties(), given.connections, burst_bytes, is_tls))
+                    kib = process.apply(
+                        kib_of_connections,
+                        (issued.properties(), given.connections, burst_bytes, is_tls),
+                    )
                 kind = "TLS" if is_tls else "plain"
-                print(f"KiB per connection, both its ends, {kind}, after sending {burst_bytes >> 20} MiB: {kib:.1f}")
+                print(
+                    f"KiB per connection, both its ends, {kind}, after sending {burst_bytes >> 20}"
+                    f" MiB: {kib:.1f}"
+                )
 
 
 if __name__ == "__main__":

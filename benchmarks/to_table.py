@@ -24,7 +24,9 @@ FLIGHT_COUNT = 336_776
 
 
 def send_all(address: str, data: DataSet) -> None:
-    with BlockingProducer(address, compression="zstd", linger_ms=20, batch_size=256 << 10) as producer:
+    with BlockingProducer(
+        address, compression="zstd", linger_ms=20, batch_size=256 << 10
+    ) as producer:
         for record in data.records():
             producer.send(data.topic, record.value, record.key)
         producer.flush()
@@ -34,7 +36,10 @@ def measure(bench: Bench) -> list[Row]:
     """Measure one round: a whole installation from an empty directory, and the flights."""
     count = bench.count(FLIGHT_COUNT, at_least=1_000)
     (flights,) = data_sets([FLIGHTS], count)
-    with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory, running_installation(Path(directory)) as address:
+    with (
+        tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory,
+        running_installation(Path(directory)) as address,
+    ):
         create_topics(address, [FLIGHTS])
         started = time.monotonic()
         send_all(address, flights)
@@ -42,8 +47,16 @@ def measure(bench: Bench) -> list[Row]:
         wait_until_caught_up(address, Lake(Path(directory) / "lake"), FLIGHTS.name, TABLE)
         seconds = time.monotonic() - started
     return [
-        Row(figure=f"topic to table, {count:,} flights, first record to last commit", unit="rows/s", rounds=(count / seconds,)),
-        Row(figure="of that, producing through our client", unit="records/s", rounds=(count / sent_s,)),
+        Row(
+            figure=f"topic to table, {count:,} flights, first record to last commit",
+            unit="rows/s",
+            rounds=(count / seconds,),
+        ),
+        Row(
+            figure="of that, producing through our client",
+            unit="records/s",
+            rounds=(count / sent_s,),
+        ),
     ]
 
 

@@ -104,15 +104,30 @@ def measure(broker: Measured, bench: Asked) -> list[Row]:
             seconds = seconds_transactional(broker.address, topic, partition_count, count)
             cpu_s = broker.cpu_s() - cpu_before
         with broker.topic(partition_count) as topic:
-            ordered = commit_latencies_ms(broker.address, topic, partition_count, bench.count(COMMITS_TIMED, at_least=MIN_COUNT))
+            ordered = commit_latencies_ms(
+                broker.address,
+                topic,
+                partition_count,
+                bench.count(COMMITS_TIMED, at_least=MIN_COUNT),
+            )
         name = f"transactions of 1,000 records over {where}"
         rows += [
             Row(figure=name, unit="1/s", rounds=(count / seconds,), goal=at_least(1.0)),
-            Row(figure=f"  share of plain, {name}", unit="", rounds=(plain_s / seconds,), goal=at_least(1.0)),
+            Row(
+                figure=f"  share of plain, {name}",
+                unit="",
+                rounds=(plain_s / seconds,),
+                goal=at_least(1.0),
+            ),
             Row(figure=f"  broker CPU of {name}", unit="ms each", rounds=(cpu_s / count * 1e3,)),
         ]
         rows += [
-            Row(figure=f"  commit over {where}, {name}", unit="ms", rounds=(percentile(ordered, share),), goal=at_most(goal))
+            Row(
+                figure=f"  commit over {where}, {name}",
+                unit="ms",
+                rounds=(percentile(ordered, share),),
+                goal=at_most(goal),
+            )
             for name, (share, goal) in GOALS.items()
         ]
     return rows

@@ -12,7 +12,16 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from benchmarks.backlog import BY_HAND, LATEST, READINGS, RECORD_BYTES, Load, Stage, fill, running_spark
+from benchmarks.backlog import (
+    BY_HAND,
+    LATEST,
+    READINGS,
+    RECORD_BYTES,
+    Load,
+    Stage,
+    fill,
+    running_spark,
+)
 from benchmarks.broker_process import running_broker
 from benchmarks.rounds import Bench, Sides, say
 from benchmarks.table import OURS, Row, at_least
@@ -47,9 +56,15 @@ def measure(stage: Stage, load: Load, way: str) -> list[Row]:
             rounds=(load.count / outcome.seconds,),
             goal=at_least(GOAL),
         ),
-        Row(figure="  CPU of the run process", unit="s per million", rounds=(outcome.cpu_s / millions,)),
+        Row(
+            figure="  CPU of the run process",
+            unit="s per million",
+            rounds=(outcome.cpu_s / millions,),
+        ),
         Row(figure="  CPU of the Spark server", unit="s per million", rounds=(spark_s / millions,)),
-        Row(figure="  peak memory of the run process", unit="MB", rounds=(outcome.peak_bytes / 1e6,)),
+        Row(
+            figure="  peak memory of the run process", unit="MB", rounds=(outcome.peak_bytes / 1e6,)
+        ),
     ]
 
 
@@ -63,7 +78,10 @@ def upserts(bench: Bench) -> Iterator[Sides]:
     keys = bench.count(CHANGE_COUNT, at_least=10_000) // CHANGES_PER_KEY
     keys += keys % STRIDE == 0
     load = Load(
-        name="changes", topic=TopicSpec(name="changes", partitions=4, schema=READINGS.schema), count=keys * CHANGES_PER_KEY, rows=keys
+        name="changes",
+        topic=TopicSpec(name="changes", partitions=4, schema=READINGS.schema),
+        count=keys * CHANGES_PER_KEY,
+        rows=keys,
     )
     with (
         tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory,
@@ -75,7 +93,10 @@ def upserts(bench: Bench) -> Iterator[Sides]:
         fill(broker.address, load, changes(load.count, keys))
         stage.run(LATEST, load)
         yield Sides(
-            measures={OURS: partial(measure, stage, load, LATEST), BY_HAND: partial(measure, stage, load, "merge")},
+            measures={
+                OURS: partial(measure, stage, load, LATEST),
+                BY_HAND: partial(measure, stage, load, "merge"),
+            },
             peer=BY_HAND,
             most_rounds=1,
         )

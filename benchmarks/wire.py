@@ -10,7 +10,12 @@ from typing import Any, TypeVar
 from benchmarks.canned import connect
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.codec import decode
-from log_service.protocol.frames import SIZE_BYTES, RequestHeader, encode_request, parse_response_header
+from log_service.protocol.frames import (
+    SIZE_BYTES,
+    RequestHeader,
+    encode_request,
+    parse_response_header,
+)
 from log_service.protocol.schema import Message
 
 R = TypeVar("R", bound=Message)
@@ -79,7 +84,9 @@ class SecureWire(Wire):
 
 def frame_of(request: Message, version: int) -> bytes:
     """Return a request as it goes over the wire."""
-    chunks: list[Any] = encode_request(RequestHeader(_key_of(request), version, 7, "bench"), request)
+    chunks: list[Any] = encode_request(
+        RequestHeader(_key_of(request), version, 7, "bench"), request
+    )
     return b"".join(chunks)
 
 

@@ -13,9 +13,14 @@ from log_service.client import Admin, ConfigResource, ErrorCode, KafkaError, New
 async def administer(bootstrap_servers: str, topic: str) -> None:
     async with Admin(bootstrap_servers) as admin:
         cluster = await admin.describe_cluster()
-        print(f"cluster {cluster.cluster_id}, {len(cluster.nodes)} brokers, {'tidelog' if cluster.is_tidelog else 'another Kafka'}")
+        print(
+            f"cluster {cluster.cluster_id}, {len(cluster.nodes)} brokers,"
+            f" {'tidelog' if cluster.is_tidelog else 'another Kafka'}"
+        )
         try:
-            await admin.create_topics([NewTopic(name=topic, partition_count=4, replication_factor=1)])
+            await admin.create_topics(
+                [NewTopic(name=topic, partition_count=4, replication_factor=1)]
+            )
             print(f"created {topic}")
         except KafkaError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -32,7 +37,9 @@ async def administer(bootstrap_servers: str, topic: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--bootstrap-servers", default="127.0.0.1:9092")
     parser.add_argument("--topic", default="greetings")
     arguments = parser.parse_args()

@@ -3,8 +3,8 @@
 A background task reads the records and adds up the sum. The sum covers the records read since the
 service started, because it lies in memory and the group's offset goes on.
 
-python examples/asyncio_service.py --bootstrap-servers 127.0.0.1:9092 --port 8000
-curl -X POST localhost:8000/orders -H 'content-type: application/json' -d '{"country": "NL", "amount": 12.5}'
+python examples/asyncio_service.py --bootstrap-servers 127.0.0.1:9092 --port 8000 curl -X POST
+localhost:8000/orders -H 'content-type: application/json' -d '{"country": "NL", "amount": 12.5}'
 curl localhost:8000/revenue/NL
 """
 
@@ -47,7 +47,9 @@ async def add_up(consumer: AsyncioConsumer, revenue: dict[str, float]) -> None:
         try:
             order = Order.model_validate_json(record.value or b"")
         except ValidationError as error:  # anyone may write to the topic; raised here, it would come again after each start
-            logger.warning("skipped %s-%d offset %d: %s", record.topic, record.partition, record.offset, error)
+            logger.warning(
+                "skipped %s-%d offset %d: %s", record.topic, record.partition, record.offset, error
+            )
         else:
             revenue[order.country] = revenue.get(order.country, 0.0) + order.amount
 
@@ -66,10 +68,13 @@ def service(bootstrap_servers: str, topic: str) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        # The clients live as long as the service, on its event loop: one of each serves all requests.
+        # The clients live as long as the service, on its event loop: one of each serves all
+        # requests.
         async with (
             AsyncioProducer(bootstrap_servers, linger_ms=5) as app.state.producer,
-            AsyncioConsumer(bootstrap_servers, group_id="revenue", auto_offset_reset="earliest") as consumer,
+            AsyncioConsumer(
+                bootstrap_servers, group_id="revenue", auto_offset_reset="earliest"
+            ) as consumer,
             asyncio.TaskGroup() as tasks,  # raises what a task of it raised, instead of forgetting it
         ):
             await consumer.subscribe([topic])
@@ -103,7 +108,9 @@ def service(bootstrap_servers: str, topic: str) -> FastAPI:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--bootstrap-servers", default="127.0.0.1:9092")
     parser.add_argument("--topic", default="paid-orders")
     parser.add_argument("--port", type=int, default=8000)

@@ -22,7 +22,9 @@ def measure(producer: BlockingProducer, topic: str, sensor: str, stopping: threa
 
 def watch(bootstrap_servers: str, topic: str, stopping: threading.Event) -> None:
     """Count the records that arrive."""
-    with BlockingConsumer(bootstrap_servers, group_id="blocking-service", auto_offset_reset="earliest") as consumer:
+    with BlockingConsumer(
+        bootstrap_servers, group_id="blocking-service", auto_offset_reset="earliest"
+    ) as consumer:
         consumer.subscribe([topic])
         count = 0
         while not stopping.is_set():
@@ -34,7 +36,10 @@ def serve(bootstrap_servers: str, topic: str, seconds: float) -> None:
     stopping = threading.Event()
     with BlockingProducer(bootstrap_servers, linger_ms=50) as producer:
         threads = [threading.Thread(target=watch, args=(bootstrap_servers, topic, stopping))]
-        threads += [threading.Thread(target=measure, args=(producer, topic, f"sensor {index}", stopping)) for index in range(4)]
+        threads += [
+            threading.Thread(target=measure, args=(producer, topic, f"sensor {index}", stopping))
+            for index in range(4)
+        ]
         receipt = producer.send(topic, "the first reading")
         print(f"the first reading is at offset {receipt.wait(timeout_ms=30_000).offset}")
         for thread in threads:
@@ -51,7 +56,9 @@ def serve(bootstrap_servers: str, topic: str, seconds: float) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--bootstrap-servers", default="127.0.0.1:9092")
     parser.add_argument("--topic", default="readings")
     parser.add_argument("--seconds", type=float, default=5.0)

@@ -34,7 +34,10 @@ async def consume(bootstrap_servers: str, topic: str, group_id: str, idle_ms: in
         while True:
             records = await consumer.poll(timeout_ms=idle_ms or 60_000)
             for record in records:
-                print(f"{record.topic}-{record.partition} {record.offset:>8} {record.key!r} {record.value!r}")
+                print(
+                    f"{record.topic}-{record.partition} {record.offset:>8} {record.key!r}"
+                    f" {record.value!r}"
+                )
             if records:
                 await consumer.commit()  # after the work: a crash repeats records, and loses none
             elif idle_ms:
@@ -42,13 +45,22 @@ async def consume(bootstrap_servers: str, topic: str, group_id: str, idle_ms: in
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--bootstrap-servers", default="127.0.0.1:9092")
     parser.add_argument("--topic", default="greetings")
     parser.add_argument("--group", default="readers")
-    parser.add_argument("--idle-ms", type=int, default=0, help="end when nothing has come for so long (default: never)")
+    parser.add_argument(
+        "--idle-ms",
+        type=int,
+        default=0,
+        help="end when nothing has come for so long (default: never)",
+    )
     arguments = parser.parse_args()
-    trio.run(consume, arguments.bootstrap_servers, arguments.topic, arguments.group, arguments.idle_ms)
+    trio.run(
+        consume, arguments.bootstrap_servers, arguments.topic, arguments.group, arguments.idle_ms
+    )
 
 
 if __name__ == "__main__":

@@ -25,25 +25,41 @@ def signed(record: ProducerRecord) -> ProducerRecord:
 
 
 async def order(bootstrap_servers: str, topic: str) -> None:
-    async with Producer(bootstrap_servers, value_serializer=to_json, interceptors=[signed]) as producer:
+    async with Producer(
+        bootstrap_servers, value_serializer=to_json, interceptors=[signed]
+    ) as producer:
         for number in range(5):
-            await producer.send(topic, {"order": number, "price": 10 * number}, key=f"customer {number % 2}", partition=0)
+            await producer.send(
+                topic,
+                {"order": number, "price": 10 * number},
+                key=f"customer {number % 2}",
+                partition=0,
+            )
     async with Producer(bootstrap_servers) as careless:
         await careless.send(topic, "this is no JSON", partition=0)
-        await careless.send(topic, None, key="customer 1", partition=0)  # null: the key is withdrawn, and there is nothing to deserialize
+        await careless.send(
+            topic, None, key="customer 1", partition=0
+        )  # null: the key is withdrawn, and there is nothing to deserialize
 
 
 async def bill(bootstrap_servers: str, topic: str) -> None:
     """Read every topic whose name begins like ours, until no record has come for two seconds."""
     group_id = f"billing-{topic}"
-    async with Consumer(bootstrap_servers, group_id=group_id, auto_offset_reset="earliest", value_deserializer=json.loads) as consumer:
+    async with Consumer(
+        bootstrap_servers,
+        group_id=group_id,
+        auto_offset_reset="earliest",
+        value_deserializer=json.loads,
+    ) as consumer:
         await consumer.subscribe(re.compile(re.escape(topic) + ".*"))
         total, idle_polls = 0, 0
         while idle_polls < 2:
             try:
                 records = await consumer.poll(timeout_ms=1_000)
             except RecordDeserializationError as error:
-                print(f"skipped {error.topic_partition} offset {error.offset}: {error.record.value!r}")
+                print(
+                    f"skipped {error.topic_partition} offset {error.offset}: {error.record.value!r}"
+                )
                 await consumer.seek(error.topic_partition, error.offset + 1)
                 continue
             total += sum(record.value["price"] for record in records if record.value is not None)
@@ -57,7 +73,9 @@ async def trade(bootstrap_servers: str, topic: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--bootstrap-servers", default="127.0.0.1:9092")
     parser.add_argument("--topic", default="orders")
     arguments = parser.parse_args()

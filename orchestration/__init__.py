@@ -8,10 +8,11 @@ A room imports only rooms that stand above it in this list:
 
 - ``values``: the meaning of a record's value. ``offsets``: ranges of offsets, and the plan of a
   run. ``project``: the folder that declares all this. ``settings``: all settings.
-- ``lake``: Delta tables that hold their own progress. ``log_client``: the log service as the platform sees
-  it. ``formats``: Avro and Protobuf. ``quality``: rules and expectations.
+- ``lake``: Delta tables that hold their own progress. ``log_client``: the log service as the
+  platform sees it. ``formats``: Avro and Protobuf. ``quality``: rules and expectations.
 - ``databases``: SQL databases. ``retained``: the records that log and archive hold of a topic.
-  ``dead_letters``: rejected records, and the way back. ``spark``: its Java, its sessions, its server.
+  ``dead_letters``: rejected records, and the way back. ``spark``: its Java, its sessions, its
+  server.
 - ``rows``: DuckDB's decisions over the rows of a batch. ``warehouse``: marts, and queries over all.
 - ``resources``: the resources of assets. ``topics``: topics as assets.
 - ``transforms``: functions over DataFrames become tables, topics or tables of a database.

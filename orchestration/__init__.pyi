@@ -7,11 +7,22 @@ from .rows.aggregates import (
     total as total,
 )
 from .transforms.archiving import Archive as Archive, archive_table as archive_table
-from .transforms.archiving.assets import ArchiveConfig as ArchiveConfig, archive_asset as archive_asset
+from .transforms.archiving.assets import (
+    ArchiveConfig as ArchiveConfig,
+    archive_asset as archive_asset,
+)
 from .calls.ask import IncompleteAnswerWarning as IncompleteAnswerWarning, ask as ask
 from .assembly import assemble as assemble
-from .infrastructure.cluster import cluster_asset as cluster_asset, cluster_jobs as cluster_jobs, cluster_sensor as cluster_sensor
-from .components import MartComponent as MartComponent, SqlTransformComponent as SqlTransformComponent, TopicComponent as TopicComponent
+from .infrastructure.cluster import (
+    cluster_asset as cluster_asset,
+    cluster_jobs as cluster_jobs,
+    cluster_sensor as cluster_sensor,
+)
+from .components import (
+    MartComponent as MartComponent,
+    SqlTransformComponent as SqlTransformComponent,
+    TopicComponent as TopicComponent,
+)
 from .dead_letters.table import DeadLetters as DeadLetters
 from .definitions import defs as defs
 from .formats import (
@@ -45,7 +56,11 @@ from .quality import (
     quarantine as quarantine,
     warn as warn,
 )
-from .infrastructure.queues import QueueSpec as QueueSpec, queue_asset as queue_asset, queue_sensor as queue_sensor
+from .infrastructure.queues import (
+    QueueSpec as QueueSpec,
+    queue_asset as queue_asset,
+    queue_sensor as queue_sensor,
+)
 from .calls.replay import replay as replay
 from .resources import (
     DatabaseResource as DatabaseResource,
@@ -55,7 +70,11 @@ from .resources import (
     WarehouseResource as WarehouseResource,
     default_resources as default_resources,
 )
-from .maintenance.schedules import HOURLY as HOURLY, NIGHTLY as NIGHTLY, asset_schedule as asset_schedule
+from .maintenance.schedules import (
+    HOURLY as HOURLY,
+    NIGHTLY as NIGHTLY,
+    asset_schedule as asset_schedule,
+)
 from .sensing import (
     Alert as Alert,
     GroupLag as GroupLag,
@@ -79,8 +98,16 @@ from .sensing import (
     topic_sensor as topic_sensor,
     watchdog_sensor as watchdog_sensor,
 )
-from .settings import Settings as Settings, SettingsError as SettingsError, load_settings as load_settings
-from .sources import folder_source as folder_source, source_feeds as source_feeds, sql_source as sql_source
+from .settings import (
+    Settings as Settings,
+    SettingsError as SettingsError,
+    load_settings as load_settings,
+)
+from .sources import (
+    folder_source as folder_source,
+    source_feeds as source_feeds,
+    sql_source as sql_source,
+)
 from .spark.session import close_session as close_session, open_session as open_session
 from .marts.database_copy import SqlError as SqlError, sql_table as sql_table
 from .lake.tables import Lake as Lake, TableSnapshot as TableSnapshot
@@ -110,4 +137,8 @@ from .transforms import (
     topic_feeds as topic_feeds,
 )
 from .transforms.replay.steps import Replayed as Replayed, ReplayRefusedError as ReplayRefusedError
-from .warehouse.store import MartBuild as MartBuild, Warehouse as Warehouse, WarehouseError as WarehouseError
+from .warehouse.store import (
+    MartBuild as MartBuild,
+    Warehouse as Warehouse,
+    WarehouseError as WarehouseError,
+)

@@ -22,10 +22,16 @@ def main() -> None:
     """Run the process that the first argument names."""
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name in {"-h", "--help"}:
-        print(f"usage: python -m orchestration NAME ARGUMENTS...\n\nNAME is one of {', '.join(PROCESSES)}; each tells more after --help.")  # noqa: T201
+        print(  # noqa: T201
+            "usage: python -m orchestration NAME ARGUMENTS...\n\nNAME is one of"
+            f" {', '.join(PROCESSES)}; each tells more after --help."
+        )
         return
     if name not in PROCESSES:
-        sys.exit(f"python -m orchestration needs the name of a process, one of {', '.join(PROCESSES)}, and not {name!r}")
+        sys.exit(
+            f"python -m orchestration needs the name of a process, one of {', '.join(PROCESSES)},"
+            f" and not {name!r}"
+        )
     del sys.argv[1]
     with kept_imports():
         process = import_module(PROCESSES[name])

@@ -36,7 +36,10 @@ JOB_TYPES = (dg.JobDefinition, UnresolvedAssetJobDefinition)
 
 
 def assemble(
-    modules: Sequence[ModuleType] = (), *, definitions: Sequence[dg.Definitions] = (), has_sensors: bool | None = None
+    modules: Sequence[ModuleType] = (),
+    *,
+    definitions: Sequence[dg.Definitions] = (),
+    has_sensors: bool | None = None,
 ) -> dg.Definitions:
     """Return the Definitions of modules and of ``definitions``, with the platform's additions.
 
@@ -54,7 +57,11 @@ def assemble(
     found = [*declared(modules), *(one for given in definitions for one in contents(given))]
     if has_sensors is None:
         has_sensors = any(module.__name__.partition(".")[0] == SENSORS for module in modules)
-    assets = [one for one in found if isinstance(one, ASSET_TYPES) and not isinstance(one, dg.AssetChecksDefinition)]
+    assets = [
+        one
+        for one in found
+        if isinstance(one, ASSET_TYPES) and not isinstance(one, dg.AssetChecksDefinition)
+    ]
     has_upkeep = any(isinstance(one, dg.AssetsDefinition) and is_maintenance(one) for one in assets)
     upkeep, upkeep_schedules = ([], []) if has_upkeep else standard_maintenance()
     defined = [one for one in assets if isinstance(one, dg.AssetsDefinition)]
@@ -66,7 +73,13 @@ def assemble(
     sources = source_feeds(defined)
     assets = fed(assets, feeds, sources)
     letters = [dead_letters_asset(followed)] if followed else []
-    made = [*assets, *archives, *upkeep, *(asset for one in added for asset in one.assets), *letters]
+    made = [
+        *assets,
+        *archives,
+        *upkeep,
+        *(asset for one in added for asset in one.assets),
+        *letters,
+    ]
     known = {DEAD_LETTERS_KEY, *(key for one in made for key in _keys(one))}
     validate_inputs(defined, known)
     validate_questions(defined, known)
@@ -77,7 +90,10 @@ def assemble(
             *(one for one in found if isinstance(one, dg.SensorDefinition)),
             *([] if has_sensors else standard_sensors(has_sources=bool(sources))),
         ],
-        schedules=[*(one for one in found if isinstance(one, dg.ScheduleDefinition)), *upkeep_schedules],
+        schedules=[
+            *(one for one in found if isinstance(one, dg.ScheduleDefinition)),
+            *upkeep_schedules,
+        ],
         jobs=[
             *(one for one in found if isinstance(one, JOB_TYPES)),
             *(job for one in added for job in one.jobs),
@@ -85,7 +101,10 @@ def assemble(
         resources=default_resources(),
         executor=dg.in_process_executor,
     )
-    given = [*(one for one in found if isinstance(one, dg.Definitions)), *map(surroundings, definitions)]
+    given = [
+        *(one for one in found if isinstance(one, dg.Definitions)),
+        *map(surroundings, definitions),
+    ]
     return dg.Definitions.merge(own, *given) if given else own
 
 
@@ -104,14 +123,23 @@ def missing_archives(assets: Sequence[dg.AssetsDefinition]) -> list[dg.AssetsDef
         asset = archive_asset(spec)
         other = found.setdefault(asset.key, spec.name)
         if other != spec.name:
-            raise ValueError(f"the topics {other} and {spec.name} cannot both be archived: both would be in {asset.key.to_user_string()}")
+            raise ValueError(
+                f"the topics {other} and {spec.name} cannot both be archived: both would be in"
+                f" {asset.key.to_user_string()}"
+            )
         made += [] if asset.key in known else [asset]
     return made
 
 
 def contents(definitions: dg.Definitions) -> Iterator[Any]:
     """Yield the contents of ``definitions``, each as a module would declare it."""
-    parts = (definitions.assets, definitions.asset_checks, definitions.sensors, definitions.schedules, definitions.jobs)
+    parts = (
+        definitions.assets,
+        definitions.asset_checks,
+        definitions.sensors,
+        definitions.schedules,
+        definitions.jobs,
+    )
     for part in parts:
         yield from part or ()
 
@@ -119,11 +147,16 @@ def contents(definitions: dg.Definitions) -> Iterator[Any]:
 def surroundings(definitions: dg.Definitions) -> dg.Definitions:
     """Return ``definitions`` without their contents: resources, executor, loggers, metadata."""
     return dg.Definitions(
-        resources=definitions.resources, executor=definitions.executor, loggers=definitions.loggers, metadata=definitions.metadata
+        resources=definitions.resources,
+        executor=definitions.executor,
+        loggers=definitions.loggers,
+        metadata=definitions.metadata,
     )
 
 
-def fed(assets: Sequence[Any], feeds: Sequence[TopicFeed], sources: Sequence[SourceFeed]) -> list[Any]:
+def fed(
+    assets: Sequence[Any], feeds: Sequence[TopicFeed], sources: Sequence[SourceFeed]
+) -> list[Any]:
     """Return ``assets``, with the transforms and sources upstream of the topics that they send
     to.
     """
@@ -133,11 +166,18 @@ def fed(assets: Sequence[Any], feeds: Sequence[TopicFeed], sources: Sequence[Sou
     for feed in feeds:
         if feed.target is not None:
             senders.setdefault(dg.AssetKey([TOPIC_PREFIX, feed.target]), []).append(feed.asset_key)
-    return [dg.map_asset_specs(_upstream(senders), [one])[0] if _keys(one) & senders.keys() else one for one in assets]
+    return [
+        dg.map_asset_specs(_upstream(senders), [one])[0] if _keys(one) & senders.keys() else one
+        for one in assets
+    ]
 
 
-def _upstream(senders: Mapping[dg.AssetKey, Sequence[dg.AssetKey]]) -> Callable[[dg.AssetSpec], dg.AssetSpec]:
-    return lambda spec: spec.merge_attributes(deps=senders[spec.key]) if spec.key in senders else spec
+def _upstream(
+    senders: Mapping[dg.AssetKey, Sequence[dg.AssetKey]],
+) -> Callable[[dg.AssetSpec], dg.AssetSpec]:
+    return lambda spec: (
+        spec.merge_attributes(deps=senders[spec.key]) if spec.key in senders else spec
+    )
 
 
 def _keys(asset: Any) -> set[dg.AssetKey]:
@@ -149,7 +189,11 @@ def declared(modules: Sequence[ModuleType]) -> Iterator[Any]:
     seen: set[int] = set()
     for module in modules:
         for value in vars(module).values():
-            for one in value if isinstance(value, list | tuple) and not isinstance(value, ASSET_TYPES) else [value]:
+            for one in (
+                value
+                if isinstance(value, list | tuple) and not isinstance(value, ASSET_TYPES)
+                else [value]
+            ):
                 if id(one) not in seen:
                     seen.add(id(one))
                     yield one

@@ -33,7 +33,13 @@ DEFAULT_FOLLOW_S = 300
 DEFAULT_COMMIT_ATTEMPTS = 5
 REGISTRY_URL = "TIDELOG_SCHEMA_REGISTRY_URL"
 REGISTRY_PREFIX = REGISTRY_URL.removesuffix("URL")
-REGISTRY_NUMBERS = ("timeout", "max_retries", "retries_wait_ms", "retries_max_wait_ms", "max_response_bytes")
+REGISTRY_NUMBERS = (
+    "timeout",
+    "max_retries",
+    "retries_wait_ms",
+    "retries_max_wait_ms",
+    "max_response_bytes",
+)
 POSTGRES_SCHEME = "postgresql://"
 WEBHOOK = re.compile(r"https?://[^/\s@?#]+\S*")
 ADDRESS = re.compile(r"[^@\s,<>]+@[^@\s,<>]+")
@@ -113,8 +119,12 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         postgres_url=None if (postgres := _postgres_url(given)) is None else SecretText(postgres),
         spark_remote=given.get("TIDELOG_SPARK_REMOTE") or None,
         spark_master=_text(given, "TIDELOG_SPARK_MASTER", DEFAULT_SPARK_MASTER),
-        spark_driver_memory=_text(given, "TIDELOG_SPARK_DRIVER_MEMORY", DEFAULT_SPARK_DRIVER_MEMORY),
-        spark_shuffle_partitions=_positive(given, "TIDELOG_SPARK_SHUFFLE_PARTITIONS", DEFAULT_SPARK_SHUFFLE_PARTITIONS),
+        spark_driver_memory=_text(
+            given, "TIDELOG_SPARK_DRIVER_MEMORY", DEFAULT_SPARK_DRIVER_MEMORY
+        ),
+        spark_shuffle_partitions=_positive(
+            given, "TIDELOG_SPARK_SHUFFLE_PARTITIONS", DEFAULT_SPARK_SHUFFLE_PARTITIONS
+        ),
         records_per_run=_positive(given, "TIDELOG_RECORDS_PER_RUN", DEFAULT_RECORDS_PER_RUN),
         bytes_per_run=_positive(given, "TIDELOG_BYTES_PER_RUN", DEFAULT_RUN_BYTES),
         record_bytes=_positive(given, "TIDELOG_RECORD_BYTES", DEFAULT_RECORD_BYTES),
@@ -122,7 +132,9 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         minimum_interval_s=_count(given, "TIDELOG_MINIMUM_INTERVAL_S", DEFAULT_MINIMUM_INTERVAL_S),
         follow_s=_count(given, "TIDELOG_FOLLOW_S", DEFAULT_FOLLOW_S),
         commit_attempts=_positive(given, "TIDELOG_COMMIT_ATTEMPTS", DEFAULT_COMMIT_ATTEMPTS),
-        disk_full_percent=_whole_number(given, "TIDELOG_DISK_FULL_PERCENT", DISK_FULL_PERCENT, at_least=1, at_most=100),
+        disk_full_percent=_whole_number(
+            given, "TIDELOG_DISK_FULL_PERCENT", DISK_FULL_PERCENT, at_least=1, at_most=100
+        ),
         deployment=_deployment(given),
         alert_webhook=_webhook(given),
         alert_email_to=_recipients(given),
@@ -131,7 +143,9 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     )
 
 
-def client_settings(environ: Mapping[str, str] | None = None, *, file: str | None = None) -> dict[str, Any]:
+def client_settings(
+    environ: Mapping[str, str] | None = None, *, file: str | None = None
+) -> dict[str, Any]:
     """Return the settings by which clients of the log service encrypt and log in.
 
     They come from TIDELOG_CLIENT_CONFIG, and TIDELOG_SASL_... and the like. Each process reads them
@@ -140,7 +154,10 @@ def client_settings(environ: Mapping[str, str] | None = None, *, file: str | Non
 
     :raises ConfigError: the file cannot be read or understood.
     """
-    from log_service.client import settings_from_environment, settings_from_file  # noqa: PLC0415 - where a connection is made, never while definitions load
+    from log_service.client import (  # noqa: PLC0415 - where a connection is made, never while definitions load
+        settings_from_environment,
+        settings_from_file,
+    )
 
     if file is not None:
         return settings_from_file(file)
@@ -156,9 +173,17 @@ def registry_settings(environ: Mapping[str, str] | None = None) -> tuple[str, di
     :raises SettingsError: a number is none.
     """
     given = os.environ if environ is None else environ
-    port = _whole_number(given, "TIDELOG_REGISTRY_PORT", DEFAULT_REGISTRY_PORT, at_least=0, at_most=65_535)
-    named = {name: text for name, text in given.items() if name.startswith(REGISTRY_PREFIX) and name != REGISTRY_URL and text}
-    settings: dict[str, Any] = {name.removeprefix(REGISTRY_PREFIX).lower(): text for name, text in named.items()}
+    port = _whole_number(
+        given, "TIDELOG_REGISTRY_PORT", DEFAULT_REGISTRY_PORT, at_least=0, at_most=65_535
+    )
+    named = {
+        name: text
+        for name, text in given.items()
+        if name.startswith(REGISTRY_PREFIX) and name != REGISTRY_URL and text
+    }
+    settings: dict[str, Any] = {
+        name.removeprefix(REGISTRY_PREFIX).lower(): text for name, text in named.items()
+    }
     for name in REGISTRY_NUMBERS:
         if name in settings:
             settings[name] = _whole_number(named, f"{REGISTRY_PREFIX}{name.upper()}", 0, at_least=0)
@@ -176,7 +201,10 @@ def instance_home() -> Path:
     :raises SettingsError: DAGSTER_HOME is not set, or is a path that Dagster refuses.
     """
     home = os.environ.get(HOME_VARIABLE)
-    meant = "it names the folder of a Dagster instance by its whole path, such as /srv/shop/.tidelog/dagster for `tidelog up` in /srv/shop"
+    meant = (
+        "it names the folder of a Dagster instance by its whole path, such as"
+        " /srv/shop/.tidelog/dagster for `tidelog up` in /srv/shop"
+    )
     if not home:
         raise SettingsError(f"{HOME_VARIABLE} is not set: {meant}")
     if not Path(home).is_absolute():
@@ -225,7 +253,9 @@ def _own_broker(given: Mapping[str, str]) -> str:
 
     Port 0 stands for a free port, which only a running installation knows.
     """
-    port = _whole_number(given, "TIDELOG_BROKER_PORT", DEFAULT_BROKER_PORT, at_least=0, at_most=65_535)
+    port = _whole_number(
+        given, "TIDELOG_BROKER_PORT", DEFAULT_BROKER_PORT, at_least=0, at_most=65_535
+    )
     return f"127.0.0.1:{port or DEFAULT_BROKER_PORT}"
 
 
@@ -235,13 +265,20 @@ def _own_database(given: Mapping[str, str], base: Path) -> str:
     It is PostgreSQL if that is configured for everything, else a SQLite file.
     """
     url = _postgres_url(given)
-    return f"sqlite:///{base / 'reference.db'}" if url is None else f"postgresql+psycopg://{url.removeprefix(POSTGRES_SCHEME)}"
+    return (
+        f"sqlite:///{base / 'reference.db'}"
+        if url is None
+        else f"postgresql+psycopg://{url.removeprefix(POSTGRES_SCHEME)}"
+    )
 
 
 def _postgres_url(given: Mapping[str, str]) -> str | None:
     url = given.get("TIDELOG_POSTGRES_URL") or None
     if url is not None and not url.startswith(POSTGRES_SCHEME):
-        raise SettingsError(f"TIDELOG_POSTGRES_URL has to begin with {POSTGRES_SCHEME}, e.g. {POSTGRES_SCHEME}user:password@host/name")
+        raise SettingsError(
+            f"TIDELOG_POSTGRES_URL has to begin with {POSTGRES_SCHEME}, e.g."
+            f" {POSTGRES_SCHEME}user:password@host/name"
+        )
     return url
 
 
@@ -251,7 +288,10 @@ def _webhook(given: Mapping[str, str]) -> SecretText | None:
     if url is None:
         return None
     if not url.isascii() or not url.isprintable() or " " in url:
-        raise SettingsError("TIDELOG_ALERT_WEBHOOK holds whitespace, or a character that is not printable ASCII: percent-encode it")
+        raise SettingsError(
+            "TIDELOG_ALERT_WEBHOOK holds whitespace, or a character that is not printable ASCII:"
+            " percent-encode it"
+        )
     try:
         parts = urlsplit(url)
         is_usable = bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -259,9 +299,15 @@ def _webhook(given: Mapping[str, str]) -> SecretText | None:
         is_usable = False
     else:
         if "@" in parts.netloc:
-            raise SettingsError("TIDELOG_ALERT_WEBHOOK has a user or a password before its host, which no hook sends: leave them out")
+            raise SettingsError(
+                "TIDELOG_ALERT_WEBHOOK has a user or a password before its host, which no hook"
+                " sends: leave them out"
+            )
     if not is_usable or not WEBHOOK.fullmatch(url):
-        raise SettingsError("TIDELOG_ALERT_WEBHOOK has to be a URL that begins with https:// or http:// and names a host")
+        raise SettingsError(
+            "TIDELOG_ALERT_WEBHOOK has to be a URL that begins with https:// or http:// and names a"
+            " host"
+        )
     return SecretText(url)
 
 
@@ -273,7 +319,10 @@ def ui_hosts(given: Mapping[str, str]) -> tuple[str, ...]:
     names = tuple(one.strip() for one in given.get(UI_HOSTS, "").split(",") if one.strip())
     for name in names:
         if not UI_HOST.fullmatch(name):
-            raise SettingsError(f"{UI_HOSTS} names {name!r}: it has to be names like ui.example.com, separated by commas, without ports")
+            raise SettingsError(
+                f"{UI_HOSTS} names {name!r}: it has to be names like ui.example.com, separated by"
+                " commas, without ports"
+            )
     return names
 
 
@@ -287,14 +336,19 @@ def ui_login(given: Mapping[str, str]) -> Path | None:
 
 
 def _recipients(given: Mapping[str, str]) -> tuple[str, ...]:
-    addresses = tuple(one.strip() for one in given.get("TIDELOG_ALERT_EMAIL_TO", "").split(",") if one.strip())
+    addresses = tuple(
+        one.strip() for one in given.get("TIDELOG_ALERT_EMAIL_TO", "").split(",") if one.strip()
+    )
     for address in addresses:
         if not ADDRESS.fullmatch(address):
             raise SettingsError(
-                f"TIDELOG_ALERT_EMAIL_TO names {address!r}: it has to be addresses like ops@example.com, separated by commas"
+                f"TIDELOG_ALERT_EMAIL_TO names {address!r}: it has to be addresses like"
+                " ops@example.com, separated by commas"
             )
     if addresses and not given.get("TIDELOG_ALERT_SMTP"):
-        raise SettingsError("TIDELOG_ALERT_EMAIL_TO needs the mail server: set TIDELOG_ALERT_SMTP, as host:port")
+        raise SettingsError(
+            "TIDELOG_ALERT_EMAIL_TO needs the mail server: set TIDELOG_ALERT_SMTP, as host:port"
+        )
     return addresses
 
 
@@ -303,17 +357,24 @@ def _mail_server(given: Mapping[str, str]) -> tuple[str, int] | None:
     if text is None:
         return None
     if "@" in text:
-        raise SettingsError("TIDELOG_ALERT_SMTP names a user: mail is sent without a login; give host:port, e.g. mail.example.com:25")
+        raise SettingsError(
+            "TIDELOG_ALERT_SMTP names a user: mail is sent without a login; give host:port, e.g."
+            " mail.example.com:25"
+        )
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise SettingsError(f"TIDELOG_ALERT_SMTP is {text!r}: it has to be host:port, e.g. mail.example.com:25")
+        raise SettingsError(
+            f"TIDELOG_ALERT_SMTP is {text!r}: it has to be host:port, e.g. mail.example.com:25"
+        )
     return host.strip("[]"), int(port)
 
 
 def _deployment(given: Mapping[str, str]) -> str | None:
     name = given.get("TIDELOG_DEPLOYMENT") or None
     if name is not None and not DEPLOYMENT.fullmatch(name):
-        raise SettingsError(f"TIDELOG_DEPLOYMENT is {name!r}: it has to be a name of letters, digits, '_' and '-'")
+        raise SettingsError(
+            f"TIDELOG_DEPLOYMENT is {name!r}: it has to be a name of letters, digits, '_' and '-'"
+        )
     return name
 
 
@@ -330,11 +391,19 @@ def _positive(given: Mapping[str, str], name: str, default: int) -> int:
     return _whole_number(given, name, default, at_least=1)
 
 
-def _whole_number(given: Mapping[str, str], name: str, default: int, *, at_least: int, at_most: int | None = None) -> int:
+def _whole_number(
+    given: Mapping[str, str], name: str, default: int, *, at_least: int, at_most: int | None = None
+) -> int:
     text = given.get(name)
     if not text:
         return default
-    if not text.strip().isdecimal() or int(text) < at_least or (at_most is not None and int(text) > at_most):
+    if (
+        not text.strip().isdecimal()
+        or int(text) < at_least
+        or (at_most is not None and int(text) > at_most)
+    ):
         limits = f"at least {at_least}" if at_most is None else f"{at_least} to {at_most}"
-        raise SettingsError(f"{name} is {text!r}: it has to be a whole number, {limits} (default {default})")
+        raise SettingsError(
+            f"{name} is {text!r}: it has to be a whole number, {limits} (default {default})"
+        )
     return int(text)

@@ -22,7 +22,9 @@ from tests.helpers.slow_tests import slow_of
 from tests.helpers.whole import IS_WHOLE
 
 if "CI" not in os.environ:  # Hypothesis has a profile of its own for that
-    settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile(
+        "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
     settings.load_profile("any machine")
 
 PRODUCT = "log_service"
@@ -33,14 +35,24 @@ WORKER, WORKER_COUNT = "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--cpu`` prints what the tests cost; ``--one-case`` leaves one case of each."""
-    parser.addoption("--cpu", action="store_true", help="print the CPU seconds of each module, with the processes that it starts")
-    parser.addoption("--one-case", action="store_true", help="run one case of each test that has parameters")
+    parser.addoption(
+        "--cpu",
+        action="store_true",
+        help="print the CPU seconds of each module, with the processes that it starts",
+    )
+    parser.addoption(
+        "--one-case", action="store_true", help="run one case of each test that has parameters"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let Spark start quickly, and the children of tests be interrupted: a shell's background job, which ignores Ctrl-C, may run them."""
+    """Let Spark start quickly, and the children of tests be interrupted: a shell's background job,
+    which ignores Ctrl-C, may run them.
+    """
     quicken_spark()
-    os.environ.setdefault("TIDELOG_DISK_FULL_PERCENT", "100")  # the disk under the tests is none of their business
+    os.environ.setdefault(
+        "TIDELOG_DISK_FULL_PERCENT", "100"
+    )  # the disk under the tests is none of their business
     if WORKER in os.environ or not config.getoption("numprocesses", None):
         gc.disable()  # while tests are collected, which leaves no garbage: looking for some costs as much again
     config.pluginmanager.register(SlowMarks())
@@ -74,8 +86,8 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Select and order the tests of a run.
 
-    Tests that only repeat others belong to a long run. Workers begin with the modules that take long,
-    and one worker has all modules of Spark.
+    Tests that only repeat others belong to a long run. Workers begin with the modules that take
+    long, and one worker has all modules of Spark.
     """
     kept = {item.nodeid for item in items if IS_WHOLE or item.get_closest_marker("repeats") is None}
     if config.getoption("one_case"):
@@ -103,17 +115,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def _own_loggers() -> Iterator[None]:
-    """Levels of loggers are of the whole process, and commands and brokers set them: give them back, so that no test mutes another."""
+    """Levels of loggers are of the whole process, and commands and brokers set them: give them
+    back, so that no test mutes another.
+    """
     before = {logger: (logger.level, logger.propagate, logger.disabled) for logger in _loggers()}
     yield
     for logger in _loggers():
-        logger.level, logger.propagate, logger.disabled = before.get(logger, (logging.NOTSET, True, False))
+        logger.level, logger.propagate, logger.disabled = before.get(
+            logger, (logging.NOTSET, True, False)
+        )
     logging.getLogger(PRODUCT).manager._clear_cache()  # type: ignore[attr-defined]
 
 
 @pytest.fixture(autouse=True)
 def _own_signals() -> Iterator[None]:
-    """Dagster lets SIGTERM do what SIGINT does, which a shell's background job ignores: children of later tests would never end."""
+    """Dagster lets SIGTERM do what SIGINT does, which a shell's background job ignores: children of
+    later tests would never end.
+    """
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in before.items():
@@ -123,4 +141,8 @@ def _own_signals() -> Iterator[None]:
 
 def _loggers() -> list[logging.Logger]:
     known = logging.getLogger().manager.loggerDict.items()
-    return [one for name, one in known if name.partition(".")[0] == PRODUCT and isinstance(one, logging.Logger)]
+    return [
+        one
+        for name, one in known
+        if name.partition(".")[0] == PRODUCT and isinstance(one, logging.Logger)
+    ]

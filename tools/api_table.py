@@ -17,7 +17,16 @@ END = "<!-- The end of the table. -->\n"
 
 def table() -> str:
     """Return the table's text."""
-    return "\n".join(["", "| key | API | versions | listeners | permissions | quota |", "|---|---|---|---|---|---|", *_rows(), "", ""])
+    return "\n".join(
+        [
+            "",
+            "| key | API | versions | listeners | permissions | quota |",
+            "|---|---|---|---|---|---|",
+            *_rows(),
+            "",
+            "",
+        ]
+    )
 
 
 def with_table(text: str) -> str:
@@ -29,7 +38,14 @@ def with_table(text: str) -> str:
 
 def _rows() -> Iterator[str]:
     for api in REGISTRY.values():
-        cells = (int(api.key), api.spec.name, _versions(api), _listeners(api), _permissions(api), _quota(api))
+        cells = (
+            int(api.key),
+            api.spec.name,
+            _versions(api),
+            _listeners(api),
+            _permissions(api),
+            _quota(api),
+        )
         yield f"| {' | '.join(map(str, cells))} |"
 
 
@@ -38,7 +54,11 @@ def _versions(api: Api) -> str:
     text = f"{spec.min_version}-{spec.max_version}"
     if spec.advertised_min_version is None:
         return f"{text}, not advertised"
-    return text if spec.advertised_min_version == spec.min_version else f"{text}, advertised from {spec.advertised_min_version}"
+    return (
+        text
+        if spec.advertised_min_version == spec.min_version
+        else f"{text}, advertised from {spec.advertised_min_version}"
+    )
 
 
 def _listeners(api: Api) -> str:

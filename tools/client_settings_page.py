@@ -9,7 +9,12 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
-from log_service.config.client import ClientConfig, ConsumerConfig, ProducerConfig, ShareConsumerConfig
+from log_service.config.client import (
+    ClientConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    ShareConsumerConfig,
+)
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "client-settings.md"
 HEAD = """# Settings of clients
@@ -32,7 +37,11 @@ def page() -> str:
     parts = [HEAD]
     for title, declared, shared in SECTIONS:
         left_out = {one.name for one in shared}
-        parts += [f"## {title}\n", *_table(one for one in fields(declared) if one.name not in left_out), ""]
+        parts += [
+            f"## {title}\n",
+            *_table(one for one in fields(declared) if one.name not in left_out),
+            "",
+        ]
     return "\n".join(parts)
 
 

@@ -13,7 +13,11 @@ from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.topic_keys import TOPIC_KEYS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
-WHEN = {UpdateMode.READ_ONLY: "file", UpdateMode.PER_BROKER: "live, per broker", UpdateMode.CLUSTER_WIDE: "live"}
+WHEN = {
+    UpdateMode.READ_ONLY: "file",
+    UpdateMode.PER_BROKER: "live, per broker",
+    UpdateMode.CLUSTER_WIDE: "live",
+}
 FOREVER = {str(2**63 - 1): "no limit", str(2**31 - 1): "no limit", None: "-", "": "empty"}
 
 HEAD = """# Configuration
@@ -49,7 +53,11 @@ hold for one listener.
 
 def page() -> str:
     """Return the page's text."""
-    acting = [key for name, key in sorted(SERVER_KEYS.items()) if key.is_acting and Trait.INTERNAL not in key.traits]
+    acting = [
+        key
+        for name, key in sorted(SERVER_KEYS.items())
+        if key.is_acting and Trait.INTERNAL not in key.traits
+    ]
     parts = [
         HEAD,
         "## Keys of a broker\n",

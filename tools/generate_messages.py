@@ -3,8 +3,9 @@
     python -m tools.generate_messages            write the modules
     python -m tools.generate_messages --check    name outdated modules, and fail if there are any
 
-A row in ``api_versions.KNOWN`` makes the module of an API. Its schema is one of kafka-python's, or a file in ``tools/schemas`` where
-kafka-python has none. All other modules are listed below. CONTRIBUTING.md lists what else a new API needs.
+A row in ``api_versions.KNOWN`` makes the module of an API. Its schema is one of kafka-python's, or
+a file in ``tools/schemas`` where kafka-python has none. All other modules are listed below.
+CONTRIBUTING.md lists what else a new API needs.
 """
 
 import sys
@@ -39,12 +40,18 @@ OTHER_MODULES = (
     ),
     ModulePlan(
         path="messages/consumer_protocol.py",
-        title="What classic consumers put inside JoinGroup and SyncGroup: subscription and assignment.",
+        title=(
+            "What classic consumers put inside JoinGroup and SyncGroup: subscription and"
+            " assignment."
+        ),
         names=("ConsumerProtocolSubscription", "ConsumerProtocolAssignment"),
     ),
     ModulePlan(
         path="stored/metadata_records.py",
-        title="Records of the cluster's metadata log: every kind that Apache Kafka 4.3 writes or reads.",
+        title=(
+            "Records of the cluster's metadata log: every kind that Apache Kafka 4.3 writes or"
+            " reads."
+        ),
         names=(
             "RegisterBrokerRecord",
             "UnregisterBrokerRecord",
@@ -77,7 +84,9 @@ OTHER_MODULES = (
     ),
     ModulePlan(
         path="stored/group_records.py",
-        title="Keys and values of the group coordinator's log: committed offsets and classic groups.",
+        title=(
+            "Keys and values of the group coordinator's log: committed offsets and classic groups."
+        ),
         names=(
             "LegacyOffsetCommitKey",
             "LegacyOffsetCommitValue",
@@ -146,25 +155,26 @@ OTHER_MODULES = (
     ),
     ModulePlan(
         path="stored/share_state_records.py",
-        title="Keys and values of the share coordinator's log: what is delivered and acknowledged (KIP-932).",
-        names=(
-            "ShareSnapshotKey",
-            "ShareSnapshotValue",
-            "ShareUpdateKey",
-            "ShareUpdateValue",
+        title=(
+            "Keys and values of the share coordinator's log: what is delivered and acknowledged"
+            " (KIP-932)."
         ),
+        names=("ShareSnapshotKey", "ShareSnapshotValue", "ShareUpdateKey", "ShareUpdateValue"),
     ),
     ModulePlan(
         path="stored/transaction_records.py",
-        title="Keys and values of the transaction coordinator's log: the state of each transactional id.",
-        names=(
-            "TransactionLogKey",
-            "TransactionLogValue",
+        title=(
+            "Keys and values of the transaction coordinator's log: the state of each"
+            " transactional id."
         ),
+        names=("TransactionLogKey", "TransactionLogValue"),
     ),
     ModulePlan(
         path="stored/control_records.py",
-        title="Values of control records: transaction markers, elections, ends of snapshots, voters of the quorum.",
+        title=(
+            "Values of control records: transaction markers, elections, ends of snapshots, voters"
+            " of the quorum."
+        ),
         names=(
             "EndTxnMarker",
             "LeaderChangeMessage",
@@ -188,18 +198,35 @@ def modules() -> Iterator[tuple[Path, str]]:
         yield PROTOCOL / "messages" / f"{spec.module}.py", render_module(_api_module(spec))
     for plan in OTHER_MODULES:
         messages = tuple(load_message(name) for name in plan.names)
-        yield PROTOCOL / plan.path, render_module(ModuleFacts(title=plan.title, messages=messages, union=plan.union))
+        yield (
+            PROTOCOL / plan.path,
+            render_module(ModuleFacts(title=plan.title, messages=messages, union=plan.union)),
+        )
 
 
 def _api_module(spec: ApiSpec) -> ModuleFacts:
-    valid = str(spec.min_version) if spec.min_version == spec.max_version else f"{spec.min_version}-{spec.max_version}"
+    valid = (
+        str(spec.min_version)
+        if spec.min_version == spec.max_version
+        else f"{spec.min_version}-{spec.max_version}"
+    )
     title = API_TITLE.format(name=spec.name, key=spec.key.value)
-    return ModuleFacts(title=title, messages=(load_message(f"{spec.name}Request", valid), load_message(f"{spec.name}Response", valid)))
+    return ModuleFacts(
+        title=title,
+        messages=(
+            load_message(f"{spec.name}Request", valid),
+            load_message(f"{spec.name}Response", valid),
+        ),
+    )
 
 
 def main(arguments: list[str]) -> int:
     """Write or check, and return the exit status."""
-    differing = [(path, source) for path, source in modules() if not path.exists() or path.read_text() != source]
+    differing = [
+        (path, source)
+        for path, source in modules()
+        if not path.exists() or path.read_text() != source
+    ]
     if "--check" in arguments:
         for path, _ in differing:
             print(f"{path} is not what the generator writes; run python -m tools.generate_messages")

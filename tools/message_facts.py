@@ -19,7 +19,20 @@ from log_service.protocol.schema import NO_LIMIT, version_span
 OWN_SCHEMAS = Path(__file__).parent / "schemas"
 COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*')
 PRIMITIVES = frozenset(
-    {"bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64", "string", "bytes", "records", "uuid"},
+    {
+        "bool",
+        "int8",
+        "int16",
+        "uint16",
+        "int32",
+        "uint32",
+        "int64",
+        "float64",
+        "string",
+        "bytes",
+        "records",
+        "uuid",
+    }
 )
 
 
@@ -94,21 +107,32 @@ def _read(name: str) -> str:
         return own.read_text()
     package = find_spec("kafka")  # found, not imported: its files are wanted, not its client
     assert package is not None and package.origin is not None, "kafka-python is not installed"  # noqa: PT018
-    return (Path(package.origin).parent / "protocol" / "schemas" / "resources" / f"{name}.json").read_text()
+    return (
+        Path(package.origin).parent / "protocol" / "schemas" / "resources" / f"{name}.json"
+    ).read_text()
 
 
-def _fields(raw_fields: list[dict[str, Any]], shared: dict[str, Any], valid: str) -> tuple[FieldFacts, ...]:
-    return tuple(_field(raw, shared, valid) for raw in raw_fields if _within(raw["versions"], valid))
+def _fields(
+    raw_fields: list[dict[str, Any]], shared: dict[str, Any], valid: str
+) -> tuple[FieldFacts, ...]:
+    return tuple(
+        _field(raw, shared, valid) for raw in raw_fields if _within(raw["versions"], valid)
+    )
 
 
 def _field(raw: dict[str, Any], shared: dict[str, Any], valid: str) -> FieldFacts:
     element = raw["type"].removeprefix("[]")
     struct = None
     if element not in PRIMITIVES:
-        struct = StructFacts(name=element, fields=_fields(raw.get("fields") or shared[element], shared, valid))
+        struct = StructFacts(
+            name=element, fields=_fields(raw.get("fields") or shared[element], shared, valid)
+        )
     versions = raw["versions"]
     if "tag" in raw and not _covers(raw["taggedVersions"], versions, valid):
-        message = f"{raw['name']}: tagged in {raw['taggedVersions']} but present in {versions}; a field must be tagged always or never"
+        message = (
+            f"{raw['name']}: tagged in {raw['taggedVersions']} but present in {versions}; a field"
+            " must be tagged always or never"
+        )
         raise ValueError(message)
     return FieldFacts(
         name=snake_case(raw["name"]),
@@ -131,7 +155,9 @@ def _default(raw: dict[str, Any], element: str, struct: StructFacts | None) -> A
     """
     text = raw.get("default", "")
     is_array = raw["type"].startswith("[]")
-    is_absent_none = struct is not None and "tag" in raw and "nullableVersions" not in raw and not is_array
+    is_absent_none = (
+        struct is not None and "tag" in raw and "nullableVersions" not in raw and not is_array
+    )
     if text == "null" or (element == "records" and not is_array) or is_absent_none:
         return None
     if is_array or struct is not None or element == "uuid":
@@ -157,7 +183,9 @@ def _covers(outer: str, inner: str, valid: str) -> bool:
     valid_first, valid_last = version_span(valid)
     first, last = version_span(inner)
     outer_first, outer_last = version_span(outer)
-    return outer_first <= max(first, valid_first) and min(last, valid_last) <= min(outer_last, NO_LIMIT)
+    return outer_first <= max(first, valid_first) and min(last, valid_last) <= min(
+        outer_last, NO_LIMIT
+    )
 
 
 def snake_case(name: str) -> str:

@@ -21,7 +21,10 @@ def with_section(text: str) -> str:
     prose, *found = FIELD.split(text)
     if not found:
         return text
-    entries = [f"    {name}: {' '.join(why.split())}" for name, why in zip(found[::2], found[1::2], strict=True)]
+    entries = [
+        f"    {name}: {' '.join(why.split())}"
+        for name, why in zip(found[::2], found[1::2], strict=True)
+    ]
     return "\n".join([prose.rstrip(), "", "Raises:", *entries])
 
 

@@ -24,7 +24,10 @@ UNKNOWN = "not told"
 CLASSIFIER = "License :: "
 LONGEST_NAME = 60
 """The most letters of a licence's name. Some packages give the whole licence text in its place."""
-EXPRESSION = re.compile(r"[A-Za-z0-9.+-]+(?: (?:OR|AND|WITH) [A-Za-z0-9.+-]+)+|[A-Za-z0-9.+]+-[A-Za-z0-9.+-]+|MIT|ISC|0BSD|Unlicense|Zlib")
+EXPRESSION = re.compile(
+    r"[A-Za-z0-9.+-]+(?: (?:OR|AND|WITH)"
+    r" [A-Za-z0-9.+-]+)+|[A-Za-z0-9.+]+-[A-Za-z0-9.+-]+|MIT|ISC|0BSD|Unlicense|Zlib"
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,7 +58,9 @@ def installed(extras: Sequence[str]) -> list[Package]:
             here = distribution(name)
         except PackageNotFoundError:
             continue
-        package = found.setdefault(name, Package(name=name, version=here.version, licence=licence_of(here)))
+        package = found.setdefault(
+            name, Package(name=name, version=here.version, licence=licence_of(here))
+        )
         for needed, its_extras in requirements(here, asked):
             package.needs.add(needed)
             waiting.append((needed, its_extras))
@@ -64,11 +69,15 @@ def installed(extras: Sequence[str]) -> list[Package]:
     return [found.pop(ROOT), *(found[name] for name in sorted(found))]
 
 
-def requirements(here: Distribution, extras: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
+def requirements(
+    here: Distribution, extras: frozenset[str]
+) -> Iterator[tuple[str, frozenset[str]]]:
     """Yield the packages that a distribution needs on this machine, with the extras it asks for."""
     for text in here.requires or ():
         needed = Requirement(text)
-        if needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+        if needed.marker is None or any(
+            needed.marker.evaluate({"extra": extra}) for extra in ("", *extras)
+        ):
             yield canonicalize_name(needed.name), frozenset(needed.extras)
 
 
@@ -79,7 +88,11 @@ def licence_of(here: Distribution) -> str:
         text = str(told[field_name]) if field_name in told else ""
         if text and len(text) <= LONGEST_NAME and "\n" not in text.strip():
             return text.strip()
-    names = [each.rpartition(" :: ")[2] for each in told.get_all("Classifier") or [] if each.startswith(CLASSIFIER)]
+    names = [
+        each.rpartition(" :: ")[2]
+        for each in told.get_all("Classifier") or []
+        if each.startswith(CLASSIFIER)
+    ]
     return " and ".join(names) or UNKNOWN
 
 
@@ -94,34 +107,68 @@ def document(packages: Sequence[Package]) -> dict[str, Any]:
         "metadata": {"component": _component(root, "application")},
         "components": [_component(package, "library") for package in others],
         "dependencies": [
-            {"ref": package.reference, "dependsOn": sorted(each.reference for each in others if each.name in package.needs)}
+            {
+                "ref": package.reference,
+                "dependsOn": sorted(
+                    each.reference for each in others if each.name in package.needs
+                ),
+            }
             for package in packages
         ],
     }
 
 
 def _component(package: Package, kind: str) -> dict[str, Any]:
-    component = {"type": kind, "bom-ref": package.reference, "name": package.name, "version": package.version, "purl": package.reference}
+    component = {
+        "type": kind,
+        "bom-ref": package.reference,
+        "name": package.name,
+        "version": package.version,
+        "purl": package.reference,
+    }
     if package.licence == UNKNOWN:
         return component
     is_expression = EXPRESSION.fullmatch(package.licence) is not None
-    licence = {"expression": package.licence} if is_expression else {"license": {"name": package.licence}}
+    licence = (
+        {"expression": package.licence} if is_expression else {"license": {"name": package.licence}}
+    )
     return {**component, "licenses": [licence]}
 
 
 def table(packages: Sequence[Package]) -> str:
     """Return packages with their licences as a Markdown table, and the number of each licence."""
-    rows = [f"| {package.name} | {package.version} | {package.licence} |" for package in packages[1:]]
+    rows = [
+        f"| {package.name} | {package.version} | {package.licence} |" for package in packages[1:]
+    ]
     counts = Counter(package.licence for package in packages[1:])
-    totals = [f"| {licence} | {count} |" for licence, count in sorted(counts.items(), key=lambda each: (-each[1], each[0]))]
-    return "\n".join(["| package | version | licence |", "|---|---|---|", *rows, "", "| licence | packages |", "|---|---|", *totals])
+    totals = [
+        f"| {licence} | {count} |"
+        for licence, count in sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    ]
+    return "\n".join(
+        [
+            "| package | version | licence |",
+            "|---|---|---|",
+            *rows,
+            "",
+            "| licence | packages |",
+            "|---|---|",
+            *totals,
+        ]
+    )
 
 
 def main(arguments: Sequence[str]) -> None:
     """Print the document, or the table."""
-    parser = argparse.ArgumentParser(description="Print the packages of this installation as a CycloneDX document.")
+    parser = argparse.ArgumentParser(
+        description="Print the packages of this installation as a CycloneDX document."
+    )
     parser.add_argument("--licences", action="store_true", help="print a table of licences instead")
-    parser.add_argument("--extras", default="platform,demo", help="extras of tidelog, separated by commas; empty for none")
+    parser.add_argument(
+        "--extras",
+        default="platform,demo",
+        help="extras of tidelog, separated by commas; empty for none",
+    )
     asked = parser.parse_args(arguments)
     packages = installed([each for each in asked.extras.split(",") if each])
     print(table(packages) if asked.licences else json.dumps(document(packages), indent=2))

@@ -18,8 +18,8 @@ Only this package knows every subsystem.
   certificates, which change while the node runs.
 - ``directory_reports``, ``controller_registration``: reports of this node to the active controller,
   beside ``lifecycle``.
-- ``dynamic_settings``, ``loggers``: settings that change while the node runs. ``storage_format``: formats
-  directories before the first start.
+- ``dynamic_settings``, ``loggers``: settings that change while the node runs. ``storage_format``:
+  formats directories before the first start.
 - ``time_slice``: how soon the event loop's thread runs once bytes have woken it.
 - ``fetch_session``, ``cluster_view``, ``producer_ids``, ``end_offsets``: shared by several
   handlers. ``topic_creation``: topics that are created because a client asks for them.

@@ -34,7 +34,14 @@ from log_service.broker.quotas import ClientQuotas
 from log_service.broker.registry import REGISTRY
 from log_service.broker.requests.call import Side
 from log_service.broker.requests.pipeline import Pipeline, new_meters
-from log_service.broker.rooms import NodeFoundation, Rooms, build_rooms, new_controller, new_raft, quorum_node
+from log_service.broker.rooms import (
+    NodeFoundation,
+    Rooms,
+    build_rooms,
+    new_controller,
+    new_raft,
+    quorum_node,
+)
 from log_service.broker.timer_task import TimerTask
 from log_service.broker.warm_up import warm_up
 from log_service.common.env import Listener, NodeEnv
@@ -78,7 +85,12 @@ class Broker:
     """
 
     def __init__(
-        self, env: NodeEnv, config: NodeConfig, *, static_texts: Mapping[str, str] = NO_TEXTS, most_connections: int = sys.maxsize
+        self,
+        env: NodeEnv,
+        config: NodeConfig,
+        *,
+        static_texts: Mapping[str, str] = NO_TEXTS,
+        most_connections: int = sys.maxsize,
     ) -> None:
         self._protection = Protection(env, config)
         self.env = env
@@ -95,8 +107,12 @@ class Broker:
         self._budget = ServerBudget(config.limits, most_connections=most_connections)
         self._quotas = ClientQuotas(env.clock, config.quota_windows, self._budget)
         self._authorizer: NodeAuthorizer | None = None
-        self._listeners = ListenerGroup(env, config.listeners, config.limits, self._budget, self._protection)
-        self._controller_listeners = ListenerGroup(env, config.controller_listeners, config.limits, self._budget, self._protection)
+        self._listeners = ListenerGroup(
+            env, config.listeners, config.limits, self._budget, self._protection
+        )
+        self._controller_listeners = ListenerGroup(
+            env, config.controller_listeners, config.limits, self._budget, self._protection
+        )
         self._metrics_listener: Listener | None = None
         self._foundation: NodeFoundation | None = None
         self._rooms: Rooms | None = None
@@ -162,7 +178,11 @@ class Broker:
     @property
     def metrics_address(self) -> tuple[str, int] | None:
         """Host and port of the metrics page, or None if there is none."""
-        return None if self._metrics_listener is None else (self._metrics_listener.host, self._metrics_listener.port)
+        return (
+            None
+            if self._metrics_listener is None
+            else (self._metrics_listener.host, self._metrics_listener.port)
+        )
 
     @property
     def controller_address(self) -> tuple[str, int] | None:
@@ -171,7 +191,9 @@ class Broker:
 
     # Running
 
-    async def run(self, *, task_status: trio.TaskStatus["Broker"] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(
+        self, *, task_status: trio.TaskStatus["Broker"] = trio.TASK_STATUS_IGNORED
+    ) -> None:
         """Start and serve until stopped or cancelled.
 
         ``task_status`` is notified once connections are served. A node that is stopped while it
@@ -236,7 +258,13 @@ class Broker:
             logger.warning("%s", warning)
         # A controller-only node has no logs to open, but still locks the directories, because the
         # lock covers the metadata log in them.
-        logs = self._logs = LogManager(env, config.log_manager, config.log, node_id=config.node_id, cluster_id=identity.cluster_id)
+        logs = self._logs = LogManager(
+            env,
+            config.log_manager,
+            config.log,
+            node_id=config.node_id,
+            cluster_id=identity.cluster_id,
+        )
         self._watch_directories(logs)
         await logs.load()
         if self._disk_failure is not None:
@@ -244,20 +272,30 @@ class Broker:
         await self._controller_listeners.bind()
         foundation = self._foundation = self._new_foundation(identity, logs)
         files, directory = env.files, config.metadata_log_dir
-        controller = new_controller(foundation, await files.run_in_pool(lambda: read_bootstrap_records(files, directory)))
+        controller = new_controller(
+            foundation, await files.run_in_pool(lambda: read_bootstrap_records(files, directory))
+        )
         await foundation.raft.open()
         await nursery.start(self._hold_background, foundation, controller)
         nursery.start_soon(warm_up, REGISTRY, self._authorizer)
 
     def _new_foundation(self, identity: NodeIdentity, logs: LogManager) -> NodeFoundation:
-        raft = self._raft = new_raft(self.env, self._config, self._peers, self._controller_listeners.addresses)
+        raft = self._raft = new_raft(
+            self.env, self._config, self._peers, self._controller_listeners.addresses
+        )
         raft.subscribe(self._loader)
         raft.subscribe(ControllerWatch(self._meet_controller))
         if self._config.authorizer is not None:
-            from log_service.broker.authorization.node_authorizer import NodeAuthorizer  # noqa: PLC0415 - many nodes have none
+            from log_service.broker.authorization.node_authorizer import (  # noqa: PLC0415 - many nodes have none
+                NodeAuthorizer,
+            )
 
             self._authorizer = NodeAuthorizer(
-                self.env, self._config, self._config.authorizer, lambda: self.image, lambda: raft.high_watermark
+                self.env,
+                self._config,
+                self._config.authorizer,
+                lambda: self.image,
+                lambda: raft.high_watermark,
             )
             self._loader.add_publisher(self._authorizer)
         return NodeFoundation(
@@ -277,7 +315,11 @@ class Broker:
         )
 
     async def _hold_background(
-        self, foundation: NodeFoundation, controller: ControllerDriver, *, task_status: trio.TaskStatus[None]
+        self,
+        foundation: NodeFoundation,
+        controller: ControllerDriver,
+        *,
+        task_status: trio.TaskStatus[None],
     ) -> None:
         """Start and hold everything that uses the logs. It has to end before they are closed.
 
@@ -289,7 +331,9 @@ class Broker:
             async with trio.open_nursery() as background:
                 self._peers.nursery = background
                 self._rooms = rooms = build_rooms(foundation, controller, background)
-                self._peers.on_lost = lambda where: rooms.lost_brokers.connection_lost(where.host, where.port)
+                self._peers.on_lost = lambda where: rooms.lost_brokers.connection_lost(
+                    where.host, where.port
+                )
                 await self._start_background(foundation, rooms)
                 task_status.started()
                 await trio.sleep_forever()
@@ -325,8 +369,12 @@ class Broker:
         await self._listeners.bind()
         await self._bind_metrics()
         await self._register(foundation, rooms.lifecycle)
-        is_only_broker = rooms.controller.is_active and set(self.image.cluster.brokers) == {foundation.node_id}
-        if is_only_broker:  # no other broker has to know, and its partitions get a leader before they are opened
+        is_only_broker = rooms.controller.is_active and set(self.image.cluster.brokers) == {
+            foundation.node_id
+        }
+        if (
+            is_only_broker
+        ):  # no other broker has to know, and its partitions get a leader before they are opened
             await rooms.lifecycle.unfence()
         else:
             await rooms.lifecycle.catch_up()
@@ -350,8 +398,12 @@ class Broker:
         token = trio.lowlevel.current_trio_token()
 
         def on_failed(path: Path, error: OSError) -> None:
-            if path == self._config.metadata_log_dir or all(directory.is_offline for directory in logs.directories):
-                self._disk_failure = StorageError(f"log directory {path} failed: {error}; look at the disk, then start again")
+            if path == self._config.metadata_log_dir or all(
+                directory.is_offline for directory in logs.directories
+            ):
+                self._disk_failure = StorageError(
+                    f"log directory {path} failed: {error}; look at the disk, then start again"
+                )
                 self._disk_failure.__cause__ = error
                 token.run_sync_soon(self._is_diskless.set)
             else:
@@ -394,7 +446,9 @@ class Broker:
 
     def _register_controller(self, foundation: NodeFoundation, rooms: Rooms) -> None:
         """Register this node's controller and its listeners in the metadata."""
-        from log_service.broker.controller_registration import ControllerRegistrar  # noqa: PLC0415 - a node alone has no one to tell
+        from log_service.broker.controller_registration import (  # noqa: PLC0415 - a node alone has no one to tell
+            ControllerRegistrar,
+        )
 
         registrar = ControllerRegistrar(
             node_id=foundation.node_id,
@@ -410,7 +464,12 @@ class Broker:
         """Publish images to configuration, partitions and coordinators. Set stray logs aside."""
         logs = foundation.logs
         live = LiveSettings(
-            self._config, self._static_texts, budget=self._budget, logs=logs, files=self.env.files, verifier=rooms.transaction_verifier
+            self._config,
+            self._static_texts,
+            budget=self._budget,
+            logs=logs,
+            files=self.env.files,
+            verifier=rooms.transaction_verifier,
         )
         self._loader.add_publisher(live)
         logs.settle_rivals(foundation.is_known, foundation.assigned_directory)
@@ -422,7 +481,9 @@ class Broker:
         self._loader.add_publisher(rooms.share_states)
         self._loader.add_publisher(rooms.shares)
         self._loader.add_publisher(rooms.telemetry)
-        self._loader.add_publisher(rooms.lost_brokers)  # the last one, so that its clients find this node in the image's state
+        self._loader.add_publisher(
+            rooms.lost_brokers
+        )  # the last one, so that its clients find this node in the image's state
 
     async def _serve_controller(self, foundation: NodeFoundation, rooms: Rooms) -> None:
         """Serve the controller's listeners.
@@ -431,7 +492,9 @@ class Broker:
         """
         self._loader.add_publisher(self._quotas)
         node = quorum_node(foundation, rooms.controller, self.controller_address)
-        await self._controller_listeners.serve(self._handlers(node, Side.CONTROLLER, rooms.background), rooms.background)
+        await self._controller_listeners.serve(
+            self._handlers(node, Side.CONTROLLER, rooms.background), rooms.background
+        )
 
     async def _serve(self, foundation: NodeFoundation, rooms: Rooms) -> None:
         """Serve the broker's listeners and the metrics page."""
@@ -441,18 +504,30 @@ class Broker:
 
     async def _bind_metrics(self) -> None:
         if self._config.metrics_listener is not None and self._metrics_listener is None:
-            from log_service.broker.metrics.endpoint import bind_metrics  # noqa: PLC0415 - many nodes have no metrics page
+            from log_service.broker.metrics.endpoint import (  # noqa: PLC0415 - as in ``_bind_metrics``
+                bind_metrics,
+            )
 
-            self._metrics_listener = await bind_metrics(self.env.network, *self._config.metrics_listener)
+            self._metrics_listener = await bind_metrics(
+                self.env.network, *self._config.metrics_listener
+            )
 
     async def _serve_metrics(self, foundation: NodeFoundation, rooms: Rooms) -> None:
         """Serve the metrics page, if one is configured. A controller-only node has one, too."""
         await self._bind_metrics()
         if self._metrics_listener is not None:
-            from log_service.broker.metrics.endpoint import MetricsEndpoint  # noqa: PLC0415 - as in ``_bind_metrics``
-            from log_service.broker.metrics.page import page  # noqa: PLC0415 - as in ``_bind_metrics``
-            from log_service.broker.metrics.sources import MetricsSources  # noqa: PLC0415 - as in ``_bind_metrics``
-            from log_service.metrics.exposition import rendered  # noqa: PLC0415 - as in ``_bind_metrics``
+            from log_service.broker.metrics.endpoint import (  # noqa: PLC0415 - many nodes have no metrics page
+                MetricsEndpoint,
+            )
+            from log_service.broker.metrics.page import (  # noqa: PLC0415 - as in ``_bind_metrics``
+                page,
+            )
+            from log_service.broker.metrics.sources import (  # noqa: PLC0415 - as in ``_bind_metrics``
+                MetricsSources,
+            )
+            from log_service.metrics.exposition import (  # noqa: PLC0415 - as in ``_bind_metrics``
+                rendered,
+            )
 
             node = rooms.node(foundation, self.controller_address)
             servers = {server.name: server for server in self.servers}
@@ -469,14 +544,20 @@ class Broker:
                 quotas=self._quotas,
                 markers=rooms.markers,
                 decided=self._authorizer,
-                certificate_days=dict if foundation.certificates is None else foundation.certificates.days_left,
+                certificate_days=(
+                    dict if foundation.certificates is None else foundation.certificates.days_left
+                ),
                 logins={} if self._logins is None else self._logins.handlers,
                 tls_listeners=self._protection.tls_listeners,
             )
-            endpoint = MetricsEndpoint(self._metrics_listener, lambda: rendered(page(sources)), sources.turns)
+            endpoint = MetricsEndpoint(
+                self._metrics_listener, lambda: rendered(page(sources)), sources.turns
+            )
             await rooms.background.start(endpoint.run)
 
-    def _handlers(self, node: QuorumNode, side: Side, background: trio.Nursery) -> Callable[[ListenerConfig], FrameHandler]:
+    def _handlers(
+        self, node: QuorumNode, side: Side, background: trio.Nursery
+    ) -> Callable[[ListenerConfig], FrameHandler]:
         """Return the frame handler of each listener of a side.
 
         The handler is the pipeline, behind a login if the listener requires one.
@@ -485,7 +566,11 @@ class Broker:
         pipeline.authorizer = self._authorizer
         self._quotas.govern(pipeline)
         logins = self._logins
-        return lambda listener: pipeline if logins is None else logins.in_front_of(pipeline, listener, background.start_soon)
+        return lambda listener: (
+            pipeline
+            if logins is None
+            else logins.in_front_of(pipeline, listener, background.start_soon)
+        )
 
     def _new_logins(self) -> "NodeLogins | None":
         """Return the logins of this node's listeners, or None if no listener requires one.
@@ -494,9 +579,13 @@ class Broker:
             ConfigError: a listener cannot offer the logins of its keys.
         """
         config = self._config
-        if not any(listener.security.sasl for listener in (*config.listeners, *config.controller_listeners)):
+        if not any(
+            listener.security.sasl for listener in (*config.listeners, *config.controller_listeners)
+        ):
             return None
-        from log_service.broker.logins.offered import NodeLogins  # noqa: PLC0415 - a node without logins does not import them
+        from log_service.broker.logins.offered import (  # noqa: PLC0415 - a node without logins does not import them
+            NodeLogins,
+        )
 
         return NodeLogins(self.env, config, lambda: self._loader.image)
 
@@ -538,7 +627,9 @@ class Broker:
             return
         logs, lifecycle = self._foundation.logs, self._rooms.lifecycle
         is_registered = lifecycle.broker_epoch != NOT_REGISTERED
-        await logs.close(broker_epoch=lifecycle.broker_epoch if is_registered else logs.previous_broker_epoch)
+        await logs.close(
+            broker_epoch=lifecycle.broker_epoch if is_registered else logs.previous_broker_epoch
+        )
         await self._foundation.raft.close()
 
     async def _end_connections(self, rooms: Rooms) -> None:

@@ -86,7 +86,9 @@ class Certificates:
         self._listeners = listeners
         self._outgoing = outgoing
         self._protections = {config.quorum.listener_name: config.controller_security}
-        self._protections |= {each.name: each.security for each in (*config.listeners, *config.controller_listeners)}
+        self._protections |= {
+            each.name: each.security for each in (*config.listeners, *config.controller_listeners)
+        }
         self._dynamic: Mapping[str, str] = {}
         self._is_reconfigured = trio.Event()
         self._loaded: dict[str, Loaded] = {}
@@ -121,10 +123,17 @@ class Certificates:
             self._warned[name] = days
             if days < 0:
                 logger.error(
-                    "The certificate of listener %s has ended: no client that connects accepts it; give the listener a new one", name
+                    "The certificate of listener %s has ended: no client that connects accepts it;"
+                    " give the listener a new one",
+                    name,
                 )
             else:
-                logger.warning("The certificate of listener %s ends in %d days; give the listener a new one before", name, days)
+                logger.warning(
+                    "The certificate of listener %s ends in %d days; give the listener a new one"
+                    " before",
+                    name,
+                    days,
+                )
 
     def days_left(self) -> dict[str, int]:
         """Return for each listener the whole days until the first of its certificates expires.
@@ -132,7 +141,10 @@ class Certificates:
         The number is negative after that.
         """
         now_s = self._env.clock.wall_ms() / 1_000
-        ends = {name: min(end_of(key).timestamp() for key in each.contexts.keys) for name, each in self._listeners.items()}
+        ends = {
+            name: min(end_of(key).timestamp() for key in each.contexts.keys)
+            for name, each in self._listeners.items()
+        }
         return {name: floor((end_s - now_s) / DAY_SECONDS) for name, end_s in ends.items()}
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -146,13 +158,19 @@ class Certificates:
 
         Never run by two tasks at once.
         """
-        reason = "its configuration has changed" if self._is_reconfigured.is_set() else "its files have changed"
+        reason = (
+            "its configuration has changed"
+            if self._is_reconfigured.is_set()
+            else "its files have changed"
+        )
         self._is_reconfigured = trio.Event()
         for name in self._loaded:
             try:
                 fresh = await self._env.files.run_in_pool(partial(self._fresh, name, self._dynamic))
             except (ConfigError, OSError) as error:
-                logger.error("Listener %s keeps its certificates, though %s: %s", name, reason, error)
+                logger.error(
+                    "Listener %s keeps its certificates, though %s: %s", name, reason, error
+                )
                 continue
             if fresh is not None:
                 self._install(name, fresh)
@@ -166,7 +184,9 @@ class Certificates:
         Raises:
             ConfigError: a listener could not use the changed keys.
         """
-        for listener in {listener_name(name) for name in names if Trait.STORE in traits_of(base_name(name))}:
+        for listener in {
+            listener_name(name) for name in names if Trait.STORE in traits_of(base_name(name))
+        }:
             if listener in self._loaded:
                 try:
                     await self._env.files.run_in_pool(partial(self._fresh, listener, texts))
@@ -210,7 +230,9 @@ class Certificates:
         return Fresh(loaded=loaded, server=new, client=client, node=node)
 
     def _node(self, tls: TlsConfig) -> ssl.SSLContext:
-        return client_context(replace(tls, endpoint_identification_algorithm=""), self._read).context
+        return client_context(
+            replace(tls, endpoint_identification_algorithm=""), self._read
+        ).context
 
     def _install(self, name: str, fresh: Fresh) -> None:
         self._loaded[name] = fresh.loaded

@@ -19,7 +19,13 @@ from log_service.storage.partition_metadata import format_uuid
 from log_service.telemetry.instances import RESERVED, Instance, Instances, Push
 from log_service.telemetry.otlp import Pushed, read_push
 from log_service.telemetry.series import PushedSeries
-from log_service.telemetry.subscriptions import ClientAttributes, Resource, Subscription, resource, subscription_of
+from log_service.telemetry.subscriptions import (
+    ClientAttributes,
+    Resource,
+    Subscription,
+    resource,
+    subscription_of,
+)
 
 
 class ClientTelemetry:
@@ -28,7 +34,9 @@ class ClientTelemetry:
     ``is_shown`` is true if there is a metrics page.
     """
 
-    def __init__(self, *, clock: Clock, rng: Random, run_in_pool: RunInPool, max_bytes: int, is_shown: bool) -> None:
+    def __init__(
+        self, *, clock: Clock, rng: Random, run_in_pool: RunInPool, max_bytes: int, is_shown: bool
+    ) -> None:
         self.series = PushedSeries()
         self.instances = Instances()
         self.max_bytes = max_bytes
@@ -40,11 +48,15 @@ class ClientTelemetry:
         self._version = 0
 
     def __repr__(self) -> str:
-        return f"<ClientTelemetry resources={len(self._resources)} {self.instances!r} {self.series!r}>"
+        return (
+            f"<ClientTelemetry resources={len(self._resources)} {self.instances!r} {self.series!r}>"
+        )
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Use the subscriptions of this image from now on."""
-        changed = [name for kind, name in delta.changed_configs if kind == ResourceType.CLIENT_METRICS]
+        changed = [
+            name for kind, name in delta.changed_configs if kind == ResourceType.CLIENT_METRICS
+        ]
         for name in changed:
             configs = image.configs.of(ResourceType.CLIENT_METRICS, name)
             found = resource(name, configs) if configs else None
@@ -54,7 +66,9 @@ class ClientTelemetry:
                 self._resources[name] = found
         self._version += bool(changed)
 
-    def ask(self, instance_id: UUID, client_id: str, connection: ConnectionContext) -> tuple[UUID, Subscription]:
+    def ask(
+        self, instance_id: UUID, client_id: str, connection: ConnectionContext
+    ) -> tuple[UUID, Subscription]:
         """Return a client's subscription and instance id. A client without an id gets a new one.
 
         Raises:
@@ -67,7 +81,14 @@ class ClientTelemetry:
         instance.begin_get(now_ms)
         return instance_id, instance.subscription
 
-    async def push(self, instance_id: UUID, client_id: str, connection: ConnectionContext, push: Push, metrics: bytes) -> None:
+    async def push(
+        self,
+        instance_id: UUID,
+        client_id: str,
+        connection: ConnectionContext,
+        push: Push,
+        metrics: bytes,
+    ) -> None:
         """Store a client's pushed metrics.
 
         Raises:
@@ -75,7 +96,9 @@ class ClientTelemetry:
                 UNSUPPORTED_COMPRESSION_TYPE, TELEMETRY_TOO_LARGE, INVALID_RECORD.
         """
         if instance_id in RESERVED:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a client that pushes has an instance id of its own")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "a client that pushes has an instance id of its own"
+            )
         now_ms = self.clock.monotonic_ms()
         instance = self._find(instance_id, client_id, connection, now_ms)
         instance.begin_push(push, self.max_bytes, now_ms)
@@ -84,9 +107,13 @@ class ClientTelemetry:
             return read_push(push.codec, metrics, self.max_bytes)
 
         pushed = await self._run_in_pool(read)
-        self.series.take(instance_id, client_id, pushed, self.clock.monotonic_ms(), instance.memory_ms)
+        self.series.take(
+            instance_id, client_id, pushed, self.clock.monotonic_ms(), instance.memory_ms
+        )
 
-    def _find(self, instance_id: UUID, client_id: str, connection: ConnectionContext, now_ms: int) -> Instance:
+    def _find(
+        self, instance_id: UUID, client_id: str, connection: ConnectionContext, now_ms: int
+    ) -> Instance:
         def subscribe() -> Subscription:
             name, version = connection.client_software or ("", "")
             attributes = ClientAttributes(
@@ -100,5 +127,7 @@ class ClientTelemetry:
             return subscription_of(instance_id, attributes, self._resources.values())
 
         connection_id = connection.connection_id
-        connection.on_closed["telemetry"] = lambda: self.instances.forget(instance_id, connection_id)
+        connection.on_closed["telemetry"] = lambda: self.instances.forget(
+            instance_id, connection_id
+        )
         return self.instances.find(instance_id, self._version, connection_id, subscribe, now_ms)

@@ -53,7 +53,11 @@ def with_group_operations(request: Any, response: R) -> R:
 
 def topic_operations(access: Access | None, name: str) -> int:
     """Return the permitted operations of a client on a topic, as bits."""
-    return TOPIC_OPERATIONS if access is None else access.bits(AclResource.TOPIC, name, OPERATIONS_ON_TOPICS)
+    return (
+        TOPIC_OPERATIONS
+        if access is None
+        else access.bits(AclResource.TOPIC, name, OPERATIONS_ON_TOPICS)
+    )
 
 
 def cluster_operations(access: Access | None) -> int:
@@ -63,7 +67,11 @@ def cluster_operations(access: Access | None) -> int:
     """
     if access is None:
         return CLUSTER_OPERATIONS
-    return access.bits(AclResource.CLUSTER, CLUSTER_NAME, OPERATIONS_ON_CLUSTER) if access.may_cluster(Acl.DESCRIBE) else 0
+    return (
+        access.bits(AclResource.CLUSTER, CLUSTER_NAME, OPERATIONS_ON_CLUSTER)
+        if access.may_cluster(Acl.DESCRIBE)
+        else 0
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,20 +121,31 @@ def is_internal(topic: str) -> bool:
 
 
 def broker_addresses(
-    image: MetadataImage, listener_name: str, *, with_fenced: bool = False, also: Collection[NodeId] = ()
+    image: MetadataImage,
+    listener_name: str,
+    *,
+    with_fenced: bool = False,
+    also: Collection[NodeId] = (),
 ) -> list[BrokerAddress]:
     """Return the brokers that have this listener, by node id.
 
     Fenced brokers are included if they are in ``also``. With ``with_fenced`` all of them are
     included.
     """
-    addresses = (address_of(broker, listener_name) for _, broker in sorted(image.cluster.brokers.items()))
+    addresses = (
+        address_of(broker, listener_name) for _, broker in sorted(image.cluster.brokers.items())
+    )
     return [
-        address for address in addresses if address is not NO_BROKER and (with_fenced or not address.is_fenced or address.node_id in also)
+        address
+        for address in addresses
+        if address is not NO_BROKER
+        and (with_fenced or not address.is_fenced or address.node_id in also)
     ]
 
 
-def reachable_brokers(image: MetadataImage, listener_name: str, also: Collection[NodeId] = ()) -> list[BrokerAddress]:
+def reachable_brokers(
+    image: MetadataImage, listener_name: str, also: Collection[NodeId] = ()
+) -> list[BrokerAddress]:
     """Return the brokers of a listener that are not fenced, and those in ``also``.
 
     If all are fenced, return all, so that a client keeps an address to ask again.
@@ -140,10 +159,18 @@ def address_of(broker: BrokerRegistration, listener_name: str) -> BrokerAddress:
     endpoint = broker.endpoints.get(listener_name)
     if endpoint is None:
         return NO_BROKER
-    return BrokerAddress(node_id=broker.node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack, is_fenced=broker.is_fenced)
+    return BrokerAddress(
+        node_id=broker.node_id,
+        host=endpoint.host,
+        port=endpoint.port,
+        rack=broker.rack,
+        is_fenced=broker.is_fenced,
+    )
 
 
-def leader_address(image: MetadataImage, topic: str, partition: int, listener_name: str) -> BrokerAddress:
+def leader_address(
+    image: MetadataImage, topic: str, partition: int, listener_name: str
+) -> BrokerAddress:
     """Return the leader's address for clients of a listener, or ``NO_BROKER`` if there is none."""
     registration = image.topics.partition(topic, partition)
     broker = None if registration is None else image.cluster.brokers.get(registration.leader)
@@ -162,18 +189,26 @@ def leader_hint(image: MetadataImage, topic: str, topic_id: UUID, index: int) ->
     return NO_HINT if partition is None else LeaderHint(partition.leader, partition.leader_epoch)
 
 
-def hinted_brokers(image: MetadataImage, listener_name: str, leader_ids: Iterable[int]) -> list[BrokerAddress]:
+def hinted_brokers(
+    image: MetadataImage, listener_name: str, leader_ids: Iterable[int]
+) -> list[BrokerAddress]:
     """Return the addresses of the leaders that a response names, each once.
 
     Those that clients of the listener cannot reach are left out.
     """
     brokers = image.cluster.brokers
     known = (brokers.get(NodeId(leader_id)) for leader_id in dict.fromkeys(leader_ids))
-    addresses = (address_of(broker, listener_name) for broker in known if broker is not None and not broker.is_fenced)
+    addresses = (
+        address_of(broker, listener_name)
+        for broker in known
+        if broker is not None and not broker.is_fenced
+    )
     return [address for address in addresses if address is not NO_BROKER]
 
 
-def partition_error(image: MetadataImage, partition: PartitionRegistration, listener_name: str) -> ErrorCode:
+def partition_error(
+    image: MetadataImage, partition: PartitionRegistration, listener_name: str
+) -> ErrorCode:
     """Return whether clients of a listener can reach the partition's leader, as an error code.
 
     The code is LEADER_NOT_AVAILABLE or LISTENER_NOT_FOUND if they cannot, NONE if they can.
@@ -184,7 +219,9 @@ def partition_error(image: MetadataImage, partition: PartitionRegistration, list
     return ErrorCode.NONE if listener_name in broker.endpoints else ErrorCode.LISTENER_NOT_FOUND
 
 
-def reached_leader(image: MetadataImage, partition: PartitionRegistration, listener_name: str) -> int:
+def reached_leader(
+    image: MetadataImage, partition: PartitionRegistration, listener_name: str
+) -> int:
     """Return the partition's leader, or -1 if clients of a listener cannot reach it."""
     return NO_NODE if partition_error(image, partition, listener_name) else partition.leader
 
@@ -193,10 +230,16 @@ def alive_replicas(image: MetadataImage, replicas: Iterable[int], listener_name:
     """Return the replicas whose brokers clients of a listener can reach."""
     brokers = image.cluster.brokers
     known = ((node_id, brokers.get(NodeId(node_id))) for node_id in replicas)
-    return [node_id for node_id, broker in known if broker is not None and _is_reached(broker, listener_name)]
+    return [
+        node_id
+        for node_id, broker in known
+        if broker is not None and _is_reached(broker, listener_name)
+    ]
 
 
-def offline_replicas(image: MetadataImage, partition: PartitionRegistration, listener_name: str) -> list[int]:
+def offline_replicas(
+    image: MetadataImage, partition: PartitionRegistration, listener_name: str
+) -> list[int]:
     """Return the replicas that clients of a listener cannot read.
 
     Their broker is unreachable for these clients, or their log directory is offline.
@@ -205,7 +248,11 @@ def offline_replicas(image: MetadataImage, partition: PartitionRegistration, lis
     for node_id in partition.replicas:
         broker, directory_id = image.cluster.brokers.get(node_id), partition.directory_of(node_id)
         assert directory_id is not None, "each replica is in a directory"
-        if broker is None or not _is_reached(broker, listener_name) or not broker.has_online(directory_id):
+        if (
+            broker is None
+            or not _is_reached(broker, listener_name)
+            or not broker.has_online(directory_id)
+        ):
             offline.append(int(node_id))
     return offline
 

@@ -53,7 +53,13 @@ class ControllerRegistrar:
     """
 
     def __init__(
-        self, *, node_id: NodeId, incarnation_id: UUID, endpoints: Mapping[str, Endpoint], channel: ControllerChannel, rng: Random
+        self,
+        *,
+        node_id: NodeId,
+        incarnation_id: UUID,
+        endpoints: Mapping[str, Endpoint],
+        channel: ControllerChannel,
+        rng: Random,
     ) -> None:
         self._node_id = node_id
         self._incarnation_id = incarnation_id
@@ -85,7 +91,11 @@ class ControllerRegistrar:
             try:
                 await self._channel.request(self._message(), ControllerRegistrationResponse)
             except KafkaError as error:
-                logger.warning("The active controller does not take the registration of controller %d yet: %s", self._node_id, error)
+                logger.warning(
+                    "The active controller does not take the registration of controller %d yet: %s",
+                    self._node_id,
+                    error,
+                )
                 await trio.sleep(BACKOFF.delay_ms(failed_count, self._rng) / 1_000)
                 failed_count += 1
                 self._changed.set()
@@ -99,7 +109,12 @@ class ControllerRegistrar:
             incarnation_id=self._incarnation_id,
             zk_migration_ready=False,
             listeners=[
-                Listener(name=name, host=endpoint.host, port=endpoint.port, security_protocol=endpoint.security_protocol)
+                Listener(
+                    name=name,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    security_protocol=endpoint.security_protocol,
+                )
                 for name, endpoint in self._endpoints.items()
             ],
             features=[

@@ -73,7 +73,10 @@ class DirectoryReports(ReplicaListener):
         self._is_sending = False
 
     def __repr__(self) -> str:
-        return f"<DirectoryReports waiting={len(self._waiting)}{' sending' if self._is_sending else ''}>"
+        return (
+            "<DirectoryReports"
+            f" waiting={len(self._waiting)}{' sending' if self._is_sending else ''}>"
+        )
 
     # News
 
@@ -108,7 +111,9 @@ class DirectoryReports(ReplicaListener):
         no registration.
         """
         log, topic = partition.log, self._image().topics.by_id.get(partition.topic_id)
-        registration = None if topic is None else topic.partitions.get(partition.topic_partition.partition)
+        registration = (
+            None if topic is None else topic.partitions.get(partition.topic_partition.partition)
+        )
         if registration is None or log is None:
             return None
         known = registration.directory_of(self._node_id)
@@ -131,15 +136,23 @@ class DirectoryReports(ReplicaListener):
 
     async def _send_some(self) -> bool:
         """Send the waiting reports. Return whether the controller took all of them."""
-        from log_service.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse  # noqa: PLC0415 - few nodes need it
+        from log_service.protocol.messages.assign_replicas_to_dirs import (  # noqa: PLC0415 - few nodes need it
+            AssignReplicasToDirsResponse,
+        )
 
         sent = self._take_waiting()
         if not sent:
             return True
         try:
-            response = await self._controller.request(self._message(sent), AssignReplicasToDirsResponse)
+            response = await self._controller.request(
+                self._message(sent), AssignReplicasToDirsResponse
+            )
         except KafkaError as error:
-            logger.warning("The controller did not take note of the log directories of %d replicas: %s", len(sent), error)
+            logger.warning(
+                "The controller did not take note of the log directories of %d replicas: %s",
+                len(sent),
+                error,
+            )
             self._waiting = {**dict.fromkeys(sent), **self._waiting}
             return False
         told = {
@@ -149,11 +162,16 @@ class DirectoryReports(ReplicaListener):
             for partition in topic.partitions
         }
         refused = {
-            replica: told.get(replica, ErrorCode.UNKNOWN_SERVER_ERROR) for replica in sent if told.get(replica) is not ErrorCode.NONE
+            replica: told.get(replica, ErrorCode.UNKNOWN_SERVER_ERROR)
+            for replica in sent
+            if told.get(replica) is not ErrorCode.NONE
         }
         if refused:
             (topic_id, index), code = next(iter(refused.items()))
-            text = "The controller did not take note of the log directories of %d replicas, such as partition %d of topic %s: %s"
+            text = (
+                "The controller did not take note of the log directories of %d replicas, such as"
+                " partition %d of topic %s: %s"
+            )
             logger.warning(text, len(refused), index, topic_id, code.name)
             self._waiting = {**dict.fromkeys(refused), **self._waiting}
         return not refused
@@ -169,7 +187,9 @@ class DirectoryReports(ReplicaListener):
         return sent
 
     def _message(self, sent: dict[ReplicaId, UUID]) -> "AssignReplicasToDirsRequest":
-        from log_service.protocol.messages import assign_replicas_to_dirs as messages  # noqa: PLC0415 - as above
+        from log_service.protocol.messages import (  # noqa: PLC0415 - as above
+            assign_replicas_to_dirs as messages,
+        )
 
         directories: dict[UUID, dict[UUID, list[int]]] = {}
         for (topic_id, index), directory_id in sent.items():
@@ -182,7 +202,11 @@ class DirectoryReports(ReplicaListener):
                     id=directory_id,
                     topics=[
                         messages.RequestTopicData(
-                            topic_id=topic_id, partitions=[messages.RequestPartitionData(partition_index=index) for index in indexes]
+                            topic_id=topic_id,
+                            partitions=[
+                                messages.RequestPartitionData(partition_index=index)
+                                for index in indexes
+                            ],
                         )
                         for topic_id, indexes in topics.items()
                     ],

@@ -60,7 +60,9 @@ class LiveSettings:
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Apply the effective configuration if that of a broker changed."""
-        if not any(resource_type == ResourceType.BROKER for resource_type, _ in delta.changed_configs):
+        if not any(
+            resource_type == ResourceType.BROKER for resource_type, _ in delta.changed_configs
+        ):
             return
         cluster = image.configs.of(ResourceType.BROKER, ALL_BROKERS)
         own = image.configs.of(ResourceType.BROKER, self._node_id)
@@ -84,12 +86,18 @@ class LiveSettings:
         An operator who edits the file expects an effect.
         """
         in_file, held = self._static_texts.get(MIN_ISR), cluster.get(MIN_ISR)
-        if in_file is None or held is None or held in (in_file, self._warned_min_isr) or not keeps_eligible_leaders(image.features):
+        if (
+            in_file is None
+            or held is None
+            or held in (in_file, self._warned_min_isr)
+            or not keeps_eligible_leaders(image.features)
+        ):
             return
         self._warned_min_isr = held
         logger.warning(
-            "%s=%s of the file does not count: the cluster keeps eligible leader replicas, and the value of all its brokers is %s; "
-            "to change it: tidelog configs set %s=%s --cluster-default",
+            "%s=%s of the file does not count: the cluster keeps eligible leader replicas, and the"
+            " value of all its brokers is %s; to change it: tidelog configs set %s=%s"
+            " --cluster-default",
             *(MIN_ISR, in_file, held, MIN_ISR, in_file),
         )
 
@@ -97,7 +105,9 @@ class LiveSettings:
         self._warn_of_file_keys(texts)
         idle = idle_keys({name: text for name, text in texts.items() if is_value(name, text)})
         if idle and idle != self._warned:
-            logger.warning("These keys were set for brokers and have no effect here: %s", ", ".join(idle))
+            logger.warning(
+                "These keys were set for brokers and have no effect here: %s", ", ".join(idle)
+            )
         self._warned = idle
 
     def _warn_of_file_keys(self, texts: Mapping[str, str]) -> None:
@@ -106,12 +116,16 @@ class LiveSettings:
         An operator who disables a mechanism by request expects that it is disabled.
         """
         unheeded = tuple(
-            sorted(name for name, text in texts.items() if counts_from_file_alone(name) and text != self._static_texts.get(name))
+            sorted(
+                name
+                for name, text in texts.items()
+                if counts_from_file_alone(name) and text != self._static_texts.get(name)
+            )
         )
         if unheeded and unheeded != self._warned_of_file:
             logger.warning(
-                "These keys were set for this broker and change nothing, because they count from its file alone: %s; set them there, and "
-                "restart it",
+                "These keys were set for this broker and change nothing, because they count from"
+                " its file alone: %s; set them there, and restart it",
                 ", ".join(unheeded),
             )
         self._warned_of_file = unheeded

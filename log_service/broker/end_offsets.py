@@ -83,13 +83,24 @@ class EndOffsets:
             return error.code
         return partition.high_watermark if partition.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    async def _ask(self, destination: "Destination", wanted: Collection[TopicPartition], told: dict[TopicPartition, EndOffset]) -> None:
+    async def _ask(
+        self,
+        destination: "Destination",
+        wanted: Collection[TopicPartition],
+        told: dict[TopicPartition, EndOffset],
+    ) -> None:
         try:
-            response = await self._pool().request(destination, _request(wanted), ListOffsetsResponse)
+            response = await self._pool().request(
+                destination, _request(wanted), ListOffsetsResponse
+            )
         except KafkaError as error:
             told.update(dict.fromkeys(wanted, error.code))
             return
-        found = {TopicPartition(topic.name, part.partition_index): part for topic in response.topics for part in topic.partitions}
+        found = {
+            TopicPartition(topic.name, part.partition_index): part
+            for topic in response.topics
+            for part in topic.partitions
+        }
         for where in wanted:
             part = found.get(where)
             if part is None:
@@ -102,5 +113,7 @@ def _request(wanted: Iterable[TopicPartition]) -> ListOffsetsRequest:
     topics: dict[str, ListOffsetsTopic] = {}
     for where in wanted:
         asked = topics.setdefault(where.topic, ListOffsetsTopic(name=where.topic))
-        asked.partitions.append(ListOffsetsPartition(partition_index=where.partition, timestamp=LATEST))
+        asked.partitions.append(
+            ListOffsetsPartition(partition_index=where.partition, timestamp=LATEST)
+        )
     return ListOffsetsRequest(replica_id=NOT_A_REPLICA, topics=list(topics.values()))

@@ -12,5 +12,13 @@ from log_service.storage.files import RealFiles
 def real_env(config: NodeConfig) -> NodeEnv:
     """Return the production environment of a node with this configuration."""
     limits = config.limits
-    network = SocketNetwork(send_buffer_bytes=limits.socket_send_buffer_bytes, receive_buffer_bytes=limits.socket_receive_buffer_bytes)
-    return NodeEnv(clock=SystemClock(), rng=random.SystemRandom(), network=network, files=RealFiles(config.disk_pool_threads))
+    network = SocketNetwork(
+        send_buffer_bytes=limits.socket_send_buffer_bytes,
+        receive_buffer_bytes=limits.socket_receive_buffer_bytes,
+    )
+    return NodeEnv(
+        clock=SystemClock(),
+        rng=random.SystemRandom(),
+        network=network,
+        files=RealFiles(config.disk_pool_threads),
+    )

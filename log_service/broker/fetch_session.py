@@ -73,10 +73,15 @@ class FetchTarget:
         """Return the target of a later request. A waiting request keeps its own target."""
         target = FetchTarget(self.topic, self.topic_id, wanted)
         target.name = self.name
-        target.sent_high_watermark, target.sent_log_start_offset = self.sent_high_watermark, self.sent_log_start_offset
+        target.sent_high_watermark, target.sent_log_start_offset = (
+            self.sent_high_watermark,
+            self.sent_log_start_offset,
+        )
         return target
 
-    def differs(self, error_code: int, record_bytes: int, high_watermark: int, log_start_offset: int) -> bool:
+    def differs(
+        self, error_code: int, record_bytes: int, high_watermark: int, log_start_offset: int
+    ) -> bool:
         """Whether an incremental response must name this partition.
 
         An error is always sent, and so is the first state after an error.
@@ -88,7 +93,9 @@ class FetchTarget:
             or self.sent_log_start_offset != log_start_offset
         )
 
-    def is_changed(self, error_code: int, record_bytes: int, high_watermark: int, log_start_offset: int) -> bool:
+    def is_changed(
+        self, error_code: int, record_bytes: int, high_watermark: int, log_start_offset: int
+    ) -> bool:
         """Whether an incremental response must name this partition. Remember the state as sent."""
         is_told = self.differs(error_code, record_bytes, high_watermark, log_start_offset)
         self.sent_high_watermark = _NEVER_SENT if error_code else high_watermark
@@ -112,10 +119,24 @@ class FetchSession:
     Partitions that returned records move to the end, for fairness.
     """
 
-    __slots__ = ("created_ms", "epoch", "is_by_id", "is_privileged", "last_used_ms", "session_id", "targets")
+    __slots__ = (
+        "created_ms",
+        "epoch",
+        "is_by_id",
+        "is_privileged",
+        "last_used_ms",
+        "session_id",
+        "targets",
+    )
 
     def __init__(
-        self, session_id: int, targets: dict[PartitionKey, FetchTarget], now_ms: int, *, is_by_id: bool, is_privileged: bool = False
+        self,
+        session_id: int,
+        targets: dict[PartitionKey, FetchTarget],
+        now_ms: int,
+        *,
+        is_by_id: bool,
+        is_privileged: bool = False,
     ) -> None:
         self.is_privileged = is_privileged
         self.session_id = session_id
@@ -144,7 +165,11 @@ class FetchSession:
         for wanted in topic.partitions:
             key: PartitionKey = (name, wanted.partition)
             known = self.targets.get(key)
-            self.targets[key] = FetchTarget(topic.topic, topic.topic_id, wanted) if known is None else known.renewed(wanted)
+            self.targets[key] = (
+                FetchTarget(topic.topic, topic.topic_id, wanted)
+                if known is None
+                else known.renewed(wanted)
+            )
 
     def move_to_end(self, target: FetchTarget) -> None:
         """Move a partition behind the others for the next request."""
@@ -183,7 +208,9 @@ class FetchSessionCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, request: FetchRequest, now_ms: int, *, is_by_id: bool, is_privileged: bool = False) -> FetchContext:
+    def open(
+        self, request: FetchRequest, now_ms: int, *, is_by_id: bool, is_privileged: bool = False
+    ) -> FetchContext:
         """Resolve a request, and start, advance or end its session.
 
         ``is_privileged`` is true if a broker sent it, for one of its followers.
@@ -202,14 +229,21 @@ class FetchSessionCache:
             if request.session_epoch == INITIAL_EPOCH
             else None
         )
-        return FetchContext(targets=tuple(targets.values()), session=session, is_incremental=False, is_by_id=is_by_id)
+        return FetchContext(
+            targets=tuple(targets.values()),
+            session=session,
+            is_incremental=False,
+            is_by_id=is_by_id,
+        )
 
     def withdraw(self, session: FetchSession) -> None:
         """Drop a session whose id was not sent to its consumer."""
         if session.session_id in self._sessions:
             self._take(session.session_id)
 
-    def _open_incremental(self, request: FetchRequest, now_ms: int, *, is_by_id: bool) -> FetchContext:
+    def _open_incremental(
+        self, request: FetchRequest, now_ms: int, *, is_by_id: bool
+    ) -> FetchContext:
         session = self._sessions.get(request.session_id)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -221,11 +255,24 @@ class FetchSessionCache:
         session.accept(request, now_ms)
         if not session.targets:  # its last request is answered as one without a session
             targets = targets_of(request.topics, is_by_id=is_by_id)
-            return FetchContext(targets=tuple(targets.values()), session=None, is_incremental=False, is_by_id=is_by_id)
-        if request.topics and self.partition_count + len(session.targets) > MAX_CACHED_PARTITION_COUNT:
+            return FetchContext(
+                targets=tuple(targets.values()),
+                session=None,
+                is_incremental=False,
+                is_by_id=is_by_id,
+            )
+        if (
+            request.topics
+            and self.partition_count + len(session.targets) > MAX_CACHED_PARTITION_COUNT
+        ):
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         self._put_last(session)
-        return FetchContext(targets=tuple(session.targets.values()), session=session, is_incremental=True, is_by_id=is_by_id)
+        return FetchContext(
+            targets=tuple(session.targets.values()),
+            session=session,
+            is_incremental=True,
+            is_by_id=is_by_id,
+        )
 
     def _put_last(self, session: FetchSession) -> None:
         self._sessions[session.session_id] = session
@@ -235,11 +282,18 @@ class FetchSessionCache:
         self.partition_count -= len(self._sessions.pop(session_id).targets)
 
     def _maybe_start(
-        self, targets: dict[PartitionKey, FetchTarget], now_ms: int, *, is_by_id: bool, is_privileged: bool
+        self,
+        targets: dict[PartitionKey, FetchTarget],
+        now_ms: int,
+        *,
+        is_by_id: bool,
+        is_privileged: bool,
     ) -> FetchSession | None:
         if not self._has_room(len(targets), now_ms, is_privileged=is_privileged):
             return None
-        session = FetchSession(self._new_id(), targets, now_ms, is_by_id=is_by_id, is_privileged=is_privileged)
+        session = FetchSession(
+            self._new_id(), targets, now_ms, is_by_id=is_by_id, is_privileged=is_privileged
+        )
         self._put_last(session)
         return session
 
@@ -265,7 +319,8 @@ class FetchSessionCache:
             evictable = (
                 session
                 for session in self._sessions.values()
-                if session.created_ms < oldest_allowed_ms or (is_privileged and not session.is_privileged)
+                if session.created_ms < oldest_allowed_ms
+                or (is_privileged and not session.is_privileged)
             )
             chosen = min(evictable, key=_rank, default=None)
             if chosen is None or _rank(chosen) >= (is_privileged, size):

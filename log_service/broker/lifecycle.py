@@ -34,7 +34,10 @@ from log_service.config.views import NodeConfig
 from log_service.controller.channel import ControllerChannel
 from log_service.metadata.features import SUPPORTED_FEATURES, unserved_levels
 from log_service.metadata.image import Endpoint, MetadataImage
-from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from log_service.protocol.messages.broker_heartbeat import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+)
 from log_service.protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
@@ -78,7 +81,13 @@ LOOK_MS, GONE_COUNT = 100, 5
 
 The majority must be gone in that many checks in a row.
 """
-FATAL = frozenset({ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REGISTRATION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
+FATAL = frozenset(
+    {
+        ErrorCode.INCONSISTENT_CLUSTER_ID,
+        ErrorCode.INVALID_REGISTRATION,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +138,12 @@ class BrokerLifecycle:
     # Starting
 
     async def register(
-        self, *, cluster_id: str, incarnation_id: UUID, endpoints: Mapping[str, Endpoint], log_dirs: tuple[UUID, ...]
+        self,
+        *,
+        cluster_id: str,
+        incarnation_id: UUID,
+        endpoints: Mapping[str, Endpoint],
+        log_dirs: tuple[UUID, ...],
     ) -> None:
         """Register this broker. It is fenced until ``unfence``.
 
@@ -144,7 +158,12 @@ class BrokerLifecycle:
             cluster_id=cluster_id,
             incarnation_id=incarnation_id,
             listeners=[
-                Listener(name=name, host=endpoint.host, port=endpoint.port, security_protocol=endpoint.security_protocol)
+                Listener(
+                    name=name,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    security_protocol=endpoint.security_protocol,
+                )
                 for name, endpoint in endpoints.items()
             ],
             features=[
@@ -152,7 +171,9 @@ class BrokerLifecycle:
                 for name, (lowest, highest) in SUPPORTED_FEATURES.items()
             ],
             rack=self._config.rack,
-            log_dirs=[directory_id for directory_id in log_dirs if directory_id not in directories.offline],
+            log_dirs=[
+                directory_id for directory_id in log_dirs if directory_id not in directories.offline
+            ],
             previous_broker_epoch=directories.previous_broker_epoch,
         )
         response = await self._until_registered(lambda: self._ask_in(request))
@@ -174,11 +195,20 @@ class BrokerLifecycle:
             if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
                 raise KafkaError(error.code, self._namesake_text(request)) from error
             if error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-                raise KafkaError(error.code, f"this node comes as {own_name(self._config)}; {NODE_ADVICE}") from error
-            faults = unserved_levels(self._image().features) if error.code is ErrorCode.UNSUPPORTED_VERSION else ()
+                raise KafkaError(
+                    error.code, f"this node comes as {own_name(self._config)}; {NODE_ADVICE}"
+                ) from error
+            faults = (
+                unserved_levels(self._image().features)
+                if error.code is ErrorCode.UNSUPPORTED_VERSION
+                else ()
+            )
             if not faults:
                 raise
-            text = f"the cluster has {'; '.join(faults)}; lower the level with kafka-features.sh, or start a newer version"
+            text = (
+                f"the cluster has {'; '.join(faults)}; lower the level with kafka-features.sh, or"
+                " start a newer version"
+            )
             raise KafkaError(error.code, text) from error
 
     async def _response_to(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
@@ -217,13 +247,23 @@ class BrokerLifecycle:
         """
         node_id = NodeId(self._config.node_id)
         known = self._image().cluster.brokers.get(node_id)
-        where = ", ".join(f"{name}://{each.host}:{each.port}" for name, each in known.endpoints.items()) if known is not None else ""
+        where = (
+            ", ".join(f"{name}://{each.host}:{each.port}" for name, each in known.endpoints.items())
+            if known is not None
+            else ""
+        )
         own = {(listener.host, listener.port) for listener in request.listeners}
-        if known is not None and own == {(each.host, each.port) for each in known.endpoints.values()}:
-            return f"the session of this broker's last run, at {where}, is not over; where that run is not over either, stop it"
+        if known is not None and own == {
+            (each.host, each.port) for each in known.endpoints.values()
+        }:
+            return (
+                f"the session of this broker's last run, at {where}, is not over; where that run is"
+                " not over either, stop it"
+            )
         return (
-            f"another process is alive as broker {node_id}{f', at {where}' if where else ''}; stop it, or give this one another node.id "
-            "(where it has just died its session has to run out first)"
+            f"another process is alive as broker {node_id}{f', at {where}' if where else ''}; stop"
+            " it, or give this one another node.id (where it has just died its session has to run"
+            " out first)"
         )
 
     async def catch_up(self) -> None:
@@ -261,31 +301,54 @@ class BrokerLifecycle:
                 told = self._with_addresses(error)
                 if error.code in FATAL or trio.current_time() >= deadline:
                     raise told from error.__cause__
-                if str(told) != said:  # it retries every heartbeat interval, and logs each reason once
+                if (
+                    str(told) != said
+                ):  # it retries every heartbeat interval, and logs each reason once
                     said = str(told)
-                    logger.warning("The controller does not register this broker yet. The broker tries again: %s", told)
+                    logger.warning(
+                        "The controller does not register this broker yet. The broker tries"
+                        " again: %s",
+                        told,
+                    )
             await trio.sleep(min(self._interval_s, max(deadline - trio.current_time(), 0)))
 
     def _with_addresses(self, error: KafkaError) -> KafkaError:
         """Return the error. If no controller was found, add the addresses that were tried."""
         looks_at = self._looks_at()
-        return KafkaError(error.code, f"{error}{looks_at}") if looks_at and error.code is ErrorCode.NOT_CONTROLLER else error
+        return (
+            KafkaError(error.code, f"{error}{looks_at}")
+            if looks_at and error.code is ErrorCode.NOT_CONTROLLER
+            else error
+        )
 
     def _looks_at(self) -> str:
         """Return "; it looks at ADDRESSES", to append to an error. Empty without controllers."""
         quorum = self._config.quorum
-        addresses = ", ".join(f"{each.host}:{each.port}" for each in quorum.bootstrap_servers or quorum.voters)
+        addresses = ", ".join(
+            f"{each.host}:{each.port}" for each in quorum.bootstrap_servers or quorum.voters
+        )
         return f"; it looks at {addresses}" if addresses else ""
 
     async def _catch_up(self) -> None:
-        text = "This broker has needed more than %d s to follow the metadata up to its registration. The start continues"
+        text = (
+            "This broker has needed more than %d s to follow the metadata up to its registration."
+            " The start continues"
+        )
         await self._beat_until(lambda response: response.is_caught_up, text, wants_fence=True)
 
     async def _unfence(self) -> None:
-        text = "The controller has needed more than %d s to let this broker lead. The start continues"
+        text = (
+            "The controller has needed more than %d s to let this broker lead. The start continues"
+        )
         await self._beat_until(lambda response: not response.is_fenced, text)
 
-    async def _beat_until(self, is_over: Callable[[BrokerHeartbeatResponse], bool], text: str, *, wants_fence: bool = False) -> None:
+    async def _beat_until(
+        self,
+        is_over: Callable[[BrokerHeartbeatResponse], bool],
+        text: str,
+        *,
+        wants_fence: bool = False,
+    ) -> None:
         """Send heartbeats until the controller's response ends a wait.
 
         ``text`` is logged if the start takes long.
@@ -338,11 +401,16 @@ class BrokerLifecycle:
         The other process serves in place of this one.
         """
         registered = self._image().cluster.brokers.get(NodeId(self._config.node_id))
-        if registered is None or registered.epoch <= self.broker_epoch or registered.incarnation_id == self._incarnation_id:
+        if (
+            registered is None
+            or registered.epoch <= self.broker_epoch
+            or registered.incarnation_id == self._incarnation_id
+        ):
             return
         text = (
-            f"another process has registered as broker {self._config.node_id}, with epoch {registered.epoch}; this one, with epoch "
-            f"{self.broker_epoch}, ends. Give each node a node.id of its own"
+            f"another process has registered as broker {self._config.node_id}, with epoch"
+            f" {registered.epoch}; this one, with epoch {self.broker_epoch}, ends. Give each node a"
+            " node.id of its own"
         )
         raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text)
 
@@ -358,7 +426,10 @@ class BrokerLifecycle:
         if self._offline_since is None:
             self._offline_since = now
         if (now - self._offline_since) * 1_000 >= self._config.log_dir_failure_timeout_ms:
-            raise StorageError("a log directory failed, and the controller could not be told in time; look at the disk, then start again")
+            raise StorageError(
+                "a log directory failed, and the controller could not be told in time; look at the"
+                " disk, then start again"
+            )
 
     # Stopping
 
@@ -391,10 +462,14 @@ class BrokerLifecycle:
             if not silence.cancelled_caught:
                 return
             text = (
-                f"no controller has responded for {LEAVING_SILENCE_MS} ms, or too few of them are left to decide; this broker stops without"
+                f"no controller has responded for {LEAVING_SILENCE_MS} ms, or too few of them are"
+                " left to decide; this broker stops without"
             )
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
-        text = f"the controller did not let this broker go within {LEAVING_DEADLINE_MS} ms; it stops without"
+        text = (
+            f"the controller did not let this broker go within {LEAVING_DEADLINE_MS} ms; it stops"
+            " without"
+        )
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
 
     async def _leave(self, silence: trio.CancelScope) -> None:

@@ -24,7 +24,12 @@ class ListenerGroup:
     """
 
     def __init__(
-        self, env: NodeEnv, configs: Sequence[ListenerConfig], limits: NetworkLimits, budget: ServerBudget, protection: Protection
+        self,
+        env: NodeEnv,
+        configs: Sequence[ListenerConfig],
+        limits: NetworkLimits,
+        budget: ServerBudget,
+        protection: Protection,
     ) -> None:
         self.servers: list[Server] = []
         self._env = env
@@ -35,7 +40,10 @@ class ListenerGroup:
         self._bound: list[Listener] = []
 
     def __repr__(self) -> str:
-        return f"<ListenerGroup {[config.name for config in self._configs]} bound={len(self._bound)} served={len(self.servers)}>"
+        return (
+            f"<ListenerGroup {[config.name for config in self._configs]} bound={len(self._bound)}"
+            f" served={len(self.servers)}>"
+        )
 
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:
@@ -48,8 +56,13 @@ class ListenerGroup:
     @property
     def endpoints(self) -> dict[str, Endpoint]:
         """Advertised host, port and protocol of each bound listener, as in the metadata."""
-        numbers = {config.name: PROTOCOL_NUMBERS[config.security.protocol] for config in self._configs}
-        return {name: Endpoint(host=host, port=port, security_protocol=numbers[name]) for name, (host, port) in self.addresses.items()}
+        numbers = {
+            config.name: PROTOCOL_NUMBERS[config.security.protocol] for config in self._configs
+        }
+        return {
+            name: Endpoint(host=host, port=port, security_protocol=numbers[name])
+            for name, (host, port) in self.addresses.items()
+        }
 
     async def bind(self) -> None:
         """Bind the addresses.
@@ -58,9 +71,15 @@ class ListenerGroup:
             OSError: one cannot be bound.
         """
         for config in self._configs:
-            self._bound.append(await self._env.network.listen(config.host, config.port, backlog=self._limits.backlog))
+            self._bound.append(
+                await self._env.network.listen(
+                    config.host, config.port, backlog=self._limits.backlog
+                )
+            )
 
-    async def serve(self, handler_of: Callable[[ListenerConfig], FrameHandler], nursery: trio.Nursery) -> None:
+    async def serve(
+        self, handler_of: Callable[[ListenerConfig], FrameHandler], nursery: trio.Nursery
+    ) -> None:
         """Serve connections in ``nursery``.
 
         ``handler_of`` returns the frame handler of a listener.

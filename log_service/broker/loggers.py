@@ -57,25 +57,40 @@ def alter_loggers(changes: Sequence[tuple[str, int, str | None]], *, validate_on
     if validate_only:
         return
     for name, operation, level in changes:
-        _logger(name).setLevel(LEVELS[level] if level is not None and operation == Operation.SET else logging.NOTSET)
+        _logger(name).setLevel(
+            LEVELS[level] if level is not None and operation == Operation.SET else logging.NOTSET
+        )
 
 
 def _validate(name: str, operation: int, level: str | None) -> None:
     if operation not in (Operation.SET, Operation.DELETE):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "the level of a logger can be set and deleted, nothing else")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, "the level of a logger can be set and deleted, nothing else"
+        )
     if operation == Operation.SET and level is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} has no value; only DELETE goes without one")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"{name} has no value; only DELETE goes without one"
+        )
     if name not in _known_names():
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"there is no logger {name}")
     if operation == Operation.DELETE and name == ROOT:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "the level of the root logger cannot be deleted, only set")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, "the level of the root logger cannot be deleted, only set"
+        )
     if operation == Operation.SET and level not in LEVELS:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{level!r} is no level; those of {name} are {', '.join(LEVELS)}")
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"{level!r} is no level; those of {name} are {', '.join(LEVELS)}",
+        )
 
 
 def _known_names() -> list[str]:
     """Return the root, the authorizer's audit log if any, and every existing logger of ours."""
-    names = [name for name in list(logging.root.manager.loggerDict) if name == OWN_PREFIX or name.startswith(OWN_NAMES)]
+    names = [
+        name
+        for name in list(logging.root.manager.loggerDict)
+        if name == OWN_PREFIX or name.startswith(OWN_NAMES)
+    ]
     return [ROOT, *sorted(names)]
 
 

@@ -95,10 +95,15 @@ class LostBrokers:
 
     def connection_lost(self, host: str, port: int) -> None:
         """Note that another node closed its connection, and find out whether a broker is gone."""
-        broker = next((each for each in self._image().cluster.unfenced() if self._is_at(each, host, port)), None)
+        broker = next(
+            (each for each in self._image().cluster.unfenced() if self._is_at(each, host, port)),
+            None,
+        )
         if broker is None or broker.node_id in self._losses or self._grace_ms <= 0:
             return
-        loss = self._losses[broker.node_id] = _Loss(broker.epoch, self._env.clock.monotonic_ms() + self._grace_ms + ELECTION_MS)
+        loss = self._losses[broker.node_id] = _Loss(
+            broker.epoch, self._env.clock.monotonic_ms() + self._grace_ms + ELECTION_MS
+        )
         self._timers.schedule(loss.until_ms, partial(self._settle, broker.node_id, loss))
         self._start_task(self._examine, broker, loss)
 
@@ -108,7 +113,9 @@ class LostBrokers:
 
     async def _examine(self, broker: BrokerRegistration, loss: _Loss) -> None:
         """Probe a lost broker, and end the loss unless its addresses refuse connections."""
-        from log_service.controller.death_detector import probe  # noqa: PLC0415 - a node alone loses no broker
+        from log_service.controller.death_detector import (  # noqa: PLC0415 - a node alone loses no broker
+            probe,
+        )
         from log_service.controller.death_watch import Finding  # noqa: PLC0415 - as above
 
         finding = Finding.BROKEN_OFF
@@ -129,8 +136,17 @@ class LostBrokers:
         """Settle losses that the image shows, and note which brokers were fenced."""
         for node_id, broker in delta.changed_brokers.items():
             before = delta.base.cluster.brokers.get(node_id)
-            if broker is not None and broker.is_fenced and before is not None and not before.is_fenced and before.epoch == broker.epoch:
-                self._fenced[node_id] = broker.epoch, self._env.clock.monotonic_ms() + STAYS_LISTED_MS
+            if (
+                broker is not None
+                and broker.is_fenced
+                and before is not None
+                and not before.is_fenced
+                and before.epoch == broker.epoch
+            ):
+                self._fenced[node_id] = (
+                    broker.epoch,
+                    self._env.clock.monotonic_ms() + STAYS_LISTED_MS,
+                )
         for node_id, loss in list(self._losses.items()):
             now = image.cluster.brokers.get(node_id)
             if now is None or now.is_fenced or now.epoch != loss.epoch:
@@ -143,10 +159,20 @@ class LostBrokers:
         if not self._fenced:
             return frozenset()
         now_ms, brokers = self._env.clock.monotonic_ms(), self._image().cluster.brokers
-        self._fenced = {each: (epoch, until_ms) for each, (epoch, until_ms) in self._fenced.items() if until_ms > now_ms}
-        return frozenset(each for each, (epoch, _) in self._fenced.items() if each in brokers and brokers[each].epoch == epoch)
+        self._fenced = {
+            each: (epoch, until_ms)
+            for each, (epoch, until_ms) in self._fenced.items()
+            if until_ms > now_ms
+        }
+        return frozenset(
+            each
+            for each, (epoch, _) in self._fenced.items()
+            if each in brokers and brokers[each].epoch == epoch
+        )
 
-    def respond(self, call: Call, leaders: Callable[[], Iterable[NodeId]], describe: Callable[[], R]) -> R | Deferred:
+    def respond(
+        self, call: Call, leaders: Callable[[], Iterable[NodeId]], describe: Callable[[], R]
+    ) -> R | Deferred:
         """Return the response of ``describe``, or defer it if one of the leaders is lost.
 
         It is sent once the loss is settled.
@@ -155,7 +181,9 @@ class LostBrokers:
         if not lost:
             return describe()
         operation = _Waiting(call.defer(), lambda: not self._lost_of(leaders), describe)
-        operation.wait(self._waiting.watch(operation, lost, max(self._losses[each].until_ms for each in lost)))
+        operation.wait(
+            self._waiting.watch(operation, lost, max(self._losses[each].until_ms for each in lost))
+        )
         return operation.deferred
 
     def _lost_of(self, leaders: Callable[[], Iterable[NodeId]]) -> frozenset[NodeId]:
@@ -165,7 +193,9 @@ class LostBrokers:
 class _Waiting:
     """A response that waits for an election."""
 
-    def __init__(self, deferred: Deferred, is_settled: Callable[[], bool], describe: Callable[[], Message]) -> None:
+    def __init__(
+        self, deferred: Deferred, is_settled: Callable[[], bool], describe: Callable[[], Message]
+    ) -> None:
         self.deferred = deferred
         self._is_settled = is_settled
         self._describe = describe

@@ -73,15 +73,27 @@ def serve(properties_path: Path | str | None, overrides: Sequence[str] = ()) -> 
     try:
         config, settings = read_configuration(properties_path, overrides)
         set_audit_level(config)
-        of_keys = (settings.warning, settings.idle_warning, settings.repeated_warning, settings.jaas_warning, settings.super_users_warning)
-        for warning in (*of_keys, rare_heartbeats_warning(config), *open_doors(config, settings.texts)):
+        of_keys = (
+            settings.warning,
+            settings.idle_warning,
+            settings.repeated_warning,
+            settings.jaas_warning,
+            settings.super_users_warning,
+        )
+        for warning in (
+            *of_keys,
+            rare_heartbeats_warning(config),
+            *open_doors(config, settings.texts),
+        ):
             if warning is not None:
                 logger.warning("%s", warning)
         return trio.run(_run, config, settings)
     except ConfigError as error:
         return _end(ExitCode.BAD_CONFIGURATION, str(error))
     except StorageError as error:
-        return _end(ExitCode.DISK_FULL if is_full_disk(error) else ExitCode.BAD_LOG_DIRECTORY, str(error))
+        return _end(
+            ExitCode.DISK_FULL if is_full_disk(error) else ExitCode.BAD_LOG_DIRECTORY, str(error)
+        )
     except KafkaError as error:
         return _end(ExitCode.FAILED, f"the controller does not let this broker in: {error}")
     except TidelogError as error:
@@ -92,7 +104,9 @@ def serve(properties_path: Path | str | None, overrides: Sequence[str] = ()) -> 
         gc.enable()
 
 
-def read_configuration(properties_path: Path | str | None, overrides: Sequence[str]) -> tuple[NodeConfig, ServerSettings]:
+def read_configuration(
+    properties_path: Path | str | None, overrides: Sequence[str]
+) -> tuple[NodeConfig, ServerSettings]:
     """Return the configuration of a file, with overrides applied.
 
     Raises:
@@ -114,7 +128,10 @@ def read_configuration(properties_path: Path | str | None, overrides: Sequence[s
 
 def _parsed(text: str, overrides: Sequence[str]) -> tuple[NodeConfig, ServerSettings]:
     config, settings = parse_server_properties(text, overrides)
-    if any(not listener.host for listener in config.listeners) and "advertised.listeners" not in settings.texts:
+    if (
+        any(not listener.host for listener in config.listeners)
+        and "advertised.listeners" not in settings.texts
+    ):
         return parse_server_properties(text, overrides, host_name=_own_name())
     return config, settings
 
@@ -126,9 +143,13 @@ def set_audit_level(config: NodeConfig) -> None:
     """
     audit = None if config.authorizer is None else config.authorizer.audit
     if audit is not None:
-        from log_service.security.audit import LOGGER_NAME as AUDIT_LOGGER  # noqa: PLC0415 - many nodes have no audit log
+        from log_service.security.audit import (  # noqa: PLC0415 - many nodes have no audit log
+            LOGGER_NAME as AUDIT_LOGGER,
+        )
 
-        logging.getLogger(AUDIT_LOGGER).setLevel(logging.DEBUG if audit.is_allowed_written else logging.INFO)
+        logging.getLogger(AUDIT_LOGGER).setLevel(
+            logging.DEBUG if audit.is_allowed_written else logging.INFO
+        )
 
 
 def _own_name() -> str:
@@ -155,9 +176,15 @@ def _decoded(content: bytes) -> str:
 async def _run(config: NodeConfig, settings: ServerSettings) -> int:
     env = real_env(config)
     descriptor_count, most_connections = connection_descriptors()
-    text = "%d descriptors may be open: connections may take %d (max.connections is %d), and the others are for logs"
+    text = (
+        "%d descriptors may be open: connections may take %d (max.connections is %d), and the"
+        " others are for logs"
+    )
     logger.info(text, descriptor_count, most_connections, config.limits.connections.max_count)
-    broker, is_graceful = Broker(env, config, static_texts=settings.texts, most_connections=most_connections), False
+    broker, is_graceful = (
+        Broker(env, config, static_texts=settings.texts, most_connections=most_connections),
+        False,
+    )
     with one_error(), trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_watch_signals, signals, broker, nursery)
@@ -182,11 +209,15 @@ def _announce(config: NodeConfig, broker: Broker) -> None:
         addresses = f"{host}:{port}, as a controller only: clients connect to brokers"
     if broker.metrics_address is not None:
         host, port = broker.metrics_address
-        logger.info("metrics are at http://%s:%d/metrics", f"[{host}]" if ":" in host else host, port)
+        logger.info(
+            "metrics are at http://%s:%d/metrics", f"[{host}]" if ":" in host else host, port
+        )
     logger.info("tidelog node %d is ready on %s", config.node_id, addresses)
 
 
-async def _watch_signals(signals: AsyncIterator[int], broker: Broker, nursery: trio.Nursery) -> None:
+async def _watch_signals(
+    signals: AsyncIterator[int], broker: Broker, nursery: trio.Nursery
+) -> None:
     """Stop gracefully at the first signal, at once at the second."""
     wishes = StopWishes()
     async for number in signals:
@@ -197,15 +228,23 @@ async def _watch_signals(signals: AsyncIterator[int], broker: Broker, nursery: t
             logger.warning("%s again: stopping at once", name)
             nursery.cancel_scope.cancel()
             return
-        logger.info("%s: stopping; once more, after %g s or later, stops at once", name, SAME_WISH_SECONDS)
+        logger.info(
+            "%s: stopping; once more, after %g s or later, stops at once", name, SAME_WISH_SECONDS
+        )
         nursery.start_soon(broker.stop)
 
 
 def _end_of_system(error: OSError) -> ExitCode:
     if error.errno in _CANNOT_BIND:
-        return _end(ExitCode.CANNOT_BIND, f"a listener cannot be bound: {error}; stop what listens there, or change listeners")
+        return _end(
+            ExitCode.CANNOT_BIND,
+            f"a listener cannot be bound: {error}; stop what listens there, or change listeners",
+        )
     if is_full_disk(error):
-        return _end(ExitCode.DISK_FULL, f"the disk is full: {error}; make room, or name another directory in log.dirs")
+        return _end(
+            ExitCode.DISK_FULL,
+            f"the disk is full: {error}; make room, or name another directory in log.dirs",
+        )
     return _end(ExitCode.BAD_LOG_DIRECTORY, f"the node cannot use its files: {error}")
 
 

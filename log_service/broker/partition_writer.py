@@ -26,7 +26,9 @@ class PartitionWriter:
     ``close`` it when leadership is lost.
     """
 
-    def __init__(self, replicas: ReplicaManager, partition: Partition, codec: Codec = Codec.NONE) -> None:
+    def __init__(
+        self, replicas: ReplicaManager, partition: Partition, codec: Codec = Codec.NONE
+    ) -> None:
         self._replicas = replicas
         self._codec = codec
         self._partition = partition
@@ -46,9 +48,18 @@ class PartitionWriter:
     def high_watermark(self) -> int:
         """The high watermark, 0 once this node leads in a later epoch or not at all."""
         state = self._partition.state
-        return state.high_watermark if state.leader_epoch == self.leader_epoch and state.is_leader else 0
+        return (
+            state.high_watermark
+            if state.leader_epoch == self.leader_epoch and state.is_leader
+            else 0
+        )
 
-    def append(self, records: Sequence[tuple[bytes, bytes | None]], wall_ms: int, transaction: InTransaction | None = None) -> int:
+    def append(
+        self,
+        records: Sequence[tuple[bytes, bytes | None]],
+        wall_ms: int,
+        transaction: InTransaction | None = None,
+    ) -> int:
         """Append keys and values as one batch and return the log end offset.
 
         The batch is part of ``transaction``, if one is given.
@@ -65,8 +76,12 @@ class PartitionWriter:
             batches = accept_own_batches(builder.build())
             return self._end_after(lambda: self._replicas.append_own(self._partition, batches))
         producer_id, producer_epoch, shown = transaction
-        built = builder.build(producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True)
-        return self._end_after(lambda: self._replicas.append_own(self._partition, accept_own_batches(built), shown))
+        built = builder.build(
+            producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True
+        )
+        return self._end_after(
+            lambda: self._replicas.append_own(self._partition, accept_own_batches(built), shown)
+        )
 
     def append_marker(self, marker: EndOfTransaction) -> int:
         """Append the end of a producer's transaction and return the log end offset.
@@ -85,7 +100,10 @@ class PartitionWriter:
 
     def _check_epoch(self) -> None:
         if self._partition.leader_epoch != self.leader_epoch:
-            text = f"{self._partition.topic_partition} is in leader epoch {self._partition.leader_epoch}, not {self.leader_epoch} any more"
+            text = (
+                f"{self._partition.topic_partition} is in leader epoch"
+                f" {self._partition.leader_epoch}, not {self.leader_epoch} any more"
+            )
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
 
     def _end_after(self, append: Callable[[], AppendResult]) -> int:

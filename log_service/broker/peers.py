@@ -49,7 +49,9 @@ class Peers:
     def pool(self) -> "ConnectionPool":
         """Return the pool of all requests to brokers."""
         if self._of_all is None:
-            self._of_all = self._new_pool(self._settings(), self._protection.between_brokers, self.on_lost)
+            self._of_all = self._new_pool(
+                self._settings(), self._protection.between_brokers, self.on_lost
+            )
         return self._of_all
 
     def controller_pool(self) -> "ConnectionPool":
@@ -61,7 +63,9 @@ class Peers:
         return self._of_controllers
 
     def _settings(self) -> "RpcSettings":
-        from log_service.rpc.connection import RpcSettings  # noqa: PLC0415 - a node alone asks no other node
+        from log_service.rpc.connection import (  # noqa: PLC0415 - a node alone asks no other node
+            RpcSettings,
+        )
 
         return RpcSettings(client_id=f"broker-{self._config.node_id}")
 
@@ -82,7 +86,9 @@ class Peers:
             self._of_quorum = self._new_pool(settings, self._protection.to_controllers)
         return self._of_quorum
 
-    def _new_pool(self, settings: "RpcSettings", security: "Security | None", on_lost: "OnLost | None" = None) -> "ConnectionPool":
+    def _new_pool(
+        self, settings: "RpcSettings", security: "Security | None", on_lost: "OnLost | None" = None
+    ) -> "ConnectionPool":
         from log_service.rpc.pool import ConnectionPool  # noqa: PLC0415 - as above
 
         assert self.nursery is not None, "the node runs before it asks others"
@@ -90,16 +96,27 @@ class Peers:
 
 
 def destination_of(
-    image: MetadataImage, node_id: int, listener_name: str, purpose: str, *, with_fenced: bool = False
+    image: MetadataImage,
+    node_id: int,
+    listener_name: str,
+    purpose: str,
+    *,
+    with_fenced: bool = False,
 ) -> "Destination | None":
     """Return a broker's address for other brokers.
 
     Returns None if the broker is not registered, has no such listener, or is fenced.
     """
     broker = image.cluster.brokers.get(NodeId(node_id))
-    endpoint = None if broker is None or (broker.is_fenced and not with_fenced) else broker.endpoints.get(listener_name)
+    endpoint = (
+        None
+        if broker is None or (broker.is_fenced and not with_fenced)
+        else broker.endpoints.get(listener_name)
+    )
     if endpoint is None:
         return None
-    from log_service.rpc.connection import Destination  # noqa: PLC0415 - a node alone asks no other node
+    from log_service.rpc.connection import (  # noqa: PLC0415 - a node alone asks no other node
+        Destination,
+    )
 
     return Destination(host=endpoint.host, port=endpoint.port, purpose=purpose)

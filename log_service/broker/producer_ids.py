@@ -17,7 +17,10 @@ import trio
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import BrokerEpoch, NodeId
 from log_service.controller.channel import ControllerChannel
-from log_service.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from log_service.protocol.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +55,10 @@ class ProducerIds:
         self._lock = trio.Lock()
 
     def __repr__(self) -> str:
-        return f"<ProducerIds next={self._next_id} left={self._end_id - self._next_id + len(self._next_block)}>"
+        return (
+            f"<ProducerIds next={self._next_id}"
+            f" left={self._end_id - self._next_id + len(self._next_block)}>"
+        )
 
     def next_nowait(self) -> int | None:
         """Return an id, or None if there is none."""
@@ -97,7 +103,10 @@ class ProducerIds:
                     if self.is_empty:
                         await self._ask()
             return producer_id
-        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"the controller gave no producer ids within {WAIT_MS} ms; ask again")
+        raise KafkaError(
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            f"the controller gave no producer ids within {WAIT_MS} ms; ask again",
+        )
 
     def _take_next_block(self) -> bool:
         block, self._next_block = self._next_block, range(0)
@@ -118,7 +127,9 @@ class ProducerIds:
                 if not self._next_block:
                     await self._ask()
         except KafkaError as error:
-            logger.warning("The controller gave no block of producer ids, which is asked for again: %s", error)
+            logger.warning(
+                "The controller gave no block of producer ids, which is asked for again: %s", error
+            )
         finally:
             self._is_asking = False
 
@@ -128,10 +139,14 @@ class ProducerIds:
         Raises:
             KafkaError: COORDINATOR_LOAD_IN_PROGRESS, the controller returned no block.
         """
-        request = AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self._broker_epoch())
+        request = AllocateProducerIdsRequest(
+            broker_id=self._node_id, broker_epoch=self._broker_epoch()
+        )
         try:
             block = await self._controller.request(request, AllocateProducerIdsResponse)
         except KafkaError as error:
             text = f"the controller gave no producer ids: {error}"
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text) from error
-        self._next_block = range(block.producer_id_start, block.producer_id_start + block.producer_id_len)
+        self._next_block = range(
+            block.producer_id_start, block.producer_id_start + block.producer_id_len
+        )

@@ -37,8 +37,14 @@ class Protection:
         self.outgoing_tls: dict[str, OutgoingTls] = {}
         self._env = env
         self._config = config
-        self.between_brokers = self._outgoing(config.inter_broker_security, config.inter_broker_listener_name, config.inter_broker_login)
-        self.to_controllers = self._outgoing(config.controller_security, config.quorum.listener_name, config.controller_login)
+        self.between_brokers = self._outgoing(
+            config.inter_broker_security,
+            config.inter_broker_listener_name,
+            config.inter_broker_login,
+        )
+        self.to_controllers = self._outgoing(
+            config.controller_security, config.quorum.listener_name, config.controller_login
+        )
         for listener in (*config.listeners, *config.controller_listeners):
             if listener.security.tls is not None:
                 self.tls_listeners[listener.name] = _tls_listener(env, listener)
@@ -55,34 +61,52 @@ class Protection:
         """Return the updater of certificates, None for a node without TLS."""
         if not self.tls_listeners and not self.outgoing_tls:
             return None
-        from log_service.broker.certificates import Certificates  # noqa: PLC0415 - see the module's opening
+        from log_service.broker.certificates import (  # noqa: PLC0415 - see the module's opening
+            Certificates,
+        )
 
-        return Certificates(self._env, self._config, static_texts, self.tls_listeners, self.outgoing_tls)
+        return Certificates(
+            self._env, self._config, static_texts, self.tls_listeners, self.outgoing_tls
+        )
 
-    def _outgoing(self, security: ListenerSecurity, listener_name: str, login: LoginConfig | None) -> "Security | None":
+    def _outgoing(
+        self, security: ListenerSecurity, listener_name: str, login: LoginConfig | None
+    ) -> "Security | None":
         """Return the security of connections to other nodes, None for plaintext without a login."""
         tls = self._outgoing_tls(security, listener_name)
         if login is None:
             return tls
-        from log_service.security.login import ClientLogin  # noqa: PLC0415 - see the module's opening
+        from log_service.security.login import (  # noqa: PLC0415 - see the module's opening
+            ClientLogin,
+        )
         from log_service.security.outgoing import OutgoingSecurity  # noqa: PLC0415 - as above
 
         try:
             files = self._env.files
-            return OutgoingSecurity(tls, ClientLogin(login, self._env.rng, files.run_in_pool, files.read_bytes))
+            return OutgoingSecurity(
+                tls, ClientLogin(login, self._env.rng, files.run_in_pool, files.read_bytes)
+            )
         except ConfigError as error:
-            raise ConfigError(f"logins on listener {listener_name} of other nodes: {error}") from error
+            raise ConfigError(
+                f"logins on listener {listener_name} of other nodes: {error}"
+            ) from error
 
     def _outgoing_tls(self, security: ListenerSecurity, listener_name: str) -> "OutgoingTls | None":
-        if security.tls is None or (self._config.is_alone and not self._config.controller_listeners):
+        if security.tls is None or (
+            self._config.is_alone and not self._config.controller_listeners
+        ):
             return None
         if listener_name not in self.outgoing_tls:
             from log_service.security.tls.outgoing import OutgoingTls  # noqa: PLC0415 - as above
 
             try:
-                self.outgoing_tls[listener_name] = OutgoingTls(security.tls, self._env.files.read_bytes)
+                self.outgoing_tls[listener_name] = OutgoingTls(
+                    security.tls, self._env.files.read_bytes
+                )
             except ConfigError as error:
-                raise ConfigError(f"connections to listener {listener_name} of other nodes: {error}") from error
+                raise ConfigError(
+                    f"connections to listener {listener_name} of other nodes: {error}"
+                ) from error
         return self.outgoing_tls[listener_name]
 
 
@@ -90,17 +114,25 @@ def own_name(config: NodeConfig) -> str:
     """Return this node's principal at controllers, by its configuration."""
     login = config.controller_login
     if login is not None and login.jaas is not None and login.mechanism != "OAUTHBEARER":
-        from log_service.security.sasl.jaas import parse_jaas  # noqa: PLC0415 - see the module's opening
+        from log_service.security.sasl.jaas import (  # noqa: PLC0415 - see the module's opening
+            parse_jaas,
+        )
 
         user = parse_jaas(login.jaas.reveal()).options.get("username")
         return f"User:{user.reveal()}" if user is not None else "the user of its login"
     if login is not None:
         return "the user that its token names"
-    return str(ANONYMOUS) if config.controller_security.tls is None else "the user that its certificate names"
+    return (
+        str(ANONYMOUS)
+        if config.controller_security.tls is None
+        else "the user that its certificate names"
+    )
 
 
 def _tls_listener(env: NodeEnv, listener: ListenerConfig) -> "TlsListener":
-    from log_service.security.tls.listener import TlsListener  # noqa: PLC0415 - see the module's opening
+    from log_service.security.tls.listener import (  # noqa: PLC0415 - see the module's opening
+        TlsListener,
+    )
 
     security = listener.security
     assert security.tls is not None

@@ -36,7 +36,16 @@ from log_service.metadata.image import MetadataImage
 from log_service.network.budget import ServerBudget
 from log_service.network.responses import ConnectionContext
 from log_service.protocol.schema import Message
-from log_service.quota.entities import ANY_IP, CLIENT_KEYS, IP, Client, KnownLimits, Limit, QuotaKey, has_any
+from log_service.quota.entities import (
+    ANY_IP,
+    CLIENT_KEYS,
+    IP,
+    Client,
+    KnownLimits,
+    Limit,
+    QuotaKey,
+    has_any,
+)
 from log_service.quota.entities import Quotas as QuotaValues
 from log_service.quota.windows import Meters
 
@@ -57,7 +66,9 @@ MAX_MEMBER_PUT_OFF_MS = 3_000
 The coordinator must receive these within ``group.min.session.timeout.ms``.
 """
 SPREAD = 20
-"""Requests that were put off wake within a twentieth of the pause, those that have waited longest first."""
+"""Requests that were put off wake within a twentieth of the pause, those that have waited longest
+first.
+"""
 
 
 class Governed(Protocol):
@@ -72,7 +83,9 @@ class ClientQuotas:
     It passes quotas to pipelines and listeners.
     """
 
-    def __init__(self, clock: Clock, windows: QuotaWindows, gate: ServerBudget | None = None) -> None:
+    def __init__(
+        self, clock: Clock, windows: QuotaWindows, gate: ServerBudget | None = None
+    ) -> None:
         self.clock = clock
         self.windows = windows
         self.produced, self.fetched = Meters(windows), Meters(windows)
@@ -106,7 +119,9 @@ class ClientQuotas:
         self._tell(self._pipelines)
         if self._gate is not None:
             self.addresses.set_quotas(quotas)
-            self._gate.address_rates = self.addresses if has_any(quotas, QuotaKey.CONNECTION_CREATION_RATE) else None
+            self._gate.address_rates = (
+                self.addresses if has_any(quotas, QuotaKey.CONNECTION_CREATION_RATE) else None
+            )
 
     def _tell(self, pipelines: Sequence[Governed]) -> None:
         in_force = self if has_any(self._limits.quotas, *CLIENT_KEYS) else None
@@ -147,7 +162,9 @@ class ClientQuotas:
         A client that only claims to be a follower is charged.
         """
         is_of_follower = call.route.api.is_of_follower
-        if is_of_follower is None or not (is_of_follower(call.request) or call.route.side is Side.CONTROLLER):
+        if is_of_follower is None or not (
+            is_of_follower(call.request) or call.route.side is Side.CONTROLLER
+        ):
             return False
         return call.access is None or call.access.could_cluster(AclOperation.CLUSTER_ACTION)
 
@@ -185,14 +202,21 @@ class ClientAccount:
     )
 
     def __init__(
-        self, quotas: ClientQuotas, kind: QuotaKind, limits: tuple[Limit | None, ...], request_bytes: int, started_ns: int
+        self,
+        quotas: ClientQuotas,
+        kind: QuotaKind,
+        limits: tuple[Limit | None, ...],
+        request_bytes: int,
+        started_ns: int,
     ) -> None:
         self._quotas = quotas
         self._kind = kind
         self._produce, self._fetch, self._request = limits
         self._request_bytes = request_bytes
         self._began_ns = started_ns
-        self._handled_ns: int | None = None  # None while the handler runs, whose time is counted as a whole
+        self._handled_ns: int | None = (
+            None  # None while the handler runs, whose time is counted as a whole
+        )
         self._counting = 0  # blocks of ``counted`` that are entered
         self._noted_ns = started_ns  # until when their time is noted
         self._pause_ms: int | None = None
@@ -203,7 +227,9 @@ class ClientAccount:
 
         It is the amount that the client's quota allows in all windows but one.
         """
-        return None if self._fetch is None else int(self._fetch.bound * self._quotas.windows.burst_s)
+        return (
+            None if self._fetch is None else int(self._fetch.bound * self._quotas.windows.burst_s)
+        )
 
     def set_aside(self) -> None:
         """Note that the handler is done and the response comes later.
@@ -238,7 +264,12 @@ class ClientAccount:
             self._handled_ns += passed_ns
         elif self._request is not None and passed_ns:
             limit = self._request
-            self._quotas.spent.charge(limit.share, passed_ns / NS_PER_PERCENT, limit.bound, self._quotas.clock.monotonic_ms())
+            self._quotas.spent.charge(
+                limit.share,
+                passed_ns / NS_PER_PERCENT,
+                limit.bound,
+                self._quotas.clock.monotonic_ms(),
+            )
 
     def must_pause(self, response_bytes: int) -> bool:
         """Count a fetch response before it is sent. Return whether the client must pause.
@@ -247,7 +278,11 @@ class ClientAccount:
         """
         quotas, limit = self._quotas, self._fetch
         now_ms = quotas.clock.monotonic_ms()
-        found_ms = 0 if limit is None else quotas.fetched.charge(limit.share, response_bytes, limit.bound, now_ms)
+        found_ms = (
+            0
+            if limit is None
+            else quotas.fetched.charge(limit.share, response_bytes, limit.bound, now_ms)
+        )
         self._pause_ms = _settled(quotas.fetched, found_ms, quotas.spent, self._charge_time(now_ms))
         if self._pause_ms and limit is not None:
             quotas.fetched.take_back(limit.share, response_bytes, now_ms)
@@ -263,7 +298,12 @@ class ClientAccount:
                 share, bound = self._produce
                 found_ms = quotas.produced.charge(share, self._request_bytes, bound, now_ms)
             is_time_free = is_produce and response is None and self._handled_ns is None
-            self._pause_ms = _settled(quotas.produced, found_ms, quotas.spent, 0 if is_time_free else self._charge_time(now_ms))
+            self._pause_ms = _settled(
+                quotas.produced,
+                found_ms,
+                quotas.spent,
+                0 if is_time_free else self._charge_time(now_ms),
+            )
         return self._pause_ms
 
     def _charge_time(self, now_ms: int) -> int:
@@ -273,7 +313,9 @@ class ClientAccount:
         if self._counting:
             self._note_time()
         spent_ns = self._spent_ns() if self._handled_ns is None else self._handled_ns
-        return self._quotas.spent.charge(limit.share, spent_ns / NS_PER_PERCENT, limit.bound, now_ms)
+        return self._quotas.spent.charge(
+            limit.share, spent_ns / NS_PER_PERCENT, limit.bound, now_ms
+        )
 
     def _spent_ns(self) -> int:
         return self._quotas.clock.monotonic_ns() - self._began_ns
@@ -302,10 +344,14 @@ class AddressRates:
     def set_quotas(self, quotas: QuotaValues) -> None:
         """Use these quotas from now on."""
         rates = {
-            entity[0]: values.get(QuotaKey.CONNECTION_CREATION_RATE) for entity, values in quotas.items() if entity[0].entity_type == IP
+            entity[0]: values.get(QuotaKey.CONNECTION_CREATION_RATE)
+            for entity, values in quotas.items()
+            if entity[0].entity_type == IP
         }
         self._default = rates.pop(ANY_IP, None)
-        self._rates = {plain_address(part.name): rate for part, rate in rates.items() if rate is not None}
+        self._rates = {
+            plain_address(part.name): rate for part, rate in rates.items() if rate is not None
+        }
 
     def hold_back(self, host: str, now_ms: int) -> int:
         """Count a new connection. Return for how many ms it is held before it is closed.

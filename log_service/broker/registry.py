@@ -52,7 +52,9 @@ class OnDemand:
     def load(self) -> Callable[..., Any]:
         """Return the function. Import it the first time."""
         if self.function is None:
-            self.function = getattr(import_module(f"log_service.broker.{self.room}.{self.module}"), self.name)
+            self.function = getattr(
+                import_module(f"log_service.broker.{self.room}.{self.module}"), self.name
+            )
         return self.function
 
     def __call__(self, *arguments: Any) -> Any:
@@ -183,13 +185,23 @@ def _api(
     if pieces is None:
         pieces = (echo.levels,) if isinstance(echo, ItemEcho) and echo.levels else ()
     if max_elements is None:
-        max_elements = MAX_REQUEST_ELEMENTS if sides == CONTROLLER else MAX_ELEMENTS_IN_PIECES if pieces else MAX_ELEMENTS
+        max_elements = (
+            MAX_REQUEST_ELEMENTS
+            if sides == CONTROLLER
+            else MAX_ELEMENTS_IN_PIECES
+            if pieces
+            else MAX_ELEMENTS
+        )
     return Api(
         key=key,
         handler=handler,
         sides=sides,
         permissions=permissions,
-        gates={side: _gate(each, name) if isinstance(each, str) else each for side, each in gates.items() if each and side in sides},
+        gates={
+            side: _gate(each, name) if isinstance(each, str) else each
+            for side, each in gates.items()
+            if each and side in sides
+        },
         quota=quota,
         echo=echo,
         max_elements=max_elements,
@@ -204,12 +216,30 @@ def _api(
     )
 
 
-def _forwarded(key: ApiKey, handler: str, permissions: tuple[Permission, ...], *, gate: str | OnDemand = PERMISSIONS, **others: Any) -> Api:
+def _forwarded(
+    key: ApiKey,
+    handler: str,
+    permissions: tuple[Permission, ...],
+    *,
+    gate: str | OnDemand = PERMISSIONS,
+    **others: Any,
+) -> Api:
     """Return the row of an API that brokers only forward, so only the active controller checks."""
-    return _api(key, handler, permissions, gate=None, controller_gate=gate, sides=BOTH, is_forwardable=True, **others)
+    return _api(
+        key,
+        handler,
+        permissions,
+        gate=None,
+        controller_gate=gate,
+        sides=BOTH,
+        is_forwardable=True,
+        **others,
+    )
 
 
-def _from_member(key: ApiKey, handler: str, permissions: tuple[Permission, ...], **others: Any) -> Api:
+def _from_member(
+    key: ApiKey, handler: str, permissions: tuple[Permission, ...], **others: Any
+) -> Api:
     """Return the row of an API that members send to their coordinator.
 
     They send it on one connection, where heartbeats wait for the others.
@@ -219,7 +249,14 @@ def _from_member(key: ApiKey, handler: str, permissions: tuple[Permission, ...],
 
 def _between_nodes(key: ApiKey, handler: str, *, is_forwardable: bool = False) -> Api:
     """Return the row of an API of nodes to the controller."""
-    return _api(key, handler, _cluster(CLUSTER_ACTION), sides=CONTROLLER, quota=QuotaKind.NONE, is_forwardable=is_forwardable)
+    return _api(
+        key,
+        handler,
+        _cluster(CLUSTER_ACTION),
+        sides=CONTROLLER,
+        quota=QuotaKind.NONE,
+        is_forwardable=is_forwardable,
+    )
 
 
 _PER_TOPIC = Items(asked="topics", told="topics", named_by=("name",))
@@ -243,7 +280,8 @@ _DELETED = (
     (Items(asked="topic_names", told="responses", value="name"),),
 )
 _PER_SHARE_STATE = echoing(
-    Items(asked="topics", told="results", named_by=("topic_id",)), Items(asked="partitions", told="partitions", named_by=("partition",))
+    Items(asked="topics", told="results", named_by=("topic_id",)),
+    Items(asked="partitions", told="partitions", named_by=("partition",)),
 )
 _MUTATION = QuotaKind.CONTROLLER_MUTATION
 
@@ -272,7 +310,9 @@ _ROWS = (
         controller_gate=PERMISSIONS,
         echo=echoing(
             Items(asked="topics", told="responses", named_by=("topic", "topic_id")),
-            Items(asked="partitions", told="partitions", named_by=(("partition", "partition_index"),)),
+            Items(
+                asked="partitions", told="partitions", named_by=(("partition", "partition_index"),)
+            ),
             high_watermark=-1,
         ),
         sides=BOTH,
@@ -283,7 +323,13 @@ _ROWS = (
         max_put_off_ms=NEVER_PUT_OFF,
         is_of_follower=is_of_follower,
     ),
-    _api(ApiKey.LIST_OFFSETS, "list_offsets", _topic(DESCRIBE), gate="record_gates", echo=echoing(_PER_TOPIC, _PER_PARTITION)),
+    _api(
+        ApiKey.LIST_OFFSETS,
+        "list_offsets",
+        _topic(DESCRIBE),
+        gate="record_gates",
+        echo=echoing(_PER_TOPIC, _PER_PARTITION),
+    ),
     _api(
         ApiKey.OFFSET_FOR_LEADER_EPOCH,
         "offset_for_leader_epoch",
@@ -334,23 +380,61 @@ _ROWS = (
         (*_transaction(WRITE), *_topic(WRITE), *_cluster(CLUSTER_ACTION)),
         gate="transaction_gates",
         has_own_echo=True,
-        pieces=((Items(asked="transactions", told="results_by_transaction", named_by=("transactional_id",)),),),
+        pieces=(
+            (
+                Items(
+                    asked="transactions",
+                    told="results_by_transaction",
+                    named_by=("transactional_id",),
+                ),
+            ),
+        ),
         max_elements=MAX_ELEMENTS,
     ),
-    _api(ApiKey.ADD_OFFSETS_TO_TXN, "transactions", (*_transaction(WRITE), *_group(READ)), gate="transaction_gates"),
+    _api(
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        "transactions",
+        (*_transaction(WRITE), *_group(READ)),
+        gate="transaction_gates",
+    ),
     _api(ApiKey.END_TXN, "transactions", _transaction(WRITE), gate="transaction_gates"),
     _api(
         ApiKey.DESCRIBE_TRANSACTIONS,
         "transactions",
         (*_transaction(DESCRIBE), *_topic(DESCRIBE)),
         gate="transaction_gates",
-        echo=echoing(Items(asked="transactional_ids", told="transaction_states", value="transactional_id")),
+        echo=echoing(
+            Items(asked="transactional_ids", told="transaction_states", value="transactional_id")
+        ),
     ),
-    _api(ApiKey.LIST_TRANSACTIONS, "transactions", _transaction(DESCRIBE), gate="transaction_gates"),
+    _api(
+        ApiKey.LIST_TRANSACTIONS, "transactions", _transaction(DESCRIBE), gate="transaction_gates"
+    ),
     # Versions, logins and the cluster
-    _api(ApiKey.API_VERSIONS, "api_versions", NO_PERMISSION, sides=BOTH, max_elements=0, max_put_off_ms=NEVER_PUT_OFF),
-    _api(ApiKey.SASL_HANDSHAKE, "sasl", NO_PERMISSION, sides=BOTH, max_elements=0, max_put_off_ms=NEVER_PUT_OFF),
-    _api(ApiKey.SASL_AUTHENTICATE, "sasl", NO_PERMISSION, sides=BOTH, max_elements=0, max_put_off_ms=NEVER_PUT_OFF),
+    _api(
+        ApiKey.API_VERSIONS,
+        "api_versions",
+        NO_PERMISSION,
+        sides=BOTH,
+        max_elements=0,
+        max_put_off_ms=NEVER_PUT_OFF,
+    ),
+    _api(
+        ApiKey.SASL_HANDSHAKE,
+        "sasl",
+        NO_PERMISSION,
+        sides=BOTH,
+        max_elements=0,
+        max_put_off_ms=NEVER_PUT_OFF,
+    ),
+    _api(
+        ApiKey.SASL_AUTHENTICATE,
+        "sasl",
+        NO_PERMISSION,
+        sides=BOTH,
+        max_elements=0,
+        max_put_off_ms=NEVER_PUT_OFF,
+    ),
     _api(
         ApiKey.METADATA,
         handle_metadata,
@@ -358,7 +442,14 @@ _ROWS = (
         gate=None,
         echo=echoing(_PER_TOPIC_OR_ID),
     ),
-    _api(ApiKey.DESCRIBE_CLUSTER, "cluster", _cluster(ALTER, DESCRIBE), gate=None, controller_gate="config_gates", sides=BOTH),
+    _api(
+        ApiKey.DESCRIBE_CLUSTER,
+        "cluster",
+        _cluster(ALTER, DESCRIBE),
+        gate=None,
+        controller_gate="config_gates",
+        sides=BOTH,
+    ),
     _api(
         ApiKey.DESCRIBE_TOPIC_PARTITIONS,
         "describe_topic_partitions",
@@ -412,7 +503,12 @@ _ROWS = (
         gate="group_gates",
         pieces=((_PER_TOPIC, _PER_PARTITION),),
     ),
-    _api(ApiKey.LIST_GROUPS, "groups.admin", (*_cluster(DESCRIBE), *_group(DESCRIBE)), gate="group_gates"),
+    _api(
+        ApiKey.LIST_GROUPS,
+        "groups.admin",
+        (*_cluster(DESCRIBE), *_group(DESCRIBE)),
+        gate="group_gates",
+    ),
     _api(
         ApiKey.DESCRIBE_GROUPS,
         "groups.admin",
@@ -501,7 +597,12 @@ _ROWS = (
         _cluster(ALTER),
         pieces=((Items(asked="topics", told="responses", named_by=("name",)), _PER_PARTITION),),
     ),
-    _forwarded(ApiKey.LIST_PARTITION_REASSIGNMENTS, "placement", _cluster(DESCRIBE), pieces=((_PER_TOPIC, _PER_INDEX),)),
+    _forwarded(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        "placement",
+        _cluster(DESCRIBE),
+        pieces=((_PER_TOPIC, _PER_INDEX),),
+    ),
     _api(ApiKey.ALTER_REPLICA_LOG_DIRS, "log_dirs", _cluster(ALTER), has_own_echo=True),
     # Share groups
     _from_member(
@@ -525,8 +626,18 @@ _ROWS = (
         gate="group_gates",
         echo=echoing(Items(asked="groups", told="groups", named_by=("group_id",))),
     ),
-    _api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, "share.groups", (*_group(READ), *_topic(READ)), gate="group_gates"),
-    _api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, "share.groups", (*_group(DELETE), *_topic(READ)), gate="group_gates"),
+    _api(
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        "share.groups",
+        (*_group(READ), *_topic(READ)),
+        gate="group_gates",
+    ),
+    _api(
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+        "share.groups",
+        (*_group(DELETE), *_topic(READ)),
+        gate="group_gates",
+    ),
     # Streams groups
     _from_member(
         ApiKey.STREAMS_GROUP_HEARTBEAT,
@@ -543,11 +654,36 @@ _ROWS = (
         echo=echoing(Items(asked="group_ids", told="groups", value="group_id")),
     ),
     # Requests of brokers to share coordinators
-    _api(ApiKey.INITIALIZE_SHARE_GROUP_STATE, "share.states", _cluster(CLUSTER_ACTION), echo=_PER_SHARE_STATE),
-    _api(ApiKey.READ_SHARE_GROUP_STATE, "share.states", _cluster(CLUSTER_ACTION), echo=_PER_SHARE_STATE),
-    _api(ApiKey.WRITE_SHARE_GROUP_STATE, "share.states", _cluster(CLUSTER_ACTION), echo=_PER_SHARE_STATE),
-    _api(ApiKey.DELETE_SHARE_GROUP_STATE, "share.states", _cluster(CLUSTER_ACTION), echo=_PER_SHARE_STATE),
-    _api(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, "share.states", _cluster(CLUSTER_ACTION), echo=_PER_SHARE_STATE),
+    _api(
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+        "share.states",
+        _cluster(CLUSTER_ACTION),
+        echo=_PER_SHARE_STATE,
+    ),
+    _api(
+        ApiKey.READ_SHARE_GROUP_STATE,
+        "share.states",
+        _cluster(CLUSTER_ACTION),
+        echo=_PER_SHARE_STATE,
+    ),
+    _api(
+        ApiKey.WRITE_SHARE_GROUP_STATE,
+        "share.states",
+        _cluster(CLUSTER_ACTION),
+        echo=_PER_SHARE_STATE,
+    ),
+    _api(
+        ApiKey.DELETE_SHARE_GROUP_STATE,
+        "share.states",
+        _cluster(CLUSTER_ACTION),
+        echo=_PER_SHARE_STATE,
+    ),
+    _api(
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+        "share.states",
+        _cluster(CLUSTER_ACTION),
+        echo=_PER_SHARE_STATE,
+    ),
     # Configuration and the cluster
     _api(
         ApiKey.DESCRIBE_CONFIGS,
@@ -569,7 +705,11 @@ _ROWS = (
     _api(
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         "configs",
-        (*_topic(ALTER_CONFIGS), *_group(ALTER_CONFIGS), *_cluster(ALTER_CONFIGS, ALTER, CLUSTER_ACTION)),
+        (
+            *_topic(ALTER_CONFIGS),
+            *_group(ALTER_CONFIGS),
+            *_cluster(ALTER_CONFIGS, ALTER, CLUSTER_ACTION),
+        ),
         gate=_gate("config_gates", "alter_loggers"),
         controller_gate="config_gates",
         echo=_per_resource("responses"),
@@ -578,15 +718,40 @@ _ROWS = (
         is_each_named_once=True,
     ),
     _api(ApiKey.LIST_CONFIG_RESOURCES, "configs", _cluster(DESCRIBE_CONFIGS)),
-    _api(ApiKey.DESCRIBE_CLIENT_QUOTAS, "client_quotas", _cluster(DESCRIBE_CONFIGS), has_own_echo=True),
-    _forwarded(ApiKey.ALTER_CLIENT_QUOTAS, "client_quotas", _cluster(ALTER_CONFIGS), has_own_echo=True),
+    _api(
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        "client_quotas",
+        _cluster(DESCRIBE_CONFIGS),
+        has_own_echo=True,
+    ),
+    _forwarded(
+        ApiKey.ALTER_CLIENT_QUOTAS, "client_quotas", _cluster(ALTER_CONFIGS), has_own_echo=True
+    ),
     _api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, "telemetry", NO_PERMISSION),
     _api(ApiKey.PUSH_TELEMETRY, "telemetry", NO_PERMISSION),
     _api(ApiKey.DESCRIBE_ACLS, "acls", _cluster(DESCRIBE), sides=BOTH),
-    _forwarded(ApiKey.CREATE_ACLS, "acls", _cluster(ALTER), echo=echoing(Items(asked="creations", told="results"))),
-    _forwarded(ApiKey.DELETE_ACLS, "acls", _cluster(ALTER), echo=echoing(Items(asked="filters", told="filter_results"))),
-    _api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "scram_users", _cluster(DESCRIBE), has_own_echo=True),
-    _forwarded(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, "scram_users", _cluster(ALTER), has_own_echo=True, max_elements=500),
+    _forwarded(
+        ApiKey.CREATE_ACLS,
+        "acls",
+        _cluster(ALTER),
+        echo=echoing(Items(asked="creations", told="results")),
+    ),
+    _forwarded(
+        ApiKey.DELETE_ACLS,
+        "acls",
+        _cluster(ALTER),
+        echo=echoing(Items(asked="filters", told="filter_results")),
+    ),
+    _api(
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "scram_users", _cluster(DESCRIBE), has_own_echo=True
+    ),
+    _forwarded(
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        "scram_users",
+        _cluster(ALTER),
+        has_own_echo=True,
+        max_elements=500,
+    ),
     _api(
         ApiKey.CREATE_DELEGATION_TOKEN,
         "delegation_tokens",
@@ -596,8 +761,22 @@ _ROWS = (
         sides=BOTH,
         is_forwardable=True,
     ),
-    _api(ApiKey.RENEW_DELEGATION_TOKEN, "delegation_tokens", NO_PERMISSION, has_own_echo=True, sides=BOTH, is_forwardable=True),
-    _api(ApiKey.EXPIRE_DELEGATION_TOKEN, "delegation_tokens", NO_PERMISSION, has_own_echo=True, sides=BOTH, is_forwardable=True),
+    _api(
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        "delegation_tokens",
+        NO_PERMISSION,
+        has_own_echo=True,
+        sides=BOTH,
+        is_forwardable=True,
+    ),
+    _api(
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        "delegation_tokens",
+        NO_PERMISSION,
+        has_own_echo=True,
+        sides=BOTH,
+        is_forwardable=True,
+    ),
     _api(
         ApiKey.DESCRIBE_DELEGATION_TOKEN,
         "delegation_tokens",
@@ -624,9 +803,15 @@ _ROWS = (
     _between_nodes(ApiKey.UPDATE_RAFT_VOTER, "raft"),
     # Ours
     _api(
-        ApiKey.TIDELOG_MAINTENANCE, "maintenance", _cluster(ALTER, CLUSTER_ACTION) + _topic(ALTER), gate="topic_gates", max_elements=2_000
+        ApiKey.TIDELOG_MAINTENANCE,
+        "maintenance",
+        _cluster(ALTER, CLUSTER_ACTION) + _topic(ALTER),
+        gate="topic_gates",
+        max_elements=2_000,
     ),
 )
 
-REGISTRY: Mapping[ApiKey, Api] = MappingProxyType({row.key: row for row in sorted(_ROWS, key=lambda row: row.key)})
+REGISTRY: Mapping[ApiKey, Api] = MappingProxyType(
+    {row.key: row for row in sorted(_ROWS, key=lambda row: row.key)}
+)
 """The rows by key, in the order of keys."""

@@ -38,7 +38,14 @@ from log_service.common.env import NodeEnv
 from log_service.common.errors import KafkaError
 from log_service.common.features import TRANSACTION_VERSION
 from log_service.common.timers import TimerQueue
-from log_service.common.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC, NodeId, TopicId, TopicPartition
+from log_service.common.types import (
+    GROUP_METADATA_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    NodeId,
+    TopicId,
+    TopicPartition,
+)
 from log_service.config.resolve import Layers, dynamic_log_defaults
 from log_service.config.views import LogConfig, NodeConfig
 from log_service.controller.channel import NodeToControllerChannel
@@ -117,7 +124,11 @@ class NodeFoundation:
     def is_there(self, where: TopicPartition, topic_id: UUID) -> bool:
         """Whether a partition with a committed offset exists. A stored topic id must match."""
         topic = self.image().topics.by_name.get(where.topic)
-        return topic is not None and where.partition in topic.partitions and (not topic_id.int or topic.topic_id == topic_id)
+        return (
+            topic is not None
+            and where.partition in topic.partitions
+            and (not topic_id.int or topic.topic_id == topic_id)
+        )
 
     def is_partition_there(self, topic_id: UUID, partition: int) -> bool:
         """Whether a partition of a topic exists, as far as this node knows."""
@@ -143,7 +154,12 @@ class NodeFoundation:
         meanwhile. The records would then appear in the wrong topic. Such a log is a stray, as with
         Apache Kafka.
         """
-        if isinstance(log, Log) and log.topic_id is None and log.log_end_offset and not self.config.is_alone:
+        if (
+            isinstance(log, Log)
+            and log.topic_id is None
+            and log.log_end_offset
+            and not self.config.is_alone
+        ):
             return False
         registration = self._registration_of(log)
         return registration is not None and self.config.node_id in registration.replicas
@@ -163,17 +179,25 @@ class NodeFoundation:
         """Return the configuration of a topic that has none of its own."""
         cluster = image.configs.of(ResourceType.BROKER, ALL_BROKERS)
         own = image.configs.of(ResourceType.BROKER, str(self.config.node_id))
-        return dynamic_log_defaults(self.config.log, Layers(static=self.static_texts, cluster=cluster, broker=own))
+        return dynamic_log_defaults(
+            self.config.log, Layers(static=self.static_texts, cluster=cluster, broker=own)
+        )
 
     def directory_states(self) -> DirectoryStates:
         """Return the current states of the log directories."""
         logs = self.logs
-        offline = (logs.directory_ids.get(directory.path) for directory in logs.directories if directory.is_offline)
+        offline = (
+            logs.directory_ids.get(directory.path)
+            for directory in logs.directories
+            if directory.is_offline
+        )
         cordoned = (logs.directory_ids.get(path) for path in logs.config.cordoned_log_dirs)
         return DirectoryStates(
             previous_broker_epoch=logs.previous_broker_epoch,
             offline=frozenset(directory_id for directory_id in offline if directory_id is not None),
-            cordoned=frozenset(directory_id for directory_id in cordoned if directory_id is not None),
+            cordoned=frozenset(
+                directory_id for directory_id in cordoned if directory_id is not None
+            ),
         )
 
     def leader_address(self) -> "Destination | None":
@@ -181,7 +205,9 @@ class NodeFoundation:
         found = self.raft.leader_endpoint
         if found is None:
             return None
-        from log_service.rpc.connection import Destination  # noqa: PLC0415 - a node alone asks no other node
+        from log_service.rpc.connection import (  # noqa: PLC0415 - a node alone asks no other node
+            Destination,
+        )
 
         return Destination(host=found.host, port=found.port, purpose="to the controller")
 
@@ -244,12 +270,16 @@ class Rooms:
             streams_topics=self.streams_topics,
             telemetry=self.telemetry,
             lost_brokers=self.lost_brokers,
-            judges=[each for each in (foundation.certificates, foundation.logins) if each is not None],
+            judges=[
+                each for each in (foundation.certificates, foundation.logins) if each is not None
+            ],
             controller_address=controller_address,
         )
 
 
-def new_raft(env: NodeEnv, config: NodeConfig, peers: Peers, own_addresses: Mapping[str, tuple[str, int]]) -> RaftDriver:
+def new_raft(
+    env: NodeEnv, config: NodeConfig, peers: Peers, own_addresses: Mapping[str, tuple[str, int]]
+) -> RaftDriver:
     """Return the metadata log of this node.
 
     ``own_addresses`` are those of its controller, and empty for a node without one. A single node
@@ -257,7 +287,10 @@ def new_raft(env: NodeEnv, config: NodeConfig, peers: Peers, own_addresses: Mapp
     """
     name = config.quorum.listener_name
     voters = (
-        Voter(node_id=NodeId(voter.node_id), endpoints=(VoterEndpoint(name, voter.host, voter.port),)) for voter in config.quorum.voters
+        Voter(
+            node_id=NodeId(voter.node_id), endpoints=(VoterEndpoint(name, voter.host, voter.port),)
+        )
+        for voter in config.quorum.voters
     )
     return RaftDriver(
         env,
@@ -265,14 +298,27 @@ def new_raft(env: NodeEnv, config: NodeConfig, peers: Peers, own_addresses: Mapp
         node_id=NodeId(config.node_id),
         config=config.metadata_log,
         quorum=config.quorum,
-        transport=RpcTransport(peers.quorum_pool, lambda: own_name(config)) if own_addresses or not config.is_alone else None,
+        transport=(
+            RpcTransport(peers.quorum_pool, lambda: own_name(config))
+            if own_addresses or not config.is_alone
+            else None
+        ),
         static_voters=None if config.is_alone else VoterSet(tuple(voters)),
-        bootstrap_servers=tuple(Peer(NodeId(each.node_id), each.host, each.port) for each in config.quorum.bootstrap_servers),
-        endpoints=tuple(VoterEndpoint(own_name, host, port) for own_name, (host, port) in own_addresses.items()),
+        bootstrap_servers=tuple(
+            Peer(NodeId(each.node_id), each.host, each.port)
+            for each in config.quorum.bootstrap_servers
+        ),
+        endpoints=tuple(
+            VoterEndpoint(own_name, host, port) for own_name, (host, port) in own_addresses.items()
+        ),
     )
 
 
-def quorum_node(foundation: NodeFoundation, controller: ControllerDriver, controller_address: tuple[str, int] | None) -> QuorumNode:
+def quorum_node(
+    foundation: NodeFoundation,
+    controller: ControllerDriver,
+    controller_address: tuple[str, int] | None,
+) -> QuorumNode:
     """Return the node for handlers of the controller's listeners.
 
     A request there is only for the controller of this node.
@@ -291,7 +337,9 @@ def quorum_node(foundation: NodeFoundation, controller: ControllerDriver, contro
     )
 
 
-def new_controller(foundation: NodeFoundation, bootstrap: Sequence[MetadataRecord]) -> ControllerDriver:
+def new_controller(
+    foundation: NodeFoundation, bootstrap: Sequence[MetadataRecord]
+) -> ControllerDriver:
     """Return the controller of this node.
 
     It is made before the metadata log is opened, because it has to see the log's records.
@@ -310,10 +358,19 @@ def new_controller(foundation: NodeFoundation, bootstrap: Sequence[MetadataRecor
         mutation_windows=foundation.config.mutation_quota_windows,
         tokens=foundation.config.tokens,
     )
-    return ControllerDriver(foundation.env, foundation.raft, foundation.timers, config, image=foundation.image, bootstrap=bootstrap)
+    return ControllerDriver(
+        foundation.env,
+        foundation.raft,
+        foundation.timers,
+        config,
+        image=foundation.image,
+        bootstrap=bootstrap,
+    )
 
 
-def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, background: trio.Nursery) -> Rooms:
+def build_rooms(
+    foundation: NodeFoundation, controller: ControllerDriver, background: trio.Nursery
+) -> Rooms:
     """Return all rooms of a node. Their background work runs in ``background``."""
     env, config = foundation.env, foundation.config
     controller_channel = NodeToControllerChannel(
@@ -324,13 +381,24 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
         admit=foundation.admit,
     )
     lifecycle = BrokerLifecycle(
-        config, controller_channel, foundation.image, foundation.directory_states, is_quorum_gone=lambda: foundation.raft.is_majority_gone
+        config,
+        controller_channel,
+        foundation.image,
+        foundation.directory_states,
+        is_quorum_gone=lambda: foundation.raft.is_majority_gone,
     )
     declared = declared_topics(env.files, config.topics.declarations_path)
-    topic_creation = TopicCreation(controller_channel, config, env.clock, foundation.image, declared)
+    topic_creation = TopicCreation(
+        controller_channel, config, env.clock, foundation.image, declared
+    )
     share_states, share_persister = _new_share_states(foundation, topic_creation, background)
     groups = _new_groups(foundation, share_persister)
-    producer_ids = ProducerIds(controller_channel, foundation.node_id, lambda: lifecycle.broker_epoch, background.start_soon)
+    producer_ids = ProducerIds(
+        controller_channel,
+        foundation.node_id,
+        lambda: lifecycle.broker_epoch,
+        background.start_soon,
+    )
     replicas = ReplicaManager(
         node_id=foundation.node_id,
         clock=env.clock,
@@ -348,13 +416,19 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
         ),
     )
     transactions, markers = _new_transactions(foundation, producer_ids, replicas, groups)
-    directory_reports = _new_directory_reports(foundation, controller_channel, lifecycle, replicas, background)
+    directory_reports = _new_directory_reports(
+        foundation, controller_channel, lifecycle, replicas, background
+    )
     shares = _new_shares(foundation, share_persister, topic_creation, background)
     replicas.add_listener(shares)
     coordinated = {
-        GROUP_METADATA_TOPIC: Coordinated(coordinator=groups, codec=Codec(config.groups.offsets_topic_compression_codec)),
+        GROUP_METADATA_TOPIC: Coordinated(
+            coordinator=groups, codec=Codec(config.groups.offsets_topic_compression_codec)
+        ),
         TRANSACTION_STATE_TOPIC: Coordinated(coordinator=transactions),
-        SHARE_GROUP_STATE_TOPIC: Coordinated(coordinator=share_states, codec=Codec(config.share_states.topic_compression_codec)),
+        SHARE_GROUP_STATE_TOPIC: Coordinated(
+            coordinator=share_states, codec=Codec(config.share_states.topic_compression_codec)
+        ),
     }
     return Rooms(
         background=background,
@@ -466,7 +540,12 @@ def _new_share_states(
     return states, persister
 
 
-def _new_shares(foundation: NodeFoundation, persister: SharePersister, topic_creation: TopicCreation, background: trio.Nursery) -> Shares:
+def _new_shares(
+    foundation: NodeFoundation,
+    persister: SharePersister,
+    topic_creation: TopicCreation,
+    background: trio.Nursery,
+) -> Shares:
     """Return the share groups on the partitions that this node leads."""
     env, config = foundation.env, foundation.config
 
@@ -496,7 +575,10 @@ def _new_shares(foundation: NodeFoundation, persister: SharePersister, topic_cre
 
 
 def _new_verifier(
-    foundation: NodeFoundation, replicas: ReplicaManager, transactions: TransactionService, background: trio.Nursery
+    foundation: NodeFoundation,
+    replicas: ReplicaManager,
+    transactions: TransactionService,
+    background: trio.Nursery,
 ) -> TransactionVerifier:
     """Return the client of transaction coordinators, including this node's own."""
     return TransactionVerifier(
@@ -513,7 +595,10 @@ def _new_verifier(
 
 
 def _new_transactions(
-    foundation: NodeFoundation, producer_ids: ProducerIds, replicas: ReplicaManager, groups: GroupService
+    foundation: NodeFoundation,
+    producer_ids: ProducerIds,
+    replicas: ReplicaManager,
+    groups: GroupService,
 ) -> tuple[TransactionService, MarkerSender]:
     """Return the transactions that this node coordinates, and the sender of their markers.
 
@@ -522,9 +607,14 @@ def _new_transactions(
     env, config = foundation.env, foundation.config
 
     def write_here(request: "WriteTxnMarkersRequest", on_response: "OnResponse") -> None:
-        from log_service.broker.transactions.marker_writer import REQUEST_TIMEOUT_MS, write_markers  # noqa: PLC0415 - few nodes need it
+        from log_service.broker.transactions.marker_writer import (  # noqa: PLC0415 - few nodes need it
+            REQUEST_TIMEOUT_MS,
+            write_markers,
+        )
 
-        write_markers(replicas, groups, request, on_response, env.clock.monotonic_ms() + REQUEST_TIMEOUT_MS)
+        write_markers(
+            replicas, groups, request, on_response, env.clock.monotonic_ms() + REQUEST_TIMEOUT_MS
+        )
 
     markers = MarkerSender(
         node_id=foundation.node_id,

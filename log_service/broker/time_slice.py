@@ -24,7 +24,9 @@ THIS_THREAD = 0
 SYSTEM_CALLS = {"x86_64": (314, 315), "aarch64": (274, 275)}
 """Numbers of sched_setattr and sched_getattr, for which C libraries have no functions."""
 
-_ATTRIBUTES = struct.Struct("=IIQiIQQQ")  # size, policy, flags, nice, priority, runtime, deadline, period
+_ATTRIBUTES = struct.Struct(
+    "=IIQiIQQQ"
+)  # size, policy, flags, nice, priority, runtime, deadline, period
 
 
 def shorten_time_slices() -> bool:
@@ -33,10 +35,15 @@ def shorten_time_slices() -> bool:
     Older kernels accept it and change nothing.
     """
     calls = SYSTEM_CALLS.get(platform.machine()) if sys.platform == "linux" else None
-    if calls is None or os.sched_getscheduler(THIS_THREAD) & ~os.SCHED_RESET_ON_FORK != os.SCHED_OTHER:
+    if (
+        calls is None
+        or os.sched_getscheduler(THIS_THREAD) & ~os.SCHED_RESET_ON_FORK != os.SCHED_OTHER
+    ):
         return False
     nice = os.getpriority(os.PRIO_PROCESS, THIS_THREAD)
-    wanted = _ATTRIBUTES.pack(_ATTRIBUTES.size, os.SCHED_OTHER, RESET_ON_FORK, nice, 0, SLICE_NS, 0, 0)
+    wanted = _ATTRIBUTES.pack(
+        _ATTRIBUTES.size, os.SCHED_OTHER, RESET_ON_FORK, nice, 0, SLICE_NS, 0, 0
+    )
     return bool(ctypes.CDLL(None).syscall(calls[0], THIS_THREAD, wanted, 0) == 0)
 
 

@@ -28,7 +28,10 @@ RESOURCES = {
     "user_principal": "user",
 }
 """Options that name resources, and the types that they name."""
-SUPPORTED = {kind.name.lower(): {operation.name.lower() for operation in operations} for kind, operations in OPERATIONS_ON.items()}
+SUPPORTED = {
+    kind.name.lower(): {operation.name.lower() for operation in operations}
+    for kind, operations in OPERATIONS_ON.items()
+}
 """Operations that each resource type supports, beside all.
 
 ``kafka-acls.sh`` refuses the others, too.
@@ -48,7 +51,9 @@ def acls() -> None:
     """
 
 
-def operation_name(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+def operation_name(
+    _context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
     """Return operations in tidelog's spelling.
 
     Kafka's tools write them as in DescribeConfigs or DESCRIBE_CONFIGS.
@@ -56,34 +61,76 @@ def operation_name(_context: click.Context, _parameter: click.Parameter, values:
     known = {name.replace("_", ""): name for name in OPERATION_NAMES}
     for value in values:
         if value.lower().replace("_", "").replace("-", "") not in known:
-            raise click.BadParameter(f"there is no operation {value!r}; there are {', '.join(OPERATION_NAMES)}")
+            raise click.BadParameter(
+                f"there is no operation {value!r}; there are {', '.join(OPERATION_NAMES)}"
+            )
     return tuple(known[value.lower().replace("_", "").replace("-", "")] for value in values)
 
 
 def acl_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that name resources, principals and operations."""
     options = (
-        click.option("-t", "--topic", multiple=True, metavar="NAME", help="A topic; * is every topic."),
+        click.option(
+            "-t", "--topic", multiple=True, metavar="NAME", help="A topic; * is every topic."
+        ),
         click.option("-g", "--group", multiple=True, metavar="NAME", help="A group."),
-        click.option("--transactional-id", multiple=True, metavar="NAME", help="A transactional id."),
+        click.option(
+            "--transactional-id", multiple=True, metavar="NAME", help="A transactional id."
+        ),
         click.option("--delegation-token", multiple=True, metavar="ID", help="A delegation token."),
-        click.option("--user-principal", multiple=True, metavar="User:NAME", help="A user whose tokens are meant."),
+        click.option(
+            "--user-principal",
+            multiple=True,
+            metavar="User:NAME",
+            help="A user whose tokens are meant.",
+        ),
         click.option("--cluster", is_flag=True, help="The cluster itself."),
         click.option(
             "--resource-pattern-type",
             "--pattern",
             "pattern_type",
             type=click.Choice(["literal", "prefixed", "match", "any"]),
-            help="prefixed: every resource whose name begins so; match and any are for list and remove.",
+            help=(
+                "prefixed: every resource whose name begins so; match and any are for list and"
+                " remove."
+            ),
         ),
         click.option("--allow-principal", multiple=True, metavar="User:NAME", help="Who may."),
-        click.option("--deny-principal", multiple=True, metavar="User:NAME", help="Who must not, whatever else allows it."),
-        click.option("--allow-host", multiple=True, metavar="ADDRESS", help="From where those may; default every address."),
-        click.option("--deny-host", multiple=True, metavar="ADDRESS", help="From where those must not."),
-        click.option("-o", "--operation", "operations", multiple=True, metavar="NAME", callback=operation_name, help="What; default all."),
-        click.option("--producer", is_flag=True, help="What a producer needs of its topics (and transactional ids)."),
-        click.option("--consumer", is_flag=True, help="What a consumer needs of its topics and groups."),
-        click.option("--idempotent", is_flag=True, help="With --producer: for brokers before Kafka 2.8."),
+        click.option(
+            "--deny-principal",
+            multiple=True,
+            metavar="User:NAME",
+            help="Who must not, whatever else allows it.",
+        ),
+        click.option(
+            "--allow-host",
+            multiple=True,
+            metavar="ADDRESS",
+            help="From where those may; default every address.",
+        ),
+        click.option(
+            "--deny-host", multiple=True, metavar="ADDRESS", help="From where those must not."
+        ),
+        click.option(
+            "-o",
+            "--operation",
+            "operations",
+            multiple=True,
+            metavar="NAME",
+            callback=operation_name,
+            help="What; default all.",
+        ),
+        click.option(
+            "--producer",
+            is_flag=True,
+            help="What a producer needs of its topics (and transactional ids).",
+        ),
+        click.option(
+            "--consumer", is_flag=True, help="What a consumer needs of its topics and groups."
+        ),
+        click.option(
+            "--idempotent", is_flag=True, help="With --producer: for brokers before Kafka 2.8."
+        ),
     )
     for option in reversed(options):
         command = option(command)
@@ -97,7 +144,11 @@ def principal(text: str) -> str:
 
 def named_resources(given: dict[str, Any]) -> list[tuple[str, str]]:
     """Return (type, name) of each resource that the options name."""
-    found = [(kind, principal(name) if kind == "user" else name) for option, kind in RESOURCES.items() for name in given[option]]
+    found = [
+        (kind, principal(name) if kind == "user" else name)
+        for option, kind in RESOURCES.items()
+        for name in given[option]
+    ]
     return found + [("cluster", CLUSTER_NAME)] * given["cluster"]
 
 
@@ -109,11 +160,17 @@ def bindings_of(given: dict[str, Any]) -> list[AclBinding]:
     """
     resources = _with_operations(given)
     if not resources:
-        raise click.UsageError("name what: --topic, --group, --transactional-id, --cluster, --delegation-token or --user-principal")
+        raise click.UsageError(
+            "name what: --topic, --group, --transactional-id, --cluster, --delegation-token or"
+            " --user-principal"
+        )
     if not given["allow_principal"] and not given["deny_principal"]:
         raise click.UsageError("name who: --allow-principal User:NAME, or --deny-principal")
     if given["pattern_type"] in {"match", "any"}:
-        raise click.UsageError(f"--resource-pattern-type {given['pattern_type']} is for list and remove: an ACL is literal or prefixed")
+        raise click.UsageError(
+            f"--resource-pattern-type {given['pattern_type']} is for list and remove: an ACL is"
+            " literal or prefixed"
+        )
     _require_meaning(resources, is_literal=given["pattern_type"] != "prefixed")
     return list(
         dict.fromkeys(
@@ -137,7 +194,10 @@ def _whom(given: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     for permission in ("allow", "deny"):
         hosts = given[f"{permission}_host"]
         if hosts and not given[f"{permission}_principal"]:
-            raise click.UsageError(f"--{permission}-host is for the principals of --{permission}-principal, and there are none")
+            raise click.UsageError(
+                f"--{permission}-host is for the principals of --{permission}-principal, and there"
+                " are none"
+            )
         for who in given[f"{permission}_principal"]:
             for host in hosts or ("*",):
                 yield permission, principal(who), host
@@ -153,7 +213,10 @@ def _written(host: str) -> str:
     try:
         ip_address(host.partition("%")[0])
     except ValueError as error:
-        text = f"{host!r} is no address: an ACL is about one address, or about all (*); it knows neither names nor ranges"
+        text = (
+            f"{host!r} is no address: an ACL is about one address, or about all (*); it knows"
+            " neither names nor ranges"
+        )
         raise click.UsageError(text) from error
     return java_host(host)
 
@@ -167,13 +230,21 @@ def _with_operations(given: dict[str, Any]) -> list[tuple[str, str, Sequence[str
     if not given["producer"] and not given["consumer"]:
         return [(kind, name, given["operations"] or ("all",)) for kind, name in resources]
     if given["operations"]:
-        raise click.UsageError("--producer and --consumer say which operations: leave out --operation")
+        raise click.UsageError(
+            "--producer and --consumer say which operations: leave out --operation"
+        )
     _require_names(given)
     found: list[tuple[str, str, Sequence[str]]] = []
     for kind, name in resources:
-        wanted = [*(PRODUCER.get(kind, ()) if given["producer"] else ()), *(CONSUMER.get(kind, ()) if given["consumer"] else ())]
+        wanted = [
+            *(PRODUCER.get(kind, ()) if given["producer"] else ()),
+            *(CONSUMER.get(kind, ()) if given["consumer"] else ()),
+        ]
         if not wanted:
-            raise click.UsageError(f"{kind} {name} has no part in --producer or --consumer as they are given: leave it out")
+            raise click.UsageError(
+                f"{kind} {name} has no part in --producer or --consumer as they are given: leave"
+                " it out"
+            )
         found.append((kind, name, tuple(dict.fromkeys(wanted))))
     if given["idempotent"]:
         found.append(("cluster", CLUSTER_NAME, ("idempotent_write",)))
@@ -187,7 +258,9 @@ def _require_names(given: dict[str, Any]) -> None:
         raise click.UsageError("--consumer needs --group")
 
 
-def _require_meaning(resources: Iterable[tuple[str, str, Sequence[str]]], *, is_literal: bool) -> None:
+def _require_meaning(
+    resources: Iterable[tuple[str, str, Sequence[str]]], *, is_literal: bool
+) -> None:
     """Refuse ACLs that could never allow or deny anything.
 
     A user who adds such an ACL means another.
@@ -196,9 +269,19 @@ def _require_meaning(resources: Iterable[tuple[str, str, Sequence[str]]], *, is_
         for operation in operations:
             if operation != "all" and operation not in SUPPORTED[kind]:
                 known = ", ".join(sorted(SUPPORTED[kind]))
-                raise click.UsageError(f"{operation} is nothing that can be done with a {kind}; there are all, {known}")
-        if kind == "topic" and is_literal and name != "*" and (fault := topic_name_fault(name)) is not None:
-            raise click.UsageError(f"no topic is called {name!r}: {fault}; --pattern prefixed means every topic whose name begins so")
+                raise click.UsageError(
+                    f"{operation} is nothing that can be done with a {kind}; there are all, {known}"
+                )
+        if (
+            kind == "topic"
+            and is_literal
+            and name != "*"
+            and (fault := topic_name_fault(name)) is not None
+        ):
+            raise click.UsageError(
+                f"no topic is called {name!r}: {fault}; --pattern prefixed means every topic whose"
+                " name begins so"
+            )
 
 
 def filters_of(given: dict[str, Any]) -> list[AclFilter]:
@@ -223,7 +306,15 @@ def filters_of(given: dict[str, Any]) -> list[AclFilter]:
     whom = list(_filtered_whom(given))
     resources: list[tuple[str, str | None]] = [*named_resources(given)] or [("any", None)]
     return [
-        AclFilter(resource_type=kind, name=name, pattern_type=pattern, principal=who, host=host, permission=permission, operation=operation)
+        AclFilter(
+            resource_type=kind,
+            name=name,
+            pattern_type=pattern,
+            principal=who,
+            host=host,
+            permission=permission,
+            operation=operation,
+        )
         for kind, name in resources
         for permission, who, host in whom
         for operation in given["operations"] or ("any",)
@@ -233,7 +324,9 @@ def filters_of(given: dict[str, Any]) -> list[AclFilter]:
 def _filtered_whom(given: dict[str, Any]) -> Iterator[tuple[str, str | None, str | None]]:
     if given["allow_host"] or given["deny_host"]:
         for permission, who, host in _whom(given):
-            for written in dict.fromkeys((host, java_host(host))):  # other tools keep what a person wrote
+            for written in dict.fromkeys(
+                (host, java_host(host))
+            ):  # other tools keep what a person wrote
                 yield permission, who, written
         return
     for permission in ("allow", "deny"):
@@ -274,7 +367,13 @@ async def list_acls(*, as_json: bool, bootstrap_servers: str, **given: Any) -> N
     async with open_admin(bootstrap_servers) as admin:
         found = {acl for wanted in filters_of(given) for acl in await admin.describe_acls(wanted)}
     rows = shown(sorted(found, key=str))
-    print_rows(rows, COLUMNS, as_json=as_json, empty="there are no such ACLs; see: tidelog acls add --help", flexible=["name", "principal"])
+    print_rows(
+        rows,
+        COLUMNS,
+        as_json=as_json,
+        empty="there are no such ACLs; see: tidelog acls add --help",
+        flexible=["name", "principal"],
+    )
 
 
 @acls.command(short_help="Add ACLs.")
@@ -310,7 +409,9 @@ async def remove(*, yes: bool, as_json: bool, bootstrap_servers: str, **given: A
     """
     wanted = filters_of(given)
     if wanted == [AclFilter()]:
-        raise click.UsageError("name which: a resource, a principal or an operation; all ACLs are not removed at once")
+        raise click.UsageError(
+            "name which: a resource, a principal or an operation; all ACLs are not removed at once"
+        )
     async with open_admin(bootstrap_servers) as admin:
         found = sorted({acl for each in wanted for acl in await admin.describe_acls(each)}, key=str)
         if not found:

@@ -55,7 +55,15 @@ def to_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [to_json(each) for each in value]
     if isinstance(value, float):
-        return value if math.isfinite(value) else "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        return (
+            value
+            if math.isfinite(value)
+            else "NaN"
+            if math.isnan(value)
+            else "Infinity"
+            if value > 0
+            else "-Infinity"
+        )
     found = next((as_text for kind, as_text in AS_TEXT if isinstance(value, kind)), None)
     return value if found is None else found(value)
 
@@ -76,7 +84,11 @@ class AvroReading:
         if isinstance(node, list):
             return self._union(value, node, path)
         if isinstance(node, str):
-            return self._read(value, self._named[node], path) if node in self._named else _primitive(value, node, path)
+            return (
+                self._read(value, self._named[node], path)
+                if node in self._named
+                else _primitive(value, node, path)
+            )
         return self._described(value, node, path)
 
     def _described(self, value: Any, node: Mapping[str, Any], path: str) -> Any:
@@ -86,10 +98,15 @@ class AvroReading:
             return self._record(value, node, path)
         if kind == "array":
             items = _expect(value, list, "a list", path)
-            return [self._read(each, node["items"], f"{path}[{index}]") for index, each in enumerate(items)]
+            return [
+                self._read(each, node["items"], f"{path}[{index}]")
+                for index, each in enumerate(items)
+            ]
         if kind == "map":
             entries = _expect(value, dict, "an object", path).items()
-            return {name: self._read(each, node["values"], f"{path}.{name}") for name, each in entries}
+            return {
+                name: self._read(each, node["values"], f"{path}.{name}") for name, each in entries
+            }
         if node.get("logicalType") in READ_TEXT:
             return _logical(value, node, path)
         named = {"enum": _enum, "fixed": _fixed}.get(kind) if isinstance(kind, str) else None
@@ -100,11 +117,17 @@ class AvroReading:
         fields = {field["name"]: field for field in node["fields"]}
         for name in given:
             if name not in fields:
-                raise SerializationError(f"{path}: {node['name']} has no field {name!r}; it has {', '.join(fields) or 'none'}")
+                raise SerializationError(
+                    f"{path}: {node['name']} has no field {name!r}; it has"
+                    f" {', '.join(fields) or 'none'}"
+                )
         for name, field in fields.items():
             if name not in given and "default" not in field:
                 raise SerializationError(f"{path}: the field {name!r} of {node['name']} is missing")
-        return {name: self._read(each, fields[name]["type"], f"{path}.{name}") for name, each in given.items()}
+        return {
+            name: self._read(each, fields[name]["type"], f"{path}.{name}")
+            for name, each in given.items()
+        }
 
     def _union(self, value: Any, branches: list[Any], path: str) -> Any:
         """Return a value with the name of its branch, None for null."""
@@ -125,7 +148,9 @@ class AvroReading:
         for branch in branches:
             if tag is not None and tag == branch_name(branch):
                 yield branch, value[tag]
-        for branch in [each for each in branches if (each == "null") == (value is None)] or branches:
+        for branch in [
+            each for each in branches if (each == "null") == (value is None)
+        ] or branches:
             yield branch, value
 
 
@@ -145,7 +170,11 @@ def _collect(node: Any, named: dict[str, Any]) -> None:
         return
     if node["type"] in NAMED:
         named[node["name"]] = node
-    for inner in (node.get("items"), node.get("values"), *(field["type"] for field in node.get("fields", ()))):
+    for inner in (
+        node.get("items"),
+        node.get("values"),
+        *(field["type"] for field in node.get("fields", ())),
+    ):
         _collect(inner, named)
 
 
@@ -176,7 +205,11 @@ def _primitive(value: Any, kind: str, path: str) -> Any:
     elif kind == "bytes":
         return _bytes(value, path)
     else:
-        fits = {"null": value is None, "boolean": isinstance(value, bool), "string": isinstance(value, str)}.get(kind, False)
+        fits = {
+            "null": value is None,
+            "boolean": isinstance(value, bool),
+            "string": isinstance(value, str),
+        }.get(kind, False)
     if not fits:
         raise SerializationError(f"{path}: {kind} is expected, not {_shown(value)}")
     return value
@@ -184,16 +217,23 @@ def _primitive(value: Any, kind: str, path: str) -> Any:
 
 def _bytes(value: Any, path: str) -> bytes:
     try:
-        encoded: bytes = _expect(value, str, "text with a character for each byte", path).encode("latin-1")
+        encoded: bytes = _expect(value, str, "text with a character for each byte", path).encode(
+            "latin-1"
+        )
     except UnicodeEncodeError as error:
-        raise SerializationError(f"{path}: {error.object[error.start]!r} is no byte: bytes are text of characters up to U+00FF") from error
+        raise SerializationError(
+            f"{path}: {error.object[error.start]!r} is no byte: bytes are text of characters up to"
+            " U+00FF"
+        ) from error
     return encoded
 
 
 def _enum(value: Any, node: Mapping[str, Any], path: str) -> str:
     if value not in node["symbols"]:
         shown = repr(value) if isinstance(value, str) else _shown(value)
-        raise SerializationError(f"{path}: one of {', '.join(node['symbols'])} is expected, not {shown}")
+        raise SerializationError(
+            f"{path}: one of {', '.join(node['symbols'])} is expected, not {shown}"
+        )
     return str(value)
 
 

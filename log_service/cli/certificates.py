@@ -14,7 +14,16 @@ import click
 
 from log_service.cli.output import data_option, json_option, print_rows, tell
 from log_service.common.errors import ConfigError
-from log_service.supervisor.protection import DIRECTORY, NODE, OPERATOR, PLATFORM, REGISTRY, is_protected, issue_client, known_certificates
+from log_service.supervisor.protection import (
+    DIRECTORY,
+    NODE,
+    OPERATOR,
+    PLATFORM,
+    REGISTRY,
+    is_protected,
+    issue_client,
+    known_certificates,
+)
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 TAKEN = frozenset({NODE, OPERATOR, PLATFORM, REGISTRY})
@@ -31,9 +40,15 @@ def certificates() -> None:
 @certificates.command(short_help="Make a key and a certificate for a service.")
 @click.argument("name")
 @click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), required=True, metavar="DIR", help="Where key and settings are written."
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="Where key and settings are written.",
 )
-@click.option("--replace", "is_replacing", is_flag=True, help="Write over the files of an earlier one.")
+@click.option(
+    "--replace", "is_replacing", is_flag=True, help="Write over the files of an earlier one."
+)
 @data_option("The installation's directory.")
 @json_option
 def issue(*, name: str, out: Path, is_replacing: bool, data: Path, as_json: bool) -> None:
@@ -54,13 +69,20 @@ def issue(*, name: str, out: Path, is_replacing: bool, data: Path, as_json: bool
     check_name(name)
     made = out / f"{name}.pem"
     if made.exists() and not is_replacing:
-        raise click.ClickException(f"{made} is there already: give --replace to write over it, or another --out")
+        raise click.ClickException(
+            f"{made} is there already: give --replace to write over it, or another --out"
+        )
     issued = issue_client(data, name, out, datetime.now(UTC))
     lines = [
         f"{issued.properties_path} logs in as User:{name} until {issued.until:%Y-%m-%d}",
         f"no ACL comes with it; see: tidelog acls add --allow-principal {name} --help",
     ]
-    row = {"name": name, "until": issued.until.isoformat(), "keystore": str(made), "properties": str(issued.properties_path)}
+    row = {
+        "name": name,
+        "until": issued.until.isoformat(),
+        "keystore": str(made),
+        "properties": str(issued.properties_path),
+    }
     tell("\n".join(lines), row, as_json=as_json)
 
 
@@ -75,7 +97,12 @@ def list_certificates(*, data: Path, as_json: bool) -> None:
     """
     check_is_protected(data)
     rows = [
-        {"user": each.name, "kind": each.kind, "until": each.until.isoformat(timespec="seconds"), "path": str(each.path)}
+        {
+            "user": each.name,
+            "kind": each.kind,
+            "until": each.until.isoformat(timespec="seconds"),
+            "path": str(each.path),
+        }
         for each in known_certificates(data)
     ]
     print_rows(rows, ["user", "kind", "until", "path"], as_json=as_json, empty="there are none")
@@ -88,8 +115,14 @@ def check_is_protected(data: Path) -> None:
         ConfigError: it has none.
     """
     if not is_protected(data):
-        text = f"there is no local authority in {data / DIRECTORY}: start the installation with tidelog up --secure"
-        raise ConfigError(f"{text}, or name the directory of another with --data; other clusters have an authority of their own")
+        text = (
+            f"there is no local authority in {data / DIRECTORY}: start the installation with"
+            " tidelog up --secure"
+        )
+        raise ConfigError(
+            f"{text}, or name the directory of another with --data; other clusters have an"
+            " authority of their own"
+        )
 
 
 def check_name(name: str) -> None:
@@ -99,6 +132,11 @@ def check_name(name: str) -> None:
         BadParameter: a service cannot have the name.
     """
     if not NAME.fullmatch(name):
-        raise click.BadParameter(f"{name!r} has to be 1-63 letters, digits, '.', '_' and '-'", param_hint="NAME")
+        raise click.BadParameter(
+            f"{name!r} has to be 1-63 letters, digits, '.', '_' and '-'", param_hint="NAME"
+        )
     if name in TAKEN:
-        raise click.BadParameter(f"{name} is a user of the installation itself, with rights of its own: choose another", param_hint="NAME")
+        raise click.BadParameter(
+            f"{name} is a user of the installation itself, with rights of its own: choose another",
+            param_hint="NAME",
+        )

@@ -9,7 +9,13 @@ from typing import Any
 
 import click
 
-from log_service.cli import cluster_moves, cluster_nodes, cluster_roll, cluster_status, cluster_voters
+from log_service.cli import (
+    cluster_moves,
+    cluster_nodes,
+    cluster_roll,
+    cluster_status,
+    cluster_voters,
+)
 from log_service.cli.connection import cluster_command, open_admin
 from log_service.cli.names import complete_topics, matching_topics, partitions_named
 from log_service.cli.node_ids import NODE_ID, node_ids_of
@@ -26,7 +32,13 @@ from log_service.cli.output import (
 from log_service.cli.plan_view import told_refusals
 from log_service.cli.standard_input import confirm
 from log_service.client.admin.admin import Admin
-from log_service.client.admin.values import ElectionType, FeatureUpdate, ItemsFailed, LogDirDescription, UpgradeType
+from log_service.client.admin.values import (
+    ElectionType,
+    FeatureUpdate,
+    ItemsFailed,
+    LogDirDescription,
+    UpgradeType,
+)
 from log_service.cluster_operations.membership import no_such_brokers, refuse_unknown_brokers
 from log_service.cluster_operations.reading import active_controller, quorum_of, read_state
 from log_service.cluster_plans.layout import NO_LEADER, PlanRefused
@@ -36,7 +48,9 @@ from log_service.common.types import TopicPartition
 
 MAX_LEVEL = 2**15 - 1
 
-broker_option = click.option("--broker", "node_id", type=NODE_ID, metavar="ID", help="Ask this broker.")
+broker_option = click.option(
+    "--broker", "node_id", type=NODE_ID, metavar="ID", help="Ask this broker."
+)
 
 
 @click.group()
@@ -87,7 +101,11 @@ async def describe(*, as_json: bool, bootstrap_servers: str) -> None:
         }
         print_json(told | {"brokers": rows})
         return
-    controller = "no active controller" if controller_id == NO_LEADER else f"active controller {controller_id}"
+    controller = (
+        "no active controller"
+        if controller_id == NO_LEADER
+        else f"active controller {controller_id}"
+    )
     kind = "tidelog" if found.is_tidelog else "not tidelog"
     click.echo(f"cluster {found.cluster_id}  {counted(len(rows), 'broker')}  {kind}  {controller}")
     print_rows(rows, ["node_id", "host", "port", "rack", "controller"], as_json=False)
@@ -108,9 +126,19 @@ async def api_versions(*, node_id: int | None, as_json: bool, bootstrap_servers:
 
 @cluster.command(short_help="Show or change feature levels.")
 @broker_option
-@click.option("--set", "updates", multiple=True, metavar="NAME=LEVEL", help="Set the cluster's level of a feature; may be repeated.")
+@click.option(
+    "--set",
+    "updates",
+    multiple=True,
+    metavar="NAME=LEVEL",
+    help="Set the cluster's level of a feature; may be repeated.",
+)
 @click.option("--downgrade", is_flag=True, help="Let levels go down where nothing is lost by it.")
-@click.option("--unsafe-downgrade", is_flag=True, help="Let levels go down even where something is lost by it.")
+@click.option(
+    "--unsafe-downgrade",
+    is_flag=True,
+    help="Let levels go down even where something is lost by it.",
+)
 @click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
 @json_option
 @cluster_command
@@ -132,14 +160,23 @@ async def features(
         if wanted:
             await admin.update_features(wanted, is_validated_only=dry_run)
             levels = {name: update.level for name, update in wanted.items()}
-            tell(f"{'this would be accepted: ' if dry_run else ''}set {', '.join(updates)}", levels, as_json=as_json)
+            tell(
+                f"{'this would be accepted: ' if dry_run else ''}set {', '.join(updates)}",
+                levels,
+                as_json=as_json,
+            )
             return
         found = await admin.describe_features(node_id)
     rows = [
         {"feature": name, "first": first, "last": last, "level": found.finalized.get(name)}
         for name, (first, last) in sorted(found.supported.items())
     ]
-    print_rows(rows, ["feature", "first", "last", "level"], as_json=as_json, empty="the broker tells no features")
+    print_rows(
+        rows,
+        ["feature", "first", "last", "level"],
+        as_json=as_json,
+        empty="the broker tells no features",
+    )
 
 
 def levels_of(updates: Sequence[str], upgrade_type: UpgradeType) -> dict[str, FeatureUpdate]:
@@ -151,8 +188,14 @@ def levels_of(updates: Sequence[str], upgrade_type: UpgradeType) -> dict[str, Fe
     levels = key_values(updates, "--set")
     for name, level in levels.items():
         if not (level.isdecimal() and len(level) < 6 and int(level) <= MAX_LEVEL):
-            raise click.BadParameter(f"the level of {name} is {level!r}, not a number up to {MAX_LEVEL}", param_hint="--set")
-    return {name: FeatureUpdate(level=int(level), upgrade_type=upgrade_type) for name, level in levels.items()}
+            raise click.BadParameter(
+                f"the level of {name} is {level!r}, not a number up to {MAX_LEVEL}",
+                param_hint="--set",
+            )
+    return {
+        name: FeatureUpdate(level=int(level), upgrade_type=upgrade_type)
+        for name, level in levels.items()
+    }
 
 
 async def require_broker(admin: Admin, node_id: int | None) -> None:
@@ -169,7 +212,9 @@ async def require_broker(admin: Admin, node_id: int | None) -> None:
 @cluster_command
 async def quorum(*, as_json: bool, bootstrap_servers: str) -> None:
     """Show the leader of the metadata quorum, and how far its voters and observers are."""
-    from log_service.storage.partition_metadata import format_uuid  # noqa: PLC0415 - the other commands show no ids of directories
+    from log_service.storage.partition_metadata import (  # noqa: PLC0415 - the other commands show no ids of directories
+        format_uuid,
+    )
 
     async with open_admin(bootstrap_servers) as admin:
         found = await admin.describe_metadata_quorum()
@@ -187,38 +232,91 @@ async def quorum(*, as_json: bool, bootstrap_servers: str) -> None:
         for each, member in zip([*found.voters, *found.observers], state.members, strict=True)
     ]
     if as_json:
-        told = {"leader_id": found.leader_id, "leader_epoch": found.leader_epoch, "high_watermark": found.high_watermark}
+        told = {
+            "leader_id": found.leader_id,
+            "leader_epoch": found.leader_epoch,
+            "high_watermark": found.high_watermark,
+        }
         print_json(told | {"replicas": rows})
         return
-    click.echo(f"leader {found.leader_id}  epoch {found.leader_epoch}  high watermark {found.high_watermark}")
+    click.echo(
+        f"leader {found.leader_id}  epoch {found.leader_epoch}  high watermark"
+        f" {found.high_watermark}"
+    )
     for row in rows:
-        row["listeners"] = ", ".join(f"{name}://{address}" for name, address in row["endpoints"].items())
-    print_rows(rows, ["node_id", "role", "log_end_offset", "lag", "directory_id", "listeners"], as_json=False)
+        row["listeners"] = ", ".join(
+            f"{name}://{address}" for name, address in row["endpoints"].items()
+        )
+    print_rows(
+        rows,
+        ["node_id", "role", "log_end_offset", "lag", "directory_id", "listeners"],
+        as_json=False,
+    )
 
 
 @cluster.command("log-dirs", short_help="Show log directories and what is in them.")
 @click.argument("names", nargs=-1, metavar="[TOPICS...]", shell_complete=complete_topics)
 @broker_option
-@click.option("--replicas", "with_replicas", is_flag=True, help="Show every replica; so do TOPICS, by name or pattern.")
+@click.option(
+    "--replicas",
+    "with_replicas",
+    is_flag=True,
+    help="Show every replica; so do TOPICS, by name or pattern.",
+)
 @json_option
 @cluster_command
-async def log_dirs(*, names: tuple[str, ...], node_id: int | None, with_replicas: bool, as_json: bool, bootstrap_servers: str) -> None:
+async def log_dirs(
+    *,
+    names: tuple[str, ...],
+    node_id: int | None,
+    with_replicas: bool,
+    as_json: bool,
+    bootstrap_servers: str,
+) -> None:
     """Show the log directories of all brokers, or the replicas in them."""
     async with open_admin(bootstrap_servers) as admin:
         await require_broker(admin, node_id)
-        wanted = set(await matching_topics(admin, names, is_internal_included=True)) if names else None
+        wanted = (
+            set(await matching_topics(admin, names, is_internal_included=True)) if names else None
+        )
         found = await admin.describe_log_dirs(None if node_id is None else [node_id])
-        present = {where.topic for by_path in found.values() for directory in by_path.values() for where in directory.replicas}
+        present = {
+            where.topic
+            for by_path in found.values()
+            for directory in by_path.values()
+            for where in directory.replicas
+        }
         if absent := sorted((wanted or set()) - present):
             await admin.describe_topics(absent)  # refuses those that are not there
-    directories = [(broker, directory) for broker, by_path in sorted(found.items()) for directory in by_path.values()]
+    directories = [
+        (broker, directory)
+        for broker, by_path in sorted(found.items())
+        for directory in by_path.values()
+    ]
     if with_replicas or names:
-        rows = [row for broker, directory in directories for row in replica_rows(broker, directory, wanted)]
-        columns = ["broker", "topic", "partition", "size", "lag", "future"] + (["path"] if len(directories) > 1 else [])
-        print_rows(rows, columns, as_json=as_json, empty="there is nothing in them", flexible=["path", "topic"])
+        rows = [
+            row
+            for broker, directory in directories
+            for row in replica_rows(broker, directory, wanted)
+        ]
+        columns = ["broker", "topic", "partition", "size", "lag", "future"] + (
+            ["path"] if len(directories) > 1 else []
+        )
+        print_rows(
+            rows,
+            columns,
+            as_json=as_json,
+            empty="there is nothing in them",
+            flexible=["path", "topic"],
+        )
         return
     rows = [directory_row(broker, directory) for broker, directory in directories]
-    print_rows(rows, ["broker", "path", "state", "replicas", "size", "usable", "total"], as_json=as_json, flexible=["path"])
+    print_rows(
+        rows,
+        ["broker", "path", "state", "replicas", "size", "usable", "total"],
+        as_json=as_json,
+        flexible=["path"],
+    )
 
 
 def directory_row(broker: int, directory: LogDirDescription) -> dict[str, Any]:
@@ -238,7 +336,9 @@ def directory_row(broker: int, directory: LogDirDescription) -> dict[str, Any]:
     }
 
 
-def replica_rows(broker: int, directory: LogDirDescription, wanted: set[str] | None) -> list[dict[str, Any]]:
+def replica_rows(
+    broker: int, directory: LogDirDescription, wanted: set[str] | None
+) -> list[dict[str, Any]]:
     """Return the replicas in a log directory as rows."""
     return [
         {
@@ -257,7 +357,13 @@ def replica_rows(broker: int, directory: LogDirDescription, wanted: set[str] | N
 
 
 @cluster.command(short_help="Show the producers that partitions remember.")
-@click.argument("partitions", nargs=-1, required=True, metavar="TOPIC[:0,2-4]...", shell_complete=complete_topics)
+@click.argument(
+    "partitions",
+    nargs=-1,
+    required=True,
+    metavar="TOPIC[:0,2-4]...",
+    shell_complete=complete_topics,
+)
 @json_option
 @cluster_command
 async def producers(*, partitions: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
@@ -272,22 +378,38 @@ async def producers(*, partitions: tuple[str, ...], as_json: bool, bootstrap_ser
             "epoch": each.producer_epoch,
             "last_sequence": each.last_sequence,
             "last_timestamp_ms": each.last_timestamp_ms,
-            "transaction_start": each.transaction_start_offset if each.transaction_start_offset >= 0 else None,
+            "transaction_start": (
+                each.transaction_start_offset if each.transaction_start_offset >= 0 else None
+            ),
         }
         for where, remembered in sorted(found.items())
         for each in remembered
     ]
     columns = ["topic", "partition", "producer_id", "epoch", "last_sequence", "last_timestamp_ms"]
-    print_rows(rows, columns, as_json=as_json, empty="no producers are remembered", times=["last_timestamp_ms"])
+    print_rows(
+        rows,
+        columns,
+        as_json=as_json,
+        empty="no producers are remembered",
+        times=["last_timestamp_ms"],
+    )
 
 
 @cluster.command(short_help="Elect leaders.")
-@click.argument("partitions", nargs=-1, metavar="[TOPIC[:0,2-4]...]", shell_complete=complete_topics)
-@click.option("--unclean", is_flag=True, help="Elect any replica where there is no leader; records may be lost.")
+@click.argument(
+    "partitions", nargs=-1, metavar="[TOPIC[:0,2-4]...]", shell_complete=complete_topics
+)
+@click.option(
+    "--unclean",
+    is_flag=True,
+    help="Elect any replica where there is no leader; records may be lost.",
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before an unclean election.")
 @json_option
 @cluster_command
-async def elect(*, partitions: tuple[str, ...], unclean: bool, yes: bool, as_json: bool, bootstrap_servers: str) -> None:
+async def elect(
+    *, partitions: tuple[str, ...], unclean: bool, yes: bool, as_json: bool, bootstrap_servers: str
+) -> None:
     """Elect the preferred leaders of partitions, or of all that need it."""
     if unclean and not yes:
         await confirm("Elect leaders that may lack records?", "nothing was elected")
@@ -299,7 +421,9 @@ async def elect(*, partitions: tuple[str, ...], unclean: bool, yes: bool, as_jso
     print_rows(rows, ["topic", "partition"], as_json=as_json, empty="no election was needed")
 
 
-async def elected_of(admin: Admin, wanted: Sequence[TopicPartition] | None, kind: ElectionType) -> set[TopicPartition]:
+async def elected_of(
+    admin: Admin, wanted: Sequence[TopicPartition] | None, kind: ElectionType
+) -> set[TopicPartition]:
     """Elect leaders and return the partitions that got one.
 
     A partition that needs no election is no error to a person.
@@ -313,12 +437,23 @@ async def elected_of(admin: Admin, wanted: Sequence[TopicPartition] | None, kind
 
 
 @cluster.command(short_help="Show or begin moves to other brokers.")
-@click.argument("partitions", nargs=-1, metavar="[TOPIC[:0,2-4]...]", shell_complete=complete_topics)
-@click.option("--to", "targets", metavar="1,2,3", help="Move to these brokers, the preferred leader first.")
+@click.argument(
+    "partitions", nargs=-1, metavar="[TOPIC[:0,2-4]...]", shell_complete=complete_topics
+)
+@click.option(
+    "--to", "targets", metavar="1,2,3", help="Move to these brokers, the preferred leader first."
+)
 @click.option("--cancel", is_flag=True, help="Take moves back.")
 @json_option
 @cluster_command
-async def reassign(*, partitions: tuple[str, ...], targets: str | None, cancel: bool, as_json: bool, bootstrap_servers: str) -> None:
+async def reassign(
+    *,
+    partitions: tuple[str, ...],
+    targets: str | None,
+    cancel: bool,
+    as_json: bool,
+    bootstrap_servers: str,
+) -> None:
     """Show the moves of partitions that are under way, begin moves, or cancel them."""
     if (targets is not None or cancel) and not partitions:
         raise click.UsageError("say what to move: TOPIC or TOPIC:0,2-4")
@@ -341,11 +476,24 @@ async def reassign(*, partitions: tuple[str, ...], targets: str | None, cancel: 
         }
         for where, each in sorted(moving.items())
     ]
-    nothing = "done: nothing had to be copied" if brokers is not None else "taken back: nothing moves" if cancel else "nothing moves"
-    print_rows(rows, ["topic", "partition", "replicas", "adding", "removing"], as_json=as_json, empty=nothing)
+    nothing = (
+        "done: nothing had to be copied"
+        if brokers is not None
+        else "taken back: nothing moves"
+        if cancel
+        else "nothing moves"
+    )
+    print_rows(
+        rows,
+        ["topic", "partition", "replicas", "adding", "removing"],
+        as_json=as_json,
+        empty=nothing,
+    )
 
 
-async def refuse_fenced_targets(admin: Admin, partitions: Sequence[TopicPartition], broker_ids: Sequence[int]) -> None:
+async def refuse_fenced_targets(
+    admin: Admin, partitions: Sequence[TopicPartition], broker_ids: Sequence[int]
+) -> None:
     """Refuse to move replicas to fenced brokers: those that are down or not ready.
 
     A move there would end only once the brokers are back. A fenced broker that has a replica
@@ -355,16 +503,27 @@ async def refuse_fenced_targets(admin: Admin, partitions: Sequence[TopicPartitio
         PlanRefused: some are fenced. The error names all of them.
     """
     fenced = {each.node_id for each in await admin.describe_brokers() if each.is_fenced}
-    topics = await admin.describe_topics(sorted({each.topic for each in partitions})) if fenced.intersection(broker_ids) else {}
+    topics = (
+        await admin.describe_topics(sorted({each.topic for each in partitions}))
+        if fenced.intersection(broker_ids)
+        else {}
+    )
     waited_for: set[int] = set()
     for where in partitions if topics else ():
         present = topics[where.topic].partitions[where.partition].replicas
-        waited_for.update(broker_ids if len(broker_ids) < len(present) else set(broker_ids).difference(present))
+        waited_for.update(
+            broker_ids if len(broker_ids) < len(present) else set(broker_ids).difference(present)
+        )
     down = [each for each in broker_ids if each in fenced & waited_for]
     if down:
-        who = f"broker {down[0]} is" if len(down) == 1 else f"brokers {', '.join(map(str, down))} are"
+        who = (
+            f"broker {down[0]} is" if len(down) == 1 else f"brokers {', '.join(map(str, down))} are"
+        )
         them = "it" if len(down) == 1 else "them"
-        raise PlanRefused(f"{who} fenced: down or not ready, and a move there would not end. Start {them} first, or name others with --to")
+        raise PlanRefused(
+            f"{who} fenced: down or not ready, and a move there would not end. Start {them} first,"
+            " or name others with --to"
+        )
 
 
 @cluster.command(short_help="Forget a broker that is gone for good.")

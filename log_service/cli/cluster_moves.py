@@ -14,16 +14,33 @@ import trio
 
 from log_service.cli.cluster_voters import voters_text
 from log_service.cli.connection import cluster_command, open_admin
-from log_service.cli.installation_nodes import nodes_option, refuse_to_stop, require_same_cluster, required_cluster
+from log_service.cli.installation_nodes import (
+    nodes_option,
+    refuse_to_stop,
+    require_same_cluster,
+    required_cluster,
+)
 from log_service.cli.names import complete_topics, matching_topics, partitions_named
 from log_service.cli.node_ids import NODE_ID, node_ids_of
 from log_service.cli.numbers import WholeNumber
 from log_service.cli.output import counted, json_option, note, print_json, print_rows, sized, tell
-from log_service.cli.plan_view import POLL_SECONDS, ProgressLine, plan_options, present, told_refusals
+from log_service.cli.plan_view import (
+    POLL_SECONDS,
+    ProgressLine,
+    plan_options,
+    present,
+    told_refusals,
+)
 from log_service.cli.running import in_thread
 from log_service.client.admin.admin import Admin
 from log_service.cluster_operations.membership import refuse_removal, refuse_unknown_brokers
-from log_service.cluster_operations.moving import moves_under_way, remove_throttles, take_back, throttled_brokers, throttled_topics
+from log_service.cluster_operations.moving import (
+    moves_under_way,
+    remove_throttles,
+    take_back,
+    throttled_brokers,
+    throttled_topics,
+)
 from log_service.cluster_operations.reading import read_layout
 from log_service.cluster_operations.removal import emptying, forget
 from log_service.cluster_operations.waiting import wait_until_serving
@@ -41,19 +58,34 @@ MAX_FILE_BYTES = 64 << 20
 
 
 @click.command(short_help="Even out replicas and leaders.")
-@click.option("--bytes", "by_bytes", is_flag=True, help="Even out bytes, too: to within a tenth of the mean.")
+@click.option(
+    "--bytes", "by_bytes", is_flag=True, help="Even out bytes, too: to within a tenth of the mean."
+)
 @plan_options
 @json_option
 @cluster_command
-async def rebalance(*, by_bytes: bool, throttle_bytes: int | None, as_json: bool, bootstrap_servers: str, **how: Any) -> None:
+async def rebalance(
+    *, by_bytes: bool, throttle_bytes: int | None, as_json: bool, bootstrap_servers: str, **how: Any
+) -> None:
     """Plan an even spread of replicas and leaders over brokers and racks.
 
     The plan has the fewest copies.
     """
     async with open_admin(bootstrap_servers) as admin, told_refusals():
         layout = await read_layout(admin)
-        plan = plans.rebalance(layout, throttle_bytes=throttle_bytes, byte_tolerance=BYTE_TOLERANCE if by_bytes else None)
-        await present(admin, layout, plan, as_json=as_json, nothing="replicas and leaders are even already", **how)
+        plan = plans.rebalance(
+            layout,
+            throttle_bytes=throttle_bytes,
+            byte_tolerance=BYTE_TOLERANCE if by_bytes else None,
+        )
+        await present(
+            admin,
+            layout,
+            plan,
+            as_json=as_json,
+            nothing="replicas and leaders are even already",
+            **how,
+        )
 
 
 @click.command(short_help="Give new brokers their share.")
@@ -62,7 +94,11 @@ async def rebalance(*, by_bytes: bool, throttle_bytes: int | None, as_json: bool
     "--internal-factor", type=WholeNumber(min=0), default=INTERNAL_FACTOR, show_default=True, metavar="N",
     help="Replicas that __consumer_offsets and the like get at least, where there are as many brokers; 0 leaves them.",
 )  # fmt: skip
-@click.option("--start", is_flag=True, help="Start one more node of the tidelog up on --data, and give it its share.")
+@click.option(
+    "--start",
+    is_flag=True,
+    help="Start one more node of the tidelog up on --data, and give it its share.",
+)
 @nodes_option
 @plan_options
 @json_option
@@ -113,7 +149,14 @@ async def add(
 @plan_options
 @json_option
 @cluster_command
-async def drain(*, broker_ids: tuple[int, ...], throttle_bytes: int | None, as_json: bool, bootstrap_servers: str, **how: Any) -> None:
+async def drain(
+    *,
+    broker_ids: tuple[int, ...],
+    throttle_bytes: int | None,
+    as_json: bool,
+    bootstrap_servers: str,
+    **how: Any,
+) -> None:
     """Plan to move all replicas off brokers ID to the others.
 
     A broker that is down is emptied, too. The copies come from the replicas that are left.
@@ -122,9 +165,21 @@ async def drain(*, broker_ids: tuple[int, ...], throttle_bytes: int | None, as_j
         layout = await read_layout(admin)
         await refuse_unknown_brokers(admin, layout, broker_ids)
         async with emptying(
-            admin, layout, broker_ids, throttle_bytes=throttle_bytes, is_carried_out=_is_carried_out(how), say=note
+            admin,
+            layout,
+            broker_ids,
+            throttle_bytes=throttle_bytes,
+            is_carried_out=_is_carried_out(how),
+            say=note,
         ) as found:
-            await present(admin, found.layout, found.plan, as_json=as_json, nothing="nothing is there to move: they are empty", **how)
+            await present(
+                admin,
+                found.layout,
+                found.plan,
+                as_json=as_json,
+                nothing="nothing is there to move: they are empty",
+                **how,
+            )
 
 
 @click.command(short_help="Empty a broker and have the cluster forget it.")
@@ -133,7 +188,15 @@ async def drain(*, broker_ids: tuple[int, ...], throttle_bytes: int | None, as_j
 @plan_options
 @json_option
 @cluster_command
-async def remove(*, broker_id: int, data: Path, throttle_bytes: int | None, as_json: bool, bootstrap_servers: str, **how: Any) -> None:
+async def remove(
+    *,
+    broker_id: int,
+    data: Path,
+    throttle_bytes: int | None,
+    as_json: bool,
+    bootstrap_servers: str,
+    **how: Any,
+) -> None:
     """Plan to move all replicas off broker ID. --execute also removes the broker from the cluster.
 
     With --execute the node leaves the quorum, is stopped, and is unregistered. The command stops a
@@ -153,11 +216,23 @@ async def remove(*, broker_id: int, data: Path, throttle_bytes: int | None, as_j
             await Installation(data).stop_for_good(node_id)
 
         is_carried_out, said = _is_carried_out(how), ""
-        async with emptying(admin, layout, [broker_id], throttle_bytes=throttle_bytes, is_carried_out=is_carried_out, say=note) as found:
+        async with emptying(
+            admin,
+            layout,
+            [broker_id],
+            throttle_bytes=throttle_bytes,
+            is_carried_out=is_carried_out,
+            say=note,
+        ) as found:
             if voter_ids and not as_json:
-                click.echo(f"it also leaves the metadata quorum: {voters_text(voter_ids, set(voter_ids) - {broker_id})}")
+                click.echo(
+                    "it also leaves the metadata quorum:"
+                    f" {voters_text(voter_ids, set(voter_ids) - {broker_id})}"
+                )
             nothing = f"broker {broker_id} is empty"
-            is_empty = await present(admin, found.layout, found.plan, as_json=as_json, nothing=nothing, **how)
+            is_empty = await present(
+                admin, found.layout, found.plan, as_json=as_json, nothing=nothing, **how
+            )
             if is_empty and is_carried_out:
                 said = await forget(admin, broker_id, stop if is_ours else None, found.cordon, note)
     if said and not as_json:
@@ -175,10 +250,21 @@ def cluster_topics() -> None:
 
 @cluster_topics.command("plan", short_help="Plan other replicas for topics.")
 @click.argument("names", nargs=-1, metavar="[TOPIC...]", shell_complete=complete_topics)
-@click.option("-r", "--replication-factor", type=WholeNumber(min=1), metavar="N", help="Replicas that each partition is to have.")
-@click.option("--brokers", "broker_list", metavar="1,2,3", help="The brokers that the replicas are to be on.")
 @click.option(
-    "--file", "path", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A plan in Kafka's format, instead of topics."
+    "-r",
+    "--replication-factor",
+    type=WholeNumber(min=1),
+    metavar="N",
+    help="Replicas that each partition is to have.",
+)
+@click.option(
+    "--brokers", "broker_list", metavar="1,2,3", help="The brokers that the replicas are to be on."
+)
+@click.option(
+    "--file",
+    "path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A plan in Kafka's format, instead of topics.",
 )
 @plan_options
 @json_option
@@ -206,7 +292,9 @@ async def plan_topics(
     if (path is None) == (not names):
         raise click.UsageError("say which topics, or --file with a plan")
     if path is not None and (replication_factor or broker_list):
-        raise click.UsageError("--file says where the replicas go: it excludes --replication-factor and --brokers")
+        raise click.UsageError(
+            "--file says where the replicas go: it excludes --replication-factor and --brokers"
+        )
     if names and not replication_factor and not broker_list:
         raise click.UsageError("say what they are to have: --replication-factor or --brokers")
     brokers = node_ids_of(broker_list, "--brokers") if broker_list else []
@@ -219,9 +307,20 @@ async def plan_topics(
             await refuse_unknown_brokers(admin, layout, brokers)
             wanted = await matching_topics(admin, names, is_internal_included=True)
             plan = plans.change_topics(
-                layout, wanted, replication_factor=replication_factor, brokers=brokers, throttle_bytes=throttle_bytes
+                layout,
+                wanted,
+                replication_factor=replication_factor,
+                brokers=brokers,
+                throttle_bytes=throttle_bytes,
             )
-        await present(admin, layout, plan, as_json=as_json, nothing="the replicas are like that already", **how)
+        await present(
+            admin,
+            layout,
+            plan,
+            as_json=as_json,
+            nothing="the replicas are like that already",
+            **how,
+        )
 
 
 def _text_of(path: Path) -> str:
@@ -257,7 +356,9 @@ COLUMNS = ["topic", "partition", "from", "to", "copied", "of"]
 
 @click.command(short_help="Follow moves to their end.")
 @click.option("--once", is_flag=True, help="Tell how far they are, and do not wait.")
-@click.option("--keep-throttle", is_flag=True, help="Leave throttles of replication as they are at the end.")
+@click.option(
+    "--keep-throttle", is_flag=True, help="Leave throttles of replication as they are at the end."
+)
 @json_option
 @cluster_command
 async def watch(*, once: bool, keep_throttle: bool, as_json: bool, bootstrap_servers: str) -> None:
@@ -268,7 +369,9 @@ async def watch(*, once: bool, keep_throttle: bool, as_json: bool, bootstrap_ser
     async with open_admin(bootstrap_servers) as admin:
         moving = await moves_under_way(admin)
         if once:
-            print_rows(_rows(moving), COLUMNS, as_json=as_json, empty="nothing moves", flexible=["topic"])
+            print_rows(
+                _rows(moving), COLUMNS, as_json=as_json, empty="nothing moves", flexible=["topic"]
+            )
             return
         followed = await follow(admin, moving)
         removed = {"brokers": [], "topics": []} if keep_throttle else await lift_throttles(admin)
@@ -297,7 +400,9 @@ async def follow(admin: Admin, moving: Sequence[tuple[Move, int]]) -> int:
                 complete=len(seen) - len(moving),
                 moving=len(moving),
                 waiting=0,
-                copied_bytes=sum(seen.values()) - under_way + sum(min(arrived, move.copied_bytes) for move, arrived in moving),
+                copied_bytes=sum(seen.values())
+                - under_way
+                + sum(min(arrived, move.copied_bytes) for move, arrived in moving),
                 total_bytes=sum(seen.values()),
             )
         )
@@ -310,8 +415,12 @@ async def follow(admin: Admin, moving: Sequence[tuple[Move, int]]) -> int:
 
 async def lift_throttles(admin: Admin) -> dict[str, list[Any]]:
     """Remove the throttles that moves left on brokers and topics, and return where they were."""
-    brokers = await throttled_brokers(admin, [node.node_id for node in (await admin.describe_cluster()).nodes])
-    topics = await throttled_topics(admin, [topic.name for topic in await admin.list_topics(is_internal_included=True)])
+    brokers = await throttled_brokers(
+        admin, [node.node_id for node in (await admin.describe_cluster()).nodes]
+    )
+    topics = await throttled_topics(
+        admin, [topic.name for topic in await admin.list_topics(is_internal_included=True)]
+    )
     await remove_throttles(admin, brokers=brokers, topics=topics)
     return {"brokers": brokers, "topics": topics}
 
@@ -341,4 +450,10 @@ async def cancel(*, names: tuple[str, ...], as_json: bool, bootstrap_servers: st
     if as_json:
         print_json(rows)
     else:
-        print_rows(rows, ["topic", "partition", "back_on"], as_json=False, empty="nothing moves", flexible=["topic"])
+        print_rows(
+            rows,
+            ["topic", "partition", "back_on"],
+            as_json=False,
+            empty="nothing moves",
+            flexible=["topic"],
+        )

@@ -28,28 +28,42 @@ from log_service.supervisor.nodes import NodeSpec
 @nodes_option
 @json_option
 @cluster_command
-async def stop(*, node_id: int, force: bool, data: Path, as_json: bool, bootstrap_servers: str) -> None:
+async def stop(
+    *, node_id: int, force: bool, data: Path, as_json: bool, bootstrap_servers: str
+) -> None:
     """Stop node ID of the tidelog up on --data, until tidelog cluster start ID.
 
     Other nodes lead its partitions first. The command refuses to stop a node that the cluster
     cannot be without, unless --force is given.
     """
     name = require_node(data, node_id).name
-    if any(component.name == name and component.state == "stopped" for component in supervisor_state.read(data)):
-        raise click.ClickException(f"node {node_id} is stopped already; to start it: tidelog cluster start {node_id}")
+    if any(
+        component.name == name and component.state == "stopped"
+        for component in supervisor_state.read(data)
+    ):
+        raise click.ClickException(
+            f"node {node_id} is stopped already; to start it: tidelog cluster start {node_id}"
+        )
     async with open_admin(bootstrap_servers) as admin:
         state = await read_state(admin)
     require_same_cluster(data, state.cluster_id)
     why = obstacles_to_stay_down(state.layout, state.quorum, node_id)
     if why and not force:
-        raise click.ClickException(f"node {node_id} is not stopped: {'; '.join(why)}. --force stops it all the same")
+        raise click.ClickException(
+            f"node {node_id} is not stopped: {'; '.join(why)}. --force stops it all the same"
+        )
     alone = len(single_replicas(state.layout, node_id))
     note(f"node {node_id} stops; others lead its partitions first")
     await Installation(data).hold(node_id)
     text = f"node {node_id} is stopped until: tidelog cluster start {node_id}"
     if alone:
-        text += f"\n{counted(alone, 'partition')} with a single replica {'is' if alone == 1 else 'are'} offline until then"
-    tell(text, {"node_id": node_id, "state": "stopped", "offline_partitions": alone}, as_json=as_json)
+        text += (
+            f"\n{counted(alone, 'partition')} with a single replica {'is' if alone == 1 else 'are'}"
+            " offline until then"
+        )
+    tell(
+        text, {"node_id": node_id, "state": "stopped", "offline_partitions": alone}, as_json=as_json
+    )
 
 
 @click.command(short_help="Start a node of tidelog up that was stopped.")

@@ -18,11 +18,24 @@ from log_service.cli.connection import NO_LEADER_TEXT, cluster_command, open_adm
 from log_service.cli.installation_nodes import nodes_option
 from log_service.cli.node_ids import NODE_ID
 from log_service.cli.numbers import Number
-from log_service.cli.output import counted, even_unread, json_option, note, print_json, print_rows, refuse_both
+from log_service.cli.output import (
+    counted,
+    even_unread,
+    json_option,
+    note,
+    print_json,
+    print_rows,
+    refuse_both,
+)
 from log_service.cli.plan_view import told_refusals
 from log_service.client.admin.admin import Admin
 from log_service.cluster_operations.reading import ClusterState, read_state
-from log_service.cluster_operations.rolling import Restart, RollingRestart, Stage, brokers_to_restart
+from log_service.cluster_operations.rolling import (
+    Restart,
+    RollingRestart,
+    Stage,
+    brokers_to_restart,
+)
 from log_service.cluster_operations.waiting import SYNC_SECONDS
 from log_service.cluster_plans.layout import NO_LEADER, ClusterLayout, PlanRefused
 from log_service.cluster_plans.rolling import single_replicas
@@ -37,7 +50,11 @@ CTRL_C_SECONDS = 0.25
 @click.argument("broker_ids", nargs=-1, type=NODE_ID, metavar="[ID...]")
 @click.option("--execute", is_flag=True, help="Do it; without it, the order is only shown.")
 @click.option("--dry-run", is_flag=True, help="Only show the order, as without --execute.")
-@click.option("--command", metavar="TEXT", help="What restarts a broker, such as 'ssh {host} systemctl restart kafka'.")
+@click.option(
+    "--command",
+    metavar="TEXT",
+    help="What restarts a broker, such as 'ssh {host} systemctl restart kafka'.",
+)
 @click.option(
     "--wait", "wait_seconds", type=Number(min=1), default=SYNC_SECONDS, show_default=True, metavar="SECONDS",
     help="How long the cluster may take to be in sync before each restart.",
@@ -73,7 +90,11 @@ async def roll(
             raise PlanRefused(NO_LEADER_TEXT)
         order = await brokers_to_restart(admin, before, broker_ids)
         words = words_of(command, order) if command is not None else []
-        strange = [] if words else [each for each in order if not installation.runs(before.cluster_id, each)]
+        strange = (
+            []
+            if words
+            else [each for each in order if not installation.runs(before.cluster_id, each)]
+        )
         rows = plan_rows(before, order, "tidelog up" if not words else "--command", strange)
         if execute and strange:
             raise click.ClickException(f"{nothing_restarts(strange, data)}. Nothing was restarted")
@@ -88,10 +109,16 @@ async def roll(
     if as_json:
         print_json({"order": rows, "executed": execute})
     else:
-        click.echo(f"{counted(len(order), 'broker')} restarted" if execute else "nothing was restarted; --execute does it")
+        click.echo(
+            f"{counted(len(order), 'broker')} restarted"
+            if execute
+            else "nothing was restarted; --execute does it"
+        )
 
 
-def plan_rows(state: ClusterState, order: Sequence[int], by: str, strange: Collection[int]) -> list[dict[str, Any]]:
+def plan_rows(
+    state: ClusterState, order: Sequence[int], by: str, strange: Collection[int]
+) -> list[dict[str, Any]]:
     """Return a row per broker in restart order.
 
     It has the number of partitions that the broker leads, and of its single replicas, which are
@@ -111,10 +138,16 @@ def plan_rows(state: ClusterState, order: Sequence[int], by: str, strange: Colle
 
 def show(rows: Sequence[Mapping[str, Any]], strange: Sequence[int], data: Path) -> None:
     """Print the brokers in restart order, and the warnings that a user has to know before."""
-    print_rows(rows, ["broker", "leaders", "single_replicas", "controller", "restarted_by"], as_json=False)
+    print_rows(
+        rows, ["broker", "leaders", "single_replicas", "controller", "restarted_by"], as_json=False
+    )
     single = sum(row["single_replicas"] for row in rows)
     if single:
-        each = "1 partition has a single replica: it is" if single == 1 else f"{single} partitions have a single replica: each is"
+        each = (
+            "1 partition has a single replica: it is"
+            if single == 1
+            else f"{single} partitions have a single replica: each is"
+        )
         click.echo(f"{each} offline while its broker restarts", err=True)
     if strange:
         click.echo(nothing_restarts(strange, data), err=True)
@@ -123,16 +156,25 @@ def show(rows: Sequence[Mapping[str, Any]], strange: Sequence[int], data: Path) 
 def tell_down(layout: ClusterLayout) -> None:
     """Name the brokers that are down, because no other is restarted while replicas are missing."""
     for broker_id in layout.fenced:
-        click.echo(f"broker {broker_id} is down: start it first, or the restart of the others waits for it", err=True)
+        click.echo(
+            f"broker {broker_id} is down: start it first, or the restart of the others waits"
+            " for it",
+            err=True,
+        )
 
 
 def nothing_restarts(strange: Sequence[int], data: Path) -> str:
     """Return advice about the brokers that this machine's installation does not run."""
     is_one = len(strange) == 1
-    brokers = f"broker {strange[0]} is no node" if is_one else f"brokers {', '.join(map(str, sorted(strange)))} are no nodes"
+    brokers = (
+        f"broker {strange[0]} is no node"
+        if is_one
+        else f"brokers {', '.join(map(str, sorted(strange)))} are no nodes"
+    )
     return (
-        f"{brokers} of a tidelog up on {data}, so nothing here can restart {'it' if is_one else 'them'}: say what does with "
-        "--command 'ssh {host} systemctl restart kafka', or name the directory of their tidelog up with --data"
+        f"{brokers} of a tidelog up on {data}, so nothing here can restart"
+        f" {'it' if is_one else 'them'}: say what does with --command 'ssh {{host}} systemctl"
+        " restart kafka', or name the directory of their tidelog up with --data"
     )
 
 
@@ -145,11 +187,16 @@ def words_of(command: str, order: Sequence[int]) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise click.BadParameter(f"{command!r} cannot be split into words: {error}", param_hint="--command") from error
+        raise click.BadParameter(
+            f"{command!r} cannot be split into words: {error}", param_hint="--command"
+        ) from error
     if not words:
         raise click.BadParameter("it is empty: say what restarts a broker", param_hint="--command")
     if len(order) > 1 and "{id}" not in command and "{host}" not in command:
-        text = f"{command!r} is the same for each of {len(order)} brokers: {{id}} and {{host}} stand for the broker's"
+        text = (
+            f"{command!r} is the same for each of {len(order)} brokers: {{id}} and {{host}} stand"
+            " for the broker's"
+        )
         raise click.BadParameter(text, param_hint="--command")
     return words
 
@@ -159,17 +206,26 @@ def commander(words: Sequence[str], state: ClusterState) -> Restart:
     hosts = {broker.broker_id: broker.address.rpartition(":")[0] for broker in state.layout.brokers}
 
     async def restart(broker_id: int) -> None:
-        mine = [word.replace("{id}", str(broker_id)).replace("{host}", hosts[broker_id]) for word in words]
+        mine = [
+            word.replace("{id}", str(broker_id)).replace("{host}", hosts[broker_id])
+            for word in words
+        ]
         try:
             exit_code = await exit_code_of(mine)
         except OSError as error:
             raise click.ClickException(
-                f"{shlex.join(mine)} cannot be run ({error.strerror}): broker {broker_id} is not restarted"
+                f"{shlex.join(mine)} cannot be run ({error.strerror}): broker {broker_id} is not"
+                " restarted"
             ) from error
         except trio.TooSlowError as error:
-            raise click.ClickException(f"{shlex.join(mine)} had not ended after {COMMAND_SECONDS:.0f} s, and was killed") from error
+            raise click.ClickException(
+                f"{shlex.join(mine)} had not ended after {COMMAND_SECONDS:.0f} s, and was killed"
+            ) from error
         if exit_code:
-            raise click.ClickException(f"{shlex.join(mine)} ended with exit code {exit_code}: broker {broker_id} is not restarted")
+            raise click.ClickException(
+                f"{shlex.join(mine)} ended with exit code {exit_code}: broker {broker_id} is not"
+                " restarted"
+            )
 
     return restart
 
@@ -213,20 +269,45 @@ async def carry_out(admin: Admin, rolling: RollingRestart, command: str | None) 
             lines.append(
                 "tidelog up completes that restart by itself; tidelog status shows it"
                 if command is None
-                else f"the command that restarts broker {rolling.current} was cut off, too: see that the broker runs"
+                else (
+                    f"the command that restarts broker {rolling.current} was cut off, too: see that"
+                    " the broker runs"
+                )
             )
         click.echo("\n".join([*lines, how_to_go_on(rolling, rolling.left, command)]), err=True)
         raise click.exceptions.Exit(130) from None
     except Exception:
-        failed = [] if rolling.current is None or rolling.current in rolling.left else [rolling.current]
-        click.echo("\n".join([*await rolling.left_behind(admin), how_to_go_on(rolling, [*failed, *rolling.left], command)]), err=True)
+        failed = (
+            [] if rolling.current is None or rolling.current in rolling.left else [rolling.current]
+        )
+        click.echo(
+            "\n".join(
+                [
+                    *await rolling.left_behind(admin),
+                    how_to_go_on(rolling, [*failed, *rolling.left], command),
+                ]
+            ),
+            err=True,
+        )
         raise
 
 
 def how_to_go_on(rolling: RollingRestart, left: Sequence[int], command: str | None) -> str:
     """Return advice after a restart that ended early, with the brokers that are left."""
     if not left:
-        after = f"once broker {rolling.current} serves" if rolling.current is not None else "once all is in sync"
-        return f"no other broker is left: {after}, tidelog cluster elect gives preferred leaders their partitions back"
-    words = ["tidelog cluster roll", *map(str, left), "--execute", *([] if command is None else ["--command", shlex.quote(command)])]
+        after = (
+            f"once broker {rolling.current} serves"
+            if rolling.current is not None
+            else "once all is in sync"
+        )
+        return (
+            f"no other broker is left: {after}, tidelog cluster elect gives preferred leaders their"
+            " partitions back"
+        )
+    words = [
+        "tidelog cluster roll",
+        *map(str, left),
+        "--execute",
+        *([] if command is None else ["--command", shlex.quote(command)]),
+    ]
     return f"once tidelog cluster status says that all is well, go on with: {' '.join(words)}"

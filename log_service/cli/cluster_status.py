@@ -17,7 +17,13 @@ from log_service.cli.output import counted, json_option, print_json, print_rows,
 from log_service.cluster_operations.findings import state_findings
 from log_service.cluster_operations.moving import brokers_left_throttled
 from log_service.cluster_operations.reading import ClusterState, read_state
-from log_service.cluster_plans.health import DISK_FULL_PERCENT, Finding, QuorumMember, Severity, worst
+from log_service.cluster_plans.health import (
+    DISK_FULL_PERCENT,
+    Finding,
+    QuorumMember,
+    Severity,
+    worst,
+)
 from log_service.cluster_plans.layout import NO_LEADER, BrokerLayout
 
 EXIT_CODES = {Severity.NOTICE: 0, Severity.DEGRADED: 3, Severity.FAILED: 4}
@@ -65,12 +71,29 @@ def show(state: ClusterState, findings: list[Finding], rows: list[dict[str, Any]
         click.echo(f"{MARKS[finding.severity]:<8}  {finding.text}")
     partitions = state.layout.partitions
     topics = len({each.where.topic for each in partitions})
-    counts = "  ".join([counted(len(rows), "broker"), counted(topics, "topic"), counted(len(partitions), "partition")])
+    counts = "  ".join(
+        [
+            counted(len(rows), "broker"),
+            counted(topics, "topic"),
+            counted(len(partitions), "partition"),
+        ]
+    )
     leader = f"active controller {state.quorum.leader_id}  epoch {state.quorum.leader_epoch}"
     if state.quorum.leader_id == NO_LEADER:
         leader = "no active controller"
     click.echo(f"\ncluster {state.cluster_id}  {counts}  {leader}\n")
-    columns = ["node", "state", "rack", "leaders", "replicas", "in_sync", "lag", "quorum", "used", "free"]
+    columns = [
+        "node",
+        "state",
+        "rack",
+        "leaders",
+        "replicas",
+        "in_sync",
+        "lag",
+        "quorum",
+        "used",
+        "free",
+    ]
     print_rows([*rows, *controller_rows(state)], columns, as_json=False, flexible=["rack"])
 
 
@@ -102,8 +125,12 @@ def broker_row(state: ClusterState, broker: BrokerLayout) -> dict[str, Any]:
         "free": f"{100 * usable / total:.0f} %" if total > 0 else None,
         "usable_bytes": usable if online else None,
         "total_bytes": total if online else None,
-        "failed_log_dirs": [directory.path for directory in broker.log_dirs if not directory.is_online],
-        "cordoned_log_dirs": [directory.path for directory in broker.log_dirs if directory.is_cordoned],
+        "failed_log_dirs": [
+            directory.path for directory in broker.log_dirs if not directory.is_online
+        ],
+        "cordoned_log_dirs": [
+            directory.path for directory in broker.log_dirs if directory.is_cordoned
+        ],
     }
 
 
@@ -130,24 +157,48 @@ def controller_rows(state: ClusterState) -> list[dict[str, Any]]:
     ]
 
 
-def as_values(state: ClusterState, findings: list[Finding], rows: list[dict[str, Any]]) -> dict[str, Any]:
+def as_values(
+    state: ClusterState, findings: list[Finding], rows: list[dict[str, Any]]
+) -> dict[str, Any]:
     """Return the whole status as plain values for programs."""
     severity = worst(findings)
     return {
-        "health": "well" if severity is None or severity is Severity.NOTICE else MARKS[severity].lower(),
+        "health": (
+            "well" if severity is None or severity is Severity.NOTICE else MARKS[severity].lower()
+        ),
         "findings": [
-            {"check": each.check, "severity": each.severity.name.lower(), "text": each.text, "items": list(each.items)} for each in findings
+            {
+                "check": each.check,
+                "severity": each.severity.name.lower(),
+                "text": each.text,
+                "items": list(each.items),
+            }
+            for each in findings
         ],
         "cluster_id": state.cluster_id,
         "quorum": {
             "leader_id": state.quorum.leader_id,
             "leader_epoch": state.quorum.leader_epoch,
             "members": [
-                {"node_id": each.node_id, "voter": each.is_voter, "lag": each.lag, "caught_up_ms_ago": each.caught_up_ms_ago}
+                {
+                    "node_id": each.node_id,
+                    "voter": each.is_voter,
+                    "lag": each.lag,
+                    "caught_up_ms_ago": each.caught_up_ms_ago,
+                }
                 for each in state.quorum.members
             ],
         },
-        "brokers": [{name: value for name, value in row.items() if name not in {"node", "quorum", "used", "free"}} for row in rows],
-        "controllers": [{"node_id": row["node"], "state": row["state"]} for row in controller_rows(state)],
+        "brokers": [
+            {
+                name: value
+                for name, value in row.items()
+                if name not in {"node", "quorum", "used", "free"}
+            }
+            for row in rows
+        ],
+        "controllers": [
+            {"node_id": row["node"], "state": row["state"]} for row in controller_rows(state)
+        ],
         "partitions": len(state.layout.partitions),
     }

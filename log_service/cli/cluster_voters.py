@@ -16,11 +16,18 @@ from log_service.cli.node_ids import NODE_ID
 from log_service.cli.output import json_option, tell
 from log_service.cli.plan_view import told_refusals
 from log_service.client.admin.values import RaftVoter
-from log_service.cluster_operations.membership import refuse_undone_removal, refuse_voter, refuse_voter_removal, remove_voter
+from log_service.cluster_operations.membership import (
+    refuse_undone_removal,
+    refuse_voter,
+    refuse_voter_removal,
+    remove_voter,
+)
 
 CATCH_UP_MS = 60_000
 
-execute_option = click.option("--execute", is_flag=True, help="Change the voters; without it nothing happens.")
+execute_option = click.option(
+    "--execute", is_flag=True, help="Change the voters; without it nothing happens."
+)
 
 
 @click.group(short_help="Change who votes in the metadata quorum.")
@@ -29,7 +36,9 @@ def voters() -> None:
 
 
 @voters.command("add", short_help="Make a controller a voter.")
-@click.argument("properties", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument(
+    "properties", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
 @execute_option
 @json_option
 @cluster_command
@@ -79,22 +88,41 @@ def _voter_of(properties: Path) -> tuple[str, RaftVoter]:
 
     config = read_node_file(properties)
     if not config.is_controller:
-        raise click.ClickException(f"{properties} is of a broker alone: only a node whose process.roles has controller can vote")
+        raise click.ClickException(
+            f"{properties} is of a broker alone: only a node whose process.roles has controller can"
+            " vote"
+        )
     owner = read_meta_properties(real_env(config).files, config.metadata_log_dir)
     if owner is None or owner.directory_id is None:
         raise click.ClickException(
-            f"{config.metadata_log_dir}, the metadata directory of {properties}, is not formatted on this machine: run this command on the "
-            f"controller's host, after tidelog storage format --no-initial-controllers -c {properties}"
+            f"{config.metadata_log_dir}, the metadata directory of {properties}, is not formatted"
+            " on this machine: run this command on the controller's host, after tidelog storage"
+            f" format --no-initial-controllers -c {properties}"
         )
     endpoint = own_endpoint(config)
-    voter = RaftVoter(node_id=config.node_id, directory_id=owner.directory_id, endpoints={endpoint.name: (endpoint.host, endpoint.port)})
+    voter = RaftVoter(
+        node_id=config.node_id,
+        directory_id=owner.directory_id,
+        endpoints={endpoint.name: (endpoint.host, endpoint.port)},
+    )
     return owner.cluster_id, voter
 
 
-def _tell(before: Mapping[int, bool], after: Collection[int], *, execute: bool, as_json: bool) -> None:
+def _tell(
+    before: Mapping[int, bool], after: Collection[int], *, execute: bool, as_json: bool
+) -> None:
     text = voters_text(before, after)
-    told = {"before": list(before), "after": sorted(after), "may_fail": _spare(before, after), "is_executed": execute}
-    tell(text if execute else f"{text}\nnothing was changed; --execute does it", told, as_json=as_json)
+    told = {
+        "before": list(before),
+        "after": sorted(after),
+        "may_fail": _spare(before, after),
+        "is_executed": execute,
+    }
+    tell(
+        text if execute else f"{text}\nnothing was changed; --execute does it",
+        told,
+        as_json=as_json,
+    )
 
 
 def voters_text(before: Mapping[int, bool], after: Collection[int]) -> str:
@@ -102,11 +130,16 @@ def voters_text(before: Mapping[int, bool], after: Collection[int]) -> str:
 
     ``before`` maps each voter to whether it follows the leader.
     """
-    text = f"voters {_listed(before)} -> {_listed(sorted(after))}: {_spare(before, after)} of {len(after)} may fail"
+    text = (
+        f"voters {_listed(before)} -> {_listed(sorted(after))}: {_spare(before, after)} of"
+        f" {len(after)} may fail"
+    )
     down = _down(before, after)
     if not down:
         return text
-    return f"{text} beside {_listed(down)}, which {'is' if len(down) == 1 else 'are'} down or behind"
+    return (
+        f"{text} beside {_listed(down)}, which {'is' if len(down) == 1 else 'are'} down or behind"
+    )
 
 
 def _spare(before: Mapping[int, bool], after: Collection[int]) -> int:

@@ -55,7 +55,10 @@ def read_file(path: Path) -> dict[str, Any]:
     if warning is not None:
         click.echo(f"warning: {path}: {warning}", err=True)
     if is_open and SECRETS & settings.keys():
-        click.echo(f"warning: {path} holds a password, and others may read it; see: chmod 600 {path}", err=True)
+        click.echo(
+            f"warning: {path} holds a password, and others may read it; see: chmod 600 {path}",
+            err=True,
+        )
     return settings
 
 

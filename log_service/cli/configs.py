@@ -13,11 +13,24 @@ import click
 from log_service.cli.connection import cluster_command, open_admin
 from log_service.cli.names import complete_groups, complete_topics, matching_topics
 from log_service.cli.node_ids import NODE_ID
-from log_service.cli.output import bootstrap_option, counted, json_option, key_values, print_rows, tell
+from log_service.cli.output import (
+    bootstrap_option,
+    counted,
+    json_option,
+    key_values,
+    print_rows,
+    tell,
+)
 from log_service.cli.running import run
 from log_service.cli.secret_values import with_secrets_read
 from log_service.client.admin.admin import Admin
-from log_service.client.admin.values import ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ResourceType
+from log_service.client.admin.values import (
+    ConfigChange,
+    ConfigEntry,
+    ConfigOperation,
+    ConfigResource,
+    ResourceType,
+)
 from log_service.common.errors import ConfigError
 
 Resources = list[ConfigResource]
@@ -70,7 +83,9 @@ async def named_resources(
     metrics_names: Sequence[str],
 ) -> Resources:
     """Return the resources that the options name."""
-    topics = await matching_topics(admin, topic_names, is_internal_included=True) if topic_names else []
+    topics = (
+        await matching_topics(admin, topic_names, is_internal_included=True) if topic_names else []
+    )
     return [
         *map(ConfigResource.topic, topics),
         *map(ConfigResource.broker, broker_ids),
@@ -83,7 +98,10 @@ async def named_resources(
 def require_one(named: Mapping[str, object]) -> None:
     """Refuse options that name no resource."""
     if not any(named.values()):
-        raise click.UsageError("name what: --topic NAME, --broker ID, --cluster-default, --group ID or --client-metrics NAME")
+        raise click.UsageError(
+            "name what: --topic NAME, --broker ID, --cluster-default, --group ID or"
+            " --client-metrics NAME"
+        )
 
 
 def shown(resource: ConfigResource) -> str:
@@ -103,7 +121,10 @@ def row_of(resource: ConfigResource, entry: ConfigEntry) -> dict[str, Any]:
         "is_default": entry.is_default,
         "is_read_only": entry.is_read_only,
         "is_sensitive": entry.is_sensitive,
-        "synonyms": [{"name": name, "value": value, "source": source} for name, value, source in entry.synonyms],
+        "synonyms": [
+            {"name": name, "value": value, "source": source}
+            for name, value, source in entry.synonyms
+        ],
         "documentation": entry.documentation,
     }
 
@@ -128,8 +149,14 @@ async def list_configs(*, as_json: bool, bootstrap_servers: str) -> None:
     async with open_admin(bootstrap_servers) as admin:
         topics = await matching_topics(admin, (), is_internal_included=True)
         nodes = [node.node_id for node in (await admin.describe_cluster()).nodes]
-        resources = [*map(ConfigResource.topic, topics), *map(ConfigResource.broker, nodes), ConfigResource.all_brokers()]
-        resources += await admin.list_config_resources((ResourceType.GROUP, ResourceType.CLIENT_METRICS))
+        resources = [
+            *map(ConfigResource.topic, topics),
+            *map(ConfigResource.broker, nodes),
+            ConfigResource.all_brokers(),
+        ]
+        resources += await admin.list_config_resources(
+            (ResourceType.GROUP, ResourceType.CLIENT_METRICS)
+        )
         found = await admin.describe_configs(resources)
     own = {
         "topic": {"DYNAMIC_TOPIC_CONFIG"},
@@ -141,22 +168,46 @@ async def list_configs(*, as_json: bool, bootstrap_servers: str) -> None:
         {"what": shown(resource), **row}
         for resource, entries in found.items()
         for row in (row_of(resource, entries[name]) for name in sorted(entries))
-        if row["source"] in own[row["resource_type"]] and (resource.name or row["source"] == "DYNAMIC_DEFAULT_BROKER_CONFIG")
-        if not (resource.resource_type is ResourceType.BROKER and resource.name and row["source"] == "DYNAMIC_DEFAULT_BROKER_CONFIG")
+        if row["source"] in own[row["resource_type"]]
+        and (resource.name or row["source"] == "DYNAMIC_DEFAULT_BROKER_CONFIG")
+        if not (
+            resource.resource_type is ResourceType.BROKER
+            and resource.name
+            and row["source"] == "DYNAMIC_DEFAULT_BROKER_CONFIG"
+        )
     ]
     hint = "nothing is configured; see: tidelog configs describe --help"
-    print_rows(rows, ["what", "config", "value"], as_json=as_json, empty=hint, flexible=["value", "config"])
+    print_rows(
+        rows, ["what", "config", "value"], as_json=as_json, empty=hint, flexible=["value", "config"]
+    )
 
 
 @configs.command(short_help="Show configs, their defaults and where values come from.")
 @resource_options
 @click.argument("keys", nargs=-1)
-@click.option("-a", "--all", "with_defaults", is_flag=True, help="Show defaults too; without it, what was set.")
-@click.option("--synonyms", "with_synonyms", is_flag=True, help="Show every place that sets a config, the one that holds first.")
+@click.option(
+    "-a",
+    "--all",
+    "with_defaults",
+    is_flag=True,
+    help="Show defaults too; without it, what was set.",
+)
+@click.option(
+    "--synonyms",
+    "with_synonyms",
+    is_flag=True,
+    help="Show every place that sets a config, the one that holds first.",
+)
 @json_option
 @cluster_command
 async def describe(
-    *, keys: tuple[str, ...], with_defaults: bool, with_synonyms: bool, as_json: bool, bootstrap_servers: str, **named: Any
+    *,
+    keys: tuple[str, ...],
+    with_defaults: bool,
+    with_synonyms: bool,
+    as_json: bool,
+    bootstrap_servers: str,
+    **named: Any,
 ) -> None:
     """Show the configs KEYS, or all that were set, of the named resources.
 
@@ -172,16 +223,34 @@ async def describe(
     rows: list[dict[str, Any]] = []
     for resource, entries in found.items():
         refuse_unknown(resource, entries, keys)
-        chosen = [entry for _, entry in sorted(entries.items()) if entry.name in keys or (not keys and (with_defaults or is_set(entry)))]
+        chosen = [
+            entry
+            for _, entry in sorted(entries.items())
+            if entry.name in keys or (not keys and (with_defaults or is_set(entry)))
+        ]
         for entry in chosen:
             rows.append(
-                {"what": shown(resource), **row_of(resource, entry), "default": default_of(entry), "set_by": place_of(entry.source)}
+                {
+                    "what": shown(resource),
+                    **row_of(resource, entry),
+                    "default": default_of(entry),
+                    "set_by": place_of(entry.source),
+                }
             )
             if with_synonyms and not as_json:
-                rows += [{"config": f"  {name}", "value": value, "set_by": place_of(source)} for name, value, source in entry.synonyms]
+                rows += [
+                    {"config": f"  {name}", "value": value, "set_by": place_of(source)}
+                    for name, value, source in entry.synonyms
+                ]
     columns = (["what"] if len(found) > 1 else []) + ["config", "value", "default", "set_by"]
     hint = "" if with_defaults else "; --all shows the defaults"
-    print_rows(rows, columns, as_json=as_json, empty=f"nothing is configured{hint}", flexible=["value", "default", "config"])
+    print_rows(
+        rows,
+        columns,
+        as_json=as_json,
+        empty=f"nothing is configured{hint}",
+        flexible=["value", "default", "config"],
+    )
 
 
 def place_of(source: str) -> str:
@@ -194,11 +263,15 @@ def is_set(entry: ConfigEntry) -> bool:
     return not entry.is_default
 
 
-def refuse_unknown(resource: ConfigResource, entries: dict[str, ConfigEntry], keys: Sequence[str]) -> None:
+def refuse_unknown(
+    resource: ConfigResource, entries: dict[str, ConfigEntry], keys: Sequence[str]
+) -> None:
     """Refuse keys that the resource does not have."""
     for key in keys:
         if key not in entries:
-            raise click.ClickException(f"{shown(resource)} has no config {key!r}; see: tidelog configs describe --all")
+            raise click.ClickException(
+                f"{shown(resource)} has no config {key!r}; see: tidelog configs describe --all"
+            )
 
 
 @configs.command("set", short_help="Set configs.")
@@ -207,7 +280,9 @@ def refuse_unknown(resource: ConfigResource, entries: dict[str, ConfigEntry], ke
 @click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
 @json_option
 @bootstrap_option
-def set_configs(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **named: Any) -> None:
+def set_configs(
+    *, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **named: Any
+) -> None:
     """Set each KEY to VALUE on the named resources.
 
     \b
@@ -222,7 +297,15 @@ def set_configs(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstr
     tidelog configs set ssl.key.password=@password.txt --broker 1
     """
     values = with_secrets_read(key_values(pairs, "KEY=VALUE"))
-    run(change, bootstrap_servers, dict(values), named, dry_run=dry_run, as_json=as_json, done=f"set {', '.join(values)}")
+    run(
+        change,
+        bootstrap_servers,
+        dict(values),
+        named,
+        dry_run=dry_run,
+        as_json=as_json,
+        done=f"set {', '.join(values)}",
+    )
 
 
 @configs.command(short_help="Give configs their defaults back.")
@@ -231,12 +314,21 @@ def set_configs(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstr
 @click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
 @json_option
 @cluster_command
-async def unset(*, keys: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **named: Any) -> None:
+async def unset(
+    *, keys: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **named: Any
+) -> None:
     """Reset each KEY to its default on the named resources."""
     for key in keys:
         if "=" in key:
             raise click.BadParameter(f"{key!r} is more than a key", param_hint="KEY")
-    await change(bootstrap_servers, dict.fromkeys(keys), named, dry_run=dry_run, as_json=as_json, done=f"unset {', '.join(keys)}")
+    await change(
+        bootstrap_servers,
+        dict.fromkeys(keys),
+        named,
+        dry_run=dry_run,
+        as_json=as_json,
+        done=f"unset {', '.join(keys)}",
+    )
 
 
 @configs.command(short_help="Add values to lists.")
@@ -245,13 +337,17 @@ async def unset(*, keys: tuple[str, ...], dry_run: bool, as_json: bool, bootstra
 @click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
 @json_option
 @cluster_command
-async def append(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **named: Any) -> None:
+async def append(
+    *, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **named: Any
+) -> None:
     """Add VALUE to the list config KEY of the named resources.
 
     \b
     tidelog configs append cleanup.policy=compact --topic orders
     """
-    await change_list(ConfigOperation.APPEND, pairs, bootstrap_servers, named, dry_run=dry_run, as_json=as_json)
+    await change_list(
+        ConfigOperation.APPEND, pairs, bootstrap_servers, named, dry_run=dry_run, as_json=as_json
+    )
 
 
 @configs.command(short_help="Take values from lists.")
@@ -260,23 +356,46 @@ async def append(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootst
 @click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
 @json_option
 @cluster_command
-async def subtract(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **named: Any) -> None:
+async def subtract(
+    *, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **named: Any
+) -> None:
     """Remove VALUE from the list config KEY of the named resources."""
-    await change_list(ConfigOperation.SUBTRACT, pairs, bootstrap_servers, named, dry_run=dry_run, as_json=as_json)
+    await change_list(
+        ConfigOperation.SUBTRACT, pairs, bootstrap_servers, named, dry_run=dry_run, as_json=as_json
+    )
 
 
 async def change_list(
-    operation: ConfigOperation, pairs: Sequence[str], bootstrap_servers: str, named: dict[str, Any], *, dry_run: bool, as_json: bool
+    operation: ConfigOperation,
+    pairs: Sequence[str],
+    bootstrap_servers: str,
+    named: dict[str, Any],
+    *,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Append values to lists, or remove values from them."""
     values = key_values(pairs, "KEY=VALUE")
     changes = {key: ConfigChange(operation=operation, value=value) for key, value in values.items()}
     word = "appended to" if operation is ConfigOperation.APPEND else "took from"
-    await change(bootstrap_servers, changes, named, dry_run=dry_run, as_json=as_json, done=f"{word} {', '.join(values)}")
+    await change(
+        bootstrap_servers,
+        changes,
+        named,
+        dry_run=dry_run,
+        as_json=as_json,
+        done=f"{word} {', '.join(values)}",
+    )
 
 
 async def change(
-    bootstrap_servers: str, changes: dict[str, Any], named: dict[str, Any], *, dry_run: bool, as_json: bool, done: str
+    bootstrap_servers: str,
+    changes: dict[str, Any],
+    named: dict[str, Any],
+    *,
+    dry_run: bool,
+    as_json: bool,
+    done: str,
 ) -> None:
     """Make the same changes to every named resource, and report them.
 
@@ -292,5 +411,8 @@ async def change(
         await admin.alter_configs(dict.fromkeys(resources, changes), is_validated_only=dry_run)
     told = shown(resources[0]) if len(resources) == 1 else counted(len(resources), "resource")
     text = f"{'this would be accepted: ' if dry_run else ''}{done} on {told}"
-    rows = [{"resource": shown(resource), "changed": sorted(changes), "is_dry_run": dry_run} for resource in resources]
+    rows = [
+        {"resource": shown(resource), "changed": sorted(changes), "is_dry_run": dry_run}
+        for resource in resources
+    ]
     tell(text, rows, as_json=as_json)

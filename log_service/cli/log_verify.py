@@ -26,7 +26,9 @@ Batches = list[tuple[int, BatchHeader]]
 def checked(segment: Path) -> dict[str, Any]:
     """Return a segment's contents in numbers, and its problems."""
     batches: Batches = []
-    problems = list(read_batches(segment.read_bytes(), int(segment.stem), batches, segment.parent.name))
+    problems = list(
+        read_batches(segment.read_bytes(), int(segment.stem), batches, segment.parent.name)
+    )
     for suffix, check in ((".index", offset_problems), (".timeindex", time_problems)):
         try:
             problems += check(segment.with_suffix(suffix), int(segment.stem), batches)
@@ -42,7 +44,9 @@ def checked(segment: Path) -> dict[str, Any]:
     }
 
 
-def read_batches(content: bytes, base_offset: int, batches: Batches, partition: str) -> Iterator[str]:
+def read_batches(
+    content: bytes, base_offset: int, batches: Batches, partition: str
+) -> Iterator[str]:
     """Fill ``batches`` from a segment's content, and yield its problems.
 
     It ends at the first batch that does not parse.
@@ -57,7 +61,9 @@ def read_batches(content: bytes, base_offset: int, batches: Batches, partition: 
             yield f"at {position}: {error}"
             return
         if not is_valid:
-            yield f"at {position}: the checksum of the batch of offset {header.base_offset} is wrong"
+            yield (
+                f"at {position}: the checksum of the batch of offset {header.base_offset} is wrong"
+            )
         elif (reason := unreadable(header, batch)) is not None:
             offsets = f"offsets {header.base_offset} to {header.last_offset} of {partition}"
             yield f"at {position}: the records at {offsets} cannot be read: {reason}"
@@ -87,7 +93,10 @@ def offset_problems(path: Path, base_offset: int, batches: Batches) -> Iterator[
         if found is None:
             yield f"{path.name}: offset {offset} is said to be at {position}, where no batch begins"
         elif not found.base_offset <= offset <= found.last_offset:
-            yield f"{path.name}: offset {offset} is said to be at {position}, where {found.base_offset} to {found.last_offset} are"
+            yield (
+                f"{path.name}: offset {offset} is said to be at {position}, where"
+                f" {found.base_offset} to {found.last_offset} are"
+            )
 
 
 def time_problems(path: Path, base_offset: int, batches: Batches) -> Iterator[str]:
@@ -105,7 +114,10 @@ def time_problems(path: Path, base_offset: int, batches: Batches) -> Iterator[st
         if timestamp <= 0 and not relative:
             continue
         if timestamp < last_time or offset < last_offset:
-            yield f"{path.name}: time {timestamp} at offset {offset} comes after {last_time} at {last_offset}"
+            yield (
+                f"{path.name}: time {timestamp} at offset {offset} comes after {last_time} at"
+                f" {last_offset}"
+            )
         place = bisect.bisect_left(ends, offset)
         if place == len(ends) or timestamp > highest[place]:
             yield f"{path.name}: no record up to offset {offset} has time {timestamp}"
@@ -126,5 +138,8 @@ def whole_entries(path: Path, entry_bytes: int) -> bytes:
     """
     content = path.read_bytes()
     if len(content) % entry_bytes:
-        raise ValueError(f"{len(content)} bytes are not entries of {entry_bytes} bytes: the index is damaged and is rebuilt by a broker")
+        raise ValueError(
+            f"{len(content)} bytes are not entries of {entry_bytes} bytes: the index is damaged and"
+            " is rebuilt by a broker"
+        )
     return content

@@ -22,37 +22,94 @@ from log_service.common.errors import TidelogError
 from log_service.common.log_lines import LineFormatter
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "up": ("log_service.cli.up:up", "Start everything: broker, Spark, Dagster. Ctrl-C stops it in order."),
+    "up": (
+        "log_service.cli.up:up",
+        "Start everything: broker, Spark, Dagster. Ctrl-C stops it in order.",
+    ),
     "status": ("log_service.cli.status:status", "Tell what runs, and where."),
     "demo": ("log_service.cli.demo:demo", "Show the whole path on real data."),
     "init": ("log_service.cli.init:init", "Write a new project for `tidelog up`."),
-    "serve": ("log_service.cli.serve:serve", "Run one broker in the foreground from a properties file."),
-    "storage": ("log_service.cli.storage:storage", "Format the directories of a node of a cluster."),
-    "topics": ("log_service.cli.topics:topics", "Create, list, describe, change and delete topics."),
-    "configs": ("log_service.cli.configs:configs", "Show and change configs of topics, brokers, the cluster, groups."),
-    "quotas": ("log_service.cli.quotas:quotas", "Bound what users, clients and addresses may ask for."),
-    "offsets": ("log_service.cli.offsets:offsets", "Tell where partitions begin and end, and which offset a time has."),
+    "serve": (
+        "log_service.cli.serve:serve",
+        "Run one broker in the foreground from a properties file.",
+    ),
+    "storage": (
+        "log_service.cli.storage:storage",
+        "Format the directories of a node of a cluster.",
+    ),
+    "topics": (
+        "log_service.cli.topics:topics",
+        "Create, list, describe, change and delete topics.",
+    ),
+    "configs": (
+        "log_service.cli.configs:configs",
+        "Show and change configs of topics, brokers, the cluster, groups.",
+    ),
+    "quotas": (
+        "log_service.cli.quotas:quotas",
+        "Bound what users, clients and addresses may ask for.",
+    ),
+    "offsets": (
+        "log_service.cli.offsets:offsets",
+        "Tell where partitions begin and end, and which offset a time has.",
+    ),
     "records": ("log_service.cli.records:records", "Delete records."),
-    "groups": ("log_service.cli.groups:groups", "Consumer groups: lag, members, resetting and deleting offsets."),
+    "groups": (
+        "log_service.cli.groups:groups",
+        "Consumer groups: lag, members, resetting and deleting offsets.",
+    ),
     "users": ("log_service.cli.users:users", "Users with a password (SCRAM): list, add, remove."),
     "acls": ("log_service.cli.acls:acls", "Who may do what: list, add and remove ACLs."),
-    "certificates": ("log_service.cli.certificates:certificates", "Identities of services on a secured installation: issue, list."),
+    "certificates": (
+        "log_service.cli.certificates:certificates",
+        "Identities of services on a secured installation: issue, list.",
+    ),
     "tokens": ("log_service.cli.tokens:tokens", "Delegation tokens: create, list, renew, expire."),
-    "mirror": ("log_service.cli.mirror:mirror", "Copy topics of one cluster into another, exactly once."),
-    "registry": ("log_service.cli.registry:registry", "Serve the schemas of records, as Confluent's schema registry does."),
-    "schemas": ("log_service.cli.schemas:schemas", "Schemas in a registry: list, get, register, check, delete."),
-    "transactions": ("log_service.cli.transactions:transactions", "Transactions: states, producers, and those that hang."),
-    "cluster": ("log_service.cli.cluster:cluster", "How the cluster is, and where its replicas go."),
+    "mirror": (
+        "log_service.cli.mirror:mirror",
+        "Copy topics of one cluster into another, exactly once.",
+    ),
+    "registry": (
+        "log_service.cli.registry:registry",
+        "Serve the schemas of records, as Confluent's schema registry does.",
+    ),
+    "schemas": (
+        "log_service.cli.schemas:schemas",
+        "Schemas in a registry: list, get, register, check, delete.",
+    ),
+    "transactions": (
+        "log_service.cli.transactions:transactions",
+        "Transactions: states, producers, and those that hang.",
+    ),
+    "cluster": (
+        "log_service.cli.cluster:cluster",
+        "How the cluster is, and where its replicas go.",
+    ),
     "produce": ("log_service.cli.produce:produce", "Send records from standard input or a file."),
     "consume": ("log_service.cli.consume:consume", "Print the records of a topic."),
     "top": ("log_service.cli.top:top", "Watch brokers, topics and groups in a terminal."),
     "log": ("log_service.cli.log_dump:log", "Look into a log's files on disk."),
     "sql": ("orchestration.cli.sql:sql", "Ask tables, marts, dead letters and topics in SQL."),
-    "lag": ("orchestration.cli.lag:lag", "Show the rows of tables, and their lag behind their topics."),
-    "replay": ("orchestration.cli.replay:replay", "Read records of a table's topic once more into the table."),
-    "take-over": ("orchestration.cli.take_over:take_over", "Make a table of a database the project's own, which is another's."),
-    "dead-letters": ("orchestration.cli.dead_letters:dead_letters", "The records that tables rejected: list, show, fix, replay."),
-    "completion": ("log_service.cli.completion:completion", "Print a script that makes a shell complete commands."),
+    "lag": (
+        "orchestration.cli.lag:lag",
+        "Show the rows of tables, and their lag behind their topics.",
+    ),
+    "replay": (
+        "orchestration.cli.replay:replay",
+        "Read records of a table's topic once more into the table.",
+    ),
+    "take-over": (
+        "orchestration.cli.take_over:take_over",
+        "Make a table of a database the project's own, which is another's.",
+    ),
+    "dead-letters": (
+        "orchestration.cli.dead_letters:dead_letters",
+        "The records that tables rejected: list, show, fix, replay.",
+    ),
+    "completion": (
+        "log_service.cli.completion:completion",
+        "Print a script that makes a shell complete commands.",
+    ),
 }
 SERVERS_SETTING = "TIDELOG_BOOTSTRAP_SERVERS"
 OWN_SETTINGS = frozenset({"up", "demo", "init", "serve", "log", "completion"})
@@ -81,7 +138,9 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command. An unknown one is refused with similar names."""
         try:
             return super().resolve_command(ctx, args)
@@ -89,7 +148,9 @@ class LazyGroup(click.Group):
             near = get_close_matches(args[0], COMMANDS)
             if not near:
                 raise
-            raise click.UsageError(f"{error.message} Did you mean {' or '.join(near)}?", ctx) from None
+            raise click.UsageError(
+                f"{error.message} Did you mean {' or '.join(near)}?", ctx
+            ) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command.
@@ -99,7 +160,9 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where Python flushes at its end what is still buffered
+            os.dup2(
+                os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+            )  # where Python flushes at its end what is still buffered
             raise click.exceptions.Exit(0) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
@@ -108,9 +171,14 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="tidelog")
-@click.option("-v", "--verbose", is_flag=True, help="Show what happens inside, and tracebacks of errors.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Show what happens inside, and tracebacks of errors."
+)
 @click.option(
     "-b",
     "--bootstrap-servers",

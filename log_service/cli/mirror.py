@@ -19,7 +19,12 @@ from log_service.mirror.settings_file import read_mirror_settings
 DEFAULT_FILE = "mirror.properties"
 STATUS_TIMEOUT_MS = 20_000
 
-file_argument = click.argument("file", metavar="[FILE]", default=DEFAULT_FILE, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+file_argument = click.argument(
+    "file",
+    metavar="[FILE]",
+    default=DEFAULT_FILE,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
 
 
 @click.group()
@@ -48,7 +53,9 @@ def run(*, file: Path, heartbeat: Path | None, complaint: Path | None) -> None:
     """
     settings = read_mirror_settings(file)
     if settings.unused:
-        click.echo(f"{file}: these keys have no meaning here: {', '.join(settings.unused)}", err=True)
+        click.echo(
+            f"{file}: these keys have no meaning here: {', '.join(settings.unused)}", err=True
+        )
     service = MirrorService(settings, say=click.echo, heartbeat=heartbeat, complaint=complaint)
     run_on_trio(until_stopped, service.run)
 
@@ -68,16 +75,28 @@ def status(*, file: Path, only: str | None, as_json: bool) -> None:
     settings = read_mirror_settings(file)
     flows = [flow for flow in settings.flows if only in {None, flow.name}]
     if not flows:
-        raise ConfigError(f"{file} enables no flow {only}; it enables {', '.join(flow.name for flow in settings.flows)}")
+        raise ConfigError(
+            f"{file} enables no flow {only}; it enables"
+            f" {', '.join(flow.name for flow in settings.flows)}"
+        )
     lags = run_on_trio(measure_all, settings, [flow.name for flow in flows])
     rows = [row for lag in lags for row in rows_of(lag)]
-    print_rows(rows, ["flow", "topic", "target", "partitions", "records", "seconds", "lost"], as_json=as_json, empty="no topic is mirrored")
+    print_rows(
+        rows,
+        ["flow", "topic", "target", "partitions", "records", "seconds", "lost"],
+        as_json=as_json,
+        empty="no topic is mirrored",
+    )
 
 
 async def measure_all(settings: MirrorSettings, names: Sequence[str]) -> list[FlowLag]:
     """Return the lag of these flows."""
     env = real_env()
-    return [await measure_lag(settings.flows, flow, env, STATUS_TIMEOUT_MS) for flow in settings.flows if flow.name in names]
+    return [
+        await measure_lag(settings.flows, flow, env, STATUS_TIMEOUT_MS)
+        for flow in settings.flows
+        if flow.name in names
+    ]
 
 
 def rows_of(lag: FlowLag) -> list[dict[str, Any]]:

@@ -32,7 +32,9 @@ def is_pattern(name: str) -> bool:
     return any(letter in name for letter in "*?[")
 
 
-async def matching(wanted: Sequence[str], list_names: Callable[[], Awaitable[Iterable[str]]], what: str) -> list[str]:
+async def matching(
+    wanted: Sequence[str], list_names: Callable[[], Awaitable[Iterable[str]]], what: str
+) -> list[str]:
     """Return the wanted names, each once, with patterns replaced by their matches.
 
     Names are listed only if there is a pattern.
@@ -45,7 +47,11 @@ async def matching(wanted: Sequence[str], list_names: Callable[[], Awaitable[Ite
     known = sorted(await list_names())
     found: dict[str, None] = {}
     for name in wanted:
-        matched = [name] if name in known or not is_pattern(name) else [each for each in known if fnmatchcase(each, name)]
+        matched = (
+            [name]
+            if name in known or not is_pattern(name)
+            else [each for each in known if fnmatchcase(each, name)]
+        )
         if not matched:
             raise click.ClickException(f"no {what} matches {name!r}; see: tidelog {what}s list")
         found.update(dict.fromkeys(matched))
@@ -54,7 +60,9 @@ async def matching(wanted: Sequence[str], list_names: Callable[[], Awaitable[Ite
 
 async def topic_names(admin: Admin, *, is_internal_included: bool = False) -> list[str]:
     """Return the names of all topics."""
-    return [topic.name for topic in await admin.list_topics(is_internal_included=is_internal_included)]
+    return [
+        topic.name for topic in await admin.list_topics(is_internal_included=is_internal_included)
+    ]
 
 
 async def group_ids(admin: Admin) -> list[str]:
@@ -62,7 +70,9 @@ async def group_ids(admin: Admin) -> list[str]:
     return [group.group_id for group in await admin.list_groups()]
 
 
-async def matching_topics(admin: Admin, wanted: Sequence[str], *, is_internal_included: bool = False) -> list[str]:
+async def matching_topics(
+    admin: Admin, wanted: Sequence[str], *, is_internal_included: bool = False
+) -> list[str]:
     """Return topics by name or pattern, or all where none is named."""
     listed = partial(topic_names, admin, is_internal_included=is_internal_included)
     return await matching(wanted, listed, "topic") if wanted else await listed()
@@ -70,7 +80,11 @@ async def matching_topics(admin: Admin, wanted: Sequence[str], *, is_internal_in
 
 async def matching_groups(admin: Admin, wanted: Sequence[str]) -> list[str]:
     """Return groups by id or pattern, or all where none is named."""
-    return await matching(wanted, partial(group_ids, admin), "group") if wanted else await group_ids(admin)
+    return (
+        await matching(wanted, partial(group_ids, admin), "group")
+        if wanted
+        else await group_ids(admin)
+    )
 
 
 def split_partitions(text: str, option: str) -> tuple[str, list[int] | None]:
@@ -110,11 +124,14 @@ async def partitions_named(admin: Admin, texts: Sequence[str], option: str) -> l
         topic, numbers = split_partitions(text, option)
         for name in await matching_topics(admin, [topic]):
             known = (await admin.describe_topics([name]))[name].topic_partitions
-            chosen = known if numbers is None else [TopicPartition(name, number) for number in numbers]
+            chosen = (
+                known if numbers is None else [TopicPartition(name, number) for number in numbers]
+            )
             for where in chosen:
                 if where not in known:
                     raise click.ClickException(
-                        f"{name} has {counted(len(known), 'partition')}, numbered from 0: there is no {where.partition}"
+                        f"{name} has {counted(len(known), 'partition')}, numbered from 0: there is"
+                        f" no {where.partition}"
                     )
             found.update(dict.fromkeys(chosen))
     return list(found)
@@ -123,17 +140,27 @@ async def partitions_named(admin: Admin, texts: Sequence[str], option: str) -> l
 # Completion
 
 
-def complete_topics(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's
+def complete_topics(
+    context: click.Context,
+    parameter: click.Parameter,  # noqa: ARG001 - click's
+    incomplete: str,
+) -> list[CompletionItem]:
     """Offer the topics of the cluster."""
     return _offered(context, incomplete, topic_names)
 
 
-def complete_groups(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's
+def complete_groups(
+    context: click.Context,
+    parameter: click.Parameter,  # noqa: ARG001 - click's
+    incomplete: str,
+) -> list[CompletionItem]:
     """Offer the groups of the cluster."""
     return _offered(context, incomplete, group_ids)
 
 
-def _offered(context: click.Context, incomplete: str, list_names: Callable[[Admin], Awaitable[list[str]]]) -> list[CompletionItem]:
+def _offered(
+    context: click.Context, incomplete: str, list_names: Callable[[Admin], Awaitable[list[str]]]
+) -> list[CompletionItem]:
     try:
         servers = context.params.get("bootstrap_servers") or default_servers()
         names = run(_listed, servers, list_names) if accepts_at_once(parse_servers(servers)) else []

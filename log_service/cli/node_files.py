@@ -13,6 +13,8 @@ def read_node_file(path: Path) -> "NodeConfig":
     Raises:
         ConfigError: the file cannot be read, or its configuration cannot be honoured.
     """
-    from log_service.broker.main import read_configuration  # noqa: PLC0415 - most commands need no node
+    from log_service.broker.main import (  # noqa: PLC0415 - most commands need no node
+        read_configuration,
+    )
 
     return read_configuration(path, ())[0]

@@ -14,13 +14,20 @@ class NodeIdParameter(click.ParamType[int]):
 
     name = "id"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
         """Return the id of the typed text."""
         if isinstance(value, int):
             return value
         text = str(value).strip()
         if not is_node_id(text):
-            self.fail(f"{text!r} is no node id, which is a whole number from 0 to {MAX_NODE_ID}, such as 1", param, ctx)
+            self.fail(
+                f"{text!r} is no node id, which is a whole number from 0 to {MAX_NODE_ID}, such"
+                " as 1",
+                param,
+                ctx,
+            )
         return int(text)
 
 
@@ -29,7 +36,9 @@ NODE_ID = NodeIdParameter()
 
 def is_node_id(text: str) -> bool:
     """Return whether a text is a node id of Kafka: 32 bits, not negative."""
-    return len(text) <= MAX_DIGITS and text.isascii() and text.isdecimal() and int(text) <= MAX_NODE_ID
+    return (
+        len(text) <= MAX_DIGITS and text.isascii() and text.isdecimal() and int(text) <= MAX_NODE_ID
+    )
 
 
 def node_ids_of(text: str, option: str) -> list[int]:
@@ -41,5 +50,8 @@ def node_ids_of(text: str, option: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
     wrong = [part for part in parts if not is_node_id(part)]
     if wrong:
-        raise click.BadParameter(f"{text!r} is not a list of node ids like 1,2,3: {wrong[0]!r} is none", param_hint=option)
+        raise click.BadParameter(
+            f"{text!r} is not a list of node ids like 1,2,3: {wrong[0]!r} is none",
+            param_hint=option,
+        )
     return [int(part) for part in parts]

@@ -20,7 +20,9 @@ class WholeNumber(click.IntRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the number."""
-        return checked_size(super().convert(value, param, ctx), self, param, ctx, largest=self._largest)
+        return checked_size(
+            super().convert(value, param, ctx), self, param, ctx, largest=self._largest
+        )
 
 
 class Number(click.FloatRange):
@@ -30,7 +32,12 @@ class Number(click.FloatRange):
 
 
 def checked_size(
-    number: int, kind: click.ParamType[int], param: click.Parameter | None, ctx: click.Context | None, *, largest: int = 2**63 - 1
+    number: int,
+    kind: click.ParamType[int],
+    param: click.Parameter | None,
+    ctx: click.Context | None,
+    *,
+    largest: int = 2**63 - 1,
 ) -> int:
     """Return a number that fits a request, and refuse a larger one as ``kind`` does."""
     if not -largest <= number <= largest:

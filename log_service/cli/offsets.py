@@ -11,7 +11,11 @@ from log_service.cli.times import TimeParameter
 from log_service.client.admin.values import FoundOffset, OffsetSpec
 from log_service.common.types import TopicPartition
 
-SPECS = {"earliest": OffsetSpec.earliest, "latest": OffsetSpec.latest, "max-timestamp": OffsetSpec.max_timestamp}
+SPECS = {
+    "earliest": OffsetSpec.earliest,
+    "latest": OffsetSpec.latest,
+    "max-timestamp": OffsetSpec.max_timestamp,
+}
 
 
 class AtParameter(click.ParamType[OffsetSpec]):
@@ -19,7 +23,9 @@ class AtParameter(click.ParamType[OffsetSpec]):
 
     name = "at"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> OffsetSpec:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> OffsetSpec:
         """Return the offset specification that the text names, or fail with a usage error."""
         if isinstance(value, OffsetSpec):
             return value
@@ -28,7 +34,12 @@ class AtParameter(click.ParamType[OffsetSpec]):
         try:
             return OffsetSpec.at(TimeParameter().convert(value, param, ctx))
         except (click.BadParameter, ValueError):
-            self.fail(f"{value!r} is none of {', '.join(SPECS)}, and no time like 2026-11-21T10:00 or milliseconds since 1970", param, ctx)
+            self.fail(
+                f"{value!r} is none of {', '.join(SPECS)}, and no time like 2026-11-21T10:00 or"
+                " milliseconds since 1970",
+                param,
+                ctx,
+            )
 
 
 @click.command()
@@ -38,14 +49,29 @@ class AtParameter(click.ParamType[OffsetSpec]):
     "spec",
     type=AtParameter(),
     metavar="WHAT",
-    help="Only the offset of: earliest, latest, max-timestamp, or a time (ISO 8601, or ms since 1970).",
+    help=(
+        "Only the offset of: earliest, latest, max-timestamp, or a time (ISO 8601, or ms since"
+        " 1970)."
+    ),
 )
-@click.option("--read-committed", is_flag=True, help="The end that readers of committed records see.")
-@click.option("--internal", is_flag=True, help="Include the topics that the broker keeps for itself, where none are named.")
+@click.option(
+    "--read-committed", is_flag=True, help="The end that readers of committed records see."
+)
+@click.option(
+    "--internal",
+    is_flag=True,
+    help="Include the topics that the broker keeps for itself, where none are named.",
+)
 @json_option
 @cluster_command
 async def offsets(
-    *, names: tuple[str, ...], spec: OffsetSpec | None, read_committed: bool, internal: bool, as_json: bool, bootstrap_servers: str
+    *,
+    names: tuple[str, ...],
+    spec: OffsetSpec | None,
+    read_committed: bool,
+    internal: bool,
+    as_json: bool,
+    bootstrap_servers: str,
 ) -> None:
     """Show the first and end offset of each partition, or with --at one offset of each.
 
@@ -61,17 +87,33 @@ async def offsets(
         partitions = sorted(await partitions_named(admin, wanted, "TOPIC"))
         isolation = "read_committed" if read_committed else "read_uncommitted"
         if spec is not None:
-            found = await admin.list_offsets(dict.fromkeys(partitions, spec), isolation_level=isolation) if partitions else {}
+            found = (
+                await admin.list_offsets(dict.fromkeys(partitions, spec), isolation_level=isolation)
+                if partitions
+                else {}
+            )
             rows = [found_row(where, found[where]) for where in partitions]
             columns = ["topic", "partition", "offset", "timestamp"]
         else:
-            bounds = await admin.describe_offsets(sorted({where.topic for where in partitions})) if partitions else {}
+            bounds = (
+                await admin.describe_offsets(sorted({where.topic for where in partitions}))
+                if partitions
+                else {}
+            )
             rows = []
             for where in partitions:
                 start, end = bounds[where].log_start_offset, bounds[where].high_watermark
                 if read_committed:
                     end = bounds[where].last_stable_offset
-                rows.append({"topic": where.topic, "partition": where.partition, "start": start, "end": end, "records": end - start})
+                rows.append(
+                    {
+                        "topic": where.topic,
+                        "partition": where.partition,
+                        "start": start,
+                        "end": end,
+                        "records": end - start,
+                    }
+                )
             columns = ["topic", "partition", "start", "end", "records"]
     print_rows(rows, columns, as_json=as_json, empty="there are no topics")
 

@@ -19,7 +19,9 @@ from typing import Any, BinaryIO
 import click
 
 from log_service.cli.times import as_time
-from log_service.common.counts import counted as counted  # noqa: PLC0414 - commands take it from here
+from log_service.common.counts import (
+    counted as counted,  # noqa: PLC0414 - commands take it from here
+)
 from log_service.common.errors import ConfigError
 from log_service.common.listeners import DEFAULT_BROKER_PORT
 from log_service.common.log_lines import escaped, escaped_lines
@@ -37,11 +39,15 @@ json_option: Callable[[click.decorators.FC], click.decorators.FC] = click.option
 )
 
 
-def checked_servers(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+def checked_servers(
+    _context: click.Context, _parameter: click.Parameter, value: str | None
+) -> str | None:
     """Refuse servers that are not host:port while arguments are read. None names no servers."""
     if value is None:
         return None
-    from log_service.config.client import parse_servers  # noqa: PLC0415 - help, and commands that ask no cluster, have no use for it
+    from log_service.config.client import (  # noqa: PLC0415 - help, and commands that ask no cluster, have no use for it
+        parse_servers,
+    )
 
     try:
         parse_servers(value)
@@ -61,7 +67,9 @@ def default_servers() -> str:
     data = Path(os.environ.get(DATA_SETTING) or DEFAULT_DATA)
     if not data.is_dir():
         return DEFAULT_SERVERS
-    from log_service.supervisor.nodes import servers_of  # noqa: PLC0415 - most commands have no use for it
+    from log_service.supervisor.nodes import (  # noqa: PLC0415 - most commands have no use for it
+        servers_of,
+    )
 
     return ",".join(servers_of(data)) or DEFAULT_SERVERS
 
@@ -74,10 +82,16 @@ def told_servers() -> str:
     Raises:
         ConfigError: the settings file cannot be read. StorageError: as ``default_servers``.
     """
-    from log_service.client.settings_files import servers_from_file  # noqa: PLC0415 - as in ``checked_servers``
-    from log_service.config.client_properties import FILE_VARIABLE  # noqa: PLC0415 - as in ``checked_servers``
+    from log_service.client.settings_files import (  # noqa: PLC0415 - as in ``checked_servers``
+        servers_from_file,
+    )
+    from log_service.config.client_properties import (  # noqa: PLC0415 - as in ``checked_servers``
+        FILE_VARIABLE,
+    )
 
-    named = click.get_current_context().find_root().meta.get(COMMAND_CONFIG) or os.environ.get(FILE_VARIABLE)
+    named = click.get_current_context().find_root().meta.get(COMMAND_CONFIG) or os.environ.get(
+        FILE_VARIABLE
+    )
     return (servers_from_file(named) if named else None) or default_servers()
 
 
@@ -99,7 +113,10 @@ servers_option: Callable[[click.decorators.FC], click.decorators.FC] = click.opt
     "--bootstrap-servers",
     default=told_servers,
     envvar="TIDELOG_BOOTSTRAP_SERVERS",
-    show_default=f"bootstrap.servers of --command-config, else those of tidelog up in {DEFAULT_DATA}, else {DEFAULT_SERVERS}",
+    show_default=(
+        f"bootstrap.servers of --command-config, else those of tidelog up in {DEFAULT_DATA}, else"
+        f" {DEFAULT_SERVERS}"
+    ),
     show_envvar=True,
     metavar="HOST:PORT[,...]",
     callback=checked_servers,
@@ -107,7 +124,9 @@ servers_option: Callable[[click.decorators.FC], click.decorators.FC] = click.opt
 )
 
 
-def keep_command_config(context: click.Context, _parameter: click.Parameter, value: Path | None) -> None:
+def keep_command_config(
+    context: click.Context, _parameter: click.Parameter, value: Path | None
+) -> None:
     """Store the file for all clients of the command."""
     if value is not None:
         context.find_root().meta[COMMAND_CONFIG] = value
@@ -120,7 +139,10 @@ command_config_option: Callable[[click.decorators.FC], click.decorators.FC] = cl
     expose_value=False,
     is_eager=True,
     callback=keep_command_config,
-    help="A file with Kafka's keys for clients: bootstrap.servers, security.protocol, sasl.*, ssl.*; TIDELOG_CLIENT_CONFIG names one, too.",
+    help=(
+        "A file with Kafka's keys for clients: bootstrap.servers, security.protocol, sasl.*, ssl.*;"
+        " TIDELOG_CLIENT_CONFIG names one, too."
+    ),
 )
 
 
@@ -187,7 +209,10 @@ def print_rows(
     width = terminal_width()
     for column in times:
         shown = column.removesuffix("_ms")
-        rows = [{**row, shown: None if row.get(column) is None else as_time(row[column])} for row in rows]
+        rows = [
+            {**row, shown: None if row.get(column) is None else as_time(row[column])}
+            for row in rows
+        ]
         columns = [shown if each == column else each for each in columns]
     for column in flexible:
         if width is not None:
@@ -195,14 +220,18 @@ def print_rows(
     click.echo(aligned(rows, columns))
 
 
-def narrowed(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], column: str, width: int) -> Sequence[Mapping[str, Any]]:
+def narrowed(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], column: str, width: int
+) -> Sequence[Mapping[str, Any]]:
     """Return rows with one column cut so that the table fits ``width``.
 
     A few letters always stay.
     """
     if column not in columns:
         return rows
-    widths = {name: max(len(name), *(len(readable(row.get(name))) for row in rows)) for name in columns}
+    widths = {
+        name: max(len(name), *(len(readable(row.get(name))) for row in rows)) for name in columns
+    }
     excess = sum(widths.values()) + 2 * (len(columns) - 1) - width
     if excess <= 0:
         return rows
@@ -241,7 +270,11 @@ def write_records(output: BinaryIO, content: bytes) -> None:
 
     A pipe or a file gets the content unchanged.
     """
-    shown = terminal_text(content.decode(errors="backslashreplace")).encode() if output.isatty() else content
+    shown = (
+        terminal_text(content.decode(errors="backslashreplace")).encode()
+        if output.isatty()
+        else content
+    )
     rest = memoryview(shown)
     while rest:
         rest = rest[output.write(rest) or 0 :]
@@ -254,7 +287,9 @@ def note(text: str, *, nl: bool = True) -> None:
         click.echo(text, nl=nl, err=True)
 
 
-def even_unread(is_so: bool) -> AbstractContextManager[None]:  # noqa: FBT001 - one argument, as suppress() has
+def even_unread(
+    is_so: bool,  # noqa: FBT001 - one argument, as suppress() has
+) -> AbstractContextManager[None]:
     """Ignore a closed output in a block that prints, if ``is_so``.
 
     The work after the block is then done although no one reads the output any more.
@@ -273,7 +308,9 @@ def json_text(value: Any) -> str:
     Letters of all languages stay, and control characters become escapes.
     """
     text = json.dumps(value, indent=2, default=str, ensure_ascii=False)
-    return "\n".join(line if line.isprintable() else "".join(map(_in_json, line)) for line in text.split("\n"))
+    return "\n".join(
+        line if line.isprintable() else "".join(map(_in_json, line)) for line in text.split("\n")
+    )
 
 
 def _in_json(character: str) -> str:
@@ -285,14 +322,24 @@ def _in_json(character: str) -> str:
 def aligned(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
     """Return rows under their column names, two blanks apart."""
     cells = [[readable(row.get(column)) for column in columns] for row in rows]
-    is_number = [all(isinstance(row.get(column), int | float | None) for row in rows) for column in columns]
-    widths = [max(len(column), *(len(line[index]) for line in cells)) for index, column in enumerate(columns)]
+    is_number = [
+        all(isinstance(row.get(column), int | float | None) for row in rows) for column in columns
+    ]
+    widths = [
+        max(len(column), *(len(line[index]) for line in cells))
+        for index, column in enumerate(columns)
+    ]
 
     def line_of(texts: Sequence[str]) -> str:
-        placed = [text.rjust(width) if right else text.ljust(width) for text, width, right in zip(texts, widths, is_number, strict=True)]
+        placed = [
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(texts, widths, is_number, strict=True)
+        ]
         return "  ".join(placed).rstrip()
 
-    return "\n".join([line_of([column.upper() for column in columns]), *(line_of(line) for line in cells)])
+    return "\n".join(
+        [line_of([column.upper() for column in columns]), *(line_of(line) for line in cells)]
+    )
 
 
 def readable(value: Any) -> str:
@@ -334,6 +381,8 @@ def confirm(question: str, refused: str) -> None:
         if isinstance(abort.__context__, KeyboardInterrupt):
             raise
         click.echo(err=True)
-        raise click.ClickException(f"{refused}: there was no response; --yes does not ask") from abort
+        raise click.ClickException(
+            f"{refused}: there was no response; --yes does not ask"
+        ) from abort
     if not is_wanted:
         raise click.ClickException(refused)

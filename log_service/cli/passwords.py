@@ -18,7 +18,10 @@ password_file_option: Callable[[click.decorators.FC], click.decorators.FC] = cli
     "--password-file",
     type=click.File("r", encoding="utf-8"),
     metavar="FILE",
-    help="Read the password from the first line of FILE, - is standard input; without it a person is asked.",
+    help=(
+        "Read the password from the first line of FILE, - is standard input; without it a person is"
+        " asked."
+    ),
 )
 
 
@@ -31,9 +34,14 @@ def asked_password(file: TextIO | None, whose: str, *, is_new: bool = True) -> S
     if file is not None:
         text = file.readline(MAX_BYTES).rstrip("\r\n")
     elif sys.stdin.isatty():
-        text = click.prompt(f"password of {whose}", hide_input=True, confirmation_prompt=is_new, err=True)
+        text = click.prompt(
+            f"password of {whose}", hide_input=True, confirmation_prompt=is_new, err=True
+        )
     else:
-        raise click.ClickException("there is no terminal to ask for a password: give it with --password-file FILE, or --password-file -")
+        raise click.ClickException(
+            "there is no terminal to ask for a password: give it with --password-file FILE, or"
+            " --password-file -"
+        )
     if not text:
         raise click.ClickException(f"the password of {whose} is empty")
     return SecretText(text)

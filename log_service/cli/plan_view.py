@@ -39,7 +39,9 @@ def parsed_throttle(_context: click.Context, _parameter: click.Parameter, value:
     return None if value.lower() == NO_THROTTLE else rate_of(value, f", and not {NO_THROTTLE!r}")
 
 
-def new_file(_context: click.Context, _parameter: click.Parameter, value: Path | None) -> Path | None:
+def new_file(
+    _context: click.Context, _parameter: click.Parameter, value: Path | None
+) -> Path | None:
     """Refuse a file that exists.
 
     It may be yesterday's plan that takes everything back, and must not be lost.
@@ -139,7 +141,13 @@ async def present(
     elif not plan.is_empty and not as_json:
         click.echo("nothing was changed; --execute carries it out")
     if as_json:
-        print_json(as_values(layout, plan) | {"problems": problems, "executed": execute and not plan.is_empty})
+        print_json(
+            as_values(layout, plan)
+            | {
+                "problems": problems,
+                "executed": execute and not plan.is_empty,
+            }
+        )
     return execute or plan.is_empty
 
 
@@ -151,9 +159,17 @@ def show(layout: ClusterLayout, plan: Plan, nothing: str) -> None:
         click.echo(nothing)
         return
     if plan.moves:
-        print_rows(move_rows(plan)[:SHOWN_MOVES], ["topic", "partition", "from", "to", "copies"], as_json=False, flexible=["topic"])
+        print_rows(
+            move_rows(plan)[:SHOWN_MOVES],
+            ["topic", "partition", "from", "to", "copies"],
+            as_json=False,
+            flexible=["topic"],
+        )
         if len(plan.moves) > SHOWN_MOVES:
-            click.echo(f"and {counted(len(plan.moves) - SHOWN_MOVES, 'more move')}; --write FILE or --json tell them all")
+            click.echo(
+                f"and {counted(len(plan.moves) - SHOWN_MOVES, 'more move')}; --write FILE or --json"
+                " tell them all"
+            )
         click.echo()
         columns = ["broker", "rack", "replicas", "leaders", "receives", "sends"]
         print_rows(broker_rows(layout, plan), columns, as_json=False)
@@ -163,11 +179,18 @@ def show(layout: ClusterLayout, plan: Plan, nothing: str) -> None:
 
 def summary(plan: Plan) -> str:
     """Return a plan in one line."""
-    parts = [f"{counted(len(plan.moves), 'move')}, {counted(plan.copied_replicas, 'replica')} to copy ({sized(plan.copied_bytes)})"]
+    parts = [
+        f"{counted(len(plan.moves), 'move')}, {counted(plan.copied_replicas, 'replica')} to copy"
+        f" ({sized(plan.copied_bytes)})"
+    ]
     if plan.elections:
         parts.append(f"{counted(len(plan.elections), 'leader')} to elect")
     if plan.copied_replicas:
-        throttle = "no throttle" if plan.throttle_bytes is None else f"at most {sized(plan.throttle_bytes)}/s for each broker"
+        throttle = (
+            "no throttle"
+            if plan.throttle_bytes is None
+            else f"at most {sized(plan.throttle_bytes)}/s for each broker"
+        )
         seconds = plan.expected_seconds
         parts.append(throttle if seconds is None else f"{throttle}: {duration(seconds)} or more")
     return "; ".join(parts)
@@ -199,9 +222,14 @@ def move_rows(plan: Plan) -> list[dict[str, Any]]:
 
 def broker_rows(layout: ClusterLayout, plan: Plan) -> list[dict[str, Any]]:
     """Return each broker's load before and after a plan."""
-    after = {each.where: each.replicas for each in layout.partitions} | {move.where: move.after for move in plan.moves}
+    after = {each.where: each.replicas for each in layout.partitions} | {
+        move.where: move.after for move in plan.moves
+    }
     counts = [
-        (Counter(broker for replicas in placed for broker in replicas), Counter(replicas[0] for replicas in placed if replicas))
+        (
+            Counter(broker for replicas in placed for broker in replicas),
+            Counter(replicas[0] for replicas in placed if replicas),
+        )
         for placed in ([each.replicas for each in layout.partitions], list(after.values()))
     ]
     (replicas_before, leaders_before), (replicas_after, leaders_after) = counts
@@ -209,7 +237,9 @@ def broker_rows(layout: ClusterLayout, plan: Plan) -> list[dict[str, Any]]:
         {
             "broker": broker.broker_id,
             "rack": broker.rack,
-            "replicas": f"{replicas_before[broker.broker_id]} -> {replicas_after[broker.broker_id]}",
+            "replicas": (
+                f"{replicas_before[broker.broker_id]} -> {replicas_after[broker.broker_id]}"
+            ),
             "leaders": f"{leaders_before[broker.broker_id]} -> {leaders_after[broker.broker_id]}",
             "receives": sized(plan.received_bytes.get(broker.broker_id, 0)),
             "sends": sized(plan.sent_bytes.get(broker.broker_id, 0)),
@@ -221,8 +251,13 @@ def broker_rows(layout: ClusterLayout, plan: Plan) -> list[dict[str, Any]]:
 def as_values(layout: ClusterLayout, plan: Plan) -> dict[str, Any]:
     """Return a plan as plain values for programs."""
     return {
-        "moves": [{name: value for name, value in row.items() if name != "copies"} for row in move_rows(plan)],
-        "elections": [{"topic": where.topic, "partition": where.partition} for where in plan.elections],
+        "moves": [
+            {name: value for name, value in row.items() if name != "copies"}
+            for row in move_rows(plan)
+        ],
+        "elections": [
+            {"topic": where.topic, "partition": where.partition} for where in plan.elections
+        ],
         "copied_bytes": plan.copied_bytes,
         "copied_replicas": plan.copied_replicas,
         "throttle_bytes": plan.throttle_bytes,
@@ -252,12 +287,22 @@ class ProgressLine:
 
     def show(self, progress: PlanProgress) -> None:
         """Print the progress."""
-        share = progress.copied_bytes / progress.total_bytes if progress.total_bytes else progress.complete / max(progress.total, 1)
+        share = (
+            progress.copied_bytes / progress.total_bytes
+            if progress.total_bytes
+            else progress.complete / max(progress.total, 1)
+        )
         copied = f"{sized(progress.copied_bytes)} of {sized(progress.total_bytes)}"
-        text = f"{progress.complete} of {counted(progress.total, 'move')}, {copied}, {progress.moving} under way"
+        text = (
+            f"{progress.complete} of {counted(progress.total, 'move')}, {copied}, {progress.moving}"
+            " under way"
+        )
         if self._is_terminal:
             filled = round(30 * share)
-            note(f"\r[{'#' * filled}{'.' * (30 - filled)}] {100 * share:3.0f} %  {text}\x1b[K", nl=False)
+            note(
+                f"\r[{'#' * filled}{'.' * (30 - filled)}] {100 * share:3.0f} %  {text}\x1b[K",
+                nl=False,
+            )
         elif text != self._told and time.monotonic() - self._told_at >= TOLD_EVERY_SECONDS:
             note(text)
             self._told, self._told_at = text, time.monotonic()
@@ -319,10 +364,14 @@ def left_behind(mover: Mover, plan: Plan) -> str:
     """Return the state after a plan was stopped, with advice how to go on."""
     complete = len(plan.moves) - len(mover.waiting) - len(mover.moving)
     moves = counted(len(plan.moves), "move")
-    stopped = f"stopped: {complete} of {moves} complete, {len(mover.moving)} under way, {len(mover.waiting)} not begun."
+    stopped = (
+        f"stopped: {complete} of {moves} complete, {len(mover.moving)} under way,"
+        f" {len(mover.waiting)} not begun."
+    )
     if not mover.moving:
         return (
-            f"{stopped}\nThe same command plans what is left.\n  see that nothing moves, and take the throttle away:  tidelog cluster watch"
+            f"{stopped}\nThe same command plans what is left.\n  see that nothing moves, and take"
+            " the throttle away:  tidelog cluster watch"
         )
     lines = [
         stopped,

@@ -18,7 +18,12 @@ from log_service.cli.names import complete_topics
 from log_service.cli.numbers import WholeNumber
 from log_service.cli.output import counted, refuse_both
 from log_service.cli.record_lines import LineError, NewRecord, Parse, parser
-from log_service.cli.registry_connection import RegistryAccess, extra_needed, open_registry, with_registry
+from log_service.cli.registry_connection import (
+    RegistryAccess,
+    extra_needed,
+    open_registry,
+    with_registry,
+)
 from log_service.cli.standard_input import LineReader, read_all
 from log_service.client.producer.producer import Producer
 from log_service.common.errors import KafkaError
@@ -44,7 +49,9 @@ class Patience(logging.Handler):
         if record.levelno >= logging.ERROR:
             logging.getLogger().callHandlers(record)
         elif self._timer is None:
-            self._timer = threading.Timer(PATIENCE_S, click.echo, [f"waiting: {record.getMessage()}"], {"err": True})
+            self._timer = threading.Timer(
+                PATIENCE_S, click.echo, [f"waiting: {record.getMessage()}"], {"err": True}
+            )
             self._timer.daemon = True
             self._timer.start()
 
@@ -98,7 +105,8 @@ class Deliveries:
             click.echo("\r", nl=False, err=True)
         if self.failures:
             raise click.ClickException(
-                f"{len(self.failures):,} of {self.sent_count:,} records were not acknowledged; the first: {self.failures[0]}"
+                f"{len(self.failures):,} of {self.sent_count:,} records were not acknowledged; the"
+                f" first: {self.failures[0]}"
             )
         click.echo(f"{counted(self.sent_count, 'record')} acknowledged", err=True)
 
@@ -111,15 +119,49 @@ class Deliveries:
 )  # fmt: skip
 @click.option("--whole-files", is_flag=True, help="Each file is one record, whatever is in it.")
 @click.option("--key", "fixed_key", metavar="TEXT", help="The key of every record.")
-@click.option("--null", "null_text", metavar="TEXT", help="A key or value that reads like this is null.")
-@click.option("-k", "--key-separator", metavar="TEXT", help="Each line is key, this text, value; without it records have no key.")
-@click.option("--json", "as_json", is_flag=True, help="Each line is an object as 'tidelog consume --json' prints it; only value is needed.")
-@click.option("-p", "--partition", type=WholeNumber(min=0, bits=32), metavar="N", help="Send all to this partition.")
-@click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header for every record; may be repeated.")
-@click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none", show_default=True)
+@click.option(
+    "--null", "null_text", metavar="TEXT", help="A key or value that reads like this is null."
+)
+@click.option(
+    "-k",
+    "--key-separator",
+    metavar="TEXT",
+    help="Each line is key, this text, value; without it records have no key.",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Each line is an object as 'tidelog consume --json' prints it; only value is needed.",
+)
+@click.option(
+    "-p",
+    "--partition",
+    type=WholeNumber(min=0, bits=32),
+    metavar="N",
+    help="Send all to this partition.",
+)
+@click.option(
+    "-H",
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A header for every record; may be repeated.",
+)
+@click.option(
+    "--compression",
+    type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+    default="none",
+    show_default=True,
+)
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
 @click.option("--tombstones", is_flag=True, help="An empty value is a tombstone (null).")
-@click.option("--schema", metavar="SUBJECT|FILE", help="Values are JSON, encoded by this subject's latest schema, or a file's.")
+@click.option(
+    "--schema",
+    metavar="SUBJECT|FILE",
+    help="Values are JSON, encoded by this subject's latest schema, or a file's.",
+)
 @click.option("--key-schema", metavar="SUBJECT|FILE", help="The same for keys.")
 @with_registry
 @cluster_command
@@ -153,10 +195,22 @@ async def produce(
     tidelog produce orders --schema order.avsc < orders.jsonl
     """
     pairs = parse_headers(headers)
-    shapes = {"--json": as_json, "--key-separator": key_separator is not None, "--whole-files": whole_files}
+    shapes = {
+        "--json": as_json,
+        "--key-separator": key_separator is not None,
+        "--whole-files": whole_files,
+    }
     refuse_both(shapes)
-    refuse_both({"--json": as_json, "--key": fixed_key is not None, "--key-separator": key_separator is not None})
-    schemas = {part: named for part, named in (("key", key_schema), ("value", schema)) if named is not None}
+    refuse_both(
+        {
+            "--json": as_json,
+            "--key": fixed_key is not None,
+            "--key-separator": key_separator is not None,
+        }
+    )
+    schemas = {
+        part: named for part, named in (("key", key_schema), ("value", schema)) if named is not None
+    }
     parse = parser(
         as_json=as_json,
         key_separator=key_separator,
@@ -180,27 +234,39 @@ async def produce(
         ) as producer:
             if partition is not None:
                 require_partition(topic, await producer.partitions_for(topic), partition)
-            send = partial(producer.send, topic, partition=partition, on_delivery=deliveries.on_delivery)
+            send = partial(
+                producer.send, topic, partition=partition, on_delivery=deliveries.on_delivery
+            )
             for source in sources:
                 if whole_files:
                     await send_all([parse(await read_all(source))], send, pairs, deliveries)
                     continue
                 reader = LineReader(source)
                 while lines := await reader.read():
-                    await send_all(records_of(lines, parse, deliveries.sent_count), send, pairs, deliveries)
+                    await send_all(
+                        records_of(lines, parse, deliveries.sent_count), send, pairs, deliveries
+                    )
             await producer.flush()
     deliveries.sum_up()
 
 
-async def encoding_parser(parse: Parse, topic: str, schemas: Mapping[str, str], access: RegistryAccess) -> Parse:
+async def encoding_parser(
+    parse: Parse, topic: str, schemas: Mapping[str, str], access: RegistryAccess
+) -> Parse:
     """Return a parser that encodes keys and values. ``schemas`` names a subject or a file for each.
 
     Raises the errors of ``part_encoder``.
     """
     with extra_needed():
-        from log_service.cli.record_schemas import encoding, part_encoder  # noqa: PLC0415 - an extra
+        from log_service.cli.record_schemas import (  # noqa: PLC0415 - an extra
+            encoding,
+            part_encoder,
+        )
     async with open_registry(access) as registry:
-        key, value = [await part_encoder(registry, topic, part, schemas.get(part)) for part in ("key", "value")]
+        key, value = [
+            await part_encoder(registry, topic, part, schemas.get(part))
+            for part in ("key", "value")
+        ]
     return encoding(parse, key, value)
 
 
@@ -208,8 +274,9 @@ def require_partition(topic: str, partition_count: int, partition: int) -> None:
     """Refuse a partition that a topic does not have, because a producer would wait for it."""
     if partition >= partition_count:
         raise click.ClickException(
-            f"topic {topic!r} has partitions 0 to {partition_count - 1}, not {partition}; nothing was sent: name another with --partition, "
-            f"or add partitions with 'tidelog topics alter {topic} --partitions'"
+            f"topic {topic!r} has partitions 0 to {partition_count - 1}, not {partition}; nothing"
+            " was sent: name another with --partition, or add partitions with 'tidelog topics"
+            f" alter {topic} --partitions'"
         )
 
 
@@ -218,7 +285,9 @@ def parse_headers(headers: tuple[str, ...]) -> list[tuple[str, bytes | None]]:
     for header in headers:
         if "=" not in header:
             raise click.BadParameter(f"{header!r} is not NAME=VALUE", param_hint="--header")
-    return [(name, value.encode()) for name, _, value in (header.partition("=") for header in headers)]
+    return [
+        (name, value.encode()) for name, _, value in (header.partition("=") for header in headers)
+    ]
 
 
 async def send_all(
@@ -229,7 +298,12 @@ async def send_all(
 ) -> None:
     """Send records one after the other, with ``headers`` behind their own."""
     for record in records:
-        await send(record.value, record.key, headers=(*record.headers, *headers), timestamp_ms=record.timestamp_ms)
+        await send(
+            record.value,
+            record.key,
+            headers=(*record.headers, *headers),
+            timestamp_ms=record.timestamp_ms,
+        )
         deliveries.sent_count += 1
         deliveries.show_progress()
 

@@ -41,10 +41,19 @@ def quotas() -> None:
 def entity_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that name a quota's entity."""
     options = (
-        click.option("-u", "--user", metavar="NAME", help="A user; without logins that is ANONYMOUS."),
+        click.option(
+            "-u", "--user", metavar="NAME", help="A user; without logins that is ANONYMOUS."
+        ),
         click.option("--default-user", is_flag=True, help="Each user that has no quota by name."),
-        click.option("-c", "--client-id", metavar="ID", help="A client id; with --user, of that user's clients."),
-        click.option("--default-client-id", is_flag=True, help="Each client id that has no quota by name."),
+        click.option(
+            "-c",
+            "--client-id",
+            metavar="ID",
+            help="A client id; with --user, of that user's clients.",
+        ),
+        click.option(
+            "--default-client-id", is_flag=True, help="Each client id that has no quota by name."
+        ),
         click.option("--ip", metavar="ADDRESS", help="An address that connects."),
         click.option("--default-ip", is_flag=True, help="Each address that has no quota by name."),
     )
@@ -66,11 +75,15 @@ def named_parts(given: dict[str, Any]) -> dict[str, str]:
         name, is_default = given[kind.replace("-", "_")], given[f"default_{kind.replace('-', '_')}"]
         refuse_both({f"--{kind}": name is not None, f"--default-{kind}": is_default})
         if name == "":
-            raise click.UsageError(f"--{kind} needs a name; --default-{kind} is for those that have none by name")
+            raise click.UsageError(
+                f"--{kind} needs a name; --default-{kind} is for those that have none by name"
+            )
         if name is not None or is_default:
             parts[kind] = name or ""
     if "ip" in parts and len(parts) > 1:
-        raise click.UsageError("an address has quotas of its own: name no user and no client id with it")
+        raise click.UsageError(
+            "an address has quotas of its own: name no user and no client id with it"
+        )
     return parts
 
 
@@ -93,13 +106,17 @@ def value_of(key: str, text: str) -> float:
         BadParameter: it means none, or there is no such quota.
     """
     if key not in KEYS:
-        raise click.BadParameter(f"there is no quota {key!r}; there are {', '.join(KEYS)}", param_hint="KEY=VALUE")
+        raise click.BadParameter(
+            f"there is no quota {key!r}; there are {', '.join(KEYS)}", param_hint="KEY=VALUE"
+        )
     if key in BYTES:
         return rate_of(text, hint="KEY=VALUE")
     try:
         return float(text)
     except ValueError:
-        raise click.BadParameter(f"{text!r} is no value of {key}; give a number: {KEYS[key]}", param_hint="KEY=VALUE") from None
+        raise click.BadParameter(
+            f"{text!r} is no value of {key}; give a number: {KEYS[key]}", param_hint="KEY=VALUE"
+        ) from None
 
 
 @quotas.command(short_help="Show the quotas that are set.")
@@ -130,8 +147,17 @@ async def show(*, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
         for entity, values in sorted(found.items(), key=lambda item: str(item[0]))
         for key, value in sorted(values.items())
     ]
-    empty = f"no quotas are set{f' for {QuotaEntity.of(parts)}' if parts else ''}; see: tidelog quotas set --help"
-    print_rows(rows, ["for", "quota", "value", "meaning"], as_json=as_json, empty=empty, flexible=["meaning", "for"])
+    empty = (
+        f"no quotas are set{f' for {QuotaEntity.of(parts)}' if parts else ''}; see: tidelog quotas"
+        " set --help"
+    )
+    print_rows(
+        rows,
+        ["for", "quota", "value", "meaning"],
+        as_json=as_json,
+        empty=empty,
+        flexible=["meaning", "for"],
+    )
 
 
 @quotas.command("set", short_help="Set quotas.")
@@ -140,7 +166,9 @@ async def show(*, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
 @click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
 @json_option
 @cluster_command
-async def set_quotas(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
+async def set_quotas(
+    *, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **given: Any
+) -> None:
     """Set each quota KEY to VALUE for the entity that the options name.
 
     \b
@@ -149,7 +177,14 @@ async def set_quotas(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bo
     tidelog quotas set connection_creation_rate=5 --ip 10.0.0.7
     """
     values = {key: value_of(key, text) for key, text in key_values(pairs, "KEY=VALUE").items()}
-    await change(named_entity(given), dict(values), bootstrap_servers, dry_run=dry_run, as_json=as_json, done=f"set {', '.join(values)}")
+    await change(
+        named_entity(given),
+        dict(values),
+        bootstrap_servers,
+        dry_run=dry_run,
+        as_json=as_json,
+        done=f"set {', '.join(values)}",
+    )
 
 
 @quotas.command(short_help="Remove quotas.")
@@ -158,7 +193,9 @@ async def set_quotas(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bo
 @click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
 @json_option
 @cluster_command
-async def remove(*, keys: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
+async def remove(
+    *, keys: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **given: Any
+) -> None:
     """Remove the quotas KEY, or all, from the entity that the options name.
 
     \b
@@ -168,22 +205,43 @@ async def remove(*, keys: tuple[str, ...], dry_run: bool, as_json: bool, bootstr
     entity = named_entity(given)
     for key in keys:
         if key not in KEYS:
-            raise click.BadParameter(f"there is no quota {key!r}; there are {', '.join(KEYS)}", param_hint="KEY")
+            raise click.BadParameter(
+                f"there is no quota {key!r}; there are {', '.join(KEYS)}", param_hint="KEY"
+            )
     async with open_admin(bootstrap_servers) as admin:
         parts = {kind: name or "" for kind, name in entity.parts().items()}
         found = (await admin.describe_client_quotas(parts, is_strict=True)).get(entity, {})
     absent = [key for key in keys if key not in found]
     if absent or not found:
-        raise click.ClickException(f"{entity} has no {' and no '.join(absent) or 'quotas'}; see: tidelog quotas show")
+        raise click.ClickException(
+            f"{entity} has no {' and no '.join(absent) or 'quotas'}; see: tidelog quotas show"
+        )
     keys = keys or tuple(sorted(found))
-    await change(entity, dict.fromkeys(keys), bootstrap_servers, dry_run=dry_run, as_json=as_json, done=f"removed {', '.join(keys)}")
+    await change(
+        entity,
+        dict.fromkeys(keys),
+        bootstrap_servers,
+        dry_run=dry_run,
+        as_json=as_json,
+        done=f"removed {', '.join(keys)}",
+    )
 
 
 async def change(
-    entity: QuotaEntity, changes: dict[str, float | None], bootstrap_servers: str, *, dry_run: bool, as_json: bool, done: str
+    entity: QuotaEntity,
+    changes: dict[str, float | None],
+    bootstrap_servers: str,
+    *,
+    dry_run: bool,
+    as_json: bool,
+    done: str,
 ) -> None:
     """Change quotas, and report that."""
     async with open_admin(bootstrap_servers) as admin:
         await admin.alter_client_quotas({entity: changes}, is_validated_only=dry_run)
     text = f"{'this would be accepted: ' if dry_run else ''}{done} for {entity}"
-    tell(text, [{"for": str(entity), "changed": sorted(changes), "is_dry_run": dry_run}], as_json=as_json)
+    tell(
+        text,
+        [{"for": str(entity), "changed": sorted(changes), "is_dry_run": dry_run}],
+        as_json=as_json,
+    )

@@ -65,7 +65,9 @@ Parse = Callable[[bytes], NewRecord]
 # Printing
 
 
-def renderer(*, as_json: bool, template: str | None, key_separator: str | None, is_queue: bool = False) -> Render:
+def renderer(
+    *, as_json: bool, template: str | None, key_separator: str | None, is_queue: bool = False
+) -> Render:
     """Return a function that turns a record into bytes. Records of a queue have a delivery count.
 
     Raises BadParameter if the template is wrong.
@@ -98,7 +100,9 @@ def as_json_line(record: ConsumerRecord | ShareRecord) -> bytes:
         "headers": [[name, as_json_value(value)] for name, value in record.headers],
     }
     fields |= {
-        f"{name}_schema": part.schema for name, part in (("key", record.key), ("value", record.value)) if isinstance(part, JsonBytes)
+        f"{name}_schema": part.schema
+        for name, part in (("key", record.key), ("value", record.value))
+        if isinstance(part, JsonBytes)
     }
     if isinstance(record, ShareRecord):
         fields["delivery_count"] = record.delivery_count
@@ -128,9 +132,13 @@ FIELDS: dict[str, Render] = {
     "timestamp_ms": lambda record: b"%d" % record.timestamp_ms,
     "key": lambda record: shown(record.key),
     "value": lambda record: shown(record.value),
-    "headers": lambda record: b",".join(name.encode() + b"=" + shown(value) for name, value in record.headers),
+    "headers": lambda record: b",".join(
+        name.encode() + b"=" + shown(value) for name, value in record.headers
+    ),
 }
-FIELDS_OF_QUEUES: dict[str, Render] = {"delivery_count": lambda record: b"%d" % getattr(record, "delivery_count", 0)}
+FIELDS_OF_QUEUES: dict[str, Render] = {
+    "delivery_count": lambda record: b"%d" % getattr(record, "delivery_count", 0)
+}
 
 
 LETTERS: Mapping[str, Render] = {
@@ -167,9 +175,13 @@ def formatted(template: str, fields: Mapping[str, Render] = FIELDS) -> Render:
             parts.append(fields[name])
         else:
             known = ", ".join(f"{{{field}}}" for field in fields)
-            raise click.BadParameter(f"there is no {{{name}}}; there are {known}", param_hint="--format")
+            raise click.BadParameter(
+                f"there is no {{{name}}}; there are {known}", param_hint="--format"
+            )
     parts.append(template[end:].encode())
-    return lambda record: b"".join(part if isinstance(part, bytes) else part(record) for part in parts)
+    return lambda record: b"".join(
+        part if isinstance(part, bytes) else part(record) for part in parts
+    )
 
 
 # Reading
@@ -228,7 +240,9 @@ def from_json_line(line: bytes, json_parts: Container[str] = ()) -> NewRecord:
     if not isinstance(fields, dict) or "value" not in fields:
         raise LineError('is not an object with a "value"')
     timestamp_ms = fields.get("timestamp_ms")
-    if timestamp_ms is not None and (isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, int)):
+    if timestamp_ms is not None and (
+        isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, int)
+    ):
         raise LineError("has a timestamp_ms that is not a whole number")
     if timestamp_ms == NO_TIMESTAMP_MS:
         timestamp_ms = None
@@ -253,7 +267,9 @@ def from_json_headers(headers: Any) -> tuple[tuple[str, bytes | None], ...]:
     Raises:
         LineError: they are no such pairs.
     """
-    is_pairs = isinstance(headers, list) and all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in headers)
+    is_pairs = isinstance(headers, list) and all(
+        isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in headers
+    )
     if not is_pairs:
         raise LineError("has headers that are not pairs of name and value")
     for name, _value in headers:
@@ -273,7 +289,10 @@ def from_json_value(value: Any, where: str) -> bytes | None:
         try:
             return value.encode()
         except UnicodeEncodeError as error:
-            raise LineError(f"has a {where} with half of a surrogate pair, {value[error.start]!r}, which UTF-8 cannot hold") from error
+            raise LineError(
+                f"has a {where} with half of a surrogate pair, {value[error.start]!r}, which UTF-8"
+                " cannot hold"
+            ) from error
     if isinstance(value, dict) and list(value) == [BASE64] and isinstance(value[BASE64], str):
         try:
             return base64.b64decode(value[BASE64], validate=True)

@@ -66,13 +66,17 @@ class PartEncoder:
         try:
             value = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise LineError(f"has a {part} that is not JSON, which {self.about} needs: {error}") from error
+            raise LineError(
+                f"has a {part} that is not JSON, which {self.about} needs: {error}"
+            ) from error
         if value is None:
             return None
         try:
             return self.prefix + self.encode(value)
         except Exception as error:
-            raise LineError(f"has a {part} that does not fit {self.about}: {reason_of(error)}") from error
+            raise LineError(
+                f"has a {part} that does not fit {self.about}: {reason_of(error)}"
+            ) from error
 
 
 def _avro_encoder(found: ResolvedSchema) -> Encode:
@@ -96,7 +100,9 @@ ENCODERS: Final[Mapping[str, Callable[[ResolvedSchema], Encode]]] = {
 }
 
 
-async def part_encoder(registry: SchemaRegistryClient, topic: str, part: str, named: str | None) -> PartEncoder | None:
+async def part_encoder(
+    registry: SchemaRegistryClient, topic: str, part: str, named: str | None
+) -> PartEncoder | None:
     """Return the encoder for the latest schema of a subject, or for the schema in a file.
 
     The schema in a file is registered under ``TOPIC-value`` or ``TOPIC-key``. None names no schema.
@@ -110,7 +116,9 @@ async def part_encoder(registry: SchemaRegistryClient, topic: str, part: str, na
     path = Path(named)
     if await in_thread(path.is_file):
         subject = topic_name(topic, part, None)
-        schema = Schema(text=(await in_thread(path.read_text)), schema_type=schema_type_of(named, None))
+        schema = Schema(
+            text=(await in_thread(path.read_text)), schema_type=schema_type_of(named, None)
+        )
         schema_id = (await registry.register_schema(subject, schema)).id
     else:
         latest = await registry.get_latest_version(named)
@@ -127,7 +135,13 @@ async def part_encoder(registry: SchemaRegistryClient, topic: str, part: str, na
     return PartEncoder(about=about, prefix=prefix_of(schema_id, indexes), encode=encode)
 
 
-async def _resolved(registry: SchemaRegistryClient, identity: SchemaIdentity, subject: str, schema: Schema, about: str) -> ResolvedSchema:
+async def _resolved(
+    registry: SchemaRegistryClient,
+    identity: SchemaIdentity,
+    subject: str,
+    schema: Schema,
+    about: str,
+) -> ResolvedSchema:
     """Return a schema with its references. Protobuf is asked for as descriptors."""
     fmt = FORMAT if schema.schema_type == PROTOBUF else None
     if fmt is not None:
@@ -135,7 +149,9 @@ async def _resolved(registry: SchemaRegistryClient, identity: SchemaIdentity, su
     return await registry.run(resolved(registry.core, schema, schema.schema_type, fmt, about))
 
 
-async def _schema(registry: SchemaRegistryClient, identity: SchemaIdentity, subject: str, fmt: str | None = None) -> Schema:
+async def _schema(
+    registry: SchemaRegistryClient, identity: SchemaIdentity, subject: str, fmt: str | None = None
+) -> Schema:
     if identity.id is None:
         return await registry.get_schema_by_guid(identity.guid or "", fmt=fmt)
     return await registry.get_schema(identity.id, subject, fmt=fmt)
@@ -158,11 +174,15 @@ def encoding(parse: Parse, key: PartEncoder | None, value: PartEncoder | None) -
 
 def _avro_decoder(found: ResolvedSchema, is_key: bool) -> Decode:  # noqa: FBT001 - a row of the table below
     decode = decode_avro(parse_avro(found), None)
-    return lambda data, headers: to_json(decode(read_identity(data, headers, is_key=is_key, has_indexes=False)[1]))
+    return lambda data, headers: to_json(
+        decode(read_identity(data, headers, is_key=is_key, has_indexes=False)[1])
+    )
 
 
 def _json_decoder(_found: ResolvedSchema, is_key: bool) -> Decode:  # noqa: FBT001 - as above
-    return lambda data, headers: json.loads(read_identity(data, headers, is_key=is_key, has_indexes=False)[1])
+    return lambda data, headers: json.loads(
+        read_identity(data, headers, is_key=is_key, has_indexes=False)[1]
+    )
 
 
 def _protobuf_decoder(found: ResolvedSchema, is_key: bool) -> Decode:  # noqa: FBT001 - as above
@@ -216,7 +236,9 @@ class RecordDecoder:
         self._registry = registry
         self._is_verbose = is_verbose
         self._decoders: BoundedCache[Place, Decode] = BoundedCache(KNOWN_SCHEMAS, time.monotonic)
-        self._failures: BoundedCache[Place | None, bool] = BoundedCache(KNOWN_SCHEMAS, time.monotonic, RETRY_S)
+        self._failures: BoundedCache[Place | None, bool] = BoundedCache(
+            KNOWN_SCHEMAS, time.monotonic, RETRY_S
+        )
         self._noted: set[Place | None] = set()
 
     async def __call__(self, records: Iterable[R]) -> list[R]:
@@ -229,7 +251,9 @@ class RecordDecoder:
             for record in records
         ]
 
-    async def _part(self, record: ConsumerRecord | ShareRecord, data: bytes | None, *, is_key: bool) -> bytes | None:
+    async def _part(
+        self, record: ConsumerRecord | ShareRecord, data: bytes | None, *, is_key: bool
+    ) -> bytes | None:
         if data is None:
             return None
         try:
@@ -243,7 +267,9 @@ class RecordDecoder:
         try:
             text = _json_of(decode, data, record.headers)
         except SerializationError as error:
-            self._note(place, f"is shown as bytes, because it cannot be read with {identity}: {error}")
+            self._note(
+                place, f"is shown as bytes, because it cannot be read with {identity}: {error}"
+            )
             return data
         return JsonBytes(text, identity.guid if identity.id is None else identity.id)
 
@@ -258,7 +284,10 @@ class RecordDecoder:
             known = await _resolved(self._registry, identity, subject, schema, str(identity))
             decode = _decoder(known, is_key=is_key)
             if self._is_verbose:
-                self._note(place, f"{identity}, {await self._versions(identity, subject)}{schema.schema_type}")
+                self._note(
+                    place,
+                    f"{identity}, {await self._versions(identity, subject)}{schema.schema_type}",
+                )
         except SchemaRegistryError as error:
             is_silent = error.status == NO_RESPONSE
             self._failures.put(None if is_silent else place, value=True)
@@ -287,5 +316,7 @@ class RecordDecoder:
         if place in self._noted or len(self._noted) >= MAX_NOTES:
             return
         self._noted.add(place)
-        about = "a record" if place is None else f"the {'key' if place[1] else 'value'} of {place[0]}"
+        about = (
+            "a record" if place is None else f"the {'key' if place[1] else 'value'} of {place[0]}"
+        )
         say(f"note: {about}: {text}", err=True)

@@ -22,8 +22,15 @@ def records() -> None:
 
 @records.command(short_help="Delete records below an offset.")
 @click.argument("name", required=False, shell_complete=complete_topics)
-@click.option("-p", "--partition", type=WholeNumber(min=0, bits=32), metavar="N", help="The partition.")
-@click.option("--before", type=WholeNumber(min=-1), metavar="N", help="The first offset to keep; -1 deletes all that is committed.")
+@click.option(
+    "-p", "--partition", type=WholeNumber(min=0, bits=32), metavar="N", help="The partition."
+)
+@click.option(
+    "--before",
+    type=WholeNumber(min=-1),
+    metavar="N",
+    help="The first offset to keep; -1 deletes all that is committed.",
+)
 @click.option(
     "--from-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -51,7 +58,9 @@ async def delete(
     """
     if from_file is not None:
         if name is not None or partition is not None or before is not None:
-            raise click.UsageError("--from-file names topics, partitions and offsets: leave the others out")
+            raise click.UsageError(
+                "--from-file names topics, partitions and offsets: leave the others out"
+            )
         wanted = await in_thread(read_offsets, from_file)
     elif name is None or partition is None or before is None:
         raise click.UsageError("say which: NAME, --partition and --before, or --from-file")
@@ -59,11 +68,20 @@ async def delete(
         wanted = {TopicPartition(name, partition): before}
     if not yes:
         told = next(iter(wanted)) if len(wanted) == 1 else counted(len(wanted), "partition")
-        bound = "that are committed" if set(wanted.values()) == {-1} else f"below {before}" if from_file is None else "below their offsets"
+        bound = (
+            "that are committed"
+            if set(wanted.values()) == {-1}
+            else f"below {before}"
+            if from_file is None
+            else "below their offsets"
+        )
         await confirm(f"Delete the records of {told} {bound}?", "nothing was deleted")
     async with open_admin(bootstrap_servers) as admin:
         starts = await admin.delete_records(wanted)
-    rows = [{"topic": where.topic, "partition": where.partition, "start": start} for where, start in sorted(starts.items())]
+    rows = [
+        {"topic": where.topic, "partition": where.partition, "start": start}
+        for where, start in sorted(starts.items())
+    ]
     if as_json or len(rows) > 1:
         print_rows(rows, ["topic", "partition", "start"], as_json=as_json)
     else:
@@ -81,7 +99,10 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
     """
     try:
         content: Any = json.loads(path.read_text(encoding="utf-8"))
-        found = {TopicPartition(str(each["topic"]), int(each["partition"])): int(each["offset"]) for each in content["partitions"]}
+        found = {
+            TopicPartition(str(each["topic"]), int(each["partition"])): int(each["offset"])
+            for each in content["partitions"]
+        }
     except (ValueError, KeyError, TypeError) as error:
         shape = '{"partitions": [{"topic": "orders", "partition": 0, "offset": 10}], "version": 1}'
         raise click.ClickException(f"{path} is not like {shape}: {error}") from error

@@ -19,11 +19,32 @@ def registry() -> None:
 
 
 @registry.command()
-@click.argument("file", metavar="[FILE]", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("-b", "--bootstrap-servers", metavar="HOST:PORT,...", help="The cluster that holds the schemas.")
-@click.option("--listen", metavar="URL", help="Where clients connect.  [default: http://127.0.0.1:8081]")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A property that wins over the file; may be repeated.")
-def serve(*, file: Path | None, bootstrap_servers: str | None, listen: str | None, overrides: tuple[str, ...]) -> None:
+@click.argument(
+    "file",
+    metavar="[FILE]",
+    required=False,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
+@click.option(
+    "-b", "--bootstrap-servers", metavar="HOST:PORT,...", help="The cluster that holds the schemas."
+)
+@click.option(
+    "--listen", metavar="URL", help="Where clients connect.  [default: http://127.0.0.1:8081]"
+)
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A property that wins over the file; may be repeated.",
+)
+def serve(
+    *,
+    file: Path | None,
+    bootstrap_servers: str | None,
+    listen: str | None,
+    overrides: tuple[str, ...],
+) -> None:
     """Serve schemas in the foreground until Ctrl-C or SIGTERM.
 
     FILE has the keys of Confluent's schema-registry.properties. The schemas are records of the
@@ -36,14 +57,20 @@ def serve(*, file: Path | None, bootstrap_servers: str | None, listen: str | Non
       kafkastore.bootstrap.servers=127.0.0.1:9092
     """
     try:
-        from log_service.http.schema_registry.service import RegistryService  # noqa: PLC0415 - an extra
-        from log_service.http.schema_registry.settings import read_registry_settings  # noqa: PLC0415 - an extra
+        from log_service.http.schema_registry.service import (  # noqa: PLC0415 - an extra
+            RegistryService,
+        )
+        from log_service.http.schema_registry.settings import (  # noqa: PLC0415 - an extra
+            read_registry_settings,
+        )
     except ModuleNotFoundError as error:
         raise ConfigError(f"{MISSING} ({error.name})") from error
     options = {"kafkastore.bootstrap.servers": bootstrap_servers, "listeners": listen}
     over = key_values(overrides, "--set") | {key: value for key, value in options.items() if value}
     text = "" if file is None else file.read_text()
-    settings = read_registry_settings(text, str(file or "the command line"), over, settings_from_environment())
+    settings = read_registry_settings(
+        text, str(file or "the command line"), over, settings_from_environment()
+    )
     if settings.unused:
         click.echo(f"these keys have no meaning here: {', '.join(settings.unused)}", err=True)
     logging.getLogger("log_service.http").setLevel(logging.INFO)

@@ -38,7 +38,9 @@ RenderAll = Callable[[Sequence[Any]], Awaitable[bytes]]
 PATIENCE: Final[Mapping[str, Any]] = {"timeout": 30.0, "max_retries": 1, "retries_wait_ms": 200}
 """A person wants to know soon that nothing listens there."""
 ADVICE: Final[Mapping[int, str]] = {
-    NO_RESPONSE: "start one with 'tidelog up' or 'tidelog registry serve', or name another with --registry",
+    NO_RESPONSE: (
+        "start one with 'tidelog up' or 'tidelog registry serve', or name another with --registry"
+    ),
     401: "log in with --{prefix}user NAME or --{prefix}cert FILE",
     40401: "see: tidelog schemas list",
     40402: "see: tidelog schemas list --versions",
@@ -77,13 +79,20 @@ def settings_of_environment(url: str) -> dict[str, str]:
     """
     if url != (os.environ.get(REGISTRY_SETTING) or default_registry()):
         return {}
-    named = {name: os.environ.get(f"{PREFIX_OF_SETTINGS}{name.upper()}") for name in (*LOGINS, *SSL_SETTINGS)}
+    named = {
+        name: os.environ.get(f"{PREFIX_OF_SETTINGS}{name.upper()}")
+        for name in (*LOGINS, *SSL_SETTINGS)
+    }
     return {name: text for name, text in named.items() if text}
 
 
-def checked_url(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+def checked_url(
+    _context: click.Context, _parameter: click.Parameter, value: str | None
+) -> str | None:
     """Refuse a URL that is none while arguments are read."""
-    from log_service.client.schemas.settings import RegistryClientSettings  # noqa: PLC0415 - help has no use for it
+    from log_service.client.schemas.settings import (  # noqa: PLC0415 - help has no use for it
+        RegistryClientSettings,
+    )
 
     try:
         if value:
@@ -110,7 +119,12 @@ def registry_options(prefix: str = "", *, has_default: bool = True) -> Callable[
             callback=checked_url,
             help="The schema registry; several with commas.",
         ),
-        click.option(f"--{prefix}user", "registry_user", metavar="NAME", help="Log in to the registry as this user."),
+        click.option(
+            f"--{prefix}user",
+            "registry_user",
+            metavar="NAME",
+            help="Log in to the registry as this user.",
+        ),
         click.option(
             f"--{prefix}password-file",
             "registry_password_file",
@@ -118,8 +132,20 @@ def registry_options(prefix: str = "", *, has_default: bool = True) -> Callable[
             metavar="FILE",
             help="Read that password from the first line of FILE; without it a person is asked.",
         ),
-        click.option(f"--{prefix}cacert", "registry_cacert", type=File, metavar="FILE", help="Authorities to trust, in PEM."),
-        click.option(f"--{prefix}cert", "registry_cert", type=File, metavar="FILE", help="A certificate with its key, in PEM."),
+        click.option(
+            f"--{prefix}cacert",
+            "registry_cacert",
+            type=File,
+            metavar="FILE",
+            help="Authorities to trust, in PEM.",
+        ),
+        click.option(
+            f"--{prefix}cert",
+            "registry_cert",
+            type=File,
+            metavar="FILE",
+            help="A certificate with its key, in PEM.",
+        ),
     )
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -138,7 +164,9 @@ def take_access(given: dict[str, Any], prefix: str = "") -> RegistryAccess | Non
     Raises:
         UsageError: options contradict each other.
     """
-    url, user, file, cacert, cert = (given.pop(f"registry_{name}") for name in ("url", "user", "password_file", "cacert", "cert"))
+    url, user, file, cacert, cert = (
+        given.pop(f"registry_{name}") for name in ("url", "user", "password_file", "cacert", "cert")
+    )
     if user is None and file is not None:
         raise click.UsageError(f"--{prefix}password-file needs --{prefix}user")
     if not url:
@@ -156,7 +184,9 @@ def take_access(given: dict[str, Any], prefix: str = "") -> RegistryAccess | Non
 
 def _login(user: str, file: TextIO | None, prefix: str) -> str:
     if ":" in user:
-        raise click.UsageError(f"--{prefix}user is {user!r}: HTTP allows no colon in the name of a user")
+        raise click.UsageError(
+            f"--{prefix}user is {user!r}: HTTP allows no colon in the name of a user"
+        )
     return f"{user}:{asked_password(file, user, is_new=False).reveal()}"
 
 
@@ -170,14 +200,18 @@ def registry_command(command: Callable[..., Awaitable[None]]) -> Callable[..., N
         _refuse_two_from_stdin(given)
         access = take_access(given)
         if access is None:
-            raise click.UsageError(f"--registry (or {REGISTRY_SETTING}) is empty: name a schema registry")
+            raise click.UsageError(
+                f"--registry (or {REGISTRY_SETTING}) is empty: name a schema registry"
+            )
         run(_asked, command, access, given)
 
     decorated: Callable[..., None] = registry_options()(update_wrapper(call, command))
     return decorated
 
 
-async def _asked(command: Callable[..., Awaitable[None]], access: RegistryAccess, given: Mapping[str, Any]) -> None:
+async def _asked(
+    command: Callable[..., Awaitable[None]], access: RegistryAccess, given: Mapping[str, Any]
+) -> None:
     async with open_registry(access) as registry:
         await command(registry=registry, **given)
 
@@ -199,7 +233,9 @@ def with_registry(command: Callable[..., None]) -> Callable[..., None]:
         access = take_access(given, RECORDS_PREFIX)
         command(registry=access, **given)
 
-    decorated: Callable[..., None] = registry_options(RECORDS_PREFIX, has_default=False)(update_wrapper(call, command))
+    decorated: Callable[..., None] = registry_options(RECORDS_PREFIX, has_default=False)(
+        update_wrapper(call, command)
+    )
     return decorated
 
 
@@ -233,7 +269,9 @@ async def open_registry(access: RegistryAccess) -> AsyncIterator["SchemaRegistry
 
 
 @asynccontextmanager
-async def open_renderer(access: RegistryAccess | None, render: Render, *, is_verbose: bool) -> AsyncIterator[RenderAll]:
+async def open_renderer(
+    access: RegistryAccess | None, render: Render, *, is_verbose: bool
+) -> AsyncIterator[RenderAll]:
     """Open a function for a block that renders records, decoded by the schemas of a registry.
 
     Without a registry they are rendered as they are.

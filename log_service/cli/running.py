@@ -24,7 +24,9 @@ def run(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) 
     Raises its exceptions, and the first one of a group that a client's tasks raised.
     """
     try:
-        return trio.run(partial(function, *args, **kwargs), restrict_keyboard_interrupt_to_checkpoints=True)
+        return trio.run(
+            partial(function, *args, **kwargs), restrict_keyboard_interrupt_to_checkpoints=True
+        )
     except BaseExceptionGroup as group:
         raise first_error(group) from group
 

@@ -9,7 +9,9 @@ import click
 
 from log_service.client.schemas.values import AVRO, JSON, PROTOBUF
 
-SUFFIXES: Final[Mapping[str, str]] = MappingProxyType({".avsc": AVRO, ".json": JSON, ".proto": PROTOBUF})
+SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
+    {".avsc": AVRO, ".json": JSON, ".proto": PROTOBUF}
+)
 
 
 def schema_type_of(name: str, given: str | None) -> str:
@@ -21,5 +23,7 @@ def schema_type_of(name: str, given: str | None) -> str:
     found = given or SUFFIXES.get(PurePath(name).suffix.lower())
     if found is None:
         known = ", ".join(f"{suffix} is {kind}" for suffix, kind in SUFFIXES.items())
-        raise click.UsageError(f"the name {name!r} does not tell the type of the schema ({known}): give it with --type")
+        raise click.UsageError(
+            f"the name {name!r} does not tell the type of the schema ({known}): give it with --type"
+        )
     return found

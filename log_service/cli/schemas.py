@@ -16,7 +16,14 @@ from log_service.cli.registry_connection import registry_command
 from log_service.cli.schema_files import schema_type_of
 from log_service.cli.standard_input import confirm, name_of, read_all
 from log_service.client.schemas.errors import SchemaRegistryError
-from log_service.client.schemas.values import AVRO, JSON, PROTOBUF, RegisteredSchema, Schema, SchemaReference
+from log_service.client.schemas.values import (
+    AVRO,
+    JSON,
+    PROTOBUF,
+    RegisteredSchema,
+    Schema,
+    SchemaReference,
+)
 from log_service.common.counts import counted
 from log_service.http.schema_registry.values import CompatibilityLevel, Mode
 
@@ -35,13 +42,22 @@ class VersionParameter(click.ParamType[Version]):
 
     name = "version"
 
-    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Version:
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> Version:
         """Return the version. Refuses other texts."""
         if value == "latest":
             return "latest"
-        if isinstance(value, str) and value.isascii() and value.isdigit() and 0 < int(value) < 2**31:
+        if (
+            isinstance(value, str)
+            and value.isascii()
+            and value.isdigit()
+            and 0 < int(value) < 2**31
+        ):
             return int(value)
-        return self.fail(f"{value!r} is neither the number of a version nor latest", parameter, context)
+        return self.fail(
+            f"{value!r} is neither the number of a version nor latest", parameter, context
+        )
 
 
 VERSION = VersionParameter()
@@ -66,13 +82,19 @@ def reference_of(text: str) -> SchemaReference:
     """
     name, _, target = text.partition("=")
     subject, _, version = target.rpartition(":")
-    if not name or not subject or not (version == "latest" or (version.isascii() and version.isdigit())):
+    if (
+        not name
+        or not subject
+        or not (version == "latest" or (version.isascii() and version.isdigit()))
+    ):
         raise click.BadParameter(f"{text!r} is not NAME=SUBJECT:VERSION", param_hint="--reference")
     number = LATEST_REFERENCE if version == "latest" else int(version)
     return SchemaReference(name=name, subject=subject, version=number)
 
 
-async def read_schema(source: BinaryIO, schema_type: str | None, references: Sequence[str]) -> Schema:
+async def read_schema(
+    source: BinaryIO, schema_type: str | None, references: Sequence[str]
+) -> Schema:
     """Return the schema of a file or of standard input.
 
     Raises:
@@ -117,7 +139,12 @@ def source_arguments(command: Callable[..., None]) -> Callable[..., None]:
     options = (
         click.argument("subject"),
         click.argument("source", type=click.File("rb"), metavar="FILE|-"),
-        click.option("--type", "schema_type", type=click.Choice([AVRO, JSON, PROTOBUF], case_sensitive=False), help="Default: by suffix."),
+        click.option(
+            "--type",
+            "schema_type",
+            type=click.Choice([AVRO, JSON, PROTOBUF], case_sensitive=False),
+            help="Default: by suffix.",
+        ),
         click.option(
             "--reference",
             "references",
@@ -125,7 +152,9 @@ def source_arguments(command: Callable[..., None]) -> Callable[..., None]:
             metavar="NAME=SUBJECT:VERSION",
             help="A schema that this one uses under NAME; may be repeated.",
         ),
-        click.option("--normalize", is_flag=True, help="Compare without regard to order and blanks."),
+        click.option(
+            "--normalize", is_flag=True, help="Compare without regard to order and blanks."
+        ),
     )
     for option in reversed(options):
         command = option(command)
@@ -134,11 +163,22 @@ def source_arguments(command: Callable[..., None]) -> Callable[..., None]:
 
 @schemas.command("list", short_help="List subjects.")
 @click.argument("prefix", required=False)
-@click.option("--versions", "is_all", is_flag=True, help="Show all versions, not the latest of each subject.")
-@click.option("--deleted", is_flag=True, help="Show what was deleted and not removed for good, too.")
+@click.option(
+    "--versions", "is_all", is_flag=True, help="Show all versions, not the latest of each subject."
+)
+@click.option(
+    "--deleted", is_flag=True, help="Show what was deleted and not removed for good, too."
+)
 @json_option
 @registry_command
-async def list_schemas(*, registry: "SchemaRegistryClient", prefix: str | None, is_all: bool, deleted: bool, as_json: bool) -> None:
+async def list_schemas(
+    *,
+    registry: "SchemaRegistryClient",
+    prefix: str | None,
+    is_all: bool,
+    deleted: bool,
+    as_json: bool,
+) -> None:
     """List subjects with their latest versions, or those that begin with PREFIX.
 
     \b
@@ -150,7 +190,11 @@ async def list_schemas(*, registry: "SchemaRegistryClient", prefix: str | None, 
         [as_row(each) for each in found],
         ["subject", "version", "id", "type"],
         as_json=as_json,
-        empty="there are no subjects; see: tidelog schemas register --help" if prefix is None else f"no subject begins with {prefix!r}",
+        empty=(
+            "there are no subjects; see: tidelog schemas register --help"
+            if prefix is None
+            else f"no subject begins with {prefix!r}"
+        ),
         flexible=["subject"],
     )
 
@@ -158,8 +202,16 @@ async def list_schemas(*, registry: "SchemaRegistryClient", prefix: str | None, 
 @schemas.command(short_help="Print a schema.")
 @click.argument("subject", required=False)
 @click.argument("version", type=VERSION, default="latest")
-@click.option("--id", "schema_id", type=click.IntRange(min=0), metavar="N", help="The schema with this id, instead of a subject.")
-@click.option("--raw", is_flag=True, help="Print the text as it was registered, not in several lines.")
+@click.option(
+    "--id",
+    "schema_id",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="The schema with this id, instead of a subject.",
+)
+@click.option(
+    "--raw", is_flag=True, help="Print the text as it was registered, not in several lines."
+)
 @json_option
 @registry_command
 async def get(
@@ -224,7 +276,12 @@ async def register(
 
 @schemas.command(short_help="Tell whether a schema is compatible.")
 @source_arguments
-@click.option("--version", type=VERSION, metavar="N|latest", help="Compare with this one.  [default: as the level says]")
+@click.option(
+    "--version",
+    type=VERSION,
+    metavar="N|latest",
+    help="Compare with this one.  [default: as the level says]",
+)
 @json_option
 @registry_command
 async def check(
@@ -249,7 +306,11 @@ async def check(
     result = await registry.check_compatibility(subject, schema, version, normalize=normalize)
     verdict = "compatible" if result.is_compatible else "not compatible"
     lines = [f"{name_of(source)} is {verdict} with {subject}", *result.messages]
-    values = {"subject": subject, "is_compatible": result.is_compatible, "messages": result.messages}
+    values = {
+        "subject": subject,
+        "is_compatible": result.is_compatible,
+        "messages": result.messages,
+    }
     tell("\n".join(lines), values, as_json=as_json)
     if not result.is_compatible:
         raise click.exceptions.Exit(1)
@@ -281,23 +342,36 @@ async def delete(
     """
     what = subject if version is None else f"version {version} of {subject}"
     if not yes:
-        await confirm(f"Remove {what} for good?" if permanent else f"Delete {what}?", "nothing was deleted")
+        await confirm(
+            f"Remove {what} for good?" if permanent else f"Delete {what}?", "nothing was deleted"
+        )
     if version is None:
         versions = await registry.delete_subject(subject, permanent=permanent)
     else:
         versions = [await registry.delete_version(subject, version, permanent=permanent)]
     done = "removed for good" if permanent else "deleted"
-    text = f"{subject}: {counted(len(versions), 'version')} {done} ({', '.join(map(str, versions))})"
-    tell(text, {"subject": subject, "versions": versions, "is_permanent": permanent}, as_json=as_json)
+    text = (
+        f"{subject}: {counted(len(versions), 'version')} {done} ({', '.join(map(str, versions))})"
+    )
+    tell(
+        text, {"subject": subject, "versions": versions, "is_permanent": permanent}, as_json=as_json
+    )
 
 
-def setting_arguments(value: str, choices: Iterable[str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def setting_arguments(
+    value: str, choices: Iterable[str]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that adds the arguments of ``config`` and ``mode``."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         options = (
             click.argument("subject", required=False),
-            click.argument("value", required=False, metavar=f"[{value}]", type=click.Choice(list(choices), case_sensitive=False)),
+            click.argument(
+                "value",
+                required=False,
+                metavar=f"[{value}]",
+                type=click.Choice(list(choices), case_sensitive=False),
+            ),
             click.option(
                 "--global",
                 "global_value",
@@ -305,7 +379,11 @@ def setting_arguments(value: str, choices: Iterable[str]) -> Callable[[Callable[
                 type=click.Choice(list(choices), case_sensitive=False),
                 help="Set the one of all subjects without their own.",
             ),
-            click.option("--unset", is_flag=True, help="Remove the subject's own, so that the global one counts."),
+            click.option(
+                "--unset",
+                is_flag=True,
+                help="Remove the subject's own, so that the global one counts.",
+            ),
         )
         for option in reversed(options):
             command = option(command)
@@ -314,7 +392,9 @@ def setting_arguments(value: str, choices: Iterable[str]) -> Callable[[Callable[
     return decorate
 
 
-def validate_setting(subject: str | None, value: str | None, global_value: str | None, *, is_unset: bool) -> None:
+def validate_setting(
+    subject: str | None, value: str | None, global_value: str | None, *, is_unset: bool
+) -> None:
     """Refuse arguments that contradict each other. Raises UsageError."""
     if global_value is not None and (subject is not None or is_unset):
         raise click.UsageError("--global is about no SUBJECT, and cannot be unset")
@@ -322,7 +402,9 @@ def validate_setting(subject: str | None, value: str | None, global_value: str |
         raise click.UsageError("--unset needs a SUBJECT, and nothing else")
 
 
-def tell_setting(name: str, subject: str | None, value: str, *, is_own: bool, more: Any = None, as_json: bool) -> None:
+def tell_setting(
+    name: str, subject: str | None, value: str, *, is_own: bool, more: Any = None, as_json: bool
+) -> None:
     """Print a level or a mode, and whether the subject has it of its own."""
     found = {"subject": subject, name: value, "is_own": is_own, **(more or {})}
     origin = "" if is_own else f" (the global {name})"
@@ -397,7 +479,9 @@ async def mode(
 async def own_or_global(get: Callable[..., Any], subject: str | None) -> tuple[Any, bool]:
     """Return a setting of a subject, and whether it is its own and not the global one."""
     try:
-        return (await get() if subject is None else await get(subject, default_to_global=False)), True
+        return (
+            await get() if subject is None else await get(subject, default_to_global=False)
+        ), True
     except SchemaRegistryError as error:
         if error.code not in NO_OWN_SETTING:
             raise
@@ -410,7 +494,14 @@ async def own_or_global(get: Callable[..., Any], subject: str | None) -> tuple[A
 @click.argument("second", type=VERSION, metavar="V2", default="latest")
 @json_option
 @registry_command
-async def diff(*, registry: "SchemaRegistryClient", subject: str, first: Version, second: Version, as_json: bool) -> None:
+async def diff(
+    *,
+    registry: "SchemaRegistryClient",
+    subject: str,
+    first: Version,
+    second: Version,
+    as_json: bool,
+) -> None:
     """Show what changed between two versions of SUBJECT, as a unified diff.
 
     \b
@@ -426,7 +517,9 @@ async def diff(*, registry: "SchemaRegistryClient", subject: str, first: Version
 
 def difference(before: RegisteredSchema, after: RegisteredSchema) -> list[str]:
     """Return the lines of a unified diff of two schemas and their references."""
-    first, second = [f"{each.subject} version {each.version} (id {each.id})" for each in (before, after)]
+    first, second = [
+        f"{each.subject} version {each.version} (id {each.id})" for each in (before, after)
+    ]
     old, new = [_lines(each.schema) for each in (before, after)]
     return list(unified_diff(old, new, first, second, lineterm=""))
 

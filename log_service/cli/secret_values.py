@@ -24,12 +24,16 @@ def with_secrets_read(values: dict[str, str]) -> dict[str, str]:
 def warn_of_argument(what: str, instead: str) -> None:
     """Warn on standard error of a secret in an argument."""
     click.echo(
-        f"warning: {what} stands in the list of processes while the command runs, where others may read it; give {instead}", err=True
+        f"warning: {what} stands in the list of processes while the command runs, where others may"
+        f" read it; give {instead}",
+        err=True,
     )
 
 
 def _is_secret(name: str) -> bool:
-    from log_service.config.definition import ConfigType  # noqa: PLC0415 - the other commands need no keys of brokers
+    from log_service.config.definition import (  # noqa: PLC0415 - the other commands need no keys of brokers
+        ConfigType,
+    )
     from log_service.config.describe import broker_key  # noqa: PLC0415 - as above
 
     key = broker_key(name)
@@ -39,7 +43,9 @@ def _is_secret(name: str) -> bool:
 def _secret(key: str, value: str) -> str:
     if not value.startswith("@"):
         if value:
-            warn_of_argument(f"the value of {key}", f"{key}=@FILE, or {key}=@- for the standard input")
+            warn_of_argument(
+                f"the value of {key}", f"{key}=@FILE, or {key}=@- for the standard input"
+            )
         return value
     path = value[1:]
     try:
@@ -47,7 +53,8 @@ def _secret(key: str, value: str) -> str:
             secret: str = file.read().removesuffix("\n").removesuffix("\r")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"the file {path!r} with the value of {key} cannot be read: {error}; a value that begins with '@' needs one"
+            f"the file {path!r} with the value of {key} cannot be read: {error}; a value that"
+            " begins with '@' needs one"
         ) from error
     if not secret:
         raise ConfigError(f"the file {path!r} is empty; it has to hold the value of {key}")

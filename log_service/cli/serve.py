@@ -7,8 +7,16 @@ import click
 
 
 @click.command()
-@click.argument("properties", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="A property that wins over the file; may be repeated.")
+@click.argument(
+    "properties", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option(
+    "--override",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A property that wins over the file; may be repeated.",
+)
 def serve(*, properties: Path, overrides: tuple[str, ...]) -> None:
     """Run one node in the foreground from FILE, a file of Kafka's server properties.
 
@@ -23,7 +31,9 @@ def serve(*, properties: Path, overrides: tuple[str, ...]) -> None:
       log.dirs=/var/lib/tidelog
     """
     gc.disable()  # nearly all that an import makes stays, and looking through it again and again costs a tenth of the start
-    from log_service.broker.main import serve as serve_node  # noqa: PLC0415 - the other commands need no broker
+    from log_service.broker.main import (  # noqa: PLC0415 - the other commands need no broker
+        serve as serve_node,
+    )
 
     gc.freeze()  # no collection goes through the modules ever after, the one that ends the start included; half a megabyte stays with them
     raise click.exceptions.Exit(serve_node(properties, list(overrides)))

@@ -22,7 +22,9 @@ SHARE = "share"
 
 async def share_groups_among(admin: Admin, group_ids: Sequence[str]) -> set[str]:
     """Return the share groups among some groups."""
-    return {group.group_id for group in await admin.list_groups() if group.group_type == SHARE}.intersection(group_ids)
+    return {
+        group.group_id for group in await admin.list_groups() if group.group_type == SHARE
+    }.intersection(group_ids)
 
 
 async def described_share_group(admin: Admin, group: ShareGroupDescription) -> dict[str, Any]:
@@ -54,7 +56,9 @@ async def _offset_rows(admin: Admin, group: ShareGroupDescription) -> list[dict[
     for member in group.members:
         for where in member.assignment:
             readers.setdefault(where, []).append(member.client_id)
-    ends = await admin.describe_offsets(sorted({where.topic for where in offsets})) if offsets else {}
+    ends = (
+        await admin.describe_offsets(sorted({where.topic for where in offsets})) if offsets else {}
+    )
     return [
         {
             "topic": where.topic,
@@ -68,13 +72,19 @@ async def _offset_rows(admin: Admin, group: ShareGroupDescription) -> list[dict[
     ]
 
 
-async def queue_positions(admin: Admin, group_id: str) -> Mapping[TopicPartition, OffsetAndMetadata]:
+async def queue_positions(
+    admin: Admin, group_id: str
+) -> Mapping[TopicPartition, OffsetAndMetadata]:
     """Return a queue's start offsets in the form of committed offsets.
 
     Partitions that the queue has not begun are left out.
     """
     offsets = await admin.list_share_group_offsets(group_id)
-    return {where: OffsetAndMetadata(offset=each.start_offset) for where, each in offsets.items() if each.start_offset is not None}
+    return {
+        where: OffsetAndMetadata(offset=each.start_offset)
+        for where, each in offsets.items()
+        if each.start_offset is not None
+    }
 
 
 def whole_topics(named: Sequence[str]) -> list[str]:

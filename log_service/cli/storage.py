@@ -40,13 +40,51 @@ def random_uuid(*, as_json: bool) -> None:
 @storage.command("format")
 @click.option("-c", "--config", "properties", required=True, metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="The node's properties.")  # fmt: skip
-@click.option("-t", "--cluster-id", required=True, metavar="ID", help="The cluster's id, the same on each of its nodes.")
-@click.option("-g", "--ignore-formatted", is_flag=True, help="Leave directories that are formatted, and format the others.")
-@click.option("-s", "--standalone", is_flag=True, help="Begin a cluster with this controller as its only voter.")
-@click.option("-I", "--initial-controllers", metavar="ID@HOST:PORT:DIRECTORY,...", help="Begin a cluster with these voters.")
-@click.option("-N", "--no-initial-controllers", is_flag=True, help="Name no voters: this node joins a cluster that has some.")
-@click.option("-f", "--feature", "features", multiple=True, metavar="NAME=LEVEL", help="A feature's first level; may be repeated.")
-@click.option("-r", "--release-version", metavar="VERSION", help="The release whose metadata the cluster begins with: 4.3.")
+@click.option(
+    "-t",
+    "--cluster-id",
+    required=True,
+    metavar="ID",
+    help="The cluster's id, the same on each of its nodes.",
+)
+@click.option(
+    "-g",
+    "--ignore-formatted",
+    is_flag=True,
+    help="Leave directories that are formatted, and format the others.",
+)
+@click.option(
+    "-s",
+    "--standalone",
+    is_flag=True,
+    help="Begin a cluster with this controller as its only voter.",
+)
+@click.option(
+    "-I",
+    "--initial-controllers",
+    metavar="ID@HOST:PORT:DIRECTORY,...",
+    help="Begin a cluster with these voters.",
+)
+@click.option(
+    "-N",
+    "--no-initial-controllers",
+    is_flag=True,
+    help="Name no voters: this node joins a cluster that has some.",
+)
+@click.option(
+    "-f",
+    "--feature",
+    "features",
+    multiple=True,
+    metavar="NAME=LEVEL",
+    help="A feature's first level; may be repeated.",
+)
+@click.option(
+    "-r",
+    "--release-version",
+    metavar="VERSION",
+    help="The release whose metadata the cluster begins with: 4.3.",
+)
 @click.option("-S", "--add-scram", "scram_users", multiple=True, metavar="MECHANISM=[name=..,passwordfile=..]",
               help="A SCRAM user that the cluster begins with; may be repeated. The password is the first line of the file, or of the "
               "standard input for -. password=.. stands in the list of processes.")  # fmt: skip
@@ -73,7 +111,10 @@ def format_(
     """
     from log_service.broker.env import real_env  # noqa: PLC0415 - the other commands need no node
     from log_service.broker.logins.first_users import lockout_warning  # noqa: PLC0415 - as above
-    from log_service.broker.storage_format import FormatOptions, format_node  # noqa: PLC0415 - as above
+    from log_service.broker.storage_format import (  # noqa: PLC0415 - as above
+        FormatOptions,
+        format_node,
+    )
     from log_service.storage.partition_metadata import format_uuid  # noqa: PLC0415 - as above
 
     config = read_node_file(properties)
@@ -93,20 +134,35 @@ def format_(
         if warning is not None:
             click.echo(f"warning: {warning}", err=True)
     rows = [
-        {"directory": str(directory), "directory_id": format_uuid(directory_id), "node": identity.node_id, "cluster": identity.cluster_id}
+        {
+            "directory": str(directory),
+            "directory_id": format_uuid(directory_id),
+            "node": identity.node_id,
+            "cluster": identity.cluster_id,
+        }
         for directory, directory_id in identity.directory_ids.items()
     ]
-    print_rows(rows, ["directory", "directory_id", "node", "cluster"], as_json=as_json, empty="there is no directory")
+    print_rows(
+        rows,
+        ["directory", "directory_id", "node", "cluster"],
+        as_json=as_json,
+        empty="there is no directory",
+    )
 
 
 def _scram_user(text: str) -> "ScramArgument":
     """Return a user with its password, from the argument or from the file that it names."""
-    from log_service.security.sasl.scram_argument import parse_scram_argument  # noqa: PLC0415 - the other commands need no node
+    from log_service.security.sasl.scram_argument import (  # noqa: PLC0415 - the other commands need no node
+        parse_scram_argument,
+    )
 
     user = parse_scram_argument(text)
     if user.password_file is not None:
         return replace(user, password=_password(user.password_file), password_file=None)
-    warn_of_argument(f"the password of {user.name}", "passwordfile=FILE, or passwordfile=- for the standard input")
+    warn_of_argument(
+        f"the password of {user.name}",
+        "passwordfile=FILE, or passwordfile=- for the standard input",
+    )
     return user
 
 

@@ -21,12 +21,20 @@ class TimeParameter(click.ParamType[int]):
         try:
             return int(datetime.fromisoformat(text).timestamp() * 1_000)
         except ValueError:
-            self.fail(f"{text!r} is neither ISO 8601, like 2026-11-21T10:00, nor milliseconds since 1970", param, ctx)
+            self.fail(
+                f"{text!r} is neither ISO 8601, like 2026-11-21T10:00, nor milliseconds since 1970",
+                param,
+                ctx,
+            )
 
 
 def as_time(timestamp_ms: int) -> str:
     """Return ISO 8601 in UTC with milliseconds, or a dash for a time that no calendar has."""
     try:
-        return datetime.fromtimestamp(timestamp_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return (
+            datetime.fromtimestamp(timestamp_ms / 1_000, UTC)
+            .isoformat(timespec="milliseconds")
+            .replace("+00:00", "Z")
+        )
     except (OverflowError, ValueError, OSError):
         return "-"

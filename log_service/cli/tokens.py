@@ -58,7 +58,9 @@ def _time(timestamp_ms: int) -> str:
 
 
 @tokens.command("list", short_help="List tokens.")
-@click.option("--owner", multiple=True, metavar="User:NAME", help="Only the tokens of these owners.")
+@click.option(
+    "--owner", multiple=True, metavar="User:NAME", help="Only the tokens of these owners."
+)
 @json_option
 @cluster_command
 async def list_tokens(*, owner: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
@@ -69,15 +71,38 @@ async def list_tokens(*, owner: tuple[str, ...], as_json: bool, bootstrap_server
     async with open_admin(bootstrap_servers) as admin:
         found = await admin.describe_delegation_tokens(list(owner) or None)
     rows = [shown(token) for token in found]
-    print_rows(rows, COLUMNS, as_json=as_json, empty="there are no tokens; see: tidelog tokens create --help", flexible=["renewers"])
+    print_rows(
+        rows,
+        COLUMNS,
+        as_json=as_json,
+        empty="there are no tokens; see: tidelog tokens create --help",
+        flexible=["renewers"],
+    )
 
 
 @tokens.command(short_help="Create a token.")
-@click.option("--owner", metavar="User:NAME", help="For another user than this one; needs the operation create_tokens on that user.")
-@click.option("--renewer", multiple=True, metavar="User:NAME", help="Who may renew it beside its owner.")
-@click.option("--max-lifetime-ms", type=click.IntRange(1), help="After so long it ends, however often it is renewed.")
-@click.option("--to", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the settings of a client that uses it (0600).")
-@click.option("--show", is_flag=True, help="Print the secret, in base64: it stays in the terminal's history.")
+@click.option(
+    "--owner",
+    metavar="User:NAME",
+    help="For another user than this one; needs the operation create_tokens on that user.",
+)
+@click.option(
+    "--renewer", multiple=True, metavar="User:NAME", help="Who may renew it beside its owner."
+)
+@click.option(
+    "--max-lifetime-ms",
+    type=click.IntRange(1),
+    help="After so long it ends, however often it is renewed.",
+)
+@click.option(
+    "--to",
+    "target",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the settings of a client that uses it (0600).",
+)
+@click.option(
+    "--show", is_flag=True, help="Print the secret, in base64: it stays in the terminal's history."
+)
 @json_option
 @cluster_command
 async def create(
@@ -98,28 +123,56 @@ async def create(
     """
     if target is None and not show:
         raise click.UsageError("say where its secret goes: --to FILE, or --show")
-    if target is not None and not os.access(target.parent, os.W_OK | os.X_OK):  # the broker tells a secret once
-        raise click.UsageError(f"--to {target}: no file can be written in {target.parent}; no token was created")
+    if target is not None and not os.access(
+        target.parent, os.W_OK | os.X_OK
+    ):  # the broker tells a secret once
+        raise click.UsageError(
+            f"--to {target}: no file can be written in {target.parent}; no token was created"
+        )
     async with open_admin(bootstrap_servers) as admin:
-        token = await admin.create_delegation_token(owner=owner, renewers=renewer, max_lifetime_ms=max_lifetime_ms or -1)
+        token = await admin.create_delegation_token(
+            owner=owner, renewers=renewer, max_lifetime_ms=max_lifetime_ms or -1
+        )
         settings = admin.settings
     if target is not None:
         replace_private(target, _properties(token, settings))
     row = shown(token) | ({"hmac": base64.b64encode(token.hmac.reveal()).decode()} if show else {})
     text = f"token {token.token_id} of {token.owner} expires {row['expires']}"
-    tell("\n".join([text, *([f"hmac {row['hmac']}"] if show else []), *([f"written to {target}"] if target else [])]), row, as_json=as_json)
+    tell(
+        "\n".join(
+            [
+                text,
+                *([f"hmac {row['hmac']}"] if show else []),
+                *([f"written to {target}"] if target else []),
+            ]
+        ),
+        row,
+        as_json=as_json,
+    )
 
 
 @tokens.command(short_help="Let a token hold longer.")
 @click.argument("token_id")
-@click.option("--period-ms", type=click.IntRange(1), help="For so long from now; default delegation.token.expiry.time.ms of the broker.")
+@click.option(
+    "--period-ms",
+    type=click.IntRange(1),
+    help="For so long from now; default delegation.token.expiry.time.ms of the broker.",
+)
 @json_option
 @cluster_command
-async def renew(*, token_id: str, period_ms: int | None, as_json: bool, bootstrap_servers: str) -> None:
+async def renew(
+    *, token_id: str, period_ms: int | None, as_json: bool, bootstrap_servers: str
+) -> None:
     """Extend a token's life, up to the time at which it ends."""
     async with open_admin(bootstrap_servers) as admin:
-        expires_ms = await admin.renew_delegation_token((await named(admin, token_id)).hmac, period_ms=period_ms or -1)
-    tell(f"token {token_id} expires {_time(expires_ms)}", {"token": token_id, "expires": _time(expires_ms)}, as_json=as_json)
+        expires_ms = await admin.renew_delegation_token(
+            (await named(admin, token_id)).hmac, period_ms=period_ms or -1
+        )
+    tell(
+        f"token {token_id} expires {_time(expires_ms)}",
+        {"token": token_id, "expires": _time(expires_ms)},
+        as_json=as_json,
+    )
 
 
 @tokens.command(short_help="Let a token expire.")
@@ -127,11 +180,19 @@ async def renew(*, token_id: str, period_ms: int | None, as_json: bool, bootstra
 @click.option("--period-ms", type=click.IntRange(0), help="So long from now; without it at once.")
 @json_option
 @cluster_command
-async def expire(*, token_id: str, period_ms: int | None, as_json: bool, bootstrap_servers: str) -> None:
+async def expire(
+    *, token_id: str, period_ms: int | None, as_json: bool, bootstrap_servers: str
+) -> None:
     """Expire a token, at once or after a while."""
     async with open_admin(bootstrap_servers) as admin:
-        await admin.expire_delegation_token((await named(admin, token_id)).hmac, period_ms=-1 if period_ms is None else period_ms)
-    tell(f"token {token_id} expires{' now' if period_ms is None else f' in {period_ms} ms'}", {"token": token_id}, as_json=as_json)
+        await admin.expire_delegation_token(
+            (await named(admin, token_id)).hmac, period_ms=-1 if period_ms is None else period_ms
+        )
+    tell(
+        f"token {token_id} expires{' now' if period_ms is None else f' in {period_ms} ms'}",
+        {"token": token_id},
+        as_json=as_json,
+    )
 
 
 async def named(admin: CommandAdmin, token_id: str) -> DelegationTokenDescription:
@@ -158,7 +219,11 @@ def _properties(token: DelegationTokenDescription, settings: Mapping[str, Any]) 
         "sasl.mechanism=SCRAM-SHA-512",
         f"sasl.jaas.config={token.jaas_config().reveal()}",
     ]
-    lines += [f"{TRUST[name]}={settings[name]}" for name in TRUST if "\n" not in str(settings.get(name, "\n"))]
+    lines += [
+        f"{TRUST[name]}={settings[name]}"
+        for name in TRUST
+        if "\n" not in str(settings.get(name, "\n"))
+    ]
     if "ssl_ca" in settings:
         lines.append("ssl.truststore.type=PEM")
     return "\n".join([*lines, ""])

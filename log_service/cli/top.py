@@ -34,9 +34,32 @@ FIRST_PAUSE_S = 1.0
 
 
 @click.command()
-@click.option("-n", "--interval", type=Number(min=0.2), default=2.0, show_default=True, metavar="SECONDS", help="Time between looks.")
-@click.option("-s", "--sort", "sort_key", type=click.Choice(sorted(SORT_KEYS)), default="in", show_default=True, help="Order of topics.")
-@click.option("-l", "--limit", type=WholeNumber(min=1), default=20, show_default=True, help="Rows of each table.")
+@click.option(
+    "-n",
+    "--interval",
+    type=Number(min=0.2),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time between looks.",
+)
+@click.option(
+    "-s",
+    "--sort",
+    "sort_key",
+    type=click.Choice(sorted(SORT_KEYS)),
+    default="in",
+    show_default=True,
+    help="Order of topics.",
+)
+@click.option(
+    "-l",
+    "--limit",
+    type=WholeNumber(min=1),
+    default=20,
+    show_default=True,
+    help="Rows of each table.",
+)
 @click.option(
     "--metrics",
     "metrics_urls",
@@ -51,7 +74,9 @@ FIRST_PAUSE_S = 1.0
     callback=checked_url,
     help="A schema registry to show.  [default: that of tidelog up here]",
 )
-@click.option("--internal", is_flag=True, help="Show the topics that brokers keep for themselves, too.")
+@click.option(
+    "--internal", is_flag=True, help="Show the topics that brokers keep for themselves, too."
+)
 @click.option("--once", is_flag=True, help="Show one screen and end.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and end.")
 @cluster_command
@@ -96,7 +121,13 @@ def registry_of(bootstrap_servers: str) -> str | None:
     return installed_registry(Path(os.environ.get(DATA_SETTING) or DEFAULT_DATA))
 
 
-async def look(admin: CommandAdmin, metrics_urls: Sequence[str], registry_url: str | None, *, is_internal_included: bool) -> Look:
+async def look(
+    admin: CommandAdmin,
+    metrics_urls: Sequence[str],
+    registry_url: str | None,
+    *,
+    is_internal_included: bool,
+) -> Look:
     """Return the current state of the cluster.
 
     Raises:
@@ -112,7 +143,9 @@ async def look(admin: CommandAdmin, metrics_urls: Sequence[str], registry_url: s
         found = [offsets[where] for where in topic.topic_partitions if where in offsets]
         topics[name] = TopicLook(
             partition_count=len(topic.partitions),
-            under_replicated_count=sum(len(each.isr) < len(each.replicas) for each in topic.partitions),
+            under_replicated_count=sum(
+                len(each.isr) < len(each.replicas) for each in topic.partitions
+            ),
             leaderless_count=sum(each.leader < 0 for each in topic.partitions),
             end_sum=sum(each.high_watermark for each in found),
             record_count=sum(each.high_watermark - each.log_start_offset for each in found),
@@ -131,18 +164,28 @@ async def look(admin: CommandAdmin, metrics_urls: Sequence[str], registry_url: s
         topics=topics,
         groups=await groups_of(admin, offsets),
         traffic=traffic,
-        registry=None if registry_url is None else await in_thread(read_registry, registry_url, admin.settings),
+        registry=(
+            None
+            if registry_url is None
+            else await in_thread(read_registry, registry_url, admin.settings)
+        ),
     )
 
 
-async def groups_of(admin: Admin, ends: Mapping[TopicPartition, PartitionOffsets]) -> dict[str, GroupLook]:
+async def groups_of(
+    admin: Admin, ends: Mapping[TopicPartition, PartitionOffsets]
+) -> dict[str, GroupLook]:
     """Return every group with its positions, and its lag behind ``ends``."""
     names = [group.group_id for group in await admin.list_groups()]
     described = await admin.describe_groups(names) if names else {}
     found: dict[str, GroupLook] = {}
     for name, group in described.items():
         committed = await admin.list_group_offsets(name)
-        lags = [max(0, ends[where].high_watermark - each.offset) for where, each in committed.items() if where in ends]
+        lags = [
+            max(0, ends[where].high_watermark - each.offset)
+            for where, each in committed.items()
+            if where in ends
+        ]
         found[name] = GroupLook(
             state=group.state,
             member_count=len(group.members),

@@ -13,7 +13,9 @@ from http.client import HTTPException
 
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 
-LINE = re.compile(r'kafka_server_brokertopicmetrics_bytes(in|out)_total\{topic="([^"]+)",?\} ([0-9.eE+]+)')
+LINE = re.compile(
+    r'kafka_server_brokertopicmetrics_bytes(in|out)_total\{topic="([^"]+)",?\} ([0-9.eE+]+)'
+)
 TIMEOUT_S = 5.0
 MAX_PAGE_BYTES = 256 << 20
 
@@ -37,7 +39,9 @@ def read_topic_bytes(url: str) -> dict[str, TopicBytes]:
         KafkaError: NETWORK_EXCEPTION, it cannot be read.
     """
     if not url.startswith(("http://", "https://")):
-        raise ConfigError(f"{url!r} is no address of a metrics page, like http://127.0.0.1:9404/metrics")
+        raise ConfigError(
+            f"{url!r} is no address of a metrics page, like http://127.0.0.1:9404/metrics"
+        )
     try:
         return parse_topic_bytes(read_page(url))
     except (OSError, ValueError) as error:
@@ -65,6 +69,8 @@ def parse_topic_bytes(text: str) -> dict[str, TopicBytes]:
     """Return the bytes of each topic in a page's text."""
     found: dict[str, TopicBytes] = {}
     for direction, topic, value in LINE.findall(text):
-        counted = TopicBytes(taken=float(value)) if direction == "in" else TopicBytes(given=float(value))
+        counted = (
+            TopicBytes(taken=float(value)) if direction == "in" else TopicBytes(given=float(value))
+        )
         found[topic] = found.get(topic, TopicBytes()) + counted
     return found

@@ -78,7 +78,11 @@ def screen_of(before: Look, now: Look) -> Screen:
         brokers=[broker_row(now, node_id) for node_id in sorted(now.brokers)],
         topics=[topic_row(before, now, name, interval_s) for name in sorted(now.topics)],
         groups=[group_row(before, now, name, interval_s) for name in sorted(now.groups)],
-        registry=None if now.registry is None else registry_row(before.registry, now.registry, interval_s),
+        registry=(
+            None
+            if now.registry is None
+            else registry_row(before.registry, now.registry, interval_s)
+        ),
     )
 
 
@@ -106,8 +110,16 @@ def topic_row(before: Look, now: Look, name: str, interval_s: float) -> Row:
         "partitions": topic.partition_count,
         "records": topic.record_count,
         "in": rate(None if then is None else then.end_sum, topic.end_sum, interval_s),
-        "bytes_in": None if traffic is None or traffic_then is None else rate(traffic_then.taken, traffic.taken, interval_s),
-        "bytes_out": None if traffic is None or traffic_then is None else rate(traffic_then.given, traffic.given, interval_s),
+        "bytes_in": (
+            None
+            if traffic is None or traffic_then is None
+            else rate(traffic_then.taken, traffic.taken, interval_s)
+        ),
+        "bytes_out": (
+            None
+            if traffic is None or traffic_then is None
+            else rate(traffic_then.given, traffic.given, interval_s)
+        ),
         "size_bytes": topic.size_bytes,
         "under_replicated": topic.under_replicated_count,
         "leaderless": topic.leaderless_count,
@@ -137,5 +149,7 @@ def registry_row(before: RegistryLook | None, now: RegistryLook, interval_s: flo
         "subjects": now.subject_count,
         "schemas": now.schema_count,
         "is_writer": now.is_writer,
-        "requests": rate(before.request_count if is_known and before else None, now.request_count, interval_s),
+        "requests": rate(
+            before.request_count if is_known and before else None, now.request_count, interval_s
+        ),
     }

@@ -20,7 +20,9 @@ from log_service.supervisor import state
 from log_service.supervisor.protection import REGISTRY
 
 GAUGE = re.compile(r"^tidelog_registry_(subjects|schemas|is_writer) (\d+)$", re.MULTILINE)
-REQUESTS = re.compile(r'^tidelog_http_requests_total\{((?:[^"}]|"[^"]*")*)\} ([0-9.eE+]+)$', re.MULTILINE)
+REQUESTS = re.compile(
+    r'^tidelog_http_requests_total\{((?:[^"}]|"[^"]*")*)\} ([0-9.eE+]+)$', re.MULTILINE
+)
 OF_WATCHERS: Final = ('path="/metrics"', 'path="/healthz"', 'path="/readyz"')
 """Routes whose requests come from supervisors and from this command."""
 
@@ -69,7 +71,11 @@ def parse_registry(address: str, text: str) -> RegistryLook:
     gauges = {name: int(value) for name, value in GAUGE.findall(text)}
     if not gauges:
         return RegistryLook(address=address, failure="its page has no figures of a registry")
-    counts = [float(value) for labels, value in REQUESTS.findall(text) if not any(each in labels for each in OF_WATCHERS)]
+    counts = [
+        float(value)
+        for labels, value in REQUESTS.findall(text)
+        if not any(each in labels for each in OF_WATCHERS)
+    ]
     return RegistryLook(
         address=address,
         subject_count=gauges.get("subjects", 0),

@@ -22,7 +22,13 @@ from log_service.cli.output import aligned, counted, narrowed, sized, terminal_w
 from log_service.cli.top_rates import Look, Row, Screen, screen_of
 from log_service.common.errors import TidelogError
 
-SORT_KEYS = {"in": "in", "name": "topic", "size": "size_bytes", "records": "records", "partitions": "partitions"}
+SORT_KEYS = {
+    "in": "in",
+    "name": "topic",
+    "size": "size_bytes",
+    "records": "records",
+    "partitions": "partitions",
+}
 HEADER_LINES = 9
 
 
@@ -57,9 +63,10 @@ def headline(screen: Screen) -> str:
     partitions = sum(row["partitions"] for row in screen.topics)
     lag = sum(row["lag"] for row in screen.groups)
     return (
-        f"cluster {screen.cluster_id}  {counted(len(screen.brokers), 'broker')}  {counted(len(screen.topics), 'topic')}"
-        f"  {counted(partitions, 'partition')}"
-        f"  {total:,.0f} records/s  lag {lag:,}" + ("" if screen.registry is None else f"\n{registry_line(screen.registry)}")
+        f"cluster {screen.cluster_id}  {counted(len(screen.brokers), 'broker')} "
+        f" {counted(len(screen.topics), 'topic')}  {counted(partitions, 'partition')}  {total:,.0f}"
+        f" records/s  lag {lag:,}"
+        + ("" if screen.registry is None else f"\n{registry_line(screen.registry)}")
     )
 
 
@@ -67,7 +74,11 @@ def registry_line(row: Row) -> str:
     """Return the line of a schema registry."""
     if "failure" in row:
         return f"registry {row['address']}  {row['failure']}"
-    figures = (counted(row["subjects"], "subject"), counted(row["schemas"], "schema"), "writes" if row["is_writer"] else "does not write")
+    figures = (
+        counted(row["subjects"], "subject"),
+        counted(row["schemas"], "schema"),
+        "writes" if row["is_writer"] else "does not write",
+    )
     requests = "-" if row["requests"] is None else f"{row['requests']:,}"
     return f"registry {row['address']}  {'  '.join(figures)}  {requests} requests/s"
 
@@ -78,18 +89,33 @@ def tables(screen: Screen, order: Order, limit: int) -> Iterator[str]:
     yield _table(screen.brokers[:limit], ["broker", "address", "leads", "controller"], [], width)
     has_bytes = any(row["bytes_in"] is not None for row in screen.topics)
     topics = [_shown_topic(row) for row in order(screen.topics)[:limit]]
-    columns = ["topic", "partitions", "records", "in/s", *(["bytes in/s", "bytes out/s"] if has_bytes else []), "size", "trouble"]
+    columns = [
+        "topic",
+        "partitions",
+        "records",
+        "in/s",
+        *(["bytes in/s", "bytes out/s"] if has_bytes else []),
+        "size",
+        "trouble",
+    ]
     yield _table(topics, columns, ["topic"], width) if topics else "there are no topics"
     groups = sorted(screen.groups, key=lambda row: (-row["lag"], row["group"]))[:limit]
     shown = [{**row, "out/s": row["out"]} for row in groups]
     yield (
-        _table(shown, ["group", "state", "members", "topics", "out/s", "lag"], ["topics", "group"], width)
+        _table(
+            shown,
+            ["group", "state", "members", "topics", "out/s", "lag"],
+            ["topics", "group"],
+            width,
+        )
         if shown
         else "there are no groups"
     )
 
 
-def _table(rows: Sequence[Row], columns: Sequence[str], flexible: Sequence[str], width: int | None) -> str:
+def _table(
+    rows: Sequence[Row], columns: Sequence[str], flexible: Sequence[str], width: int | None
+) -> str:
     fitting: Sequence[Any] = rows
     for column in flexible:
         if width is not None:
@@ -99,10 +125,18 @@ def _table(rows: Sequence[Row], columns: Sequence[str], flexible: Sequence[str],
 
 def _shown_topic(row: Row) -> Row:
     trouble = [
-        f"{row[name]} {text}" for name, text in (("leaderless", "without leader"), ("under_replicated", "under-replicated")) if row[name]
+        f"{row[name]} {text}"
+        for name, text in (
+            ("leaderless", "without leader"),
+            ("under_replicated", "under-replicated"),
+        )
+        if row[name]
     ]
     size = None if row["size_bytes"] is None else sized(row["size_bytes"])
-    rates = {f"bytes {way}/s": None if row[f"bytes_{way}"] is None else sized(int(row[f"bytes_{way}"])) for way in ("in", "out")}
+    rates = {
+        f"bytes {way}/s": None if row[f"bytes_{way}"] is None else sized(int(row[f"bytes_{way}"]))
+        for way in ("in", "out")
+    }
     return {**row, **rates, "in/s": row["in"], "size": size, "trouble": ", ".join(trouble) or None}
 
 
@@ -111,7 +145,9 @@ def table_text(screen: Screen, sort_key: str, limit: int) -> str:
     return "\n\n".join([headline(screen), *tables(screen, Order(sort_key), limit)])
 
 
-async def show_live(look: Callable[[], Awaitable[Look]], before: Look, interval_s: float, sort_key: str, limit: int) -> None:
+async def show_live(
+    look: Callable[[], Awaitable[Look]], before: Look, interval_s: float, sort_key: str, limit: int
+) -> None:
     """Redraw until a key or Ctrl-C ends it.
 
     An error is shown on the screen, and the look is tried again.
@@ -119,12 +155,26 @@ async def show_live(look: Callable[[], Awaitable[Look]], before: Look, interval_
     console = Console(highlight=False)
     order = Order(sort_key)
     first, failure = before, ""
-    with keys() as pressed, Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
+    with (
+        keys() as pressed,
+        Live(console=console, screen=console.is_terminal, auto_refresh=False) as live,
+    ):
         screen = screen_of(before, before)
         while True:
-            rows = max(3, min(limit, (console.height - HEADER_LINES) // 3)) if console.is_terminal else limit
-            texts = [headline(screen), *tables(screen, order, rows), failure or f"sorted by {order.key}: s next, r turns around, q ends"]
-            live.update(Group(*(Text(f"{text}\n", no_wrap=True, overflow="ellipsis") for text in texts)), refresh=True)
+            rows = (
+                max(3, min(limit, (console.height - HEADER_LINES) // 3))
+                if console.is_terminal
+                else limit
+            )
+            texts = [
+                headline(screen),
+                *tables(screen, order, rows),
+                failure or f"sorted by {order.key}: s next, r turns around, q ends",
+            ]
+            live.update(
+                Group(*(Text(f"{text}\n", no_wrap=True, overflow="ellipsis") for text in texts)),
+                refresh=True,
+            )
             key = await pressed(interval_s)
             if key is not None and order.press(key):
                 return

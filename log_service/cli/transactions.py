@@ -15,11 +15,24 @@ from log_service.cli.numbers import WholeNumber
 from log_service.cli.output import counted, json_option, print_json, print_rows, say, tell
 from log_service.cli.standard_input import confirm
 from log_service.client.admin.admin import Admin
-from log_service.client.admin.values import HangingTransaction, ProducerDescription, TransactionDescription
+from log_service.client.admin.values import (
+    HangingTransaction,
+    ProducerDescription,
+    TransactionDescription,
+)
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 
-STATES = ["Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "PrepareEpochFence", "Dead"]
+STATES = [
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "PrepareEpochFence",
+    "Dead",
+]
 LONGEST = "15m"
 """The brokers' default of transaction.max.timeout.ms."""
 
@@ -39,10 +52,22 @@ def transactions() -> None:
     help="Only ids in this state (Ongoing, CompleteCommit, ...); may be repeated.",
 )
 @click.option(
-    "--producer-id", "producer_ids", multiple=True, type=WholeNumber(min=0), metavar="N", help="Only of this producer; may be repeated."
+    "--producer-id",
+    "producer_ids",
+    multiple=True,
+    type=WholeNumber(min=0),
+    metavar="N",
+    help="Only of this producer; may be repeated.",
 )
-@click.option("--longer-than", type=DurationParameter(), metavar="DURATION", help="Only transactions open for longer: 90s, 5m, 1d, ...")
-@click.option("--pattern", metavar="REGEX", help="Only ids that match the whole of this regular expression.")
+@click.option(
+    "--longer-than",
+    type=DurationParameter(),
+    metavar="DURATION",
+    help="Only transactions open for longer: 90s, 5m, 1d, ...",
+)
+@click.option(
+    "--pattern", metavar="REGEX", help="Only ids that match the whole of this regular expression."
+)
 @json_option
 @cluster_command
 async def list_transactions(
@@ -61,9 +86,19 @@ async def list_transactions(
     """
     async with open_admin(bootstrap_servers) as admin:
         found = await admin.list_transactions(
-            states=states, producer_ids=producer_ids, running_longer_than_ms=longer_than, transactional_id_pattern=pattern
+            states=states,
+            producer_ids=producer_ids,
+            running_longer_than_ms=longer_than,
+            transactional_id_pattern=pattern,
         )
-    rows = [{"transactional_id": each.transactional_id, "producer_id": each.producer_id, "state": each.state} for each in found]
+    rows = [
+        {
+            "transactional_id": each.transactional_id,
+            "producer_id": each.producer_id,
+            "state": each.state,
+        }
+        for each in found
+    ]
     is_filtered = bool(states or producer_ids or pattern) or longer_than is not None
     empty = "no transactional id is like that" if is_filtered else "there are no transactional ids"
     columns = ["transactional_id", "producer_id", "state"]
@@ -74,7 +109,9 @@ async def list_transactions(
 @click.argument("transactional_ids", nargs=-1, metavar="[IDS...]")
 @json_option
 @cluster_command
-async def describe(*, transactional_ids: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
+async def describe(
+    *, transactional_ids: tuple[str, ...], as_json: bool, bootstrap_servers: str
+) -> None:
     """Describe transactional IDS, which may be patterns like 'copy-*', or all.
 
     Shows coordinator, producer, state, and open partitions.
@@ -86,9 +123,25 @@ async def describe(*, transactional_ids: tuple[str, ...], as_json: bool, bootstr
     if as_json:
         print_json(told[0] if len(transactional_ids) == 1 and len(told) == 1 else told)
         return
-    columns = ["transactional_id", "coordinator", "producer_id", "epoch", "state", "timeout_ms", "start_time_ms", "partitions"]
+    columns = [
+        "transactional_id",
+        "coordinator",
+        "producer_id",
+        "epoch",
+        "state",
+        "timeout_ms",
+        "start_time_ms",
+        "partitions",
+    ]
     flexible = ["partitions", "transactional_id"]
-    print_rows(told, columns, as_json=False, empty="there are no transactional ids", flexible=flexible, times=["start_time_ms"])
+    print_rows(
+        told,
+        columns,
+        as_json=False,
+        empty="there are no transactional ids",
+        flexible=flexible,
+        times=["start_time_ms"],
+    )
 
 
 async def ids_named(admin: Admin, wanted: Sequence[str]) -> list[str]:
@@ -134,7 +187,9 @@ def described(transaction: TransactionDescription) -> dict[str, Any]:
 )
 @json_option
 @cluster_command
-async def find_hanging(*, topics: tuple[str, ...], open_for: int, as_json: bool, bootstrap_servers: str) -> None:
+async def find_hanging(
+    *, topics: tuple[str, ...], open_for: int, as_json: bool, bootstrap_servers: str
+) -> None:
     """Find open transactions that no coordinator knows.
 
     Readers of committed records wait for them for ever.
@@ -142,12 +197,30 @@ async def find_hanging(*, topics: tuple[str, ...], open_for: int, as_json: bool,
     async with open_admin(bootstrap_servers) as admin:
         partitions = await partitions_named(admin, topics, "--topic") if topics else None
         found = await admin.find_hanging_transactions(partitions, open_longer_than_ms=open_for)
-    columns = ["topic", "partition", "start_offset", "producer_id", "epoch", "last_timestamp_ms", "transactional_id"]
+    columns = [
+        "topic",
+        "partition",
+        "start_offset",
+        "producer_id",
+        "epoch",
+        "last_timestamp_ms",
+        "transactional_id",
+    ]
     rows, times = [hanging_row(each) for each in found], ["last_timestamp_ms"]
-    print_rows(rows, columns, as_json=as_json, empty="no transaction hangs", flexible=["transactional_id"], times=times)
+    print_rows(
+        rows,
+        columns,
+        as_json=as_json,
+        empty="no transaction hangs",
+        flexible=["transactional_id"],
+        times=times,
+    )
     if found and not as_json:
         where = found[0].topic_partition
-        hint = f"tidelog transactions abort {where.topic}:{where.partition} --start-offset {found[0].start_offset}"
+        hint = (
+            f"tidelog transactions abort {where.topic}:{where.partition} --start-offset"
+            f" {found[0].start_offset}"
+        )
         say(f"{counted(len(found), 'transaction')}; one is ended by: {hint}", err=True)
 
 
@@ -167,11 +240,19 @@ def hanging_row(transaction: HangingTransaction) -> dict[str, Any]:
 
 @transactions.command(short_help="Abort one in one partition.")
 @click.argument("partition", metavar="TOPIC:PARTITION", shell_complete=complete_topics)
-@click.option("--start-offset", type=WholeNumber(min=0), required=True, metavar="N", help="Where it begins; see: find-hanging.")
+@click.option(
+    "--start-offset",
+    type=WholeNumber(min=0),
+    required=True,
+    metavar="N",
+    help="Where it begins; see: find-hanging.",
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
 @cluster_command
-async def abort(*, partition: str, start_offset: int, yes: bool, as_json: bool, bootstrap_servers: str) -> None:
+async def abort(
+    *, partition: str, start_offset: int, yes: bool, as_json: bool, bootstrap_servers: str
+) -> None:
     """Abort the transaction of one partition that begins at an offset, past its coordinator.
 
     Only for what find-hanging shows. Where its producer is alive, its records are lost.
@@ -184,16 +265,28 @@ async def abort(*, partition: str, start_offset: int, yes: bool, as_json: bool, 
         found = beginning_at(where, (await admin.describe_producers([where]))[where], start_offset)
         if not yes:
             await confirm(
-                f"Abort the transaction of producer {found.producer_id} in {where} from offset {start_offset}?", "nothing was aborted"
+                f"Abort the transaction of producer {found.producer_id} in {where} from offset"
+                f" {start_offset}?",
+                "nothing was aborted",
             )
         try:
             await admin.abort_transaction(found)
         except KafkaError as error:
-            if error.code not in {ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}:
+            if error.code not in {
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+            }:
                 raise
-            text = f"the transaction has gone on meanwhile ({error.code.name}): nothing was aborted; see: tidelog transactions find-hanging"
+            text = (
+                f"the transaction has gone on meanwhile ({error.code.name}): nothing was aborted;"
+                " see: tidelog transactions find-hanging"
+            )
             raise click.ClickException(text) from error
-    tell(f"aborted the transaction of producer {found.producer_id} in {where}", hanging_row(found), as_json=as_json)
+    tell(
+        f"aborted the transaction of producer {found.producer_id} in {where}",
+        hanging_row(found),
+        as_json=as_json,
+    )
 
 
 def one_partition(text: str) -> TopicPartition:
@@ -204,11 +297,15 @@ def one_partition(text: str) -> TopicPartition:
     """
     topic, numbers = split_partitions(text, "TOPIC:PARTITION")
     if numbers is None or len(numbers) != 1:
-        raise click.BadParameter(f"{text!r} does not name one partition, like orders:0", param_hint="TOPIC:PARTITION")
+        raise click.BadParameter(
+            f"{text!r} does not name one partition, like orders:0", param_hint="TOPIC:PARTITION"
+        )
     return TopicPartition(topic, numbers[0])
 
 
-def beginning_at(where: TopicPartition, producers: Sequence[ProducerDescription], start_offset: int) -> HangingTransaction:
+def beginning_at(
+    where: TopicPartition, producers: Sequence[ProducerDescription], start_offset: int
+) -> HangingTransaction:
     """Return the open transaction of a partition that begins at an offset.
 
     Raises:
@@ -224,6 +321,14 @@ def beginning_at(where: TopicPartition, producers: Sequence[ProducerDescription]
                 start_offset=start_offset,
                 last_timestamp_ms=each.last_timestamp_ms,
             )
-    begins = sorted(each.transaction_start_offset for each in producers if each.transaction_start_offset >= 0)
-    known = f"those that are open begin at {', '.join(map(str, begins))}" if begins else "none is open there"
-    raise click.ClickException(f"no transaction of {where} begins at offset {start_offset}: {known}")
+    begins = sorted(
+        each.transaction_start_offset for each in producers if each.transaction_start_offset >= 0
+    )
+    known = (
+        f"those that are open begin at {', '.join(map(str, begins))}"
+        if begins
+        else "none is open there"
+    )
+    raise click.ClickException(
+        f"no transaction of {where} begins at offset {start_offset}: {known}"
+    )

@@ -47,7 +47,14 @@ from log_service.supervisor.nodes import (
     write_cluster,
 )
 from log_service.supervisor.nodes import bootstrap_servers as bootstrap_of
-from log_service.supervisor.protection import OPERATOR, PLATFORM, InstallationProtection, is_protected, keep_certificates, protect
+from log_service.supervisor.protection import (
+    OPERATOR,
+    PLATFORM,
+    InstallationProtection,
+    is_protected,
+    keep_certificates,
+    protect,
+)
 from log_service.supervisor.spec import Component, InstallationSpec, ServiceContext
 from log_service.supervisor.state import held_lock
 from log_service.supervisor.supervisor import Supervisor
@@ -58,10 +65,18 @@ SECONDS = WholeNumber(1, 86_400)
 Upkeep = Callable[[], Awaitable[None]]
 PORT = WholeNumber(1, 65_535)
 """The type of a component's port. 0 is refused, because others could not be told the port."""
-PORT_SETTINGS = ("TIDELOG_BROKER_PORT", "TIDELOG_UI_PORT", "TIDELOG_SPARK_PORT", "TIDELOG_METRICS_PORT", "TIDELOG_REGISTRY_PORT")
+PORT_SETTINGS = (
+    "TIDELOG_BROKER_PORT",
+    "TIDELOG_UI_PORT",
+    "TIDELOG_SPARK_PORT",
+    "TIDELOG_METRICS_PORT",
+    "TIDELOG_REGISTRY_PORT",
+)
 
 
-def read_project_settings(_context: click.Context, _parameter: click.Parameter, project: Path) -> Path:
+def read_project_settings(
+    _context: click.Context, _parameter: click.Parameter, project: Path
+) -> Path:
     """Read the settings of the project into this process, before options that depend on them."""
     read_settings_of(project)
     return project
@@ -78,7 +93,11 @@ def read_project_settings(_context: click.Context, _parameter: click.Parameter, 
     "--host", default="127.0.0.1", show_default=True,
     help="The address to bind to. Beyond 127.0.0.1 the Dagster UI is open to all who reach it: it has no login, and its users run code.",
 )  # fmt: skip
-@click.option("--secure", is_flag=True, help="Encrypt and authorize: a local authority, certificates, ACLs. Later starts keep it.")
+@click.option(
+    "--secure",
+    is_flag=True,
+    help="Encrypt and authorize: a local authority, certificates, ACLs. Later starts keep it.",
+)
 @click.option(
     "--broker-port", type=PORT, metavar="PORT", default=DEFAULT_BROKER_PORT, show_default=True, envvar=PORT_SETTINGS[0], show_envvar=True,
     help="Where Kafka clients connect.",
@@ -99,13 +118,25 @@ def read_project_settings(_context: click.Context, _parameter: click.Parameter, 
     "--registry-port", type=WholeNumber(0, 65_535), metavar="PORT", envvar=PORT_SETTINGS[4], show_envvar=True,
     help="Where the schema registry is; 0 is nowhere.  [default: 8081, or one that is free]",
 )  # fmt: skip
-@click.option("--no-registry", is_flag=True, help="Start no schema registry, as with --registry-port 0.")
-@click.option("--broker", "overrides", multiple=True, metavar="KEY=VALUE", help="A server property for the broker; may be repeated.")
+@click.option(
+    "--no-registry", is_flag=True, help="Start no schema registry, as with --registry-port 0."
+)
+@click.option(
+    "--broker",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A server property for the broker; may be repeated.",
+)
 @click.option(
     "--brokers", "broker_count", type=WholeNumber(1, MAX_BROKERS), metavar="N",
     help="Run a cluster of N brokers, a process each; from 3 on, three are controllers.",
 )  # fmt: skip
-@click.option("--rack", metavar="NAME", help="With --brokers: the broker.rack of all nodes; the host's name where none is given.")
+@click.option(
+    "--rack",
+    metavar="NAME",
+    help="With --brokers: the broker.rack of all nodes; the host's name where none is given.",
+)
 @click.option(
     "--bootstrap-servers", metavar="HOST:PORT,...", envvar=SERVERS_SETTING, show_envvar=True,
     help="A Kafka cluster of your own: no broker is started here.",
@@ -143,21 +174,28 @@ def up(
 ) -> None:
     """Start broker, Spark, Dagster's webserver and daemon, and keep them running.
 
-    A schema registry and a project's mirror run, too. Spark stays warm. One line per component tells when it is ready
-    and where. What dies, or is not ready in time, is started again and ends nothing else; only a
-    broker whose first start fails ends them all. tidelog status says what waits for what. Ctrl-C
-    stops all in order: runs are cancelled, Dagster and Spark end, the broker last. Without the
-    platform extra (pip install 'tidelog[platform]') the broker runs alone.
+    A schema registry and a project's mirror run, too. Spark stays warm. One line per component
+    tells when it is ready and where. What dies, or is not ready in time, is started again and ends
+    nothing else; only a broker whose first start fails ends them all. tidelog status says what
+    waits for what. Ctrl-C stops all in order: runs are cancelled, Dagster and Spark end, the broker
+    last. Without the platform extra (pip install 'tidelog[platform]') the broker runs alone.
     """
     source_of = click.get_current_context().get_parameter_source
-    servers_by = "--bootstrap-servers" if source_of("bootstrap_servers") is ParameterSource.COMMANDLINE else SERVERS_SETTING
+    servers_by = (
+        "--bootstrap-servers"
+        if source_of("bootstrap_servers") is ParameterSource.COMMANDLINE
+        else SERVERS_SETTING
+    )
     warn_of_unknown(key_values(overrides, "--broker"))
     if bootstrap_servers and (only_broker or overrides or broker_count or rack or secure):
         raise click.UsageError(
-            f"--only-broker, --broker, --brokers, --rack and --secure are about brokers started here; {servers_by} names others"
+            "--only-broker, --broker, --brokers, --rack and --secure are about brokers started"
+            f" here; {servers_by} names others"
         )
     with left_as_it_was(data):
-        click.get_current_context().with_resource(held_lock(data))  # while it is prepared, too: that takes seconds
+        click.get_current_context().with_resource(
+            held_lock(data)
+        )  # while it is prepared, too: that takes seconds
         cluster = None if bootstrap_servers else cluster_of(data, broker_count, rack)
         refuse_factors(overrides, 1 if cluster is None else len(cluster.nodes))
         if rack and cluster is None:
@@ -179,15 +217,28 @@ def up(
         if cluster is not None:
             check_node_ports(cluster, host, broker_port)
             context = replace(context, bootstrap_servers=bootstrap_of(cluster, host, broker_port))
-        protection = None if bootstrap_servers else protection_of(data, host, cluster, is_wanted=secure)
+        protection = (
+            None if bootstrap_servers else protection_of(data, host, cluster, is_wanted=secure)
+        )
         context = protected_context(context, protection, cluster, broker_port)
-        factory = NodeFactory(context=context, first_port=broker_port, overrides=overrides, is_secure=protection is not None)
+        factory = NodeFactory(
+            context=context,
+            first_port=broker_port,
+            overrides=overrides,
+            is_secure=protection is not None,
+        )
         if cluster is not None:
             factory.format(cluster, cluster.nodes if read_cluster(data) is None else ())
             write_cluster(context.data_directory, cluster)
         brokers = broker_components(factory, cluster, protection)
-        components = patient(together(brokers, [] if only_broker else platform_components(context)), start_timeout)
-    supervisor = Supervisor(InstallationSpec(context=context, components=tuple(components)), click.echo, is_data_held=True)
+        components = patient(
+            together(brokers, [] if only_broker else platform_components(context)), start_timeout
+        )
+    supervisor = Supervisor(
+        InstallationSpec(context=context, components=tuple(components)),
+        click.echo,
+        is_data_held=True,
+    )
     fleet = None if cluster is None else Fleet(supervisor, cluster, factory)
     trio.run(run_until_interrupted, supervisor, fleet, upkeep_of(data, host, protection))
 
@@ -199,7 +250,11 @@ def together(brokers: Sequence[Component], platform: Sequence[Component]) -> lis
 
 def patient(components: list[Component], start_timeout: int | None) -> list[Component]:
     """Return the components with the start deadline of the user."""
-    return components if start_timeout is None else [replace(each, start_deadline_s=float(start_timeout)) for each in components]
+    return (
+        components
+        if start_timeout is None
+        else [replace(each, start_deadline_s=float(start_timeout)) for each in components]
+    )
 
 
 def warn_of_unknown(given: Iterable[str]) -> None:
@@ -207,19 +262,28 @@ def warn_of_unknown(given: Iterable[str]) -> None:
 
     The node warns of them too, but only in its log.
     """
-    if warning := unknown_keys_warning([name for name in given if broker_key(name) is None], SERVER_KEYS):
+    if warning := unknown_keys_warning(
+        [name for name in given if broker_key(name) is None], SERVER_KEYS
+    ):
         click.echo(f"warning: --broker: {warning}", err=True)
 
 
-def protection_of(data: Path, host: str, cluster: ClusterSpec | None, *, is_wanted: bool) -> InstallationProtection | None:
+def protection_of(
+    data: Path, host: str, cluster: ClusterSpec | None, *, is_wanted: bool
+) -> InstallationProtection | None:
     """Return the protection of the installation, if it is wanted now or was made before."""
     if not is_wanted and not is_protected(data):
         return None
-    return protect(data, host, [BROKER] if cluster is None else [node.name for node in cluster.nodes])
+    return protect(
+        data, host, [BROKER] if cluster is None else [node.name for node in cluster.nodes]
+    )
 
 
 def protected_context(
-    context: ServiceContext, protection: InstallationProtection | None, cluster: ClusterSpec | None, broker_port: int
+    context: ServiceContext,
+    protection: InstallationProtection | None,
+    cluster: ClusterSpec | None,
+    broker_port: int,
 ) -> ServiceContext:
     """Return the context, with the files of clients and logins if the installation is protected.
 
@@ -243,7 +307,9 @@ def upkeep_of(data: Path, host: str, protection: InstallationProtection | None) 
 
 
 def broker_components(
-    factory: NodeFactory, cluster: ClusterSpec | None, protection: InstallationProtection | None = None
+    factory: NodeFactory,
+    cluster: ClusterSpec | None,
+    protection: InstallationProtection | None = None,
 ) -> list[Component]:
     """Return the components of the brokers, of the schema registry and of the project's mirror.
 
@@ -256,7 +322,11 @@ def broker_components(
     else:
         brokers = list(factory.components(cluster))
     names = [each.name for each in brokers]
-    return [*brokers, *registry_component(factory.context, names, protection), *mirror_components(factory.context, names)]
+    return [
+        *brokers,
+        *registry_component(factory.context, names, protection),
+        *mirror_components(factory.context, names),
+    ]
 
 
 def platform_components(context: ServiceContext) -> list[Component]:
@@ -266,7 +336,10 @@ def platform_components(context: ServiceContext) -> list[Component]:
     """
     registered = registered_components(context)
     if not registered:
-        click.echo("the platform extra is not installed: the broker runs alone (pip install 'tidelog[platform]')")
+        click.echo(
+            "the platform extra is not installed: the broker runs alone (pip install"
+            " 'tidelog[platform]')"
+        )
     return registered
 
 
@@ -282,7 +355,9 @@ def left_as_it_was(data: Path) -> Iterator[None]:
         raise
 
 
-async def run_until_interrupted(supervisor: Supervisor, fleet: Fleet | None = None, upkeep: Sequence[Upkeep] = ()) -> None:
+async def run_until_interrupted(
+    supervisor: Supervisor, fleet: Fleet | None = None, upkeep: Sequence[Upkeep] = ()
+) -> None:
     """Run until the first Ctrl-C or SIGTERM, which stops in order. A later one kills at once.
 
     Nodes of ``fleet`` come and go on request. The tasks in ``upkeep`` run beside the installation,
@@ -299,7 +374,9 @@ async def run_until_interrupted(supervisor: Supervisor, fleet: Fleet | None = No
         raise failure
 
 
-async def run_installation(supervisor: Supervisor, fleet: Fleet | None, upkeep: Sequence[Upkeep]) -> BaseException | None:
+async def run_installation(
+    supervisor: Supervisor, fleet: Fleet | None, upkeep: Sequence[Upkeep]
+) -> BaseException | None:
     """Run until cancelled, and return the failure of the start."""
     try:
         async with trio.open_nursery() as nursery:
@@ -319,7 +396,10 @@ async def run_installation(supervisor: Supervisor, fleet: Fleet | None, upkeep: 
 
 
 async def stop_on_signals(
-    supervisor: Supervisor, running: trio.CancelScope, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    supervisor: Supervisor,
+    running: trio.CancelScope,
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Cancel ``running`` at the first signal, and kill the supervisor's processes at the second."""
     wishes = StopWishes()
@@ -331,5 +411,7 @@ async def stop_on_signals(
             if wishes.is_second:
                 supervisor.kill()
                 return
-            click.echo("stopping; Ctrl-C once more, after a second or later, kills everything at once")
+            click.echo(
+                "stopping; Ctrl-C once more, after a second or later, kills everything at once"
+            )
             running.cancel()

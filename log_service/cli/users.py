@@ -10,7 +10,12 @@ from log_service.cli.output import bootstrap_option, json_option, print_rows, te
 from log_service.cli.passwords import asked_password, password_file_option
 from log_service.cli.running import run
 from log_service.cli.standard_input import confirm
-from log_service.client.admin.access import DEFAULT_MECHANISM, MAX_ITERATIONS, MIN_ITERATIONS, ScramUser
+from log_service.client.admin.access import (
+    DEFAULT_MECHANISM,
+    MAX_ITERATIONS,
+    MIN_ITERATIONS,
+    ScramUser,
+)
 from log_service.client.admin.admin import Admin
 from log_service.client.admin.values import ConfigResource
 from log_service.common.errors import KafkaError
@@ -38,17 +43,41 @@ async def list_users(*, names: tuple[str, ...], as_json: bool, bootstrap_servers
         for user, mechanisms in sorted(found.items())
         for mechanism, iterations in sorted(mechanisms.items())
     ]
-    print_rows(rows, ["user", "mechanism", "iterations"], as_json=as_json, empty="there are no users; see: tidelog users add --help")
+    print_rows(
+        rows,
+        ["user", "mechanism", "iterations"],
+        as_json=as_json,
+        empty="there are no users; see: tidelog users add --help",
+    )
 
 
 @users.command(short_help="Add a user, or give one a new password.")
 @click.argument("name")
-@click.option("-m", "--mechanism", type=click.Choice(list(SCRAM_MECHANISMS)), default=DEFAULT_MECHANISM, show_default=True)
-@click.option("--iterations", type=click.IntRange(MIN_ITERATIONS, MAX_ITERATIONS), default=MIN_ITERATIONS, show_default=True)
+@click.option(
+    "-m",
+    "--mechanism",
+    type=click.Choice(list(SCRAM_MECHANISMS)),
+    default=DEFAULT_MECHANISM,
+    show_default=True,
+)
+@click.option(
+    "--iterations",
+    type=click.IntRange(MIN_ITERATIONS, MAX_ITERATIONS),
+    default=MIN_ITERATIONS,
+    show_default=True,
+)
 @password_file_option
 @json_option
 @bootstrap_option
-def add(*, name: str, mechanism: str, iterations: int, password_file: Any, as_json: bool, bootstrap_servers: str) -> None:
+def add(
+    *,
+    name: str,
+    mechanism: str,
+    iterations: int,
+    password_file: Any,
+    as_json: bool,
+    bootstrap_servers: str,
+) -> None:
     """Add a user, or give one a new password.
 
     The password is asked for, or read from a file: no command takes it as an argument.
@@ -57,9 +86,19 @@ def add(*, name: str, mechanism: str, iterations: int, password_file: Any, as_js
     tidelog users add alice
     tidelog users add etl --password-file /run/secrets/etl
     """
-    password = asked_password(password_file, name)  # a terminal without echo is read in the main thread
-    run(set_password, bootstrap_servers, ScramUser(name=name, password=password, mechanism=mechanism, iterations=iterations))
-    tell(f"{name} logs in with {mechanism}", {"user": name, "mechanism": mechanism, "iterations": iterations}, as_json=as_json)
+    password = asked_password(
+        password_file, name
+    )  # a terminal without echo is read in the main thread
+    run(
+        set_password,
+        bootstrap_servers,
+        ScramUser(name=name, password=password, mechanism=mechanism, iterations=iterations),
+    )
+    tell(
+        f"{name} logs in with {mechanism}",
+        {"user": name, "mechanism": mechanism, "iterations": iterations},
+        as_json=as_json,
+    )
 
 
 async def set_password(bootstrap_servers: str, user: ScramUser) -> None:
@@ -67,8 +106,15 @@ async def set_password(bootstrap_servers: str, user: ScramUser) -> None:
     async with open_admin(bootstrap_servers) as admin:
         await admin.set_scram_users([user])
         if not await takes_logins(admin):
-            text = "no listener of the cluster takes logins with SASL, so that this user cannot log in by now"
-            click.echo(f"warning: {text}; where clients show certificates, see: tidelog certificates issue --help", err=True)
+            text = (
+                "no listener of the cluster takes logins with SASL, so that this user cannot log in"
+                " by now"
+            )
+            click.echo(
+                f"warning: {text}; where clients show certificates, see: tidelog certificates issue"
+                " --help",
+                err=True,
+            )
 
 
 async def takes_logins(admin: Admin) -> bool:
@@ -78,7 +124,10 @@ async def takes_logins(admin: Admin) -> bool:
     """
     try:
         asked = ConfigResource.broker((await admin.describe_cluster()).nodes[0].node_id)
-        configs = {name: entry.value or "" for name, entry in (await admin.describe_configs([asked]))[asked].items()}
+        configs = {
+            name: entry.value or ""
+            for name, entry in (await admin.describe_configs([asked]))[asked].items()
+        }
     except (KafkaError, IndexError, KeyError):
         return True
     return listens_with_sasl(configs)
@@ -89,30 +138,63 @@ def listens_with_sasl(configs: Mapping[str, str]) -> bool:
 
     True where the broker does not report its listeners.
     """
-    listeners = [address.partition("://")[0].strip().upper() for address in configs.get("listeners", "").split(",") if address.strip()]
-    pairs = [pair.strip().upper().partition(":") for pair in configs.get("listener.security.protocol.map", "").split(",")]
+    listeners = [
+        address.partition("://")[0].strip().upper()
+        for address in configs.get("listeners", "").split(",")
+        if address.strip()
+    ]
+    pairs = [
+        pair.strip().upper().partition(":")
+        for pair in configs.get("listener.security.protocol.map", "").split(",")
+    ]
     protocols = {name: protocol for name, _, protocol in pairs}
     return not listeners or any(protocols.get(name, name).startswith("SASL_") for name in listeners)
 
 
 @users.command(short_help="Remove users.")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("-m", "--mechanism", type=click.Choice(list(SCRAM_MECHANISMS)), help="Only the password for this one; else all.")
+@click.option(
+    "-m",
+    "--mechanism",
+    type=click.Choice(list(SCRAM_MECHANISMS)),
+    help="Only the password for this one; else all.",
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
 @cluster_command
-async def remove(*, names: tuple[str, ...], mechanism: str | None, yes: bool, as_json: bool, bootstrap_servers: str) -> None:
+async def remove(
+    *,
+    names: tuple[str, ...],
+    mechanism: str | None,
+    yes: bool,
+    as_json: bool,
+    bootstrap_servers: str,
+) -> None:
     """Remove users' passwords.
 
     A logged-in user stays so until the session ends (connections.max.reauth.ms).
     """
     async with open_admin(bootstrap_servers) as admin:
         found = await admin.describe_scram_users(list(dict.fromkeys(names)))
-        doomed = [(user, each) for user, mechanisms in sorted(found.items()) for each in mechanisms if mechanism in {None, each}]
+        doomed = [
+            (user, each)
+            for user, mechanisms in sorted(found.items())
+            for each in mechanisms
+            if mechanism in {None, each}
+        ]
         if not doomed:
-            raise click.ClickException(f"{', '.join(names)}: there is no password for {mechanism}; see: tidelog users list")
+            raise click.ClickException(
+                f"{', '.join(names)}: there is no password for {mechanism}; see: tidelog users list"
+            )
         if not yes:
-            await confirm(f"Take {', '.join(f'{user} ({each})' for user, each in doomed)} away?", "nothing was removed")
+            await confirm(
+                f"Take {', '.join(f'{user} ({each})' for user, each in doomed)} away?",
+                "nothing was removed",
+            )
         await admin.remove_scram_users(doomed)
     rows = [{"user": user, "mechanism": each} for user, each in doomed]
-    tell("\n".join(f"removed {row['user']} ({row['mechanism']})" for row in rows), rows, as_json=as_json)
+    tell(
+        "\n".join(f"removed {row['user']} ({row['mechanism']})" for row in rows),
+        rows,
+        as_json=as_json,
+    )

@@ -56,8 +56,14 @@ from .asyncio.producer import AsyncioDelivery as AsyncioDelivery, AsyncioProduce
 from .asyncio.share_consumer import AsyncioShareConsumer as AsyncioShareConsumer
 from .blocking.admin import BlockingAdmin as BlockingAdmin
 from .blocking.consumer import BlockingConsumer as BlockingConsumer
-from .blocking.producer import BlockingDelivery as BlockingDelivery, BlockingProducer as BlockingProducer
-from .blocking.range_arrow import UnreadableBatch as UnreadableBatch, read_range_arrow as read_range_arrow
+from .blocking.producer import (
+    BlockingDelivery as BlockingDelivery,
+    BlockingProducer as BlockingProducer,
+)
+from .blocking.range_arrow import (
+    UnreadableBatch as UnreadableBatch,
+    read_range_arrow as read_range_arrow,
+)
 from .blocking.share_consumer import BlockingShareConsumer as BlockingShareConsumer
 from .connections.env import real_env as real_env
 from .consumer.commits import CommitCallback as CommitCallback
@@ -71,16 +77,33 @@ from .consumer.records import (
     RecordDeserializationError as RecordDeserializationError,
 )
 from .consumer.subscriptions import SubscriptionPattern as SubscriptionPattern
-from .foundation import ConfigError as ConfigError, ErrorCode as ErrorCode, KafkaError as KafkaError, TopicPartition as TopicPartition
+from .foundation import (
+    ConfigError as ConfigError,
+    ErrorCode as ErrorCode,
+    KafkaError as KafkaError,
+    TopicPartition as TopicPartition,
+)
 from .metrics import (
     ClientMetrics as ClientMetrics,
     ConsumerMetrics as ConsumerMetrics,
     ProducerMetrics as ProducerMetrics,
     TopicProduceMetrics as TopicProduceMetrics,
 )
-from .producer.delivery import Delivery as Delivery, DeliveryCallback as DeliveryCallback, RecordMetadata as RecordMetadata
-from .producer.interception import ProducerInterceptor as ProducerInterceptor, ProducerRecord as ProducerRecord, Serializer as Serializer
-from .producer.partitioning import Partitioner as Partitioner, murmur2 as murmur2, partition_of_key as partition_of_key
+from .producer.delivery import (
+    Delivery as Delivery,
+    DeliveryCallback as DeliveryCallback,
+    RecordMetadata as RecordMetadata,
+)
+from .producer.interception import (
+    ProducerInterceptor as ProducerInterceptor,
+    ProducerRecord as ProducerRecord,
+    Serializer as Serializer,
+)
+from .producer.partitioning import (
+    Partitioner as Partitioner,
+    murmur2 as murmur2,
+    partition_of_key as partition_of_key,
+)
 from .producer.producer import Producer as Producer
 from .producer.transaction_errors import (
     ProducerFailed as ProducerFailed,
@@ -93,7 +116,10 @@ from .schemas.avro import (
     BlockingAvroDeserializer as BlockingAvroDeserializer,
     BlockingAvroSerializer as BlockingAvroSerializer,
 )
-from .schemas.errors import SchemaRegistryError as SchemaRegistryError, SerializationError as SerializationError
+from .schemas.errors import (
+    SchemaRegistryError as SchemaRegistryError,
+    SerializationError as SerializationError,
+)
 from .schemas.json_schema import (
     BlockingJsonSchemaDeserializer as BlockingJsonSchemaDeserializer,
     BlockingJsonSchemaSerializer as BlockingJsonSchemaSerializer,
@@ -117,7 +143,10 @@ from .schemas.values import (
     Schema as Schema,
     SchemaReference as SchemaReference,
 )
-from .settings_files import settings_from_environment as settings_from_environment, settings_from_file as settings_from_file
+from .settings_files import (
+    settings_from_environment as settings_from_environment,
+    settings_from_file as settings_from_file,
+)
 from .share.acknowledgements import AcknowledgeCallback as AcknowledgeCallback
 from .share.consumer import ShareConsumer as ShareConsumer
 from .share.metrics import ShareConsumerMetrics as ShareConsumerMetrics

@@ -75,7 +75,10 @@ def by_partition(given: Mapping[TopicPartition, T], what: str) -> Mapping[TopicP
         ValueError: as ``partitions``.
     """
     if not isinstance(given, Mapping):
-        raise TypeError(f"{what} are given by partition, such as {{TopicPartition('t', 0): 5}}, not as {given!r}")
+        raise TypeError(
+            f"{what} are given by partition, such as {{TopicPartition('t', 0): 5}}, not as"
+            f" {given!r}"
+        )
     partitions(given)
     return given
 
@@ -98,7 +101,9 @@ def all_of(kind: type[T], given: Iterable[Any], what: str) -> list[T]:
         TypeError: the argument is one such value, or an item is of another class.
     """
     if isinstance(given, kind | str | bytes):
-        raise TypeError(f"{what} are several of {kind.__name__}, such as [{kind.__name__}(...)], not {given!r}")
+        raise TypeError(
+            f"{what} are several of {kind.__name__}, such as [{kind.__name__}(...)], not {given!r}"
+        )
     listed = list(given)
     for each in listed:
         if not isinstance(each, kind):
@@ -155,7 +160,9 @@ def offset_metadata(given: Any) -> str:
         raise TypeError(f"the metadata of an offset is text, not {type(given).__name__}")
     size = len(given.encode())
     if size > MAX_OFFSET_METADATA_BYTES:
-        raise ValueError(f"the metadata of an offset has at most {MAX_OFFSET_METADATA_BYTES} bytes, not {size}")
+        raise ValueError(
+            f"the metadata of an offset has at most {MAX_OFFSET_METADATA_BYTES} bytes, not {size}"
+        )
     return given
 
 

@@ -50,7 +50,8 @@ def encode_subscription(subscription: Subscription) -> bytes:
         topics=sorted(subscription.topics),
         user_data=subscription.user_data,
         owned_partitions=[
-            ConsumerProtocolSubscriptionTopicPartition(topic=topic, partitions=numbers) for topic, numbers in _grouped(subscription.owned)
+            ConsumerProtocolSubscriptionTopicPartition(topic=topic, partitions=numbers)
+            for topic, numbers in _grouped(subscription.owned)
         ],
         generation_id=subscription.generation_id,
         rack_id=subscription.rack,
@@ -66,9 +67,17 @@ def decode_subscription(encoded: bytes) -> Subscription:
     """
     version = _version_of(encoded, SUBSCRIPTION_VERSION)
     message, _ = decode(ConsumerProtocolSubscription, version, encoded, _VERSION.size)
-    owned = tuple(TopicPartition(each.topic, number) for each in message.owned_partitions for number in each.partitions)
+    owned = tuple(
+        TopicPartition(each.topic, number)
+        for each in message.owned_partitions
+        for number in each.partitions
+    )
     return Subscription(
-        topics=tuple(message.topics), owned=owned, generation_id=message.generation_id, user_data=message.user_data, rack=message.rack_id
+        topics=tuple(message.topics),
+        owned=owned,
+        generation_id=message.generation_id,
+        user_data=message.user_data,
+        rack=message.rack_id,
     )
 
 
@@ -76,7 +85,8 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
     """Return the bytes of an assignment, version first."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
-            ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=numbers) for topic, numbers in _grouped(partitions)
+            ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=numbers)
+            for topic, numbers in _grouped(partitions)
         ],
         user_data=None,
     )
@@ -93,14 +103,20 @@ def decode_assignment(encoded: bytes) -> tuple[TopicPartition, ...]:
         return ()
     version = _version_of(encoded, ASSIGNMENT_VERSION)
     message, _ = decode(ConsumerProtocolAssignment, version, encoded, _VERSION.size)
-    return tuple(TopicPartition(each.topic, number) for each in message.assigned_partitions for number in each.partitions)
+    return tuple(
+        TopicPartition(each.topic, number)
+        for each in message.assigned_partitions
+        for number in each.partitions
+    )
 
 
 def _version_of(encoded: bytes, newest: int) -> int:
     try:
         (version,) = _VERSION.unpack_from(encoded)
     except error:
-        raise ProtocolError(f"{len(encoded)} bytes are neither a subscription nor an assignment") from None
+        raise ProtocolError(
+            f"{len(encoded)} bytes are neither a subscription nor an assignment"
+        ) from None
     if version < 0:
         raise ProtocolError(f"a subscription or assignment has no version {version}")
     return min(int(version), newest)
@@ -116,7 +132,13 @@ def _grouped(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]
 # User data of the sticky assignors
 
 
-def subscription_for(assignor: str, topics: Iterable[str], owned: Iterable[TopicPartition], generation_id: int, rack: str) -> Subscription:
+def subscription_for(
+    assignor: str,
+    topics: Iterable[str],
+    owned: Iterable[TopicPartition],
+    generation_id: int,
+    rack: str,
+) -> Subscription:
     """Return the subscription that a member sends for one assignor.
 
     An eager assignor gets no owned partitions, because the member gave them up before joining.
@@ -148,7 +170,11 @@ def with_previous_assignment(assignor: str, subscription: Subscription) -> Subsc
     if assignor == STICKY:
         owned, generation_id = _decode_previous(subscription.user_data)
         return replace(subscription, owned=owned, generation_id=generation_id)
-    if assignor == COOPERATIVE_STICKY and subscription.generation_id == NO_GENERATION and len(subscription.user_data) >= _INT32.size:
+    if (
+        assignor == COOPERATIVE_STICKY
+        and subscription.generation_id == NO_GENERATION
+        and len(subscription.user_data) >= _INT32.size
+    ):
         return replace(subscription, generation_id=_INT32.unpack_from(subscription.user_data)[0])
     return subscription
 
@@ -158,7 +184,12 @@ def _encode_previous(owned: Iterable[TopicPartition], generation_id: int) -> byt
     parts = [_INT32.pack(len(topics))]
     for topic, numbers in topics:
         name = topic.encode()
-        parts += [_INT16.pack(len(name)), name, _INT32.pack(len(numbers)), *map(_INT32.pack, numbers)]
+        parts += [
+            _INT16.pack(len(name)),
+            name,
+            _INT32.pack(len(numbers)),
+            *map(_INT32.pack, numbers),
+        ]
     parts.append(_INT32.pack(generation_id))
     return b"".join(parts)
 
@@ -176,9 +207,16 @@ def _decode_previous(user_data: bytes) -> tuple[tuple[TopicPartition, ...], int]
             topic = user_data[position + 2 : position + 2 + size].decode()
             (count,) = _INT32.unpack_from(user_data, position + 2 + size)
             position += 6 + size
-            owned += [TopicPartition(topic, number) for (number,) in iter_unpack(">i", user_data[position : position + 4 * count])]
+            owned += [
+                TopicPartition(topic, number)
+                for (number,) in iter_unpack(">i", user_data[position : position + 4 * count])
+            ]
             position += 4 * count
-        generation_id = _INT32.unpack_from(user_data, position)[0] if position < len(user_data) else NO_GENERATION
+        generation_id = (
+            _INT32.unpack_from(user_data, position)[0]
+            if position < len(user_data)
+            else NO_GENERATION
+        )
     except (error, UnicodeDecodeError):
         return (), NO_GENERATION
     return tuple(owned), generation_id

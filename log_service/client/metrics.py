@@ -34,7 +34,11 @@ class ClientMetrics:
     def named(self) -> dict[str, float]:
         """Return every plain number under Kafka's name, such as ``record-send-total``."""
         values = {declared.name: getattr(self, declared.name) for declared in fields(self)}
-        return {name.replace("_", "-"): value for name, value in values.items() if isinstance(value, int | float)}
+        return {
+            name.replace("_", "-"): value
+            for name, value in values.items()
+            if isinstance(value, int | float)
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,13 +218,22 @@ class ProducerMeter:
         """Return the totals of each topic."""
         return {
             name: TopicProduceMetrics(
-                record_send_total=counts.send, record_error_total=counts.error, record_retry_total=counts.retry, byte_total=counts.byte
+                record_send_total=counts.send,
+                record_error_total=counts.error,
+                record_retry_total=counts.retry,
+                byte_total=counts.byte,
             )
             for name, counts in self.topics.items()
         }
 
     def metrics(
-        self, common: ClientMetrics, *, in_flight: int, waiting: int, buffer_total_bytes: int, buffered_bytes: int
+        self,
+        common: ClientMetrics,
+        *,
+        in_flight: int,
+        waiting: int,
+        buffer_total_bytes: int,
+        buffered_bytes: int,
     ) -> ProducerMetrics:
         """Return all metrics as of now."""
         now_ms = self.now_ms()
@@ -290,7 +303,12 @@ class ConsumerMeter:
         """Count a fetch that got its response."""
         if self.is_on:
             now_ms = self.now_ms()
-            sizes = (len(each.records) for topic in response.responses for each in topic.partitions if each.records is not None)
+            sizes = (
+                len(each.records)
+                for topic in response.responses
+                for each in topic.partitions
+                if each.records is not None
+            )
             self.fetch_count += 1
             self.fetch_latency.add(now_ms - started_ms, now_ms)
             self.fetch_size.add(sum(sizes), now_ms)
@@ -326,7 +344,11 @@ class ConsumerMeter:
             self.rebalance_latency.add(self.now_ms() - started_ms, self.now_ms())
 
     def metrics(
-        self, common: ClientMetrics, lags: Mapping[TopicPartition, int], buffered_bytes: int, partition_count: int
+        self,
+        common: ClientMetrics,
+        lags: Mapping[TopicPartition, int],
+        buffered_bytes: int,
+        partition_count: int,
     ) -> ConsumerMetrics:
         """Return all metrics as of now."""
         now_ms = self.now_ms()

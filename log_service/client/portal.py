@@ -97,7 +97,10 @@ class Portal(Generic[C]):
                 fork.
         """
         if self._process_id != getpid():
-            text = f"the client was opened in process {self._process_id} and this is its child {getpid()}: open one after the fork"
+            text = (
+                f"the client was opened in process {self._process_id} and this is its child"
+                f" {getpid()}: open one after the fork"
+            )
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         if not self.is_running:
             raise closed()
@@ -111,7 +114,10 @@ class Portal(Generic[C]):
             KafkaError: INVALID_REQUEST.
         """
         if current_thread() is self._thread:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a callback runs in the client's own thread and must not wait for the client")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                "a callback runs in the client's own thread and must not wait for the client",
+            )
 
     # Opening and closing
 
@@ -124,7 +130,10 @@ class Portal(Generic[C]):
             KafkaError: INVALID_REQUEST, it was opened before.
         """
         if self._thread.ident is not None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the client was opened before, and opens once: make another one")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                "the client was opened before, and opens once: make another one",
+            )
         self._process_id = getpid()
         self._thread.start()
         return self._started
@@ -146,7 +155,9 @@ class Portal(Generic[C]):
             return
         if error is not None:
             self._departure = Departed() if isinstance(error, Exception) else DepartedAtOnce()
-        self._is_stopping = True  # first, because a client that is still opening looks at this afterwards
+        self._is_stopping = (
+            True  # first, because a client that is still opening looks at this afterwards
+        )
         self.post(self._stop.set)
 
     def hurry(self) -> None:
@@ -257,13 +268,17 @@ class Portal(Generic[C]):
 
     # In the trio thread
 
-    def _spawn(self, function: Callable[[], Awaitable[T]], outcome: Outcome[T], scope: trio.CancelScope) -> None:
+    def _spawn(
+        self, function: Callable[[], Awaitable[T]], outcome: Outcome[T], scope: trio.CancelScope
+    ) -> None:
         if self._nursery is None:
             outcome.cancel()
         else:
             self._nursery.start_soon(self._perform, function, outcome, scope)
 
-    async def _perform(self, function: Callable[[], Awaitable[T]], outcome: Outcome[T], scope: trio.CancelScope) -> None:
+    async def _perform(
+        self, function: Callable[[], Awaitable[T]], outcome: Outcome[T], scope: trio.CancelScope
+    ) -> None:
         is_told = False
         try:
             with scope:
@@ -325,7 +340,12 @@ class Portal(Generic[C]):
 class _Call(Generic[T]):
     """A function that runs in the trio thread, with its result."""
 
-    def __init__(self, future: "Future[T]", scope: trio.CancelScope, post: Callable[[Callable[[], object]], bool]) -> None:
+    def __init__(
+        self,
+        future: "Future[T]",
+        scope: trio.CancelScope,
+        post: Callable[[Callable[[], object]], bool],
+    ) -> None:
         self._future = future
         self._scope = scope
         self._post = post
@@ -342,7 +362,9 @@ class _Call(Generic[T]):
         except BaseException:
             if not self._future.done() and self._post(self._scope.cancel):
                 with suppress(Exception):
-                    self._future.exception(END_S)  # the caller's next call may not go beside this one
+                    self._future.exception(
+                        END_S
+                    )  # the caller's next call may not go beside this one
             raise
 
     def abandon(self) -> None:

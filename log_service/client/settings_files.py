@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from log_service.common.errors import ConfigError
-from log_service.config.client_properties import FILE_VARIABLE, servers_of_file, settings_of_environment, settings_of_file, unknown_warning
+from log_service.config.client_properties import (
+    FILE_VARIABLE,
+    servers_of_file,
+    settings_of_environment,
+    settings_of_file,
+    unknown_warning,
+)
 
 MAX_FILE_BYTES = 1 << 20
 READ_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
@@ -76,6 +82,8 @@ def _read(path: Path | str) -> tuple[str, bool]:
             mode, content = os.fstat(file.fileno()).st_mode, file.read(MAX_FILE_BYTES)
         return content.decode(), bool(mode & READ_BY_OTHERS)
     except OSError as error:
-        raise ConfigError(f"the settings of clients cannot be read: {path}: {error.strerror}") from error
+        raise ConfigError(
+            f"the settings of clients cannot be read: {path}: {error.strerror}"
+        ) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not a properties file in UTF-8") from error

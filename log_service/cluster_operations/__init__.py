@@ -3,7 +3,8 @@ and take one back.
 
 - ``reading``: the cluster as ``log_service.cluster_plans`` wants to see it.
 - ``findings``: what is wrong with it.
-- ``moving``: a plan carried out in steps, with its throttles; moves that are watched and taken back.
+- ``moving``: a plan carried out in steps, with its throttles; moves that are watched and taken
+  back.
 - ``waiting``: until a broker serves, and until all is in sync.
 - ``rolling``: through a rolling restart, and what one leaves that ends early.
 - ``cordoning``: no new partitions on a broker while it is emptied.

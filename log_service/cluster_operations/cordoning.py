@@ -1,8 +1,9 @@
 """Keeps new partitions off brokers while they are emptied. All their log directories are cordoned
 meanwhile (KIP-1066).
 
-The cordon lasts as long as the caller's block, so a broker that stays takes new partitions again, however the block ends. A broker that its
-operator cordoned stays as it is. Only a broker itself takes its configuration, so one that is down is not cordoned.
+The cordon lasts as long as the caller's block, so a broker that stays takes new partitions again,
+however the block ends. A broker that its operator cordoned stays as it is. Only a broker itself
+takes its configuration, so one that is down is not cordoned.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -39,21 +40,28 @@ class Cordon:
             if entry is None:
                 self._say(f"{_open(broker_id)}: its version cannot be told to take none")
             elif ALL_DIRECTORIES not in (entry.value or "").split(","):
-                self._before[broker_id] = entry.value if entry.source == "DYNAMIC_BROKER_CONFIG" else None
+                self._before[broker_id] = (
+                    entry.value if entry.source == "DYNAMIC_BROKER_CONFIG" else None
+                )
                 await admin.alter_configs({resource: {CORDONED: ALL_DIRECTORIES}})
         except KafkaError as error:
-            if isinstance(error, ItemsFailed):  # any other may have come after the broker was cordoned
+            if isinstance(
+                error, ItemsFailed
+            ):  # any other may have come after the broker was cordoned
                 self._before.pop(broker_id, None)
             self._say(f"{_open(broker_id)}: {error}")
 
     async def take_back(self, admin: Admin) -> None:
-        """Have all brokers take new partitions again that did before; say which of them could not be told."""
+        """Have all brokers take new partitions again that did before; say which of them could not
+        be told.
+        """
         for broker_id, value in self._before.items():
             problem = await self._problem_of_restoring(admin, broker_id, value)
             if problem:
                 undo = f"set '{CORDONED}={value}'" if value else f"unset {CORDONED}"
                 self._say(
-                    f"broker {broker_id} still takes no new partitions: {problem}; to end that: tidelog configs {undo} --broker {broker_id}"
+                    f"broker {broker_id} still takes no new partitions: {problem}; to end that:"
+                    f" tidelog configs {undo} --broker {broker_id}"
                 )
 
     async def _problem_of_restoring(self, admin: Admin, broker_id: int, value: str | None) -> str:

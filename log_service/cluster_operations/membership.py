@@ -1,7 +1,8 @@
 """Checks whether a broker may leave the cluster, and whether a node may begin or cease to vote. It
 also takes a voter out of the quorum.
 
-Each check reads the cluster, changes nothing, and refuses with a sentence that says what to do first.
+Each check reads the cluster, changes nothing, and refuses with a sentence that says what to do
+first.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,11 +21,15 @@ from log_service.common.features import DYNAMIC_QUORUM, KRAFT_VERSION
 
 AUTO_JOIN_KEY = "controller.quorum.auto.join.enable"
 JOIN_SECONDS = 6.0
-"""Within which a controller that joins by itself is a voter again: it asks the leader every ``controller.quorum.fetch.timeout.ms``."""
+"""Within which a controller that joins by itself is a voter again: it asks the leader every
+``controller.quorum.fetch.timeout.ms``.
+"""
 LOOK_SECONDS = 0.25
 
 
-async def refuse_unknown_brokers(admin: Admin, layout: ClusterLayout, broker_ids: Sequence[int]) -> None:
+async def refuse_unknown_brokers(
+    admin: Admin, layout: ClusterLayout, broker_ids: Sequence[int]
+) -> None:
     """Refuse ids of brokers that are not registered, all of them at once.
 
     Raises:
@@ -37,16 +42,27 @@ async def refuse_unknown_brokers(admin: Admin, layout: ClusterLayout, broker_ids
 
 
 async def no_such_brokers(admin: Admin, unknown: Sequence[int], known: Sequence[int]) -> str:
-    """Say which ids are of no broker, which of them are those of controllers, and which brokers there are."""
+    """Say which ids are of no broker, which of them are those of controllers, and which brokers
+    there are.
+    """
     try:
-        members = {each.node_id: each.is_voter for each in (await read_quorum(admin, QUORUM_TIMEOUT_MS)).members}
+        members = {
+            each.node_id: each.is_voter
+            for each in (await read_quorum(admin, QUORUM_TIMEOUT_MS)).members
+        }
     except KafkaError:
         members = {}
     controllers = [each for each in unknown if members.get(each)]
     strange = [each for each in unknown if each not in controllers]
-    told = [f"node {each} is a controller and no broker, so it has no replicas" for each in controllers]
+    told = [
+        f"node {each} is a controller and no broker, so it has no replicas" for each in controllers
+    ]
     if strange:
-        told.append(f"there is no broker {strange[0]}" if len(strange) == 1 else f"there are no brokers {', '.join(map(str, strange))}")
+        told.append(
+            f"there is no broker {strange[0]}"
+            if len(strange) == 1
+            else f"there are no brokers {', '.join(map(str, strange))}"
+        )
     return f"{'; '.join(told)}; there are {', '.join(map(str, known)) or 'none'}"
 
 
@@ -55,7 +71,8 @@ async def refuse_removal(admin: Admin, layout: ClusterLayout, broker_id: int) ->
     a voter that the cluster needs.
 
     Raises:
-        PlanRefused: the broker is unknown, the last one, the last voter, a voter that only the nodes' files can take out, one that would
+        PlanRefused: the broker is unknown, the last one, the last voter, a voter that only the
+        nodes' files can take out, one that would
             join again, or one without which too few voters would be left.
     """
     await refuse_unknown_brokers(admin, layout, [broker_id])
@@ -68,8 +85,9 @@ async def refuse_removal(admin: Admin, layout: ClusterLayout, broker_id: int) ->
     _refuse_last(known, broker_id)
     if not await _is_dynamic(admin):
         raise PlanRefused(
-            f"node {broker_id} is a voter of a quorum that is fixed in the nodes' files (controller.quorum.voters): "
-            f"empty it with tidelog cluster drain {broker_id}, and take it out of all files"
+            f"node {broker_id} is a voter of a quorum that is fixed in the nodes' files"
+            f" (controller.quorum.voters): empty it with tidelog cluster drain {broker_id}, and"
+            " take it out of all files"
         )
     refuse_to_lose_majority(quorum, broker_id, layout.fenced)
     await _refuse_joining(admin, broker_id)
@@ -77,22 +95,33 @@ async def refuse_removal(admin: Admin, layout: ClusterLayout, broker_id: int) ->
 
 
 async def refuse_voter(admin: Admin, cluster_id: str, voter: RaftVoter) -> dict[int, bool]:
-    """Return which voters follow, by their ids; refuse a voter that could not be added. ``cluster_id`` is its directory's.
+    """Return which voters follow, by their ids; refuse a voter that could not be added.
+    ``cluster_id`` is its directory's.
 
     Raises:
-        PlanRefused: it belongs to another cluster, it votes already, it does not run, or the quorum is fixed in the nodes' files.
+        PlanRefused: it belongs to another cluster, it votes already, it does not run, or the quorum
+        is fixed in the nodes' files.
     """
     found = (await admin.describe_cluster()).cluster_id
     if cluster_id != found:
-        raise PlanRefused(f"node {voter.node_id} was formatted for cluster {cluster_id}, and this is cluster {found}")
+        raise PlanRefused(
+            f"node {voter.node_id} was formatted for cluster {cluster_id}, and this is cluster"
+            f" {found}"
+        )
     await _refuse_fixed_quorum(admin)
     quorum = await admin.describe_metadata_quorum()
     known = sorted({each.node_id for each in quorum.voters})
     if voter.node_id in known:
-        raise PlanRefused(f"node {voter.node_id} is a voter already: the voters are {', '.join(map(str, known))}")
-    if not any((each.node_id, each.directory_id) == (voter.node_id, voter.directory_id) for each in quorum.observers):
         raise PlanRefused(
-            f"node {voter.node_id} does not follow the metadata log: start it, and try again once tidelog cluster quorum shows it"
+            f"node {voter.node_id} is a voter already: the voters are {', '.join(map(str, known))}"
+        )
+    if not any(
+        (each.node_id, each.directory_id) == (voter.node_id, voter.directory_id)
+        for each in quorum.observers
+    ):
+        raise PlanRefused(
+            f"node {voter.node_id} does not follow the metadata log: start it, and try again once"
+            " tidelog cluster quorum shows it"
         )
     return _following(quorum_of(quorum))
 
@@ -101,13 +130,16 @@ async def refuse_voter_removal(admin: Admin, node_id: int) -> dict[int, bool]:
     """Return which voters follow, by their ids; refuse to take one out that cannot go.
 
     Raises:
-        PlanRefused: the node is no voter or the last one, it would join again, too few voters would be left, or the quorum is fixed in
+        PlanRefused: the node is no voter or the last one, it would join again, too few voters would
+        be left, or the quorum is fixed in
             the nodes' files.
     """
     quorum = await read_quorum(admin)
     known = _voter_ids(quorum)
     if node_id not in known:
-        raise PlanRefused(f"node {node_id} is no voter: the voters are {', '.join(map(str, known))}")
+        raise PlanRefused(
+            f"node {node_id} is no voter: the voters are {', '.join(map(str, known))}"
+        )
     _refuse_last(known, node_id)
     await _refuse_fixed_quorum(admin)
     fenced = await _fenced(admin)
@@ -119,11 +151,12 @@ async def refuse_voter_removal(admin: Admin, node_id: int) -> dict[int, bool]:
 async def remove_voter(admin: Admin, node_id: int) -> bool:
     """Take a node out of the metadata quorum; return whether it was a voter.
 
-    A voter may have died since the removal was planned, for a broker is emptied first; so the voters are counted once more.
+    A voter may have died since the removal was planned, for a broker is emptied first; so the
+    voters are counted once more.
 
     Raises:
-        KafkaError: the quorum refuses: another change of voters is under way, or it is the last one.
-        PlanRefused: too few voters would be left.
+        KafkaError: the quorum refuses: another change of voters is under way, or it is the last
+        one. PlanRefused: too few voters would be left.
     """
     found = await admin.describe_metadata_quorum()
     for voter in found.voters:
@@ -138,7 +171,8 @@ async def remove_voter(admin: Admin, node_id: int) -> bool:
 async def refuse_undone_removal(admin: Admin, node_id: int) -> None:
     """Wait until a voter that was taken out would have joined again by itself, where it still runs.
 
-    A controller alone does not tell other nodes its configuration, so that this is not known before.
+    A controller alone does not tell other nodes its configuration, so that this is not known
+    before.
 
     Raises:
         PlanRefused: it is a voter again.
@@ -147,7 +181,9 @@ async def refuse_undone_removal(admin: Admin, node_id: int) -> None:
     while trio.current_time() < deadline:
         quorum = await admin.describe_metadata_quorum()
         if any(each.node_id == node_id for each in quorum.voters):
-            raise PlanRefused(f"node {node_id} was taken out, and is a voter again: {_joining_text(node_id)}")
+            raise PlanRefused(
+                f"node {node_id} was taken out, and is a voter again: {_joining_text(node_id)}"
+            )
         if not any(each.node_id == node_id for each in quorum.observers):
             return
         await trio.sleep(LOOK_SECONDS)
@@ -155,7 +191,9 @@ async def refuse_undone_removal(admin: Admin, node_id: int) -> None:
 
 async def _refuse_joining(admin: Admin, node_id: int) -> None:
     """Refuse to take out a broker that runs and votes again by itself some seconds later."""
-    if not any(each.node_id == node_id and not each.is_fenced for each in await admin.describe_brokers()):
+    if not any(
+        each.node_id == node_id and not each.is_fenced for each in await admin.describe_brokers()
+    ):
         return
     resource = ConfigResource.broker(node_id)
     with suppress(KafkaError):
@@ -166,8 +204,8 @@ async def _refuse_joining(admin: Admin, node_id: int) -> None:
 
 def _joining_text(node_id: int) -> str:
     return (
-        f"node {node_id} has {AUTO_JOIN_KEY}=true in its file, and joins the quorum by itself for as long as it runs: stop it first, or "
-        "set that to false and start it again"
+        f"node {node_id} has {AUTO_JOIN_KEY}=true in its file, and joins the quorum by itself for"
+        " as long as it runs: stop it first, or set that to false and start it again"
     )
 
 
@@ -186,7 +224,9 @@ async def _fenced(admin: Admin) -> list[int]:
 
 def _refuse_last(voter_ids: list[int], node_id: int) -> None:
     if voter_ids == [node_id]:
-        raise PlanRefused(f"node {node_id} is the last voter of the metadata quorum: add another voter first")
+        raise PlanRefused(
+            f"node {node_id} is the last voter of the metadata quorum: add another voter first"
+        )
 
 
 async def _is_dynamic(admin: Admin) -> bool:
@@ -196,6 +236,6 @@ async def _is_dynamic(admin: Admin) -> bool:
 async def _refuse_fixed_quorum(admin: Admin) -> None:
     if not await _is_dynamic(admin):
         raise PlanRefused(
-            "the quorum is fixed in the nodes' files (controller.quorum.voters): its voters change with kraft.version 1 only "
-            "(tidelog cluster features --set kraft.version=1)"
+            "the quorum is fixed in the nodes' files (controller.quorum.voters): its voters change"
+            " with kraft.version 1 only (tidelog cluster features --set kraft.version=1)"
         )

@@ -1,14 +1,21 @@
 """Carries out a plan step by step. It sets throttles, moves a few partitions at a time, moves
 leaders, and removes the throttles.
 
-A ``Mover`` never waits: the caller calls ``step`` until it says that all is done, and sleeps in between. A caller that stops in the middle
-leaves a cluster that completes what is under way, throttled; ``moves_under_way`` follows that, and ``remove_throttles`` cleans up after it.
+A ``Mover`` never waits: the caller calls ``step`` until it says that all is done, and sleeps in
+between. A caller that stops in the middle leaves a cluster that completes what is under way,
+throttled; ``moves_under_way`` follows that, and ``remove_throttles`` cleans up after it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from log_service.client.admin.admin import Admin
-from log_service.client.admin.values import ConfigResource, ElectionType, ItemsFailed, LogDirDescription, Reassignment
+from log_service.client.admin.values import (
+    ConfigResource,
+    ElectionType,
+    ItemsFailed,
+    LogDirDescription,
+    Reassignment,
+)
 from log_service.cluster_operations.reading import ClusterState
 from log_service.cluster_plans.execution import (
     DEFAULT_LIMIT,
@@ -26,7 +33,9 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 
 NOT_ELECTED = frozenset({ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE})
-"""What an election at the end of a plan may say: the leader is right already, or the preferred one has just died."""
+"""What an election at the end of a plan may say: the leader is right already, or the preferred one
+has just died.
+"""
 
 
 class Mover:
@@ -91,14 +100,22 @@ class Mover:
     async def _sizes(self, admin: Admin) -> dict[tuple[Move, int], int]:
         receiving = sorted({broker for move in self._moving for broker in move.adding})
         directories = await admin.describe_log_dirs(receiving) if receiving else {}
-        return {(move, broker): size_on(directories, broker, move.where) for move in self._moving for broker in move.adding}
+        return {
+            (move, broker): size_on(directories, broker, move.where)
+            for move in self._moving
+            for broker in move.adding
+        }
 
     async def finish(self, admin: Admin) -> None:
         """Elect the leaders that the plan wants, and take the throttles away."""
         if self._plan.elections:
             await elect_preferred(admin, self._plan.elections)
         if self._plan.throttle_bytes is not None:
-            await remove_throttles(admin, brokers=await self._throttled(admin), topics=throttled_replicas(self._plan.moves))
+            await remove_throttles(
+                admin,
+                brokers=await self._throttled(admin),
+                topics=throttled_replicas(self._plan.moves),
+            )
 
     async def _throttled(self, admin: Admin) -> dict[int, dict[str, str]]:
         """Return the rates of the brokers that can be told them.
@@ -118,17 +135,24 @@ class Mover:
             replicas = described[move.where.topic].partitions[move.where.partition].replicas
             if replicas != move.after:
                 wanted, found = (",".join(map(str, each)) for each in (move.after, replicas))
-                problems.append(f"{move.where} is on {found} and not on {wanted}: its move was taken back or changed meanwhile")
+                problems.append(
+                    f"{move.where} is on {found} and not on {wanted}: its move was taken back or"
+                    " changed meanwhile"
+                )
         return problems
 
 
-def size_on(directories: Mapping[int, Mapping[str, LogDirDescription]], broker: int, where: TopicPartition) -> int:
+def size_on(
+    directories: Mapping[int, Mapping[str, LogDirDescription]], broker: int, where: TopicPartition
+) -> int:
     """Return how many bytes of a partition a broker has."""
     found = (directory.replicas.get(where) for directory in directories.get(broker, {}).values())
     return max((replica.size_bytes for replica in found if replica is not None), default=0)
 
 
-async def elect_preferred(admin: Admin, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+async def elect_preferred(
+    admin: Admin, partitions: Iterable[TopicPartition]
+) -> set[TopicPartition]:
     """Give partitions their preferred leaders, and return those that changed. A partition that
     cannot have it now keeps its leader.
 
@@ -146,7 +170,9 @@ async def elect_preferred(admin: Admin, partitions: Iterable[TopicPartition]) ->
 # Moves that somebody began
 
 
-async def moves_under_way(admin: Admin, partitions: Sequence[TopicPartition] | None = None) -> list[tuple[Move, int]]:
+async def moves_under_way(
+    admin: Admin, partitions: Sequence[TopicPartition] | None = None
+) -> list[tuple[Move, int]]:
     """Return each move that is under way, with the bytes that have arrived."""
     moving = await admin.list_partition_reassignments(partitions)
     if not moving:
@@ -158,17 +184,25 @@ async def moves_under_way(admin: Admin, partitions: Sequence[TopicPartition] | N
         leader = described[where.topic].partitions[where.partition].leader
         size = max((size_on(directories, broker, where) for broker in directories), default=0)
         move = move_of(where, reassignment, size_bytes=size, leader=leader)
-        arrived = sum(size_on(directories, broker, where) for broker in reassignment.adding_replicas)
+        arrived = sum(
+            size_on(directories, broker, where) for broker in reassignment.adding_replicas
+        )
         found.append((move, arrived))
     return found
 
 
-def move_of(where: TopicPartition, reassignment: Reassignment, *, size_bytes: int, leader: int) -> Move:
+def move_of(
+    where: TopicPartition, reassignment: Reassignment, *, size_bytes: int, leader: int
+) -> Move:
     """Return a reassignment that is under way as a move."""
     return Move(
         where=where,
-        before=tuple(each for each in reassignment.replicas if each not in reassignment.adding_replicas),
-        after=tuple(each for each in reassignment.replicas if each not in reassignment.removing_replicas),
+        before=tuple(
+            each for each in reassignment.replicas if each not in reassignment.adding_replicas
+        ),
+        after=tuple(
+            each for each in reassignment.replicas if each not in reassignment.removing_replicas
+        ),
         size_bytes=size_bytes,
         source=leader,
     )
@@ -185,7 +219,9 @@ async def take_back(admin: Admin, partitions: Iterable[TopicPartition]) -> set[T
     try:
         await admin.alter_partition_reassignments(dict.fromkeys(wanted))
     except ItemsFailed as error:
-        if any(each.code is not ErrorCode.NO_REASSIGNMENT_IN_PROGRESS for each in error.errors.values()):
+        if any(
+            each.code is not ErrorCode.NO_REASSIGNMENT_IN_PROGRESS for each in error.errors.values()
+        ):
             raise
         return set(wanted) - set(error.errors)
     return set(wanted)
@@ -200,17 +236,27 @@ async def throttled_brokers(admin: Admin, brokers: Iterable[int]) -> list[int]:
     return sorted(
         int(resource.name)
         for resource, entries in found.items()
-        if any(name in entries and entries[name].source == "DYNAMIC_BROKER_CONFIG" for name in THROTTLED_RATES)
+        if any(
+            name in entries and entries[name].source == "DYNAMIC_BROKER_CONFIG"
+            for name in THROTTLED_RATES
+        )
     )
 
 
 async def throttled_topics(admin: Admin, topics: Sequence[str]) -> list[str]:
     """Return the topics that say which of their replicas are throttled."""
-    found = await admin.describe_configs([ConfigResource.topic(topic) for topic in topics]) if topics else {}
+    found = (
+        await admin.describe_configs([ConfigResource.topic(topic) for topic in topics])
+        if topics
+        else {}
+    )
     return sorted(
         resource.name
         for resource, entries in found.items()
-        if any(name in entries and entries[name].source == "DYNAMIC_TOPIC_CONFIG" for name in THROTTLED_REPLICAS)
+        if any(
+            name in entries and entries[name].source == "DYNAMIC_TOPIC_CONFIG"
+            for name in THROTTLED_REPLICAS
+        )
     )
 
 
@@ -218,13 +264,20 @@ async def brokers_left_throttled(admin: Admin, state: ClusterState) -> list[int]
     """Return the brokers whose throttle acts. They have a rate, and a topic names the replicas that
     it is for.
 
-    They are asked after all else was read: none is returned where brokers do not tell, for one that served then may be gone.
+    They are asked after all else was read: none is returned where brokers do not tell, for one that
+    served then may be gone.
     """
     if state.quorum.leader_id == NO_LEADER:
         return []
     try:
-        throttled = await throttled_brokers(admin, [each for each in state.layout.active if each not in state.silent])
-        topics = [topic.name for topic in await admin.list_topics(is_internal_included=True)] if throttled else []
+        throttled = await throttled_brokers(
+            admin, [each for each in state.layout.active if each not in state.silent]
+        )
+        topics = (
+            [topic.name for topic in await admin.list_topics(is_internal_included=True)]
+            if throttled
+            else []
+        )
         return throttled if await throttled_topics(admin, topics) else []
     except KafkaError:
         return []

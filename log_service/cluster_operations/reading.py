@@ -1,6 +1,7 @@
 """Reads a cluster through an admin client into the values that plans and checks are made from.
 
-A broker that does not respond is no reason to tell nothing: its directories, and whether it observes, stay unknown; ``silent`` names it.
+A broker that does not respond is no reason to tell nothing: its directories, and whether it
+observes, stay unknown; ``silent`` names it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +18,13 @@ from log_service.client.admin.values import (
 )
 from log_service.client.connections.cluster_view import PartitionView
 from log_service.cluster_plans.health import QuorumMember, QuorumState
-from log_service.cluster_plans.layout import NO_LEADER, BrokerLayout, ClusterLayout, LogDirectory, PartitionLayout
+from log_service.cluster_plans.layout import (
+    NO_LEADER,
+    BrokerLayout,
+    ClusterLayout,
+    LogDirectory,
+    PartitionLayout,
+)
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.features import OBSERVERS
 from log_service.common.types import TopicPartition
@@ -25,18 +32,27 @@ from log_service.config.runtime_keys import OBSERVER
 
 MIN_ISR = "min.insync.replicas"
 QUORUM_TIMEOUT_MS = 5_000
-"""How long the quorum may take to tell of itself; without a leader brokers wait for one much longer."""
+"""How long the quorum may take to tell of itself; without a leader brokers wait for one much
+longer.
+"""
 NO_QUORUM = QuorumState(leader_id=NO_LEADER, leader_epoch=-1, members=())
 CORDONED = "cordoned.log.dirs"
-CORDON_PLACES = {"DYNAMIC_DEFAULT_BROKER_CONFIG": "the cluster's default", "STATIC_BROKER_CONFIG": "its properties file"}
+CORDON_PLACES = {
+    "DYNAMIC_DEFAULT_BROKER_CONFIG": "the cluster's default",
+    "STATIC_BROKER_CONFIG": "its properties file",
+}
 """Where a broker is cordoned apart from its own setting, by the source that the cluster tells."""
 BROKER_TIMEOUT_MS = 5_000
-"""How long a broker may take to tell of itself. One that hangs, or has just died, must not hold up what the others tell."""
+"""How long a broker may take to tell of itself. One that hangs, or has just died, must not hold up
+what the others tell.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """A cluster at about one moment. ``silent`` are brokers that serve, as the cluster says, and did not tell of themselves."""
+    """A cluster at about one moment. ``silent`` are brokers that serve, as the cluster says, and
+    did not tell of themselves.
+    """
 
     cluster_id: str
     layout: ClusterLayout
@@ -45,14 +61,16 @@ class ClusterState:
 
 
 async def read_state(admin: Admin) -> ClusterState:
-    """Return the whole cluster. Where the quorum has no leader, the brokers that are there tell the rest, and moves stay unknown.
+    """Return the whole cluster. Where the quorum has no leader, the brokers that are there tell the
+    rest, and moves stay unknown.
 
     Raises:
         KafkaError: no broker can be asked.
     """
     cluster_id = (await admin.describe_cluster()).cluster_id
     layout, silent = await _read(admin)
-    # Last, because without a leader of the quorum a broker waits for one, and what is asked on the same connection waits with it.
+    # Last, because without a leader of the quorum a broker waits for one, and what is asked on the
+    # same connection waits with it.
     try:
         quorum = await read_quorum(admin, QUORUM_TIMEOUT_MS)
     except KafkaError:
@@ -66,22 +84,34 @@ async def read_layout(admin: Admin) -> ClusterLayout:
     """Return brokers and partitions, for a plan.
 
     Raises:
-        KafkaError: a broker that serves does not tell of itself, without which no plan knows what it copies.
+        KafkaError: a broker that serves does not tell of itself, without which no plan knows what
+        it copies.
     """
     layout, silent = await _read(admin)
     for broker_id, why in silent.items():
-        text = f"broker {broker_id} does not tell of itself, and a plan must know its log directories: {why}"
+        text = (
+            f"broker {broker_id} does not tell of itself, and a plan must know its log directories:"
+            f" {why}"
+        )
         raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, text)
     return _with_moves(layout, await admin.list_partition_reassignments())
 
 
-def _with_moves(layout: ClusterLayout, moving: Mapping[TopicPartition, Reassignment]) -> ClusterLayout:
+def _with_moves(
+    layout: ClusterLayout, moving: Mapping[TopicPartition, Reassignment]
+) -> ClusterLayout:
     return replace(
         layout,
         partitions=tuple(
-            replace(each, adding=moving[each.where].adding_replicas, removing=moving[each.where].removing_replicas)
-            if each.where in moving
-            else each
+            (
+                replace(
+                    each,
+                    adding=moving[each.where].adding_replicas,
+                    removing=moving[each.where].removing_replicas,
+                )
+                if each.where in moving
+                else each
+            )
             for each in layout.partitions
         ),
     )
@@ -89,19 +119,33 @@ def _with_moves(layout: ClusterLayout, moving: Mapping[TopicPartition, Reassignm
 
 async def _read(admin: Admin) -> tuple[ClusterLayout, dict[int, str]]:
     brokers = await admin.describe_brokers()
-    directories, silent = await _directories(admin, [broker.node_id for broker in brokers if not broker.is_fenced])
+    directories, silent = await _directories(
+        admin, [broker.node_id for broker in brokers if not broker.is_fenced]
+    )
     names = [topic.name for topic in await admin.list_topics(is_internal_included=True)]
     described = await admin.describe_topics(names) if names else {}
     partitions = {
-        TopicPartition(name, partition.partition): partition for name in sorted(described) for partition in described[name].partitions
+        TopicPartition(name, partition.partition): partition
+        for name in sorted(described)
+        for partition in described[name].partitions
     }
     sizes, lags = _replicas_of(directories)
     min_isr = await _min_isr(admin, partitions)
     observers, fell_silent = await observers_among(
-        admin, [broker.node_id for broker in brokers if not broker.is_fenced and broker.node_id not in silent]
+        admin,
+        [
+            broker.node_id
+            for broker in brokers
+            if not broker.is_fenced and broker.node_id not in silent
+        ],
     )
     layout = ClusterLayout(
-        brokers=tuple([await _with_cordon(admin, _broker(broker, directories.get(broker.node_id, {}))) for broker in brokers]),
+        brokers=tuple(
+            [
+                await _with_cordon(admin, _broker(broker, directories.get(broker.node_id, {})))
+                for broker in brokers
+            ]
+        ),
         partitions=tuple(
             _partition(
                 where,
@@ -117,7 +161,9 @@ async def _read(admin: Admin) -> tuple[ClusterLayout, dict[int, str]]:
     return layout, silent | fell_silent
 
 
-async def _directories(admin: Admin, broker_ids: Iterable[int]) -> tuple[dict[int, dict[str, LogDirDescription]], dict[int, str]]:
+async def _directories(
+    admin: Admin, broker_ids: Iterable[int]
+) -> tuple[dict[int, dict[str, LogDirDescription]], dict[int, str]]:
     directories: dict[int, dict[str, LogDirDescription]] = {}
     silent: dict[int, str] = {}
     for broker_id in broker_ids:
@@ -131,7 +177,9 @@ async def _directories(admin: Admin, broker_ids: Iterable[int]) -> tuple[dict[in
 def _replicas_of(
     directories: Mapping[int, Mapping[str, LogDirDescription]],
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, dict[int, int]]]:
-    """Return the size of each partition's largest replica, and how far each replica is behind, by broker."""
+    """Return the size of each partition's largest replica, and how far each replica is behind, by
+    broker.
+    """
     sizes: dict[TopicPartition, int] = {}
     lags: dict[TopicPartition, dict[int, int]] = {}
     for broker_id, by_path in directories.items():
@@ -143,14 +191,34 @@ def _replicas_of(
     return sizes, lags
 
 
-async def _min_isr(admin: Admin, partitions: Mapping[TopicPartition, PartitionView]) -> dict[str, int]:
-    """Return min.insync.replicas of the topics where it matters now: those with a replica out of sync."""
-    topics = sorted({where.topic for where, partition in partitions.items() if len(partition.isr) < len(partition.replicas)})
-    found = await admin.describe_configs([ConfigResource.topic(topic) for topic in topics]) if topics else {}
-    return {resource.name: int(entries[MIN_ISR].value or 1) for resource, entries in found.items() if MIN_ISR in entries}
+async def _min_isr(
+    admin: Admin, partitions: Mapping[TopicPartition, PartitionView]
+) -> dict[str, int]:
+    """Return min.insync.replicas of the topics where it matters now: those with a replica out of
+    sync.
+    """
+    topics = sorted(
+        {
+            where.topic
+            for where, partition in partitions.items()
+            if len(partition.isr) < len(partition.replicas)
+        }
+    )
+    found = (
+        await admin.describe_configs([ConfigResource.topic(topic) for topic in topics])
+        if topics
+        else {}
+    )
+    return {
+        resource.name: int(entries[MIN_ISR].value or 1)
+        for resource, entries in found.items()
+        if MIN_ISR in entries
+    }
 
 
-async def observers_among(admin: Admin, broker_ids: Iterable[int]) -> tuple[frozenset[int], dict[int, str]]:
+async def observers_among(
+    admin: Admin, broker_ids: Iterable[int]
+) -> tuple[frozenset[int], dict[int, str]]:
     """Return which of these brokers are observers, and why others did not respond.
 
     Only a cluster with that feature is asked.
@@ -162,7 +230,9 @@ async def observers_among(admin: Admin, broker_ids: Iterable[int]) -> tuple[froz
     for broker_id in broker_ids:
         resource = ConfigResource.broker(broker_id)
         try:
-            entries = (await admin.describe_configs([resource], timeout_ms=BROKER_TIMEOUT_MS))[resource]
+            entries = (await admin.describe_configs([resource], timeout_ms=BROKER_TIMEOUT_MS))[
+                resource
+            ]
         except KafkaError as error:
             silent[broker_id] = str(error)
         else:
@@ -171,7 +241,9 @@ async def observers_among(admin: Admin, broker_ids: Iterable[int]) -> tuple[froz
     return frozenset(observers), silent
 
 
-def _broker(broker: BrokerDescription, directories: Mapping[str, LogDirDescription]) -> BrokerLayout:
+def _broker(
+    broker: BrokerDescription, directories: Mapping[str, LogDirDescription]
+) -> BrokerLayout:
     return BrokerLayout(
         broker_id=broker.node_id,
         rack=broker.rack or None,
@@ -185,7 +257,9 @@ def _broker(broker: BrokerDescription, directories: Mapping[str, LogDirDescripti
                 total_bytes=each.total_bytes,
                 usable_bytes=each.usable_bytes,
                 used_bytes=sum(replica.size_bytes for replica in each.replicas.values()),
-                served=frozenset(where for where, replica in each.replicas.items() if not replica.is_future),
+                served=frozenset(
+                    where for where, replica in each.replicas.items() if not replica.is_future
+                ),
             )
             for each in directories.values()
         ),
@@ -201,11 +275,18 @@ async def _with_cordon(admin: Admin, broker: BrokerLayout) -> BrokerLayout:
         return broker
     resource = ConfigResource.broker(broker.broker_id)
     try:
-        entry = (await admin.describe_configs([resource], timeout_ms=BROKER_TIMEOUT_MS))[resource].get(CORDONED)
+        entry = (await admin.describe_configs([resource], timeout_ms=BROKER_TIMEOUT_MS))[
+            resource
+        ].get(CORDONED)
     except KafkaError:
         return broker
     set_in = [source for _, value, source in (entry.synonyms if entry else ()) if value]
-    return replace(broker, cordon_below=" and in ".join(place for source, place in CORDON_PLACES.items() if source in set_in))
+    return replace(
+        broker,
+        cordon_below=" and in ".join(
+            place for source, place in CORDON_PLACES.items() if source in set_in
+        ),
+    )
 
 
 def _partition(
@@ -233,9 +314,11 @@ async def read_quorum(admin: Admin, timeout_ms: int | None = None) -> QuorumStat
 
 
 def quorum_of(found: QuorumDescription) -> QuorumState:
-    """Return what is told of the quorum: its voters first, each as far behind the leader as it says.
+    """Return what is told of the quorum: its voters first, each as far behind the leader as it
+    says.
 
-    How long ago a member had caught up is measured by the leader's clock, which its response carries.
+    How long ago a member had caught up is measured by the leader's clock, which its response
+    carries.
     """
     replicas = [(True, each) for each in found.voters] + [(False, each) for each in found.observers]
     ends = {each.node_id: each.log_end_offset for is_voter, each in replicas if is_voter}
@@ -249,7 +332,9 @@ def quorum_of(found: QuorumDescription) -> QuorumState:
                 node_id=each.node_id,
                 is_voter=is_voter,
                 lag=max(0, end - each.log_end_offset),
-                caught_up_ms_ago=now_ms - each.last_caught_up_ms if each.last_caught_up_ms > 0 else -1,
+                caught_up_ms_ago=(
+                    now_ms - each.last_caught_up_ms if each.last_caught_up_ms > 0 else -1
+                ),
             )
             for is_voter, each in replicas
         ),
@@ -259,8 +344,8 @@ def quorum_of(found: QuorumDescription) -> QuorumState:
 async def active_controller(admin: Admin, described: ClusterDescription) -> int:
     """Return the node that leads the metadata quorum, -1 where none does or no broker tells.
 
-    What a broker of such a cluster names as the controller is any broker that serves: its clients need no more. Only a cluster without a
-    metadata quorum names the true one.
+    What a broker of such a cluster names as the controller is any broker that serves: its clients
+    need no more. Only a cluster without a metadata quorum names the true one.
     """
     try:
         return (await admin.describe_metadata_quorum(timeout_ms=QUORUM_TIMEOUT_MS)).leader_id

@@ -1,8 +1,9 @@
 """Empties brokers, and removes an empty one from the cluster. These are the steps of ``tidelog
 cluster drain | remove``, and of a job.
 
-A broker that serves takes no new partitions from before its plan is made until it is forgotten, or stays. It is forgotten only once the
-cluster says that it is empty, has ceased to vote, and has stopped.
+A broker that serves takes no new partitions from before its plan is made until it is forgotten, or
+stays. It is forgotten only once the cluster says that it is empty, has ceased to vote, and has
+stopped.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
@@ -21,7 +22,9 @@ from log_service.cluster_plans.plans import drain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emptying:
-    """The plan that empties brokers, the cluster that it is made for, and the cordon that holds meanwhile."""
+    """The plan that empties brokers, the cluster that it is made for, and the cordon that holds
+    meanwhile.
+    """
 
     layout: ClusterLayout
     plan: Plan
@@ -45,11 +48,17 @@ async def plan_emptying(
         PlanRefused: as ``cluster_plans.plans.drain``.
         KafkaError: the cluster does not tell how it is once they are cordoned.
     """
-    leaving = [each for each in dict.fromkeys(broker_ids) if is_carried_out and not layout.broker(each).is_fenced]
+    leaving = [
+        each
+        for each in dict.fromkeys(broker_ids)
+        if is_carried_out and not layout.broker(each).is_fenced
+    ]
     for broker_id in leaving:
         await cordon.begin(admin, broker_id)
     seen = await read_layout(admin) if leaving else layout
-    return Emptying(layout=seen, plan=drain(seen, broker_ids, throttle_bytes=throttle_bytes), cordon=cordon)
+    return Emptying(
+        layout=seen, plan=drain(seen, broker_ids, throttle_bytes=throttle_bytes), cordon=cordon
+    )
 
 
 @asynccontextmanager
@@ -67,7 +76,14 @@ async def emptying(
     ``say`` is told what the cluster refused of the cordon. Raises as ``plan_emptying``.
     """
     async with cordoned(admin, say) as cordon:
-        yield await plan_emptying(admin, layout, broker_ids, cordon, throttle_bytes=throttle_bytes, is_carried_out=is_carried_out)
+        yield await plan_emptying(
+            admin,
+            layout,
+            broker_ids,
+            cordon,
+            throttle_bytes=throttle_bytes,
+            is_carried_out=is_carried_out,
+        )
 
 
 async def forget(
@@ -93,7 +109,10 @@ async def forget(
         await stop(broker_id)
         await wait_until_fenced(admin, broker_id, say)
     elif not layout.broker(broker_id).is_fenced:
-        return f"broker {broker_id} is empty: stop it, and then: tidelog cluster remove {broker_id} --execute"
+        return (
+            f"broker {broker_id} is empty: stop it, and then: tidelog cluster remove {broker_id}"
+            " --execute"
+        )
     await admin.unregister_broker(broker_id)
     cordon.forgotten(broker_id)
     return f"broker {broker_id} is forgotten"

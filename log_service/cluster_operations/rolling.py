@@ -1,6 +1,7 @@
 """A rolling restart: brokers one by one, each when the cluster can be without it.
 
-It knows at every moment which brokers are done, which one is on its way and how far, so that one that ends early can say so.
+It knows at every moment which brokers are done, which one is on its way and how far, so that one
+that ends early can say so.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,8 +24,11 @@ Restart = Callable[[int], Awaitable[object]]
 Say = Callable[[str], None]
 
 
-async def brokers_to_restart(admin: Admin, state: ClusterState, broker_ids: Sequence[int]) -> list[int]:
-    """Return the brokers that are to be restarted, in their turn: those that are named, or all that serve.
+async def brokers_to_restart(
+    admin: Admin, state: ClusterState, broker_ids: Sequence[int]
+) -> list[int]:
+    """Return the brokers that are to be restarted, in their turn: those that are named, or all that
+    serve.
 
     Raises:
         PlanRefused: one is not registered, or is down.
@@ -32,8 +36,15 @@ async def brokers_to_restart(admin: Admin, state: ClusterState, broker_ids: Sequ
     await refuse_unknown_brokers(admin, state.layout, broker_ids)
     down = [each for each in broker_ids if each in state.layout.fenced]
     if down:
-        raise PlanRefused(f"broker {down[0]} is down or not ready: start it first; only brokers that serve are restarted")
-    return [each for each in roll_order(state.layout, state.quorum) if not broker_ids or each in broker_ids]
+        raise PlanRefused(
+            f"broker {down[0]} is down or not ready: start it first; only brokers that serve are"
+            " restarted"
+        )
+    return [
+        each
+        for each in roll_order(state.layout, state.quorum)
+        if not broker_ids or each in broker_ids
+    ]
 
 
 class Stage(Enum):
@@ -47,7 +58,9 @@ class Stage(Enum):
 
 
 class RollingRestart:
-    """One rolling restart. ``run`` it once; ``done``, ``current`` with its ``stage`` and ``waiting`` tell how far it came."""
+    """One rolling restart. ``run`` it once; ``done``, ``current`` with its ``stage`` and
+    ``waiting`` tell how far it came.
+    """
 
     def __init__(
         self,
@@ -71,7 +84,8 @@ class RollingRestart:
         """Restart the brokers; leaders that were preferred ones lead again at the end.
 
         Raises:
-            ClusterNotReady: the cluster is not in sync in time; brokers behind that one are not restarted.
+            ClusterNotReady: the cluster is not in sync in time; brokers behind that one are not
+            restarted.
         """
         while self.waiting:
             self.stage, self.current = Stage.WAITS, self.waiting.pop(0)
@@ -84,8 +98,12 @@ class RollingRestart:
             self.done.append(self.current)
             self.current = None
         if self.done:
-            await wait_for_sync(admin, self.done[-1], self._wait_seconds, self._say, is_restarted=True)
-        home = [each.where for each in self._before.layout.partitions if each.leader == each.replicas[0]]
+            await wait_for_sync(
+                admin, self.done[-1], self._wait_seconds, self._say, is_restarted=True
+            )
+        home = [
+            each.where for each in self._before.layout.partitions if each.leader == each.replicas[0]
+        ]
         if home:
             await elect_preferred(admin, home)
 
@@ -98,9 +116,14 @@ class RollingRestart:
         if self.current is not None and self.stage is Stage.WAITS:
             lines.append(f"not touched: {_named([self.current, *self.waiting])}")
         elif self.current is not None:
-            what = "was being restarted" if self.stage is Stage.RESTARTS else "is restarted, and was not back in the cluster yet"
+            what = (
+                "was being restarted"
+                if self.stage is Stage.RESTARTS
+                else "is restarted, and was not back in the cluster yet"
+            )
             lines.append(
-                f"on its way: broker {self.current} {what}; now the cluster says that it {await self._how_it_is(admin, self.current)}"
+                f"on its way: broker {self.current} {what}; now the cluster says that it"
+                f" {await self._how_it_is(admin, self.current)}"
             )
             lines += [f"not touched: {_named(self.waiting)}"] if self.waiting else []
         return lines
@@ -108,11 +131,17 @@ class RollingRestart:
     @property
     def left(self) -> list[int]:
         """The brokers that were not touched."""
-        return [*([self.current] if self.current is not None and self.stage is Stage.WAITS else []), *self.waiting]
+        return [
+            *([self.current] if self.current is not None and self.stage is Stage.WAITS else []),
+            *self.waiting,
+        ]
 
     async def _how_it_is(self, admin: Admin, broker_id: int) -> str:
         try:
-            fenced = {each.node_id: each.is_fenced for each in await admin.describe_brokers(timeout_ms=LOOK_MS)}
+            fenced = {
+                each.node_id: each.is_fenced
+                for each in await admin.describe_brokers(timeout_ms=LOOK_MS)
+            }
         except KafkaError as error:
             return f"is unknown ({error})"
         return "serves" if fenced.get(broker_id) is False else "is down or not ready"

@@ -39,7 +39,14 @@ async def wait_until_serving(admin: Admin, broker_id: int, say: Say = str) -> No
         ClusterNotReady: it is not, for ``JOIN_SECONDS``.
     """
     aim = f"broker {broker_id} serves"
-    await _wait(admin, broker_id, lambda found: found is False, say, aim=aim, failed="did not join the cluster")
+    await _wait(
+        admin,
+        broker_id,
+        lambda found: found is False,
+        say,
+        aim=aim,
+        failed="did not join the cluster",
+    )
 
 
 async def wait_until_fenced(admin: Admin, broker_id: int, say: Say = str) -> None:
@@ -49,13 +56,21 @@ async def wait_until_fenced(admin: Admin, broker_id: int, say: Say = str) -> Non
         ClusterNotReady: it has not, for ``JOIN_SECONDS``.
     """
     aim = f"the cluster notices that broker {broker_id} is down"
-    await _wait(admin, broker_id, lambda found: found is not False, say, aim=aim, failed="still serves, as the cluster says")
+    await _wait(
+        admin,
+        broker_id,
+        lambda found: found is not False,
+        say,
+        aim=aim,
+        failed="still serves, as the cluster says",
+    )
 
 
 async def wait_until_empty(admin: Admin, broker_id: int) -> ClusterLayout:
     """Wait until a broker that was emptied has no replica, and return the cluster as it is then.
 
-    Topics are created while a broker is emptied, and others take moves back: only the cluster itself says that nothing is left.
+    Topics are created while a broker is emptied, and others take moves back: only the cluster
+    itself says that nothing is left.
 
     Raises:
         PlanRefused: it has replicas, for ``EMPTY_SECONDS``.
@@ -74,13 +89,23 @@ async def wait_until_empty(admin: Admin, broker_id: int) -> ClusterLayout:
         await trio.sleep(POLL_SECONDS)
 
 
-async def _wait(admin: Admin, broker_id: int, is_wanted: Callable[[bool | None], bool], say: Say, *, aim: str, failed: str) -> None:
+async def _wait(
+    admin: Admin,
+    broker_id: int,
+    is_wanted: Callable[[bool | None], bool],
+    say: Say,
+    *,
+    aim: str,
+    failed: str,
+) -> None:
     """Wait for a state of a broker: True is fenced, False serves, None is not registered."""
     begun, is_told = trio.current_time(), False
     while True:
         problem = f"broker {broker_id} {failed} after {JOIN_SECONDS:.0f} s"
         try:
-            brokers = {broker.node_id: broker.is_fenced for broker in await admin.describe_brokers()}
+            brokers = {
+                broker.node_id: broker.is_fenced for broker in await admin.describe_brokers()
+            }
             if is_wanted(brokers.get(broker_id)):
                 return
         except KafkaError as error:  # the broker that was asked may be the one that has just gone
@@ -115,7 +140,9 @@ async def wait_for_sync(
         try:
             state = await read_state(admin)
             found = obstacles(state.layout, state.quorum, broker_id)
-            found += [f"broker {each} does not respond" for each in state.silent if each != broker_id]
+            found += [
+                f"broker {each} does not respond" for each in state.silent if each != broker_id
+            ]
         except KafkaError as error:
             found = [str(error)]
         if not found:

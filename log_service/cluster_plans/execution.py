@@ -1,8 +1,9 @@
 """Carries a plan out in steps: the moves that may start now, their throttles, and their progress.
 
-A broker takes part in at most ``limit`` copies at once, sent and received counted together, so that a plan of thousands of moves leaves the
-cluster to its clients, and stopping it half-way leaves little under way. Moves that copy nothing (another order, fewer replicas) are not
-counted. Reads no clock and sends no request.
+A broker takes part in at most ``limit`` copies at once, sent and received counted together, so that
+a plan of thousands of moves leaves the cluster to its clients, and stopping it half-way leaves
+little under way. Moves that copy nothing (another order, fewer replicas) are not counted. Reads no
+clock and sends no request.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,17 +12,27 @@ from dataclasses import dataclass
 from log_service.cluster_plans.plan import Move
 
 DEFAULT_LIMIT = 5
-"""Copies that a broker takes part in at once: enough to keep a disk busy, few enough to be done soon after a stop."""
+"""Copies that a broker takes part in at once: enough to keep a disk busy, few enough to be done
+soon after a stop.
+"""
 MAX_BATCH = 500
 """Moves that one request begins."""
 
-LEADER_REPLICAS, FOLLOWER_REPLICAS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
-LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
+LEADER_REPLICAS, FOLLOWER_REPLICAS = (
+    "leader.replication.throttled.replicas",
+    "follower.replication.throttled.replicas",
+)
+LEADER_RATE, FOLLOWER_RATE = (
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+)
 THROTTLED_REPLICAS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 THROTTLED_RATES = (LEADER_RATE, FOLLOWER_RATE)
 
 
-def next_moves(waiting: Sequence[Move], moving: Iterable[Move], *, limit: int = DEFAULT_LIMIT) -> list[Move]:
+def next_moves(
+    waiting: Sequence[Move], moving: Iterable[Move], *, limit: int = DEFAULT_LIMIT
+) -> list[Move]:
     """Return which of the waiting moves may start beside those under way, in their order.
 
     While nothing is under way at least one may, however small the limit is.
@@ -59,19 +70,33 @@ def throttled_replicas(moves: Iterable[Move]) -> dict[str, dict[str, str]]:
         if move.adding:
             topic, partition = move.where
             sending.setdefault(topic, []).extend(f"{partition}:{broker}" for broker in move.before)
-            receiving.setdefault(topic, []).extend(f"{partition}:{broker}" for broker in move.adding)
-    return {topic: {LEADER_REPLICAS: ",".join(sending[topic]), FOLLOWER_REPLICAS: ",".join(receiving[topic])} for topic in sending}
+            receiving.setdefault(topic, []).extend(
+                f"{partition}:{broker}" for broker in move.adding
+            )
+    return {
+        topic: {
+            LEADER_REPLICAS: ",".join(sending[topic]),
+            FOLLOWER_REPLICAS: ",".join(receiving[topic]),
+        }
+        for topic in sending
+    }
 
 
 def throttled_rates(moves: Iterable[Move], throttle_bytes: int) -> dict[int, dict[str, str]]:
-    """Return the configs by broker that bound its throttled replication, in bytes a second each way."""
+    """Return the configs by broker that bound its throttled replication, in bytes a second each
+    way.
+    """
     brokers = {broker for move in moves if move.adding for broker in (*move.before, *move.after)}
-    return {broker: dict.fromkeys(THROTTLED_RATES, str(throttle_bytes)) for broker in sorted(brokers)}
+    return {
+        broker: dict.fromkeys(THROTTLED_RATES, str(throttle_bytes)) for broker in sorted(brokers)
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanProgress:
-    """How far a plan is. ``copied_bytes`` counts complete moves in full, and of those under way what has arrived."""
+    """How far a plan is. ``copied_bytes`` counts complete moves in full, and of those under way
+    what has arrived.
+    """
 
     complete: int
     moving: int
@@ -86,10 +111,19 @@ class PlanProgress:
 
 
 def progress_of(
-    moves: Sequence[Move], complete: Collection[Move], moving: Collection[Move], sizes: Mapping[tuple[Move, int], int]
+    moves: Sequence[Move],
+    complete: Collection[Move],
+    moving: Collection[Move],
+    sizes: Mapping[tuple[Move, int], int],
 ) -> PlanProgress:
-    """Return how far moves are; ``sizes`` is what has arrived of a move on a broker that gets a replica."""
-    arrived = sum(min(sizes.get((move, broker), 0), move.size_bytes) for move in moving for broker in move.adding)
+    """Return how far moves are; ``sizes`` is what has arrived of a move on a broker that gets a
+    replica.
+    """
+    arrived = sum(
+        min(sizes.get((move, broker), 0), move.size_bytes)
+        for move in moving
+        for broker in move.adding
+    )
     return PlanProgress(
         complete=len(complete),
         moving=len(moving),

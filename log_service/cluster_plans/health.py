@@ -1,8 +1,9 @@
 """Finds a cluster's problems, the worst first. They include offline partitions, lost voters,
 partitions under min ISR, brokers that are down, and full disks.
 
-Decides which facts are findings and how bad they are. A finding is ``FAILED`` where clients cannot read or write something now,
-``DEGRADED`` where all works and the next failure may cost something, ``NOTICE`` where nothing is at risk.
+Decides which facts are findings and how bad they are. A finding is ``FAILED`` where clients cannot
+read or write something now, ``DEGRADED`` where all works and the next failure may cost something,
+``NOTICE`` where nothing is at risk.
 """
 
 from collections import Counter
@@ -10,15 +11,25 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from log_service.cluster_plans.layout import NO_LEADER, ClusterLayout, LogDirectory, PartitionLayout, why_cordoned
+from log_service.cluster_plans.layout import (
+    NO_LEADER,
+    ClusterLayout,
+    LogDirectory,
+    PartitionLayout,
+    why_cordoned,
+)
 from log_service.common.disk_reserve import DISK_RESERVE_BYTES
 
 MAX_NAMED = 5
 DISK_FULL_PERCENT = 85
-"""A disk is nearly full from here on, unless somebody says otherwise: a reassignment or a burst may fill what is left."""
+"""A disk is nearly full from here on, unless somebody says otherwise: a reassignment or a burst may
+fill what is left.
+"""
 QUORUM_LAG_OFFSETS = 20
 QUORUM_LAG_MS = 10_000
-"""A voter that is as many records and as long behind is not merely a moment late: one metadata record is written every 500 ms."""
+"""A voter that is as many records and as long behind is not merely a moment late: one metadata
+record is written every 500 ms.
+"""
 LEADER_SKEW_SHARE = 0.1
 
 
@@ -55,7 +66,9 @@ class QuorumMember:
     @property
     def is_behind(self) -> bool:
         """Whether it is further behind than a moment explains."""
-        return self.caught_up_ms_ago > QUORUM_LAG_MS or (self.caught_up_ms_ago < 0 and self.lag > QUORUM_LAG_OFFSETS)
+        return self.caught_up_ms_ago > QUORUM_LAG_MS or (
+            self.caught_up_ms_ago < 0 and self.lag > QUORUM_LAG_OFFSETS
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,15 +104,23 @@ CHECKS = (
     "throttles",
     "cordoned",
 )
-"""Everything that is looked at, causes before what follows from them; a check without a finding is fine."""
+"""Everything that is looked at, causes before what follows from them; a check without a finding is
+fine.
+"""
 
 
 def findings_of(
-    layout: ClusterLayout, quorum: QuorumState, throttled: Sequence[int] = (), *, disk_full_percent: int = DISK_FULL_PERCENT
+    layout: ClusterLayout,
+    quorum: QuorumState,
+    throttled: Sequence[int] = (),
+    *,
+    disk_full_percent: int = DISK_FULL_PERCENT,
 ) -> list[Finding]:
-    """Return what is wrong, the worst first; ``throttled`` are the brokers with a throttle of replication.
+    """Return what is wrong, the worst first; ``throttled`` are the brokers with a throttle of
+    replication.
 
-    A disk is nearly full where more than ``disk_full_percent`` of it cannot be written any more: it is full, or kept for others.
+    A disk is nearly full where more than ``disk_full_percent`` of it cannot be written any more: it
+    is full, or kept for others.
     """
     found = [
         *_partition_findings(layout.partitions, layout.observers),
@@ -119,7 +140,9 @@ def worst(findings: Iterable[Finding]) -> Severity | None:
     return max((finding.severity for finding in findings), default=None)
 
 
-def _partition_findings(partitions: Sequence[PartitionLayout], observers: frozenset[int]) -> Iterator[Finding]:
+def _partition_findings(
+    partitions: Sequence[PartitionLayout], observers: frozenset[int]
+) -> Iterator[Finding]:
     offline = [each for each in partitions if each.leader == NO_LEADER]
     online = [each for each in partitions if each.leader != NO_LEADER]
     under_min = [each for each in online if len(each.isr) < min(each.min_isr, len(each.replicas))]
@@ -127,15 +150,22 @@ def _partition_findings(partitions: Sequence[PartitionLayout], observers: frozen
     moving = [each for each in partitions if each.is_moving]
     if offline:
         yield _finding(
-            "offline_partitions", Severity.FAILED, _are(offline, "offline: without a leader they take and give nothing"), offline
+            "offline_partitions",
+            Severity.FAILED,
+            _are(offline, "offline: without a leader they take and give nothing"),
+            offline,
         )
     if under_min:
         text = _are(under_min, "under min ISR: acks=all is refused")
         yield _finding("under_min_isr", Severity.FAILED, text, under_min)
     if lagging:
-        yield _finding("under_replicated", Severity.DEGRADED, _are(lagging, "under-replicated"), lagging)
+        yield _finding(
+            "under_replicated", Severity.DEGRADED, _are(lagging, "under-replicated"), lagging
+        )
     if moving:
-        yield _finding("reassignments", Severity.NOTICE, _are(moving, "on the way to other brokers"), moving)
+        yield _finding(
+            "reassignments", Severity.NOTICE, _are(moving, "on the way to other brokers"), moving
+        )
 
 
 def is_under_replicated(partition: PartitionLayout, observers: Collection[int]) -> bool:
@@ -146,8 +176,15 @@ def is_under_replicated(partition: PartitionLayout, observers: Collection[int]) 
     return not set(partition.replicas).difference(partition.adding, observers) <= set(partition.isr)
 
 
-def _finding(check: str, severity: Severity, text: str, partitions: Sequence[PartitionLayout]) -> Finding:
-    return Finding(check=check, severity=severity, text=text, items=tuple(str(each.where) for each in partitions))
+def _finding(
+    check: str, severity: Severity, text: str, partitions: Sequence[PartitionLayout]
+) -> Finding:
+    return Finding(
+        check=check,
+        severity=severity,
+        text=text,
+        items=tuple(str(each.where) for each in partitions),
+    )
 
 
 def _are(partitions: Sequence[PartitionLayout], what: str) -> str:
@@ -159,25 +196,43 @@ def _are(partitions: Sequence[PartitionLayout], what: str) -> str:
 
 def _quorum_findings(quorum: QuorumState, active: Collection[int]) -> Iterator[Finding]:
     voters = quorum.voters
-    behind = [member for member in voters if member.is_behind and member.node_id != quorum.leader_id]
+    behind = [
+        member for member in voters if member.is_behind and member.node_id != quorum.leader_id
+    ]
     if quorum.leader_id == NO_LEADER:
-        yield Finding(check="quorum", severity=Severity.FAILED, text="the metadata quorum has no leader: nothing can be changed")
+        yield Finding(
+            check="quorum",
+            severity=Severity.FAILED,
+            text="the metadata quorum has no leader: nothing can be changed",
+        )
     elif behind:
         ids = [str(member.node_id) for member in behind]
         present = len(voters) - len(behind)
         spare = present - (len(voters) // 2 + 1)
         left = "no other may fail" if spare <= 0 else f"{spare} more may fail"
-        text = f"{'voter' if len(ids) == 1 else 'voters'} {', '.join(ids)} of the metadata quorum {'is' if len(ids) == 1 else 'are'} behind"
-        yield Finding(
-            check="quorum", severity=Severity.DEGRADED, text=f"{text} ({present} of {len(voters)} are not: {left})", items=tuple(ids)
+        text = (
+            f"{'voter' if len(ids) == 1 else 'voters'} {', '.join(ids)} of the metadata quorum"
+            f" {'is' if len(ids) == 1 else 'are'} behind"
         )
-    least_lags = {member.node_id: min(each.lag for each in quorum.members if each.node_id == member.node_id) for member in quorum.members}
+        yield Finding(
+            check="quorum",
+            severity=Severity.DEGRADED,
+            text=f"{text} ({present} of {len(voters)} are not: {left})",
+            items=tuple(ids),
+        )
+    least_lags = {
+        member.node_id: min(each.lag for each in quorum.members if each.node_id == member.node_id)
+        for member in quorum.members
+    }
     for member in quorum.members:
-        # One that is fenced is a finding already. The quorum remembers for minutes a node that has left, and a directory that a node had.
+        # One that is fenced is a finding already. The quorum remembers for minutes a node that has
+        # left, and a directory that a node had.
         is_present = member.node_id in active and member.lag == least_lags[member.node_id]
         if not member.is_voter and member.is_behind and is_present:
             text = f"broker {member.node_id} is {member.lag} records behind the metadata log"
-            yield Finding(check="quorum", severity=Severity.DEGRADED, text=text, items=(str(member.node_id),))
+            yield Finding(
+                check="quorum", severity=Severity.DEGRADED, text=text, items=(str(member.node_id),)
+            )
 
 
 def _single_voter_findings(layout: ClusterLayout, quorum: QuorumState) -> Iterator[Finding]:
@@ -188,9 +243,10 @@ def _single_voter_findings(layout: ClusterLayout, quorum: QuorumState) -> Iterat
     if len(quorum.voters) == 1 and len(layout.brokers) > 1:
         only = quorum.voters[0].node_id
         text = (
-            f"node {only} is the only controller of {len(layout.brokers)} brokers: while it is down nothing can be changed, and with its "
-            "disk the metadata is lost; let two more controllers vote (tidelog cluster voters add), or begin a cluster of tidelog up with "
-            "--brokers 3"
+            f"node {only} is the only controller of {len(layout.brokers)} brokers: while it is down"
+            " nothing can be changed, and with its disk the metadata is lost; let two more"
+            " controllers vote (tidelog cluster voters add), or begin a cluster of tidelog up with"
+            " --brokers 3"
         )
         yield Finding(check="quorum", severity=Severity.NOTICE, text=text, items=(str(only),))
 
@@ -198,7 +254,9 @@ def _single_voter_findings(layout: ClusterLayout, quorum: QuorumState) -> Iterat
 def _broker_findings(layout: ClusterLayout) -> Iterator[Finding]:
     holding = Counter(broker for partition in layout.partitions for broker in partition.replicas)
     for broker in layout.fenced:
-        text = f"broker {broker} is fenced: it is down or not ready, with {holding[broker]} replicas"
+        text = (
+            f"broker {broker} is fenced: it is down or not ready, with {holding[broker]} replicas"
+        )
         if not holding[broker]:
             text = f"{text}; start it, or forget it with 'tidelog cluster unregister {broker}'"
         yield Finding(check="brokers", severity=Severity.DEGRADED, text=text, items=(str(broker),))
@@ -214,29 +272,48 @@ def _directory_findings(layout: ClusterLayout, disk_full_percent: int) -> Iterat
             item = f"{broker.broker_id}:{directory.path}"
             if not directory.is_online:
                 text = f"log directory {directory.path} of broker {broker.broker_id} has failed"
-                yield Finding(check="log_directories", severity=Severity.DEGRADED, text=text, items=(item,))
-            elif 0 <= directory.usable_bytes < DISK_RESERVE_BYTES and (refusing := _led_in(layout, broker.broker_id, directory)):
+                yield Finding(
+                    check="log_directories", severity=Severity.DEGRADED, text=text, items=(item,)
+                )
+            elif 0 <= directory.usable_bytes < DISK_RESERVE_BYTES and (
+                refusing := _led_in(layout, broker.broker_id, directory)
+            ):
                 text = f"the disk of {directory.path} of broker {broker.broker_id} is full"
                 text = f"{text}: {_are(refusing, 'led there, and writes are refused')}"
                 yield Finding(check="disk", severity=Severity.FAILED, text=text, items=(item,))
             elif (percent := _percent_full(directory)) > disk_full_percent:
-                text = f"the disk of {directory.path} of broker {broker.broker_id} is {percent:.0f} % full"
+                text = (
+                    f"the disk of {directory.path} of broker {broker.broker_id} is {percent:.0f} %"
+                    " full"
+                )
                 yield Finding(check="disk", severity=Severity.DEGRADED, text=text, items=(item,))
 
 
-def _led_in(layout: ClusterLayout, broker_id: int, directory: LogDirectory) -> list[PartitionLayout]:
-    return [each for each in layout.partitions if each.leader == broker_id and each.where in directory.served]
+def _led_in(
+    layout: ClusterLayout, broker_id: int, directory: LogDirectory
+) -> list[PartitionLayout]:
+    return [
+        each
+        for each in layout.partitions
+        if each.leader == broker_id and each.where in directory.served
+    ]
 
 
 def _percent_full(directory: LogDirectory) -> float:
-    return 100 * (1 - directory.usable_bytes / directory.total_bytes) if directory.total_bytes > 0 else 0
+    return (
+        100 * (1 - directory.usable_bytes / directory.total_bytes)
+        if directory.total_bytes > 0
+        else 0
+    )
 
 
 def _leader_findings(layout: ClusterLayout) -> Iterator[Finding]:
     away = [
         each
         for each in layout.partitions
-        if each.leader not in {NO_LEADER, each.replicas[0]} and each.replicas[0] in each.isr and not each.is_moving
+        if each.leader not in {NO_LEADER, each.replicas[0]}
+        and each.replicas[0] in each.isr
+        and not each.is_moving
     ]
     if len(away) > LEADER_SKEW_SHARE * len(layout.partitions):
         text = f"{_are(away, 'not led by their preferred leader')}: tidelog cluster elect"
@@ -244,11 +321,20 @@ def _leader_findings(layout: ClusterLayout) -> Iterator[Finding]:
 
 
 def _throttle_findings(layout: ClusterLayout, throttled: Sequence[int]) -> Iterator[Finding]:
-    """Yield the throttles that moves left behind: they slow down every replica that catches up later."""
+    """Yield the throttles that moves left behind: they slow down every replica that catches up
+    later.
+    """
     if throttled and not any(each.is_moving for each in layout.partitions):
-        brokers = f"{'broker' if len(throttled) == 1 else 'brokers'} {', '.join(map(str, throttled))}"
-        text = f"replication is throttled on {brokers} and nothing moves: tidelog cluster watch takes the throttle away"
-        yield Finding(check="throttles", severity=Severity.NOTICE, text=text, items=tuple(map(str, throttled)))
+        brokers = (
+            f"{'broker' if len(throttled) == 1 else 'brokers'} {', '.join(map(str, throttled))}"
+        )
+        text = (
+            f"replication is throttled on {brokers} and nothing moves: tidelog cluster watch takes"
+            " the throttle away"
+        )
+        yield Finding(
+            check="throttles", severity=Severity.NOTICE, text=text, items=tuple(map(str, throttled))
+        )
 
 
 def _cordon_findings(layout: ClusterLayout) -> Iterator[Finding]:
@@ -264,5 +350,13 @@ def _cordon_findings(layout: ClusterLayout) -> Iterator[Finding]:
             continue
         for directory in broker.log_dirs:
             if directory.is_cordoned:
-                text = f"log directory {directory.path} of broker {own} takes no new partitions: cordoned.log.dirs names it"
-                yield Finding(check="cordoned", severity=Severity.NOTICE, text=text, items=(f"{own}:{directory.path}",))
+                text = (
+                    f"log directory {directory.path} of broker {own} takes no new partitions:"
+                    " cordoned.log.dirs names it"
+                )
+                yield Finding(
+                    check="cordoned",
+                    severity=Severity.NOTICE,
+                    text=text,
+                    items=(f"{own}:{directory.path}",),
+                )

@@ -1,8 +1,9 @@
 """A cluster as it is at one moment. It has brokers with their log directories, and partitions with
 their replicas and sizes.
 
-Knows nothing of where the facts come from. A broker that is fenced is registered and does not serve; one that is not in ``brokers`` is
-unknown: a replica there is lost until the broker registers again.
+Knows nothing of where the facts come from. A broker that is fenced is registered and does not
+serve; one that is not in ``brokers`` is unknown: a replica there is lost until the broker registers
+again.
 """
 
 from collections.abc import Collection, Mapping
@@ -23,9 +24,11 @@ class PlanRefused(TidelogError):  # noqa: N818 - it names what happened
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirectory:
-    """A log directory. Sizes are -1 where the broker does not tell them; ``used_bytes`` are those of the replicas in it.
+    """A log directory. Sizes are -1 where the broker does not tell them; ``used_bytes`` are those
+    of the replicas in it.
 
-    ``served`` are the partitions of these, without copies on their way. A cordoned one takes no new replicas (KIP-1066).
+    ``served`` are the partitions of these, without copies on their way. A cordoned one takes no new
+    replicas (KIP-1066).
     """
 
     path: str
@@ -39,9 +42,11 @@ class LogDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLayout:
-    """A registered broker; without ``rack`` it belongs to the rack of all that have none. A fenced one does not tell its directories.
+    """A registered broker; without ``rack`` it belongs to the rack of all that have none. A fenced
+    one does not tell its directories.
 
-    ``cordon_below`` says where directories are cordoned apart from the broker's own setting, in words; empty where nowhere.
+    ``cordon_below`` says where directories are cordoned apart from the broker's own setting, in
+    words; empty where nowhere.
     """
 
     broker_id: int
@@ -62,8 +67,9 @@ class BrokerLayout:
 class PartitionLayout:
     """A partition. The first replica is the preferred leader; ``leader`` is -1 while there is none.
 
-    ``size_bytes`` is the size of one replica, the largest that a broker tells. ``lags`` are offsets behind the leader by broker, as far as
-    brokers tell. ``adding`` and ``removing`` are those of a reassignment that is under way.
+    ``size_bytes`` is the size of one replica, the largest that a broker tells. ``lags`` are offsets
+    behind the leader by broker, as far as brokers tell. ``adding`` and ``removing`` are those of a
+    reassignment that is under way.
     """
 
     where: TopicPartition
@@ -116,7 +122,11 @@ class ClusterLayout:
     @property
     def cordoned(self) -> tuple[int, ...]:
         """The ids of brokers that serve, keep what they have, and take no new replicas."""
-        return tuple(broker.broker_id for broker in self.brokers if broker.is_cordoned and not broker.is_fenced)
+        return tuple(
+            broker.broker_id
+            for broker in self.brokers
+            if broker.is_cordoned and not broker.is_fenced
+        )
 
     @property
     def receiving(self) -> tuple[int, ...]:
@@ -125,7 +135,11 @@ class ClusterLayout:
         They serve, are no observers and are not cordoned.
         """
         cordoned = self.cordoned
-        return tuple(broker_id for broker_id in self.active if broker_id not in self.observers and broker_id not in cordoned)
+        return tuple(
+            broker_id
+            for broker_id in self.active
+            if broker_id not in self.observers and broker_id not in cordoned
+        )
 
     def with_one_more(self, broker_id: int, rack: str | None) -> "ClusterLayout":
         """Return the cluster as it will be when a broker has joined."""
@@ -133,7 +147,11 @@ class ClusterLayout:
 
     def racks(self, broker_ids: Collection[int]) -> dict[int, str]:
         """Return the rack of each broker; those without one share the rack ``""``."""
-        return {broker.broker_id: broker.rack or "" for broker in self.brokers if broker.broker_id in broker_ids}
+        return {
+            broker.broker_id: broker.rack or ""
+            for broker in self.brokers
+            if broker.broker_id in broker_ids
+        }
 
     def topics(self) -> dict[str, list[PartitionLayout]]:
         """Return the partitions by topic."""
@@ -146,9 +164,16 @@ class ClusterLayout:
 def why_cordoned(broker: BrokerLayout) -> str:
     """Say why a broker takes no new replicas, and how that is ended.
 
-    To unset the broker's own setting helps only where nothing below it cordons. An empty setting of its own always does.
+    To unset the broker's own setting helps only where nothing below it cordons. An empty setting of
+    its own always does.
     """
     own = broker.broker_id
     if broker.cordon_below:
-        return f"it is cordoned (cordoned.log.dirs in {broker.cordon_below}), until: tidelog configs set cordoned.log.dirs= --broker {own}"
-    return f"it is cordoned (cordoned.log.dirs), until: tidelog configs unset cordoned.log.dirs --broker {own}"
+        return (
+            f"it is cordoned (cordoned.log.dirs in {broker.cordon_below}), until: tidelog configs"
+            f" set cordoned.log.dirs= --broker {own}"
+        )
+    return (
+        "it is cordoned (cordoned.log.dirs), until: tidelog configs unset cordoned.log.dirs"
+        f" --broker {own}"
+    )

@@ -1,8 +1,9 @@
 """Decides what a cluster loses when it forgets a broker or takes a voter out. It refuses to lose
 what the cluster needs.
 
-A broker that is forgotten while its process runs does not register again by itself, so its partitions stay without it until it restarts.
-A quorum that has taken a voter out needs a majority of those that remain, and the dead ones among them count.
+A broker that is forgotten while its process runs does not register again by itself, so its
+partitions stay without it until it restarts. A quorum that has taken a voter out needs a majority
+of those that remain, and the dead ones among them count.
 """
 
 from collections.abc import Collection
@@ -14,19 +15,25 @@ MAX_NAMED = 3
 
 
 def what_is_on(layout: ClusterLayout, broker_id: int) -> str:
-    """Return what a broker leads and holds, and the partitions of which no other broker has every record."""
+    """Return what a broker leads and holds, and the partitions of which no other broker has every
+    record.
+    """
     held = [each for each in layout.partitions if broker_id in each.replicas]
     if not held:
         return "no replica"
     led = sum(each.leader == broker_id for each in held)
-    alone = [each for each in held if not set(each.isr) - {broker_id}]  # none is in sync where the last one is an eligible leader replica
+    alone = [
+        each for each in held if not set(each.isr) - {broker_id}
+    ]  # none is in sync where the last one is an eligible leader replica
     parts = [f"{_counted(len(held), 'replica')}"]
     if led:
         parts.append(f"the leaders of {_counted(led, 'partition')}")
     if alone:
         names = ", ".join(str(each.where) for each in alone[:MAX_NAMED])
         more = f" and {len(alone) - MAX_NAMED} more" if len(alone) > MAX_NAMED else ""
-        parts.append(f"{_counted(len(alone), 'partition')} without another replica in sync ({names}{more})")
+        parts.append(
+            f"{_counted(len(alone), 'partition')} without another replica in sync ({names}{more})"
+        )
     return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
 
 
@@ -38,8 +45,9 @@ def refuse_to_forget(layout: ClusterLayout, broker_id: int) -> None:
     """
     if not layout.broker(broker_id).is_fenced:
         raise PlanRefused(
-            f"broker {broker_id} serves, with {what_is_on(layout, broker_id)}: empty it and take it out with "
-            f"tidelog cluster remove {broker_id} --execute; if it has just stopped, wait until tidelog cluster status calls it fenced"
+            f"broker {broker_id} serves, with {what_is_on(layout, broker_id)}: empty it and take it"
+            f" out with tidelog cluster remove {broker_id} --execute; if it has just stopped, wait"
+            " until tidelog cluster status calls it fenced"
         )
 
 
@@ -52,14 +60,19 @@ def refuse_to_lose_replicas(layout: ClusterLayout, broker_id: int) -> None:
     """
     if all(broker_id not in each.replicas for each in layout.partitions):
         return
-    stuck = [each.where for each in layout.partitions if broker_id in each.replicas and each.leader == NO_LEADER]
+    stuck = [
+        each.where
+        for each in layout.partitions
+        if broker_id in each.replicas and each.leader == NO_LEADER
+    ]
     if stuck:
         raise PlanRefused(
-            f"broker {broker_id} is not forgotten: it holds a replica of {stuck[0]}, which is offline; start the partition's brokers first"
+            f"broker {broker_id} is not forgotten: it holds a replica of {stuck[0]}, which is"
+            " offline; start the partition's brokers first"
         )
     raise PlanRefused(
-        f"broker {broker_id} is not forgotten: it has {what_is_on(layout, broker_id)}, which came since it was emptied, or whose moves "
-        "were taken back; the same command empties it again"
+        f"broker {broker_id} is not forgotten: it has {what_is_on(layout, broker_id)}, which came"
+        " since it was emptied, or whose moves were taken back; the same command empties it again"
     )
 
 
@@ -72,11 +85,14 @@ def down_voters(quorum: QuorumState, fenced: Collection[int] = ()) -> list[int]:
     return [each.node_id for each in others if each.is_behind or each.node_id in fenced]
 
 
-def refuse_to_lose_majority(quorum: QuorumState, node_id: int, fenced: Collection[int] = ()) -> None:
+def refuse_to_lose_majority(
+    quorum: QuorumState, node_id: int, fenced: Collection[int] = ()
+) -> None:
     """Refuse to take a voter out where the others could not reach a majority. Nothing could be
     changed any more.
 
-    A voter that counts as down may vote well all the same, so one that seems to be down goes by the same count as any other.
+    A voter that counts as down may vote well all the same, so one that seems to be down goes by the
+    same count as any other.
 
     Raises:
         PlanRefused: too few voters would be left; the text names those that are down.
@@ -87,11 +103,15 @@ def refuse_to_lose_majority(quorum: QuorumState, node_id: int, fenced: Collectio
     up_count = len(remaining) - len(lost)
     if up_count > len(remaining) // 2:
         return
-    who = f"{'voter' if len(lost) == 1 else 'voters'} {', '.join(map(str, lost))} {'is' if len(lost) == 1 else 'are'} down or behind"
+    who = (
+        f"{'voter' if len(lost) == 1 else 'voters'} {', '.join(map(str, lost))}"
+        f" {'is' if len(lost) == 1 else 'are'} down or behind"
+    )
     them = "it" if len(lost) == 1 else "them"
     raise PlanRefused(
-        f"{who}: without node {node_id} only {up_count} of the {len(remaining)} voters that remain could vote, which is no majority, and "
-        f"the metadata quorum would be lost. Bring {them} back, or take {them} out first: tidelog cluster voters remove {lost[0]} --execute"
+        f"{who}: without node {node_id} only {up_count} of the {len(remaining)} voters that remain"
+        f" could vote, which is no majority, and the metadata quorum would be lost. Bring {them}"
+        f" back, or take {them} out first: tidelog cluster voters remove {lost[0]} --execute"
     )
 
 

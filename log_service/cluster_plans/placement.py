@@ -1,17 +1,22 @@
 """Balances sets of hosts. Every item (a partition) lives on some hosts (brokers), and hosts should
 carry about the same number of items.
 
-The problem is a flow of least cost: each item sends one unit to each of its hosts, and a host's cost grows with the square of its units.
-A placement costs least exactly if no cycle of shifts (an item leaves one host for another) lowers the cost. ``solve`` looks for such
-cycles in a graph with one node for each host, until there is none. What costs is one of the following, the other decides ties:
+The problem is a flow of least cost: each item sends one unit to each of its hosts, and a host's
+cost grows with the square of its units. A placement costs least exactly if no cycle of shifts (an
+item leaves one host for another) lowers the cost. ``solve`` looks for such cycles in a graph with
+one node for each host, until there is none. What costs is one of the following, the other decides
+ties:
 
-- counts first: even counts of items on hosts; among placements that are equally even, the one with the fewest new hosts.
+- counts first: even counts of items on hosts; among placements that are equally even, the one with
+  the fewest new hosts.
 - moves first: the fewest new hosts; among those, even counts.
 
-Equal placements differ in which items move. A shift takes an item whose topic is more frequent on the host that it leaves than on the one
-it goes to; then one whose bytes even out the two hosts best.
+Equal placements differ in which items move. A shift takes an item whose topic is more frequent on
+the host that it leaves than on the one it goes to; then one whose bytes even out the two hosts
+best.
 
-Knows nothing of brokers, racks or partitions: the caller says which hosts an item may have together.
+Knows nothing of brokers, racks or partitions: the caller says which hosts an item may have
+together.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -20,7 +25,9 @@ from itertools import chain
 
 SINK = -1
 MAX_COMPARED = 200
-"""Items of one topic among which the best size is looked for: more would cost time and even out little more."""
+"""Items of one topic among which the best size is looked for: more would cost time and even out
+little more.
+"""
 
 IsLegal = Callable[[int, Collection[int], int], bool]
 """Whether an item (by its index) may have these hosts while it still lacks so many."""
@@ -50,10 +57,11 @@ class Shift:
 
 
 class Placement:
-    """Items on hosts. ``receivers`` may get items that they did not have; every host may get back what it had.
+    """Items on hosts. ``receivers`` may get items that they did not have; every host may get back
+    what it had.
 
-    ``kept`` are the hosts of each item to begin with: at most as many as it wants, and legal together. ``loads`` is what hosts carry
-    beside the items.
+    ``kept`` are the hosts of each item to begin with: at most as many as it wants, and legal
+    together. ``loads`` is what hosts carry beside the items.
     """
 
     def __init__(
@@ -80,14 +88,18 @@ class Placement:
         self._bytes = dict.fromkeys(hosts, 0)
         self._cheapest: dict[tuple[int, int], tuple[int, int] | None] = {}
         total = sum(item.wanted for item in items) + sum(self._loads.values()) + 1
-        self._count_weight, self._move_weight = (4 * total, 1) if is_counts_first else (1, 4 * total * total)
+        self._count_weight, self._move_weight = (
+            (4 * total, 1) if is_counts_first else (1, 4 * total * total)
+        )
         for index, each in enumerate(kept):
             for host in sorted(each):
                 self._enter(index, host)
             self._note_displacement(index)
 
     def solve(self) -> list[frozenset[int]]:
-        """Give every item the hosts that it lacks, improve until nothing is better, and return all placements."""
+        """Give every item the hosts that it lacks, improve until nothing is better, and return all
+        placements.
+        """
         for index, item in enumerate(self._items):
             while len(self._current[index]) < item.wanted:
                 self._enter(index, self._best_new_host(index))
@@ -188,14 +200,20 @@ class Placement:
                 return (1, index)
         return best
 
-    def _preferred(self, leaving: int, entering: int, cost: int, taken: Collection[int]) -> int | None:
+    def _preferred(
+        self, leaving: int, entering: int, cost: int, taken: Collection[int]
+    ) -> int | None:
         """Return the item that a shift of that cost moves best."""
         gap = self._bytes[leaving] - self._bytes[entering]
         for candidates in self._by_preference(leaving, entering, cost):
             best: tuple[int, int] | None = None
             looked_at = 0
             for index in candidates:
-                if index in taken or self._cost(index, leaving, entering) != cost or not self._is_possible(index, leaving, entering):
+                if (
+                    index in taken
+                    or self._cost(index, leaving, entering) != cost
+                    or not self._is_possible(index, leaving, entering)
+                ):
                     continue
                 rank = (abs(gap - 2 * self._items[index].size_bytes), index)
                 best = rank if best is None else min(best, rank)
@@ -215,7 +233,9 @@ class Placement:
             yield self._displaced[leaving]
             return
         here, there = self._on[leaving], self._on[entering]
-        for topic in sorted(here, key=lambda topic: (len(there.get(topic, ())) - len(here[topic]), topic)):
+        for topic in sorted(
+            here, key=lambda topic: (len(there.get(topic, ())) - len(here[topic]), topic)
+        ):
             yield here[topic]
 
     # Cycles
@@ -232,7 +252,10 @@ class Placement:
                 continue
             yield SINK, leaving, -self._count_weight * (2 * units - 1)
             for entering in self._hosts:
-                if entering != leaving and (found := self._cheapest_shift(leaving, entering)) is not None:
+                if (
+                    entering != leaving
+                    and (found := self._cheapest_shift(leaving, entering)) is not None
+                ):
                     yield leaving, entering, self._move_weight * found[0]
 
     def _improve(self) -> bool:
@@ -240,12 +263,18 @@ class Placement:
         cycle = self._negative_cycle(list(self._edges()))
         if cycle is None:
             return False
-        pairs = [(here, there) for here, there in zip(cycle, [*cycle[1:], cycle[0]], strict=True) if SINK not in {here, there}]
+        pairs = [
+            (here, there)
+            for here, there in zip(cycle, [*cycle[1:], cycle[0]], strict=True)
+            if SINK not in {here, there}
+        ]
         shifts: list[Shift] = []
         for leaving, entering in pairs:
             cheapest = self._cheapest[leaving, entering]
             assert cheapest is not None
-            chosen = self._preferred(leaving, entering, cheapest[0], {shift.item for shift in shifts})
+            chosen = self._preferred(
+                leaving, entering, cheapest[0], {shift.item for shift in shifts}
+            )
             shifts.append(Shift(leaving, entering, cheapest[1] if chosen is None else chosen))
         return self._apply(shifts)
 
@@ -275,7 +304,9 @@ class Placement:
         return cycle[::-1]
 
     def _apply(self, shifts: Sequence[Shift]) -> bool:
-        """Apply a cycle of shifts. Where one item is in it twice and gets in its own way, a part of the cycle is as good."""
+        """Apply a cycle of shifts. Where one item is in it twice and gets in its own way, a part of
+        the cycle is as good.
+        """
         before = self._total_cost()
         done: list[Shift] = []
         for shift in shifts:
@@ -293,14 +324,20 @@ class Placement:
         self._leave(shift.item, shift.leaving)
         self._enter(shift.item, shift.entering)
         self._note_displacement(shift.item)
-        stale = [key for key, found in self._cheapest.items() if found is not None and found[1] == shift.item]
+        stale = [
+            key
+            for key, found in self._cheapest.items()
+            if found is not None and found[1] == shift.item
+        ]
         for key in stale:
             del self._cheapest[key]
         for leaving in self._current[shift.item]:
             for entering in self._hosts:
                 known = self._cheapest.get((leaving, entering), (2, 0))
                 cost = self._cost(shift.item, leaving, entering)
-                if (known is None or cost < known[0]) and self._is_possible(shift.item, leaving, entering):
+                if (known is None or cost < known[0]) and self._is_possible(
+                    shift.item, leaving, entering
+                ):
                     self._cheapest.pop((leaving, entering), None)
 
     def _total_cost(self) -> int:
@@ -317,8 +354,15 @@ def _split(shifts: Sequence[Shift]) -> Iterator[list[Shift]]:
         for first, earlier in enumerate(shifts[:second]):
             if earlier.item != later.item:
                 continue
-            outer = [*shifts[:first], Shift(earlier.leaving, later.entering, later.item), *shifts[second + 1 :]]
-            inner = [Shift(later.leaving, earlier.entering, later.item), *shifts[first + 1 : second]]
+            outer = [
+                *shifts[:first],
+                Shift(earlier.leaving, later.entering, later.item),
+                *shifts[second + 1 :],
+            ]
+            inner = [
+                Shift(later.leaving, earlier.entering, later.item),
+                *shifts[first + 1 : second],
+            ]
             for part in (outer, inner):
                 real = [shift for shift in part if shift.leaving != shift.entering]
                 if real:

@@ -11,7 +11,9 @@ from log_service.common.types import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A partition's replicas before and after, preferred leader first. ``size_bytes`` is one replica's, ``source`` is the leader."""
+    """A partition's replicas before and after, preferred leader first. ``size_bytes`` is one
+    replica's, ``source`` is the leader.
+    """
 
     where: TopicPartition
     before: tuple[int, ...]
@@ -39,8 +41,8 @@ class Move:
 class Plan:
     """Moves, and the partitions whose preferred leader is elected when those are complete.
 
-    ``notes`` say what the plan leaves out and why. ``throttle_bytes`` is how many bytes a second each broker may send, and how many it may
-    receive, for the moves; None is as many as it can.
+    ``notes`` say what the plan leaves out and why. ``throttle_bytes`` is how many bytes a second
+    each broker may send, and how many it may receive, for the moves; None is as many as it can.
     """
 
     moves: tuple[Move, ...]
@@ -83,7 +85,9 @@ class Plan:
 
     @property
     def expected_seconds(self) -> float | None:
-        """How long the copying takes at least: the busiest broker's bytes at the throttle; None without one."""
+        """How long the copying takes at least: the busiest broker's bytes at the throttle; None
+        without one.
+        """
         if self.throttle_bytes is None:
             return None
         busiest = max([*self.received_bytes.values(), *self.sent_bytes.values()], default=0)

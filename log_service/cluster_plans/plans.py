@@ -1,37 +1,47 @@
 """Makes the plans that a person asks for. They even out a cluster, fill new brokers, empty brokers,
 or change the replicas of topics.
 
-All of them put replicas only on registered brokers that serve and are not cordoned, spread each partition over as many racks as possible,
-and copy no more than needed:
+All of them put replicas only on registered brokers that serve and are not cordoned, spread each
+partition over as many racks as possible, and copy no more than needed:
 
-- ``rebalance``: replicas and preferred leaders per broker differ by one at most (as far as racks allow); with ``byte_tolerance`` bytes are
-  evened out, too.
+- ``rebalance``: replicas and preferred leaders per broker differ by one at most (as far as racks
+  allow); with ``byte_tolerance`` bytes are evened out, too.
 - ``add``: only the new brokers receive anything, until they have their share.
 - ``drain``: only what is on the leaving brokers moves.
 - ``change_topics``: another replication factor, or a set of brokers, for topics.
 
-What an observer has stays there in every plan that does not empty it or name other brokers, for someone put it there. It gets nothing more
-unless it is named, and is no preferred leader: it is never in sync.
+What an observer has stays there in every plan that does not empty it or name other brokers, for
+someone put it there. It gets nothing more unless it is named, and is no preferred leader: it is
+never in sync.
 
-A cordoned broker keeps what it has and what it leads, and gets nothing new, not even where it is named (KIP-1066). Where that leaves too
-few brokers, the refusal or a note says so.
+A cordoned broker keeps what it has and what it leads, and gets nothing new, not even where it is
+named (KIP-1066). Where that leaves too few brokers, the refusal or a note says so.
 
-A partition without a leader cannot be copied from anywhere: it is left out, and a note says so. While replicas move already, or brokers are
-down that are not to leave, nothing is planned: such a plan would be wrong as soon as they are done or back.
+A partition without a leader cannot be copied from anywhere: it is left out, and a note says so.
+While replicas move already, or brokers are down that are not to leave, nothing is planned: such a
+plan would be wrong as soon as they are done or back.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from log_service.cluster_plans.byte_swaps import even_bytes
-from log_service.cluster_plans.layout import NO_LEADER, ClusterLayout, PartitionLayout, PlanRefused, why_cordoned
+from log_service.cluster_plans.layout import (
+    NO_LEADER,
+    ClusterLayout,
+    PartitionLayout,
+    PlanRefused,
+    why_cordoned,
+)
 from log_service.cluster_plans.placement import Item, Placement
 from log_service.cluster_plans.plan import Move, Plan
 from log_service.common.topic_names import INTERNAL_TOPICS
 from log_service.common.types import TopicPartition
 
 
-def rebalance(layout: ClusterLayout, *, throttle_bytes: int | None = None, byte_tolerance: float | None = None) -> Plan:
+def rebalance(
+    layout: ClusterLayout, *, throttle_bytes: int | None = None, byte_tolerance: float | None = None
+) -> Plan:
     """Plan even counts of replicas and leaders on all brokers.
 
     Raises:
@@ -41,7 +51,10 @@ def rebalance(layout: ClusterLayout, *, throttle_bytes: int | None = None, byte_
     holding = {broker for partition in layout.partitions for broker in partition.replicas}
     down = [broker for broker in layout.fenced if broker in holding]
     if down:
-        raise PlanRefused(f"{_brokers(down)} down: start {_it(down)} first, or empty {_it(down)} with: tidelog cluster drain")
+        raise PlanRefused(
+            f"{_brokers(down)} down: start {_it(down)} first, or empty {_it(down)} with: tidelog"
+            " cluster drain"
+        )
     arranging = _Arranging(
         layout=layout,
         partitions=_movable(layout),
@@ -51,7 +64,10 @@ def rebalance(layout: ClusterLayout, *, throttle_bytes: int | None = None, byte_
         leading=layout.cordoned,
     )
     after = arranging.replicas({}, is_repairing=True, byte_tolerance=byte_tolerance)
-    return _noting(_plan(layout, arranging.with_leaders(after), throttle_bytes, is_electing_all=True), _notes_on(layout, layout.cordoned))
+    return _noting(
+        _plan(layout, arranging.with_leaders(after), throttle_bytes, is_electing_all=True),
+        _notes_on(layout, layout.cordoned),
+    )
 
 
 def add(layout: ClusterLayout, new: Collection[int], *, throttle_bytes: int | None = None) -> Plan:
@@ -59,37 +75,70 @@ def add(layout: ClusterLayout, new: Collection[int], *, throttle_bytes: int | No
     other has two more than they.
 
     Raises:
-        PlanRefused: replicas move already, or a new broker is unknown, fenced, cordoned, or an observer.
+        PlanRefused: replicas move already, or a new broker is unknown, fenced, cordoned, or an
+        observer.
     """
     _refuse_while_moving(layout)
     _require_active(layout, new)
     _refuse_observers(layout, new)
     for broker in new:
         if broker in layout.cordoned:
-            raise PlanRefused(f"nothing can be put on broker {broker}: {why_cordoned(layout.broker(broker))}")
-    arranging = _Arranging(layout=layout, partitions=_movable(layout), keepers=layout.active, receivers=sorted(new), is_counts_first=True)
-    return _plan(layout, arranging.with_leaders(arranging.replicas({}, is_repairing=False)), throttle_bytes)
+            raise PlanRefused(
+                f"nothing can be put on broker {broker}: {why_cordoned(layout.broker(broker))}"
+            )
+    arranging = _Arranging(
+        layout=layout,
+        partitions=_movable(layout),
+        keepers=layout.active,
+        receivers=sorted(new),
+        is_counts_first=True,
+    )
+    return _plan(
+        layout, arranging.with_leaders(arranging.replicas({}, is_repairing=False)), throttle_bytes
+    )
 
 
-def drain(layout: ClusterLayout, leaving: Collection[int], *, throttle_bytes: int | None = None) -> Plan:
+def drain(
+    layout: ClusterLayout, leaving: Collection[int], *, throttle_bytes: int | None = None
+) -> Plan:
     """Plan the way of all replicas off brokers, which may be down; nothing else moves.
 
     Raises:
-        PlanRefused: replicas move already, a broker is unknown, or too few would be left for a topic's replication factor.
+        PlanRefused: replicas move already, a broker is unknown, or too few would be left for a
+        topic's replication factor.
     """
     for broker in sorted(leaving):
         layout.broker(broker)
     _refuse_while_moving(layout)
     staying = [broker for broker in layout.receiving if broker not in leaving]
     cordoned = [broker for broker in layout.cordoned if broker not in leaving]
-    affected = [partition for partition in _movable(layout) if set(partition.replicas) & set(leaving)]
+    affected = [
+        partition for partition in _movable(layout) if set(partition.replicas) & set(leaving)
+    ]
     if not staying and (affected or not cordoned):
         why = "; ".join(_notes_on(layout, cordoned)) or "the last one cannot be emptied"
-        raise PlanRefused(f"no broker would be left beside {', '.join(map(str, sorted(leaving)))}: {why}")
-    _require_enough(layout, affected, {}, staying, observers=layout.observers.difference(leaving), cordoned=cordoned)
+        raise PlanRefused(
+            f"no broker would be left beside {', '.join(map(str, sorted(leaving)))}: {why}"
+        )
+    _require_enough(
+        layout,
+        affected,
+        {},
+        staying,
+        observers=layout.observers.difference(leaving),
+        cordoned=cordoned,
+    )
     keepers = [broker.broker_id for broker in layout.brokers if broker.broker_id not in leaving]
-    arranging = _Arranging(layout=layout, partitions=affected, keepers=keepers, receivers=staying, is_counts_first=False)
-    return _plan(layout, arranging.with_leaders(arranging.replicas({}, is_repairing=False)), throttle_bytes)
+    arranging = _Arranging(
+        layout=layout,
+        partitions=affected,
+        keepers=keepers,
+        receivers=staying,
+        is_counts_first=False,
+    )
+    return _plan(
+        layout, arranging.with_leaders(arranging.replicas({}, is_repairing=False)), throttle_bytes
+    )
 
 
 def change_topics(
@@ -100,10 +149,12 @@ def change_topics(
     brokers: Sequence[int] = (),
     throttle_bytes: int | None = None,
 ) -> Plan:
-    """Plan another replication factor of topics, or that their replicas are on ``brokers`` only, or both.
+    """Plan another replication factor of topics, or that their replicas are on ``brokers`` only, or
+    both.
 
     Raises:
-        PlanRefused: a topic or broker is unknown, a broker is fenced, the factor is larger than the cluster, or replicas move already.
+        PlanRefused: a topic or broker is unknown, a broker is fenced, the factor is larger than the
+        cluster, or replicas move already.
     """
     known = layout.topics()
     for topic in topics:
@@ -112,39 +163,84 @@ def change_topics(
     _require_active(layout, brokers)
     _refuse_while_moving(layout, topics)
     cordoned = [broker for broker in layout.cordoned if not brokers or broker in brokers]
-    receivers = [broker for broker in dict.fromkeys(brokers) if broker not in cordoned] if brokers else list(layout.receiving)
+    receivers = (
+        [broker for broker in dict.fromkeys(brokers) if broker not in cordoned]
+        if brokers
+        else list(layout.receiving)
+    )
     affected = [partition for partition in _movable(layout) if partition.where.topic in set(topics)]
-    factors = {partition.where: replication_factor or len(partition.replicas) for partition in affected}
-    _require_enough(layout, affected, factors, receivers, observers=frozenset() if brokers else layout.observers, cordoned=cordoned)
-    keepers = list(dict.fromkeys(brokers)) if brokers else [broker.broker_id for broker in layout.brokers]
-    arranging = _Arranging(layout=layout, partitions=affected, keepers=keepers, receivers=receivers, is_counts_first=False)
-    return _plan(layout, arranging.with_leaders(arranging.replicas(factors, is_repairing=bool(brokers))), throttle_bytes)
+    factors = {
+        partition.where: replication_factor or len(partition.replicas) for partition in affected
+    }
+    _require_enough(
+        layout,
+        affected,
+        factors,
+        receivers,
+        observers=frozenset() if brokers else layout.observers,
+        cordoned=cordoned,
+    )
+    keepers = (
+        list(dict.fromkeys(brokers)) if brokers else [broker.broker_id for broker in layout.brokers]
+    )
+    arranging = _Arranging(
+        layout=layout,
+        partitions=affected,
+        keepers=keepers,
+        receivers=receivers,
+        is_counts_first=False,
+    )
+    return _plan(
+        layout,
+        arranging.with_leaders(arranging.replicas(factors, is_repairing=bool(brokers))),
+        throttle_bytes,
+    )
 
 
-def raise_internal_factors(layout: ClusterLayout, factor: int, *, throttle_bytes: int | None = None) -> Plan:
+def raise_internal_factors(
+    layout: ClusterLayout, factor: int, *, throttle_bytes: int | None = None
+) -> Plan:
     """Plan at least ``factor`` replicas for internal topics, or as many as can be in sync.
 
     Raises:
         PlanRefused: such a topic's replicas move already.
     """
     wanted = min(factor, len(layout.receiving))
-    internal = [each for each in layout.partitions if each.where.topic in INTERNAL_TOPICS and each.leader != NO_LEADER]
+    internal = [
+        each
+        for each in layout.partitions
+        if each.where.topic in INTERNAL_TOPICS and each.leader != NO_LEADER
+    ]
     low = sorted({each.where.topic for each in internal if len(each.replicas) < wanted})
     left_out = [broker for broker in layout.cordoned if broker not in layout.observers]
     is_lowered = wanted < min(factor, len(layout.receiving) + len(left_out))
-    notes = _notes_on(layout, left_out) if is_lowered and any(len(each.replicas) < factor for each in internal) else []
+    notes = (
+        _notes_on(layout, left_out)
+        if is_lowered and any(len(each.replicas) < factor for each in internal)
+        else []
+    )
     if not low:
         return Plan(moves=(), notes=tuple(notes))
     plan = change_topics(layout, low, replication_factor=wanted, throttle_bytes=throttle_bytes)
-    note = f"more replicas, {wanted} each: {', '.join(low)}; min.insync.replicas stays as it is: tidelog configs describe --topic NAME"
+    note = (
+        f"more replicas, {wanted} each: {', '.join(low)}; min.insync.replicas stays as it is:"
+        " tidelog configs describe --topic NAME"
+    )
     return _noting(plan, [note, *notes])
 
 
-def join(layout: ClusterLayout, new: Collection[int], internal_factor: int, *, throttle_bytes: int | None = None) -> Plan:
+def join(
+    layout: ClusterLayout,
+    new: Collection[int],
+    internal_factor: int,
+    *,
+    throttle_bytes: int | None = None,
+) -> Plan:
     """Plan for brokers that have joined. Raise the factors of internal topics, then give the
     brokers their share.
 
-    Where ``new`` is empty, all brokers that serve and have no replicas are, but for observers and those that are cordoned.
+    Where ``new`` is empty, all brokers that serve and have no replicas are, but for observers and
+    those that are cordoned.
 
     Raises:
         PlanRefused: a broker is unknown, fenced, cordoned or an observer, or replicas move already.
@@ -154,14 +250,26 @@ def join(layout: ClusterLayout, new: Collection[int], internal_factor: int, *, t
     raised = raise_internal_factors(layout, internal_factor, throttle_bytes=throttle_bytes)
     if not new:
         raised = _noting(
-            raised, _notes_on(layout, [each for each in layout.cordoned if each not in holding and each not in layout.observers])
+            raised,
+            _notes_on(
+                layout,
+                [
+                    each
+                    for each in layout.cordoned
+                    if each not in holding and each not in layout.observers
+                ],
+            ),
         )
     if not joining:
         return raised
-    return followed_by(layout, raised, lambda between: add(between, joining, throttle_bytes=throttle_bytes))
+    return followed_by(
+        layout, raised, lambda between: add(between, joining, throttle_bytes=throttle_bytes)
+    )
 
 
-def followed_by(layout: ClusterLayout, first: Plan, plan_next: Callable[[ClusterLayout], Plan]) -> Plan:
+def followed_by(
+    layout: ClusterLayout, first: Plan, plan_next: Callable[[ClusterLayout], Plan]
+) -> Plan:
     """Return one plan that does the work of two.
 
     The second is made for the cluster as the first leaves it.
@@ -170,7 +278,11 @@ def followed_by(layout: ClusterLayout, first: Plan, plan_next: Callable[[Cluster
     between = replace(
         layout,
         partitions=tuple(
-            replace(each, replicas=changed[each.where].after, isr=changed[each.where].after) if each.where in changed else each
+            (
+                replace(each, replicas=changed[each.where].after, isr=changed[each.where].after)
+                if each.where in changed
+                else each
+            )
             for each in layout.partitions
         ),
     )
@@ -188,7 +300,9 @@ def followed_by(layout: ClusterLayout, first: Plan, plan_next: Callable[[Cluster
             if where not in moves or by_name[where].leader != moves[where].after[0]
         ),
         notes=tuple(dict.fromkeys([*first.notes, *second.notes])),
-        throttle_bytes=second.throttle_bytes if first.throttle_bytes is None else first.throttle_bytes,
+        throttle_bytes=(
+            second.throttle_bytes if first.throttle_bytes is None else first.throttle_bytes
+        ),
     )
 
 
@@ -197,9 +311,16 @@ def lack_of_room(layout: ClusterLayout, plan: Plan) -> list[str]:
     found = []
     for broker in layout.brokers:
         received = plan.received_bytes.get(broker.broker_id, 0)
-        rooms = [directory.usable_bytes for directory in broker.log_dirs if directory.is_online and not directory.is_cordoned]
+        rooms = [
+            directory.usable_bytes
+            for directory in broker.log_dirs
+            if directory.is_online and not directory.is_cordoned
+        ]
         if rooms and min(rooms) >= 0 and received > sum(rooms):
-            found.append(f"broker {broker.broker_id} has room for {sum(rooms):,} bytes and would get {received:,}")
+            found.append(
+                f"broker {broker.broker_id} has room for {sum(rooms):,} bytes and would get"
+                f" {received:,}"
+            )
     return found
 
 
@@ -207,24 +328,35 @@ def lack_of_room(layout: ClusterLayout, plan: Plan) -> list[str]:
 
 
 def _refuse_while_moving(layout: ClusterLayout, topics: Collection[str] | None = None) -> None:
-    moving = [each.where for each in layout.partitions if each.is_moving and (topics is None or each.where.topic in topics)]
+    moving = [
+        each.where
+        for each in layout.partitions
+        if each.is_moving and (topics is None or each.where.topic in topics)
+    ]
     if moving:
         others = f" and {len(moving) - 1} more" if len(moving) > 1 else ""
-        raise PlanRefused(f"{moving[0]}{others} already on the way to other brokers; see: tidelog cluster watch, tidelog cluster cancel")
+        raise PlanRefused(
+            f"{moving[0]}{others} already on the way to other brokers; see: tidelog cluster watch,"
+            " tidelog cluster cancel"
+        )
 
 
 def _require_active(layout: ClusterLayout, brokers: Iterable[int]) -> None:
     for broker in brokers:
         if layout.broker(broker).is_fenced:
-            raise PlanRefused(f"broker {broker} is fenced, which is to say down or not ready: nothing can be put on it")
+            raise PlanRefused(
+                f"broker {broker} is fenced, which is to say down or not ready: nothing can be put"
+                " on it"
+            )
 
 
 def _refuse_observers(layout: ClusterLayout, brokers: Iterable[int]) -> None:
     for broker in brokers:
         if broker in layout.observers:
             raise PlanRefused(
-                f"broker {broker} is an observer: its replicas are never in sync, so it takes no share of the others; "
-                f"give it replicas with a plan file, or make a broker of it with: tidelog configs unset tidelog.observer --broker {broker}"
+                f"broker {broker} is an observer: its replicas are never in sync, so it takes no"
+                " share of the others; give it replicas with a plan file, or make a broker of it"
+                f" with: tidelog configs unset tidelog.observer --broker {broker}"
             )
 
 
@@ -239,21 +371,41 @@ def _require_enough(
 ) -> None:
     """Refuse partitions for which too few brokers are there.
 
-    There are ``receivers``, and those of ``observers`` and of ``cordoned`` that have a replica already.
+    There are ``receivers``, and those of ``observers`` and of ``cordoned`` that have a replica
+    already.
     """
     for partition in partitions:
         factor = factors.get(partition.where, len(partition.replicas))
-        broker_count = len({*receivers, *(broker for broker in partition.replicas if broker in observers or broker in cordoned)})
+        broker_count = len(
+            {
+                *receivers,
+                *(
+                    broker
+                    for broker in partition.replicas
+                    if broker in observers or broker in cordoned
+                ),
+            }
+        )
         if factor > broker_count:
             is_are = "broker is" if broker_count == 1 else "brokers are"
-            text = f"{partition.where.topic} is to have {factor} replicas, and only {broker_count} {is_are} there for them"
-            others = [broker for broker in cordoned if broker not in partition.replicas and broker not in observers]
+            text = (
+                f"{partition.where.topic} is to have {factor} replicas, and only {broker_count}"
+                f" {is_are} there for them"
+            )
+            others = [
+                broker
+                for broker in cordoned
+                if broker not in partition.replicas and broker not in observers
+            ]
             raise PlanRefused("; ".join([text, *_notes_on(layout, others)]))
 
 
 def _notes_on(layout: ClusterLayout, cordoned: Iterable[int]) -> list[str]:
     """Say of cordoned brokers that a plan puts nothing new on them, and why, a sentence each."""
-    return [f"nothing new is put on broker {broker}: {why_cordoned(layout.broker(broker))}" for broker in cordoned]
+    return [
+        f"nothing new is put on broker {broker}: {why_cordoned(layout.broker(broker))}"
+        for broker in cordoned
+    ]
 
 
 def _noting(plan: Plan, notes: Iterable[str]) -> Plan:
@@ -277,7 +429,8 @@ def _movable(layout: ClusterLayout) -> list[PartitionLayout]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Arranging:
-    """``partitions`` are arranged, the others stay. ``keepers`` may keep what they have, ``receivers`` may get something new.
+    """``partitions`` are arranged, the others stay. ``keepers`` may keep what they have,
+    ``receivers`` may get something new.
 
     ``leading`` may get leaders of what they have, beside the receivers.
     """
@@ -290,9 +443,15 @@ class _Arranging:
     leading: Sequence[int] = ()
 
     def replicas(
-        self, factors: Mapping[TopicPartition, int], *, is_repairing: bool, byte_tolerance: float | None = None
+        self,
+        factors: Mapping[TopicPartition, int],
+        *,
+        is_repairing: bool,
+        byte_tolerance: float | None = None,
     ) -> list[frozenset[int]]:
-        """Return the brokers of each partition. ``is_repairing``: a partition on fewer racks than possible is spread over more."""
+        """Return the brokers of each partition. ``is_repairing``: a partition on fewer racks than
+        possible is spread over more.
+        """
         racks = self.layout.racks(self.keepers)
         observers = self.layout.observers
         receiving = {racks[broker] for broker in self.receivers}
@@ -309,10 +468,20 @@ class _Arranging:
             least_racks.append(min(wanted, len(receiving | covered) if is_repairing else reachable))
             kept.append(_kept(original, wanted, least_racks[-1], racks))
             pinned.append(observers.intersection(kept[-1]))
-            items.append(Item(topic=partition.where.topic, original=frozenset(original), wanted=wanted, size_bytes=partition.size_bytes))
+            items.append(
+                Item(
+                    topic=partition.where.topic,
+                    original=frozenset(original),
+                    wanted=wanted,
+                    size_bytes=partition.size_bytes,
+                )
+            )
 
         def is_legal(index: int, hosts: Collection[int], lacking: int) -> bool:
-            return pinned[index].issubset(hosts) and len({racks[host] for host in hosts}) + lacking >= least_racks[index]
+            return (
+                pinned[index].issubset(hosts)
+                and len({racks[host] for host in hosts}) + lacking >= least_racks[index]
+            )
 
         placement = Placement(
             items,
@@ -327,10 +496,16 @@ class _Arranging:
         if byte_tolerance is None:
             return placed
         return even_bytes(
-            items, placed, self.receivers, tolerance=byte_tolerance, is_allowed=lambda index, hosts: is_legal(index, hosts, 0)
+            items,
+            placed,
+            self.receivers,
+            tolerance=byte_tolerance,
+            is_allowed=lambda index, hosts: is_legal(index, hosts, 0),
         )
 
-    def with_leaders(self, placed: Sequence[frozenset[int]]) -> list[tuple[PartitionLayout, tuple[int, ...]]]:
+    def with_leaders(
+        self, placed: Sequence[frozenset[int]]
+    ) -> list[tuple[PartitionLayout, tuple[int, ...]]]:
         """Return each partition with its replicas in order.
 
         Preferred leaders are spread evenly, and change only where that needs it.
@@ -339,7 +514,9 @@ class _Arranging:
             Item(topic=each.where.topic, original=frozenset(each.replicas[:1]) & hosts, wanted=1)
             for each, hosts in zip(self.partitions, placed, strict=True)
         ]
-        choices = [self._choice(each, hosts) for each, hosts in zip(self.partitions, placed, strict=True)]
+        choices = [
+            self._choice(each, hosts) for each, hosts in zip(self.partitions, placed, strict=True)
+        ]
         kept = [item.original & choice for item, choice in zip(items, choices, strict=True)]
         leaders = Placement(
             items,
@@ -379,7 +556,9 @@ class _Arranging:
         return loads
 
 
-def _kept(original: Sequence[int], wanted: int, least_racks: int, racks: Mapping[int, str]) -> list[int]:
+def _kept(
+    original: Sequence[int], wanted: int, least_racks: int, racks: Mapping[int, str]
+) -> list[int]:
     """Return the replicas that can stay.
 
     Enough of the wanted ones must be free for racks that the partition is not in yet.
@@ -405,15 +584,31 @@ def _plan(
     is_electing_all: bool = False,
 ) -> Plan:
     moves = [
-        Move(where=each.where, before=each.replicas, after=after, size_bytes=each.size_bytes, source=each.leader)
+        Move(
+            where=each.where,
+            before=each.replicas,
+            after=after,
+            size_bytes=each.size_bytes,
+            source=each.leader,
+        )
         for each, after in arranged
         if after != each.replicas
     ]
     elections = [
         each.where
         for each, after in arranged
-        if each.leader != after[0] and each.leader in after and (is_electing_all or after != each.replicas)
+        if each.leader != after[0]
+        and each.leader in after
+        and (is_electing_all or after != each.replicas)
     ]
     without = [partition.where for partition in layout.partitions if partition.leader == NO_LEADER]
-    notes = [f"{where} has no leader, so nothing can be copied from it: it stays where it is" for where in without]
-    return Plan(moves=tuple(moves), elections=tuple(elections), notes=tuple(notes), throttle_bytes=throttle_bytes)
+    notes = [
+        f"{where} has no leader, so nothing can be copied from it: it stays where it is"
+        for where in without
+    ]
+    return Plan(
+        moves=tuple(moves),
+        elections=tuple(elections),
+        notes=tuple(notes),
+        throttle_bytes=throttle_bytes,
+    )

@@ -1,9 +1,10 @@
 """Writes, reads and checks plans in the JSON file of Kafka's own tool,
 ``kafka-reassign-partitions``.
 
-The format is ``{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "any"]}]}``. Every
-mistake is told with the field that it is in, such as ``partitions[3].replicas[1]``; one mistake and nothing of the file is used. All of
-them are told at once: what is wrong with the file, and what the cluster does not have.
+The format is ``{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2],
+"log_dirs": ["any", "any"]}]}``. Every mistake is told with the field that it is in, such as
+``partitions[3].replicas[1]``; one mistake and nothing of the file is used. All of them are told at
+once: what is wrong with the file, and what the cluster does not have.
 """
 
 import json
@@ -11,7 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
-from log_service.cluster_plans.layout import NO_LEADER, ClusterLayout, PartitionLayout, PlanRefused, why_cordoned
+from log_service.cluster_plans.layout import (
+    NO_LEADER,
+    ClusterLayout,
+    PartitionLayout,
+    PlanRefused,
+    why_cordoned,
+)
 from log_service.cluster_plans.plan import Move, Plan
 from log_service.common.types import TopicPartition
 
@@ -32,7 +39,11 @@ class PlanFileMistakes(PlanRefused):
         told = mistakes[:MAX_MISTAKES]
         if len(mistakes) > len(told):
             told.append(f"and {len(mistakes) - len(told)} more")
-        super().__init__("\n  ".join([f"{name} is not a plan that can be carried out; nothing was changed:", *told]))
+        super().__init__(
+            "\n  ".join(
+                [f"{name} is not a plan that can be carried out; nothing was changed:", *told]
+            )
+        )
         self.mistakes = tuple(mistakes)
 
 
@@ -78,7 +89,11 @@ class Entry:
     @property
     def where(self) -> TopicPartition | None:
         """The partition, where the entry names one."""
-        return None if self.topic is None or self.partition is None else TopicPartition(self.topic, self.partition)
+        return (
+            None
+            if self.topic is None or self.partition is None
+            else TopicPartition(self.topic, self.partition)
+        )
 
     @property
     def replicas(self) -> tuple[int, ...]:
@@ -88,7 +103,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFile:
-    """A file's entries, and the mistakes that show without the cluster, in entries and outside of them."""
+    """A file's entries, and the mistakes that show without the cluster, in entries and outside of
+    them.
+    """
 
     name: str
     entries: tuple[Entry, ...] = ()
@@ -101,7 +118,8 @@ class PlanFile:
 
 
 def read(text: str, name: str) -> PlanFile:
-    """Return what a file says. Its mistakes are told by ``plan_of``, together with those that only the cluster shows.
+    """Return what a file says. Its mistakes are told by ``plan_of``, together with those that only
+    the cluster shows.
 
     Raises:
         PlanFileMistakes: the text is not JSON.
@@ -109,18 +127,26 @@ def read(text: str, name: str) -> PlanFile:
     try:
         content = json.loads(text, object_pairs_hook=_Fields)
     except json.JSONDecodeError as error:
-        raise PlanFileMistakes(name, [f"line {error.lineno}, column {error.colno}: {error.msg}"]) from error
+        raise PlanFileMistakes(
+            name, [f"line {error.lineno}, column {error.colno}: {error.msg}"]
+        ) from error
     except RecursionError as error:
         raise PlanFileMistakes(name, ["its lists are nested too deeply"]) from error
     if not isinstance(content, _Fields):
-        return PlanFile(name=name, mistakes=('it is to be an object: {"version": 1, "partitions": [...]}',))
+        return PlanFile(
+            name=name, mistakes=('it is to be an object: {"version": 1, "partitions": [...]}',)
+        )
     mistakes = [*_wrong_fields(content, FIELDS, "")]
-    if "version" in content and (content["version"] != VERSION or isinstance(content["version"], bool)):
+    if "version" in content and (
+        content["version"] != VERSION or isinstance(content["version"], bool)
+    ):
         mistakes.append(f"version: {_shown(content['version'])} is not {VERSION}")
     partitions = content.get("partitions")
     if not isinstance(partitions, list):
         mistakes.append(
-            "partitions: the list of partitions is missing" if partitions is None else f"partitions: {_shown(partitions)} is no list"
+            "partitions: the list of partitions is missing"
+            if partitions is None
+            else f"partitions: {_shown(partitions)} is no list"
         )
         partitions = []
     return PlanFile(name=name, entries=tuple(_entries(partitions)), mistakes=tuple(mistakes))
@@ -132,7 +158,11 @@ class _Fields(dict[str, Any]):
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
         names = [name for name, _ in pairs]
-        self.twice = sorted({name for name in names if names.count(name) > 1}) if len(names) > len(self) else []
+        self.twice = (
+            sorted({name for name in names if names.count(name) > 1})
+            if len(names) > len(self)
+            else []
+        )
 
 
 def _entries(partitions: Sequence[object]) -> Iterator[Entry]:
@@ -142,16 +172,34 @@ def _entries(partitions: Sequence[object]) -> Iterator[Entry]:
         if entry.where is not None:
             first = places.setdefault(entry.where, entry.place)
             if first != entry.place:
-                entry = replace(entry, mistakes=(*entry.mistakes, f"{entry.place}: {entry.where} is there already, in {first}"))
+                entry = replace(
+                    entry,
+                    mistakes=(
+                        *entry.mistakes,
+                        f"{entry.place}: {entry.where} is there already, in {first}",
+                    ),
+                )
         yield entry
 
 
 def _entry(entry: object, place: str) -> Entry:
     if not isinstance(entry, _Fields):
-        return Entry(place=place, mistakes=(f'{place}: {_shown(entry)} is not {{"topic": ..., "partition": ..., "replicas": [...]}}',))
+        return Entry(
+            place=place,
+            mistakes=(
+                (
+                    f'{place}: {_shown(entry)} is not {{"topic": ..., "partition": ..., "replicas":'
+                    " [...]}"
+                ),
+            ),
+        )
     found = [
         *_wrong_fields(entry, PARTITION_FIELDS, f"{place}."),
-        *(f"{place}.{field}: it is missing" for field in PARTITION_FIELDS[:3] if field not in entry),
+        *(
+            f"{place}.{field}: it is missing"
+            for field in PARTITION_FIELDS[:3]
+            if field not in entry
+        ),
     ]
     topic, partition, replicas = entry.get("topic"), entry.get("partition"), entry.get("replicas")
     is_topic = isinstance(topic, str) and bool(topic)
@@ -200,7 +248,10 @@ def _directory_mistakes(directories: object, replicas: object, place: str) -> It
         yield f"{place}: it names {len(directories)} directories for {len(replicas)} replicas"
     for index, directory in enumerate(directories):
         if directory != ANY_DIRECTORY:
-            yield f'{place}[{index}]: {_shown(directory)} is not "any": the broker chooses the directory'
+            yield (
+                f'{place}[{index}]: {_shown(directory)} is not "any": the broker chooses the'
+                " directory"
+            )
 
 
 def _is_number(value: object) -> TypeGuard[int]:
@@ -216,8 +267,10 @@ def plan_of(file: PlanFile, layout: ClusterLayout, *, throttle_bytes: int | None
     """Return the plan that brings the partitions of a file to where it wants them.
 
     Raises:
-        PlanFileMistakes: a field is missing, unknown, twice there or of the wrong type; a topic, partition or broker is not there, a
-            broker is fenced or cordoned, or a partition moves already. All mistakes are told at once, entry by entry.
+        PlanFileMistakes: a field is missing, unknown, twice there or of the wrong type; a topic,
+        partition or broker is not there, a
+            broker is fenced or cordoned, or a partition moves already. All mistakes are told at
+            once, entry by entry.
     """
     by_name = {partition.where: partition for partition in layout.partitions}
     mistakes = [*file.mistakes]
@@ -225,28 +278,54 @@ def plan_of(file: PlanFile, layout: ClusterLayout, *, throttle_bytes: int | None
         mistakes += [*entry.mistakes, *_misfits(entry, by_name, layout)]
     if mistakes:
         raise PlanFileMistakes(file.name, mistakes)
-    moves = [_move(by_name[where], replicas) for where, replicas in file.targets.items() if by_name[where].replicas != replicas]
-    elections = [move.where for move in moves if move.source != move.after[0] and move.source in move.after]
+    moves = [
+        _move(by_name[where], replicas)
+        for where, replicas in file.targets.items()
+        if by_name[where].replicas != replicas
+    ]
+    elections = [
+        move.where for move in moves if move.source != move.after[0] and move.source in move.after
+    ]
     return Plan(moves=tuple(moves), elections=tuple(elections), throttle_bytes=throttle_bytes)
 
 
-def _misfits(entry: Entry, by_name: Mapping[TopicPartition, PartitionLayout], layout: ClusterLayout) -> Iterator[str]:
+def _misfits(
+    entry: Entry, by_name: Mapping[TopicPartition, PartitionLayout], layout: ClusterLayout
+) -> Iterator[str]:
     """Yield what of an entry the cluster does not have, or cannot do."""
     partition = by_name.get(entry.where) if entry.where is not None else None
     if partition is None:
         yield from _missing(entry, layout)
     elif partition.is_moving:
-        yield f"{entry.place}: {entry.where} is already on the way to other brokers; see: tidelog cluster watch"
-    if partition is not None and partition.leader == NO_LEADER and set(entry.replicas) - set(partition.replicas):
+        yield (
+            f"{entry.place}: {entry.where} is already on the way to other brokers; see: tidelog"
+            " cluster watch"
+        )
+    if (
+        partition is not None
+        and partition.leader == NO_LEADER
+        and set(entry.replicas) - set(partition.replicas)
+    ):
         yield f"{entry.place}: {entry.where} has no leader, so nothing can be copied from it"
     brokers = {broker.broker_id: broker for broker in layout.brokers}
     for at, broker in entry.brokers:
         if broker not in brokers:
-            yield f"{entry.place}.replicas[{at}]: there is no broker {broker}; there are {', '.join(map(str, sorted(brokers)))}"
+            yield (
+                f"{entry.place}.replicas[{at}]: there is no broker {broker}; there are"
+                f" {', '.join(map(str, sorted(brokers)))}"
+            )
         elif brokers[broker].is_fenced and (partition is None or broker not in partition.replicas):
-            yield f"{entry.place}.replicas[{at}]: broker {broker} is fenced, which is to say down or not ready"
-        elif brokers[broker].is_cordoned and (partition is None or broker not in partition.replicas):
-            yield f"{entry.place}.replicas[{at}]: broker {broker} takes no new replicas: {why_cordoned(brokers[broker])}"
+            yield (
+                f"{entry.place}.replicas[{at}]: broker {broker} is fenced, which is to say down or"
+                " not ready"
+            )
+        elif brokers[broker].is_cordoned and (
+            partition is None or broker not in partition.replicas
+        ):
+            yield (
+                f"{entry.place}.replicas[{at}]: broker {broker} takes no new replicas:"
+                f" {why_cordoned(brokers[broker])}"
+            )
 
 
 def _missing(entry: Entry, layout: ClusterLayout) -> Iterator[str]:
@@ -256,8 +335,17 @@ def _missing(entry: Entry, layout: ClusterLayout) -> Iterator[str]:
     if not count:
         yield f"{entry.place}.topic: there is no topic {entry.topic}"
     elif entry.partition is not None:
-        yield f"{entry.place}.partition: {entry.topic} has {count} partitions, numbered from 0: there is no {entry.partition}"
+        yield (
+            f"{entry.place}.partition: {entry.topic} has {count} partitions, numbered from 0: there"
+            f" is no {entry.partition}"
+        )
 
 
 def _move(partition: PartitionLayout, replicas: tuple[int, ...]) -> Move:
-    return Move(where=partition.where, before=partition.replicas, after=replicas, size_bytes=partition.size_bytes, source=partition.leader)
+    return Move(
+        where=partition.where,
+        before=partition.replicas,
+        after=replicas,
+        size_bytes=partition.size_bytes,
+        source=partition.leader,
+    )

@@ -1,8 +1,9 @@
 """Restarting the nodes of a cluster one by one: in which order, and when the next one may go.
 
-The node that leads the metadata quorum comes last, so that the active controller moves once. A broker may stop while every partition on
-it keeps ``min.insync.replicas`` replicas in sync without it, and every voter of the quorum is up to date. The next one waits until all
-replicas are in sync again. Replicas on observers are never in sync, and count for nothing here.
+The node that leads the metadata quorum comes last, so that the active controller moves once. A
+broker may stop while every partition on it keeps ``min.insync.replicas`` replicas in sync without
+it, and every voter of the quorum is up to date. The next one waits until all replicas are in sync
+again. Replicas on observers are never in sync, and count for nothing here.
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,11 @@ def single_replicas(layout: ClusterLayout, broker: int) -> list[PartitionLayout]
 
     While the broker restarts they are offline, whatever one waits for.
     """
-    return [partition for partition in layout.partitions if broker in partition.replicas and not _others(layout, partition, broker)]
+    return [
+        partition
+        for partition in layout.partitions
+        if broker in partition.replicas and not _others(layout, partition, broker)
+    ]
 
 
 def _others(layout: ClusterLayout, partition: PartitionLayout, broker: int) -> set[int]:
@@ -34,11 +39,16 @@ def _others(layout: ClusterLayout, partition: PartitionLayout, broker: int) -> s
 def obstacles(layout: ClusterLayout, quorum: QuorumState, broker: int) -> list[str]:
     """Return why a broker must not stop now, a sentence each; nothing where it may."""
     found = []
-    out_of_sync = [each for each in layout.partitions if set(each.replicas) - set(each.isr) - layout.observers and len(each.replicas) > 1]
+    out_of_sync = [
+        each
+        for each in layout.partitions
+        if set(each.replicas) - set(each.isr) - layout.observers and len(each.replicas) > 1
+    ]
     at_risk = [
         each
         for each in layout.partitions
-        if broker in each.isr and len(each.isr) - 1 < min(each.min_isr, len(_others(layout, each, broker)))
+        if broker in each.isr
+        and len(each.isr) - 1 < min(each.min_isr, len(_others(layout, each, broker)))
     ]
     offline = [each for each in layout.partitions if each.leader == NO_LEADER]
     moving = [each for each in layout.partitions if each.is_moving]
@@ -50,11 +60,19 @@ def obstacles(layout: ClusterLayout, quorum: QuorumState, broker: int) -> list[s
     ):
         if partitions:
             found.append(f"{_named(partitions)} {'is' if len(partitions) == 1 else 'are'} {what}")
-    down = [each for each in layout.fenced if any(each in partition.replicas for partition in layout.partitions)]
+    down = [
+        each
+        for each in layout.fenced
+        if any(each in partition.replicas for partition in layout.partitions)
+    ]
     found += [f"broker {each} is down" for each in down]
     if quorum.leader_id == NO_LEADER:
         found.append("the metadata quorum has no leader")
-    found += [f"voter {each.node_id} is behind" for each in quorum.voters if each.is_behind and each.node_id != quorum.leader_id]
+    found += [
+        f"voter {each.node_id} is behind"
+        for each in quorum.voters
+        if each.is_behind and each.node_id != quorum.leader_id
+    ]
     return found
 
 
@@ -64,13 +82,24 @@ def obstacles_to_stay_down(layout: ClusterLayout, quorum: QuorumState, broker: i
     These are its ``obstacles``, and that too few voters of the quorum would be left.
     """
     voters = [each.node_id for each in quorum.voters]
-    left = [each.node_id for each in quorum.voters if each.node_id != broker and not each.is_behind and each.node_id not in layout.fenced]
+    left = [
+        each.node_id
+        for each in quorum.voters
+        if each.node_id != broker and not each.is_behind and each.node_id not in layout.fenced
+    ]
     found = obstacles(layout, quorum, broker)
     if broker in voters and len(left) <= len(voters) // 2:
-        found.append(f"without it {len(left)} of {len(voters)} voters of the metadata quorum would be left, which is no majority")
+        found.append(
+            f"without it {len(left)} of {len(voters)} voters of the metadata quorum would be left,"
+            " which is no majority"
+        )
     return found
 
 
 def _named(partitions: Sequence[PartitionLayout]) -> str:
     names = ", ".join(str(each.where) for each in partitions[:MAX_NAMED])
-    return names if len(partitions) <= MAX_NAMED else f"{names} and {len(partitions) - MAX_NAMED} more partitions"
+    return (
+        names
+        if len(partitions) <= MAX_NAMED
+        else f"{names} and {len(partitions) - MAX_NAMED} more partitions"
+    )

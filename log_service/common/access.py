@@ -1,6 +1,7 @@
 """Principals, operations and kinds of resources, by Kafka's names and numbers.
 
-Decides nothing: rules of access and the logins that make principals are for the rooms above. KIP-11.
+Decides nothing: rules of access and the logins that make principals are for the rooms above.
+KIP-11.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,7 +28,10 @@ ANONYMOUS: Final = Principal("User", "ANONYMOUS")
 """The principal of every connection that has not logged in."""
 
 
-NODE_ADVICE: Final = "what nodes ask of each other needs CLUSTER_ACTION on the cluster: name the principal in super.users of every node"
+NODE_ADVICE: Final = (
+    "what nodes ask of each other needs CLUSTER_ACTION on the cluster: name the principal in"
+    " super.users of every node"
+)
 """What helps where a node comes to another one as a user that is none of the cluster's nodes."""
 
 
@@ -76,7 +80,12 @@ OPERATIONS_ON: Final[Mapping[AclResource, tuple[AclOperation, ...]]] = MappingPr
             AclOperation.DESCRIBE,
             *_CONFIGS,
         ),
-        AclResource.GROUP: (AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE, *_CONFIGS),
+        AclResource.GROUP: (
+            AclOperation.READ,
+            AclOperation.DELETE,
+            AclOperation.DESCRIBE,
+            *_CONFIGS,
+        ),
         AclResource.CLUSTER: (
             AclOperation.CREATE,
             AclOperation.ALTER,
@@ -85,7 +94,11 @@ OPERATIONS_ON: Final[Mapping[AclResource, tuple[AclOperation, ...]]] = MappingPr
             AclOperation.IDEMPOTENT_WRITE,
             *_CONFIGS,
         ),
-        AclResource.TRANSACTIONAL_ID: (AclOperation.DESCRIBE, AclOperation.WRITE, AclOperation.TWO_PHASE_COMMIT),
+        AclResource.TRANSACTIONAL_ID: (
+            AclOperation.DESCRIBE,
+            AclOperation.WRITE,
+            AclOperation.TWO_PHASE_COMMIT,
+        ),
         AclResource.DELEGATION_TOKEN: (AclOperation.DESCRIBE,),
         AclResource.USER: (AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS),
     }
@@ -97,8 +110,8 @@ OPERATIONS_ON: Final[Mapping[AclResource, tuple[AclOperation, ...]]] = MappingPr
 class Admission:
     """A decision to let a request through in part, or to show only part of its response.
 
-    ``request`` is what is let through. ``amend`` returns the response with what was refused and without what must not be seen. Where
-    ``response`` is given, nothing is left to do.
+    ``request`` is what is let through. ``amend`` returns the response with what was refused and
+    without what must not be seen. Where ``response`` is given, nothing is left to do.
     """
 
     request: Any
@@ -112,7 +125,9 @@ class Access(Protocol):
     See ``broker.authorization.access``.
     """
 
-    def may(self, operation: AclOperation, resource: AclResource, name: str, count: int = 1) -> bool:
+    def may(
+        self, operation: AclOperation, resource: AclResource, name: str, count: int = 1
+    ) -> bool:
         """Whether what the request wants is allowed."""
 
     def may_cluster(self, operation: AclOperation) -> bool:
@@ -124,10 +139,14 @@ class Access(Protocol):
     def could_cluster(self, operation: AclOperation) -> bool:
         """Whether something is allowed on the cluster that the request gets on without."""
 
-    def allowed(self, operation: AclOperation, resource: AclResource, names: Iterable[str]) -> set[str]:
+    def allowed(
+        self, operation: AclOperation, resource: AclResource, names: Iterable[str]
+    ) -> set[str]:
         """Return those of the names that a request wants and that are allowed."""
 
-    def visible(self, operation: AclOperation, resource: AclResource, names: Iterable[str]) -> set[str]:
+    def visible(
+        self, operation: AclOperation, resource: AclResource, names: Iterable[str]
+    ) -> set[str]:
         """Return those of the names that are allowed; the others are left out silently."""
 
     def require(self, operation: AclOperation, resource: AclResource, name: str) -> None:

@@ -1,7 +1,7 @@
 """The real clock: the one place where the log service asks the operating system for the time.
 
-Decides nothing. Wall time may jump, because an operator or a time service sets the clock. Monotonic time never goes back; deadlines are
-made of it.
+Decides nothing. Wall time may jump, because an operator or a time service sets the clock. Monotonic
+time never goes back; deadlines are made of it.
 """
 
 import time
@@ -20,7 +20,9 @@ class SystemClock:
         """Milliseconds since some fixed point; never goes back."""
         return time.monotonic_ns() // 1_000_000
 
-    monotonic_ns = staticmethod(time.monotonic_ns)  # without a frame of Python's between: it is read twice for each request
+    monotonic_ns = staticmethod(
+        time.monotonic_ns
+    )  # without a frame of Python's between: it is read twice for each request
 
     def __repr__(self) -> str:
         return "<SystemClock>"

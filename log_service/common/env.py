@@ -1,10 +1,11 @@
 """The seams between the log service and the world: protocols only, nothing here acts.
 
-Everything a node needs from outside is one injected ``NodeEnv``: two clocks, randomness, files and a network; a client's ``Env`` has
-no files. The real ones are put together by the composition roots (broker, client); the simulated one in the tests has virtual time,
-memory streams and a disk that loses what was not synced. The seams are as high as the fast path: a connection sends gathered buffers
-and slices of files, and no descriptor leaves a file. Waiting is trio's own (``trio.sleep``, ``trio.move_on_after``), whose clock the
-simulation replaces.
+Everything a node needs from outside is one injected ``NodeEnv``: two clocks, randomness, files and
+a network; a client's ``Env`` has no files. The real ones are put together by the composition roots
+(broker, client); the simulated one in the tests has virtual time, memory streams and a disk that
+loses what was not synced. The seams are as high as the fast path: a connection sends gathered
+buffers and slices of files, and no descriptor leaves a file. Waiting is trio's own (``trio.sleep``,
+``trio.move_on_after``), whose clock the simulation replaces.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -32,7 +33,9 @@ class Clock(Protocol):
 
 
 class FileSlice(Protocol):
-    """A leased range of bytes of a file. The file stays open and in place until every lease is released."""
+    """A leased range of bytes of a file. The file stays open and in place until every lease is
+    released.
+    """
 
     def __len__(self) -> int:
         """Size in bytes."""
@@ -49,7 +52,9 @@ class FileSlice(Protocol):
 
 
 class File(Protocol):
-    """One open file: appended at its end, read anywhere. Calls without ``await`` reach only the page cache."""
+    """One open file: appended at its end, read anywhere. Calls without ``await`` reach only the
+    page cache.
+    """
 
     @property
     def path(self) -> Path:
@@ -78,10 +83,12 @@ class File(Protocol):
         """Cut the file to ``size_bytes``."""
 
     async def sync(self) -> None:
-        """Make the bytes durable (fdatasync) in the pool; a cancelled caller waits for it. Never two of one file at once.
+        """Make the bytes durable (fdatasync) in the pool; a cancelled caller waits for it. Never
+        two of one file at once.
 
         Raises:
-            OSError: final; the directory must be taken offline, never retried. The system tells of it once: a sync beside this one may
+            OSError: final; the directory must be taken offline, never retried. The system tells of
+            it once: a sync beside this one may
                 end as if all were well.
         """
 
@@ -164,7 +171,8 @@ class Files(Protocol):
         """
 
     def write_atomically(self, path: Path, content: bytes, *, is_synced: bool = True) -> None:
-        """Replace a small file: write it beside the old one, sync it, rename it, sync the directory.
+        """Replace a small file: write it beside the old one, sync it, rename it, sync the
+        directory.
 
         ``is_synced=False`` leaves both syncs to the caller.
         """
@@ -179,8 +187,8 @@ class Files(Protocol):
         """Identity of the memory that keeps unsynced writes to a directory. It stays the same as
         long as none of them is lost.
 
-        A process may end meanwhile; a start of the kernel, or another directory at this path, has another one. None where the system does
-        not say, or may keep writes elsewhere.
+        A process may end meanwhile; a start of the kernel, or another directory at this path, has
+        another one. None where the system does not say, or may keep writes elsewhere.
 
         Raises:
             OSError: there is no such directory.
@@ -194,7 +202,9 @@ class Files(Protocol):
         """
 
     async def run_in_pool(self, function: Callable[[], T]) -> T:
-        """Run what may wait for the disk (cold reads, unlinks, scans) off the event loop. A cancelled caller does not cancel it."""
+        """Run what may wait for the disk (cold reads, unlinks, scans) off the event loop. A
+        cancelled caller does not cancel it.
+        """
 
     def set_pool_threads(self, count: int) -> None:
         """Let at most ``count`` calls wait for the disk at once from now on."""
@@ -236,10 +246,12 @@ class Connection(Protocol):
         """Send all buffers, in order, with as few system calls as possible."""
 
     async def send_file(self, header: Sequence[Buffer], file_slice: FileSlice) -> None:
-        """Send ``header`` and then a leased range (sendfile where it can). The caller releases the lease.
+        """Send ``header`` and then a leased range (sendfile where it can). The caller releases the
+        lease.
 
         Raises:
-            OSError: the peer is gone, or the file was shorter than the lease; the connection must then be closed.
+            OSError: the peer is gone, or the file was shorter than the lease; the connection must
+            then be closed.
         """
 
     def close(self) -> None:

@@ -1,7 +1,8 @@
 """Kafka's error codes and the errors that carry them.
 
-One type, ``KafkaError``, carries a protocol error code: a handler turns it into the code of a response, and a client raises it when it
-receives such a code. Errors of configuration and of the disk have types of their own, because the operator has to act on them.
+One type, ``KafkaError``, carries a protocol error code: a handler turns it into the code of a
+response, and a client raises it when it receives such a code. Errors of configuration and of the
+disk have types of their own, because the operator has to act on them.
 """
 
 from enum import IntEnum
@@ -198,11 +199,15 @@ RETRIABLE = frozenset(
 
 
 class TidelogError(Exception):
-    """Anything that tidelog raises on purpose; the text names what was wrong, where, and what to do."""
+    """Anything that tidelog raises on purpose; the text names what was wrong, where, and what to
+    do.
+    """
 
 
 class KafkaError(TidelogError):
-    """A protocol error. ``code`` goes over the wire, the text beside it where the API has room for one."""
+    """A protocol error. ``code`` goes over the wire, the text beside it where the API has room for
+    one.
+    """
 
     def __init__(self, code: ErrorCode, text: str = "") -> None:
         super().__init__(text or code.name)

@@ -1,8 +1,9 @@
 """Names the features whose levels a cluster finalizes. It also says what the levels of
 kraft.version mean.
 
-Names and levels are Kafka's, but for the names that begin with ``tidelog.``: nodes of Apache Kafka do not know those, and are refused where
-their level is above 0. Which levels this software serves, ``metadata.features`` says.
+Names and levels are Kafka's, but for the names that begin with ``tidelog.``: nodes of Apache Kafka
+do not know those, and are refused where their level is above 0. Which levels this software serves,
+``metadata.features`` says.
 """
 
 METADATA_VERSION = "metadata.version"
@@ -15,7 +16,11 @@ TRANSACTION_VERSION = "transaction.version"
 OBSERVERS = "tidelog.observers"
 
 STATIC_QUORUM = 0
-"""The level of kraft.version at which the voters are configuration, equal on every node by convention."""
+"""The level of kraft.version at which the voters are configuration, equal on every node by
+convention.
+"""
 
 DYNAMIC_QUORUM = 1
-"""The level of kraft.version from which on the voters are records, added and removed while the cluster runs (KIP-853)."""
+"""The level of kraft.version from which on the voters are records, added and removed while the
+cluster runs (KIP-853).
+"""

@@ -46,7 +46,9 @@ def _computed_hash(text: str) -> int:
 _known_hash = lru_cache(KNOWN_COUNT)(_computed_hash)
 
 
-def in_hash_map_order(names: Collection[str], *, bucket_count: int = FIRST_BUCKET_COUNT) -> list[str]:
+def in_hash_map_order(
+    names: Collection[str], *, bucket_count: int = FIRST_BUCKET_COUNT
+) -> list[str]:
     """Return distinct strings in the iteration order of a Java hash map.
 
     The map begins with ``bucket_count`` buckets, a power of two. Strings of the same bucket keep

@@ -1,7 +1,8 @@
 """Finds out whose program listens where a secret is about to be sent.
 
-Every account of a machine may listen on a loopback port that is free, or on another loopback address beside a server that listens on one.
-Only Linux tells whose a listener is, in /proc; elsewhere none is known to be a stranger's.
+Every account of a machine may listen on a loopback port that is free, or on another loopback
+address beside a server that listens on one. Only Linux tells whose a listener is, in /proc;
+elsewhere none is known to be a stranger's.
 """
 
 import os
@@ -26,7 +27,9 @@ def strangers_at(host: str, port: int) -> frozenset[int]:
     Raises:
         OSError: the host has no address.
     """
-    dialled = {ip_address(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+    dialled = {
+        ip_address(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    }
     owners: set[int] = set()
     for table in TABLES:
         try:

@@ -1,8 +1,8 @@
 """Directories and files of an installation that are for its owner alone, whatever the umask was.
 
-An account that can read a file can lock it: then nothing is written to a SQLite database any more, and what waits for the lock does not go
-on. One that can write beside a token can put another in its place. So what an installation keeps for itself is closed, where it is not
-secured, too.
+An account that can read a file can lock it: then nothing is written to a SQLite database any more,
+and what waits for the lock does not go on. One that can write beside a token can put another in its
+place. So what an installation keeps for itself is closed, where it is not secured, too.
 """
 
 import os
@@ -23,7 +23,8 @@ def private_directory(path: Path) -> Path:
 
 
 def open_private(path: Path, flags: int) -> int:
-    """Open a file that its owner alone can read, made where there is none, and return its descriptor.
+    """Open a file that its owner alone can read, made where there is none, and return its
+    descriptor.
 
     Raises:
         OSError: it cannot be opened or closed to others.
@@ -38,7 +39,8 @@ def open_private(path: Path, flags: int) -> int:
 
 
 def replace_private(path: Path, content: str | bytes) -> None:
-    """Replace a file as a whole, synced, by one that its owner alone can read. Text is written as UTF-8.
+    """Replace a file as a whole, synced, by one that its owner alone can read. Text is written as
+    UTF-8.
 
     Raises:
         OSError: it cannot be written; the older file is as it was.
@@ -46,7 +48,9 @@ def replace_private(path: Path, content: str | bytes) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     beside.unlink(missing_ok=True)
     try:
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE), "wb") as file:
+        with os.fdopen(
+            os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE), "wb"
+        ) as file:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())

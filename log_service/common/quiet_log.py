@@ -1,8 +1,11 @@
-"""Log lines that do not flood: a few of a kind in an interval. The next line of the kind says how many were kept back.
+"""Log lines that do not flood: a few of a kind in an interval. The next line of the kind says how
+many were kept back.
 
-Decides which lines are let through. The caller chooses their kind, text and level. Knows neither clients nor peers.
+Decides which lines are let through. The caller chooses their kind, text and level. Knows neither
+clients nor peers.
 
-Invariant: at most ``MAX_REMEMBERED`` kinds are remembered; the kind that came longest ago is forgotten first.
+Invariant: at most ``MAX_REMEMBERED`` kinds are remembered; the kind that came longest ago is
+forgotten first.
 """
 
 import logging
@@ -18,7 +21,13 @@ class QuietLogger:
     It writes at most ``max_lines`` of a kind (``what``) within ``interval_ms``.
     """
 
-    def __init__(self, logger: logging.Logger, now_ms: Callable[[], int], interval_ms: int = INTERVAL_MS, max_lines: int = 1) -> None:
+    def __init__(
+        self,
+        logger: logging.Logger,
+        now_ms: Callable[[], int],
+        interval_ms: int = INTERVAL_MS,
+        max_lines: int = 1,
+    ) -> None:
         self._logger = logger
         self._now_ms = now_ms
         self._interval_ms = interval_ms
@@ -33,11 +42,20 @@ class QuietLogger:
         """Warn as ``info`` informs."""
         self._say(logging.WARNING, what, text, args)
 
-    def error(self, what: Hashable, text: str, *args: object, error: BaseException | None = None) -> None:
+    def error(
+        self, what: Hashable, text: str, *args: object, error: BaseException | None = None
+    ) -> None:
         """Report an error as ``info`` informs, with the traceback of ``error``."""
         self._say(logging.ERROR, what, text, args, error)
 
-    def _say(self, level: int, what: Hashable, text: str, args: tuple[object, ...], error: BaseException | None = None) -> None:
+    def _say(
+        self,
+        level: int,
+        what: Hashable,
+        text: str,
+        args: tuple[object, ...],
+        error: BaseException | None = None,
+    ) -> None:
         now_ms = self._now_ms()
         began_ms, said_count, kept_back = self._said.pop(what, (now_ms, 0, 0))
         if now_ms - began_ms >= self._interval_ms:

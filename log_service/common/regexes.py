@@ -1,9 +1,11 @@
 """Regular expressions that come from outside: is one valid, and which texts does it match.
 
-Consumers subscribe to topics by them (KIP-848), transactions are listed by them, and they choose which clients push metrics (KIP-714).
-The syntax is RE2's, which has no backreferences and takes time in proportion to the text, and to ``program_size``. What it takes to read an
-expression is bounded here: ``\\pL`` stands for 650 ranges of letters, and the longest string of the protocol, full of it, takes three
-seconds and 350 MB. A text matches as a whole. The library is imported with the first expression: most brokers never see one.
+Consumers subscribe to topics by them (KIP-848), transactions are listed by them, and they choose
+which clients push metrics (KIP-714). The syntax is RE2's, which has no backreferences and takes
+time in proportion to the text, and to ``program_size``. What it takes to read an expression is
+bounded here: ``\\pL`` stands for 650 ranges of letters, and the longest string of the protocol,
+full of it, takes three seconds and 350 MB. A text matches as a whole. The library is imported with
+the first expression: most brokers never see one.
 """
 
 import re
@@ -16,16 +18,23 @@ from log_service.common.errors import ErrorCode, KafkaError
 Compiled = Any
 """An expression of RE2's Python module, which has no types."""
 KEPT_BYTES = 1 << 20
-"""What a compiled expression that is kept may take. RE2 fills it while it matches, since it remembers there which states it has seen; some
-5,800 names of topics in one expression fit."""
+"""What a compiled expression that is kept may take. RE2 fills it while it matches, since it
+remembers there which states it has seen; some 5,800 names of topics in one expression fit.
+"""
 KEPT_COUNT = 32
-"""So many are kept, for all clients together: they name as many different expressions as they like, and what is kept stays in memory."""
+"""So many are kept, for all clients together: they name as many different expressions as they like,
+and what is kept stays in memory.
+"""
 LARGEST_BYTES = 8 << 20
 """What an expression may take at all."""
 LARGE_COUNT = 2
-"""So many are kept of those that take more than ``KEPT_BYTES``: what they take is a quarter of the whole."""
+"""So many are kept of those that take more than ``KEPT_BYTES``: what they take is a quarter of the
+whole.
+"""
 MAX_COST = 4_000
-"""What all operators of an expression cost together: a tenth of a second, most of the time. Names and alternatives cost nothing."""
+"""What all operators of an expression cost together: a tenth of a second, most of the time. Names
+and alternatives cost nothing.
+"""
 COSTS = {r"\p": 40, r"\P": 40, "{": 4, "?": 1, "*": 1, "+": 1}
 """Classes of Unicode are the dearest, then repetitions, of which each may stand for a thousand."""
 _OPERATOR = re.compile(r"\\.|[?*+{]", re.DOTALL)
@@ -38,7 +47,10 @@ def validate_regex(regex: str) -> None:
         KafkaError: INVALID_REGULAR_EXPRESSION, with what is wrong with it.
     """
     if sum(COSTS.get(found, 0) for found in _OPERATOR.findall(regex)) > MAX_COST:
-        text = f"a regular expression of {len(regex)} characters has too many repetitions, or classes of Unicode"
+        text = (
+            f"a regular expression of {len(regex)} characters has too many repetitions, or classes"
+            " of Unicode"
+        )
         raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, text)
     _compiled(regex)
 
@@ -70,7 +82,8 @@ def _compiled(regex: str) -> Compiled:
 
 @lru_cache(KEPT_COUNT)
 def _small(regex: str) -> Compiled | None:
-    """Return a compiled expression, None where it is invalid or would take more than ``KEPT_BYTES``.
+    """Return a compiled expression, None where it is invalid or would take more than
+    ``KEPT_BYTES``.
 
     The result is kept.
     """

@@ -8,7 +8,9 @@ T = TypeVar("T", bound=Hashable)
 
 
 def repeated(values: Sequence[T]) -> Collection[T]:
-    """Return each value that stands more than once, in the order of the values. Costs next to nothing where there is none."""
+    """Return each value that stands more than once, in the order of the values. Costs next to
+    nothing where there is none.
+    """
     if len(set(values)) == len(values):
         return ()
     return {value: None for value, count in Counter(values).items() if count > 1}.keys()

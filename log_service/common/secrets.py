@@ -1,7 +1,8 @@
 """Passwords, keys and tokens as values that never show themselves.
 
-A secret is shown by no ``repr``, no ``str``, no f-string and no error text. Code that needs the content calls ``reveal``, so that a
-search for this one name finds each place where a secret is used. A secret can be neither pickled nor copied into JSON by accident.
+A secret is shown by no ``repr``, no ``str``, no f-string and no error text. Code that needs the
+content calls ``reveal``, so that a search for this one name finds each place where a secret is
+used. A secret can be neither pickled nor copied into JSON by accident.
 """
 
 from typing import Generic, NoReturn, Self, TypeVar
@@ -19,7 +20,11 @@ class _Secret(Generic[T]):
         return f"{type(self).__name__}(hidden)"
 
     def __eq__(self, other: object) -> bool:
-        return self._content == other._content if isinstance(other, _Secret) and type(other) is type(self) else NotImplemented
+        return (
+            self._content == other._content
+            if isinstance(other, _Secret) and type(other) is type(self)
+            else NotImplemented
+        )
 
     def __hash__(self) -> int:
         return hash(self._content)
@@ -28,7 +33,9 @@ class _Secret(Generic[T]):
         return self
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(f"a {type(self).__name__} is not written anywhere; reveal it where it is used")
+        raise TypeError(
+            f"a {type(self).__name__} is not written anywhere; reveal it where it is used"
+        )
 
     def reveal(self) -> T:
         """Return the content itself."""

@@ -1,7 +1,8 @@
 """The epochs of fetch sessions (KIP-227) and share sessions (KIP-932). They tell the requests of
 one session apart.
 
-The first request of a session has epoch 0, and each later one the next. A request with the final epoch ends the session.
+The first request of a session has epoch 0, and each later one the next. A request with the final
+epoch ends the session.
 """
 
 from typing import Final
@@ -12,5 +13,7 @@ _LAST_EPOCH: Final = 2**31 - 1
 
 
 def next_epoch(epoch: int) -> int:
-    """Return the epoch of the request after one. 2147483647 is followed by 1: 0 would begin another session."""
+    """Return the epoch of the request after one. 2147483647 is followed by 1: 0 would begin another
+    session.
+    """
     return 1 if epoch == _LAST_EPOCH else epoch + 1

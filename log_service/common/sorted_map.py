@@ -1,13 +1,16 @@
 """Immutable maps in key order, of which a changed copy is cheap.
 
-Decides how the maps of the metadata's image and of the ACLs' index are kept. A map of at most ``CHUNK_SIZE`` entries is a plain
-dictionary. A larger one is a ``ChunkedMap``: a list of such dictionaries, each with the entries of one range of keys. A change copies the
-chunk it falls into and the list, and shares the other chunks with the map before: with 100,000 entries that is about a hundredth of it.
+Decides how the maps of the metadata's image and of the ACLs' index are kept. A map of at most
+``CHUNK_SIZE`` entries is a plain dictionary. A larger one is a ``ChunkedMap``: a list of such
+dictionaries, each with the entries of one range of keys. A change copies the chunk it falls into
+and the list, and shares the other chunks with the map before: with 100,000 entries that is about a
+hundredth of it.
 
-The maps are sorted because equal images must iterate alike in every process: the order of a hash trie follows the hashes of its keys, and
-Python draws the hashes of strings anew for each process.
+The maps are sorted because equal images must iterate alike in every process: the order of a hash
+trie follows the hashes of its keys, and Python draws the hashes of strings anew for each process.
 
-Invariants: a map iterates in the order of its keys; what ``sorted_map`` or ``changed_map`` returned never changes.
+Invariants: a map iterates in the order of its keys; what ``sorted_map`` or ``changed_map`` returned
+never changes.
 """
 
 from bisect import bisect_right
@@ -23,7 +26,8 @@ CHUNK_SIZE = 128
 """The most entries of a chunk. A change copies one chunk, and one pointer to each of the others."""
 
 REBUILT_SHARE = 8
-"""One change to so many entries: from there on a new map costs less than a change chunk by chunk."""
+"""One change to so many entries: from there on a new map costs less than a change chunk by chunk.
+"""
 
 SPARSE_SHARE = 4
 """Chunks that are filled to less than one in so many, on average, are packed again."""
@@ -34,7 +38,8 @@ _key_of = itemgetter(0)
 def sorted_map(entries: Mapping[K, V]) -> Mapping[K, V]:
     """Return the entries as a map in key order. The keys must be comparable with each other.
 
-    A small dictionary that is in order becomes the map itself: the caller must not change it any more.
+    A small dictionary that is in order becomes the map itself: the caller must not change it any
+    more.
     """
     if len(entries) <= CHUNK_SIZE and isinstance(entries, dict):
         keys: list[Any] = list(entries)
@@ -43,18 +48,25 @@ def sorted_map(entries: Mapping[K, V]) -> Mapping[K, V]:
     ordered = sorted(entries.items(), key=_key_of)
     if len(ordered) <= CHUNK_SIZE:
         return dict(ordered)
-    chunks = [dict(ordered[start : start + CHUNK_SIZE]) for start in range(0, len(ordered), CHUNK_SIZE)]
+    chunks = [
+        dict(ordered[start : start + CHUNK_SIZE]) for start in range(0, len(ordered), CHUNK_SIZE)
+    ]
     return ChunkedMap(chunks, [next(iter(chunk)) for chunk in chunks], len(ordered))
 
 
 def changed_map(base: Mapping[K, V], changes: Mapping[K, V | None]) -> Mapping[K, V]:
-    """Return ``base``, which one of these functions made, with the changes. A change to None removes the key.
+    """Return ``base``, which one of these functions made, with the changes. A change to None
+    removes the key.
 
     Without any change ``base`` itself is returned.
     """
     if not changes:
         return base
-    if not isinstance(base, dict) and isinstance(base, ChunkedMap) and len(changes) * REBUILT_SHARE < len(base):
+    if (
+        not isinstance(base, dict)
+        and isinstance(base, ChunkedMap)
+        and len(changes) * REBUILT_SHARE < len(base)
+    ):
         return base.changed(changes)
     changed = _changed_chunk(base, changes)
     return changed if len(changed) <= CHUNK_SIZE else sorted_map(changed)
@@ -72,7 +84,9 @@ def _changed_chunk(chunk: Mapping[K, V], changes: Mapping[K, V | None]) -> dict[
 
 
 class ChunkedMap(Mapping[K, V]):
-    """A map of more entries than one chunk holds. ``sorted_map`` makes it; ``first_keys`` are those of its chunks."""
+    """A map of more entries than one chunk holds. ``sorted_map`` makes it; ``first_keys`` are those
+    of its chunks.
+    """
 
     __slots__ = ("_chunks", "_count", "_first_keys")
 
@@ -127,7 +141,11 @@ class ChunkedMap(Mapping[K, V]):
                 continue
             parts = list(_split(after))
             chunks[place : place + 1] = parts
-            first_keys = [*first_keys[:place], *(next(iter(part)) for part in parts), *first_keys[place + 1 :]]
+            first_keys = [
+                *first_keys[:place],
+                *(next(iter(part)) for part in parts),
+                *first_keys[place + 1 :],
+            ]
             count += len(after) - len(before)
         changed = ChunkedMap(chunks, first_keys, count)
         is_sparse = count * SPARSE_SHARE < len(chunks) * CHUNK_SIZE

@@ -1,4 +1,6 @@
-"""Work in steps: a generator that yields where other work may come between, and returns a result. Decides nothing."""
+"""Work in steps: a generator that yields where other work may come between, and returns a result.
+Decides nothing.
+"""
 
 from collections.abc import Generator
 from typing import TypeVar

@@ -1,7 +1,9 @@
-"""One heap of deadlines for everything that waits: delayed fetches, sessions, rebalances, retention.
+"""One heap of deadlines for everything that waits: delayed fetches, sessions, rebalances,
+retention.
 
-It never looks at a clock: its owner asks what is due. Cancelling is O(1) and leaves a dead entry that is dropped when it surfaces or
-when dead entries outnumber live ones, so that a heap of long timers that are always cancelled stays small.
+It never looks at a clock: its owner asks what is due. Cancelling is O(1) and leaves a dead entry
+that is dropped when it surfaces or when dead entries outnumber live ones, so that a heap of long
+timers that are always cancelled stays small.
 """
 
 import heapq
@@ -12,7 +14,9 @@ Callback = Callable[[], None]
 
 
 def _do_nothing() -> None:
-    """Placeholder callback of a timer that is over. It breaks the cycle that the real one would keep."""
+    """Placeholder callback of a timer that is over. It breaks the cycle that the real one would
+    keep.
+    """
 
 
 class Timer:
@@ -59,7 +63,9 @@ class TimerQueue:
         return len(self._heap) - self._dead_count
 
     def schedule(self, deadline_ms: int, callback: Callback) -> Timer:
-        """Call ``callback`` once ``deadline_ms`` has come. Tells ``on_earlier`` when this became the next deadline."""
+        """Call ``callback`` once ``deadline_ms`` has come. Tells ``on_earlier`` when this became
+        the next deadline.
+        """
         timer = Timer(self, deadline_ms, callback)
         is_earlier = not self._heap or deadline_ms < self._heap[0][0]
         heapq.heappush(self._heap, (deadline_ms, next(self._order), timer))
@@ -75,7 +81,8 @@ class TimerQueue:
         return self._heap[0][0] if self._heap else None
 
     def fire_due(self, now_ms: int) -> int:
-        """Call everything due at ``now_ms`` and return how many were called. Callbacks may schedule and cancel.
+        """Call everything due at ``now_ms`` and return how many were called. Callbacks may schedule
+        and cancel.
 
         What a callback raises is raised here; that timer has fired, and those behind it have not.
         """

@@ -1,15 +1,23 @@
 """Decides which names topics may have, and which topics brokers keep for themselves.
 
-Decides by Kafka's rules: letters, digits, dot, underscore and dash, at most 249 of them, because a partition's directory is named after its
-topic. Whether a name is taken only the metadata knows.
+Decides by Kafka's rules: letters, digits, dot, underscore and dash, at most 249 of them, because a
+partition's directory is named after its topic. Whether a name is taken only the metadata knows.
 """
 
 import re
 
-from log_service.common.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from log_service.common.types import (
+    GROUP_METADATA_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
 
-INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
-"""What brokers keep for themselves: clients may not write to them, and their loss is the loss of every group and transaction."""
+INTERNAL_TOPICS = frozenset(
+    {GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC}
+)
+"""What brokers keep for themselves: clients may not write to them, and their loss is the loss of
+every group and transaction.
+"""
 
 MAX_TOPIC_NAME_LENGTH = 249
 

@@ -1,6 +1,7 @@
 """Ids, epochs and the few values that every room shares.
 
-Ids are NewTypes so that a leader epoch cannot be passed where a producer epoch belongs; sentinels carry Kafka's values.
+Ids are NewTypes so that a leader epoch cannot be passed where a producer epoch belongs; sentinels
+carry Kafka's values.
 """
 
 from typing import NamedTuple, NewType

@@ -1,7 +1,8 @@
 """Configuration keys, each declared once, and the views that are built from them.
 
 A key has a name, type, default, validator, update mode, traits and reason. Values come from Kafka's
-own server properties. Other code never sees keys, but receives one of the small frozen views of ``views``.
+own server properties. Other code never sees keys, but receives one of the small frozen views of
+``views``.
 
 - ``definition``: the parts of a key.
 - ``properties``: Kafka's properties files.

@@ -37,7 +37,10 @@ from log_service.config.definition import (
 NOT_HERE = "which cannot run here; remove the key only if the cluster can do without"
 
 TRANSACTIONS: Family = (
-    "Tunes transactions in ways that have no counterpart here: loading reads in fixed steps, two-phase commit is not there.",
+    (
+        "Tunes transactions in ways that have no counterpart here: loading reads in fixed steps,"
+        " two-phase commit is not there."
+    ),
     (
         Row("transaction.state.log.load.buffer.size", INT, "5242880", at_least(1)),
         Row("transaction.two.phase.commit.enable", BOOLEAN, "false"),
@@ -54,24 +57,42 @@ SHARE_GROUPS: Family = (
             traits=Trait.INTERNAL,
         ),
         Row("share.coordinator.append.linger.ms", INT, "-1", at_least(-1)),
-        Row("share.coordinator.cached.buffer.max.bytes", INT, "1048588", at_least(524288), update_mode=CLUSTER_WIDE),
+        Row(
+            "share.coordinator.cached.buffer.max.bytes",
+            INT,
+            "1048588",
+            at_least(524288),
+            update_mode=CLUSTER_WIDE,
+        ),
         Row("share.coordinator.load.buffer.size", INT, "5242880", at_least(1)),
         Row("share.coordinator.threads", INT, "1", at_least(1)),
         Row("share.fetch.purgatory.purge.interval.requests", INT, "1000"),
     ),
 )
 COORDINATORS: Family = (
-    "Tunes how coordinators batch, cache and load in Apache Kafka; here each request is one batch, and loading reads in fixed steps.",
+    (
+        "Tunes how coordinators batch, cache and load in Apache Kafka; here each request is one"
+        " batch, and loading reads in fixed steps."
+    ),
     (
         Row("group.coordinator.append.linger.ms", INT, "-1", at_least(-1)),
         Row("group.coordinator.background.threads", INT, "2", at_least(1)),
-        Row("group.coordinator.cached.buffer.max.bytes", INT, "1048588", at_least(524288), update_mode=CLUSTER_WIDE),
+        Row(
+            "group.coordinator.cached.buffer.max.bytes",
+            INT,
+            "1048588",
+            at_least(524288),
+            update_mode=CLUSTER_WIDE,
+        ),
         Row("group.coordinator.threads", INT, "4", at_least(1)),
         Row("offsets.load.buffer.size", INT, "5242880", at_least(1)),
     ),
 )
 REPLICATION: Family = (
-    "Tunes requests between nodes of Apache Kafka; here they have the times of the quorum, of sessions and of fetches.",
+    (
+        "Tunes requests between nodes of Apache Kafka; here they have the times of the quorum, of"
+        " sessions and of fetches."
+    ),
     (
         Row("controlled.shutdown.enable", BOOLEAN, "true"),
         Row("controller.socket.timeout.ms", INT, "30000"),
@@ -82,7 +103,10 @@ REPLICATION: Family = (
     ),
 )
 QUORUM: Family = (
-    "Old snapshots of the metadata go by their number here; appends are not held back to make them larger.",
+    (
+        "Old snapshots of the metadata go by their number here; appends are not held back to make"
+        " them larger."
+    ),
     (
         Row("controller.quorum.append.linger.ms", INT, "25", at_least(0)),
         Row("metadata.max.retention.bytes", LONG, "104857600"),
@@ -90,8 +114,10 @@ QUORUM: Family = (
     ),
 )
 QUOTAS: Family = (
-    "Belongs to throttles of moves between log directories, which this version does not have, "
-    "and of replicas, which are measured over eleven seconds here.",
+    (
+        "Belongs to throttles of moves between log directories, which this version does not have, "
+        "and of replicas, which are measured over eleven seconds here."
+    ),
     (
         Row("alter.log.dirs.replication.quota.window.num", INT, "11", at_least(1)),
         Row("alter.log.dirs.replication.quota.window.size.seconds", INT, "1", at_least(1)),
@@ -102,18 +128,50 @@ QUOTAS: Family = (
 EXECUTION: Family = (
     "Tunes threads and queues of Apache Kafka that have no counterpart here.",
     (
-        Row("background.threads", INT, "10", at_least(1), update_mode=CLUSTER_WIDE, traits=Trait.THREADS),
-        Row("controller.performance.always.log.threshold.ms", LONG, "2000", at_least(0), traits=Trait.INTERNAL),
-        Row("controller.performance.sample.period.ms", LONG, "60000", at_least(100), traits=Trait.INTERNAL),
+        Row(
+            "background.threads",
+            INT,
+            "10",
+            at_least(1),
+            update_mode=CLUSTER_WIDE,
+            traits=Trait.THREADS,
+        ),
+        Row(
+            "controller.performance.always.log.threshold.ms",
+            LONG,
+            "2000",
+            at_least(0),
+            traits=Trait.INTERNAL,
+        ),
+        Row(
+            "controller.performance.sample.period.ms",
+            LONG,
+            "60000",
+            at_least(100),
+            traits=Trait.INTERNAL,
+        ),
         Row("delete.records.purgatory.purge.interval.requests", INT, "1"),
         Row("fetch.purgatory.purge.interval.requests", INT, "1000"),
         Row("internal.metadata.delete.delay.millis", LONG, "60000", traits=Trait.INTERNAL),
         Row("internal.metadata.log.segment.bytes", INT, None, traits=Trait.INTERNAL),
         Row("internal.metadata.max.batch.size.in.bytes", INT, "8388608", traits=Trait.INTERNAL),
-        Row("num.network.threads", INT, "3", at_least(1), update_mode=CLUSTER_WIDE, traits=Trait.LISTENER_LIMIT | Trait.THREADS),
+        Row(
+            "num.network.threads",
+            INT,
+            "3",
+            at_least(1),
+            update_mode=CLUSTER_WIDE,
+            traits=Trait.LISTENER_LIMIT | Trait.THREADS,
+        ),
         Row("producer.purgatory.purge.interval.requests", INT, "1000"),
         Row("queued.max.requests", INT, "500", at_least(1)),
-        Row("server.max.startup.time.ms", LONG, "9223372036854775807", at_least(0), traits=Trait.INTERNAL),
+        Row(
+            "server.max.startup.time.ms",
+            LONG,
+            "9223372036854775807",
+            at_least(0),
+            traits=Trait.INTERNAL,
+        ),
         Row("socket.connection.setup.timeout.max.ms", LONG, "30000"),
         Row("socket.connection.setup.timeout.ms", LONG, "10000"),
         Row("unstable.api.versions.enable", BOOLEAN, "false", traits=Trait.INTERNAL),
@@ -143,22 +201,91 @@ REMOTE_STORAGE: Family = (
     (
         Row("follower.fetch.last.tiered.offset.enable", BOOLEAN, "false", update_mode=CLUSTER_WIDE),
         Row("remote.fetch.max.wait.ms", INT, "500", at_least(1), update_mode=CLUSTER_WIDE),
-        Row("remote.list.offsets.request.timeout.ms", LONG, "30000", at_least(1), update_mode=CLUSTER_WIDE),
-        Row("remote.log.index.file.cache.total.size.bytes", LONG, "1073741824", at_least(1), update_mode=CLUSTER_WIDE),
-        Row("remote.log.index.file.cache.ttl.ms", LONG, "900000", at_least(-1), traits=Trait.INTERNAL),
-        Row("remote.log.manager.copier.thread.pool.size", INT, "10", at_least(1), update_mode=CLUSTER_WIDE, traits=Trait.THREADS),
-        Row("remote.log.manager.copy.max.bytes.per.second", LONG, "9223372036854775807", at_least(1), update_mode=CLUSTER_WIDE),
+        Row(
+            "remote.list.offsets.request.timeout.ms",
+            LONG,
+            "30000",
+            at_least(1),
+            update_mode=CLUSTER_WIDE,
+        ),
+        Row(
+            "remote.log.index.file.cache.total.size.bytes",
+            LONG,
+            "1073741824",
+            at_least(1),
+            update_mode=CLUSTER_WIDE,
+        ),
+        Row(
+            "remote.log.index.file.cache.ttl.ms",
+            LONG,
+            "900000",
+            at_least(-1),
+            traits=Trait.INTERNAL,
+        ),
+        Row(
+            "remote.log.manager.copier.thread.pool.size",
+            INT,
+            "10",
+            at_least(1),
+            update_mode=CLUSTER_WIDE,
+            traits=Trait.THREADS,
+        ),
+        Row(
+            "remote.log.manager.copy.max.bytes.per.second",
+            LONG,
+            "9223372036854775807",
+            at_least(1),
+            update_mode=CLUSTER_WIDE,
+        ),
         Row("remote.log.manager.copy.quota.window.num", INT, "11", at_least(1)),
         Row("remote.log.manager.copy.quota.window.size.seconds", INT, "1", at_least(1)),
-        Row("remote.log.manager.expiration.thread.pool.size", INT, "10", at_least(1), update_mode=CLUSTER_WIDE, traits=Trait.THREADS),
-        Row("remote.log.manager.fetch.max.bytes.per.second", LONG, "9223372036854775807", at_least(1), update_mode=CLUSTER_WIDE),
+        Row(
+            "remote.log.manager.expiration.thread.pool.size",
+            INT,
+            "10",
+            at_least(1),
+            update_mode=CLUSTER_WIDE,
+            traits=Trait.THREADS,
+        ),
+        Row(
+            "remote.log.manager.fetch.max.bytes.per.second",
+            LONG,
+            "9223372036854775807",
+            at_least(1),
+            update_mode=CLUSTER_WIDE,
+        ),
         Row("remote.log.manager.fetch.quota.window.num", INT, "11", at_least(1)),
         Row("remote.log.manager.fetch.quota.window.size.seconds", INT, "1", at_least(1)),
-        Row("remote.log.manager.follower.thread.pool.size", INT, "2", at_least(1), update_mode=CLUSTER_WIDE, traits=Trait.THREADS),
+        Row(
+            "remote.log.manager.follower.thread.pool.size",
+            INT,
+            "2",
+            at_least(1),
+            update_mode=CLUSTER_WIDE,
+            traits=Trait.THREADS,
+        ),
         Row("remote.log.manager.task.interval.ms", LONG, "30000", at_least(1)),
-        Row("remote.log.manager.task.retry.backoff.max.ms", LONG, "30000", at_least(1), traits=Trait.INTERNAL),
-        Row("remote.log.manager.task.retry.backoff.ms", LONG, "500", at_least(1), traits=Trait.INTERNAL),
-        Row("remote.log.manager.task.retry.jitter", DOUBLE, "0.2", between(0, 0.5), traits=Trait.INTERNAL),
+        Row(
+            "remote.log.manager.task.retry.backoff.max.ms",
+            LONG,
+            "30000",
+            at_least(1),
+            traits=Trait.INTERNAL,
+        ),
+        Row(
+            "remote.log.manager.task.retry.backoff.ms",
+            LONG,
+            "500",
+            at_least(1),
+            traits=Trait.INTERNAL,
+        ),
+        Row(
+            "remote.log.manager.task.retry.jitter",
+            DOUBLE,
+            "0.2",
+            between(0, 0.5),
+            traits=Trait.INTERNAL,
+        ),
         Row("remote.log.manager.thread.pool.size", INT, "2", at_least(1)),
         Row("remote.log.metadata.custom.metadata.max.bytes", INT, "128", at_least(0)),
         Row(
@@ -171,36 +298,83 @@ REMOTE_STORAGE: Family = (
         Row("remote.log.metadata.manager.impl.prefix", STRING, "rlmm.config.", not_empty),
         Row("remote.log.metadata.manager.listener.name", STRING, None, not_empty),
         Row("remote.log.reader.max.pending.tasks", INT, "100", at_least(1)),
-        Row("remote.log.reader.threads", INT, "10", at_least(1), update_mode=CLUSTER_WIDE, traits=Trait.THREADS),
+        Row(
+            "remote.log.reader.threads",
+            INT,
+            "10",
+            at_least(1),
+            update_mode=CLUSTER_WIDE,
+            traits=Trait.THREADS,
+        ),
         Row("remote.log.storage.manager.class.name", STRING, None, not_empty),
         Row("remote.log.storage.manager.class.path", STRING, None),
         Row("remote.log.storage.manager.impl.prefix", STRING, "rsm.config.", not_empty),
-        Row("remote.log.storage.system.enable", BOOLEAN, "false", refusal="remote storage, which is not there; set it to false"),
+        Row(
+            "remote.log.storage.system.enable",
+            BOOLEAN,
+            "false",
+            refusal="remote storage, which is not there; set it to false",
+        ),
     ),
 )
 
 TLS: Family = (
-    "Tunes TLS in Java. The newest version that both sides speak is used; certificates are checked by OpenSSL.",
+    (
+        "Tunes TLS in Java. The newest version that both sides speak is used; certificates are"
+        " checked by OpenSSL."
+    ),
     (
         Row("ssl.engine.factory.class", CLASS, None, update_mode=PER_BROKER, traits=Trait.ACCESS),
-        Row("ssl.keymanager.algorithm", STRING, "SunX509", update_mode=PER_BROKER, traits=Trait.ACCESS),
+        Row(
+            "ssl.keymanager.algorithm",
+            STRING,
+            "SunX509",
+            update_mode=PER_BROKER,
+            traits=Trait.ACCESS,
+        ),
         Row("ssl.protocol", STRING, "TLSv1.3", update_mode=PER_BROKER),
         Row("ssl.provider", STRING, None, update_mode=PER_BROKER),
         Row("ssl.secure.random.implementation", STRING, None, update_mode=PER_BROKER),
-        Row("ssl.trustmanager.algorithm", STRING, "PKIX", update_mode=PER_BROKER, traits=Trait.ACCESS),
+        Row(
+            "ssl.trustmanager.algorithm",
+            STRING,
+            "PKIX",
+            update_mode=PER_BROKER,
+            traits=Trait.ACCESS,
+        ),
     ),
 )
 SASL: Family = (
-    "Belongs to parts of SASL that are not there: Kerberos, Java classes, their times, and nodes that sign assertions.",
+    (
+        "Belongs to parts of SASL that are not there: Kerberos, Java classes, their times, and"
+        " nodes that sign assertions."
+    ),
     (
         Row("sasl.client.callback.handler.class", CLASS, None, traits=Trait.ACCESS),
-        Row("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", update_mode=PER_BROKER, traits=Trait.ACCESS),
+        Row(
+            "sasl.kerberos.kinit.cmd",
+            STRING,
+            "/usr/bin/kinit",
+            update_mode=PER_BROKER,
+            traits=Trait.ACCESS,
+        ),
         Row("sasl.kerberos.min.time.before.relogin", LONG, "60000", update_mode=PER_BROKER),
-        Row("sasl.kerberos.principal.to.local.rules", LIST, "DEFAULT", no_empty_item, update_mode=PER_BROKER, traits=Trait.ACCESS),
-        Row("sasl.kerberos.service.name", STRING, None, update_mode=PER_BROKER, traits=Trait.ACCESS),
+        Row(
+            "sasl.kerberos.principal.to.local.rules",
+            LIST,
+            "DEFAULT",
+            no_empty_item,
+            update_mode=PER_BROKER,
+            traits=Trait.ACCESS,
+        ),
+        Row(
+            "sasl.kerberos.service.name", STRING, None, update_mode=PER_BROKER, traits=Trait.ACCESS
+        ),
         Row("sasl.kerberos.ticket.renew.jitter", DOUBLE, "0.05", update_mode=PER_BROKER),
         Row("sasl.kerberos.ticket.renew.window.factor", DOUBLE, "0.8", update_mode=PER_BROKER),
-        Row("sasl.login.callback.handler.class", CLASS, None, traits=Trait.ACCESS | Trait.MECHANISM),
+        Row(
+            "sasl.login.callback.handler.class", CLASS, None, traits=Trait.ACCESS | Trait.MECHANISM
+        ),
         Row("sasl.login.class", CLASS, None, traits=Trait.ACCESS | Trait.MECHANISM),
         Row("sasl.login.connect.timeout.ms", INT, None),
         Row("sasl.login.read.timeout.ms", INT, None),
@@ -210,16 +384,36 @@ SASL: Family = (
         Row("sasl.login.refresh.window.jitter", DOUBLE, "0.05", update_mode=PER_BROKER),
         Row("sasl.login.retry.backoff.max.ms", LONG, "10000"),
         Row("sasl.login.retry.backoff.ms", LONG, "100"),
-        Row("sasl.oauthbearer.assertion.algorithm", STRING, "RS256", one_of("RS256", "ES256"), traits=Trait.ACCESS),
+        Row(
+            "sasl.oauthbearer.assertion.algorithm",
+            STRING,
+            "RS256",
+            one_of("RS256", "ES256"),
+            traits=Trait.ACCESS,
+        ),
         Row("sasl.oauthbearer.assertion.claim.aud", STRING, None, traits=Trait.ACCESS),
-        Row("sasl.oauthbearer.assertion.claim.exp.seconds", INT, "300", between(0, 86400), traits=Trait.ACCESS),
+        Row(
+            "sasl.oauthbearer.assertion.claim.exp.seconds",
+            INT,
+            "300",
+            between(0, 86400),
+            traits=Trait.ACCESS,
+        ),
         Row("sasl.oauthbearer.assertion.claim.iss", STRING, None, traits=Trait.ACCESS),
         Row("sasl.oauthbearer.assertion.claim.jti.include", BOOLEAN, "false", traits=Trait.ACCESS),
-        Row("sasl.oauthbearer.assertion.claim.nbf.seconds", INT, "60", between(0, 3600), traits=Trait.ACCESS),
+        Row(
+            "sasl.oauthbearer.assertion.claim.nbf.seconds",
+            INT,
+            "60",
+            between(0, 3600),
+            traits=Trait.ACCESS,
+        ),
         Row("sasl.oauthbearer.assertion.claim.sub", STRING, None, traits=Trait.ACCESS),
         Row("sasl.oauthbearer.assertion.file", STRING, None, traits=Trait.ACCESS),
         Row("sasl.oauthbearer.assertion.private.key.file", STRING, None, traits=Trait.ACCESS),
-        Row("sasl.oauthbearer.assertion.private.key.passphrase", PASSWORD, None, traits=Trait.ACCESS),
+        Row(
+            "sasl.oauthbearer.assertion.private.key.passphrase", PASSWORD, None, traits=Trait.ACCESS
+        ),
         Row("sasl.oauthbearer.assertion.template.file", STRING, None, traits=Trait.ACCESS),
         Row(
             "sasl.oauthbearer.jwt.retriever.class",
@@ -241,7 +435,10 @@ PLUG_INS: Family = (
             no_empty_item,
             CLUSTER_WIDE,
             Trait.CLASSES,
-            refusal="values from elsewhere, which cannot be fetched here; write the values into the file",
+            refusal=(
+                "values from elsewhere, which cannot be fetched here; write the values into the"
+                " file"
+            ),
         ),
         Row("create.topic.policy.class.name", CLASS, None, refusal=f"a policy in Java, {NOT_HERE}"),
         Row(

@@ -19,14 +19,21 @@ def authorizer_config(values: ServerValues, early: frozenset[str]) -> Authorizer
     """
     for name in values.items("early.start.listeners"):
         if name.upper() not in early:
-            text = f"early.start.listeners names {name}; only listeners of the controller start before the ACLs are known"
-            raise ConfigError(f"{text}; name one of {', '.join(sorted(early)) or 'none on a node without a controller'}")
+            text = (
+                f"early.start.listeners names {name}; only listeners of the controller start before"
+                " the ACLs are known"
+            )
+            raise ConfigError(
+                f"{text}; name one of"
+                f" {', '.join(sorted(early)) or 'none on a node without a controller'}"
+            )
     audit = _audit_config(values)
     if not values.text("authorizer.class.name"):
         if audit is not None:
             asked = next(key for key in AUDIT_KEYS if values.is_set(key))
             raise ConfigError(
-                f"{asked} is set, but there is no authorizer whose decisions could be written; set authorizer.class.name, too"
+                f"{asked} is set, but there is no authorizer whose decisions could be written; set"
+                " authorizer.class.name, too"
             )
         return None
     return values.view(AuthorizerConfig, audit=audit)

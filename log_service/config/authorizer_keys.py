@@ -24,7 +24,9 @@ from log_service.config.definition import (
 )
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-OF_ZOOKEEPER: Final = frozenset({"kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer"})
+OF_ZOOKEEPER: Final = frozenset(
+    {"kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer"}
+)
 ANOTHER_PRINCIPAL: Final = re.compile(r",\s*(?=[A-Za-z]+:)")
 """The separator before a principal that a comma has made part of the previous one."""
 
@@ -43,7 +45,10 @@ def _principals(value: Value) -> str | None:
     wrong = [user for user in split_principals(str(value)) if ":" not in user]
     if not wrong:
         return None
-    return f"{wrong[0]!r} is no principal, which is Type:name, for example User:admin; separate several with semicolons"
+    return (
+        f"{wrong[0]!r} is no principal, which is Type:name, for example User:admin; separate"
+        " several with semicolons"
+    )
 
 
 def _audit_topic(value: Value) -> str | None:
@@ -71,7 +76,10 @@ def comma_warning(text: str) -> str | None:
     if read is None:
         return None
     meant = ANOTHER_PRINCIPAL.sub(";", read)
-    return f"super.users names {read!r} as one principal, because a comma is part of a name; where several are meant write {meant}"
+    return (
+        f"super.users names {read!r} as one principal, because a comma is part of a name; where"
+        f" several are meant write {meant}"
+    )
 
 
 AUTHORIZER_KEYS = (
@@ -79,7 +87,10 @@ AUTHORIZER_KEYS = (
         name="authorizer.class.name",
         type=ConfigType.STRING,
         default="",
-        documentation=f"Who decides what clients may do: {STANDARD_AUTHORIZER}, by ACLs in the metadata (KIP-11).",
+        documentation=(
+            f"Who decides what clients may do: {STANDARD_AUTHORIZER}, by ACLs in the metadata"
+            " (KIP-11)."
+        ),
         reason="every client may do everything",
         validator=_authorizer_class,
         traits=Trait.ACCESS,
@@ -88,7 +99,10 @@ AUTHORIZER_KEYS = (
         name="super.users",
         type=ConfigType.STRING,
         default="",
-        documentation="Principals that may do everything: Type:name, with semicolons between. Nodes of the cluster must be among them.",
+        documentation=(
+            "Principals that may do everything: Type:name, with semicolons between. Nodes of the"
+            " cluster must be among them."
+        ),
         reason="no principal is above the ACLs",
         validator=_principals,
         importance=Importance.HIGH,
@@ -99,7 +113,10 @@ AUTHORIZER_KEYS = (
         name="allow.everyone.if.no.acl.found",
         type=ConfigType.BOOLEAN,
         default="false",
-        documentation="Whether everyone may do what no ACL is about. The first ACL about a resource ends that for this resource.",
+        documentation=(
+            "Whether everyone may do what no ACL is about. The first ACL about a resource ends that"
+            " for this resource."
+        ),
         reason="what is not allowed is denied",
         importance=Importance.HIGH,
         traits=Trait.OWN | Trait.ACCESS,
@@ -109,8 +126,14 @@ AUTHORIZER_KEYS = (
         name="early.start.listeners",
         type=ConfigType.LIST,
         default=None,
-        documentation="Listeners that take requests before the ACLs are known; super users alone are let in until then (KIP-801).",
-        reason="those of the controller, because controllers elect a leader over them; the others always wait",
+        documentation=(
+            "Listeners that take requests before the ACLs are known; super users alone are let in"
+            " until then (KIP-801)."
+        ),
+        reason=(
+            "those of the controller, because controllers elect a leader over them; the others"
+            " always wait"
+        ),
         validator=no_empty_item,
         traits=Trait.ACCESS,
     ),
@@ -118,9 +141,14 @@ AUTHORIZER_KEYS = (
         name="audit.log.path",
         type=ConfigType.STRING,
         default="",
-        documentation="The file that decisions of the authorizer are written into, in the format of Kafka's kafka-authorizer.log. "
-        "It rolls: the file before has .1 behind its name.",
-        reason="they go to the node's own log, where the level of kafka.authorizer.logger lets them through",
+        documentation=(
+            "The file that decisions of the authorizer are written into, in the format of Kafka's"
+            " kafka-authorizer.log. It rolls: the file before has .1 behind its name."
+        ),
+        reason=(
+            "they go to the node's own log, where the level of kafka.authorizer.logger lets them"
+            " through"
+        ),
         traits=Trait.OWN,
         fields=to("AuditConfig.path", path_or_none),
     ),
@@ -148,8 +176,10 @@ AUTHORIZER_KEYS = (
         name="audit.log.topic",
         type=ConfigType.STRING,
         default="",
-        documentation="The topic that decisions of the authorizer are written into, one JSON object a record. It is created where it is "
-        "missing.",
+        documentation=(
+            "The topic that decisions of the authorizer are written into, one JSON object a record."
+            " It is created where it is missing."
+        ),
         reason="none",
         validator=_audit_topic,
         traits=Trait.OWN,
@@ -159,7 +189,10 @@ AUTHORIZER_KEYS = (
         name="audit.log.allowed.enable",
         type=ConfigType.BOOLEAN,
         default="false",
-        documentation="Whether the audit log has the operations that are allowed, too, and not only those that are denied.",
+        documentation=(
+            "Whether the audit log has the operations that are allowed, too, and not only those"
+            " that are denied."
+        ),
         reason="there are many of them",
         traits=Trait.OWN,
         fields=to("AuditConfig.is_allowed_written"),

@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
-from log_service.config.definition import PER_BROKER, READ_ONLY, ConfigKey, ConfigType, Trait, Value, split_list
+from log_service.config.definition import (
+    PER_BROKER,
+    READ_ONLY,
+    ConfigKey,
+    ConfigType,
+    Trait,
+    Value,
+    split_list,
+)
 from log_service.config.dynamic_keys import base_name, listener_name, traits_of
 from log_service.config.listeners import parse_end_points
 from log_service.config.resolve import Layers, Texts, holding
@@ -44,7 +52,11 @@ class BrokerChange:
     @property
     def layers_after(self) -> Layers:
         """The layers of this broker after the change."""
-        return replace(self.layers, cluster=self.result) if self.is_default else replace(self.layers, broker=self.result)
+        return (
+            replace(self.layers, cluster=self.result)
+            if self.is_default
+            else replace(self.layers, broker=self.result)
+        )
 
     @property
     def changed_names(self) -> frozenset[str]:
@@ -77,12 +89,18 @@ def validate_broker_change(change: BrokerChange) -> None:
 
 
 def _validate_names(names: list[str], *, is_default: bool) -> None:
-    fixed = [name for name in names if name in SERVER_KEYS and SERVER_KEYS[name].update_mode is READ_ONLY]
+    fixed = [
+        name for name in names if name in SERVER_KEYS and SERVER_KEYS[name].update_mode is READ_ONLY
+    ]
     if fixed:
-        raise _refusal(f"{', '.join(fixed)} cannot change while a broker runs; set it in the file and restart")
+        raise _refusal(
+            f"{', '.join(fixed)} cannot change while a broker runs; set it in the file and restart"
+        )
     bare = [name for name in names if Trait.STORE in traits_of(name)]
     if bare:
-        raise _refusal(f"{', '.join(bare)} can be set for one listener only: listener.name.NAME.{bare[0]}")
+        raise _refusal(
+            f"{', '.join(bare)} can be set for one listener only: listener.name.NAME.{bare[0]}"
+        )
     of_one = [name for name in names if _is_for_one_broker(name)]
     if is_default and of_one:
         raise _refusal(f"{', '.join(of_one)} cannot be the default of all brokers; name the broker")
@@ -96,7 +114,9 @@ def _is_for_one_broker(name: str) -> bool:
 
 def _own_prefixes(static: Texts) -> tuple[str, ...]:
     """Return the prefixes of the keys about this broker's own listeners."""
-    listeners = parse_end_points("listeners", split_list(static.get("listeners", DEFAULT_LISTENERS)))
+    listeners = parse_end_points(
+        "listeners", split_list(static.get("listeners", DEFAULT_LISTENERS))
+    )
     return tuple(f"listener.name.{listener.name.lower()}." for listener in listeners)
 
 
@@ -125,18 +145,24 @@ def _validate_classes(name: str, key: ConfigKey, value: Value) -> None:
         named = value
     strange = set(named) - set(split_list(key.default or ""))
     if strange:
-        raise _refusal(f"{name} names {', '.join(map(str, strange))}, a Java class, which cannot run here")
+        raise _refusal(
+            f"{name} names {', '.join(map(str, strange))}, a Java class, which cannot run here"
+        )
 
 
 def _validate_step(change: BrokerChange, name: str, key: ConfigKey, value: Value) -> None:
     """Check one value against the current one."""
     current = _current(name, key, change.layers)
     if Trait.RESTART in key.traits and value != current:
-        raise _refusal(f"{name} cannot change while this broker runs; set it in the file and restart")
+        raise _refusal(
+            f"{name} cannot change while this broker runs; set it in the file and restart"
+        )
     if Trait.THREADS in key.traits:
         _validate_thread_count(name, value, current)
     if Trait.POSITIVE in key.traits and value == 0:
-        raise _refusal(f"{name} cannot become 0 while a broker runs: no client could connect to change it back")
+        raise _refusal(
+            f"{name} cannot become 0 while a broker runs: no client could connect to change it back"
+        )
     if name == "cordoned.log.dirs":
         _validate_cordoned(value)
 
@@ -155,7 +181,9 @@ def _validate_thread_count(name: str, value: Value, current: Value | None) -> No
     assert isinstance(value, int)
     assert isinstance(current, int)
     if not max(1, current // 2) <= value <= current * 2:
-        raise _refusal(f"{name} is {current} and can at most double or halve in one step, not become {value}")
+        raise _refusal(
+            f"{name} is {current} and can at most double or halve in one step, not become {value}"
+        )
 
 
 def _validate_cordoned(value: Value) -> None:
@@ -165,7 +193,10 @@ def _validate_cordoned(value: Value) -> None:
     """
     assert isinstance(value, tuple)
     if ALL_DIRECTORIES in value and len(value) > 1:
-        raise _refusal(f"cordoned.log.dirs names {ALL_DIRECTORIES}, which is all of log.dirs, and others beside it")
+        raise _refusal(
+            f"cordoned.log.dirs names {ALL_DIRECTORIES}, which is all of log.dirs, and others"
+            " beside it"
+        )
 
 
 def strange_directories(names: Iterable[str], log_dirs: Collection[Path]) -> list[str]:
@@ -184,13 +215,21 @@ def _cleaner_memory(layers: Layers) -> str | None:
     threads, buffer_bytes = _number(CLEANER_THREADS, layers), _number(DEDUPE_BUFFER, layers)
     if threads and buffer_bytes // threads > MIN_DEDUPE_BYTES:
         return None
-    return f"{DEDUPE_BUFFER} is {buffer_bytes} for {threads} cleaner threads; each has to have more than {MIN_DEDUPE_BYTES} bytes"
+    return (
+        f"{DEDUPE_BUFFER} is {buffer_bytes} for {threads} cleaner threads; each has to have more"
+        f" than {MIN_DEDUPE_BYTES} bytes"
+    )
 
 
 def _hosts(layers: Layers) -> str | None:
-    if _number("max.connections.per.ip", layers) or _number("max.connections.per.ip.overrides", layers):
+    if _number("max.connections.per.ip", layers) or _number(
+        "max.connections.per.ip.overrides", layers
+    ):
         return None
-    return "max.connections.per.ip can be 0 only where max.connections.per.ip.overrides names the addresses that may connect"
+    return (
+        "max.connections.per.ip can be 0 only where max.connections.per.ip.overrides names the"
+        " addresses that may connect"
+    )
 
 
 def _local_retention(unit: str, layers: Layers) -> str | None:
@@ -199,24 +238,48 @@ def _local_retention(unit: str, layers: Layers) -> str | None:
     kept_here = _number(f"log.local.retention.{unit}", layers)
     if kept < 0 or kept_here == -2 or 0 <= kept_here <= kept:
         return None
-    return f"log.local.retention.{unit} is {kept_here}, more than log.retention.{unit}, which is {kept}"
+    return (
+        f"log.local.retention.{unit} is {kept_here}, more than log.retention.{unit}, which is"
+        f" {kept}"
+    )
 
 
 def _assignment_interval(protocol: str, layers: Layers) -> str | None:
-    shortest, interval, longest = (_number(f"group.{protocol}.{bound}assignment.interval.ms", layers) for bound in ("min.", "", "max."))
+    shortest, interval, longest = (
+        _number(f"group.{protocol}.{bound}assignment.interval.ms", layers)
+        for bound in ("min.", "", "max.")
+    )
     if shortest <= interval <= longest:
         return None
-    return f"group.{protocol}.assignment.interval.ms is {interval}, which is not between {shortest} and {longest}"
+    return (
+        f"group.{protocol}.assignment.interval.ms is {interval}, which is not between {shortest}"
+        f" and {longest}"
+    )
 
 
 _TOGETHER: tuple[tuple[frozenset[str], Callable[[Layers], str | None]], ...] = (
     (frozenset({CLEANER_THREADS, DEDUPE_BUFFER}), _cleaner_memory),
     (frozenset({"max.connections.per.ip", "max.connections.per.ip.overrides"}), _hosts),
-    (frozenset({"log.local.retention.ms", "log.retention.ms"}), lambda layers: _local_retention("ms", layers)),
-    (frozenset({"log.local.retention.bytes", "log.retention.bytes"}), lambda layers: _local_retention("bytes", layers)),
-    (frozenset({"group.consumer.assignment.interval.ms"}), lambda layers: _assignment_interval("consumer", layers)),
-    (frozenset({"group.share.assignment.interval.ms"}), lambda layers: _assignment_interval("share", layers)),
-    (frozenset({"group.streams.assignment.interval.ms"}), lambda layers: _assignment_interval("streams", layers)),
+    (
+        frozenset({"log.local.retention.ms", "log.retention.ms"}),
+        lambda layers: _local_retention("ms", layers),
+    ),
+    (
+        frozenset({"log.local.retention.bytes", "log.retention.bytes"}),
+        lambda layers: _local_retention("bytes", layers),
+    ),
+    (
+        frozenset({"group.consumer.assignment.interval.ms"}),
+        lambda layers: _assignment_interval("consumer", layers),
+    ),
+    (
+        frozenset({"group.share.assignment.interval.ms"}),
+        lambda layers: _assignment_interval("share", layers),
+    ),
+    (
+        frozenset({"group.streams.assignment.interval.ms"}),
+        lambda layers: _assignment_interval("streams", layers),
+    ),
 )
 """Keys, and the check of their values together."""
 

@@ -7,7 +7,18 @@ gives a topic's default may change while the broker runs, unless it has another 
 
 from dataclasses import replace
 
-from log_service.config.definition import CLUSTER_WIDE, MAX_LONG, ConfigKey, ConfigType, Importance, Trait, Value, at_least, between, to
+from log_service.config.definition import (
+    CLUSTER_WIDE,
+    MAX_LONG,
+    ConfigKey,
+    ConfigType,
+    Importance,
+    Trait,
+    Value,
+    at_least,
+    between,
+    to,
+)
 from log_service.config.topic_keys import HOUR_MS, TOPIC_KEYS
 
 MINUTE_MS = 60_000
@@ -25,7 +36,9 @@ DECLARED = (
         default=None,
         validator=not_zero,
         importance=Importance.HIGH,
-        documentation="Age beyond which segments are deleted; -1, as any negative number, is no limit.",
+        documentation=(
+            "Age beyond which segments are deleted; -1, as any negative number, is no limit."
+        ),
         reason="log.retention.minutes and log.retention.hours decide",
         update_mode=CLUSTER_WIDE,
     ),
@@ -34,7 +47,10 @@ DECLARED = (
         type=ConfigType.INT,
         default="168",
         importance=Importance.HIGH,
-        documentation="Age in hours beyond which segments are deleted, where neither log.retention.ms nor log.retention.minutes is set.",
+        documentation=(
+            "Age in hours beyond which segments are deleted, where neither log.retention.ms nor"
+            " log.retention.minutes is set."
+        ),
         reason="a week to notice that a reader has stopped",
         factor=HOUR_MS,
     ),
@@ -43,7 +59,9 @@ DECLARED = (
         type=ConfigType.INT,
         default=None,
         importance=Importance.HIGH,
-        documentation="Age in minutes beyond which segments are deleted, where log.retention.ms is not set.",
+        documentation=(
+            "Age in minutes beyond which segments are deleted, where log.retention.ms is not set."
+        ),
         reason="log.retention.hours decides",
         factor=MINUTE_MS,
     ),
@@ -53,7 +71,9 @@ DECLARED = (
         default="168",
         validator=at_least(1),
         importance=Importance.HIGH,
-        documentation="Age in hours at which the active segment is rolled, where log.roll.ms is not set.",
+        documentation=(
+            "Age in hours at which the active segment is rolled, where log.roll.ms is not set."
+        ),
         reason="as long as log.retention.hours",
         factor=HOUR_MS,
     ),
@@ -63,7 +83,9 @@ DECLARED = (
         default="0",
         validator=at_least(0),
         importance=Importance.HIGH,
-        documentation="Random time in hours taken off log.roll.hours, where log.roll.jitter.ms is not set.",
+        documentation=(
+            "Random time in hours taken off log.roll.hours, where log.roll.jitter.ms is not set."
+        ),
         reason="rolling is cheap",
         factor=HOUR_MS,
     ),
@@ -82,7 +104,9 @@ DECLARED = (
         default="60000",
         validator=at_least(0),
         importance=Importance.HIGH,
-        documentation="How often the recovery points are written, up to which a start need not look.",
+        documentation=(
+            "How often the recovery points are written, up to which a start need not look."
+        ),
         reason="a crash costs a look at one minute's records",
         fields=to("LogManagerConfig.flush_offset_checkpoint_interval_ms"),
     ),
@@ -162,8 +186,10 @@ DECLARED = (
         type=ConfigType.LONG,
         default="134217728",
         validator=at_least(1 << 20),
-        documentation="Memory for the offsets of keys while cleaning, in bytes, of all cleaner threads together. What does not fit into it "
-        "takes another pass.",
+        documentation=(
+            "Memory for the offsets of keys while cleaning, in bytes, of all cleaner threads"
+            " together. What does not fit into it takes another pass."
+        ),
         reason="some six hundred thousand short keys in one pass",
         update_mode=CLUSTER_WIDE,
         fields=to("CleanerConfig.dedupe_buffer_bytes"),
@@ -204,7 +230,9 @@ DERIVED = tuple(
     replace(
         key,
         name=name,
-        default=None if len(key.synonyms) > 1 else key.default,  # a coarser unit applies while it is not set
+        default=(
+            None if len(key.synonyms) > 1 else key.default
+        ),  # a coarser unit applies while it is not set
         importance=Importance.HIGH,
         update_mode=CLUSTER_WIDE,
         synonyms=(),

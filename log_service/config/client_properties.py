@@ -13,7 +13,13 @@ from dataclasses import MISSING, fields
 from typing import Any, Final
 
 from log_service.common.errors import ConfigError
-from log_service.config.client import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig, ShareConsumerConfig
+from log_service.config.client import (
+    AdminConfig,
+    ClientConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    ShareConsumerConfig,
+)
 from log_service.config.client_security import SECURITY_SETTINGS
 from log_service.config.definition import unknown_keys_warning
 from log_service.config.properties import parse_properties
@@ -35,16 +41,28 @@ ALIASES: Final = {
 """librdkafka's names for our settings."""
 CLASSES_OF_LOGINS: Final = {
     "sasl.login.callback.handler.class": ("OAuthBearerLoginCallbackHandler",),
-    "sasl.oauthbearer.jwt.retriever.class": ("DefaultJwtRetriever", "FileJwtRetriever", "ClientCredentialsJwtRetriever"),
+    "sasl.oauthbearer.jwt.retriever.class": (
+        "DefaultJwtRetriever",
+        "FileJwtRetriever",
+        "ClientCredentialsJwtRetriever",
+    ),
 }
 """Keys that name a Java class which gets the OAUTHBEARER token, and the classes known here."""
 UNHEEDED_KEYS: Final = frozenset(
-    {f"sasl.login.{name}.ms" for name in ("connect.timeout", "read.timeout", "retry.backoff", "retry.backoff.max")}
-    | {f"sasl.login.refresh.{name}" for name in ("buffer.seconds", "min.period.seconds", "window.factor", "window.jitter")}
+    {
+        f"sasl.login.{name}.ms"
+        for name in ("connect.timeout", "read.timeout", "retry.backoff", "retry.backoff.max")
+    }
+    | {
+        f"sasl.login.refresh.{name}"
+        for name in ("buffer.seconds", "min.period.seconds", "window.factor", "window.jitter")
+    }
     | {"sasl.oauthbearer.method"}
 )
 """Keys of logins that are ignored; their defaults apply here."""
-CODE_KEYS: Final = frozenset({f"{part}.{kind}" for part in ("key", "value") for kind in ("serializer", "deserializer")})
+CODE_KEYS: Final = frozenset(
+    {f"{part}.{kind}" for part in ("key", "value") for kind in ("serializer", "deserializer")}
+)
 """Keys of Apache Kafka's clients that name Java code for records. The commands do not need them."""
 BOOLEANS: Final = {"true": True, "false": False}
 
@@ -76,8 +94,15 @@ def settings_of_properties(properties: Mapping[str, str], name: str) -> dict[str
     found: dict[str, Any] = {}
     for key, value in properties.items():
         setting = ALIASES.get(key, key.replace(".", "_"))
-        if setting in kinds and not (value == "" and setting != "ssl_endpoint_identification_algorithm"):
-            found[setting] = _converted(key, value.strip() if isinstance(kinds[setting], int) else value, kinds[setting], name)
+        if setting in kinds and not (
+            value == "" and setting != "ssl_endpoint_identification_algorithm"
+        ):
+            found[setting] = _converted(
+                key,
+                value.strip() if isinstance(kinds[setting], int) else value,
+                kinds[setting],
+                name,
+            )
     if found.get("sasl_mechanism") == "OAUTHBEARER":
         _validate_classes(properties, name)
     return found
@@ -90,9 +115,15 @@ def unknown_warning(text: str) -> str | None:
     other clients.
     """
     kinds = (AdminConfig, ProducerConfig, ConsumerConfig, ShareConsumerConfig)
-    known = {declared.name.replace("_", ".") for kind in kinds for declared in fields(kind)} | ALIASES.keys()
+    known = {
+        declared.name.replace("_", ".") for kind in kinds for declared in fields(kind)
+    } | ALIASES.keys()
     known |= CLASSES_OF_LOGINS.keys() | UNHEEDED_KEYS
-    unknown = [key for key in parse_properties(text) if key.replace("_", ".") not in known and key not in CODE_KEYS]
+    unknown = [
+        key
+        for key in parse_properties(text)
+        if key.replace("_", ".") not in known and key not in CODE_KEYS
+    ]
     return unknown_keys_warning(unknown, known)
 
 
@@ -129,7 +160,11 @@ def _converted(key: str, value: str, default: Any, name: str) -> Any:
 
 def _kinds() -> dict[str, Any]:
     """Return the defaults of all settings that every client has."""
-    return {declared.name: declared.default for declared in fields(ClientConfig) if declared.default is not MISSING}
+    return {
+        declared.name: declared.default
+        for declared in fields(ClientConfig)
+        if declared.default is not MISSING
+    }
 
 
 def _validate_classes(properties: Mapping[str, str], name: str) -> None:
@@ -137,4 +172,7 @@ def _validate_classes(properties: Mapping[str, str], name: str) -> None:
     for key, known in CLASSES_OF_LOGINS.items():
         named = properties.get(key, "").strip()
         if named and named.rpartition(".")[2] not in known:
-            raise ConfigError(f"{name}: {key} names a Java class, which cannot run here; remove it, or name one of {', '.join(known)}")
+            raise ConfigError(
+                f"{name}: {key} names a Java class, which cannot run here; remove it, or name one"
+                f" of {', '.join(known)}"
+            )

@@ -27,7 +27,13 @@ CREDENTIALS: Final = (
 )
 """The settings of the token endpoint: the client's credentials, and whom to trust."""
 OAUTH_SETTINGS: Final = ("sasl_oauthbearer_token", ENDPOINT, *CREDENTIALS)
-SASL_SETTINGS: Final = ("sasl_mechanism", "sasl_jaas_config", "sasl_username", "sasl_password", *OAUTH_SETTINGS)
+SASL_SETTINGS: Final = (
+    "sasl_mechanism",
+    "sasl_jaas_config",
+    "sasl_username",
+    "sasl_password",
+    *OAUTH_SETTINGS,
+)
 SSL_SETTINGS: Final = (
     "ssl_ca",
     "ssl_truststore_type",
@@ -98,10 +104,16 @@ def client_security(given: Mapping[str, Any]) -> ClientSecurity:
     Raises:
         ConfigError: settings contradict each other, or one is missing that another needs.
     """
-    texts = {name: value for name in SECURITY_SETTINGS if (value := given.get(name)) is not None and value is not False}
+    texts = {
+        name: value
+        for name in SECURITY_SETTINGS
+        if (value := given.get(name)) is not None and value is not False
+    }
     protocol = str(texts.pop("security_protocol", "PLAINTEXT"))
     if protocol not in PROTOCOLS:
-        raise ConfigError(f"security_protocol must be one of {', '.join(PROTOCOLS)}, not {protocol!r}")
+        raise ConfigError(
+            f"security_protocol must be one of {', '.join(PROTOCOLS)}, not {protocol!r}"
+        )
     _refuse_unused(protocol, texts)
     return ClientSecurity(
         protocol=protocol,
@@ -117,19 +129,30 @@ def _refuse_unused(protocol: str, texts: Mapping[str, Any]) -> None:
     """
     for names, is_heeded, better in (
         (SASL_SETTINGS, protocol.startswith("SASL"), "SASL_SSL"),
-        (SSL_SETTINGS, protocol.endswith("SSL"), "SASL_SSL" if protocol.startswith("SASL") else "SSL"),
+        (
+            SSL_SETTINGS,
+            protocol.endswith("SSL"),
+            "SASL_SSL" if protocol.startswith("SASL") else "SSL",
+        ),
     ):
         unused = [name for name in names if name in texts]
         if unused and not is_heeded:
             raise ConfigError(
-                f"{unused[0]} means nothing with security_protocol={protocol}: set security_protocol={better}, or leave it out"
+                f"{unused[0]} means nothing with security_protocol={protocol}: set"
+                f" security_protocol={better}, or leave it out"
             )
 
 
 def _tls(texts: Mapping[str, Any]) -> TlsConfig:
-    named = {name.replace("_", "."): _revealed(texts[name]) for name in SSL_SETTINGS if name in texts and name != "ssl_ca"}
+    named = {
+        name.replace("_", "."): _revealed(texts[name])
+        for name in SSL_SETTINGS
+        if name in texts and name != "ssl_ca"
+    }
     if "ssl_ca" in texts:
-        clashing = [name for name in SSL_SETTINGS if name.startswith("ssl_truststore") and name in texts]
+        clashing = [
+            name for name in SSL_SETTINGS if name.startswith("ssl_truststore") and name in texts
+        ]
         if clashing:
             raise ConfigError(f"ssl_ca and {clashing[0]} both say whom to trust: keep one of them")
         ca = str(texts["ssl_ca"])
@@ -147,10 +170,20 @@ def _revealed(value: Any) -> str:
 def _login(protocol: str, texts: Mapping[str, Any]) -> LoginConfig:
     mechanism = texts.get("sasl_mechanism")
     if mechanism is None:
-        raise ConfigError(f"sasl_mechanism is missing: security_protocol={protocol} needs one of {', '.join(MECHANISMS)}")
+        raise ConfigError(
+            f"sasl_mechanism is missing: security_protocol={protocol} needs one of"
+            f" {', '.join(MECHANISMS)}"
+        )
     if mechanism not in MECHANISMS:
-        advice = "; Kerberos is not there, use SCRAM-SHA-512, OAUTHBEARER or TLS with client certificates" if mechanism == KERBEROS else ""
-        raise ConfigError(f"sasl_mechanism must be one of {', '.join(MECHANISMS)}, not {mechanism!r}{advice}")
+        advice = (
+            "; Kerberos is not there, use SCRAM-SHA-512, OAUTHBEARER or TLS with client"
+            " certificates"
+            if mechanism == KERBEROS
+            else ""
+        )
+        raise ConfigError(
+            f"sasl_mechanism must be one of {', '.join(MECHANISMS)}, not {mechanism!r}{advice}"
+        )
     login = LoginConfig(
         mechanism=mechanism,
         jaas=texts.get("sasl_jaas_config"),
@@ -160,7 +193,10 @@ def _login(protocol: str, texts: Mapping[str, Any]) -> LoginConfig:
     if mechanism == "OAUTHBEARER":
         return _with_token(login, texts)
     if unused := [name for name in OAUTH_SETTINGS if name in texts]:
-        raise ConfigError(f"{unused[0]} means nothing with sasl_mechanism={mechanism}: set OAUTHBEARER, or leave it out")
+        raise ConfigError(
+            f"{unused[0]} means nothing with sasl_mechanism={mechanism}: set OAUTHBEARER, or leave"
+            " it out"
+        )
     _validate_password(login)
     return login
 
@@ -168,33 +204,53 @@ def _login(protocol: str, texts: Mapping[str, Any]) -> LoginConfig:
 def _validate_password(login: LoginConfig) -> None:
     if login.jaas is not None:
         if login.username is not None or login.password is not None:
-            raise ConfigError("sasl_jaas_config holds the user and the password: leave out sasl_username and sasl_password")
+            raise ConfigError(
+                "sasl_jaas_config holds the user and the password: leave out sasl_username and"
+                " sasl_password"
+            )
         return
     for name, value in (("sasl_username", login.username), ("sasl_password", login.password)):
         if value is None or value in {"", SecretText("")}:
             state = "missing" if value is None else "empty"
-            raise ConfigError(f"{name} is {state}: {login.mechanism} needs sasl_username and sasl_password, or sasl_jaas_config")
+            raise ConfigError(
+                f"{name} is {state}: {login.mechanism} needs sasl_username and sasl_password, or"
+                " sasl_jaas_config"
+            )
 
 
 def _with_token(login: LoginConfig, texts: Mapping[str, Any]) -> LoginConfig:
     """Return a login by tokens from a function, a file or an endpoint."""
     if login.username is not None or login.password is not None:
-        raise ConfigError("OAUTHBEARER logs in with a token: leave out sasl_username and sasl_password")
+        raise ConfigError(
+            "OAUTHBEARER logs in with a token: leave out sasl_username and sasl_password"
+        )
     token, url = texts.get("sasl_oauthbearer_token"), texts.get(ENDPOINT)
     if token is not None and url is not None:
-        raise ConfigError(f"sasl_oauthbearer_token and {ENDPOINT} both say where tokens are: keep one of them")
+        raise ConfigError(
+            f"sasl_oauthbearer_token and {ENDPOINT} both say where tokens are: keep one of them"
+        )
     is_fetched = url is not None and not str(url).startswith("file:")
     if not is_fetched and (unused := [name for name in CREDENTIALS if name in texts]):
-        raise ConfigError(f"{unused[0]} means nothing without the http or https URL of an endpoint: set {ENDPOINT}, or leave it out")
+        raise ConfigError(
+            f"{unused[0]} means nothing without the http or https URL of an endpoint: set"
+            f" {ENDPOINT}, or leave it out"
+        )
     if url is not None:
-        return replace(login, endpoint=_endpoint(url, login, texts)) if is_fetched else replace(login, token=file_of_url(url))
+        return (
+            replace(login, endpoint=_endpoint(url, login, texts))
+            if is_fetched
+            else replace(login, token=file_of_url(url))
+        )
     if token is None:
         raise ConfigError(
-            "sasl_oauthbearer_token is missing: a function that returns the token, or the path of the file that it lies in; "
-            f"or set {ENDPOINT}, where tokens are given for a client's id and secret"
+            "sasl_oauthbearer_token is missing: a function that returns the token, or the path of"
+            f" the file that it lies in; or set {ENDPOINT}, where tokens are given for a client's"
+            " id and secret"
         )
     if not callable(token) and not isinstance(token, str):
-        raise ConfigError("sasl_oauthbearer_token is a function without arguments, or the path of a file")
+        raise ConfigError(
+            "sasl_oauthbearer_token is a function without arguments, or the path of a file"
+        )
     return replace(login, token=token)
 
 
@@ -207,7 +263,12 @@ def _endpoint(url: str, login: LoginConfig, texts: Mapping[str, Any]) -> TokenEn
                               "sasl_jaas_config")  # fmt: skip
     client_id, client_secret, scope, is_encoded, ca = (texts.get(name) for name in CREDENTIALS)
     return TokenEndpointConfig(
-        url=url, client_id=client_id, client_secret=client_secret, scope=scope, is_header_encoded=bool(is_encoded), ca=ca
+        url=url,
+        client_id=client_id,
+        client_secret=client_secret,
+        scope=scope,
+        is_header_encoded=bool(is_encoded),
+        ca=ca,
     )
 
 
@@ -225,9 +286,15 @@ def validate_web_url(url: str, key: str) -> None:
     except ValueError:
         is_good = False
     if not is_good or not url.isascii() or not url.isprintable() or " " in url:
-        raise ConfigError(f"{key} must be a URL that begins with http://, https:// or file:// and names a host or a file")
+        raise ConfigError(
+            f"{key} must be a URL that begins with http://, https:// or file:// and names a host or"
+            " a file"
+        )
     if parts.username is not None or parts.password is not None:
-        raise ConfigError(f"{key} has a user in it, which is not heeded: name the client's id and secret in keys of their own")
+        raise ConfigError(
+            f"{key} has a user in it, which is not heeded: name the client's id and secret in keys"
+            " of their own"
+        )
 
 
 def file_of_url(url: str) -> str:

@@ -42,8 +42,19 @@ class ConfigType(IntEnum):
     PASSWORD = 9
 
 
-BOOLEAN, STRING, INT, SHORT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.SHORT, ConfigType.LONG
-DOUBLE, LIST, CLASS, PASSWORD = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.CLASS, ConfigType.PASSWORD
+BOOLEAN, STRING, INT, SHORT, LONG = (
+    ConfigType.BOOLEAN,
+    ConfigType.STRING,
+    ConfigType.INT,
+    ConfigType.SHORT,
+    ConfigType.LONG,
+)
+DOUBLE, LIST, CLASS, PASSWORD = (
+    ConfigType.DOUBLE,
+    ConfigType.LIST,
+    ConfigType.CLASS,
+    ConfigType.PASSWORD,
+)
 
 
 class ConfigSource(IntEnum):
@@ -78,7 +89,11 @@ class UpdateMode(Enum):
     CLUSTER_WIDE = "cluster-wide"
 
 
-READ_ONLY, PER_BROKER, CLUSTER_WIDE = UpdateMode.READ_ONLY, UpdateMode.PER_BROKER, UpdateMode.CLUSTER_WIDE
+READ_ONLY, PER_BROKER, CLUSTER_WIDE = (
+    UpdateMode.READ_ONLY,
+    UpdateMode.PER_BROKER,
+    UpdateMode.CLUSTER_WIDE,
+)
 
 
 class Trait(Flag):
@@ -220,19 +235,29 @@ class ConfigKey:
     def is_refused(self, text: str) -> bool:
         """Whether a text asks for a missing feature."""
         asked = text.strip()
-        return bool(self.refusal and asked) and (self.type is not ConfigType.BOOLEAN or asked.lower() == "true")
+        return bool(self.refusal and asked) and (
+            self.type is not ConfigType.BOOLEAN or asked.lower() == "true"
+        )
 
     def in_unit(self, value: Value) -> Value:
         """Return a value in the unit of the topic key and of the views.
 
         A negative value means no limit in every unit.
         """
-        return value * self.factor if self.factor != 1 and isinstance(value, int) and value > 0 else value
+        return (
+            value * self.factor
+            if self.factor != 1 and isinstance(value, int) and value > 0
+            else value
+        )
 
     def field_values(self, value: Value | None, view: str) -> dict[str, Any]:
         """Return the values of the fields of a view for a value of the key."""
         own = None if value is None else self.in_unit(value)
-        return {field.name: field.convert(own) if field.convert else own for field in self.fields if field.view == view}
+        return {
+            field.name: field.convert(own) if field.convert else own
+            for field in self.fields
+            if field.view == view
+        }
 
     def _convert(self, text: str) -> Value:
         match self.type:
@@ -251,7 +276,9 @@ class ConfigKey:
 
     def _double(self, text: str) -> float:
         try:
-            number = float(text) if text.isascii() and "_" not in text and len(text) <= 400 else math.nan
+            number = (
+                float(text) if text.isascii() and "_" not in text and len(text) <= 400 else math.nan
+            )
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
@@ -365,7 +392,11 @@ def between(lowest: float, highest: float) -> Validator:
     def validate(value: Value) -> str | None:
         if isinstance(value, int | float) and lowest <= value <= highest:
             return None
-        return f"it must be at least {lowest}" if highest == float("inf") else f"it must be between {lowest} and {highest}"
+        return (
+            f"it must be at least {lowest}"
+            if highest == float("inf")
+            else f"it must be between {lowest} and {highest}"
+        )
 
     return validate
 

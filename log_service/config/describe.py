@@ -15,7 +15,14 @@ from decimal import Decimal
 from itertools import dropwhile
 
 from log_service.common.errors import ConfigError
-from log_service.config.definition import READ_ONLY, ConfigKey, ConfigSource, ConfigType, Trait, Value
+from log_service.config.definition import (
+    READ_ONLY,
+    ConfigKey,
+    ConfigSource,
+    ConfigType,
+    Trait,
+    Value,
+)
 from log_service.config.dynamic_keys import base_name, is_about_access, traits_of
 from log_service.config.resolve import Layers, Texts, holding
 from log_service.config.resource_keys import CLIENT_METRICS_KEYS, GROUP_KEYS, broker_synonym
@@ -24,7 +31,10 @@ from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.topic_keys import TOPIC_KEYS
 
 BROKER_NAMES: Mapping[str, tuple[str, ...]] = {
-    name: key.synonyms for key in TOPIC_KEYS.values() for name in key.synonyms if name == key.synonyms[0] or SERVER_KEYS[name].factor != 1
+    name: key.synonyms
+    for key in TOPIC_KEYS.values()
+    for name in key.synonyms
+    if name == key.synonyms[0] or SERVER_KEYS[name].factor != 1
 }
 """The keys with the meaning of a broker's key, the finest unit first."""
 
@@ -89,7 +99,15 @@ def describe_new_topic(layers: Layers) -> list[ConfigRow]:
     for key in _wanted(TOPIC_KEYS.values(), None):
         holds = holding(key.name, layers)
         value = format_value(holds.value)
-        rows.append(ConfigRow(name=key.name, value=value, source=holds.source, type=key.type, documentation=key.full_documentation))
+        rows.append(
+            ConfigRow(
+                name=key.name,
+                value=value,
+                source=holds.source,
+                type=key.type,
+                documentation=key.full_documentation,
+            )
+        )
     return rows
 
 
@@ -130,7 +148,9 @@ def describe_broker(layers: Layers, names: Collection[str] | None = None) -> lis
 def describe_all_brokers(layers: Layers, names: Collection[str] | None = None) -> list[ConfigRow]:
     """Return the rows of the default that all brokers share: only the keys set there."""
     own = Layers(cluster=layers.cluster)
-    return [_default_row(name, own) for name in sorted(layers.cluster) if names is None or name in names]
+    return [
+        _default_row(name, own) for name in sorted(layers.cluster) if names is None or name in names
+    ]
 
 
 def broker_key(name: str) -> ConfigKey | None:
@@ -186,7 +206,11 @@ def _broker_row(name: str, layers: Layers) -> ConfigRow:
 
 
 def _default_row(name: str, layers: Layers) -> ConfigRow:
-    synonyms = [synonym for synonym in broker_synonyms(name, layers) if synonym.source is not ConfigSource.DEFAULT and synonym.name == name]
+    synonyms = [
+        synonym
+        for synonym in broker_synonyms(name, layers)
+        if synonym.source is not ConfigSource.DEFAULT and synonym.name == name
+    ]
     return _row_of_broker(name, synonyms)
 
 
@@ -206,13 +230,17 @@ def _row_of_broker(name: str, synonyms: list[Synonym]) -> ConfigRow:
     )
 
 
-DEFAULTS: Texts = {name: key.default for name, key in SERVER_KEYS.items() if key.default is not None}
+DEFAULTS: Texts = {
+    name: key.default for name, key in SERVER_KEYS.items() if key.default is not None
+}
 
 
 # Groups and client metrics
 
 
-def describe_group(own: Texts, layers: Layers, names: Collection[str] | None = None) -> list[ConfigRow]:
+def describe_group(
+    own: Texts, layers: Layers, names: Collection[str] | None = None
+) -> list[ConfigRow]:
     """Return the rows of a group, which need not exist. ``layers`` are those of the broker."""
     rows = []
     for key in _wanted(GROUP_KEYS.values(), names):
@@ -230,12 +258,21 @@ def _own_default(key: ConfigKey) -> Synonym:
 
 def describe_client_metrics(own: Texts, names: Collection[str] | None = None) -> list[ConfigRow]:
     """Return the rows of a client metrics subscription, which need not exist."""
-    return [_resource_row(key, own, ConfigSource.CLIENT_METRICS, []) for key in _wanted(CLIENT_METRICS_KEYS.values(), names)]
+    return [
+        _resource_row(key, own, ConfigSource.CLIENT_METRICS, [])
+        for key in _wanted(CLIENT_METRICS_KEYS.values(), names)
+    ]
 
 
-def _resource_row(key: ConfigKey, own: Texts, source: ConfigSource, inherited: list[Synonym]) -> ConfigRow:
+def _resource_row(
+    key: ConfigKey, own: Texts, source: ConfigSource, inherited: list[Synonym]
+) -> ConfigRow:
     text = own.get(key.name)
-    synonyms = inherited if text is None else [Synonym(name=key.name, value=text, source=source), *inherited]
+    synonyms = (
+        inherited
+        if text is None
+        else [Synonym(name=key.name, value=text, source=source), *inherited]
+    )
     value = synonyms[0].value if synonyms else key.default
     return ConfigRow(
         name=key.name,
@@ -248,4 +285,6 @@ def _resource_row(key: ConfigKey, own: Texts, source: ConfigSource, inherited: l
 
 
 def _wanted(keys: Iterable[ConfigKey], names: Collection[str] | None) -> list[ConfigKey]:
-    return sorted((key for key in keys if names is None or key.name in names), key=lambda key: key.name)
+    return sorted(
+        (key for key in keys if names is None or key.name in names), key=lambda key: key.name
+    )

@@ -67,4 +67,6 @@ def _of_listeners(key: str, texts: Mapping[str, str]) -> tuple[tuple[str, int], 
 
 def _cordoned(names: tuple[str, ...], log_dirs: tuple[Path, ...]) -> tuple[Path, ...]:
     named = {Path(name) for name in names}
-    return log_dirs if ALL_DIRECTORIES in names else tuple(path for path in log_dirs if path in named)
+    return (
+        log_dirs if ALL_DIRECTORIES in names else tuple(path for path in log_dirs if path in named)
+    )

@@ -37,7 +37,9 @@ def _keys_of_listeners() -> frozenset[str]:
     these keys.
     """
     acting = keys_with(Trait.LISTENER | Trait.LISTENER_LIMIT | Trait.ACCESS | Trait.MECHANISM)
-    return (acting | {name for name, key in SERVER_KEYS.items() if key.update_mode is PER_BROKER}) - {"listeners"}
+    return (
+        acting | {name for name, key in SERVER_KEYS.items() if key.update_mode is PER_BROKER}
+    ) - {"listeners"}
 
 
 @cache
@@ -54,8 +56,9 @@ def base_name(name: str) -> str:
 def _override(name: str) -> tuple[str, str] | None:
     """Return listener and key of an override, None if the name is no override.
 
-    The name of a listener may have dots (``EXT.A``), and keys have dots, too. So it ends where a key
-    begins that listeners have. Before any other key it ends at its first dot, as in Apache Kafka.
+    The name of a listener may have dots (``EXT.A``), and keys have dots, too. So it ends where a
+    key begins that listeners have. Before any other key it ends at its first dot, as in Apache
+    Kafka.
     """
     if not name.startswith(LISTENER_PREFIX):
         return None
@@ -97,7 +100,9 @@ def counts_from_file_alone(name: str) -> bool:
     A JAAS text of PLAIN does change the users.
     """
     base = base_name(name)
-    return Trait.FILE_ALONE in traits_of(base) or (base == "sasl.jaas.config" and not name.endswith(".plain.sasl.jaas.config"))
+    return Trait.FILE_ALONE in traits_of(base) or (
+        base == "sasl.jaas.config" and not name.endswith(".plain.sasl.jaas.config")
+    )
 
 
 def listener_name(name: str) -> str | None:

@@ -28,7 +28,13 @@ def with_times(config: type[T], values: ServerValues, protocol: str, **more: Any
     for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
         shortest, value, longest = number(f"min.{name}"), number(name), number(f"max.{name}")
         if not shortest <= value <= longest:
-            raise ConfigError(f"{prefix}.{name} is {value}, which is not between {shortest} and {longest}, its min and max")
+            raise ConfigError(
+                f"{prefix}.{name} is {value}, which is not between {shortest} and {longest}, its"
+                " min and max"
+            )
     if number("heartbeat.interval.ms") >= number("session.timeout.ms"):
-        raise ConfigError(f"{prefix}.heartbeat.interval.ms has to be below {prefix}.session.timeout.ms: members would time out")
+        raise ConfigError(
+            f"{prefix}.heartbeat.interval.ms has to be below {prefix}.session.timeout.ms: members"
+            " would time out"
+        )
     return values.view(config, **more)

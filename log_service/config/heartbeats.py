@@ -18,11 +18,14 @@ def refuse_too_rare(values: ServerValues, roles: frozenset[str]) -> None:
     Apache Kafka starts and logs an error instead.
     """
     interval_ms, session_ms = values.number(INTERVAL), values.number(SESSION)
-    is_decided_here = roles >= {"broker", "controller"} or (values.is_set(INTERVAL) and values.is_set(SESSION))
+    is_decided_here = roles >= {"broker", "controller"} or (
+        values.is_set(INTERVAL) and values.is_set(SESSION)
+    )
     if is_decided_here and interval_ms >= session_ms:
         raise ConfigError(
-            f"{INTERVAL} is {interval_ms}, not below {SESSION}, which is {session_ms}: a broker would be fenced between two heartbeats; "
-            "set the interval to half of the timeout at most"
+            f"{INTERVAL} is {interval_ms}, not below {SESSION}, which is {session_ms}: a broker"
+            " would be fenced between two heartbeats; set the interval to half of the timeout at"
+            " most"
         )
 
 
@@ -32,6 +35,6 @@ def rare_heartbeats_warning(config: NodeConfig) -> str | None:
     if interval_ms * 2 <= session_ms:
         return None
     return (
-        f"{INTERVAL} is {interval_ms}, more than half of {SESSION}, which is {session_ms}: one lost heartbeat fences a broker; "
-        "set the interval to half of the timeout at most, on all nodes"
+        f"{INTERVAL} is {interval_ms}, more than half of {SESSION}, which is {session_ms}: one lost"
+        " heartbeat fences a broker; set the interval to half of the timeout at most, on all nodes"
     )

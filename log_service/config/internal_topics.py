@@ -17,4 +17,8 @@ def lone_min_isr(values: ServerValues, topic: str, *, is_only_voter: bool) -> in
     """Return the topic's min ISR: no more than its replicas, unless the file says so."""
     name = f"{topic}.min.isr"
     min_isr = values.number(name)
-    return min_isr if values.is_set(name) else min(min_isr, lone_factor(values, topic, is_only_voter=is_only_voter))
+    return (
+        min_isr
+        if values.is_set(name)
+        else min(min_isr, lone_factor(values, topic, is_only_voter=is_only_voter))
+    )

@@ -18,7 +18,9 @@ from log_service.config.security import PLAINTEXT_SECURITY, PROTOCOLS, ListenerS
 from log_service.config.tls import tls_config
 from log_service.config.views import ListenerConfig
 
-ENDPOINT = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<host>[A-Za-z0-9_.-]*)):(?P<port>\d{1,5})")
+ENDPOINT = re.compile(
+    r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<host>[A-Za-z0-9_.-]*)):(?P<port>\d{1,5})"
+)
 EVERY_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - looked for, not bound
 
 
@@ -40,14 +42,18 @@ def parse_end_points(key: str, texts: Iterable[str]) -> tuple[EndPoint, ...]:
     names = [end_point.name for end_point in end_points]
     for name in names:
         if names.count(name) > 1:
-            raise ConfigError(f"{key} names listener {name} twice; give each listener a name of its own")
+            raise ConfigError(
+                f"{key} names listener {name} twice; give each listener a name of its own"
+            )
     return end_points
 
 
 def _parse_end_point(key: str, text: str) -> EndPoint:
     match = ENDPOINT.fullmatch(text)
     if match is None or int(match["port"]) > 65_535:
-        raise ConfigError(f"{key} holds {text!r}, which is not NAME://host:port with a port of at most 65535")
+        raise ConfigError(
+            f"{key} holds {text!r}, which is not NAME://host:port with a port of at most 65535"
+        )
     return EndPoint(match["name"].upper(), match["ipv6"] or match["host"], int(match["port"]))
 
 
@@ -62,7 +68,10 @@ def parse_protocol_map(text: str) -> dict[str, str]:
         name, _, protocol = item.partition(":")
         if protocol.strip().upper() not in PROTOCOLS:
             known = ", ".join(PROTOCOLS)
-            raise ConfigError(f"listener.security.protocol.map holds {item!r}; each item is NAME:PROTOCOL with one of {known}")
+            raise ConfigError(
+                f"listener.security.protocol.map holds {item!r}; each item is NAME:PROTOCOL with"
+                f" one of {known}"
+            )
         protocols[name.strip().upper()] = protocol.strip().upper()
     return protocols
 
@@ -79,7 +88,10 @@ def parse_metrics_listener(text: str) -> tuple[str, int] | None:
         return None
     match = ENDPOINT.fullmatch(f"METRICS://{text.strip()}")
     if match is None or int(match["port"]) > 65_535:
-        raise ConfigError(f"metrics.listener is {text!r}, which is not host:port with a port of at most 65535, for example 127.0.0.1:9404")
+        raise ConfigError(
+            f"metrics.listener is {text!r}, which is not host:port with a port of at most 65535,"
+            " for example 127.0.0.1:9404"
+        )
     return match["ipv6"] or match["host"], int(match["port"])
 
 
@@ -97,7 +109,9 @@ class ListenerKeys(NamedTuple):
     """All keys as given. Some of them protect a listener."""
 
     def __repr__(self) -> str:
-        return f"<ListenerKeys {', '.join(endpoint.name for endpoint in self.listeners)}>"  # omits the texts, which include passwords
+        return (  # omits the texts, which include passwords
+            f"<ListenerKeys {', '.join(endpoint.name for endpoint in self.listeners)}>"
+        )
 
 
 def broker_listeners(keys: ListenerKeys, *, is_broker: bool = True) -> tuple[ListenerConfig, ...]:
@@ -109,14 +123,21 @@ def broker_listeners(keys: ListenerKeys, *, is_broker: bool = True) -> tuple[Lis
             advertised address.
     """
     _validate_ports(keys.listeners)
-    brokers = [end_point for end_point in keys.listeners if end_point.name not in keys.controller_names]
+    brokers = [
+        end_point for end_point in keys.listeners if end_point.name not in keys.controller_names
+    ]
     if not is_broker:
         if brokers:
-            text = f"listeners names {brokers[0].name}, which controller.listener.names does not, but process.roles is controller"
+            text = (
+                f"listeners names {brokers[0].name}, which controller.listener.names does not, but"
+                " process.roles is controller"
+            )
             raise ConfigError(f"{text}; remove the listener, or add the role broker")
         return ()
     if not brokers:
-        raise ConfigError("listeners names no listener for clients; add one such as PLAINTEXT://127.0.0.1:9092")
+        raise ConfigError(
+            "listeners names no listener for clients; add one such as PLAINTEXT://127.0.0.1:9092"
+        )
     advertised = _advertised(keys, brokers)
     return tuple(
         ListenerConfig(
@@ -139,7 +160,11 @@ def controller_listeners(keys: ListenerKeys) -> tuple[ListenerConfig, ...]:
     """
     bound = {end_point.name: end_point for end_point in keys.listeners}
     told = {end_point.name: end_point for end_point in keys.advertised or ()}
-    return tuple(_controller_listener(keys, bound[name], told.get(name, bound[name])) for name in keys.controller_names if name in bound)
+    return tuple(
+        _controller_listener(keys, bound[name], told.get(name, bound[name]))
+        for name in keys.controller_names
+        if name in bound
+    )
 
 
 def _controller_listener(keys: ListenerKeys, bound: EndPoint, told: EndPoint) -> ListenerConfig:
@@ -166,15 +191,26 @@ def inter_broker_listener(keys: ListenerKeys, listeners: tuple[ListenerConfig, .
     if keys.inter_broker_name is not None:
         name = keys.inter_broker_name.upper()
         if name in keys.controller_names:
-            raise ConfigError(f"inter.broker.listener.name is {name}, a listener of the controller; name one of {', '.join(names)}")
+            raise ConfigError(
+                f"inter.broker.listener.name is {name}, a listener of the controller; name one of"
+                f" {', '.join(names)}"
+            )
         if name not in names:
-            raise ConfigError(f"inter.broker.listener.name is {name}, but the listeners are {', '.join(names)}; name one of them")
+            raise ConfigError(
+                f"inter.broker.listener.name is {name}, but the listeners are {', '.join(names)};"
+                " name one of them"
+            )
         return name
     protocol = keys.inter_broker_protocol
     speaking = [listener.name for listener in listeners if listener.security.protocol == protocol]
     if not speaking:
-        listed = ", ".join(f"{listener.name} ({listener.security.protocol})" for listener in listeners)
-        raise ConfigError(f"security.inter.broker.protocol is {protocol}, but the listeners are {listed}; set inter.broker.listener.name")
+        listed = ", ".join(
+            f"{listener.name} ({listener.security.protocol})" for listener in listeners
+        )
+        raise ConfigError(
+            f"security.inter.broker.protocol is {protocol}, but the listeners are {listed}; set"
+            " inter.broker.listener.name"
+        )
     return protocol if protocol in speaking else speaking[0]
 
 
@@ -183,7 +219,10 @@ def _validate_ports(listeners: tuple[EndPoint, ...]) -> None:
     for listener in listeners:
         other = taken.setdefault(listener.port, listener)
         if listener.port and other is not listener and (_overlaps(listener.host, other.host)):
-            raise ConfigError(f"listeners {other.name} and {listener.name} both use port {listener.port}; give each its own port")
+            raise ConfigError(
+                f"listeners {other.name} and {listener.name} both use port {listener.port}; give"
+                " each its own port"
+            )
 
 
 def _overlaps(one: str, other: str) -> bool:
@@ -192,18 +231,29 @@ def _overlaps(one: str, other: str) -> bool:
 
 def _advertised(keys: ListenerKeys, brokers: list[EndPoint]) -> dict[str, EndPoint]:
     if keys.advertised is None:
-        told = {end_point.name: end_point._replace(host=end_point.host or keys.host_name) for end_point in brokers}
+        told = {
+            end_point.name: end_point._replace(host=end_point.host or keys.host_name)
+            for end_point in brokers
+        }
     else:
-        told = {end_point.name: end_point for end_point in keys.advertised if end_point.name not in keys.controller_names}
+        told = {
+            end_point.name: end_point
+            for end_point in keys.advertised
+            if end_point.name not in keys.controller_names
+        }
         names = {end_point.name for end_point in brokers}
         for name in told.keys() ^ names:
             where = "advertised.listeners" if name in told else "listeners"
-            raise ConfigError(f"listener {name} stands only in {where}; listeners and advertised.listeners must name the same ones")
+            raise ConfigError(
+                f"listener {name} stands only in {where}; listeners and advertised.listeners must"
+                " name the same ones"
+            )
     for name, end_point in told.items():
         if end_point.host in EVERY_ADDRESS:
             raise ConfigError(
-                f"clients would be told to connect to {end_point.host or 'an empty host'} for listener {name}, which is no address; "
-                "set advertised.listeners to a host name or address that clients reach"
+                f"clients would be told to connect to {end_point.host or 'an empty host'} for"
+                f" listener {name}, which is no address; set advertised.listeners to a host name or"
+                " address that clients reach"
             )
     return told
 
@@ -224,7 +274,9 @@ def _protection(name: str, keys: ListenerKeys, *, is_bound: bool = True) -> List
     )
 
 
-def controller_security(keys: ListenerKeys, listeners: tuple[ListenerConfig, ...]) -> ListenerSecurity:
+def controller_security(
+    keys: ListenerKeys, listeners: tuple[ListenerConfig, ...]
+) -> ListenerSecurity:
     """Return the security of this node's connections to controllers.
 
     It follows the first of ``controller.listener.names``, even if this node is no controller.
@@ -234,7 +286,9 @@ def controller_security(keys: ListenerKeys, listeners: tuple[ListenerConfig, ...
             contradict each other.
     """
     name = keys.controller_names[0]
-    if name not in keys.protocols and all(listener.security is PLAINTEXT_SECURITY for listener in listeners):
+    if name not in keys.protocols and all(
+        listener.security is PLAINTEXT_SECURITY for listener in listeners
+    ):
         return PLAINTEXT_SECURITY
     return _protection(name, keys, is_bound=False)
 
@@ -247,5 +301,8 @@ def protocol_of(name: str, protocols: Mapping[str, str]) -> str:
     """
     protocol = protocols.get(name)
     if protocol is None:
-        raise ConfigError(f"listener {name} has no security protocol; add {name}:PLAINTEXT to listener.security.protocol.map")
+        raise ConfigError(
+            f"listener {name} has no security protocol; add {name}:PLAINTEXT to"
+            " listener.security.protocol.map"
+        )
     return protocol

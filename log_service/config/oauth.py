@@ -13,7 +13,12 @@ from urllib.parse import urlsplit
 from log_service.common.errors import ConfigError
 from log_service.common.secrets import SecretText
 from log_service.common.urls import shown_url
-from log_service.config.client_security import LoginConfig, TokenEndpointConfig, file_of_url, validate_web_url
+from log_service.config.client_security import (
+    LoginConfig,
+    TokenEndpointConfig,
+    file_of_url,
+    validate_web_url,
+)
 from log_service.config.sasl_keys import SASL_KEYS
 from log_service.config.security import OAuthConfig, effective_text
 
@@ -33,13 +38,20 @@ CREDENTIALS: Final = (
 SCHEMES: Final = ("http", "https", "file")
 
 CLASSES: Final = {
-    "sasl.server.callback.handler.class": ("OAuthBearerValidatorCallbackHandler", "OAuthBearerUnsecuredValidatorCallbackHandler"),
+    "sasl.server.callback.handler.class": (
+        "OAuthBearerValidatorCallbackHandler",
+        "OAuthBearerUnsecuredValidatorCallbackHandler",
+    ),
     f"{PREFIX}jwt.validator.class": ("DefaultJwtValidator", "BrokerJwtValidator"),
 }
 """Keys of a listener that name a Java class, and the supported classes."""
 CLASSES_OF_LOGINS: Final = {
     "sasl.login.callback.handler.class": ("OAuthBearerLoginCallbackHandler",),
-    f"{PREFIX}jwt.retriever.class": ("DefaultJwtRetriever", "FileJwtRetriever", "ClientCredentialsJwtRetriever"),
+    f"{PREFIX}jwt.retriever.class": (
+        "DefaultJwtRetriever",
+        "FileJwtRetriever",
+        "ClientCredentialsJwtRetriever",
+    ),
 }
 """Keys of a node's own login that name a Java class, and the supported classes."""
 
@@ -60,11 +72,14 @@ def oauth_config(texts: Mapping[str, str], listener: str) -> OAuthConfig:
         raise ConfigError(f"{where} has a JWKS URL, and {UNSECURED}; remove one of them")
     if url is None and not is_unsecured:
         raise ConfigError(
-            f"{where} has no keys to check tokens with; set {JWKS_URL}. To take tokens without signatures, for trials alone, set "
-            f"{UNSECURED}=true"
+            f"{where} has no keys to check tokens with; set {JWKS_URL}. To take tokens without"
+            f" signatures, for trials alone, set {UNSECURED}=true"
         )
     if is_unsecured and values[ALLOWED_ALGORITHMS]:
-        raise ConfigError(f"{where} takes tokens without signatures, and {ALLOWED_ALGORITHMS} says how they are signed; remove one of them")
+        raise ConfigError(
+            f"{where} takes tokens without signatures, and {ALLOWED_ALGORITHMS} says how they are"
+            " signed; remove one of them"
+        )
     if url is not None:
         _validate_url(url, values, JWKS_URL)
     return OAuthConfig(
@@ -90,11 +105,14 @@ def node_token(texts: Mapping[str, str], listener: str, jaas: SecretText | None)
     """
     where = f"the OAUTHBEARER login of this node on listener {listener}"
     _validate_classes(texts, listener, CLASSES_OF_LOGINS, where)
-    values = {name: _value(texts, name, listener) for name in (TOKEN_URL, ALLOWED_URLS, *CREDENTIALS)}
+    values = {
+        name: _value(texts, name, listener) for name in (TOKEN_URL, ALLOWED_URLS, *CREDENTIALS)
+    }
     url = cast("str | None", values[TOKEN_URL])
     if url is None:
         raise ConfigError(
-            f"{where} has no token; set {TOKEN_URL} to the file: URL of the file that something keeps fresh, or to the URL of an endpoint"
+            f"{where} has no token; set {TOKEN_URL} to the file: URL of the file that something"
+            " keeps fresh, or to the URL of an endpoint"
         )
     _validate_url(url, values, TOKEN_URL)
     if urlsplit(url).scheme == "file":
@@ -115,11 +133,17 @@ def node_token(texts: Mapping[str, str], listener: str, jaas: SecretText | None)
 def _validate_url(url: str, values: Mapping[str, object], key: str) -> None:
     scheme = urlsplit(url).scheme
     if scheme not in SCHEMES:
-        raise ConfigError(f"{key} is {shown_url(url)}; it must begin with one of {', '.join(f'{scheme}:' for scheme in SCHEMES)}")
+        raise ConfigError(
+            f"{key} is {shown_url(url)}; it must begin with one of"
+            f" {', '.join(f'{scheme}:' for scheme in SCHEMES)}"
+        )
     if scheme != "file":
         validate_web_url(url, key)
     if url not in cast("tuple[str, ...]", values[ALLOWED_URLS]):
-        raise ConfigError(f"{key} is {shown_url(url)}, which does not stand in {ALLOWED_URLS}; add it there if this node may read it")
+        raise ConfigError(
+            f"{key} is {shown_url(url)}, which does not stand in {ALLOWED_URLS}; add it there if"
+            " this node may read it"
+        )
 
 
 def _value(texts: Mapping[str, str], name: str, listener: str) -> object:
@@ -130,8 +154,13 @@ def _value(texts: Mapping[str, str], name: str, listener: str) -> object:
     return None if text is None else key.parse(text)
 
 
-def _validate_classes(texts: Mapping[str, str], listener: str, classes: Mapping[str, tuple[str, ...]], where: str) -> None:
+def _validate_classes(
+    texts: Mapping[str, str], listener: str, classes: Mapping[str, tuple[str, ...]], where: str
+) -> None:
     for name, known in classes.items():
         found = (effective_text(texts, name, listener, MECHANISM) or "").strip()
         if found and found.rpartition(".")[2] not in known:
-            raise ConfigError(f"{name} of {where} names a Java class, which cannot run here; remove it, or name one of {', '.join(known)}")
+            raise ConfigError(
+                f"{name} of {where} names a Java class, which cannot run here; remove it, or name"
+                f" one of {', '.join(known)}"
+            )

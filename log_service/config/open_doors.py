@@ -29,26 +29,34 @@ def _nameless_super_users(config: NodeConfig, listeners: Sequence[ListenerConfig
     if nameless:
         where = f"listener{'s' if len(nameless) > 1 else ''} {', '.join(nameless)}"
         yield (
-            f"super.users has {ANONYMOUS}: each client that reaches {where} may do everything, because it needs no name there; take "
-            f"{ANONYMOUS} out once no node and no client of yours comes without a name"
+            f"super.users has {ANONYMOUS}: each client that reaches {where} may do everything,"
+            f" because it needs no name there; take {ANONYMOUS} out once no node and no client of"
+            " yours comes without a name"
         )
 
 
 def _lets_in_without_a_name(listener: ListenerConfig) -> bool:
     security = listener.security
-    return security.sasl is None and (security.tls is None or security.tls.client_auth != "required")
+    return security.sasl is None and (
+        security.tls is None or security.tls.client_auth != "required"
+    )
 
 
-def _unheeded_client_auth(listeners: Sequence[ListenerConfig], texts: Mapping[str, str]) -> Iterator[str]:
+def _unheeded_client_auth(
+    listeners: Sequence[ListenerConfig], texts: Mapping[str, str]
+) -> Iterator[str]:
     """Warn if a key asks clients for certificates, but applies to no listener (KIP-684)."""
     asked = texts.get(CLIENT_AUTH, "").strip().lower()
     with_tls = [each for each in listeners if each.security.tls is not None]
-    without_own_key = [each for each in with_tls if f"listener.name.{each.name.lower()}.{CLIENT_AUTH}" not in texts]
+    without_own_key = [
+        each for each in with_tls if f"listener.name.{each.name.lower()}.{CLIENT_AUTH}" not in texts
+    ]
     with_logins = [each.name for each in without_own_key if each.security.sasl is not None]
     is_heeded = len(with_logins) < len(without_own_key)
     if asked in {"", "none"} or not with_logins or is_heeded:
         return
     yield (
-        f"{CLIENT_AUTH}={asked} has no effect: on a listener with logins, as {', '.join(with_logins)}, only the key with the listener's "
-        f"prefix counts, and clients need no certificate; set listener.name.{with_logins[0].lower()}.{CLIENT_AUTH}"
+        f"{CLIENT_AUTH}={asked} has no effect: on a listener with logins, as"
+        f" {', '.join(with_logins)}, only the key with the listener's prefix counts, and clients"
+        f" need no certificate; set listener.name.{with_logins[0].lower()}.{CLIENT_AUTH}"
     )

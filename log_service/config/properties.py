@@ -32,7 +32,10 @@ class RepeatedKey:
         Values are omitted because they may be secret.
         """
         *before, last = self.line_numbers
-        return f"{self.name} is on line {' and '.join(map(str, before))}, and again on line {last}, whose value holds"
+        return (
+            f"{self.name} is on line {' and '.join(map(str, before))}, and again on line {last},"
+            " whose value holds"
+        )
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -49,7 +52,11 @@ def repeated_keys(text: str) -> tuple[RepeatedKey, ...]:
     lines: dict[str, list[int]] = {}
     for line_number, name, _ in _pairs(text):
         lines.setdefault(name, []).append(line_number)
-    return tuple(RepeatedKey(name=name, line_numbers=tuple(numbers)) for name, numbers in lines.items() if len(numbers) > 1)
+    return tuple(
+        RepeatedKey(name=name, line_numbers=tuple(numbers))
+        for name, numbers in lines.items()
+        if len(numbers) > 1
+    )
 
 
 def _pairs(text: str) -> Iterator[tuple[int, str, str]]:
@@ -117,5 +124,7 @@ def _unescape(text: str, line_number: int) -> str:
 
 def _unicode(digits: str, line_number: int) -> str:
     if not re.fullmatch(r"[0-9a-fA-F]{4}", digits):
-        raise ConfigError(f"line {line_number}: \\u must be followed by four hexadecimal digits, not {digits!r}")
+        raise ConfigError(
+            f"line {line_number}: \\u must be followed by four hexadecimal digits, not {digits!r}"
+        )
     return chr(int(digits, 16))

@@ -16,7 +16,11 @@ from log_service.config.quorum_keys import BOOTSTRAP_SERVER, VOTER
 from log_service.config.server_values import ServerValues
 from log_service.config.views import ListenerConfig, QuorumConfig, QuorumServer
 
-VOTERS, SERVERS, NAMES = "controller.quorum.voters", "controller.quorum.bootstrap.servers", "controller.listener.names"
+VOTERS, SERVERS, NAMES = (
+    "controller.quorum.voters",
+    "controller.quorum.bootstrap.servers",
+    "controller.listener.names",
+)
 FIRST_BOOTSTRAP_ID = -2
 """The id of the first server whose node id is unknown, numbered downwards as in Kafka."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -30,7 +34,10 @@ def roles(values: ServerValues) -> frozenset[str]:
     """
     named = values.items("process.roles")
     if len(set(named)) != len(named):
-        raise ConfigError(f"process.roles names a role twice: {','.join(named)}; write broker, controller, or broker,controller")
+        raise ConfigError(
+            f"process.roles names a role twice: {','.join(named)}; write broker, controller, or"
+            " broker,controller"
+        )
     return frozenset(named)
 
 
@@ -42,7 +49,12 @@ def quorum_config(values: ServerValues, listener_name: str) -> QuorumConfig:
     Raises:
         ConfigError: a voter is named twice.
     """
-    return values.view(QuorumConfig, voters=_voters(values), bootstrap_servers=_bootstrap_servers(values), listener_name=listener_name)
+    return values.view(
+        QuorumConfig,
+        voters=_voters(values),
+        bootstrap_servers=_bootstrap_servers(values),
+        listener_name=listener_name,
+    )
 
 
 def _voters(values: ServerValues) -> tuple[QuorumServer, ...]:
@@ -50,7 +62,9 @@ def _voters(values: ServerValues) -> tuple[QuorumServer, ...]:
     for text in values.items(VOTERS):
         match = VOTER.fullmatch(text)
         assert match is not None, "its key accepted the value"
-        voter = QuorumServer(int(match["id"]), _host(match["host"]), _port(VOTERS, text, match["port"]))
+        voter = QuorumServer(
+            int(match["id"]), _host(match["host"]), _port(VOTERS, text, match["port"])
+        )
         if voters.setdefault(voter.node_id, voter) is not voter:
             raise ConfigError(f"{VOTERS} names node {voter.node_id} twice; name each voter once")
     return tuple(sorted(voters.values()))
@@ -61,7 +75,13 @@ def _bootstrap_servers(values: ServerValues) -> tuple[QuorumServer, ...]:
     for place, text in enumerate(values.items(SERVERS)):
         match = BOOTSTRAP_SERVER.fullmatch(text)
         assert match is not None, "its key accepted the value"
-        servers.append(QuorumServer(FIRST_BOOTSTRAP_ID - place, _host(match["host"]), _port(SERVERS, text, match["port"])))
+        servers.append(
+            QuorumServer(
+                FIRST_BOOTSTRAP_ID - place,
+                _host(match["host"]),
+                _port(SERVERS, text, match["port"]),
+            )
+        )
     return tuple(servers)
 
 
@@ -76,7 +96,11 @@ def _port(key: str, text: str, port: str) -> int:
 
 
 def validate_roles(
-    node_id: int, node_roles: frozenset[str], quorum: QuorumConfig, names: Sequence[str], controller_listeners: Sequence[ListenerConfig]
+    node_id: int,
+    node_roles: frozenset[str],
+    quorum: QuorumConfig,
+    names: Sequence[str],
+    controller_listeners: Sequence[ListenerConfig],
 ) -> None:
     """Check roles, voters and controller listeners together.
 
@@ -89,35 +113,53 @@ def validate_roles(
     if "controller" in node_roles:
         _validate_controller(node_id, quorum, voter_ids, controller_listeners)
         if node_roles == {"controller"} and not controller_listeners:
-            raise ConfigError(f"listeners names no listener of the controller; add {names[0]}://host:port, as {NAMES} says")
+            raise ConfigError(
+                f"listeners names no listener of the controller; add {names[0]}://host:port, as"
+                f" {NAMES} says"
+            )
         return
     if controller_listeners:
         raise ConfigError(
-            f"listeners names {controller_listeners[0].name}, a listener of the controller, but process.roles is broker; "
-            "remove the listener, or add the role controller"
+            f"listeners names {controller_listeners[0].name}, a listener of the controller, but"
+            " process.roles is broker; remove the listener, or add the role controller"
         )
     if quorum.is_auto_join_enabled:
         raise ConfigError(
-            "controller.quorum.auto.join.enable makes this node a voter, but process.roles is broker; remove it, or add the role controller"
+            "controller.quorum.auto.join.enable makes this node a voter, but process.roles is"
+            " broker; remove it, or add the role controller"
         )
     if node_id in voter_ids:
         raise ConfigError(
-            f"{VOTERS} names node {node_id}, this node, but process.roles is broker; remove it there, or add the role controller"
+            f"{VOTERS} names node {node_id}, this node, but process.roles is broker; remove it"
+            " there, or add the role controller"
         )
     if not quorum.voters and not quorum.bootstrap_servers:
-        raise ConfigError(f"process.roles is broker, and no controller is named; set {SERVERS} to where controllers are, host:port")
+        raise ConfigError(
+            f"process.roles is broker, and no controller is named; set {SERVERS} to where"
+            " controllers are, host:port"
+        )
 
 
 def _validate_controller(
-    node_id: int, quorum: QuorumConfig, voter_ids: Sequence[int], controller_listeners: Sequence[ListenerConfig]
+    node_id: int,
+    quorum: QuorumConfig,
+    voter_ids: Sequence[int],
+    controller_listeners: Sequence[ListenerConfig],
 ) -> None:
     if voter_ids and node_id not in voter_ids:
         named = ", ".join(map(str, voter_ids))
-        raise ConfigError(f"{VOTERS} names node {named}, but this is node {node_id}, a controller; add this node, or remove the key")
+        raise ConfigError(
+            f"{VOTERS} names node {named}, but this is node {node_id}, a controller; add this node,"
+            " or remove the key"
+        )
     if controller_listeners:
         return
     has_several = len(voter_ids) > 1 or len(quorum.bootstrap_servers) > 1
-    others = [f"{server.host}:{server.port}" for server in quorum.bootstrap_servers if server.host not in LOOPBACK]
+    others = [
+        f"{server.host}:{server.port}"
+        for server in quorum.bootstrap_servers
+        if server.host not in LOOPBACK
+    ]
     if has_several or others:
         key = VOTERS if len(voter_ids) > 1 else SERVERS
         named = "several controllers" if has_several else f"a controller at {others[0]}"
@@ -127,7 +169,9 @@ def _validate_controller(
         )
 
 
-def begins_alone(node_roles: frozenset[str], quorum: QuorumConfig, controller_listeners: Sequence[ListenerConfig]) -> bool:
+def begins_alone(
+    node_roles: frozenset[str], quorum: QuorumConfig, controller_listeners: Sequence[ListenerConfig]
+) -> bool:
     """Whether a fresh node is a cluster of its own: both roles, and no other node in its quorum."""
     if len(node_roles) < 2:
         return False
@@ -135,11 +179,16 @@ def begins_alone(node_roles: frozenset[str], quorum: QuorumConfig, controller_li
         return len(quorum.voters) == 1
     if not controller_listeners:
         return True  # validate_roles ensured that its servers name only this host
-    return all(any(_is_at(server, listener) for listener in controller_listeners) for server in quorum.bootstrap_servers)
+    return all(
+        any(_is_at(server, listener) for listener in controller_listeners)
+        for server in quorum.bootstrap_servers
+    )
 
 
 def _is_at(server: QuorumServer, listener: ListenerConfig) -> bool:
     if server.port not in {listener.port, listener.advertised_port}:
         return False
     hosts = {listener.host, listener.advertised_host}
-    return server.host in hosts or (server.host in LOOPBACK and bool(hosts & (LOOPBACK | EVERY_ADDRESS)))
+    return server.host in hosts or (
+        server.host in LOOPBACK and bool(hosts & (LOOPBACK | EVERY_ADDRESS))
+    )

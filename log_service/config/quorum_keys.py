@@ -36,8 +36,18 @@ def _each(pattern: re.Pattern[str], shape: str) -> Validator:
     return validate
 
 
-def _number(name: str, default: str, lowest: int, documentation: str, reason: str, *, fields: tuple[ViewField, ...]) -> ConfigKey:
-    return declared(name, INT, default, documentation, reason, validator=at_least(lowest), fields=fields)
+def _number(
+    name: str,
+    default: str,
+    lowest: int,
+    documentation: str,
+    reason: str,
+    *,
+    fields: tuple[ViewField, ...],
+) -> ConfigKey:
+    return declared(
+        name, INT, default, documentation, reason, validator=at_least(lowest), fields=fields
+    )
 
 
 QUORUM_KEYS = (

@@ -61,7 +61,9 @@ def _settings(topic_key: str, layers: Layers) -> Iterator[Setting]:
     if topic_key in layers.topic:
         text = layers.topic[topic_key]
         with suppress(ConfigError):
-            yield Setting(name=topic_key, text=text, source=ConfigSource.DYNAMIC_TOPIC, value=key.parse(text))
+            yield Setting(
+                name=topic_key, text=text, source=ConfigSource.DYNAMIC_TOPIC, value=key.parse(text)
+            )
     for source, texts in (
         (ConfigSource.DYNAMIC_BROKER, layers.broker),
         (ConfigSource.DYNAMIC_DEFAULT_BROKER, layers.cluster),
@@ -90,9 +92,13 @@ def _default(topic_key: str) -> Setting:
     for broker_key in (SERVER_KEYS[name] for name in key.synonyms):
         if (text := broker_key.default) is not None:
             value = broker_key.in_unit(broker_key.parse(text))
-            return Setting(name=broker_key.name, text=text, source=ConfigSource.DEFAULT, value=value)
+            return Setting(
+                name=broker_key.name, text=text, source=ConfigSource.DEFAULT, value=value
+            )
     assert key.default is not None
-    return Setting(name=topic_key, text=key.default, source=ConfigSource.DEFAULT, value=key.parse(key.default))
+    return Setting(
+        name=topic_key, text=key.default, source=ConfigSource.DEFAULT, value=key.parse(key.default)
+    )
 
 
 def log_defaults(static: Texts) -> LogConfig:
@@ -105,7 +111,11 @@ def dynamic_log_defaults(of_file: LogConfig, layers: Layers) -> LogConfig:
 
     The file alone gives ``of_file``.
     """
-    named = [key for key in LOG_KEYS if any(name in layers.cluster or name in layers.broker for name in key.synonyms)]
+    named = [
+        key
+        for key in LOG_KEYS
+        if any(name in layers.cluster or name in layers.broker for name in key.synonyms)
+    ]
     return of_file.with_values(_fields(named, layers))
 
 

@@ -39,14 +39,23 @@ The name follows KIP-1191.
 """
 MIN_PUSH_INTERVAL_MS, MAX_PUSH_INTERVAL_MS = 100, 3_600_000
 CLIENT_ATTRIBUTES = frozenset(
-    {"client_id", "client_instance_id", "client_software_name", "client_software_version", "client_source_address", "client_source_port"}
+    {
+        "client_id",
+        "client_instance_id",
+        "client_software_name",
+        "client_software_version",
+        "client_source_address",
+        "client_source_port",
+    }
 )
 
 
 def _reset_policy(value: Value) -> str | None:
     """Accept latest, earliest, or by_duration: with an ISO 8601 duration."""
     text = str(value).lower()
-    if text in {"latest", "earliest"} or re.fullmatch(r"by_duration:p(?=.)(\d+d)?(t(?=.)(\d+h)?(\d+m)?(\d+(\.\d+)?s)?)?", text):
+    if text in {"latest", "earliest"} or re.fullmatch(
+        r"by_duration:p(?=.)(\d+d)?(t(?=.)(\d+h)?(\d+m)?(\d+(\.\d+)?s)?)?", text
+    ):
         return None
     return "it must be latest, earliest, or by_duration: with a duration such as PT1H"
 
@@ -72,7 +81,9 @@ def _key(
     reason: str = "as in Apache Kafka",
     **options: Unpack[Options],
 ) -> ConfigKey:
-    return declared(name, config_type, default, documentation, reason, validator=validator, **options)
+    return declared(
+        name, config_type, default, documentation, reason, validator=validator, **options
+    )
 
 
 def _as_of_broker(name: str, documentation: str) -> ConfigKey:
@@ -101,7 +112,12 @@ _SAME_AS_BROKER = (
 
 GROUP_KEYS: Mapping[str, ConfigKey] = keyed(
     (
-        *(_as_of_broker(name, f"What {GROUP_PREFIX}{name} of the broker is, for one group of that protocol.") for name in _SAME_AS_BROKER),
+        *(
+            _as_of_broker(
+                name, f"What {GROUP_PREFIX}{name} of the broker is, for one group of that protocol."
+            )
+            for name in _SAME_AS_BROKER
+        ),
         _key(
             "share.auto.offset.reset",
             STRING,
@@ -116,13 +132,19 @@ GROUP_KEYS: Mapping[str, ConfigKey] = keyed(
             "Whether a share group reads records of open transactions.",
             one_of("read_committed", "read_uncommitted"),
         ),
-        _key("share.renew.acknowledge.enable", BOOLEAN, "true", "Whether members of a share group may renew their locks."),
+        _key(
+            "share.renew.acknowledge.enable",
+            BOOLEAN,
+            "true",
+            "Whether members of a share group may renew their locks.",
+        ),
         _key(
             DEAD_LETTER_TOPIC,
             STRING,
             "",
-            "The topic that gets the records that members of a share group reject, or that were delivered too often. Tidelog's own key, "
-            "named after KIP-1191. Empty: such records are given up.",
+            "The topic that gets the records that members of a share group reject, or that were"
+            " delivered too often. Tidelog's own key, named after KIP-1191. Empty: such records are"
+            " given up.",
             _dead_letter_topic,
             reason="a group that wants none pays nothing",
             traits=Trait.OWN,
@@ -133,8 +155,16 @@ GROUP_KEYS: Mapping[str, ConfigKey] = keyed(
 CLIENT_METRICS_KEYS: Mapping[str, ConfigKey] = keyed(
     (
         _key("interval.ms", INT, "300000", "How often clients push their metrics."),
-        _key("match", LIST, "", "Which clients push: attribute=pattern, each of which has to match.", no_empty_item),
-        _key("metrics", LIST, "", "Prefixes of the metrics that are pushed; * is all.", no_empty_item),
+        _key(
+            "match",
+            LIST,
+            "",
+            "Which clients push: attribute=pattern, each of which has to match.",
+            no_empty_item,
+        ),
+        _key(
+            "metrics", LIST, "", "Prefixes of the metrics that are pushed; * is all.", no_empty_item
+        ),
     )
 )
 
@@ -160,7 +190,10 @@ def validate_group_configs(configs: Mapping[str, str], static: Mapping[str, str]
             limit = _limit(name, bound, static)
             if limit is not None and isinstance(value, int) and is_too_far(value, limit):
                 side = "below" if bound == "min" else "above"
-                complaint = f"{name} {value} is {side} the broker's {_limit_name(name, bound)}, which is {limit}"
+                complaint = (
+                    f"{name} {value} is {side} the broker's {_limit_name(name, bound)}, which is"
+                    f" {limit}"
+                )
                 raise KafkaError(ErrorCode.INVALID_CONFIG, complaint)
 
 
@@ -191,10 +224,15 @@ def validate_client_metrics_configs(name: str, configs: Mapping[str, str]) -> No
     for key_name, text in configs.items():
         key = CLIENT_METRICS_KEYS.get(key_name)
         if key is None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key_name} is not a configuration of client metrics")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"{key_name} is not a configuration of client metrics"
+            )
         value = _parsed(key, text)
         if isinstance(value, int) and not MIN_PUSH_INTERVAL_MS <= value <= MAX_PUSH_INTERVAL_MS:
-            complaint = f"interval.ms {value} is not between {MIN_PUSH_INTERVAL_MS} and {MAX_PUSH_INTERVAL_MS}"
+            complaint = (
+                f"interval.ms {value} is not between {MIN_PUSH_INTERVAL_MS} and"
+                f" {MAX_PUSH_INTERVAL_MS}"
+            )
             raise KafkaError(ErrorCode.INVALID_REQUEST, complaint)
         if key_name == "match" and isinstance(value, tuple):
             _validate_patterns(value)
@@ -204,11 +242,16 @@ def _validate_patterns(patterns: tuple[str, ...]) -> None:
     for pattern in patterns:
         attribute, equals, expression = pattern.partition("=")
         if not equals or attribute.strip() not in CLIENT_ATTRIBUTES:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"match holds {pattern!r}, which is not attribute=pattern of a client")
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"match holds {pattern!r}, which is not attribute=pattern of a client",
+            )
         try:
             validate_regex(expression.strip())
         except KafkaError as error:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"match holds {pattern!r}: {error}") from error
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, f"match holds {pattern!r}: {error}"
+            ) from error
 
 
 def _parsed(key: ConfigKey, text: str) -> Value:

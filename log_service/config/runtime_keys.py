@@ -2,7 +2,11 @@
 
 from log_service.config.definition import CLUSTER_WIDE, PER_BROKER, ConfigKey, ConfigType, at_least
 
-_QUOTAS = ("follower.replication.throttled.rate", "leader.replication.throttled.rate", "replica.alter.log.dirs.io.max.bytes.per.second")
+_QUOTAS = (
+    "follower.replication.throttled.rate",
+    "leader.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+)
 
 _ACTING_QUOTAS = frozenset(_QUOTAS[:2])
 
@@ -26,7 +30,10 @@ OBSERVER_KEYS = {
         name=OBSERVER,
         type=ConfigType.BOOLEAN,
         default=None,
-        documentation="Whether the broker's replicas copy everything without being in sync. Needs the feature tidelog.observers.",
+        documentation=(
+            "Whether the broker's replicas copy everything without being in sync. Needs the feature"
+            " tidelog.observers."
+        ),
         reason="no broker is an observer",
         update_mode=PER_BROKER,
     ),
@@ -34,7 +41,10 @@ OBSERVER_KEYS = {
         name=OBSERVER_PROMOTION,
         type=ConfigType.STRING,
         default=None,
-        documentation="Whether partitions under min.insync.replicas take observers that have caught up: by-hand (none) or under-min-isr.",
+        documentation=(
+            "Whether partitions under min.insync.replicas take observers that have caught up:"
+            " by-hand (none) or under-min-isr."
+        ),
         reason="observers come in sync by hand",
         update_mode=CLUSTER_WIDE,
     ),

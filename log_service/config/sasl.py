@@ -17,10 +17,18 @@ from log_service.common.secrets import SecretText
 from log_service.config.client_security import LoginConfig
 from log_service.config.definition import split_list
 from log_service.config.oauth import CLASSES_OF_LOGINS, node_token, oauth_config
-from log_service.config.security import KERBEROS, MECHANISMS, MechanismConfig, SaslConfig, effective_text
+from log_service.config.security import (
+    KERBEROS,
+    MECHANISMS,
+    MechanismConfig,
+    SaslConfig,
+    effective_text,
+)
 from log_service.config.server_keys import SERVER_KEYS
 
-KERBEROS_REFUSAL: Final = "GSSAPI (Kerberos) is not there; use SCRAM-SHA-512, OAUTHBEARER or TLS with client certificates"
+KERBEROS_REFUSAL: Final = (
+    "GSSAPI (Kerberos) is not there; use SCRAM-SHA-512, OAUTHBEARER or TLS with client certificates"
+)
 JAAS_KEY: Final = "sasl.jaas.config"
 JAVA_ONLY: Final = ("sasl.login.class", "sasl.login.callback.handler.class")
 
@@ -37,7 +45,8 @@ def sasl_config(texts: Mapping[str, str], listener: str) -> SaslConfig:
     idle_ms = _number(texts, "connections.max.idle.ms", listener)
     if 0 <= idle_ms <= delay_ms:
         raise ConfigError(
-            f"connection.failed.authentication.delay.ms is {delay_ms}; it must be below connections.max.idle.ms, which is {idle_ms}"
+            f"connection.failed.authentication.delay.ms is {delay_ms}; it must be below"
+            f" connections.max.idle.ms, which is {idle_ms}"
         )
     return SaslConfig(
         mechanisms=MappingProxyType({name: _mechanism(texts, listener, name) for name in names}),
@@ -46,7 +55,9 @@ def sasl_config(texts: Mapping[str, str], listener: str) -> SaslConfig:
     )
 
 
-def node_login(texts: Mapping[str, str], listener: str, key: str, own: SaslConfig | None) -> LoginConfig:
+def node_login(
+    texts: Mapping[str, str], listener: str, key: str, own: SaslConfig | None
+) -> LoginConfig:
     """Return a node's login on a listener of other nodes, by the mechanism that ``key`` names.
 
     The node's user comes from its own JAAS text for the mechanism. Its OAUTHBEARER token comes from
@@ -60,16 +71,25 @@ def node_login(texts: Mapping[str, str], listener: str, key: str, own: SaslConfi
     where = f"{key} is {mechanism}"
     if mechanism == KERBEROS:
         default = "" if key in texts else ", which is its default"
-        raise ConfigError(f"{where}{default}, and nodes log in on listener {listener}: {KERBEROS_REFUSAL.partition(' or ')[0]}")
+        raise ConfigError(
+            f"{where}{default}, and nodes log in on listener {listener}:"
+            f" {KERBEROS_REFUSAL.partition(' or ')[0]}"
+        )
     if mechanism not in MECHANISMS:
         raise ConfigError(f"{where}; nodes log in to each other by {', '.join(MECHANISMS)}")
     if own is not None and mechanism not in own.mechanisms:
-        raise ConfigError(f"{where}, but listener {listener} enables {', '.join(own.mechanisms)}; enable it there, too")
+        raise ConfigError(
+            f"{where}, but listener {listener} enables {', '.join(own.mechanisms)}; enable it"
+            " there, too"
+        )
     if mechanism == "OAUTHBEARER":
         return node_token(texts, listener, _jaas(texts, listener, mechanism))
     jaas = _jaas(texts, listener, mechanism)
     if jaas is None:
-        raise ConfigError(f"{where}, but {jaas_key(listener, mechanism)} is missing; its username and password are this node's")
+        raise ConfigError(
+            f"{where}, but {jaas_key(listener, mechanism)} is missing; its username and password"
+            " are this node's"
+        )
     return LoginConfig(mechanism=mechanism, jaas=jaas)
 
 
@@ -77,10 +97,14 @@ def general_jaas_warning(texts: Mapping[str, str]) -> str | None:
     """Return a warning if a node's file has a JAAS text without effect, else None."""
     if not texts.get(JAAS_KEY, "").strip():
         return None
-    return f"{JAAS_KEY} has no effect on a node; set listener.name.<listener>.<mechanism>.{JAAS_KEY}"
+    return (
+        f"{JAAS_KEY} has no effect on a node; set listener.name.<listener>.<mechanism>.{JAAS_KEY}"
+    )
 
 
-def clear_text_warnings(protocol: str, listener: str, mechanisms: Mapping[str, MechanismConfig]) -> list[str]:
+def clear_text_warnings(
+    protocol: str, listener: str, mechanisms: Mapping[str, MechanismConfig]
+) -> list[str]:
     """Return a warning for each mechanism of a listener whose logins an observer can exploit."""
     if protocol != "SASL_PLAINTEXT":
         return []
@@ -90,7 +114,10 @@ def clear_text_warnings(protocol: str, listener: str, mechanisms: Mapping[str, M
         "SCRAM-SHA-512": "an observer of a login can guess its password offline",
         "OAUTHBEARER": "tokens travel in the clear",
     }
-    return [f"listener {listener} offers {name} without TLS: {shown[name]}; use SASL_SSL" for name in mechanisms]
+    return [
+        f"listener {listener} offers {name} without TLS: {shown[name]}; use SASL_SSL"
+        for name in mechanisms
+    ]
 
 
 def _mechanisms(texts: Mapping[str, str], listener: str) -> tuple[str, ...]:
@@ -103,7 +130,9 @@ def _mechanisms(texts: Mapping[str, str], listener: str) -> tuple[str, ...]:
     for name in names:
         if name == KERBEROS:
             said = "which is the default of" if text is None else "which stands in"
-            raise ConfigError(f"listener {listener} asks for {KERBEROS}, {said} {key}: {KERBEROS_REFUSAL}")
+            raise ConfigError(
+                f"listener {listener} asks for {KERBEROS}, {said} {key}: {KERBEROS_REFUSAL}"
+            )
         if name not in MECHANISMS:
             raise ConfigError(f"{key} of listener {listener} names {name!r}; {offered}")
         if names.count(name) > 1:
@@ -115,13 +144,19 @@ def _mechanism(texts: Mapping[str, str], listener: str, name: str) -> MechanismC
     jaas = _jaas(texts, listener, name)
     if jaas is None:
         raise ConfigError(
-            f"listener {listener} enables {name}, but {jaas_key(listener, name)} is missing; set it to a login module, "
-            f"for example {_example(name)}"
+            f"listener {listener} enables {name}, but {jaas_key(listener, name)} is missing; set it"
+            f" to a login module, for example {_example(name)}"
         )
     for key in JAVA_ONLY:
         text = effective_text(texts, key, listener, name)
-        if text and not (name == "OAUTHBEARER" and text.strip().rpartition(".")[2] in CLASSES_OF_LOGINS.get(key, ())):
-            raise ConfigError(f"{key} of listener {listener} names a Java class, which cannot run here; remove the key")
+        if text and not (
+            name == "OAUTHBEARER"
+            and text.strip().rpartition(".")[2] in CLASSES_OF_LOGINS.get(key, ())
+        ):
+            raise ConfigError(
+                f"{key} of listener {listener} names a Java class, which cannot run here; remove"
+                " the key"
+            )
     return MechanismConfig(
         jaas=jaas,
         max_reauth_ms=_number(texts, "connections.max.reauth.ms", listener, name),

@@ -7,10 +7,29 @@ decides what they mean for a listener. SASL keys that have no effect here are in
 from typing import Final
 
 from log_service.common.secrets import SecretText
-from log_service.config.definition import PER_BROKER, ConfigType, Trait, at_least, list_of, no_empty_item, to
+from log_service.config.definition import (
+    PER_BROKER,
+    ConfigType,
+    Trait,
+    at_least,
+    list_of,
+    no_empty_item,
+    to,
+)
 from log_service.config.definition import declared as _key
 
-TOKEN_ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+TOKEN_ALGORITHMS: Final = (
+    "RS256",
+    "RS384",
+    "RS512",
+    "PS256",
+    "PS384",
+    "PS512",
+    "ES256",
+    "ES384",
+    "ES512",
+    "EdDSA",
+)
 """The signature algorithms of tokens (RFC 7518, 8037), all of them asymmetric."""
 
 

@@ -104,7 +104,9 @@ KERBEROS: Final = "GSSAPI"
 TLS_NUMBERS = frozenset({1, 3})
 
 
-def effective_text(texts: Mapping[str, str], key: str, listener: str, mechanism: str | None = None) -> str | None:
+def effective_text(
+    texts: Mapping[str, str], key: str, listener: str, mechanism: str | None = None
+) -> str | None:
     """Return the text that applies to a listener, and to a mechanism if given, or None.
 
     None means that no key sets it.

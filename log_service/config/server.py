@@ -83,7 +83,10 @@ class ServerSettings:
         """A warning that names the keys that were set but have no effect here, or None."""
         if not self.idle_keys:
             return None
-        return f"these keys of Apache Kafka have no effect here (each says why in its documentation): {', '.join(self.idle_keys)}"
+        return (
+            "these keys of Apache Kafka have no effect here (each says why in its documentation):"
+            f" {', '.join(self.idle_keys)}"
+        )
 
     @property
     def repeated_warning(self) -> str | None:
@@ -133,15 +136,22 @@ def parse_server_properties(
     texts |= {"node.id": str(config.node_id), "broker.id": str(config.node_id)}
     unknown = tuple(sorted(name for name in texts if broker_key(name) is None))
     repeated = _repeated_keys(source, overrides)
-    return config, ServerSettings(texts=texts, unknown_keys=unknown, idle_keys=idle_keys(texts), repeated_keys=repeated)
+    return config, ServerSettings(
+        texts=texts, unknown_keys=unknown, idle_keys=idle_keys(texts), repeated_keys=repeated
+    )
 
 
 def _texts(source: str | Mapping[str, str], overrides: Sequence[str]) -> dict[str, str]:
     """Return the texts of the file, with the overrides over them."""
-    return {**(parse_properties(source) if isinstance(source, str) else source), **dict(map(parse_override, overrides))}
+    return {
+        **(parse_properties(source) if isinstance(source, str) else source),
+        **dict(map(parse_override, overrides)),
+    }
 
 
-def _repeated_keys(source: str | Mapping[str, str], overrides: Sequence[str]) -> tuple[RepeatedKey, ...]:
+def _repeated_keys(
+    source: str | Mapping[str, str], overrides: Sequence[str]
+) -> tuple[RepeatedKey, ...]:
     """Return the keys that the file sets more than once, except overridden ones."""
     overridden = {name for name, _ in map(parse_override, overrides)}
     found = repeated_keys(source) if isinstance(source, str) else ()
@@ -204,7 +214,12 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
         NodeConfig,
         node_id=node_id,
         listeners=listeners,
-        log_manager=values.view(LogManagerConfig, log_dirs=log_dirs, cordoned_log_dirs=dynamic.cordoned_log_dirs, cleaner=dynamic.cleaner),
+        log_manager=values.view(
+            LogManagerConfig,
+            log_dirs=log_dirs,
+            cordoned_log_dirs=dynamic.cordoned_log_dirs,
+            cleaner=dynamic.cleaner,
+        ),
         metadata_log_dir=metadata_log_dir,
         is_alone=is_alone,
         metrics_listener=parse_metrics_listener(values.text("metrics.listener")),
@@ -215,7 +230,9 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
         controller_login=_controller_login(keys, to_controllers) if has_peers else None,
         quorum=quorum,
         log=log_defaults(texts),
-        metadata_log=values.view(MetadataLogConfig, is_directory_apart=metadata_log_dir not in log_dirs),
+        metadata_log=values.view(
+            MetadataLogConfig, is_directory_apart=metadata_log_dir not in log_dirs
+        ),
         limits=values.view(NetworkLimits, connections=dynamic.connections),
         groups=_groups(values),
         transactions=_transactions(values),
@@ -230,11 +247,19 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
         verification=values.view(VerificationConfig),
         authorizer=authorizer_config(values, frozenset(keys.controller_names)),
     )
-    return config if values.flag("auto.leader.rebalance.enable") else replace(config, leader_balance_interval_ms=None)
+    return (
+        config
+        if values.flag("auto.leader.rebalance.enable")
+        else replace(config, leader_balance_interval_ms=None)
+    )
 
 
 def _controller_security(
-    keys: ListenerKeys, listeners: tuple[ListenerConfig, ...], own_controllers: tuple[ListenerConfig, ...], *, is_alone: bool
+    keys: ListenerKeys,
+    listeners: tuple[ListenerConfig, ...],
+    own_controllers: tuple[ListenerConfig, ...],
+    *,
+    is_alone: bool,
 ) -> ListenerSecurity:
     if own_controllers:
         return own_controllers[0].security
@@ -245,14 +270,20 @@ def _broker_login(keys: ListenerKeys, listeners: tuple[ListenerConfig, ...]) -> 
     """Return this node's login to other brokers, None if their listener has no logins."""
     name = inter_broker_listener(keys, listeners)
     own = next((listener.security.sasl for listener in listeners if listener.name == name), None)
-    return None if own is None else node_login(keys.texts, name, "sasl.mechanism.inter.broker.protocol", own)
+    return (
+        None
+        if own is None
+        else node_login(keys.texts, name, "sasl.mechanism.inter.broker.protocol", own)
+    )
 
 
 def _controller_login(keys: ListenerKeys, security: ListenerSecurity) -> LoginConfig | None:
     """Return this node's login to controllers, None if their listener has no logins."""
     if not security.protocol.startswith("SASL"):
         return None
-    return node_login(keys.texts, keys.controller_names[0], "sasl.mechanism.controller.protocol", security.sasl)
+    return node_login(
+        keys.texts, keys.controller_names[0], "sasl.mechanism.controller.protocol", security.sasl
+    )
 
 
 def _node_id(values: ServerValues) -> int:
@@ -263,7 +294,10 @@ def _node_id(values: ServerValues) -> int:
         return broker_id
     node_id = values.number("node.id")
     if broker_id not in {-1, node_id}:
-        raise ConfigError(f"node.id is {node_id} and broker.id is {broker_id}; they name the same thing, set node.id alone")
+        raise ConfigError(
+            f"node.id is {node_id} and broker.id is {broker_id}; they name the same thing, set"
+            " node.id alone"
+        )
     return node_id
 
 
@@ -273,7 +307,9 @@ def _listener_keys(values: ServerValues, texts: Mapping[str, str], host_name: st
         listeners=parse_end_points("listeners", values.items("listeners")),
         advertised=parse_end_points("advertised.listeners", advertised) if advertised else None,
         protocols=parse_protocol_map(values.text("listener.security.protocol.map")),
-        controller_names=tuple(dict.fromkeys(name.upper() for name in values.items("controller.listener.names"))),
+        controller_names=tuple(
+            dict.fromkeys(name.upper() for name in values.items("controller.listener.names"))
+        ),
         inter_broker_name=values.optional_text("inter.broker.listener.name"),
         inter_broker_protocol=values.text("security.inter.broker.protocol"),
         host_name=host_name,
@@ -288,15 +324,24 @@ def _log_dirs(values: ServerValues) -> tuple[Path, ...]:
         raise ConfigError(f"log.dirs names a directory twice: {', '.join(names)}")
     for inner, outer in permutations(paths, 2):
         if outer in inner.parents:
-            raise ConfigError(f"log.dirs names {inner}, which lies in {outer}: name directories that lie beside each other")
+            raise ConfigError(
+                f"log.dirs names {inner}, which lies in {outer}: name directories that lie beside"
+                " each other"
+            )
     return tuple(Path(name) for name in names)
 
 
 def _topics(values: ServerValues) -> TopicDefaults:
     return values.view(
         TopicDefaults,
-        asked_partition_count=values.number("num.partitions") if values.is_set("num.partitions") else -1,
-        asked_replication_factor=values.number("default.replication.factor") if values.is_set("default.replication.factor") else -1,
+        asked_partition_count=(
+            values.number("num.partitions") if values.is_set("num.partitions") else -1
+        ),
+        asked_replication_factor=(
+            values.number("default.replication.factor")
+            if values.is_set("default.replication.factor")
+            else -1
+        ),
     )
 
 
@@ -309,14 +354,20 @@ def _is_rack_aware(values: ServerValues) -> bool:
     name = values.optional_text("replica.selector.class")
     selector = "LeaderSelector" if name is None else name.rpartition(".")[2]
     if selector not in REPLICA_SELECTORS:
-        text = f"replica.selector.class is {name!r}; it must be one of {', '.join(REPLICA_SELECTORS)}: others are classes of Java"
+        text = (
+            f"replica.selector.class is {name!r}; it must be one of {', '.join(REPLICA_SELECTORS)}:"
+            " others are classes of Java"
+        )
         raise ConfigError(text)
     return selector == "RackAwareReplicaSelector"
 
 
 def _is_only_voter(values: ServerValues) -> bool:
     """Whether the file names no other node of the metadata quorum."""
-    named = (values.items("controller.quorum.voters"), values.items("controller.quorum.bootstrap.servers"))
+    named = (
+        values.items("controller.quorum.voters"),
+        values.items("controller.quorum.bootstrap.servers"),
+    )
     return "controller" in values.items("process.roles") and all(len(each) <= 1 for each in named)
 
 
@@ -324,15 +375,25 @@ def _transactions(values: ServerValues) -> TransactionConfig:
     is_only_voter = _is_only_voter(values)
     return values.view(
         TransactionConfig,
-        lone_state_log_replication_factor=lone_factor(values, "transaction.state.log", is_only_voter=is_only_voter),
-        lone_state_log_min_isr=lone_min_isr(values, "transaction.state.log", is_only_voter=is_only_voter),
+        lone_state_log_replication_factor=lone_factor(
+            values, "transaction.state.log", is_only_voter=is_only_voter
+        ),
+        lone_state_log_min_isr=lone_min_isr(
+            values, "transaction.state.log", is_only_voter=is_only_voter
+        ),
     )
 
 
 def _streams_groups(values: ServerValues) -> StreamsGroupConfig:
-    wanted, most = values.number("group.streams.num.standby.replicas"), values.number("group.streams.max.standby.replicas")
+    wanted, most = (
+        values.number("group.streams.num.standby.replicas"),
+        values.number("group.streams.max.standby.replicas"),
+    )
     if wanted > most:
-        raise ConfigError(f"group.streams.num.standby.replicas is {wanted}, above group.streams.max.standby.replicas, which is {most}")
+        raise ConfigError(
+            f"group.streams.num.standby.replicas is {wanted}, above"
+            f" group.streams.max.standby.replicas, which is {most}"
+        )
     return with_times(StreamsGroupConfig, values, "streams", node_id=_node_id(values))
 
 
@@ -343,21 +404,35 @@ def _share_fetch(values: ServerValues) -> ShareFetchConfig:
     for name in ("delivery.count.limit", "record.lock.duration.ms", "partition.max.record.locks"):
         least, value, most = number(f"min.{name}"), number(name), number(f"max.{name}")
         if not least <= value <= most:
-            raise ConfigError(f"group.share.{name} is {value}, which is not between {least} and {most}, its min and max")
+            raise ConfigError(
+                f"group.share.{name} is {value}, which is not between {least} and {most}, its min"
+                " and max"
+            )
     session_count, group_size = number("max.share.sessions"), number("max.size")
     if session_count < group_size:
-        raise ConfigError(f"group.share.max.share.sessions is {session_count}, below group.share.max.size, which is {group_size}")
+        raise ConfigError(
+            f"group.share.max.share.sessions is {session_count}, below group.share.max.size, which"
+            f" is {group_size}"
+        )
     return values.view(ShareFetchConfig)
 
 
 def _groups(values: ServerValues) -> GroupConfig:
-    shortest, longest = values.number("group.min.session.timeout.ms"), values.number("group.max.session.timeout.ms")
+    shortest, longest = (
+        values.number("group.min.session.timeout.ms"),
+        values.number("group.max.session.timeout.ms"),
+    )
     if shortest > longest:
-        raise ConfigError(f"group.min.session.timeout.ms is {shortest}, above group.max.session.timeout.ms, which is {longest}")
+        raise ConfigError(
+            f"group.min.session.timeout.ms is {shortest}, above group.max.session.timeout.ms, which"
+            f" is {longest}"
+        )
     node_id = _node_id(values)
     return values.view(
         GroupConfig,
-        lone_offsets_topic_replication_factor=lone_factor(values, "offsets.topic", is_only_voter=_is_only_voter(values)),
+        lone_offsets_topic_replication_factor=lone_factor(
+            values, "offsets.topic", is_only_voter=_is_only_voter(values)
+        ),
         consumer=with_times(ConsumerGroupConfig, values, "consumer", node_id=node_id),
         streams=_streams_groups(values),
         share=share_groups(values, node_id),

@@ -53,7 +53,9 @@ DEFAULT_LISTENER_PROTOCOLS = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PL
 
 def _directories(value: Value) -> str | None:
     """Accept lists of directories."""
-    return "it names no directory; give the node a place for its data" if some_items(value) else None
+    return (
+        "it names no directory; give the node a place for its data" if some_items(value) else None
+    )
 
 
 def _int(
@@ -67,7 +69,10 @@ def _int(
     config_type: ConfigType = ConfigType.INT,
     **options: Unpack[Options],
 ) -> ConfigKey:
-    text, validator = None if default is None else str(default), None if lowest is None else between(lowest, highest)
+    text, validator = (
+        None if default is None else str(default),
+        (None if lowest is None else between(lowest, highest)),
+    )
     return _key(name, config_type, text, documentation, reason, validator=validator, **options)
 
 
@@ -75,19 +80,46 @@ _long = partial(_int, config_type=ConfigType.LONG)
 
 
 def _text(
-    name: str, default: str | None, documentation: str, reason: str, *, validator: Validator | None = None, **options: Unpack[Options]
+    name: str,
+    default: str | None,
+    documentation: str,
+    reason: str,
+    *,
+    validator: Validator | None = None,
+    **options: Unpack[Options],
 ) -> ConfigKey:
-    return _key(name, ConfigType.STRING, default, documentation, reason, validator=validator, **options)
+    return _key(
+        name, ConfigType.STRING, default, documentation, reason, validator=validator, **options
+    )
 
 
 def _list(
-    name: str, default: str | None, documentation: str, reason: str, *, validator: Validator | None = None, **options: Unpack[Options]
+    name: str,
+    default: str | None,
+    documentation: str,
+    reason: str,
+    *,
+    validator: Validator | None = None,
+    **options: Unpack[Options],
 ) -> ConfigKey:
-    return _key(name, ConfigType.LIST, default, documentation, reason, validator=validator, importance=HIGH, **options)
+    return _key(
+        name,
+        ConfigType.LIST,
+        default,
+        documentation,
+        reason,
+        validator=validator,
+        importance=HIGH,
+        **options,
+    )
 
 
-def _bool(name: str, default: str, documentation: str, reason: str, **options: Unpack[Options]) -> ConfigKey:
-    return _key(name, ConfigType.BOOLEAN, default, documentation, reason, importance=HIGH, **options)
+def _bool(
+    name: str, default: str, documentation: str, reason: str, **options: Unpack[Options]
+) -> ConfigKey:
+    return _key(
+        name, ConfigType.BOOLEAN, default, documentation, reason, importance=HIGH, **options
+    )
 
 
 def _idle_timeout_ms(limit_ms: int) -> int:

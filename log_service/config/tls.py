@@ -22,7 +22,9 @@ JAVA_ONLY = ("ssl.engine.factory.class", "ssl.provider")
 DEFAULTS: Final = {key.name: key.default or "" for key in TLS_KEYS}
 
 
-def tls_config(texts: Mapping[str, str], listener: str | None = None, *, is_sasl: bool = False) -> TlsConfig:
+def tls_config(
+    texts: Mapping[str, str], listener: str | None = None, *, is_sasl: bool = False
+) -> TlsConfig:
     """Return the TLS configuration of a listener, or of a client if ``listener`` is None.
 
     On a listener with SASL only the ``ssl.client.auth`` with the listener's prefix counts, not the
@@ -34,7 +36,9 @@ def tls_config(texts: Mapping[str, str], listener: str | None = None, *, is_sasl
     reader = _Texts(texts, listener)
     for name in JAVA_ONLY:
         if reader.text(name) is not None:
-            raise ConfigError(f"{reader.where(name)} names a Java class, which cannot run here; remove the key")
+            raise ConfigError(
+                f"{reader.where(name)} names a Java class, which cannot run here; remove the key"
+            )
     config = TlsConfig(
         keystore_type=reader.choice("ssl.keystore.type", STORE_TYPES),
         keystore_location=reader.text("ssl.keystore.location"),
@@ -50,7 +54,8 @@ def tls_config(texts: Mapping[str, str], listener: str | None = None, *, is_sasl
         cipher_suites=split_list(reader.text("ssl.cipher.suites") or DEFAULTS["ssl.cipher.suites"]),
         client_auth=_client_auth(reader, is_sasl=is_sasl),
         endpoint_identification_algorithm=_identification(reader),
-        principal_mapping_rules=reader.text("ssl.principal.mapping.rules") or DEFAULTS["ssl.principal.mapping.rules"],
+        principal_mapping_rules=reader.text("ssl.principal.mapping.rules")
+        or DEFAULTS["ssl.principal.mapping.rules"],
     )
     _validate_keystore(config, reader)
     _validate_truststore(config, reader)
@@ -66,7 +71,11 @@ class _Texts:
 
     def raw(self, name: str) -> str | None:
         """Return the text of a key, even if empty."""
-        return self._texts.get(name) if self._listener is None else effective_text(self._texts, name, self._listener)
+        return (
+            self._texts.get(name)
+            if self._listener is None
+            else effective_text(self._texts, name, self._listener)
+        )
 
     def text(self, name: str) -> str | None:
         """Return the text of a key, None if it is missing or empty."""
@@ -85,7 +94,9 @@ class _Texts:
         """Return one of the choices, compared case-insensitively."""
         text = (self.text(name) or DEFAULTS[name]).upper()
         if text not in choices:
-            raise ConfigError(f"{self.where(name)} is {self.text(name)!r}; it must be one of {', '.join(choices)}")
+            raise ConfigError(
+                f"{self.where(name)} is {self.text(name)!r}; it must be one of {', '.join(choices)}"
+            )
         return text
 
     def where(self, name: str) -> str:
@@ -101,7 +112,10 @@ def _protocols(reader: _Texts) -> tuple[str, ...]:
     unknown = [name for name in names if name not in TLS_VERSIONS]
     if unknown:
         where = reader.where("ssl.enabled.protocols")
-        raise ConfigError(f"{where} names {unknown[0]!r}; there are {' and '.join(TLS_VERSIONS)}, and what is older is not safe")
+        raise ConfigError(
+            f"{where} names {unknown[0]!r}; there are {' and '.join(TLS_VERSIONS)}, and what is"
+            " older is not safe"
+        )
     return tuple(dict.fromkeys(names))
 
 
@@ -109,7 +123,10 @@ def _client_auth(reader: _Texts, *, is_sasl: bool) -> str:
     text = reader.own("ssl.client.auth") if is_sasl else reader.text("ssl.client.auth")
     text = (text or DEFAULTS["ssl.client.auth"]).strip().lower()
     if text not in CLIENT_AUTHS:
-        raise ConfigError(f"{reader.where('ssl.client.auth')} is {text!r}; it must be one of {', '.join(CLIENT_AUTHS)}")
+        raise ConfigError(
+            f"{reader.where('ssl.client.auth')} is {text!r}; it must be one of"
+            f" {', '.join(CLIENT_AUTHS)}"
+        )
     return text
 
 
@@ -118,33 +135,62 @@ def _identification(reader: _Texts) -> str:
     raw = reader.raw(name)
     text = DEFAULTS[name] if raw is None else raw.strip().lower()
     if text not in {"", "https"}:
-        raise ConfigError(f"{reader.where(name)} is {text!r}; it must be https, or empty to compare no names")
+        raise ConfigError(
+            f"{reader.where(name)} is {text!r}; it must be https, or empty to compare no names"
+        )
     return text
 
 
 def _validate_keystore(config: TlsConfig, reader: _Texts) -> None:
-    key, chain, location = config.keystore_key, config.keystore_certificate_chain, config.keystore_location
+    key, chain, location = (
+        config.keystore_key,
+        config.keystore_certificate_chain,
+        config.keystore_location,
+    )
     where = reader.where("ssl.keystore.type")
     if key is not None or chain is not None:
         if config.keystore_type != "PEM":
-            raise ConfigError(f"{where} is {config.keystore_type}, but ssl.keystore.key is PEM text; set {where}=PEM")
+            raise ConfigError(
+                f"{where} is {config.keystore_type}, but ssl.keystore.key is PEM text; set"
+                f" {where}=PEM"
+            )
         if location is not None:
-            raise ConfigError("ssl.keystore.key and ssl.keystore.location are both set; keep one of them")
+            raise ConfigError(
+                "ssl.keystore.key and ssl.keystore.location are both set; keep one of them"
+            )
         if key is None or chain is None:
             missing = "ssl.keystore.key" if key is None else "ssl.keystore.certificate.chain"
-            raise ConfigError(f"{reader.where(missing)} is missing; PEM text needs ssl.keystore.key and ssl.keystore.certificate.chain")
+            raise ConfigError(
+                f"{reader.where(missing)} is missing; PEM text needs ssl.keystore.key and"
+                " ssl.keystore.certificate.chain"
+            )
     if location is not None and config.keystore_type != "PEM" and config.keystore_password is None:
-        raise ConfigError(f"ssl.keystore.password is missing; a key store of type {config.keystore_type} has one ({location})")
+        raise ConfigError(
+            f"ssl.keystore.password is missing; a key store of type {config.keystore_type} has one"
+            f" ({location})"
+        )
     if config.keystore_type == "PEM" and config.keystore_password is not None:
-        raise ConfigError("ssl.keystore.password does not belong to a PEM key store; an encrypted key has ssl.key.password")
+        raise ConfigError(
+            "ssl.keystore.password does not belong to a PEM key store; an encrypted key has"
+            " ssl.key.password"
+        )
 
 
 def _validate_truststore(config: TlsConfig, reader: _Texts) -> None:
     where = reader.where("ssl.truststore.type")
     if config.truststore_certificates is not None:
         if config.truststore_type != "PEM":
-            raise ConfigError(f"{where} is {config.truststore_type}, but ssl.truststore.certificates is PEM text; set {where}=PEM")
+            raise ConfigError(
+                f"{where} is {config.truststore_type}, but ssl.truststore.certificates is PEM text;"
+                f" set {where}=PEM"
+            )
         if config.truststore_location is not None:
-            raise ConfigError("ssl.truststore.certificates and ssl.truststore.location are both set; keep one of them")
+            raise ConfigError(
+                "ssl.truststore.certificates and ssl.truststore.location are both set; keep one of"
+                " them"
+            )
     if config.truststore_type == "PEM" and config.truststore_password is not None:
-        raise ConfigError("ssl.truststore.password does not belong to a PEM trust store; certificates are not encrypted")
+        raise ConfigError(
+            "ssl.truststore.password does not belong to a PEM trust store; certificates are not"
+            " encrypted"
+        )

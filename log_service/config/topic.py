@@ -46,13 +46,17 @@ def validate_topic_config(name: str, text: str | None) -> None:
         hint = f"; did you mean {meant}?" if meant else ""
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} is not a topic configuration{hint}")
     if text is None:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} has no value; leave the key out to use the default")
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"{name} has no value; leave the key out to use the default"
+        )
     try:
         key.parse(text)
     except ConfigError as fault:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(fault)) from fault
     if key.is_refused(text):
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} cannot be {text.strip().lower()}: {key.refusal}")
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"{name} cannot be {text.strip().lower()}: {key.refusal}"
+        )
 
 
 def validate_topic_configs(configs: Mapping[str, str | None]) -> None:

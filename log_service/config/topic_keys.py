@@ -50,10 +50,14 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             type=ConfigType.LIST,
             default="delete",
             validator=list_of("compact", "delete"),
-            documentation="What happens to old segments: delete removes them by age and size, compact keeps the last record of each key.",
+            documentation=(
+                "What happens to old segments: delete removes them by age and size, compact keeps"
+                " the last record of each key."
+            ),
             reason="a log that is not a table should not grow for ever",
             synonyms=("log.cleanup.policy",),
-            fields=to("LogConfig.is_compacted", has("compact")) + to("LogConfig.is_deleted", has("delete")),
+            fields=to("LogConfig.is_compacted", has("compact"))
+            + to("LogConfig.is_deleted", has("delete")),
         ),
         ConfigKey(
             name="compression.gzip.level",
@@ -100,7 +104,10 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             type=ConfigType.LONG,
             default="86400000",
             validator=at_least(0),
-            documentation="How long a tombstone stays in a compacted log after it was cleaned, so that slow readers see the deletion.",
+            documentation=(
+                "How long a tombstone stays in a compacted log after it was cleaned, so that slow"
+                " readers see the deletion."
+            ),
             reason="a day for a reader that starts from the beginning",
             synonyms=("log.cleaner.delete.retention.ms",),
             fields=to("LogConfig.delete_retention_ms"),
@@ -120,7 +127,9 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             type=ConfigType.LONG,
             default=str(MAX_LONG),
             validator=at_least(1),
-            documentation="Sync the log after so many records; 1 syncs before each acknowledgement.",
+            documentation=(
+                "Sync the log after so many records; 1 syncs before each acknowledgement."
+            ),
             reason="durability comes from replication, the system writes back by itself",
             synonyms=("log.flush.interval.messages",),
             fields=to("LogConfig.flush_messages"),
@@ -130,7 +139,10 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             type=ConfigType.LONG,
             default=str(MAX_LONG),
             validator=at_least(0),
-            documentation="Sync the log after so many milliseconds; looked at every log.flush.scheduler.interval.ms.",
+            documentation=(
+                "Sync the log after so many milliseconds; looked at every"
+                " log.flush.scheduler.interval.ms."
+            ),
             reason="durability comes from replication, the system writes back by itself",
             synonyms=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
             fields=to("LogConfig.flush_ms"),
@@ -166,7 +178,10 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             type=ConfigType.LONG,
             default="-2",
             validator=at_least(-2),
-            documentation="Bytes kept on the local disk when segments also lie in remote storage; -2 follows retention.bytes.",
+            documentation=(
+                "Bytes kept on the local disk when segments also lie in remote storage; -2 follows"
+                " retention.bytes."
+            ),
             reason="there is no remote storage",
             is_acting=False,
             synonyms=("log.local.retention.bytes",),
@@ -176,7 +191,10 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             type=ConfigType.LONG,
             default="-2",
             validator=at_least(-2),
-            documentation="Milliseconds kept on the local disk when segments also lie in remote storage; -2 follows retention.ms.",
+            documentation=(
+                "Milliseconds kept on the local disk when segments also lie in remote storage; -2"
+                " follows retention.ms."
+            ),
             reason="there is no remote storage",
             is_acting=False,
             synonyms=("log.local.retention.ms",),
@@ -226,7 +244,10 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             type=ConfigType.STRING,
             default="CreateTime",
             validator=one_of(*TIMESTAMP_TYPES),
-            documentation="Whether a record carries its producer's time or the time at which the broker appended it.",
+            documentation=(
+                "Whether a record carries its producer's time or the time at which the broker"
+                " appended it."
+            ),
             reason="the producer knows when it happened",
             synonyms=("log.message.timestamp.type",),
             fields=to("LogConfig.message_timestamp_type"),
@@ -257,8 +278,13 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             default="1",
             validator=at_least(1),
             importance=Importance.HIGH,
-            documentation="In-sync replicas that must have a record before acks=all is acknowledged; never more than a partition has.",
-            reason="Kafka's; three replicas and 2 survive a death without losing what was acknowledged",
+            documentation=(
+                "In-sync replicas that must have a record before acks=all is acknowledged; never"
+                " more than a partition has."
+            ),
+            reason=(
+                "Kafka's; three replicas and 2 survive a death without losing what was acknowledged"
+            ),
             synonyms=("min.insync.replicas",),
             fields=to("LogConfig.min_insync_replicas"),
         ),
@@ -266,7 +292,10 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             name="preallocate",
             type=ConfigType.BOOLEAN,
             default="false",
-            documentation="Give a segment's file its full size when it is created; here it grows as it is written.",
+            documentation=(
+                "Give a segment's file its full size when it is created; here it grows as it is"
+                " written."
+            ),
             reason="current file systems append well without it",
             is_acting=False,
             synonyms=("log.preallocate",),
@@ -299,7 +328,10 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             name="retention.bytes",
             type=ConfigType.LONG,
             default="-1",
-            documentation="Size of a partition beyond which its oldest segments are deleted; -1, as any negative number, is no limit.",
+            documentation=(
+                "Size of a partition beyond which its oldest segments are deleted; -1, as any"
+                " negative number, is no limit."
+            ),
             reason="age decides alone",
             synonyms=("log.retention.bytes",),
             fields=to("LogConfig.retention_bytes"),
@@ -339,7 +371,9 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             type=ConfigType.LONG,
             default="0",
             validator=at_least(0),
-            documentation="Random time taken off segment.ms so that partitions do not roll at once.",
+            documentation=(
+                "Random time taken off segment.ms so that partitions do not roll at once."
+            ),
             reason="rolling is cheap",
             synonyms=("log.roll.jitter.ms", "log.roll.jitter.hours"),
             fields=to("LogConfig.segment_jitter_ms"),
@@ -349,7 +383,10 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             type=ConfigType.LONG,
             default=str(WEEK_MS),
             validator=at_least(1),
-            documentation="Age at which the active segment is rolled even if it is small, so that retention reaches it.",
+            documentation=(
+                "Age at which the active segment is rolled even if it is small, so that retention"
+                " reaches it."
+            ),
             reason="as long as retention.ms",
             synonyms=("log.roll.ms", "log.roll.hours"),
             fields=to("LogConfig.segment_ms"),
@@ -358,7 +395,9 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             name="unclean.leader.election.enable",
             type=ConfigType.BOOLEAN,
             default="false",
-            documentation="Elect a replica that may lack acknowledged records when no other is left.",
+            documentation=(
+                "Elect a replica that may lack acknowledged records when no other is left."
+            ),
             reason="an acknowledged record is kept",
             synonyms=("unclean.leader.election.enable",),
         ),

@@ -24,11 +24,15 @@ def keys_of_views(keys: Iterable[ConfigKey]) -> dict[str, dict[str, ConfigKey]]:
     for key in keys:
         for field in key.fields:
             named = found.setdefault(field.view, {}).setdefault(field.name, key)
-            assert named is key, f"{named.name} and {key.name} both declare {field.view}.{field.name}"
+            assert named is key, (
+                f"{named.name} and {key.name} both declare {field.view}.{field.name}"
+            )
     return found
 
 
-KEYS_OF_VIEWS: Final[Mapping[str, Mapping[str, ConfigKey]]] = keys_of_views((*TOPIC_KEYS.values(), *SERVER_KEYS.values()))
+KEYS_OF_VIEWS: Final[Mapping[str, Mapping[str, ConfigKey]]] = keys_of_views(
+    (*TOPIC_KEYS.values(), *SERVER_KEYS.values())
+)
 """The key of each such field, by view and field."""
 
 
@@ -45,7 +49,12 @@ def with_key_defaults(view: type[T]) -> type[T]:
 
     The keys of an inherited field are those of the class that inherits it.
     """
-    inherited = {field.name: field.type for base in view.__bases__ if base is not object for field in fields(base)}
+    inherited = {
+        field.name: field.type
+        for base in view.__bases__
+        if base is not object
+        for field in fields(base)
+    }
     for name, default in field_defaults(view.__name__).items():
         view.__annotations__.setdefault(name, inherited.get(name))
         setattr(view, name, default)

@@ -65,7 +65,11 @@ class LogConfig:
 
     def __post_init__(self) -> None:
         is_bounded = self.is_compacted and self.max_compaction_lag_ms > 0
-        object.__setattr__(self, "roll_ms", min(self.segment_ms, self.max_compaction_lag_ms) if is_bounded else self.segment_ms)
+        object.__setattr__(
+            self,
+            "roll_ms",
+            min(self.segment_ms, self.max_compaction_lag_ms) if is_bounded else self.segment_ms,
+        )
 
     def with_values(self, changes: Mapping[str, Any]) -> "LogConfig":
         """Return a copy with other values of some fields.
@@ -82,7 +86,9 @@ class LogConfig:
         bound = min(self.segment_jitter_ms, self.roll_ms)
         if bound <= 0:
             return self.roll_ms
-        return self.roll_ms - crc32(f"{segment.directory.name} {segment.base_offset}".encode()) % bound
+        return (
+            self.roll_ms - crc32(f"{segment.directory.name} {segment.base_offset}".encode()) % bound
+        )
 
 
 LOG_FIELDS = tuple(field.name for field in fields(LogConfig) if field.init)
@@ -144,7 +150,9 @@ class NetworkLimits:
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
     idle_timeout_ms: int = KEY
     frame_deadline_ms: int = 60_000
-    login_deadline_ms: int = 60_000  # from the connection to the end of its login, on a listener with SASL
+    login_deadline_ms: int = (
+        60_000  # from the connection to the end of its login, on a listener with SASL
+    )
     max_requests_in_flight_per_connection: int = 64
     max_unanswered_bytes_per_connection: int = 256 << 10  # a single request may be larger
     max_request_bytes_in_flight: int = KEY
@@ -545,15 +553,21 @@ class NodeConfig:
     tokens: TokenConfig = field(default_factory=TokenConfig)
     telemetry_max_bytes: int = KEY
     quota_windows: QuotaWindows = field(default_factory=QuotaWindows)
-    mutation_quota_windows: QuotaWindows = field(default_factory=QuotaWindows)  # of created and deleted partitions
+    mutation_quota_windows: QuotaWindows = field(
+        default_factory=QuotaWindows
+    )  # of created and deleted partitions
     verification: VerificationConfig = field(default_factory=VerificationConfig)
     authorizer: AuthorizerConfig | None = None
     """None: every client may do everything."""
     disk_pool_threads: int = KEY
     max_partitions_described: int = KEY  # in one response of DescribeTopicPartitions
     broker_heartbeat_interval_ms: int = KEY
-    initial_registration_timeout_ms: int = KEY  # how long a starting broker tries to register with a controller
-    log_dir_failure_timeout_ms: int = KEY  # how long a broker may fail to report a failed log directory
+    initial_registration_timeout_ms: int = (
+        KEY  # how long a starting broker tries to register with a controller
+    )
+    log_dir_failure_timeout_ms: int = (
+        KEY  # how long a broker may fail to report a failed log directory
+    )
     leader_balance_interval_ms: int | None = KEY  # of preferred leader elections, None: never
     unclean_election_interval_ms: int = KEY
     broker_session_timeout_ms: int = KEY
@@ -563,7 +577,11 @@ class NodeConfig:
     @property
     def inter_broker_security(self) -> ListenerSecurity:
         """The security of connections to other brokers, whose listener has the name of ours."""
-        of_name = (listener.security for listener in self.listeners if listener.name == self.inter_broker_listener_name)
+        of_name = (
+            listener.security
+            for listener in self.listeners
+            if listener.name == self.inter_broker_listener_name
+        )
         return next(of_name, PLAINTEXT_SECURITY)
 
     @property

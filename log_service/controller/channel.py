@@ -64,14 +64,21 @@ PURPOSES: Mapping[int, str] = MappingProxyType(
 )
 """The purpose of the connection for an API. All other APIs share one connection."""
 FORWARDING = "forwarding"
-ATTEMPT_MS: Mapping[int, int] = MappingProxyType({ApiKey.BROKER_HEARTBEAT: 4_500, ApiKey.BROKER_REGISTRATION: 4_500})
+ATTEMPT_MS: Mapping[int, int] = MappingProxyType(
+    {ApiKey.BROKER_HEARTBEAT: 4_500, ApiKey.BROKER_REGISTRATION: 4_500}
+)
 """Timeout of one attempt for requests that a broker's session depends on."""
 LOOK_MS = 100
 """Interval at which a request that waits for another node checks whether that node still leads."""
 
 
-NO_CONTROLLER = "no active controller is known: no majority of the controllers has elected one, or this node cannot reach them"
-ASKED_OF_THE_LEADER = frozenset({ApiKey.ADD_RAFT_VOTER, ApiKey.DESCRIBE_QUORUM, ApiKey.REMOVE_RAFT_VOTER})
+NO_CONTROLLER = (
+    "no active controller is known: no majority of the controllers has elected one, or this node"
+    " cannot reach them"
+)
+ASKED_OF_THE_LEADER = frozenset(
+    {ApiKey.ADD_RAFT_VOTER, ApiKey.DESCRIBE_QUORUM, ApiKey.REMOVE_RAFT_VOTER}
+)
 """Requests that only the leader of the quorum answers.
 
 Other nodes return NOT_LEADER_OR_FOLLOWER.
@@ -87,7 +94,9 @@ class ControllerChannel(Protocol):
         Return None unless it is another node with an open connection.
         """
 
-    async def request(self, request: Message, response_type: type[R], caller: Caller | None = None) -> R:
+    async def request(
+        self, request: Message, response_type: type[R], caller: Caller | None = None
+    ) -> R:
         """Return the controller's response, once all that the decision has seen is committed.
 
         ``caller`` is the client that sent the request, None for the broker's own requests.
@@ -118,7 +127,9 @@ class NodeToControllerChannel:
     KafkaError if the request is refused as a whole.
     """
 
-    async def request(self, request: Message, response_type: type[R], caller: Caller | None = None) -> R:
+    async def request(
+        self, request: Message, response_type: type[R], caller: Caller | None = None
+    ) -> R:
         """Return the active controller's response. See ``ControllerChannel``."""
         if self.local.is_active:
             try:
@@ -137,17 +148,29 @@ class NodeToControllerChannel:
 
         try:
             return await retry(
-                attempt, timeout_ms=timeout_ms, backoff=BACKOFF, rng=self.rng, is_retriable=lambda error: _may_repeat(request, error)
+                attempt,
+                timeout_ms=timeout_ms,
+                backoff=BACKOFF,
+                rng=self.rng,
+                is_retriable=lambda error: _may_repeat(request, error),
             )
         except KafkaError as error:
             if caller is None or error.code is not ErrorCode.NETWORK_EXCEPTION:
                 raise
             text = f"the active controller was lost while it decided, and may have done so: {error}"
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from error  # the client's own connection is fine
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, text
+            ) from error  # the client's own connection is fine
 
-    async def _decide_here(self, request: Message, response_type: type[R], caller: Caller | None) -> R:
+    async def _decide_here(
+        self, request: Message, response_type: type[R], caller: Caller | None
+    ) -> R:
         """Have the controller of this node decide a request, as far as the client is authorized."""
-        admission = None if caller is None or self.admit is None else self.admit(request, response_type, caller)
+        admission = (
+            None
+            if caller is None or self.admit is None
+            else self.admit(request, response_type, caller)
+        )
         if admission is None:
             return await self.local.request(request, response_type, caller)
         response = admission.response
@@ -164,10 +187,14 @@ class NodeToControllerChannel:
         Return None unless it is another node with an open connection.
         """
         found = None if self.local.is_active else self.find()
-        connection = None if found is None else self.pool().connected(replace(found, purpose=FORWARDING))
+        connection = (
+            None if found is None else self.pool().connected(replace(found, purpose=FORWARDING))
+        )
         return None if connection is None else connection.versions
 
-    async def _ask_elsewhere(self, request: Message, response_type: type[R], timeout_ms: int, caller: Caller | None) -> R:
+    async def _ask_elsewhere(
+        self, request: Message, response_type: type[R], timeout_ms: int, caller: Caller | None
+    ) -> R:
         """Send the request to the node that leads now, and wait as long as it leads."""
         found = self.find()
         if found is None:
@@ -177,18 +204,27 @@ class NodeToControllerChannel:
         failure: KafkaError | None = None
         response: R | None = None
         async with trio.open_nursery() as nursery:
-            nursery.cancel_scope.deadline = trio.current_time() + ATTEMPT_MS.get(key, timeout_ms) / 1_000
+            nursery.cancel_scope.deadline = (
+                trio.current_time() + ATTEMPT_MS.get(key, timeout_ms) / 1_000
+            )
             nursery.start_soon(self._until_moved, found, nursery.cancel_scope)
             try:
-                response = await self._exchange(destination, request, response_type, timeout_ms, caller)
+                response = await self._exchange(
+                    destination, request, response_type, timeout_ms, caller
+                )
             except KafkaError as error:
                 failure = error
             nursery.cancel_scope.cancel()
         if failure is not None:
             raise failure
         if response is None:
-            self.pool().channel(destination).close()  # requests that wait there for a silent node would delay the next ones
-            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{destination} did not answer as the active controller")
+            self.pool().channel(
+                destination
+            ).close()  # requests that wait there for a silent node would delay the next ones
+            raise KafkaError(
+                ErrorCode.NETWORK_EXCEPTION,
+                f"{destination} did not answer as the active controller",
+            )
         return response
 
     async def _until_moved(self, found: "Destination", asking: trio.CancelScope) -> None:
@@ -198,7 +234,12 @@ class NodeToControllerChannel:
         asking.cancel()
 
     async def _exchange(
-        self, destination: "Destination", request: Message, response_type: type[R], timeout_ms: int, caller: Caller | None
+        self,
+        destination: "Destination",
+        request: Message,
+        response_type: type[R],
+        timeout_ms: int,
+        caller: Caller | None,
     ) -> R:
         try:
             connection = await self.pool().connect(destination)
@@ -212,12 +253,23 @@ class NodeToControllerChannel:
         return response
 
 
-async def _forward(connection: "RpcConnection", request: Message, response_type: type[R], timeout_ms: int, caller: Caller) -> R:
+async def _forward(
+    connection: "RpcConnection",
+    request: Message,
+    response_type: type[R],
+    timeout_ms: int,
+    caller: Caller,
+) -> R:
     """Send a client's request. Its response comes back as the controller made it."""
-    from log_service.controller.envelope import envelope_of, open_response  # noqa: PLC0415 - a quorum of one asks no other node
+    from log_service.controller.envelope import (  # noqa: PLC0415 - a quorum of one asks no other node
+        envelope_of,
+        open_response,
+    )
     from log_service.protocol.messages.envelope import EnvelopeResponse  # noqa: PLC0415 - as above
 
-    sent = await connection.request(envelope_of(request, caller), EnvelopeResponse, waits_ms=timeout_ms)
+    sent = await connection.request(
+        envelope_of(request, caller), EnvelopeResponse, waits_ms=timeout_ms
+    )
     response = open_response(sent, response_type, caller)
     if is_for_another(response):
         raise not_controller()
@@ -226,12 +278,16 @@ async def _forward(connection: "RpcConnection", request: Message, response_type:
 
 def is_for_another(response: Message) -> bool:
     """Whether a response says that another node is the active controller."""
-    is_led_elsewhere = response.SCHEMA.key in ASKED_OF_THE_LEADER and _holds(response, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    is_led_elsewhere = response.SCHEMA.key in ASKED_OF_THE_LEADER and _holds(
+        response, ErrorCode.NOT_LEADER_OR_FOLLOWER
+    )
     return is_led_elsewhere or _holds(response, ErrorCode.NOT_CONTROLLER)
 
 
 def _may_repeat(request: Message, error: KafkaError) -> bool:
-    return error.code is ErrorCode.NOT_CONTROLLER or (error.code in UNREACHABLE and request.SCHEMA.key in REPEATABLE)
+    return error.code is ErrorCode.NOT_CONTROLLER or (
+        error.code in UNREACHABLE and request.SCHEMA.key in REPEATABLE
+    )
 
 
 def raise_refusal(response: Message) -> None:
@@ -254,4 +310,6 @@ def _holds(value: Any, code: ErrorCode) -> bool:
         return any(_holds(each, code) for each in value)
     if not is_dataclass(value):
         return False
-    return getattr(value, "error_code", ErrorCode.NONE) == code or any(_holds(getattr(value, each.name), code) for each in fields(value))
+    return getattr(value, "error_code", ErrorCode.NONE) == code or any(
+        _holds(getattr(value, each.name), code) for each in fields(value)
+    )

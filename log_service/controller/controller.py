@@ -27,7 +27,12 @@ from uuid import UUID
 from log_service.common.features import METADATA_VERSION
 from log_service.common.types import BrokerEpoch, LeaderEpoch, NodeId
 from log_service.controller.caller import Caller
-from log_service.controller.rules.brokers import BrokerState, MetadataProgress, fence_brokers, heartbeat
+from log_service.controller.rules.brokers import (
+    BrokerState,
+    MetadataProgress,
+    fence_brokers,
+    heartbeat,
+)
 from log_service.controller.rules.partitions import is_active
 from log_service.controller.rules.table import RULES, ControllerConfig, Surroundings
 from log_service.controller.rules.topics import ChargePartitions
@@ -58,7 +63,11 @@ if TYPE_CHECKING:
 
 MetadataDecision = Decision[MetadataRecord]
 
-FIRST_STRICT_VERSIONS: Mapping[int, int] = {ApiKey.CREATE_TOPICS: 6, ApiKey.DELETE_TOPICS: 5, ApiKey.CREATE_PARTITIONS: 3}
+FIRST_STRICT_VERSIONS: Mapping[int, int] = {
+    ApiKey.CREATE_TOPICS: 6,
+    ApiKey.DELETE_TOPICS: 5,
+    ApiKey.CREATE_PARTITIONS: 3,
+}
 """First version of an API whose clients know that their quota can be exceeded.
 
 An older client gets its partitions and is throttled afterwards.
@@ -102,7 +111,13 @@ class TokenTimer(Enum):
 class Controller:
     """The active controller of one epoch."""
 
-    def __init__(self, config: ControllerConfig, image: MetadataImage, epoch: LeaderEpoch, new_id: Callable[[], UUID]) -> None:
+    def __init__(
+        self,
+        config: ControllerConfig,
+        image: MetadataImage,
+        epoch: LeaderEpoch,
+        new_id: Callable[[], UUID],
+    ) -> None:
         self._config = config
         self._epoch = epoch
         self._new_id = new_id
@@ -124,7 +139,10 @@ class Controller:
     def image(self) -> MetadataImage:
         """The metadata after all appended records."""
         if self._delta is not None:
-            self._image, self._delta = self._delta.build(offset=self._offset, epoch=self._epoch), None
+            self._image, self._delta = (
+                self._delta.build(offset=self._offset, epoch=self._epoch),
+                None,
+            )
         return self._image
 
     def replay(self, record: MetadataRecord, context: ReplayContext) -> None:
@@ -158,11 +176,15 @@ class Controller:
         image = self.image
         validate_levels(image.features)
         for broker in image.cluster.unfenced():
-            presumed = BrokerSession(epoch=broker.epoch, contact_ms=decision.now_ms, is_presumed=True)
+            presumed = BrokerSession(
+                epoch=broker.epoch, contact_ms=decision.now_ms, is_presumed=True
+            )
             self._sessions.put(broker.node_id, presumed, decision)
             self._await_contact(broker.node_id, decision)
         if image.open_transaction is not None:
-            decision.append(AbortTransactionRecord(reason="the controller that began it leads no more"))
+            decision.append(
+                AbortTransactionRecord(reason="the controller that began it leads no more")
+            )
         if METADATA_VERSION not in image.features:
             decision.records += self._first_records(bootstrap)
         for timer in ElectionTimer:
@@ -171,14 +193,26 @@ class Controller:
 
     def _first_records(self, bootstrap: Sequence[MetadataRecord]) -> list[MetadataRecord]:
         records = bootstrap_records(bootstrap)
-        levels = {record.name: record.feature_level for record in records if isinstance(record, FeatureLevelRecord)}
+        levels = {
+            record.name: record.feature_level
+            for record in records
+            if isinstance(record, FeatureLevelRecord)
+        }
         if keeps_eligible_leaders(levels):
-            from log_service.controller.rules.feature_levels import min_isr_records  # noqa: PLC0415 - once in a cluster's life
+            from log_service.controller.rules.feature_levels import (  # noqa: PLC0415 - once in a cluster's life
+                min_isr_records,
+            )
 
             records += min_isr_records(self.image, self._config.static_texts)
         return records
 
-    def handle(self, request: Message, decision: MetadataDecision, reply_to: Hashable, caller: Caller | None = None) -> None:
+    def handle(
+        self,
+        request: Message,
+        decision: MetadataDecision,
+        reply_to: Hashable,
+        caller: Caller | None = None,
+    ) -> None:
         """Decide one request by its rule.
 
         ``caller`` is the client that sent it. It is None for a node's own request, which has no
@@ -192,13 +226,19 @@ class Controller:
             return
         rule = RULES[request.SCHEMA.key]  # type: ignore[index]  # a whole message has a key
         charge = None if caller is None else self._charge_of(request, caller, decision)
-        records, response = rule.decide(self.image, request, self._surroundings(decision, _free if charge is None else charge.take, caller))
+        records, response = rule.decide(
+            self.image,
+            request,
+            self._surroundings(decision, _free if charge is None else charge.take, caller),
+        )
         if charge is not None and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = charge.throttle_time_ms
         decision.records += records
         decision.reply(reply_to, response)
         if isinstance(request, BrokerRegistrationRequest | UnregisterBrokerRequest):
-            self._forget_other_epochs(NodeId(request.broker_id), getattr(response, "broker_epoch", None), decision)
+            self._forget_other_epochs(
+                NodeId(request.broker_id), getattr(response, "broker_epoch", None), decision
+            )
 
     def on_timer(self, key: Hashable, decision: MetadataDecision) -> None:
         """Fence brokers whose sessions have ended, hold due elections, or remove expired tokens."""
@@ -211,7 +251,10 @@ class Controller:
             self._hold_elections(key, decision)
 
     def _surroundings(
-        self, decision: MetadataDecision, charge_partitions: ChargePartitions | None = None, caller: Caller | None = None
+        self,
+        decision: MetadataDecision,
+        charge_partitions: ChargePartitions | None = None,
+        caller: Caller | None = None,
     ) -> Surroundings:
         return Surroundings(
             config=self._config,
@@ -227,12 +270,16 @@ class Controller:
     def _tokens_by_hmac(self) -> "TokenIndex | None":
         secret = self._config.tokens.secret
         if self._token_index is None and secret is not None:
-            from log_service.security.delegation import TokenIndex  # noqa: PLC0415 - few clusters have tokens
+            from log_service.security.delegation import (  # noqa: PLC0415 - few clusters have tokens
+                TokenIndex,
+            )
 
             self._token_index = TokenIndex(secret)
         return self._token_index
 
-    def _charge_of(self, request: Message, caller: Caller, decision: MetadataDecision) -> MutationCharge | None:
+    def _charge_of(
+        self, request: Message, caller: Caller, decision: MetadataDecision
+    ) -> MutationCharge | None:
         """Return the quota charge of a client's request (KIP-599).
 
         Return None if it changes no partitions or no quota applies.
@@ -250,7 +297,9 @@ class Controller:
 
     # Sessions
 
-    def _hear_from(self, request: BrokerHeartbeatRequest, decision: MetadataDecision, reply_to: Hashable) -> None:
+    def _hear_from(
+        self, request: BrokerHeartbeatRequest, decision: MetadataDecision, reply_to: Hashable
+    ) -> None:
         """Decide a heartbeat and renew the session of its sender.
 
         A broker that may stop loses its session, so that its next start is no duplicate.
@@ -258,16 +307,24 @@ class Controller:
         Raises:
             KafkaError: STALE_BROKER_EPOCH.
         """
-        image, node_id, epoch = self.image, NodeId(request.broker_id), BrokerEpoch(request.broker_epoch)
+        image, node_id, epoch = (
+            self.image,
+            NodeId(request.broker_id),
+            BrokerEpoch(request.broker_epoch),
+        )
         session = self._sessions.get(node_id, epoch)
         progress = MetadataProgress(
             registered_at=self._registered_at.get(node_id, self._first_offset),
             lowest_active=self._sessions.lowest_offset(
-                (broker.node_id, broker.epoch) for broker in image.cluster.brokers.values() if not broker.is_fenced
+                (broker.node_id, broker.epoch)
+                for broker in image.cluster.brokers.values()
+                if not broker.is_fenced
             ),
             leaves_at=session.leaves_at if session.is_leaving else None,
         )
-        records, response, state = heartbeat(self._surroundings(decision).partitions(image), request, progress)
+        records, response, state = heartbeat(
+            self._surroundings(decision).partitions(image), request, progress
+        )
         decision.records += records
         decision.reply(reply_to, response)
         if state is BrokerState.MAY_STOP:
@@ -276,7 +333,13 @@ class Controller:
         leaves_at = UNKNOWN_OFFSET
         if state is BrokerState.LEAVING:
             leaves_at = session.leaves_at if session.is_leaving else image.offset + len(records)
-        self._sessions.hear_of(node_id, epoch, decision, metadata_offset=request.current_metadata_offset, leaves_at=leaves_at)
+        self._sessions.hear_of(
+            node_id,
+            epoch,
+            decision,
+            metadata_offset=request.current_metadata_offset,
+            leaves_at=leaves_at,
+        )
         self._await_contact(node_id, decision)
 
     def _refuses_others(self, node_id: NodeId, now_ms: int) -> bool:
@@ -288,9 +351,14 @@ class Controller:
         broker = self.image.cluster.brokers.get(node_id)
         if broker is None or not self._sessions.is_live(node_id, broker.epoch, now_ms):
             return False
-        return node_id != self._config.node_id or not self._sessions.get(node_id, broker.epoch).is_presumed
+        return (
+            node_id != self._config.node_id
+            or not self._sessions.get(node_id, broker.epoch).is_presumed
+        )
 
-    def _forget_other_epochs(self, node_id: NodeId, epoch: int | None, decision: MetadataDecision) -> None:
+    def _forget_other_epochs(
+        self, node_id: NodeId, epoch: int | None, decision: MetadataDecision
+    ) -> None:
         broker = self.image.cluster.brokers.get(node_id)
         if broker is not None and broker.epoch != epoch:
             self._forget(node_id, decision)
@@ -310,7 +378,9 @@ class Controller:
         if decision.now_ms < self._judges_from_ms:
             decision.set_timer(timer, self._judges_from_ms)
             return
-        decision.on_refused(partial(self._judge_from, decision.now_ms + RETRY_MS))  # the next attempt is no sign of a stall
+        decision.on_refused(
+            partial(self._judge_from, decision.now_ms + RETRY_MS)
+        )  # the next attempt is no sign of a stall
         brokers = [broker for _, broker in sorted(self.image.cluster.brokers.items())]
         self._fence([each for each in brokers if self._is_silent(each, decision.now_ms)], decision)
 
@@ -325,7 +395,11 @@ class Controller:
         the previous process. That session does end.
         """
         session = self._sessions.get(broker.node_id, broker.epoch)
-        is_here = broker.node_id == self._config.node_id and session.contact_ms is not None and not session.is_presumed
+        is_here = (
+            broker.node_id == self._config.node_id
+            and session.contact_ms is not None
+            and not session.is_presumed
+        )
         return not is_here and not self._sessions.is_live(broker.node_id, broker.epoch, now_ms)
 
     def suspect(self, node_id: NodeId, epoch: BrokerEpoch, decision: MetadataDecision) -> None:
@@ -352,7 +426,9 @@ class Controller:
             self._forget(broker.node_id, decision)
         present = [broker for broker in brokers if not broker.is_fenced]
         if present:
-            decision.records += fence_brokers(self._surroundings(decision).partitions(self.image), *present)
+            decision.records += fence_brokers(
+                self._surroundings(decision).partitions(self.image), *present
+            )
 
     def _await_contact(self, node_id: NodeId, decision: MetadataDecision) -> None:
         decision.set_timer(SessionTimer(node_id), decision.now_ms + self._sessions.timeout_ms)
@@ -363,17 +439,30 @@ class Controller:
 
     # Elections
 
-    def _set_election_timer(self, timer: ElectionTimer, decision: MetadataDecision, *, is_unfinished: bool = False) -> None:
+    def _set_election_timer(
+        self, timer: ElectionTimer, decision: MetadataDecision, *, is_unfinished: bool = False
+    ) -> None:
         is_preferred = timer is ElectionTimer.PREFERRED
-        interval_ms = self._config.leader_balance_interval_ms if is_preferred else self._config.unclean_election_interval_ms
+        interval_ms = (
+            self._config.leader_balance_interval_ms
+            if is_preferred
+            else self._config.unclean_election_interval_ms
+        )
         if interval_ms is not None:
-            decision.set_timer(timer, decision.now_ms + (NEXT_RUN_MS if is_unfinished else interval_ms))
+            decision.set_timer(
+                timer, decision.now_ms + (NEXT_RUN_MS if is_unfinished else interval_ms)
+            )
 
     def _hold_elections(self, timer: ElectionTimer, decision: MetadataDecision) -> None:
         """Hold a run of elections. A single broker in the cluster has no alternative leaders."""
         image, is_unfinished = self.image, False
-        if len(image.cluster.brokers) > 1 and any(is_active(image, node_id) for node_id in image.cluster.brokers):
-            from log_service.controller.rules.elections import balance_leaders, elect_uncleanly  # noqa: PLC0415 - not for a lone node
+        if len(image.cluster.brokers) > 1 and any(
+            is_active(image, node_id) for node_id in image.cluster.brokers
+        ):
+            from log_service.controller.rules.elections import (  # noqa: PLC0415 - not for a lone node
+                balance_leaders,
+                elect_uncleanly,
+            )
 
             partitions = self._surroundings(decision).partitions(image)
             hold = balance_leaders if timer is ElectionTimer.PREFERRED else elect_uncleanly
@@ -385,10 +474,14 @@ class Controller:
 
     def _set_token_timer(self, decision: MetadataDecision) -> None:
         if self._config.tokens.secret is not None:
-            decision.set_timer(TokenTimer.EXPIRY, decision.now_ms + self._config.tokens.expiry_check_interval_ms)
+            decision.set_timer(
+                TokenTimer.EXPIRY, decision.now_ms + self._config.tokens.expiry_check_interval_ms
+            )
 
     def _remove_expired_tokens(self, decision: MetadataDecision) -> None:
-        from log_service.controller.rules.delegation_tokens import expired_tokens  # noqa: PLC0415 - few clusters have tokens
+        from log_service.controller.rules.delegation_tokens import (  # noqa: PLC0415 - few clusters have tokens
+            expired_tokens,
+        )
 
         decision.records += expired_tokens(self.image, decision.wall_ms)
         self._set_token_timer(decision)

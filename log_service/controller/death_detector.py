@@ -69,9 +69,16 @@ class DeathDetector:
         self._watch = DeathWatch(self._grace_ms)
         for broker in self._image().cluster.unfenced():
             if broker.node_id != self._own_id:
-                self._perform(self._watch, broker.node_id, broker.epoch, self._watch.suspect(broker.node_id, broker.epoch))
+                self._perform(
+                    self._watch,
+                    broker.node_id,
+                    broker.epoch,
+                    self._watch.suspect(broker.node_id, broker.epoch),
+                )
 
-    def hear_of(self, node_id: NodeId, epoch: BrokerEpoch, connection_id: int) -> Callable[[], None] | None:
+    def hear_of(
+        self, node_id: NodeId, epoch: BrokerEpoch, connection_id: int
+    ) -> Callable[[], None] | None:
         """Note a heartbeat, and return the function to call when its connection has ended.
 
         Return None if the sender is no registered broker, or this node's own.
@@ -83,7 +90,9 @@ class DeathDetector:
 
         def on_closed() -> None:
             if watch is self._watch:
-                self._perform(watch, node_id, epoch, watch.connection_ended(node_id, epoch, connection_id))
+                self._perform(
+                    watch, node_id, epoch, watch.connection_ended(node_id, epoch, connection_id)
+                )
 
         return on_closed
 
@@ -91,11 +100,15 @@ class DeathDetector:
         broker = self._image().cluster.brokers.get(node_id)
         return broker if broker is not None and broker.epoch == epoch else None
 
-    def _perform(self, watch: DeathWatch, node_id: NodeId, epoch: BrokerEpoch, action: Action) -> None:
+    def _perform(
+        self, watch: DeathWatch, node_id: NodeId, epoch: BrokerEpoch, action: Action
+    ) -> None:
         if action is not None:
             self._nursery.start_soon(self._examine, watch, node_id, epoch, action)
 
-    async def _examine(self, watch: DeathWatch, node_id: NodeId, epoch: BrokerEpoch, action: Action) -> None:
+    async def _examine(
+        self, watch: DeathWatch, node_id: NodeId, epoch: BrokerEpoch, action: Action
+    ) -> None:
         """Probe a broker until it is dead or no longer suspected."""
         while isinstance(action, Probe):
             await trio.sleep(action.pause_ms / 1_000)
@@ -131,7 +144,11 @@ async def _probe_one(env: NodeEnv, endpoint: Endpoint) -> Finding:
             return Finding.REFUSED if error.errno == errno.ECONNREFUSED else Finding.UNKNOWN
         try:
             await connection.send_gathered([_question(endpoint)])
-            return Finding.RESPONDED if await connection.receive_into(bytearray(64)) else Finding.BROKEN_OFF
+            return (
+                Finding.RESPONDED
+                if await connection.receive_into(bytearray(64))
+                else Finding.BROKEN_OFF
+            )
         except OSError:
             return Finding.BROKEN_OFF
         finally:
@@ -142,7 +159,9 @@ async def _probe_one(env: NodeEnv, endpoint: Endpoint) -> Finding:
 def _question(endpoint: Endpoint) -> bytes:
     """Return bytes that a listening broker responds to."""
     if endpoint.security_protocol in TLS_NUMBERS:
-        from log_service.rpc.hello import client_hello  # noqa: PLC0415 - few clusters probe, and fewer with TLS
+        from log_service.rpc.hello import (  # noqa: PLC0415 - few clusters probe, and fewer with TLS
+            client_hello,
+        )
 
         return client_hello(endpoint.host)
     header = RequestHeader(ApiKey.API_VERSIONS, 0, 0, CLIENT_ID)

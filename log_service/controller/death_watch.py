@@ -101,7 +101,11 @@ class DeathWatch:
         A new controller also suspects each unfenced broker, because it has no connection that could
         end.
         """
-        if self.is_suspected(node_id, epoch) or node_id in self._connections or self._fenced.get(node_id) == epoch:
+        if (
+            self.is_suspected(node_id, epoch)
+            or node_id in self._connections
+            or self._fenced.get(node_id) == epoch
+        ):
             return None
         self._suspicions[node_id] = _Suspicion(epoch)
         return Probe(0)

@@ -64,7 +64,10 @@ INDEPENDENT_RECORDS = (RegisterBrokerRecord, BrokerRegistrationChangeRecord, Par
 
 def out_of_time(timeout_ms: int) -> KafkaError:
     """Return the error of a request without time to wait for its decision. Nothing is decided."""
-    return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"a timeout of {timeout_ms} ms leaves no time; nothing was changed")
+    return KafkaError(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"a timeout of {timeout_ms} ms leaves no time; nothing was changed",
+    )
 
 
 class ControllerDriver:
@@ -114,7 +117,9 @@ class ControllerDriver:
             KafkaError: the log refuses.
         """
         epoch, end_offset = self._raft.epoch, self._raft.log_end_offset
-        core = Controller(self._config, self._image(), epoch, lambda: random_id(self._env.rng.getrandbits))
+        core = Controller(
+            self._config, self._image(), epoch, lambda: random_id(self._env.rng.getrandbits)
+        )
         log = _MetadataLog(self._raft, epoch)
         runtime = Runtime(
             core,
@@ -138,9 +143,17 @@ class ControllerDriver:
         notify, and spares its disk.
         """
         runtime, interval_ms = self._runtime, self._config.max_idle_interval_ms
-        if runtime is not None and runtime is not self._told_by and interval_ms > 0 and not self._raft.is_only_voter:
+        if (
+            runtime is not None
+            and runtime is not self._told_by
+            and interval_ms > 0
+            and not self._raft.is_only_voter
+        ):
             self._told_by = runtime
-            self._timers.schedule(self._env.clock.monotonic_ms() + interval_ms, partial(self._write_idle_record, runtime))
+            self._timers.schedule(
+                self._env.clock.monotonic_ms() + interval_ms,
+                partial(self._write_idle_record, runtime),
+            )
 
     def _write_idle_record(self, runtime: Runtime[MetadataRecord]) -> None:
         if runtime is not self._runtime:
@@ -148,7 +161,9 @@ class ControllerDriver:
         try:
             runtime.tell(lambda decision: decision.append(NoOpRecord()))
         except KafkaError as error:
-            logger.warning("A record that says that nothing happened could not be written: %s", error)
+            logger.warning(
+                "A record that says that nothing happened could not be written: %s", error
+            )
         self._told_by = None
         self._maybe_begin_idle_records()
 
@@ -165,7 +180,9 @@ class ControllerDriver:
         self._nursery = nursery
         self._watch_brokers()
 
-    def hear_of(self, node_id: NodeId, epoch: BrokerEpoch, connection_id: int) -> Callable[[], None] | None:
+    def hear_of(
+        self, node_id: NodeId, epoch: BrokerEpoch, connection_id: int
+    ) -> Callable[[], None] | None:
         """Note that a heartbeat came over a connection.
 
         Return the function to call when the connection has ended, or None.
@@ -175,14 +192,22 @@ class ControllerDriver:
 
     def _watch_brokers(self) -> None:
         """Watch the brokers of a new epoch. A single node has none to watch."""
-        has_others = any(broker.node_id != self._config.node_id for broker in self._image().cluster.unfenced())
-        deaths = self._death_detector() if self.is_active and (has_others or self._deaths is not None) else None
+        has_others = any(
+            broker.node_id != self._config.node_id for broker in self._image().cluster.unfenced()
+        )
+        deaths = (
+            self._death_detector()
+            if self.is_active and (has_others or self._deaths is not None)
+            else None
+        )
         if deaths is not None:
             deaths.begin_epoch()
 
     def _death_detector(self) -> "DeathDetector | None":
         if self._deaths is None and self._nursery is not None and self._config.death_grace_ms > 0:
-            from log_service.controller.death_detector import DeathDetector  # noqa: PLC0415 - a node alone has nothing to detect
+            from log_service.controller.death_detector import (  # noqa: PLC0415 - a node alone has nothing to detect
+                DeathDetector,
+            )
 
             self._deaths = DeathDetector(
                 self._env,
@@ -204,12 +229,19 @@ class ControllerDriver:
         core, runtime = self._core, self._runtime
         if core is None or runtime is None:
             return
-        text = "Broker %d is gone: its connection has ended, and its addresses refused others for %d ms"
+        text = (
+            "Broker %d is gone: its connection has ended, and its addresses refused others for"
+            " %d ms"
+        )
         logger.info(text, node_id, self._config.death_grace_ms)
         try:
             runtime.tell(partial(core.declare_dead, node_id, epoch))
         except KafkaError as error:
-            logger.warning("Broker %d is gone and cannot be fenced now, so that its session decides: %s", node_id, error)
+            logger.warning(
+                "Broker %d is gone and cannot be fenced now, so that its session decides: %s",
+                node_id,
+                error,
+            )
 
     # The metadata log
 
@@ -247,7 +279,12 @@ class ControllerDriver:
             self.resign()
             if self._raft.is_only_voter:
                 raise
-            logger.error("This node cannot be the active controller of epoch %d, and leads the quorum no more: %s", epoch, error)
+            logger.error(
+                "This node cannot be the active controller of epoch %d, and leads the quorum no"
+                " more: %s",
+                epoch,
+                error,
+            )
             self._raft.resign()
 
     # Requests
@@ -255,7 +292,9 @@ class ControllerDriver:
     def spoken_versions(self) -> None:
         """Return None, because this controller is in the caller's process."""
 
-    async def request(self, request: Message, response_type: type[R], caller: Caller | None = None) -> R:
+    async def request(
+        self, request: Message, response_type: type[R], caller: Caller | None = None
+    ) -> R:
         """Return the response to a request, once all that the decision has seen is committed.
 
         A request with a ``timeout_ms`` stops waiting then, and its records stay appended. One whose
@@ -275,7 +314,9 @@ class ControllerDriver:
             await self._maybe_upgrade(request, response_type)
         return await self._decide(request, response_type, caller)
 
-    async def _decide(self, request: Message, response_type: type[R], caller: Caller | None = None) -> R:
+    async def _decide(
+        self, request: Message, response_type: type[R], caller: Caller | None = None
+    ) -> R:
         core, runtime = self._core, self._runtime
         if core is None or runtime is None:
             raise not_controller()
@@ -283,7 +324,9 @@ class ControllerDriver:
         if timeout_ms is not None and timeout_ms <= 0:
             raise out_of_time(timeout_ms)
         outcome = _Outcome()
-        token = runtime.ask(partial(core.handle, request, caller=caller), outcome.set, lambda error: error)
+        token = runtime.ask(
+            partial(core.handle, request, caller=caller), outcome.set, lambda error: error
+        )
         try:
             if timeout_ms is None:
                 await outcome.is_known.wait()
@@ -293,7 +336,10 @@ class ControllerDriver:
         finally:
             runtime.forget(token)
         if not outcome.is_known.is_set():
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"the metadata log did not commit within {timeout_ms} ms; it may still do so")
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"the metadata log did not commit within {timeout_ms} ms; it may still do so",
+            )
         if isinstance(outcome.reply, KafkaError):
             raise outcome.reply
         assert isinstance(outcome.reply, response_type)
@@ -310,7 +356,11 @@ class ControllerDriver:
         core = self._core
         assert core is not None, "the controller is active"
         present = core.image.features.get(KRAFT_VERSION, 0)
-        levels = [each.max_version_level for each in request.feature_updates if each.feature == KRAFT_VERSION]
+        levels = [
+            each.max_version_level
+            for each in request.feature_updates
+            if each.feature == KRAFT_VERSION
+        ]
         if any(level > present for level in levels):
             await self._decide(replace(request, validate_only=True), response_type)
             await self._raft.upgrade(max(levels), is_only_checked=request.validate_only)
@@ -323,7 +373,9 @@ class ControllerDriver:
         Raises:
             KafkaError: NOT_CONTROLLER, this node no longer leads.
         """
-        from log_service.raft.describe_response import describe_response  # noqa: PLC0415 - rare: the handler answers where this node leads
+        from log_service.raft.describe_response import (  # noqa: PLC0415 - rare: the handler answers where this node leads
+            describe_response,
+        )
 
         description = self._raft.describe()
         if description is None:
@@ -385,7 +437,9 @@ def _batches(records: Sequence[MetadataRecord]) -> Iterable[Sequence[MetadataRec
     independent. A crash between two batches leaves leaders to move, and the broker's next
     registration moves them.
     """
-    if len(records) <= MAX_RECORDS_PER_BATCH or not all(isinstance(record, INDEPENDENT_RECORDS) for record in records):
+    if len(records) <= MAX_RECORDS_PER_BATCH or not all(
+        isinstance(record, INDEPENDENT_RECORDS) for record in records
+    ):
         yield records
         return
     for start in range(0, len(records), MAX_RECORDS_PER_BATCH):
@@ -398,14 +452,26 @@ def _tell_fences(batches: Sequence[MetadataBatch], *, own_id: NodeId, is_alone: 
     A quorum of one does not log that its own broker serves, because each start logs that the node
     is ready.
     """
-    for change in (record for batch in batches for record in batch.records if isinstance(record, BrokerRegistrationChangeRecord)):
+    for change in (
+        record
+        for batch in batches
+        for record in batch.records
+        if isinstance(record, BrokerRegistrationChangeRecord)
+    ):
         is_own = is_alone and change.broker_id == own_id
         if change.fenced > 0:
-            logger.info("Broker %d is fenced%s", change.broker_id, "" if is_own else ": others lead its partitions")
+            logger.info(
+                "Broker %d is fenced%s",
+                change.broker_id,
+                "" if is_own else ": others lead its partitions",
+            )
         elif change.fenced and not is_own:
             logger.info("Broker %d serves", change.broker_id)
 
 
 def _tell_stall(stall: Stall) -> None:
-    text = "This controller was stalled: a session was due %d ms ago; it reads heartbeats for %d ms before it fences a broker"
+    text = (
+        "This controller was stalled: a session was due %d ms ago; it reads heartbeats for %d ms"
+        " before it fences a broker"
+    )
     logger.warning(text, stall.late_ms, stall.grace_ms)

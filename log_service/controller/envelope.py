@@ -14,7 +14,12 @@ from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.controller.caller import Caller
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.codec import decode
-from log_service.protocol.frames import SIZE_BYTES, RequestHeader, encode_request, parse_response_header
+from log_service.protocol.frames import (
+    SIZE_BYTES,
+    RequestHeader,
+    encode_request,
+    parse_response_header,
+)
 from log_service.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from log_service.protocol.reader import read_uvarint
 from log_service.protocol.schema import Message
@@ -37,10 +42,14 @@ def envelope_of(request: Message, caller: Caller) -> EnvelopeRequest:
     """Return the envelope of a client's request, in the version that the client speaks."""
     key = request.SCHEMA.key
     assert key is not None, "a whole request has a key"
-    frame = encode_request(RequestHeader(ApiKey(key), caller.version, caller.correlation_id, caller.client_id), request)
+    frame = encode_request(
+        RequestHeader(ApiKey(key), caller.version, caller.correlation_id, caller.client_id), request
+    )
     return EnvelopeRequest(
         request_data=b"".join(map(bytes, frame))[SIZE_BYTES:],  # type: ignore[arg-type]
-        request_principal=principal_bytes(caller.principal, is_by_token=caller.is_token_authenticated),
+        request_principal=principal_bytes(
+            caller.principal, is_by_token=caller.is_token_authenticated
+        ),
         client_host_address=host_bytes(caller.host),
     )
 
@@ -56,9 +65,14 @@ def open_response(response: EnvelopeResponse, response_type: type[R], caller: Ca
     """
     code = ErrorCode.of(response.error_code)
     if code in (ErrorCode.NOT_CONTROLLER, ErrorCode.UNSUPPORTED_VERSION):
-        raise KafkaError(code, f"the active controller answers {code.name} to a request that was passed on to it")
+        raise KafkaError(
+            code, f"the active controller answers {code.name} to a request that was passed on to it"
+        )
     if code is not ErrorCode.NONE or response.response_data is None:
-        text = f"the active controller does not take requests from this broker: {code.name}; look at the ACLs and logins of the brokers"
+        text = (
+            f"the active controller does not take requests from this broker: {code.name}; look at"
+            " the ACLs and logins of the brokers"
+        )
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
     key = response_type.SCHEMA.key
     assert key is not None, "a whole response has a key"
@@ -75,7 +89,13 @@ def open_response(response: EnvelopeResponse, response_type: type[R], caller: Ca
 
 def principal_bytes(principal: Principal, *, is_by_token: bool = False) -> bytes:
     """Return a principal as Kafka's DefaultPrincipalData, version 0, after its version."""
-    return PRINCIPAL_VERSION + _text(principal.type) + _text(principal.name) + (BY_TOKEN if is_by_token else NOT_BY_TOKEN) + NO_TAGS
+    return (
+        PRINCIPAL_VERSION
+        + _text(principal.type)
+        + _text(principal.name)
+        + (BY_TOKEN if is_by_token else NOT_BY_TOKEN)
+        + NO_TAGS
+    )
 
 
 def principal_of(content: bytes | None) -> tuple[Principal, bool]:
@@ -90,7 +110,9 @@ def principal_of(content: bytes | None) -> tuple[Principal, bool]:
         view = memoryview(content or b"")
         kind, position = _read_text(view, len(PRINCIPAL_VERSION))
         name, position = _read_text(view, position)
-        is_whole = bytes(view[: len(PRINCIPAL_VERSION)]) == PRINCIPAL_VERSION and len(view) >= position + len(NOT_BY_TOKEN + NO_TAGS)
+        is_whole = bytes(view[: len(PRINCIPAL_VERSION)]) == PRINCIPAL_VERSION and len(
+            view
+        ) >= position + len(NOT_BY_TOKEN + NO_TAGS)
     except (ValueError, IndexError, ProtocolError) as error:
         raise _unreadable() from error
     if not is_whole:
@@ -99,7 +121,10 @@ def principal_of(content: bytes | None) -> tuple[Principal, bool]:
 
 
 def _unreadable() -> KafkaError:
-    return KafkaError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, "the principal in an envelope cannot be read, or is of another version")
+    return KafkaError(
+        ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE,
+        "the principal in an envelope cannot be read, or is of another version",
+    )
 
 
 def host_bytes(host: str) -> bytes:
@@ -115,7 +140,10 @@ def host_of(content: bytes) -> str:
         KafkaError: INVALID_REQUEST.
     """
     if len(content) not in (4, 16):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"an address of {len(content)} bytes; an envelope holds one of 4 or 16")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"an address of {len(content)} bytes; an envelope holds one of 4 or 16",
+        )
     return str(unmapped(ip_address(content)))
 
 

@@ -57,7 +57,11 @@ class BrokerSessions:
     def get(self, node_id: NodeId, epoch: BrokerEpoch) -> BrokerSession:
         """Return the session of a broker in its epoch, or an empty one."""
         session = self._sessions.get(node_id)
-        return session if session is not None and session.epoch == epoch else BrokerSession(epoch=epoch)
+        return (
+            session
+            if session is not None and session.epoch == epoch
+            else BrokerSession(epoch=epoch)
+        )
 
     def is_live(self, node_id: NodeId, epoch: BrokerEpoch, now_ms: int) -> bool:
         """Return whether a broker's last heartbeat is less than ``timeout_ms`` ago."""
@@ -67,7 +71,11 @@ class BrokerSessions:
     def end_ms(self, node_id: NodeId) -> int | None:
         """Return when a broker's session ends without another heartbeat, or None without a session."""
         session = self._sessions.get(node_id)
-        return None if session is None or session.contact_ms is None else session.contact_ms + self.timeout_ms
+        return (
+            None
+            if session is None or session.contact_ms is None
+            else session.contact_ms + self.timeout_ms
+        )
 
     def lowest_offset(self, active: Iterable[tuple[NodeId, BrokerEpoch]]) -> int:
         """Return the least metadata offset of the given brokers, not counting those in controlled
@@ -76,11 +84,16 @@ class BrokerSessions:
         Return ``maxsize`` if no broker is left.
         """
         sessions = (self.get(node_id, epoch) for node_id, epoch in active)
-        return min((session.metadata_offset for session in sessions if not session.is_leaving), default=maxsize)
+        return min(
+            (session.metadata_offset for session in sessions if not session.is_leaving),
+            default=maxsize,
+        )
 
     def presumed(self) -> frozenset[NodeId]:
         """Return the brokers whose session is presumed."""
-        return frozenset(node_id for node_id, session in self._sessions.items() if session.is_presumed)
+        return frozenset(
+            node_id for node_id, session in self._sessions.items() if session.is_presumed
+        )
 
     def put(self, node_id: NodeId, session: BrokerSession, decision: Decision[Any]) -> None:
         """Store a broker's session. Revert it if the decision is refused."""
@@ -93,9 +106,22 @@ class BrokerSessions:
         before = self._sessions.pop(node_id, None)
         decision.on_refused(lambda: self._restore(node_id, before))
 
-    def hear_of(self, node_id: NodeId, epoch: BrokerEpoch, decision: Decision[Any], *, metadata_offset: int, leaves_at: int) -> None:
+    def hear_of(
+        self,
+        node_id: NodeId,
+        epoch: BrokerEpoch,
+        decision: Decision[Any],
+        *,
+        metadata_offset: int,
+        leaves_at: int,
+    ) -> None:
         """Begin or renew the session of a broker."""
-        session = BrokerSession(epoch=epoch, contact_ms=decision.now_ms, metadata_offset=metadata_offset, leaves_at=leaves_at)
+        session = BrokerSession(
+            epoch=epoch,
+            contact_ms=decision.now_ms,
+            metadata_offset=metadata_offset,
+            leaves_at=leaves_at,
+        )
         self.put(node_id, session, decision)
 
     def _restore(self, node_id: NodeId, before: BrokerSession | None) -> None:

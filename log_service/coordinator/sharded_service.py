@@ -23,7 +23,12 @@ class ShardedService(Generic[S, R]):
     differ, because another node may have created the topic with another configuration.
     """
 
-    def __init__(self, shards: Shards[S, R], partition_count: Callable[[], int], configured_partition_count: int) -> None:
+    def __init__(
+        self,
+        shards: Shards[S, R],
+        partition_count: Callable[[], int],
+        configured_partition_count: int,
+    ) -> None:
         self._shards = shards
         self._partition_count = partition_count
         self._configured_partition_count = configured_partition_count

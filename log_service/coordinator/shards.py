@@ -51,7 +51,12 @@ class CoordinatorLog(Protocol):
     def high_watermark(self) -> int:
         """The high watermark that the leader knows in this epoch."""
 
-    def append(self, records: Sequence[tuple[bytes, bytes | None]], wall_ms: int, transaction: InTransaction | None = None) -> int:
+    def append(
+        self,
+        records: Sequence[tuple[bytes, bytes | None]],
+        wall_ms: int,
+        transaction: InTransaction | None = None,
+    ) -> int:
         """Append keys and values as one batch, and return the log end offset.
 
         With ``transaction``, the batch belongs to a producer's transaction.
@@ -86,7 +91,9 @@ class CoordinatorLog(Protocol):
 class Shard(StateMachine[R], Protocol[R]):
     """A state machine over one partition of a coordinator's topic."""
 
-    def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, is_committed: bool) -> None:
+    def replay_end_transaction(
+        self, producer_id: int, producer_epoch: int, *, is_committed: bool
+    ) -> None:
         """End a producer's transaction. Its replayed records take effect or are discarded."""
 
     def on_loaded(self, decision: Decision[R], /) -> None:
@@ -96,7 +103,9 @@ class Shard(StateMachine[R], Protocol[R]):
         due at once, because timers are retried.
         """
 
-    def on_image(self, delta: MetadataDelta, image: MetadataImage, decision: Decision[R], /) -> None:
+    def on_image(
+        self, delta: MetadataDelta, image: MetadataImage, decision: Decision[R], /
+    ) -> None:
         """Handle new metadata. The decision must not hold records, as with ``on_loaded``."""
 
 
@@ -143,18 +152,24 @@ class _EncodingLog(Generic[R]):
     def append(self, records: Sequence[R], wall_ms: int) -> int:
         return self.coordinator_log.append(self._encoded(records), wall_ms)
 
-    def append_in_transaction(self, records: Sequence[R], wall_ms: int, transaction: InTransaction) -> int:
+    def append_in_transaction(
+        self, records: Sequence[R], wall_ms: int, transaction: InTransaction
+    ) -> int:
         return self.coordinator_log.append(self._encoded(records), wall_ms, transaction)
 
     def _encoded(self, records: Sequence[R]) -> list[tuple[bytes, bytes | None]]:
         try:
             return [self.encode(record) for record in records]
         except ProtocolError as error:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the coordinator cannot store the request: {error}") from error
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"the coordinator cannot store the request: {error}"
+            ) from error
 
 
 def _refuse_announcement(coordinator_log: CoordinatorLog, announcement: object) -> None:
-    raise AssertionError(f"partition {coordinator_log.partition} announces {announcement!r}, but has no listener")
+    raise AssertionError(
+        f"partition {coordinator_log.partition} announces {announcement!r}, but has no listener"
+    )
 
 
 class Shards(Generic[S, R]):
@@ -233,9 +248,20 @@ class Shards(Generic[S, R]):
             return
         led.is_dropped = True
         if led.runtime is not None:
-            led.runtime.close(KafkaError(ErrorCode.NOT_COORDINATOR, f"this node does not lead partition {partition} any more"))
+            led.runtime.close(
+                KafkaError(
+                    ErrorCode.NOT_COORDINATOR,
+                    f"this node does not lead partition {partition} any more",
+                )
+            )
 
-    def ask(self, partition: int, decide: Callable[[S, Decision[R], Hashable], None], on_reply: OnReply, refuse: Refuse) -> None:
+    def ask(
+        self,
+        partition: int,
+        decide: Callable[[S, Decision[R], Hashable], None],
+        on_reply: OnReply,
+        refuse: Refuse,
+    ) -> None:
         """Let a shard decide on one request. ``on_reply`` is called once, now or later."""
         try:
             led, runtime = self._find(partition)
@@ -250,7 +276,9 @@ class Shards(Generic[S, R]):
         if led is not None and led.runtime is not None:
             led.runtime.fire_if_due(key)
 
-    def end_transaction(self, partition: int, marker: EndOfTransaction, on_reply: OnReply, refuse: Refuse) -> None:
+    def end_transaction(
+        self, partition: int, marker: EndOfTransaction, on_reply: OnReply, refuse: Refuse
+    ) -> None:
         """Append the end of a producer's transaction and let the shard replay it.
 
         ``on_reply`` gets None when the marker is replicated, now or later.
@@ -260,8 +288,15 @@ class Shards(Generic[S, R]):
         except KafkaError as error:
             on_reply(refuse(error))
             return
-        replay = partial(led.shard.replay_end_transaction, marker.producer_id, marker.producer_epoch, is_committed=not marker.is_abort)
-        runtime.ask_to_append(partial(led.coordinator_log.append_marker, marker), replay, on_reply, refuse)
+        replay = partial(
+            led.shard.replay_end_transaction,
+            marker.producer_id,
+            marker.producer_epoch,
+            is_committed=not marker.is_abort,
+        )
+        runtime.ask_to_append(
+            partial(led.coordinator_log.append_marker, marker), replay, on_reply, refuse
+        )
 
     def _find(self, partition: int) -> tuple[_Led[S, R], Runtime[R]]:
         """Return a serving shard, with its runtime.
@@ -271,9 +306,13 @@ class Shards(Generic[S, R]):
         """
         led = self._led.get(partition)
         if led is None:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"this node does not lead partition {partition}")
+            raise KafkaError(
+                ErrorCode.NOT_COORDINATOR, f"this node does not lead partition {partition}"
+            )
         if led.runtime is None:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"partition {partition} is being loaded")
+            raise KafkaError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"partition {partition} is being loaded"
+            )
         return led, led.runtime
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -304,15 +343,30 @@ class Shards(Generic[S, R]):
         try:
             loaded = await self._run_in_pool(lambda: self._replay_log(led))
         except (OSError, TidelogError):
-            if not led.is_dropped:  # a dropped load may fail because a follower truncates the log under it
-                logger.exception("coordinator shard %d could not be loaded: its clients wait until the partition is led again", partition)
+            if (
+                not led.is_dropped
+            ):  # a dropped load may fail because a follower truncates the log under it
+                logger.exception(
+                    "coordinator shard %d could not be loaded: its clients wait until the partition"
+                    " is led again",
+                    partition,
+                )
                 self.resign(partition)
             return
         if led.is_dropped:
             return
         if loaded.unreadable_count:
-            text = "coordinator shard %d: %d records cannot be read and are left out, the first at offset %d: %s"
-            logger.warning(text, partition, loaded.unreadable_count, loaded.first_unreadable_offset, loaded.reason)
+            text = (
+                "coordinator shard %d: %d records cannot be read and are left out, the first at"
+                " offset %d: %s"
+            )
+            logger.warning(
+                text,
+                partition,
+                loaded.unreadable_count,
+                loaded.first_unreadable_offset,
+                loaded.reason,
+            )
         log = _EncodingLog(led.coordinator_log, self._encode)
         runtime: Runtime[R] = Runtime(
             led.shard,
@@ -345,7 +399,9 @@ class Shards(Generic[S, R]):
                 loaded.end_offset = header.next_offset
         return loaded
 
-    def _replay_batch(self, shard: S, chunk: bytes, position: int, header: BatchHeader, loaded: _Loaded) -> None:
+    def _replay_batch(
+        self, shard: S, chunk: bytes, position: int, header: BatchHeader, loaded: _Loaded
+    ) -> None:
         """Replay the readable records of a batch.
 
         Unreadable records are skipped because one foreign or damaged record must not block all
@@ -359,7 +415,9 @@ class Shards(Generic[S, R]):
         except KafkaError as error:
             loaded.note_unreadable(loaded.end_offset, error)
 
-    def _replay_records(self, shard: S, chunk: bytes, position: int, header: BatchHeader, loaded: _Loaded) -> None:
+    def _replay_records(
+        self, shard: S, chunk: bytes, position: int, header: BatchHeader, loaded: _Loaded
+    ) -> None:
         producer = (header.producer_id, header.producer_epoch) if header.is_transactional else ()
         for record in iterate_records(chunk, position):
             try:
@@ -372,7 +430,10 @@ class Shards(Generic[S, R]):
 
 
 def _log_stall(late_ms: int) -> None:
-    text = "This process was stalled for %d ms or more: for %d ms no member of a group is removed for its silence"
+    text = (
+        "This process was stalled for %d ms or more: for %d ms no member of a group is removed for"
+        " its silence"
+    )
     logger.warning(text, late_ms, STALL_GRACE_MS)
 
 
@@ -380,4 +441,6 @@ def _replay_markers(shard: Shard[Any], chunk: bytes, position: int, header: Batc
     for record in iterate_control_records(chunk, position):
         if record.type in (ControlType.COMMIT, ControlType.ABORT):
             is_committed = record.type is ControlType.COMMIT
-            shard.replay_end_transaction(header.producer_id, header.producer_epoch, is_committed=is_committed)
+            shard.replay_end_transaction(
+                header.producer_id, header.producer_epoch, is_committed=is_committed
+            )

@@ -26,15 +26,25 @@ from log_service.coordinator.refusals import api_error
 from log_service.coordinator.request_context import RequestContext
 from log_service.coordinator.share.share_state import ShareKey
 from log_service.metadata.image import MetadataImage
-from log_service.protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
+from log_service.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+)
 from log_service.protocol.messages.delete_groups import DeletableGroupResult
 from log_service.protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsResponseTopic,
 )
-from log_service.protocol.messages.share_group_describe import DescribedGroup, ShareGroupDescribeRequest, ShareGroupDescribeResponse
-from log_service.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from log_service.protocol.messages.share_group_describe import (
+    DescribedGroup,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
+from log_service.protocol.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
 from log_service.state_machine.decision import Decision
 from log_service.state_machine.runtime import OnReply, Refuse
 
@@ -51,7 +61,14 @@ ContextOf = Callable[[Hashable], RequestContext]
 class ShareStates(Protocol):
     """Sends requests to share coordinators to initialize and delete states."""
 
-    def initialize(self, key: ShareKey, *, state_epoch: int, start_offset: int, on_done: Callable[[KafkaError | None], None]) -> None:
+    def initialize(
+        self,
+        key: ShareKey,
+        *,
+        state_epoch: int,
+        start_offset: int,
+        on_done: Callable[[KafkaError | None], None],
+    ) -> None:
         """Initialize a state for the first time or again.
 
         ``on_done`` is called once, now or later.
@@ -77,7 +94,9 @@ class NoShareStates:
 
     def delete(self, key: ShareKey, *, on_done: Callable[[KafkaError | None], None]) -> None:
         """Call ``on_done`` with COORDINATOR_NOT_AVAILABLE."""
-        on_done(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no share coordinator keeps {key}"))
+        on_done(
+            KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no share coordinator keeps {key}")
+        )
 
 
 class ShareGroupService:
@@ -93,18 +112,29 @@ class ShareGroupService:
 
     # Members
 
-    def heartbeat(self, request: ShareGroupHeartbeatRequest, context_of: ContextOf, on_reply: OnReply) -> None:
+    def heartbeat(
+        self, request: ShareGroupHeartbeatRequest, context_of: ContextOf, on_reply: OnReply
+    ) -> None:
         """Respond with ShareGroupHeartbeatResponse."""
         self._ask(
             request.group_id,
-            lambda shard, decision, token: shard.share_groups.handle_heartbeat(request, context_of(token), decision),
+            lambda shard, decision, token: shard.share_groups.handle_heartbeat(
+                request, context_of(token), decision
+            ),
             on_reply,
-            lambda error: ShareGroupHeartbeatResponse(error_code=api_error(error), error_message=str(error)),
+            lambda error: ShareGroupHeartbeatResponse(
+                error_code=api_error(error), error_message=str(error)
+            ),
         )
 
-    def describe(self, request: ShareGroupDescribeRequest, context_of: ContextOf, on_reply: OnReply) -> None:
+    def describe(
+        self, request: ShareGroupDescribeRequest, context_of: ContextOf, on_reply: OnReply
+    ) -> None:
         """Respond with ShareGroupDescribeResponse."""
-        gather = Gathering(len(request.group_ids), lambda groups: on_reply(ShareGroupDescribeResponse(groups=groups)))
+        gather = Gathering(
+            len(request.group_ids),
+            lambda groups: on_reply(ShareGroupDescribeResponse(groups=groups)),
+        )
         for index, group_id in enumerate(request.group_ids):
             self._ask(
                 group_id,
@@ -117,14 +147,22 @@ class ShareGroupService:
         """Initialize states that a shard has announced, and report the outcome to the shard."""
         self._initialize(to_initialize, lambda _errors, _refusal: None)
 
-    def _initialize(self, to_initialize: StatesToInitialize, on_settled: Callable[[Errors, KafkaError | None], None]) -> None:
+    def _initialize(
+        self,
+        to_initialize: StatesToInitialize,
+        on_settled: Callable[[Errors, KafkaError | None], None],
+    ) -> None:
         """Send requests to share coordinators, let the shard store the outcome, and call
         ``on_settled``.
 
         ``on_settled`` gets the errors of share coordinators. It also gets an error if the shard did
         not store the outcome.
         """
-        asked = [(topic_id, index) for topic_id, indexes in in_order(to_initialize.partitions) for index in indexes]
+        asked = [
+            (topic_id, index)
+            for topic_id, indexes in in_order(to_initialize.partitions)
+            for index in indexes
+        ]
 
         def on_all(results: list[KafkaError | None]) -> None:
             errors: dict[UUID, dict[int, KafkaError]] = {}
@@ -132,8 +170,17 @@ class ShareGroupService:
                 if error is not None:
                     errors.setdefault(topic_id, {})[index] = error
             if errors:
-                text = "States of share group %r could not be initialized for %d of %d partitions, the first one because of %s"
-                logger.info(text, to_initialize.group_id, sum(map(len, errors.values())), len(asked), next(filter(None, results)))
+                text = (
+                    "States of share group %r could not be initialized for %d of %d partitions, the"
+                    " first one because of %s"
+                )
+                logger.info(
+                    text,
+                    to_initialize.group_id,
+                    sum(map(len, errors.values())),
+                    len(asked),
+                    next(filter(None, results)),
+                )
             self._note_initialized(to_initialize, errors, partial(on_settled, errors))
 
         gather = Gathering(len(asked), on_all)
@@ -145,14 +192,25 @@ class ShareGroupService:
                 on_done=gather.part(place),
             )
 
-    def _note_initialized(self, to_initialize: StatesToInitialize, errors: Errors, on_noted: Callable[[KafkaError | None], None]) -> None:
+    def _note_initialized(
+        self,
+        to_initialize: StatesToInitialize,
+        errors: Errors,
+        on_noted: Callable[[KafkaError | None], None],
+    ) -> None:
         def refuse(error: KafkaError) -> KafkaError:
-            logger.info("Share group %r could not store which of its states are initialized: %s", to_initialize.group_id, error)
+            logger.info(
+                "Share group %r could not store which of its states are initialized: %s",
+                to_initialize.group_id,
+                error,
+            )
             return error
 
         failed = {topic_id: frozenset(each) for topic_id, each in errors.items()}
         initialized = {
-            topic_id: rest for topic_id, each in to_initialize.partitions.items() if (rest := each - failed.get(topic_id, frozenset()))
+            topic_id: rest
+            for topic_id, each in to_initialize.partitions.items()
+            if (rest := each - failed.get(topic_id, frozenset()))
         }
         self._ask(
             to_initialize.group_id,
@@ -165,16 +223,22 @@ class ShareGroupService:
 
     # Administration
 
-    def initialized_partitions(self, group_id: str, on_reply: Callable[[Partitions | KafkaError], None]) -> None:
+    def initialized_partitions(
+        self, group_id: str, on_reply: Callable[[Partitions | KafkaError], None]
+    ) -> None:
         """Reply with the partitions of a group whose states are initialized, or with an error."""
         self._ask(
             group_id,
-            lambda shard, decision, token: shard.share_groups.handle_initialized_partitions(group_id, token, decision),
+            lambda shard, decision, token: shard.share_groups.handle_initialized_partitions(
+                group_id, token, decision
+            ),
             on_reply,
             lambda error: KafkaError(api_error(error), str(error)),
         )
 
-    def alter_offsets(self, request: AlterShareGroupOffsetsRequest, context_of: ContextOf, on_reply: OnReply) -> None:
+    def alter_offsets(
+        self, request: AlterShareGroupOffsetsRequest, context_of: ContextOf, on_reply: OnReply
+    ) -> None:
         """Respond with AlterShareGroupOffsetsResponse.
 
         If the shard is lost before it has stored the outcome, the client gets an error. The shard's
@@ -182,23 +246,34 @@ class ShareGroupService:
         """
 
         def refuse(error: KafkaError) -> AlterShareGroupOffsetsResponse:
-            return AlterShareGroupOffsetsResponse(error_code=api_error(error), error_message=str(error))
+            return AlterShareGroupOffsetsResponse(
+                error_code=api_error(error), error_message=str(error)
+            )
 
         def on_decided(decided: OffsetsToAlter | AlterShareGroupOffsetsResponse) -> None:
             if isinstance(decided, AlterShareGroupOffsetsResponse):
                 on_reply(decided)
             else:
                 to_initialize, altered = decided.to_initialize, partial(_altered, decided)
-                self._initialize(to_initialize, lambda errors, refusal: on_reply(altered(errors) if refusal is None else refuse(refusal)))
+                self._initialize(
+                    to_initialize,
+                    lambda errors, refusal: on_reply(
+                        altered(errors) if refusal is None else refuse(refusal)
+                    ),
+                )
 
         self._ask(
             request.group_id,
-            lambda shard, decision, token: shard.share_groups.handle_alter_offsets(request, context_of(token), decision),
+            lambda shard, decision, token: shard.share_groups.handle_alter_offsets(
+                request, context_of(token), decision
+            ),
             on_decided,
             refuse,
         )
 
-    def delete_offsets(self, request: DeleteShareGroupOffsetsRequest, context_of: ContextOf, on_reply: OnReply) -> None:
+    def delete_offsets(
+        self, request: DeleteShareGroupOffsetsRequest, context_of: ContextOf, on_reply: OnReply
+    ) -> None:
         """Respond with DeleteShareGroupOffsetsResponse."""
 
         def on_decided(decided: StatesToDelete | DeleteShareGroupOffsetsResponse) -> None:
@@ -209,12 +284,23 @@ class ShareGroupService:
 
         self._ask(
             request.group_id,
-            lambda shard, decision, token: shard.share_groups.handle_delete_offsets(request, context_of(token), decision),
+            lambda shard, decision, token: shard.share_groups.handle_delete_offsets(
+                request, context_of(token), decision
+            ),
             on_decided,
-            lambda error: DeleteShareGroupOffsetsResponse(error_code=api_error(error), error_message=str(error)),
+            lambda error: DeleteShareGroupOffsetsResponse(
+                error_code=api_error(error), error_message=str(error)
+            ),
         )
 
-    def delete_group(self, group_id: str, context_of: ContextOf, on_reply: OnReply, *, are_states_deleted: bool = False) -> None:
+    def delete_group(
+        self,
+        group_id: str,
+        context_of: ContextOf,
+        on_reply: OnReply,
+        *,
+        are_states_deleted: bool = False,
+    ) -> None:
         """Respond with DeletableGroupResult, for a group of any kind.
 
         The share states of a share group are deleted first.
@@ -222,7 +308,11 @@ class ShareGroupService:
 
         def on_deleted(errors: Mapping[UUID, KafkaError]) -> None:
             if errors:
-                on_reply(DeletableGroupResult(group_id=group_id, error_code=next(iter(errors.values())).code))
+                on_reply(
+                    DeletableGroupResult(
+                        group_id=group_id, error_code=next(iter(errors.values())).code
+                    )
+                )
             else:
                 self.delete_group(group_id, context_of, on_reply, are_states_deleted=True)
 
@@ -241,41 +331,78 @@ class ShareGroupService:
             lambda error: DeletableGroupResult(group_id=group_id, error_code=api_error(error)),
         )
 
-    def _delete(self, to_delete: StatesToDelete, on_all: Callable[[Mapping[UUID, KafkaError]], None]) -> None:
+    def _delete(
+        self, to_delete: StatesToDelete, on_all: Callable[[Mapping[UUID, KafkaError]], None]
+    ) -> None:
         """Delete share states. ``on_all`` gets an error for each topic whose states remain."""
-        asked = [(topic_id, index) for topic_id, indexes in in_order(to_delete.partitions) for index in indexes]
+        asked = [
+            (topic_id, index)
+            for topic_id, indexes in in_order(to_delete.partitions)
+            for index in indexes
+        ]
 
         def on_results(results: list[KafkaError | None]) -> None:
-            on_all({topic_id: error for (topic_id, _), error in zip(asked, results, strict=True) if error is not None})
+            on_all(
+                {
+                    topic_id: error
+                    for (topic_id, _), error in zip(asked, results, strict=True)
+                    if error is not None
+                }
+            )
 
         gather = Gathering(len(asked), on_results)
         for place, (topic_id, index) in enumerate(asked):
-            self._states.delete(ShareKey(group_id=to_delete.group_id, topic_id=topic_id, partition=index), on_done=gather.part(place))
+            self._states.delete(
+                ShareKey(group_id=to_delete.group_id, topic_id=topic_id, partition=index),
+                on_done=gather.part(place),
+            )
 
-    def _note_deleted(self, to_delete: StatesToDelete, on_reply: OnReply, errors: Mapping[UUID, KafkaError]) -> None:
+    def _note_deleted(
+        self, to_delete: StatesToDelete, on_reply: OnReply, errors: Mapping[UUID, KafkaError]
+    ) -> None:
         names = names_of(to_delete.partitions, self._image())
         gone = [topic_id for topic_id in to_delete.partitions if topic_id not in errors]
-        deleted = [DeleteShareGroupOffsetsResponseTopic(topic_id=topic_id, topic_name=names.get(topic_id, "")) for topic_id in gone]
+        deleted = [
+            DeleteShareGroupOffsetsResponseTopic(
+                topic_id=topic_id, topic_name=names.get(topic_id, "")
+            )
+            for topic_id in gone
+        ]
         failed = [
             DeleteShareGroupOffsetsResponseTopic(
-                topic_id=topic_id, topic_name=names.get(topic_id, ""), error_code=error.code, error_message=str(error)
+                topic_id=topic_id,
+                topic_name=names.get(topic_id, ""),
+                error_code=error.code,
+                error_message=str(error),
             )
             for topic_id, error in errors.items()
         ]
-        response = DeleteShareGroupOffsetsResponse(responses=[*deleted, *to_delete.refused, *failed])
+        response = DeleteShareGroupOffsetsResponse(
+            responses=[*deleted, *to_delete.refused, *failed]
+        )
         if not gone:
             on_reply(response)
             return
         group_id = to_delete.group_id
         self._ask(
             group_id,
-            lambda shard, decision, token: shard.share_groups.handle_deleted(group_id, gone, token, decision),
+            lambda shard, decision, token: shard.share_groups.handle_deleted(
+                group_id, gone, token, decision
+            ),
             lambda refused: on_reply(refused or response),
-            lambda error: DeleteShareGroupOffsetsResponse(error_code=api_error(error), error_message=str(error)),
+            lambda error: DeleteShareGroupOffsetsResponse(
+                error_code=api_error(error), error_message=str(error)
+            ),
         )
 
 
-def _describe(group_id: str, context_of: ContextOf, shard: GroupCoordinatorShard, decision: Decision[GroupRecord], token: Hashable) -> None:
+def _describe(
+    group_id: str,
+    context_of: ContextOf,
+    shard: GroupCoordinatorShard,
+    decision: Decision[GroupRecord],
+    token: Hashable,
+) -> None:
     shard.share_groups.handle_describe(group_id, context_of(token), decision)
 
 

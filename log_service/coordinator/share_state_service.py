@@ -25,9 +25,18 @@ from log_service.coordinator.refusals import api_error
 from log_service.coordinator.sharded_service import ShardedService
 from log_service.coordinator.shards import CoordinatorLog, Shards
 from log_service.coordinator.share import state_records
-from log_service.coordinator.share.share_coordinator import IsThere, NeedlessRecords, ShareCoordinatorShard, StateRefusal
+from log_service.coordinator.share.share_coordinator import (
+    IsThere,
+    NeedlessRecords,
+    ShareCoordinatorShard,
+    StateRefusal,
+)
 from log_service.coordinator.share.share_state import ShareKey
-from log_service.coordinator.share.state_messages import read_result, requested_write, summary_result
+from log_service.coordinator.share.state_messages import (
+    read_result,
+    requested_write,
+    summary_result,
+)
 from log_service.coordinator.share.state_records import ShareRecord
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage
@@ -92,11 +101,15 @@ class ShareStateService(ShardedService[ShareCoordinatorShard, ShareRecord]):
 
     # The APIs
 
-    def initialize(self, request: initializing.InitializeShareGroupStateRequest, on_reply: OnReply) -> None:
+    def initialize(
+        self, request: initializing.InitializeShareGroupStateRequest, on_reply: OnReply
+    ) -> None:
         """Respond with InitializeShareGroupStateResponse."""
 
         def decide(key: ShareKey, asked: initializing.PartitionData) -> Decide:
-            return lambda shard, decision, token: shard.handle_initialize(key, asked.state_epoch, asked.start_offset, token, decision)
+            return lambda shard, decision, token: shard.handle_initialize(
+                key, asked.state_epoch, asked.start_offset, token, decision
+            )
 
         self._ask_each(_INITIALIZE, request, decide, on_reply)
 
@@ -104,7 +117,9 @@ class ShareStateService(ShardedService[ShareCoordinatorShard, ShareRecord]):
         """Respond with ReadShareGroupStateResponse."""
 
         def decide(key: ShareKey, asked: reading.PartitionData) -> Decide:
-            return lambda shard, decision, token: shard.handle_read(key, asked.leader_epoch, token, decision)
+            return lambda shard, decision, token: shard.handle_read(
+                key, asked.leader_epoch, token, decision
+            )
 
         self._ask_each(_READ, request, decide, on_reply)
 
@@ -112,7 +127,9 @@ class ShareStateService(ShardedService[ShareCoordinatorShard, ShareRecord]):
         """Respond with WriteShareGroupStateResponse."""
 
         def decide(key: ShareKey, asked: writing.PartitionData) -> Decide:
-            return lambda shard, decision, token: shard.handle_write(key, requested_write(asked), token, decision)
+            return lambda shard, decision, token: shard.handle_write(
+                key, requested_write(asked), token, decision
+            )
 
         self._ask_each(_WRITE, request, decide, on_reply, times=self.write_times)
 
@@ -124,7 +141,9 @@ class ShareStateService(ShardedService[ShareCoordinatorShard, ShareRecord]):
 
         self._ask_each(_DELETE, request, decide, on_reply)
 
-    def read_summary(self, request: summarizing.ReadShareGroupStateSummaryRequest, on_reply: OnReply) -> None:
+    def read_summary(
+        self, request: summarizing.ReadShareGroupStateSummaryRequest, on_reply: OnReply
+    ) -> None:
         """Respond with ReadShareGroupStateSummaryResponse."""
 
         def decide(key: ShareKey, _asked: summarizing.PartitionData) -> Decide:
@@ -133,7 +152,12 @@ class ShareStateService(ShardedService[ShareCoordinatorShard, ShareRecord]):
         self._ask_each(_READ_SUMMARY, request, decide, on_reply)
 
     def _ask_each(
-        self, api: "_Api", request: Any, decide: Callable[[ShareKey, Any], Decide], on_reply: OnReply, times: LatencyMeter | None = None
+        self,
+        api: "_Api",
+        request: Any,
+        decide: Callable[[ShareKey, Any], Decide],
+        on_reply: OnReply,
+        times: LatencyMeter | None = None,
     ) -> None:
         """Send a request to the shard of each partition. Respond when all shards have replied.
 
@@ -147,15 +171,25 @@ class ShareStateService(ShardedService[ShareCoordinatorShard, ShareRecord]):
         asked = [(topic.topic_id, partition) for topic in topics for partition in topic.partitions]
 
         def on_all(replies: list[Any]) -> None:
-            results = iter([api.result(partition.partition, reply) for (_, partition), reply in zip(asked, replies, strict=True)])
+            results = iter(
+                [
+                    api.result(partition.partition, reply)
+                    for (_, partition), reply in zip(asked, replies, strict=True)
+                ]
+            )
             of_topics = [
-                api.topic_result(topic_id=topic.topic_id, partitions=[next(results) for _ in topic.partitions]) for topic in topics
+                api.topic_result(
+                    topic_id=topic.topic_id, partitions=[next(results) for _ in topic.partitions]
+                )
+                for topic in topics
             ]
             on_reply(api.response(results=of_topics))
 
         gather = Gathering(len(asked), on_all)
         for index, (topic_id, partition) in enumerate(asked):
-            key = ShareKey(group_id=request.group_id, topic_id=topic_id, partition=partition.partition)
+            key = ShareKey(
+                group_id=request.group_id, topic_id=topic_id, partition=partition.partition
+            )
             part = gather.part(index) if times is None else self._timed(gather.part(index), times)
             self._shards.ask(self.partition_for(key), decide(key, partition), part, _refused)
 
@@ -187,7 +221,10 @@ def parse_coordinator_key(text: str) -> ShareKey:
     try:
         group_id, topic_id, partition = parts[0], parse_uuid(parts[1]), int(parts[2])
     except (IndexError, ValueError) as error:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{text!r} does not name a share partition: group:topic id:partition") from error
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"{text!r} does not name a share partition: group:topic id:partition",
+        ) from error
     if not group_id.strip():
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{text!r} names no group")
     return ShareKey(group_id=group_id, topic_id=topic_id, partition=partition)
@@ -201,7 +238,11 @@ def _delete_needless(coordinator_log: CoordinatorLog, announcement: NeedlessReco
     try:
         coordinator_log.delete_records(announcement.end_offset)
     except (KafkaError, StorageError, OSError) as error:
-        logger.info("Partition %d of share states keeps records that are not needed: %s", coordinator_log.partition, error)
+        logger.info(
+            "Partition %d of share states keeps records that are not needed: %s",
+            coordinator_log.partition,
+            error,
+        )
 
 
 def _refused(error: KafkaError) -> StateRefusal:
@@ -223,14 +264,36 @@ class _Api:
     def result(self, partition: int, reply: Any) -> Any:
         """Return the result of one partition."""
         if isinstance(reply, StateRefusal):
-            return self.partition_result(partition=partition, error_code=reply.error_code, error_message=reply.error_message)
-        return self.partition_result(partition=partition) if self.done is None else self.done(partition, reply)
+            return self.partition_result(
+                partition=partition, error_code=reply.error_code, error_message=reply.error_message
+            )
+        return (
+            self.partition_result(partition=partition)
+            if self.done is None
+            else self.done(partition, reply)
+        )
 
 
-_INITIALIZE = _Api(initializing.PartitionResult, initializing.InitializeStateResult, initializing.InitializeShareGroupStateResponse)
-_READ = _Api(reading.PartitionResult, reading.ReadStateResult, reading.ReadShareGroupStateResponse, read_result)
-_WRITE = _Api(writing.PartitionResult, writing.WriteStateResult, writing.WriteShareGroupStateResponse)
-_DELETE = _Api(deleting.PartitionResult, deleting.DeleteStateResult, deleting.DeleteShareGroupStateResponse)
+_INITIALIZE = _Api(
+    initializing.PartitionResult,
+    initializing.InitializeStateResult,
+    initializing.InitializeShareGroupStateResponse,
+)
+_READ = _Api(
+    reading.PartitionResult,
+    reading.ReadStateResult,
+    reading.ReadShareGroupStateResponse,
+    read_result,
+)
+_WRITE = _Api(
+    writing.PartitionResult, writing.WriteStateResult, writing.WriteShareGroupStateResponse
+)
+_DELETE = _Api(
+    deleting.PartitionResult, deleting.DeleteStateResult, deleting.DeleteShareGroupStateResponse
+)
 _READ_SUMMARY = _Api(
-    summarizing.PartitionResult, summarizing.ReadStateSummaryResult, summarizing.ReadShareGroupStateSummaryResponse, summary_result
+    summarizing.PartitionResult,
+    summarizing.ReadStateSummaryResult,
+    summarizing.ReadShareGroupStateSummaryResponse,
+    summary_result,
 )

@@ -12,7 +12,12 @@ from typing import Any, TypeVar
 from log_service.common.env import Clock, RunInPool
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.timers import TimerQueue
-from log_service.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TRANSACTION_STATE_TOPIC, TopicPartition
+from log_service.common.types import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    TRANSACTION_STATE_TOPIC,
+    TopicPartition,
+)
 from log_service.config.views import TransactionConfig
 from log_service.coordinator.gathering import Gathering
 from log_service.coordinator.refusals import api_error
@@ -33,7 +38,10 @@ from log_service.coordinator.transaction.transaction_coordinator import (
     completion_timer,
 )
 from log_service.coordinator.transaction.waiting_requests import WaitingRequests
-from log_service.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from log_service.protocol.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
 from log_service.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -47,10 +55,18 @@ from log_service.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
-from log_service.protocol.messages.describe_transactions import TransactionState as DescribedTransaction
+from log_service.protocol.messages.describe_transactions import (
+    TransactionState as DescribedTransaction,
+)
 from log_service.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from log_service.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from log_service.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from log_service.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from log_service.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
 from log_service.state_machine.decision import Decision
 from log_service.state_machine.runtime import OnReply, Refuse
 
@@ -110,7 +126,9 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         self._clock = clock
         self._timers = timers
         self._config = config
-        self._waiting = WaitingRequests(clock=clock, timers=timers, is_ending_soon=self._is_ending_soon, on_wait=on_wait)
+        self._waiting = WaitingRequests(
+            clock=clock, timers=timers, is_ending_soon=self._is_ending_soon, on_wait=on_wait
+        )
         self._on_wait = on_wait
         self._on_due = on_due
         self._on_dropped = on_dropped
@@ -149,11 +167,18 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
 
     # Markers
 
-    def _on_announcement(self, coordinator_log: CoordinatorLog, announced: DueMarkers | EndedTransaction) -> None:
+    def _on_announcement(
+        self, coordinator_log: CoordinatorLog, announced: DueMarkers | EndedTransaction
+    ) -> None:
         if isinstance(announced, EndedTransaction):
             self._waiting.resume(announced.transactional_id)
         else:
-            self._on_due(Owner(partition=coordinator_log.partition, leader_epoch=coordinator_log.leader_epoch), announced)
+            self._on_due(
+                Owner(
+                    partition=coordinator_log.partition, leader_epoch=coordinator_log.leader_epoch
+                ),
+                announced,
+            )
             # the InitProducerId that made this shard abort the transaction may wait for its end
             if self._waiting.is_awaited(announced.transactional_id):
                 self._on_wait()
@@ -168,10 +193,18 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         if self._epochs.get(written.owner.partition) != written.owner.leader_epoch:
             return
         transactional_id = written.markers.transactional_id
-        producer = Producer(producer_id=written.markers.producer_id, producer_epoch=written.markers.producer_epoch)
-        news = WrittenMarkers(transactional_id=transactional_id, producer=producer, partitions=written.partitions)
+        producer = Producer(
+            producer_id=written.markers.producer_id, producer_epoch=written.markers.producer_epoch
+        )
+        news = WrittenMarkers(
+            transactional_id=transactional_id, producer=producer, partitions=written.partitions
+        )
 
-        def decide(shard: TransactionCoordinatorShard, decision: Decision[TransactionRecord], token: Hashable) -> None:
+        def decide(
+            shard: TransactionCoordinatorShard,
+            decision: Decision[TransactionRecord],
+            token: Hashable,
+        ) -> None:
             shard.handle_written_markers(news, decision)
             decision.reply(token, None)
 
@@ -184,11 +217,15 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
 
     # One transactional id
 
-    def init_producer_id(self, request: InitProducerIdRequest, client: RequestClient, on_reply: OnReply) -> None:
+    def init_producer_id(
+        self, request: InitProducerIdRequest, client: RequestClient, on_reply: OnReply
+    ) -> None:
         """Respond with InitProducerIdResponse. The request must have a transactional id."""
 
         def refuse(error: KafkaError) -> InitProducerIdResponse:
-            return InitProducerIdResponse(error_code=api_error(error), producer_epoch=NO_PRODUCER_EPOCH)
+            return InitProducerIdResponse(
+                error_code=api_error(error), producer_epoch=NO_PRODUCER_EPOCH
+            )
 
         transactional_id = request.transactional_id or ""
         if not transactional_id:
@@ -196,32 +233,56 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         elif not 0 < request.transaction_timeout_ms <= self._config.max_timeout_ms:
             on_reply(refuse(KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)))
         else:
-            reply = _with_known_code(on_reply, is_fencing_known=client.api_version >= FIRST_FENCED_INIT_VERSION)
+            reply = _with_known_code(
+                on_reply, is_fencing_known=client.api_version >= FIRST_FENCED_INIT_VERSION
+            )
             decide = _decides(TransactionCoordinatorShard.handle_init_producer_id, request, client)
             self._ask_patiently(transactional_id, decide, reply, refuse)
 
-    def add_offsets(self, request: AddOffsetsToTxnRequest, where: TopicPartition, client: RequestClient, on_reply: OnReply) -> None:
+    def add_offsets(
+        self,
+        request: AddOffsetsToTxnRequest,
+        where: TopicPartition,
+        client: RequestClient,
+        on_reply: OnReply,
+    ) -> None:
         """Respond with AddOffsetsToTxnResponse.
 
         ``where`` is the partition of ``__consumer_offsets`` that the group belongs to.
         """
         producer = Producer(producer_id=request.producer_id, producer_epoch=request.producer_epoch)
         asked = PartitionsOfTransaction(
-            transactional_id=request.transactional_id, producer=producer, partitions=(where,), client_version=CLASSIC_VERSION
+            transactional_id=request.transactional_id,
+            producer=producer,
+            partitions=(where,),
+            client_version=CLASSIC_VERSION,
         )
         is_fencing_known = client.api_version >= FIRST_FENCED_VERSION
-        self._add(asked, lambda code: on_reply(AddOffsetsToTxnResponse(error_code=_known_code(code, is_fencing_known=is_fencing_known))))
+        self._add(
+            asked,
+            lambda code: on_reply(
+                AddOffsetsToTxnResponse(
+                    error_code=_known_code(code, is_fencing_known=is_fencing_known)
+                )
+            ),
+        )
 
     def end_txn(self, request: EndTxnRequest, client: RequestClient, on_reply: OnReply) -> None:
         """Respond with EndTxnResponse."""
 
         def refuse(error: KafkaError) -> EndTxnResponse:
-            return EndTxnResponse(error_code=api_error(error), producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
+            return EndTxnResponse(
+                error_code=api_error(error),
+                producer_id=NO_PRODUCER_ID,
+                producer_epoch=NO_PRODUCER_EPOCH,
+            )
 
         if not request.transactional_id:
             on_reply(refuse(KafkaError(ErrorCode.INVALID_REQUEST)))
             return
-        reply = _with_known_code(on_reply, is_fencing_known=client.api_version >= FIRST_FENCED_VERSION)
+        reply = _with_known_code(
+            on_reply, is_fencing_known=client.api_version >= FIRST_FENCED_VERSION
+        )
         decide = _decides(TransactionCoordinatorShard.handle_end_txn, request, client)
         self._ask_patiently(request.transactional_id, decide, reply, refuse)
 
@@ -241,25 +302,38 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         if api_version < FIRST_ADD_VERSION_WITH_MANY:
             self._add_of_one(request, api_version, on_reply, is_there)
             return
-        results = Gathering(len(request.transactions), lambda found: on_reply(AddPartitionsToTxnResponse(results_by_transaction=found)))
+        results = Gathering(
+            len(request.transactions),
+            lambda found: on_reply(AddPartitionsToTxnResponse(results_by_transaction=found)),
+        )
         for index, each in enumerate(request.transactions):
             reply = partial(_reply_for_transaction, each.transactional_id, results.part(index))
             self._add_or_verify(each, reply, is_there)
 
     def _add_of_one(
-        self, request: AddPartitionsToTxnRequest, api_version: int, on_reply: OnReply, is_there: Callable[[TopicPartition], bool]
+        self,
+        request: AddPartitionsToTxnRequest,
+        api_version: int,
+        on_reply: OnReply,
+        is_there: Callable[[TopicPartition], bool],
     ) -> None:
         partitions = _partitions(request.v3_and_below_topics)
 
         def tell(codes: Codes) -> None:
-            known = {where: _known_code(code, is_fencing_known=api_version >= FIRST_FENCED_VERSION) for where, code in codes.items()}
+            known = {
+                where: _known_code(code, is_fencing_known=api_version >= FIRST_FENCED_VERSION)
+                for where, code in codes.items()
+            }
             on_reply(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(known)))
 
         missing = _missing(partitions, is_there)
         if missing:
             tell(missing)
             return
-        producer = Producer(producer_id=request.v3_and_below_producer_id, producer_epoch=request.v3_and_below_producer_epoch)
+        producer = Producer(
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+        )
         asked = PartitionsOfTransaction(
             transactional_id=request.v3_and_below_transactional_id,
             producer=producer,
@@ -269,7 +343,10 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         self._add(asked, lambda code: tell(dict.fromkeys(partitions, code)))
 
     def _add_or_verify(
-        self, request: AddPartitionsToTxnTransaction, tell: Callable[[Codes], None], is_there: Callable[[TopicPartition], bool]
+        self,
+        request: AddPartitionsToTxnTransaction,
+        tell: Callable[[Codes], None],
+        is_there: Callable[[TopicPartition], bool],
     ) -> None:
         partitions = _partitions(request.topics)
         missing = _missing(partitions, is_there)
@@ -278,14 +355,23 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
             return
         asked = PartitionsOfTransaction(
             transactional_id=request.transactional_id,
-            producer=Producer(producer_id=request.producer_id, producer_epoch=request.producer_epoch),
+            producer=Producer(
+                producer_id=request.producer_id, producer_epoch=request.producer_epoch
+            ),
             partitions=partitions,
             client_version=EPOCH_BUMP_VERSION,
         )
-        self.settle_partitions(asked, tell, verify_only=request.verify_only, patience_ms=BROKER_PATIENCE_MS)
+        self.settle_partitions(
+            asked, tell, verify_only=request.verify_only, patience_ms=BROKER_PATIENCE_MS
+        )
 
     def settle_partitions(
-        self, asked: PartitionsOfTransaction, tell: Callable[[Codes], None], *, verify_only: bool, patience_ms: int
+        self,
+        asked: PartitionsOfTransaction,
+        tell: Callable[[Codes], None],
+        *,
+        verify_only: bool,
+        patience_ms: int,
     ) -> None:
         """Add partitions to a transaction, or only verify that it has them.
 
@@ -297,7 +383,12 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         else:
             self._add(asked, lambda code: tell(dict.fromkeys(asked.partitions, code)), patience_ms)
 
-    def _add(self, asked: PartitionsOfTransaction, on_code: Callable[[ErrorCode], None], patience_ms: int | None = None) -> None:
+    def _add(
+        self,
+        asked: PartitionsOfTransaction,
+        on_code: Callable[[ErrorCode], None],
+        patience_ms: int | None = None,
+    ) -> None:
         if not asked.transactional_id:
             on_code(ErrorCode.INVALID_REQUEST)
             return
@@ -311,14 +402,22 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         if not asked.transactional_id:
             on_reply(ErrorCode.INVALID_REQUEST)
             return
-        self._ask(asked.transactional_id, _decides(TransactionCoordinatorShard.handle_verify_partitions, asked), on_reply, api_error)
+        self._ask(
+            asked.transactional_id,
+            _decides(TransactionCoordinatorShard.handle_verify_partitions, asked),
+            on_reply,
+            api_error,
+        )
 
     # Admin
 
     def describe(self, request: DescribeTransactionsRequest, on_reply: OnReply) -> None:
         """Respond with DescribeTransactionsResponse."""
         ids = request.transactional_ids
-        results = Gathering(len(ids), lambda states: on_reply(DescribeTransactionsResponse(transaction_states=states)))
+        results = Gathering(
+            len(ids),
+            lambda states: on_reply(DescribeTransactionsResponse(transaction_states=states)),
+        )
         for index, transactional_id in enumerate(ids):
             refuse = partial(_refused_describe, transactional_id)
             if transactional_id:
@@ -339,22 +438,40 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
             on_reply(ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
             return
         now_ms = self._clock.wall_ms()
-        search = listing.Search(filters.pattern, [each for shard in shards for each in shard.listed(filters, now_ms)])
+        search = listing.Search(
+            filters.pattern, [each for shard in shards for each in shard.listed(filters, now_ms)]
+        )
         unknown = listing.unknown_states(request)
-        self._go_on(search, lambda: on_reply(ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=search.found)))
+        self._go_on(
+            search,
+            lambda: on_reply(
+                ListTransactionsResponse(
+                    unknown_state_filters=unknown, transaction_states=search.found
+                )
+            ),
+        )
 
     def _go_on(self, search: listing.Search, on_found: Callable[[], None]) -> None:
         """Take one step of a search now, and each later step after a pause for other requests."""
         if search.take_step():
             on_found()
         else:
-            self._timers.schedule(self._clock.monotonic_ms() + PAUSE_MS, partial(self._go_on, search, on_found))
+            self._timers.schedule(
+                self._clock.monotonic_ms() + PAUSE_MS, partial(self._go_on, search, on_found)
+            )
 
-    def _ask(self, transactional_id: str, decide: Decide, on_reply: OnReply, refuse: Refuse) -> None:
+    def _ask(
+        self, transactional_id: str, decide: Decide, on_reply: OnReply, refuse: Refuse
+    ) -> None:
         self._shards.ask(self.partition_for(transactional_id), decide, on_reply, refuse)
 
     def _ask_patiently(
-        self, transactional_id: str, decide: Decide, on_reply: OnReply, refuse: Refuse, patience_ms: int | None = None
+        self,
+        transactional_id: str,
+        decide: Decide,
+        on_reply: OnReply,
+        refuse: Refuse,
+        patience_ms: int | None = None,
     ) -> None:
         """Send a request to the shard of an id. Retry if the previous transaction ends soon.
 
@@ -362,13 +479,22 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         configuration, as for a client's request.
         """
         waits_ms = self._config.end_patience_ms if patience_ms is None else patience_ms
-        self._waiting.ask(transactional_id, lambda on_outcome: self._ask(transactional_id, decide, on_outcome, refuse), on_reply, waits_ms)
+        self._waiting.ask(
+            transactional_id,
+            lambda on_outcome: self._ask(transactional_id, decide, on_outcome, refuse),
+            on_reply,
+            waits_ms,
+        )
 
     def _is_ending_soon(self, transactional_id: str) -> bool:
         """Whether a transaction began to end only recently. Its markers are then being written."""
         shard = self._shards.shard(self.partition_for(transactional_id))
         known = None if shard is None else shard.transactions.get(transactional_id)
-        return known is not None and known.is_ending and self._clock.wall_ms() - known.last_update_ms < self._config.end_patience_ms
+        return (
+            known is not None
+            and known.is_ending
+            and self._clock.wall_ms() - known.last_update_ms < self._config.end_patience_ms
+        )
 
 
 def _ignore(_outcome: object) -> None:
@@ -376,7 +502,9 @@ def _ignore(_outcome: object) -> None:
 
 
 def _decides(
-    handle: Callable[[TransactionCoordinatorShard, T, RequestContext, Decision[TransactionRecord]], None],
+    handle: Callable[
+        [TransactionCoordinatorShard, T, RequestContext, Decision[TransactionRecord]], None
+    ],
     request: T,
     client: RequestClient = _ANY_CLIENT,
 ) -> Decide:
@@ -385,24 +513,36 @@ def _decides(
 
 
 def _known_code(code: ErrorCode, *, is_fencing_known: bool) -> ErrorCode:
-    return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED and not is_fencing_known else code
+    return (
+        ErrorCode.INVALID_PRODUCER_EPOCH
+        if code is ErrorCode.PRODUCER_FENCED and not is_fencing_known
+        else code
+    )
 
 
 def _with_known_code(on_reply: OnReply, *, is_fencing_known: bool) -> OnReply:
     """Wrap ``on_reply``. An error code that the request's version does not know is replaced."""
 
     def reply(response: Any) -> None:
-        response.error_code = _known_code(ErrorCode.of(response.error_code), is_fencing_known=is_fencing_known)
+        response.error_code = _known_code(
+            ErrorCode.of(response.error_code), is_fencing_known=is_fencing_known
+        )
         on_reply(response)
 
     return reply
 
 
 def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> tuple[TopicPartition, ...]:
-    return tuple(dict.fromkeys(TopicPartition(topic.name, index) for topic in topics for index in topic.partitions))
+    return tuple(
+        dict.fromkeys(
+            TopicPartition(topic.name, index) for topic in topics for index in topic.partitions
+        )
+    )
 
 
-def _missing(partitions: Sequence[TopicPartition], is_there: Callable[[TopicPartition], bool]) -> Codes:
+def _missing(
+    partitions: Sequence[TopicPartition], is_there: Callable[[TopicPartition], bool]
+) -> Codes:
     """Return error codes if a partition does not exist, or nothing if all partitions exist.
 
     The existing partitions get OPERATION_NOT_ATTEMPTED.
@@ -410,19 +550,29 @@ def _missing(partitions: Sequence[TopicPartition], is_there: Callable[[TopicPart
     there = {where: is_there(where) for where in partitions}
     if all(there.values()):
         return {}
-    return {where: ErrorCode.OPERATION_NOT_ATTEMPTED if found else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for where, found in there.items()}
+    return {
+        where: ErrorCode.OPERATION_NOT_ATTEMPTED if found else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for where, found in there.items()
+    }
 
 
 def _reply_for_transaction(transactional_id: str, tell: OnReply, codes: Codes) -> None:
-    tell(AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=_by_topic(codes)))
+    tell(
+        AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=_by_topic(codes))
+    )
 
 
 def _by_topic(codes: Codes) -> list[AddPartitionsToTxnTopicResult]:
     topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
     for where, code in codes.items():
-        result = AddPartitionsToTxnPartitionResult(partition_index=where.partition, partition_error_code=code)
+        result = AddPartitionsToTxnPartitionResult(
+            partition_index=where.partition, partition_error_code=code
+        )
         topics.setdefault(where.topic, []).append(result)
-    return [AddPartitionsToTxnTopicResult(name=name, results_by_partition=results) for name, results in topics.items()]
+    return [
+        AddPartitionsToTxnTopicResult(name=name, results_by_partition=results)
+        for name, results in topics.items()
+    ]
 
 
 def _refused_describe(transactional_id: str, error: KafkaError) -> DescribedTransaction:

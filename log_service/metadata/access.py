@@ -1,7 +1,8 @@
 """Access records of the metadata: ACLs, SCRAM credentials, delegation tokens and client quotas.
 
-Holds values alone. The rooms that read them decide who may do what, how a password is checked and when a client must slow down. Resource
-types, operations and mechanisms are Kafka's numbers, so that the metadata also keeps those that such a room does not know.
+Holds values alone. The rooms that read them decide who may do what, how a password is checked and
+when a client must slow down. Resource types, operations and mechanisms are Kafka's numbers, so that
+the metadata also keeps those that such a room does not know.
 
 Invariant: no value here prints a salt or a key.
 """
@@ -13,7 +14,9 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclEntry:
-    """One ACL: a principal on a host may, or must not, perform an operation on the resources of a pattern."""
+    """One ACL: a principal on a host may, or must not, perform an operation on the resources of a
+    pattern.
+    """
 
     acl_id: UUID
     resource_type: int
@@ -34,7 +37,9 @@ class ScramUser(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelegationToken:
-    """A token that stands for its owner. Its HMAC is not here: the secret of the cluster and the token's id make it."""
+    """A token that stands for its owner. Its HMAC is not here: the secret of the cluster and the
+    token's id make it.
+    """
 
     token_id: str
     owner: str

@@ -1,18 +1,13 @@
 """Records of the metadata log that are about access, to values and back.
 
-Decides nothing: each value of ``metadata.access`` has one record that describes it from scratch, for the log and for snapshots.
+Decides nothing: each value of ``metadata.access`` has one record that describes it from scratch,
+for the log and for snapshots.
 """
 
 from collections.abc import Mapping, Sequence
 
 from log_service.common.secrets import SecretBytes
-from log_service.metadata.access import (
-    AclEntry,
-    DelegationToken,
-    QuotaEntity,
-    QuotaPart,
-    ScramUser,
-)
+from log_service.metadata.access import AclEntry, DelegationToken, QuotaEntity, QuotaPart, ScramUser
 from log_service.protocol.stored.metadata_records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -101,10 +96,21 @@ def token_record(token: DelegationToken) -> DelegationTokenRecord:
 
 def quota_entity(parts: Sequence[EntityData]) -> QuotaEntity:
     """Return whom a quota's record is for. A part without a name is the default of its type."""
-    return tuple(sorted(QuotaPart(part.entity_type, part.entity_name or "", part.entity_name is None) for part in parts))
+    return tuple(
+        sorted(
+            QuotaPart(part.entity_type, part.entity_name or "", part.entity_name is None)
+            for part in parts
+        )
+    )
 
 
 def quota_records(entity: QuotaEntity, quotas: Mapping[str, float]) -> list[ClientQuotaRecord]:
     """Return the records that set an entity's quotas, one for each key, in the order of the keys."""
-    parts = [EntityData(entity_type=part.entity_type, entity_name=None if part.is_default else part.name) for part in entity]
-    return [ClientQuotaRecord(entity=parts, key=key, value=value) for key, value in sorted(quotas.items())]
+    parts = [
+        EntityData(entity_type=part.entity_type, entity_name=None if part.is_default else part.name)
+        for part in entity
+    ]
+    return [
+        ClientQuotaRecord(entity=parts, key=key, value=value)
+        for key, value in sorted(quotas.items())
+    ]

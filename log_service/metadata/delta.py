@@ -1,11 +1,13 @@
 """The changes between two images, gathered record by record.
 
-Decides what each record of the metadata log changes. A delta copies nothing while records are replayed: it keeps the new value of what they
-touched, and ``build`` changes the maps of the base by these values. The records of a metadata transaction (KIP-868) are held back until it
-ends, and then replayed together; an aborted transaction changes nothing.
+Decides what each record of the metadata log changes. A delta copies nothing while records are
+replayed: it keeps the new value of what they touched, and ``build`` changes the maps of the base by
+these values. The records of a metadata transaction (KIP-868) are held back until it ends, and then
+replayed together; an aborted transaction changes nothing.
 
-Invariants: replaying the same records on equal images builds equal images; every record of Kafka 4.3's metadata log has an effect here, or
-is listed as one that has none; a record that refers to what is not there is a broken log, and is refused with ``MetadataError``.
+Invariants: replaying the same records on equal images builds equal images; every record of Kafka
+4.3's metadata log has an effect here, or is listed as one that has none; a record that refers to
+what is not there is a broken log, and is refused with ``MetadataError``.
 """
 
 from collections.abc import Callable, Mapping
@@ -72,9 +74,11 @@ _ENDS_OF_TRANSACTIONS = (BeginTransactionRecord, EndTransactionRecord, AbortTran
 
 
 class MetadataDelta:
-    """Changes on top of ``base``. ``replay`` takes records, ``build`` makes the next image; then the ``changed_*`` views are complete.
+    """Changes on top of ``base``. ``replay`` takes records, ``build`` makes the next image; then
+    the ``changed_*`` views are complete.
 
-    In the ``changed_*`` views None, or for configurations and quotas an empty map, is what exists no more.
+    In the ``changed_*`` views None, or for configurations and quotas an empty map, is what exists
+    no more.
     """
 
     def __init__(self, base: MetadataImage) -> None:
@@ -103,13 +107,23 @@ class MetadataDelta:
         delta._next_producer_id = image.next_producer_id
         delta._transaction = image.open_transaction
         delta.changed_brokers.update(_difference(base.cluster.brokers, image.cluster.brokers, None))
-        delta.changed_controllers.update(_difference(base.cluster.controllers, image.cluster.controllers, None))
-        delta.changed_configs.update(_difference(base.configs.by_resource, image.configs.by_resource, {}))
+        delta.changed_controllers.update(
+            _difference(base.cluster.controllers, image.cluster.controllers, None)
+        )
+        delta.changed_configs.update(
+            _difference(base.configs.by_resource, image.configs.by_resource, {})
+        )
         delta.changed_features.update(_difference(base.features, image.features, 0))
         delta.changed_acls.update(_difference(base.access.acls, image.access.acls, None))
-        delta.changed_scram_credentials.update(_difference(base.access.scram_credentials, image.access.scram_credentials, None))
-        delta.changed_delegation_tokens.update(_difference(base.access.delegation_tokens, image.access.delegation_tokens, None))
-        delta.changed_client_quotas.update(_difference(base.access.client_quotas, image.access.client_quotas, {}))
+        delta.changed_scram_credentials.update(
+            _difference(base.access.scram_credentials, image.access.scram_credentials, None)
+        )
+        delta.changed_delegation_tokens.update(
+            _difference(base.access.delegation_tokens, image.access.delegation_tokens, None)
+        )
+        delta.changed_client_quotas.update(
+            _difference(base.access.client_quotas, image.access.client_quotas, {})
+        )
         return delta
 
     @property
@@ -126,7 +140,8 @@ class MetadataDelta:
         """Take one record.
 
         Raises:
-            MetadataError: it refers to what is not there, such as a topic, or is of a kind that must not stand here.
+            MetadataError: it refers to what is not there, such as a topic, or is of a kind that
+            must not stand here.
         """
         if self._transaction is not None and not isinstance(record, _ENDS_OF_TRANSACTIONS):
             self._held.append(record)
@@ -134,11 +149,15 @@ class MetadataDelta:
         self._HANDLERS[type(record)](self, record)
 
     def replay_kraft_version(self, level: int) -> None:
-        """Take the KRaft version, a control record in the log. The image shows it among the features, as clients are told."""
+        """Take the KRaft version, a control record in the log. The image shows it among the
+        features, as clients are told.
+        """
         self.changed_features[KRAFT_VERSION] = level
 
     def build(self, *, offset: int, epoch: int) -> MetadataImage:
-        """Return the image after the last record, which lies at ``offset``. The delta takes no records any more."""
+        """Return the image after the last record, which lies at ``offset``. The delta takes no
+        records any more.
+        """
         transaction = self._transaction
         return MetadataImage(
             cluster=self._build_cluster(),
@@ -147,7 +166,9 @@ class MetadataDelta:
             features=self._build_features(),
             access=self._build_access(),
             next_producer_id=self._next_producer_id,
-            open_transaction=None if transaction is None else replace(transaction, records=tuple(self._held)),
+            open_transaction=(
+                None if transaction is None else replace(transaction, records=tuple(self._held))
+            ),
             offset=offset,
             epoch=LeaderEpoch(epoch),
         )
@@ -185,7 +206,9 @@ class MetadataDelta:
             is_fenced=record.fenced,
             is_in_controlled_shutdown=record.in_controlled_shutdown,
             log_dirs=tuple(record.log_dirs),
-            cordoned_log_dirs=None if record.cordoned_log_dirs is None else tuple(record.cordoned_log_dirs),
+            cordoned_log_dirs=(
+                None if record.cordoned_log_dirs is None else tuple(record.cordoned_log_dirs)
+            ),
             is_migrating_zk_broker=record.is_migrating_zk_broker,
         )
 
@@ -226,7 +249,9 @@ class MetadataDelta:
     def _broker(self, node_id: int, epoch: int) -> BrokerRegistration:
         broker = _newest(self.changed_brokers, self.base.cluster.brokers, NodeId(node_id))
         if broker is None or broker.epoch != epoch:
-            raise MetadataError(f"a change of broker {node_id} with epoch {epoch}, which is not registered")
+            raise MetadataError(
+                f"a change of broker {node_id} with epoch {epoch}, which is not registered"
+            )
         return broker
 
     # Topics and partitions
@@ -272,7 +297,9 @@ class MetadataDelta:
         self.changed_acls[record.id.int] = None
 
     def _set_credential(self, record: UserScramCredentialRecord) -> None:
-        self.changed_scram_credentials[ScramUser(record.mechanism, record.name)] = credential_of(record)
+        self.changed_scram_credentials[ScramUser(record.mechanism, record.name)] = credential_of(
+            record
+        )
 
     def _remove_credential(self, record: RemoveUserScramCredentialRecord) -> None:
         self.changed_scram_credentials[ScramUser(record.mechanism, record.name)] = None
@@ -285,8 +312,12 @@ class MetadataDelta:
 
     def _set_quota(self, record: ClientQuotaRecord) -> None:
         entity = quota_entity(record.entity)
-        present = self.changed_client_quotas.get(entity, self.base.access.client_quotas.get(entity, {}))
-        self.changed_client_quotas[entity] = changed_map(present, {record.key: None if record.remove else record.value})
+        present = self.changed_client_quotas.get(
+            entity, self.base.access.client_quotas.get(entity, {})
+        )
+        self.changed_client_quotas[entity] = changed_map(
+            present, {record.key: None if record.remove else record.value}
+        )
 
     # Nothing
 
@@ -309,33 +340,51 @@ class MetadataDelta:
     def _build_configs(self) -> ConfigsImage:
         if not self.changed_configs:
             return self.base.configs
-        return ConfigsImage(by_resource=changed_map(self.base.configs.by_resource, _none_if_empty(self.changed_configs)))
+        return ConfigsImage(
+            by_resource=changed_map(
+                self.base.configs.by_resource, _none_if_empty(self.changed_configs)
+            )
+        )
 
     def _build_features(self) -> Mapping[str, int]:
         if not self.changed_features:
             return self.base.features
-        return changed_map(self.base.features, {name: level or None for name, level in self.changed_features.items()})
+        return changed_map(
+            self.base.features,
+            {name: level or None for name, level in self.changed_features.items()},
+        )
 
     def _build_access(self) -> AccessImage:
         base = self.base.access
-        if not (self.changed_acls or self.changed_scram_credentials or self.changed_delegation_tokens or self.changed_client_quotas):
+        if not (
+            self.changed_acls
+            or self.changed_scram_credentials
+            or self.changed_delegation_tokens
+            or self.changed_client_quotas
+        ):
             return base
         return AccessImage(
             acls=changed_map(base.acls, self.changed_acls),
             acl_index=self._build_acl_index(),
             scram_credentials=changed_map(base.scram_credentials, self.changed_scram_credentials),
             delegation_tokens=changed_map(base.delegation_tokens, self.changed_delegation_tokens),
-            client_quotas=changed_map(base.client_quotas, _none_if_empty(self.changed_client_quotas)),
+            client_quotas=changed_map(
+                base.client_quotas, _none_if_empty(self.changed_client_quotas)
+            ),
         )
 
     def _build_acl_index(self) -> "AclIndex | None":
         base, changed = self.base.access, self.changed_acls
         if not changed:
             return base.acl_index
-        from log_service.security.acls.index import NO_INDEX  # noqa: PLC0415 - most clusters have no ACLs
+        from log_service.security.acls.index import (  # noqa: PLC0415 - most clusters have no ACLs
+            NO_INDEX,
+        )
 
         added = [entry for entry in changed.values() if entry is not None]
-        return (base.acl_index or NO_INDEX).changed(added, [base.acls[acl_id] for acl_id in changed if acl_id in base.acls])
+        return (base.acl_index or NO_INDEX).changed(
+            added, [base.acls[acl_id] for acl_id in changed if acl_id in base.acls]
+        )
 
     _HANDLERS: ClassVar[Mapping[type, Callable[["MetadataDelta", Any], None]]] = {
         RegisterBrokerRecord: _register_broker,
@@ -377,17 +426,24 @@ def _none_if_empty(changes: Mapping[K, Mapping[str, V]]) -> dict[K, Mapping[str,
 
 
 def _difference(base: Mapping[K, Any], image: Mapping[K, Any], gone: Any) -> dict[K, Any]:
-    """Return what ``image`` has otherwise than ``base``, and ``gone`` for each key that it has no more."""
+    """Return what ``image`` has otherwise than ``base``, and ``gone`` for each key that it has no
+    more.
+    """
     changes = {key: value for key, value in image.items() if base.get(key) != value}
     return changes | {key: gone for key in base if key not in image}
 
 
 def _endpoints(end_points: Any) -> dict[str, Endpoint]:
     return {
-        end_point.name: Endpoint(host=end_point.host, port=end_point.port, security_protocol=end_point.security_protocol)
+        end_point.name: Endpoint(
+            host=end_point.host, port=end_point.port, security_protocol=end_point.security_protocol
+        )
         for end_point in end_points
     }
 
 
 def _features(features: Any) -> dict[str, tuple[int, int]]:
-    return {feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in features}
+    return {
+        feature.name: (feature.min_supported_version, feature.max_supported_version)
+        for feature in features
+    }

@@ -1,7 +1,8 @@
 """Feature levels: what this software can keep, and what a new cluster begins with.
 
-Decides whether a cluster's finalized levels can be served. Names and levels are Kafka's: metadata.version 30 is 4.3-IV0. A feature that is
-not listed here has level 0, which is how clients learn that it is not there.
+Decides whether a cluster's finalized levels can be served. Names and levels are Kafka's:
+metadata.version 30 is 4.3-IV0. A feature that is not listed here has level 0, which is how clients
+learn that it is not there.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +28,9 @@ ELIGIBLE_LEADERS_LEVEL = 1
 CONSUMER_GROUPS_LEVEL = 1
 """The level of group.version from which on groups may use the consumer protocol (KIP-848)."""
 CORDONS_LEVEL = 30
-"""The metadata.version (4.3-IV0) from which on brokers tell which of their log directories take no new partitions (KIP-1066)."""
+"""The metadata.version (4.3-IV0) from which on brokers tell which of their log directories take no
+new partitions (KIP-1066).
+"""
 SHARE_GROUPS_LEVEL = 1
 """The level of share.version from which on there are share groups (KIP-932)."""
 STREAMS_GROUPS_LEVEL = 1
@@ -70,7 +73,9 @@ def keeps_eligible_leaders(levels: Mapping[str, int]) -> bool:
 
 
 def keeps_cordons(levels: Mapping[str, int]) -> bool:
-    """Whether a cluster of those levels keeps which log directories take no new partitions (KIP-1066)."""
+    """Whether a cluster of those levels keeps which log directories take no new partitions
+    (KIP-1066).
+    """
     return levels.get(METADATA_VERSION, 0) >= CORDONS_LEVEL
 
 
@@ -90,21 +95,28 @@ def has_streams_groups(levels: Mapping[str, int]) -> bool:
 
 
 def first_feature_records() -> list[MetadataRecord]:
-    """Return the records with which a new cluster begins. The KRaft version is a control record, not one of these."""
-    return [FeatureLevelRecord(name=name, feature_level=level) for name, level in FIRST_LEVELS.items()]
+    """Return the records with which a new cluster begins. The KRaft version is a control record,
+    not one of these.
+    """
+    return [
+        FeatureLevelRecord(name=name, feature_level=level) for name, level in FIRST_LEVELS.items()
+    ]
 
 
 def bootstrap_records(found: Iterable[MetadataRecord]) -> list[MetadataRecord]:
     """Return what of a directory's bootstrap records an empty metadata log begins with.
 
-    Optional features that this software does not have are left at level 0; the metadata version is not negotiable.
+    Optional features that this software does not have are left at level 0; the metadata version is
+    not negotiable.
 
     Raises:
         StorageError: the directory was formatted for another metadata version.
     """
     records: list[MetadataRecord] = []
     for record in found:
-        if isinstance(record, FeatureLevelRecord) and not is_supported(record.name, record.feature_level):
+        if isinstance(record, FeatureLevelRecord) and not is_supported(
+            record.name, record.feature_level
+        ):
             if record.name == METADATA_VERSION:
                 raise StorageError(_unsupported(record.name, record.feature_level))
             continue
@@ -137,6 +149,7 @@ def _unsupported(name: str, level: int) -> str:
     lowest, highest = SUPPORTED_FEATURES.get(name, (0, 0))
     span = str(lowest) if lowest == highest else f"{lowest} to {highest}"
     return (
-        f"the cluster of this directory has feature {name} at level {level}, this version serves {span}; "
-        "change the level with kafka-features.sh while the software that wrote it still runs, or start with an empty directory"
+        f"the cluster of this directory has feature {name} at level {level}, this version serves"
+        f" {span}; change the level with kafka-features.sh while the software that wrote it still"
+        " runs, or start with an empty directory"
     )

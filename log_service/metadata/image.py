@@ -1,11 +1,13 @@
 """An image holds everything that is known at one offset of the metadata log, as immutable values.
 
-Decides shapes and lookups; ``metadata.delta`` makes the next image. A reader may keep an image as long as it likes, for nothing in it ever
-changes. Every record that Kafka 4.3 writes to the metadata log has its place here, also those that no room of this node acts on: what the
-image did not hold, the next snapshot would lose.
+Decides shapes and lookups; ``metadata.delta`` makes the next image. A reader may keep an image as
+long as it likes, for nothing in it ever changes. Every record that Kafka 4.3 writes to the metadata
+log has its place here, also those that no room of this node acts on: what the image did not hold,
+the next snapshot would lose.
 
-Invariants: ``topics.by_name`` and ``topics.by_id`` hold the same topics; a topic's partitions are numbered from 0 without gaps; the maps
-of topics, partitions, configurations and access iterate in the order of their keys (``common.sorted_map``).
+Invariants: ``topics.by_name`` and ``topics.by_id`` hold the same topics; a topic's partitions are
+numbered from 0 without gaps; the maps of topics, partitions, configurations and access iterate in
+the order of their keys (``common.sorted_map``).
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,9 +16,20 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from log_service.common.types import NO_LEADER_EPOCH, BrokerEpoch, LeaderEpoch, NodeId, ProducerId, TopicId
+from log_service.common.types import (
+    NO_LEADER_EPOCH,
+    BrokerEpoch,
+    LeaderEpoch,
+    NodeId,
+    ProducerId,
+    TopicId,
+)
 from log_service.metadata.access import AclEntry, DelegationToken, QuotaEntity, ScramUser
-from log_service.metadata.partition import LOST_DIRECTORY, UNPLACED_DIRECTORIES, PartitionRegistration
+from log_service.metadata.partition import (
+    LOST_DIRECTORY,
+    UNPLACED_DIRECTORIES,
+    PartitionRegistration,
+)
 from log_service.protocol.stored.metadata_records import MetadataRecord
 from log_service.security.sasl.credentials import ScramCredential
 
@@ -49,7 +62,9 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistration:
-    """One broker. Its epoch is the offset of its registration; a fenced one leads nothing and is not told to clients."""
+    """One broker. Its epoch is the offset of its registration; a fenced one leads nothing and is
+    not told to clients.
+    """
 
     node_id: NodeId
     epoch: BrokerEpoch
@@ -71,7 +86,8 @@ class BrokerRegistration:
     def has_online(self, directory_id: UUID) -> bool:
         """Whether a replica in that log directory can be served.
 
-        A replica that has not chosen one yet can; a broker that has named no directories is believed to have all.
+        A replica that has not chosen one yet can; a broker that has named no directories is
+        believed to have all.
         """
         if directory_id in self.log_dirs or directory_id in UNPLACED_DIRECTORIES:
             return True
@@ -111,9 +127,11 @@ class TopicImage:
 
 
 class TopicsById(Mapping[TopicId, TopicImage]):
-    """The topics of ``by_name`` by their ids, in the order of the ids. ``names`` has the name of each topic by its id's number.
+    """The topics of ``by_name`` by their ids, in the order of the ids. ``names`` has the name of
+    each topic by its id's number.
 
-    A change of a partition changes ``by_name`` alone: names and ids stay as they are while a topic lives.
+    A change of a partition changes ``by_name`` alone: names and ids stay as they are while a topic
+    lives.
     """
 
     __slots__ = ("_by_name", "names")
@@ -151,7 +169,9 @@ def colliding_key(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsImage:
-    """All topics, by name and by id. ``by_colliding_key`` has the names that may collide with a new one."""
+    """All topics, by name and by id. ``by_colliding_key`` has the names that may collide with a new
+    one.
+    """
 
     by_name: Mapping[str, TopicImage] = field(default_factory=dict)
     by_id: TopicsById = field(default_factory=lambda: TopicsById({}, {}))
@@ -165,9 +185,13 @@ class TopicsImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigsImage:
-    """Dynamic configuration by resource. All brokers together are the BROKER resource with the empty name."""
+    """Dynamic configuration by resource. All brokers together are the BROKER resource with the
+    empty name.
+    """
 
-    by_resource: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict, repr=False)
+    by_resource: Mapping[tuple[int, str], Mapping[str, str]] = field(
+        default_factory=dict, repr=False
+    )
     """Not shown: there are passwords among the values."""
 
     def of(self, resource_type: int, name: str) -> Mapping[str, str]:
@@ -177,10 +201,14 @@ class ConfigsImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessImage:
-    """ACLs, credentials, tokens and quotas. A quota is a number by its key, such as ``producer_byte_rate``."""
+    """ACLs, credentials, tokens and quotas. A quota is a number by its key, such as
+    ``producer_byte_rate``.
+    """
 
     acls: Mapping[int, AclEntry] = field(default_factory=dict)
-    """By the number that their id is (``UUID.int``): a UUID is compared and hashed in Python, which a map of 100,000 does all the time."""
+    """By the number that their id is (``UUID.int``): a UUID is compared and hashed in Python, which
+    a map of 100,000 does all the time.
+    """
     acl_index: "AclIndex | None" = field(default=None, compare=False, repr=False)
     """The ACLs by what they are about; None while there never was one."""
     scram_credentials: Mapping[ScramUser, ScramCredential] = field(default_factory=dict)
@@ -190,7 +218,9 @@ class AccessImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """A metadata transaction (KIP-868) that has begun and not ended. Its records change nothing until it ends."""
+    """A metadata transaction (KIP-868) that has begun and not ended. Its records change nothing
+    until it ends.
+    """
 
     name: str | None
     records: tuple[MetadataRecord, ...]
@@ -198,7 +228,9 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataImage:
-    """The metadata after the record at ``offset``, written in ``epoch``; -1 is before the first one."""
+    """The metadata after the record at ``offset``, written in ``epoch``; -1 is before the first
+    one.
+    """
 
     cluster: ClusterImage = field(default_factory=ClusterImage)
     topics: TopicsImage = field(default_factory=TopicsImage)
@@ -213,8 +245,9 @@ class MetadataImage:
     def __repr__(self) -> str:
         partition_count = sum(len(topic.partitions) for topic in self.topics.by_name.values())
         return (
-            f"<MetadataImage offset={self.offset} epoch={self.epoch} brokers={len(self.cluster.brokers)} "
-            f"topics={len(self.topics.by_name)} partitions={partition_count}>"
+            f"<MetadataImage offset={self.offset} epoch={self.epoch}"
+            f" brokers={len(self.cluster.brokers)} topics={len(self.topics.by_name)}"
+            f" partitions={partition_count}>"
         )
 
 

@@ -1,10 +1,10 @@
 """Replays what the metadata log committed and publishes the images that follow.
 
-Decides when an image is published: once for each group of batches that is handed in, whatever their number. Knows nothing of files: batches
-and snapshots come from the raft driver.
+Decides when an image is published: once for each group of batches that is handed in, whatever their
+number. Knows nothing of files: batches and snapshots come from the raft driver.
 
-Invariants: publishers see every image in order, each with the delta that led to it, synchronously; an image's offset is that of the last
-record it contains.
+Invariants: publishers see every image in order, each with the delta that led to it, synchronously;
+an image's offset is that of the last record it contains.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,9 @@ class MetadataLoader:
         self._publishers: list[Publisher] = []
 
     def add_publisher(self, publisher: Publisher) -> None:
-        """Publish to ``publisher`` from now on. One that comes late gets the present image first, with all of it as changed."""
+        """Publish to ``publisher`` from now on. One that comes late gets the present image first,
+        with all of it as changed.
+        """
         self._publishers.append(publisher)
         if self.image is not EMPTY_IMAGE:
             publisher.on_image(MetadataDelta.between(EMPTY_IMAGE, self.image), self.image)
@@ -51,7 +53,8 @@ class MetadataLoader:
         return None if self.image.open_transaction is not None else snapshot_records(self.image)
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
-        """Put what a snapshot holds in the place of everything before. Publishers get what that changes.
+        """Put what a snapshot holds in the place of everything before. Publishers get what that
+        changes.
 
         Raises:
             MetadataError: its records contradict each other.
@@ -62,7 +65,9 @@ class MetadataLoader:
             delta.replay_kraft_version(DYNAMIC_QUORUM)
         self.last_timestamp_ms = snapshot.last_contained_timestamp_ms
         image = delta.build(offset=snapshot.id.end_offset - 1, epoch=snapshot.id.epoch)
-        self._publish(delta if self.image is EMPTY_IMAGE else MetadataDelta.between(self.image, image), image)
+        self._publish(
+            delta if self.image is EMPTY_IMAGE else MetadataDelta.between(self.image, image), image
+        )
 
     def on_batches(self, batches: Sequence[MetadataBatch]) -> None:
         """Take committed batches, in order.
@@ -88,11 +93,17 @@ class MetadataLoader:
             publisher.on_image(delta, image)
 
 
-def _replay(delta: MetadataDelta, records: Sequence[MetadataRecord], first_number: int, where: str) -> None:
-    """Replay records that are numbered from ``first_number``; an error names the one that it is about."""
+def _replay(
+    delta: MetadataDelta, records: Sequence[MetadataRecord], first_number: int, where: str
+) -> None:
+    """Replay records that are numbered from ``first_number``; an error names the one that it is
+    about.
+    """
     for number, record in enumerate(records, first_number):
         try:
             delta.replay(record)
         except MetadataError as error:
             kind = type(record).__name__
-            raise MetadataError(f"{where} {number}, {kind}: {error}; restore the directory from a copy") from error
+            raise MetadataError(
+                f"{where} {number}, {kind}: {error}; restore the directory from a copy"
+            ) from error

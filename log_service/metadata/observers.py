@@ -1,12 +1,15 @@
-"""Observers: brokers whose replicas copy everything, and are not in sync. They acknowledge nothing and lead nothing.
+"""Observers: brokers whose replicas copy everything, and are not in sync. They acknowledge nothing
+and lead nothing.
 
-Decides, from the metadata alone, which brokers are observers, and when a partition needs those that it has. The controller, which takes
-in-sync replicas, and the leaders, which propose them, go by the same rule. Apache Kafka has none of this: the feature ``tidelog.observers``
-keeps its nodes out of a cluster that has observers, and without it there are none.
+Decides, from the metadata alone, which brokers are observers, and when a partition needs those that
+it has. The controller, which takes in-sync replicas, and the leaders, which propose them, go by the
+same rule. Apache Kafka has none of this: the feature ``tidelog.observers`` keeps its nodes out of a
+cluster that has observers, and without it there are none.
 
-A broker is an observer by ``tidelog.observer=true`` among its dynamic configuration. With ``tidelog.observer.promotion=under-min-isr`` for
-all brokers, a partition takes the observers that have caught up while fewer of its other replicas are in sync than
-``min.insync.replicas``, and lets them go when those are back.
+A broker is an observer by ``tidelog.observer=true`` among its dynamic configuration. With
+``tidelog.observer.promotion=under-min-isr`` for all brokers, a partition takes the observers that
+have caught up while fewer of its other replicas are in sync than ``min.insync.replicas``, and lets
+them go when those are back.
 """
 
 from collections.abc import Iterable
@@ -17,7 +20,9 @@ from log_service.config.runtime_keys import OBSERVER, OBSERVER_PROMOTION
 from log_service.metadata.image import MetadataImage, ResourceType
 
 UNDER_MIN_ISR = "under-min-isr"
-"""The value of ``tidelog.observer.promotion`` with which partitions under min ISR take their observers."""
+"""The value of ``tidelog.observer.promotion`` with which partitions under min ISR take their
+observers.
+"""
 
 
 class Observers(NamedTuple):
@@ -27,7 +32,9 @@ class Observers(NamedTuple):
     is_promoting: bool = False
 
     def are_needed(self, isr: Iterable[int], min_isr: int) -> bool:
-        """Whether a partition takes its observers, because too few of its other replicas are in sync."""
+        """Whether a partition takes its observers, because too few of its other replicas are in
+        sync.
+        """
         return self.is_promoting and self.is_short(isr, min_isr)
 
     def is_short(self, isr: Iterable[int], min_isr: int) -> bool:
@@ -43,6 +50,10 @@ def observers_of(image: MetadataImage) -> Observers:
     if image.features.get(OBSERVERS, 0) == 0:
         return NO_OBSERVERS
     configs = image.configs
-    node_ids = [node_id for node_id in image.cluster.brokers if configs.of(ResourceType.BROKER, str(node_id)).get(OBSERVER) == "true"]
+    node_ids = [
+        node_id
+        for node_id in image.cluster.brokers
+        if configs.of(ResourceType.BROKER, str(node_id)).get(OBSERVER) == "true"
+    ]
     is_promoting = configs.of(ResourceType.BROKER, "").get(OBSERVER_PROMOTION) == UNDER_MIN_ISR
     return Observers(frozenset(node_ids), is_promoting)

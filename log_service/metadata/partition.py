@@ -2,8 +2,9 @@
 
 Decides how a change record alters a registration; knows no log and no broker's state.
 
-Invariants: the partition epoch rises with every change; the leader epoch rises with every change that names a leader, also the same one
-(that is how a broker that stopped uncleanly gets a new epoch).
+Invariants: the partition epoch rises with every change; the leader epoch rises with every change
+that names a leader, also the same one (that is how a broker that stopped uncleanly gets a new
+epoch).
 """
 
 from typing import NamedTuple, cast
@@ -14,13 +15,17 @@ from log_service.protocol.stored.metadata_records import PartitionChangeRecord, 
 
 NO_LEADER = NodeId(-1)
 MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, LOST_DIRECTORY = UUID(int=0), UUID(int=1), UUID(int=2)
-"""Reserved ids (KIP-858): of before directories had ids, of a replica whose broker has not chosen yet, of a directory that is gone."""
+"""Reserved ids (KIP-858): of before directories had ids, of a replica whose broker has not chosen
+yet, of a directory that is gone.
+"""
 UNPLACED_DIRECTORIES = frozenset({MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY})
 """The ids of replicas whose broker has not said yet where they are."""
 FIRST_FREE_DIRECTORY_ID = 100
 """Directory ids below this number have a meaning of their own, or may get one (KIP-858)."""
 RECOVERED, RECOVERING = 0, 1
-"""States of a leader; one that was elected uncleanly recovers until it has told the controller who is in sync (KIP-704)."""
+"""States of a leader; one that was elected uncleanly recovers until it has told the controller who
+is in sync (KIP-704).
+"""
 NO_LEADER_CHANGE = -2
 NO_RECOVERY_STATE_CHANGE = -1
 
@@ -29,7 +34,8 @@ class PartitionRegistration(NamedTuple):
     """A partition's replicas and its leader. ``directories`` holds one log directory id per
     replica; -1 is no leader.
 
-    A tuple, because a node with ten thousand partitions makes fifty thousand of them while it starts.
+    A tuple, because a node with ten thousand partitions makes fifty thousand of them while it
+    starts.
     """
 
     replicas: tuple[NodeId, ...]
@@ -58,7 +64,9 @@ class PartitionRegistration(NamedTuple):
             position = self.replicas.index(node_id)
         except ValueError:
             return None
-        return self.directories[position] if position < len(self.directories) else MIGRATING_DIRECTORY
+        return (
+            self.directories[position] if position < len(self.directories) else MIGRATING_DIRECTORY
+        )
 
 
 def _ids(numbers: "list[int] | None") -> tuple[NodeId, ...]:
@@ -66,7 +74,9 @@ def _ids(numbers: "list[int] | None") -> tuple[NodeId, ...]:
 
 
 def partition_of(record: PartitionRecord) -> PartitionRegistration:
-    """Return the registration that a partition's record describes. Where all replicas are in sync, one tuple says so and who they are."""
+    """Return the registration that a partition's record describes. Where all replicas are in sync,
+    one tuple says so and who they are.
+    """
     replicas = _ids(record.replicas)
     return PartitionRegistration(
         replicas=replicas,
@@ -83,7 +93,9 @@ def partition_of(record: PartitionRecord) -> PartitionRegistration:
     )
 
 
-def changed_partition(partition: PartitionRegistration, record: PartitionChangeRecord) -> PartitionRegistration:
+def changed_partition(
+    partition: PartitionRegistration, record: PartitionChangeRecord
+) -> PartitionRegistration:
     """Return ``partition`` with a change record applied; what the record leaves out stays."""
     is_led_anew = record.leader != NO_LEADER_CHANGE
     is_state_kept = record.leader_recovery_state == NO_RECOVERY_STATE_CHANGE
@@ -95,17 +107,27 @@ def changed_partition(partition: PartitionRegistration, record: PartitionChangeR
         leader=NodeId(record.leader) if is_led_anew else partition.leader,
         leader_epoch=LeaderEpoch(partition.leader_epoch + is_led_anew),
         partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
-        directories=partition.directories if record.directories is None else tuple(record.directories),
+        directories=(
+            partition.directories if record.directories is None else tuple(record.directories)
+        ),
         adding_replicas=partition.adding_replicas if adding is None else _ids(adding),
         removing_replicas=partition.removing_replicas if removing is None else _ids(removing),
-        eligible_leader_replicas=partition.eligible_leader_replicas if eligible is None else _ids(eligible),
+        eligible_leader_replicas=(
+            partition.eligible_leader_replicas if eligible is None else _ids(eligible)
+        ),
         last_known_elr=partition.last_known_elr if last_known is None else _ids(last_known),
-        leader_recovery_state=partition.leader_recovery_state if is_state_kept else record.leader_recovery_state,
+        leader_recovery_state=(
+            partition.leader_recovery_state if is_state_kept else record.leader_recovery_state
+        ),
     )
 
 
-def partition_record(topic_id: UUID, index: int, partition: PartitionRegistration) -> PartitionRecord:
-    """Return the record that describes a partition from scratch, for its creation and for snapshots."""
+def partition_record(
+    topic_id: UUID, index: int, partition: PartitionRegistration
+) -> PartitionRecord:
+    """Return the record that describes a partition from scratch, for its creation and for
+    snapshots.
+    """
     return PartitionRecord(
         partition_id=index,
         topic_id=topic_id,

@@ -1,9 +1,11 @@
 """The changes of topics and partitions between two images, gathered record by record.
 
-Decides what the records of topics and partitions change. Replaying a record touches one topic; ``build`` then changes the maps of topics by
-what was touched and shares the rest, so that one change costs the same however many topics there are.
+Decides what the records of topics and partitions change. Replaying a record touches one topic;
+``build`` then changes the maps of topics by what was touched and shares the rest, so that one
+change costs the same however many topics there are.
 
-Invariant: a record that refers to a topic or partition that is not there is a broken log, and is refused with ``MetadataError``.
+Invariant: a record that refers to a topic or partition that is not there is a broken log, and is
+refused with ``MetadataError``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,7 +39,9 @@ class ChangedTopic:
 
 
 class _TopicChanges:
-    """The changes of one topic while records are replayed. ``base`` is None for a topic that the delta creates."""
+    """The changes of one topic while records are replayed. ``base`` is None for a topic that the
+    delta creates.
+    """
 
     __slots__ = ("base", "name", "partitions", "topic_id")
 
@@ -54,16 +58,26 @@ class _TopicChanges:
 
     def all_partitions(self) -> Iterator[tuple[int, PartitionRegistration]]:
         if self.base is not None:
-            yield from ((index, partition) for index, partition in self.base.partitions.items() if index not in self.partitions)
+            yield from (
+                (index, partition)
+                for index, partition in self.base.partitions.items()
+                if index not in self.partitions
+            )
         yield from self.partitions.items()
 
     def build(self) -> TopicImage:
-        partitions = sorted_map(self.partitions) if self.base is None else changed_map(self.base.partitions, self.partitions)
+        partitions = (
+            sorted_map(self.partitions)
+            if self.base is None
+            else changed_map(self.base.partitions, self.partitions)
+        )
         return TopicImage(name=self.name, topic_id=self.topic_id, partitions=partitions)
 
 
 class TopicsDelta:
-    """Changes on top of ``base``. ``deleted`` holds what was there and is gone; ``build`` completes ``changed``."""
+    """Changes on top of ``base``. ``deleted`` holds what was there and is gone; ``build`` completes
+    ``changed``.
+    """
 
     def __init__(self, base: TopicsImage) -> None:
         self.base = base
@@ -79,13 +93,25 @@ class TopicsDelta:
         No more records are replayed into them.
         """
         delta = cls(base)
-        delta.deleted.update((topic_id, topic) for topic_id, topic in base.by_id.items() if topic_id not in image.by_id)
+        delta.deleted.update(
+            (topic_id, topic)
+            for topic_id, topic in base.by_id.items()
+            if topic_id not in image.by_id
+        )
         for topic in image.by_name.values():
             before = base.by_id.get(topic.topic_id)
             if before is None:
-                delta.changed[topic.topic_id] = ChangedTopic(topic=topic, changed_partitions=topic.partitions, is_new=True)
-            elif changed := {index: each for index, each in topic.partitions.items() if before.partitions.get(index) != each}:
-                delta.changed[topic.topic_id] = ChangedTopic(topic=topic, changed_partitions=changed, is_new=False)
+                delta.changed[topic.topic_id] = ChangedTopic(
+                    topic=topic, changed_partitions=topic.partitions, is_new=True
+                )
+            elif changed := {
+                index: each
+                for index, each in topic.partitions.items()
+                if before.partitions.get(index) != each
+            }:
+                delta.changed[topic.topic_id] = ChangedTopic(
+                    topic=topic, changed_partitions=changed, is_new=False
+                )
         return delta
 
     def create_topic(self, record: TopicRecord) -> None:
@@ -117,7 +143,9 @@ class TopicsDelta:
         topic = self._topic(record.topic_id)
         partition = topic.partition(record.partition_id)
         if partition is None:
-            raise MetadataError(f"a change of partition {topic.name}-{record.partition_id}, which does not exist")
+            raise MetadataError(
+                f"a change of partition {topic.name}-{record.partition_id}, which does not exist"
+            )
         topic.partitions[record.partition_id] = changed_partition(partition, record)
 
     def clear_eligible_leaders(self, record: ClearElrRecord) -> None:
@@ -151,9 +179,13 @@ class TopicsDelta:
         """Return the topics after the last record."""
         if not self._topics and not self.deleted:
             return self.base
-        by_name: dict[str, TopicImage | None] = {topic.name: None for topic in self.deleted.values()}
+        by_name: dict[str, TopicImage | None] = {
+            topic.name: None for topic in self.deleted.values()
+        }
         names: dict[int, str | None] = {topic_id.int: None for topic_id in self.deleted}
-        by_key: dict[str, str | None] = {key: None for topic in self.deleted.values() if (key := colliding_key(topic.name))}
+        by_key: dict[str, str | None] = {
+            key: None for topic in self.deleted.values() if (key := colliding_key(topic.name))
+        }
         for topic_id, changes in self._topics.items():
             if changes.base is not None and not changes.partitions:
                 continue
@@ -162,7 +194,9 @@ class TopicsDelta:
                 names[topic_id.int] = changes.name
                 if key := colliding_key(changes.name):
                     by_key[key] = changes.name
-            self.changed[topic_id] = ChangedTopic(topic=topic, changed_partitions=changes.partitions, is_new=changes.base is None)
+            self.changed[topic_id] = ChangedTopic(
+                topic=topic, changed_partitions=changes.partitions, is_new=changes.base is None
+            )
         if not by_name:
             return self.base
         next_by_name = changed_map(self.base.by_name, by_name)
@@ -181,10 +215,15 @@ class TopicsDelta:
     def _named_or_all(self, name: str) -> list[TopicId]:
         if not name:
             there = [topic_id for topic_id in self.base.by_id if topic_id not in self.deleted]
-            return [*there, *(topic_id for topic_id, changes in self._topics.items() if changes.base is None)]
+            return [
+                *there,
+                *(topic_id for topic_id, changes in self._topics.items() if changes.base is None),
+            ]
         topic_id = self._id_of(name)
         if topic_id is None:
-            raise MetadataError(f"the eligible leader replicas of topic {name} are cleared, which does not exist")
+            raise MetadataError(
+                f"the eligible leader replicas of topic {name} are cleared, which does not exist"
+            )
         return [topic_id]
 
     def _topic(self, topic_id: UUID) -> _TopicChanges:
@@ -193,5 +232,7 @@ class TopicsDelta:
             base = None if topic_id in self.deleted else self.base.by_id.get(TopicId(topic_id))
             if base is None:
                 raise MetadataError(f"a change of topic {topic_id}, which does not exist")
-            changes = self._topics[TopicId(topic_id)] = _TopicChanges(base.name, base.topic_id, base)
+            changes = self._topics[TopicId(topic_id)] = _TopicChanges(
+                base.name, base.topic_id, base
+            )
         return changes

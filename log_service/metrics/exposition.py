@@ -1,8 +1,9 @@
 """Writes Prometheus's text format, version 0.0.4. Families of samples become lines, in chunks of
 bounded size.
 
-Decides spelling and escaping. Knows neither where values come from nor who reads them. Samples are made while they are written: a page of a
-million lines never lies in memory as a whole, and the sender can let other tasks run between two chunks.
+Decides spelling and escaping. Knows neither where values come from nor who reads them. Samples are
+made while they are written: a page of a million lines never lies in memory as a whole, and the
+sender can let other tasks run between two chunks.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -41,10 +42,14 @@ def escaped(text: str) -> str:
     return text
 
 
-def rendered(families: Iterable[Family | None], lines_per_chunk: int = LINES_PER_CHUNK) -> Iterator[bytes]:
-    """Yield the page in chunks of at most ``lines_per_chunk`` lines; a family without samples is left out.
+def rendered(
+    families: Iterable[Family | None], lines_per_chunk: int = LINES_PER_CHUNK
+) -> Iterator[bytes]:
+    """Yield the page in chunks of at most ``lines_per_chunk`` lines; a family without samples is
+    left out.
 
-    A None among the families is a pause that their source makes: it becomes an empty chunk, at which the sender may let other tasks run.
+    A None among the families is a pause that their source makes: it becomes an empty chunk, at
+    which the sender may let other tasks run.
     """
     lines: list[str] = []
     for family in families:
@@ -56,7 +61,11 @@ def rendered(families: Iterable[Family | None], lines_per_chunk: int = LINES_PER
             if is_new:
                 lines.append(_heading(family))
                 is_new = False
-            lines.append(f"{family.name}{suffix}{{{text}}} {_number(value)}" if text else f"{family.name}{suffix} {_number(value)}")
+            lines.append(
+                f"{family.name}{suffix}{{{text}}} {_number(value)}"
+                if text
+                else f"{family.name}{suffix} {_number(value)}"
+            )
             if len(lines) >= lines_per_chunk:
                 yield _chunk(lines)
                 lines = []

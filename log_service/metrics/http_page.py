@@ -1,8 +1,8 @@
 """Speaks the part of HTTP/1.1 (RFC 9112) that a page of text needs. It reads one request's head and
 writes one response's head, and then the connection ends.
 
-Decides what is a request, how large one may be, and which are refused with which status. Knows no sockets: bytes are handed in and out.
-Only GET and HEAD, no bodies, one request per connection.
+Decides what is a request, how large one may be, and which are refused with which status. Knows no
+sockets: bytes are handed in and out. Only GET and HEAD, no bodies, one request per connection.
 """
 
 import re
@@ -51,7 +51,11 @@ def parse_request(received: bytes | bytearray) -> PageRequest | Refusal | None:
     """Return what the bytes ask for, why that is refused, or None while the head is not complete."""
     end = HEAD_END.search(received)
     if end is None:
-        return Refusal(status=431, text=f"a request has at most {MAX_HEAD_BYTES} bytes") if len(received) > MAX_HEAD_BYTES else None
+        return (
+            Refusal(status=431, text=f"a request has at most {MAX_HEAD_BYTES} bytes")
+            if len(received) > MAX_HEAD_BYTES
+            else None
+        )
     line = bytes(received[: end.start()]).splitlines()[0] if end.start() else b""
     found = REQUEST_LINE.fullmatch(line)
     if found is None:
@@ -60,7 +64,10 @@ def parse_request(received: bytes | bytearray) -> PageRequest | Refusal | None:
     if method not in {b"GET", b"HEAD"}:
         return Refusal(status=405, text="only GET and HEAD are served")
     path = target.decode("ascii", "replace").partition("?")[0]
-    hosts = tuple(each.decode("ascii", "replace").lower() for each in HOST_LINE.findall(received[: end.start()]))
+    hosts = tuple(
+        each.decode("ascii", "replace").lower()
+        for each in HOST_LINE.findall(received[: end.start()])
+    )
     return PageRequest(path=path, is_head=method == b"HEAD", is_chunked=minor != b"0", hosts=hosts)
 
 
@@ -98,5 +105,12 @@ def refusal_response(refusal: Refusal, *, is_head: bool = False) -> bytes:
 
 
 def _head(status: int, fields: list[str]) -> bytes:
-    lines = [f"HTTP/1.1 {status} {REASONS[status]}", *fields, "X-Content-Type-Options: nosniff", "Connection: close", "", ""]
+    lines = [
+        f"HTTP/1.1 {status} {REASONS[status]}",
+        *fields,
+        "X-Content-Type-Options: nosniff",
+        "Connection: close",
+        "",
+        "",
+    ]
     return "\r\n".join(lines).encode("ascii")

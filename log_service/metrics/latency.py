@@ -1,8 +1,9 @@
 """Measures durations in counts of fixed buckets. A reader computes quantiles of the last minutes
 from them.
 
-Decides the buckets and the window. There are twelve buckets to a decade, from a microsecond to a hundred seconds, so that a quantile is
-off by a tenth at most. Knows no clock: the caller hands in durations and the time of reading.
+Decides the buckets and the window. There are twelve buckets to a decade, from a microsecond to a
+hundred seconds, so that a quantile is off by a tenth at most. Knows no clock: the caller hands in
+durations and the time of reading.
 
 Invariants: counts only grow; noting a duration is one search in a tuple and two additions.
 """
@@ -14,7 +15,9 @@ BUCKETS_PER_DECADE = 12
 FIRST_BOUND_NS = 1_000
 LAST_BOUND_NS = 100_000_000_000
 WINDOW_MS = 60_000
-"""A window ends at the first reading after this time. Quantiles are those of the window before and of the current one."""
+"""A window ends at the first reading after this time. Quantiles are those of the window before and
+of the current one.
+"""
 
 NS_PER_MS = 1_000_000
 
@@ -64,7 +67,11 @@ class LatencyMeter:
         """
         counts = [count - before for count, before in zip(self.counts, self._before, strict=True)]
         if now_ms - self._window_began_ms >= WINDOW_MS:
-            self._before, self._window, self._window_began_ms = self._window, tuple(self.counts), now_ms
+            self._before, self._window, self._window_began_ms = (
+                self._window,
+                tuple(self.counts),
+                now_ms,
+            )
         return counts
 
 

@@ -1,6 +1,8 @@
-"""How fast a count grew lately. The reader hands in the count at each reading; between two readings nothing happens.
+"""How fast a count grew lately. The reader hands in the count at each reading; between two readings
+nothing happens.
 
-Decides the window, which is that of quantiles: the window before and the current one. Knows no clock.
+Decides the window, which is that of quantiles: the window before and the current one. Knows no
+clock.
 """
 
 from log_service.metrics.latency import WINDOW_MS
@@ -15,7 +17,9 @@ class RateWindow:
         self._before = self._window = (value, now_ms)
 
     def look(self, value: float, now_ms: int) -> float:
-        """Return how much the count has grown per second since the window before the current one began."""
+        """Return how much the count has grown per second since the window before the current one
+        began.
+        """
         before, before_ms = self._before
         if now_ms - self._window[1] >= WINDOW_MS:
             self._before, self._window = self._window, (value, now_ms)

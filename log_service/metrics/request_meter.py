@@ -1,7 +1,8 @@
 """Requests of one API as a broker meters them: how many of each version, and where their time went.
 
-A request that gets its response at once counts one duration, which is both its total and its local time. A request that waits counts
-two: the local time in its handler, and the total time until its response is there. Knows no API.
+A request that gets its response at once counts one duration, which is both its total and its local
+time. A request that waits counts two: the local time in its handler, and the total time until its
+response is there. Knows no API.
 """
 
 from bisect import bisect_left
@@ -10,7 +11,8 @@ from log_service.metrics.latency import BOUNDS_NS, LatencyMeter
 
 
 class RequestMeter:
-    """One API's requests. ``versions`` counts requests by version; ``at_once`` and ``delayed_*`` hold durations in nanoseconds.
+    """One API's requests. ``versions`` counts requests by version; ``at_once`` and ``delayed_*``
+    hold durations in nanoseconds.
 
     ``followers`` meters those of other brokers, where they are told apart from those of clients.
     """

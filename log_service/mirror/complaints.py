@@ -49,4 +49,8 @@ class Complaints:
         return [f"{self._name}: {text}" for text in [*reversed(self._made_ms)][:MAX_SHOWN]]
 
     def _expire(self, now_ms: int) -> None:
-        self._made_ms = {text: made_ms for text, made_ms in self._made_ms.items() if now_ms - made_ms < self._lasting_ms}
+        self._made_ms = {
+            text: made_ms
+            for text, made_ms in self._made_ms.items()
+            if now_ms - made_ms < self._lasting_ms
+        }

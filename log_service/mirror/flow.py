@@ -28,7 +28,8 @@ from log_service.mirror.transfer import FlowClients, Transfer
 
 CLIENT_ID = "tidelog-mirror"
 MAX_REQUEST_BYTES = 64 << 20
-"""Limit of the mirror's own producer. It is high, because the target's topics set their own limits."""
+"""Limit of the mirror's own producer. It is high, because the target's topics set their own limits.
+"""
 BATCH_BYTES = 256 << 10
 FETCH_BYTES = 8 << 20
 FEW_RECORDS = 1_000
@@ -76,17 +77,32 @@ class Flow:
             target = await stack.enter_async_context(admin_of(self._flow.target, self._env))
             await self._require_two_clusters(source, target)
             self._beat()
-            await create_offsets_topic(target, self._flow.offsets_topic, self._flow.replication_factor)
+            await create_offsets_topic(
+                target, self._flow.offsets_topic, self._flow.replication_factor
+            )
             producer = await stack.enter_async_context(self._producer())
             await producer.init_transactions()
             self._beat()
-            progress = await read_progress(target, self._flow.offsets_topic, is_every_transaction_ended=True)
+            progress = await read_progress(
+                target, self._flow.offsets_topic, is_every_transaction_ended=True
+            )
             keeper = TopicKeeper(self._flows, self._flow, source, target, self._complaints)
             await keeper.refresh()
             consumer = await stack.enter_async_context(self._consumer())
-            clients = FlowClients(source=source, target=target, consumer=consumer, producer=producer)
-            transfer = Transfer(self._flow, clients, progress, complaints=self._complaints, held=self._held, doubt=keeper.doubt)
-            groups = GroupKeeper(self._flow, source, target, lambda: transfer.progress, self._complaints)
+            clients = FlowClients(
+                source=source, target=target, consumer=consumer, producer=producer
+            )
+            transfer = Transfer(
+                self._flow,
+                clients,
+                progress,
+                complaints=self._complaints,
+                held=self._held,
+                doubt=keeper.doubt,
+            )
+            groups = GroupKeeper(
+                self._flow, source, target, lambda: transfer.progress, self._complaints
+            )
             nursery = await stack.enter_async_context(trio.open_nursery())
             nursery.start_soon(keeper.run)
             if self._flow.is_syncing_groups:
@@ -99,7 +115,8 @@ class Flow:
             self._beat()
             if await transfer.follow(keeper.topics) or not is_told:
                 self._say(
-                    f"{self._flow.name}: mirrors {counted(transfer.topic_count, 'topic')}, {counted(transfer.partition_count, 'partition')}"
+                    f"{self._flow.name}: mirrors {counted(transfer.topic_count, 'topic')},"
+                    f" {counted(transfer.partition_count, 'partition')}"
                 )
                 is_told = True
             began = trio.current_time()
@@ -109,7 +126,10 @@ class Flow:
     async def _require_two_clusters(self, source: Admin, target: Admin) -> None:
         cluster_id = (await source.describe_cluster()).cluster_id
         if cluster_id == (await target.describe_cluster()).cluster_id:
-            raise ConfigError(f"{self._flow.name}: both are the cluster {cluster_id}: a cluster is not mirrored into itself")
+            raise ConfigError(
+                f"{self._flow.name}: both are the cluster {cluster_id}: a cluster is not mirrored"
+                " into itself"
+            )
 
     def _producer(self) -> Producer:
         target = self._flow.target
@@ -150,4 +170,7 @@ def admin_of(cluster: ClusterSettings, env: Env, **settings: Any) -> Admin:
 
 def is_fenced(error: BaseException) -> bool:
     """Whether another process has taken over the flow."""
-    return isinstance(error, KafkaError) and error.code in {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}
+    return isinstance(error, KafkaError) and error.code in {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+    }

@@ -25,7 +25,9 @@ from log_service.mirror.group_plan import (
 from log_service.mirror.progress import Progress
 from log_service.mirror.settings import FlowSettings
 
-JOINED_MEANWHILE = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS})
+JOINED_MEANWHILE = frozenset(
+    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS}
+)
 KNOWN_FOR_S = 300.0
 """How long the offsets of a group in the target are cached while no commit is due."""
 
@@ -76,7 +78,9 @@ class GroupKeeper:
                 await self._carry_over(group)
             except KafkaError as error:
                 if error.code not in JOINED_MEANWHILE:
-                    self._complaints.note(f"the offsets of the group {group} cannot be carried over: {error}")
+                    self._complaints.note(
+                        f"the offsets of the group {group} cannot be carried over: {error}"
+                    )
 
     async def _carry_over(self, group: str) -> None:
         offsets, progress = await self._source.list_group_offsets(group), self._progress()
@@ -94,7 +98,9 @@ class GroupKeeper:
             await self._target.alter_group_offsets(group, due)
         self._known[group] = (now, {**there, **due})
 
-    async def _behind_markers(self, offsets: Offsets, progress: Mapping[TopicPartition, Progress], known: Offsets) -> Offsets:
+    async def _behind_markers(
+        self, offsets: Offsets, progress: Mapping[TopicPartition, Progress], known: Offsets
+    ) -> Offsets:
         """Return translated offsets, moved behind markers.
 
         Offsets already known to be behind their marker cause no further request.
@@ -103,13 +109,23 @@ class GroupKeeper:
         asked = {
             where: topic_id
             for where, topic_id in partitions_read_up(self._flow, offsets, progress).items()
-            if where in translated and (where not in known or known[where].offset <= translated[where].offset)
+            if where in translated
+            and (where not in known or known[where].offset <= translated[where].offset)
         }
         ends = await self._ends(asked)
-        certain = {where: ends[where] for where, topic_id in asked.items() if where in ends and str(ends[where].topic_id) == topic_id}
-        return {**translated, **{where: behind_marker(translated[where], each) for where, each in certain.items()}}
+        certain = {
+            where: ends[where]
+            for where, topic_id in asked.items()
+            if where in ends and str(ends[where].topic_id) == topic_id
+        }
+        return {
+            **translated,
+            **{where: behind_marker(translated[where], each) for where, each in certain.items()},
+        }
 
-    async def _ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, PartitionOffsets]:
+    async def _ends(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, PartitionOffsets]:
         """Return the end offsets of the target's partitions.
 
         Return nothing if the target does not respond. Offsets are then carried over without them.

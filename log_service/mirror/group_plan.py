@@ -14,7 +14,12 @@ no offsets, because it already reads there.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from log_service.client.admin.values import GroupDescription, GroupListing, OffsetAndMetadata, PartitionOffsets
+from log_service.client.admin.values import (
+    GroupDescription,
+    GroupListing,
+    OffsetAndMetadata,
+    PartitionOffsets,
+)
 from log_service.common.types import TopicPartition
 from log_service.mirror.progress import Progress
 from log_service.mirror.settings import FlowSettings
@@ -33,12 +38,16 @@ def selected_groups(flow: FlowSettings, groups: list[GroupListing]) -> list[str]
     return [
         each.group_id
         for each in groups
-        if each.protocol_type in OF_CONSUMERS and each.group_type.lower() in GROUP_TYPES and flow.selects_group(each.group_id)
+        if each.protocol_type in OF_CONSUMERS
+        and each.group_type.lower() in GROUP_TYPES
+        and flow.selects_group(each.group_id)
     ]
 
 
 def translated_offsets(
-    flow: FlowSettings, offsets: Mapping[TopicPartition, OffsetAndMetadata], progress: Mapping[TopicPartition, Progress]
+    flow: FlowSettings,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    progress: Mapping[TopicPartition, Progress],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return a group's offsets in the target, for mirrored topics and translatable offsets."""
     translated: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -51,14 +60,18 @@ def translated_offsets(
 
 
 def partitions_read_up(
-    flow: FlowSettings, offsets: Mapping[TopicPartition, OffsetAndMetadata], progress: Mapping[TopicPartition, Progress]
+    flow: FlowSettings,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    progress: Mapping[TopicPartition, Progress],
 ) -> dict[TopicPartition, str]:
     """Return the target's partitions of which a group has read all mirrored records in the source.
 
     Each comes with its topic's id.
     """
     return {
-        TopicPartition(flow.remote_topic(where.topic), where.partition): progress[where].lineage.target_topic_id
+        TopicPartition(flow.remote_topic(where.topic), where.partition): (
+            progress[where].lineage.target_topic_id
+        )
         for where, committed in offsets.items()
         if where in progress and progress[where].is_behind_all(committed.offset)
     }
@@ -76,10 +89,15 @@ def behind_marker(offset: OffsetAndMetadata, ends: PartitionOffsets) -> OffsetAn
 
 
 def due_commits(
-    translated: Mapping[TopicPartition, OffsetAndMetadata], there: Mapping[TopicPartition, OffsetAndMetadata]
+    translated: Mapping[TopicPartition, OffsetAndMetadata],
+    there: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the translated offsets that are ahead of ``there``, the group's offsets in the target."""
-    return {where: each for where, each in translated.items() if where not in there or there[where].offset < each.offset}
+    return {
+        where: each
+        for where, each in translated.items()
+        if where not in there or there[where].offset < each.offset
+    }
 
 
 def may_commit(group: GroupDescription) -> bool:

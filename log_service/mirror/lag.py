@@ -64,25 +64,41 @@ class FlowLag:
     def seconds_behind(self) -> float | None:
         """The largest ``seconds_behind`` of the topics, or None if one of them has None."""
         known = [each.seconds_behind for each in self.topics]
-        return max((each for each in known if each is not None), default=0.0) if None not in known else None
+        return (
+            max((each for each in known if each is not None), default=0.0)
+            if None not in known
+            else None
+        )
 
 
-async def measure_lag(flows: Sequence[FlowSettings], flow: FlowSettings, env: Env, timeout_ms: int | None = None) -> FlowLag:
+async def measure_lag(
+    flows: Sequence[FlowSettings], flow: FlowSettings, env: Env, timeout_ms: int | None = None
+) -> FlowLag:
     """Return the present lag of a flow. ``timeout_ms`` limits each request to a cluster.
 
     Raises:
         KafkaError: a cluster cannot be reached, or refuses a request.
     """
     limit = {} if timeout_ms is None else {"default_api_timeout_ms": timeout_ms}
-    async with admin_of(flow.source, env, **limit) as source, admin_of(flow.target, env, **limit) as target:
+    async with (
+        admin_of(flow.source, env, **limit) as source,
+        admin_of(flow.target, env, **limit) as target,
+    ):
         names, _ = mirrored_topics(flows, flow, [each.name for each in await source.list_topics()])
         progress = await read_progress(target, flow.offsets_topic, is_every_transaction_ended=False)
         ends = await source.describe_offsets(names) if names else {}
-        topics = [await _topic_lag(source, flow, name, _of_topic(ends, name), progress, now_ms=env.clock.wall_ms()) for name in names]
+        topics = [
+            await _topic_lag(
+                source, flow, name, _of_topic(ends, name), progress, now_ms=env.clock.wall_ms()
+            )
+            for name in names
+        ]
     return FlowLag(flow=flow.name, topics=tuple(topics))
 
 
-def _of_topic(ends: Mapping[TopicPartition, PartitionOffsets], name: str) -> dict[TopicPartition, PartitionOffsets]:
+def _of_topic(
+    ends: Mapping[TopicPartition, PartitionOffsets], name: str
+) -> dict[TopicPartition, PartitionOffsets]:
     return {where: each for where, each in ends.items() if where.topic == name}
 
 
@@ -95,12 +111,19 @@ async def _topic_lag(
     *,
     now_ms: int,
 ) -> TopicLag:
-    begun = {where: progress[where] for where, each in ends.items() if _is_of(progress.get(where), each)}
+    begun = {
+        where: progress[where] for where, each in ends.items() if _is_of(progress.get(where), each)
+    }
     positions = {
-        where: max(begun[where].position if where in begun else each.log_start_offset, each.log_start_offset)
+        where: max(
+            begun[where].position if where in begun else each.log_start_offset,
+            each.log_start_offset,
+        )
         for where, each in ends.items()
     }
-    behind = {where: max(each.last_stable_offset - positions[where], 0) for where, each in ends.items()}
+    behind = {
+        where: max(each.last_stable_offset - positions[where], 0) for where, each in ends.items()
+    }
     return TopicLag(
         topic=name,
         remote_topic=flow.remote_topic(name),
@@ -118,15 +141,24 @@ def _is_of(progress: Progress | None, ends: PartitionOffsets) -> bool:
 
 
 async def _seconds_behind(
-    source: Admin, positions: Mapping[TopicPartition, int], behind: Mapping[TopicPartition, int], now_ms: int
+    source: Admin,
+    positions: Mapping[TopicPartition, int],
+    behind: Mapping[TopicPartition, int],
+    now_ms: int,
 ) -> float | None:
     """Return the age of the oldest record not mirrored, in the partitions with the largest lag."""
-    waiting = sorted((where for where, count in behind.items() if count), key=lambda where: behind[where], reverse=True)[:MAX_LOOKED_AT]
+    waiting = sorted(
+        (where for where, count in behind.items() if count),
+        key=lambda where: behind[where],
+        reverse=True,
+    )[:MAX_LOOKED_AT]
     if not waiting:
         return 0.0
     times_ms: list[int] = []
     for where in waiting:
-        with suppress(KafkaError):  # retention was faster, or what waits cannot be read: the lag is told all the same
+        with suppress(
+            KafkaError
+        ):  # retention was faster, or what waits cannot be read: the lag is told all the same
             times_ms += (await _timestamps(source, where, positions[where]))[:1]
     return max(round((now_ms - min(times_ms)) / 1_000, 3), 0.0) if times_ms else None
 

@@ -23,7 +23,9 @@ async def create_offsets_topic(target: Admin, topic: str, replication_factor: in
     Raises:
         KafkaError: the cluster refuses.
     """
-    new = NewTopic(name=topic, partition_count=1, replication_factor=replication_factor, configs=CONFIGS)
+    new = NewTopic(
+        name=topic, partition_count=1, replication_factor=replication_factor, configs=CONFIGS
+    )
     try:
         await target.create_topics([new])
     except ItemsFailed as failed:
@@ -31,7 +33,9 @@ async def create_offsets_topic(target: Admin, topic: str, replication_factor: in
             raise
 
 
-async def read_progress(target: Admin, topic: str, *, is_every_transaction_ended: bool) -> dict[TopicPartition, Progress]:
+async def read_progress(
+    target: Admin, topic: str, *, is_every_transaction_ended: bool
+) -> dict[TopicPartition, Progress]:
     """Return the committed progress by partition of the source.
 
     A partition whose last record is a tombstone has none. Without the topic there is none at all.

@@ -77,7 +77,9 @@ class Progress:
         """Return the progress after the records up to ``position`` were mirrored to the offsets of
         ``runs``.
         """
-        return replace(self, position=position, leader_epoch=leader_epoch, runs=kept_runs([*self.runs, *runs]))
+        return replace(
+            self, position=position, leader_epoch=leader_epoch, runs=kept_runs([*self.runs, *runs])
+        )
 
     def skipped_to(self, log_start_offset: int) -> "Progress":
         """Return the progress after the source lost the records below its log start offset.
@@ -85,14 +87,20 @@ class Progress:
         Mirroring continues at the log start offset.
         """
         lost_count = self.lost_count + log_start_offset - self.position
-        return replace(self, position=log_start_offset, leader_epoch=NO_LEADER_EPOCH, lost_count=lost_count)
+        return replace(
+            self, position=log_start_offset, leader_epoch=NO_LEADER_EPOCH, lost_count=lost_count
+        )
 
     def cut_to(self, end_offset: int) -> "Progress":
         """Return the progress after the source's log was truncated to ``end_offset``.
 
         Other records will take the offsets from there on. The target retains the mirrored ones.
         """
-        kept = [run._replace(length=min(run.length, end_offset - run.source)) for run in self.runs if run.source <= end_offset]
+        kept = [
+            run._replace(length=min(run.length, end_offset - run.source))
+            for run in self.runs
+            if run.source <= end_offset
+        ]
         return replace(self, position=end_offset, leader_epoch=NO_LEADER_EPOCH, runs=tuple(kept))
 
     def translated(self, offset: int) -> int | None:
@@ -101,7 +109,11 @@ class Progress:
         Return None if it is not known.
         """
         before = [run for run in self.runs if run.source <= offset]
-        return before[-1].target + min(offset - before[-1].source, before[-1].length) if before else None
+        return (
+            before[-1].target + min(offset - before[-1].source, before[-1].length)
+            if before
+            else None
+        )
 
     def is_behind_all(self, offset: int) -> bool:
         """Whether a reader of the source at ``offset`` has read every mirrored record."""
@@ -132,7 +144,11 @@ def kept_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
     joined: list[Run] = []
     for run in runs:
         last = joined[-1] if joined else None
-        if last is not None and run.source == last.source_end and run.target == last.target + last.length:
+        if (
+            last is not None
+            and run.source == last.source_end
+            and run.target == last.target + last.length
+        ):
             joined[-1] = last._replace(length=last.length + run.length)
         else:
             joined.append(run)
@@ -179,14 +195,19 @@ def decode(key: bytes | None, value: bytes | None) -> tuple[TopicPartition, Prog
         if value is None:
             return partition, None
         progress = Progress(
-            lineage=Lineage(source_topic_id=str(kept["source_topic_id"]), target_topic_id=str(kept["target_topic_id"])),
+            lineage=Lineage(
+                source_topic_id=str(kept["source_topic_id"]),
+                target_topic_id=str(kept["target_topic_id"]),
+            ),
             position=_whole(kept["offset"]),
             leader_epoch=_whole(kept["leader_epoch"]),
             lost_count=_whole(kept["lost"]),
             runs=tuple(Run(*map(_whole, run)) for run in kept["runs"]),
         )
     except (ValueError, TypeError, LookupError) as error:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"no mirror wrote the record with the key {key!r}: {error!r}") from error
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"no mirror wrote the record with the key {key!r}: {error!r}"
+        ) from error
     return partition, progress
 
 

@@ -29,9 +29,13 @@ async def watch_clusters(flow: FlowSettings, env: Env, complaints: Complaints) -
 
 
 async def _watch(cluster: ClusterSettings, env: Env, complaints: Complaints) -> None:
-    sentence = f"{cluster.alias} does not respond at {cluster.bootstrap_servers}: the mirror waits for it"
+    sentence = (
+        f"{cluster.alias} does not respond at {cluster.bootstrap_servers}: the mirror waits for it"
+    )
     try:
-        admin = admin_of(cluster, env, default_api_timeout_ms=TIMEOUT_MS, request_timeout_ms=TIMEOUT_MS)
+        admin = admin_of(
+            cluster, env, default_api_timeout_ms=TIMEOUT_MS, request_timeout_ms=TIMEOUT_MS
+        )
     except (TidelogError, OSError):
         return  # its settings cannot be used, as the flow says
     async with admin:

@@ -22,7 +22,9 @@ Tell = Callable[[str, str], None]
 """Receives a topic, and a text about its refused configs."""
 
 
-async def create_topics(target: Admin, topics: Sequence[NewTopic], tell: Tell) -> dict[str, TopicId]:
+async def create_topics(
+    target: Admin, topics: Sequence[NewTopic], tell: Tell
+) -> dict[str, TopicId]:
     """Create topics with the configs that the target accepts, and return their ids.
 
     Raises:
@@ -35,15 +37,23 @@ async def create_topics(target: Admin, topics: Sequence[NewTopic], tell: Tell) -
     except ItemsFailed as error:
         created, failed = dict(error.results), dict(error.errors)
     for topic in topics:
-        if topic.name not in failed or failed[topic.name].code not in MAY_BE_ABOUT_CONFIGS or not topic.configs:
+        if (
+            topic.name not in failed
+            or failed[topic.name].code not in MAY_BE_ABOUT_CONFIGS
+            or not topic.configs
+        ):
             continue
 
         async def ask(key: str, value: str | None, topic: NewTopic = topic) -> None:
-            await target.create_topics([replace(topic, configs={key: value or ""})], is_validated_only=True)
+            await target.create_topics(
+                [replace(topic, configs={key: value or ""})], is_validated_only=True
+            )
 
         refused = await _refused(topic.configs, ask)
         try:
-            created |= await target.create_topics([replace(topic, configs=_without(topic.configs, refused))])
+            created |= await target.create_topics(
+                [replace(topic, configs=_without(topic.configs, refused))]
+            )
         except ItemsFailed as error:
             failed |= error.errors
         else:
@@ -62,7 +72,9 @@ async def alter_configs(target: Admin, changes: Mapping[str, Configs], tell: Tel
         KafkaError: the request itself failed.
     """
     try:
-        await target.alter_configs({ConfigResource.topic(topic): configs for topic, configs in changes.items()})
+        await target.alter_configs(
+            {ConfigResource.topic(topic): configs for topic, configs in changes.items()}
+        )
     except ItemsFailed as error:
         failed = {resource.name: each for resource, each in error.errors.items()}
     else:
@@ -79,7 +91,9 @@ async def alter_configs(target: Admin, changes: Mapping[str, Configs], tell: Tel
         raise ItemsFailed(failed, {})
 
 
-async def _refused(configs: Configs, ask: Callable[[str, str | None], Awaitable[None]]) -> dict[str, KafkaError]:
+async def _refused(
+    configs: Configs, ask: Callable[[str, str | None], Awaitable[None]]
+) -> dict[str, KafkaError]:
     """Try each config alone, and return the errors of the refused ones."""
     refused = {}
     for key, value in configs.items():
@@ -97,4 +111,7 @@ def _without(configs: Mapping[str, str], refused: Mapping[str, KafkaError]) -> d
 
 def _told(configs: Configs, refused: Mapping[str, KafkaError]) -> str:
     """Return a text about refused configs. It stays the same while they do."""
-    return "; ".join(f"{key}={'its default' if configs[key] is None else configs[key]} ({refused[key]})" for key in sorted(refused))
+    return "; ".join(
+        f"{key}={'its default' if configs[key] is None else configs[key]} ({refused[key]})"
+        for key in sorted(refused)
+    )

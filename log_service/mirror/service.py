@@ -54,10 +54,14 @@ class MirrorService:
         now_ms = self._env.clock.monotonic_ms
         self._quiet = QuietLogger(logger, now_ms)
         self._complaints = {
-            flow.name: Complaints(flow.name, now_ms, longest_pause_s=max(flow.refresh_topics_s, flow.sync_groups_s))
+            flow.name: Complaints(
+                flow.name, now_ms, longest_pause_s=max(flow.refresh_topics_s, flow.sync_groups_s)
+            )
             for flow in settings.flows
         }
-        self._held = {flow.name: HeldTopics(flow.refresh_topics_s * 1_000, now_ms) for flow in settings.flows}
+        self._held = {
+            flow.name: HeldTopics(flow.refresh_topics_s * 1_000, now_ms) for flow in settings.flows
+        }
         self._beats_ms = {flow.name: now_ms() for flow in settings.flows}
 
     async def run(self) -> None:
@@ -79,11 +83,21 @@ class MirrorService:
         backoff_s = FIRST_BACKOFF_S
         while True:
             began = trio.current_time()
-            flow = Flow(self._settings.flows, settings, self._env, complaints=complaints, held=held, say=self._say, beat=beat)
+            flow = Flow(
+                self._settings.flows,
+                settings,
+                self._env,
+                complaints=complaints,
+                held=held,
+                say=self._say,
+                beat=beat,
+            )
             try:
                 await flow.run()
             except* ConfigError as group:
-                if self._complaint is None:  # a person is there to mend it; a supervisor shows what is wrong
+                if (
+                    self._complaint is None
+                ):  # a person is there to mend it; a supervisor shows what is wrong
                     raise first_error(group) from None
                 complaints.note(self._sentence(settings, first_error(group)))
             except* (TidelogError, OSError) as group:
@@ -96,7 +110,10 @@ class MirrorService:
 
     def _sentence(self, settings: FlowSettings, error: BaseException) -> str:
         if is_fenced(error):
-            return f"another process mirrors {settings.name}, or a transaction took too long: one process may run a flow ({error})"
+            return (
+                f"another process mirrors {settings.name}, or a transaction took too long: one"
+                f" process may run a flow ({error})"
+            )
         return f"stopped, and begins again where it was: {error}"
 
     def _beat(self, flow: str) -> None:
@@ -108,15 +125,24 @@ class MirrorService:
             try:
                 self._tell_once()
             except OSError as error:  # a disk that is full stops no flow
-                self._quiet.warning(error.errno, "the supervisor cannot be told how the mirror is: %s", error)
+                self._quiet.warning(
+                    error.errno, "the supervisor cannot be told how the mirror is: %s", error
+                )
             await trio.sleep(BEAT_S)
 
     def _tell_once(self) -> None:
-        if self._heartbeat is not None and self._env.clock.monotonic_ms() - min(self._beats_ms.values()) < HUNG_AFTER_MS:
+        if (
+            self._heartbeat is not None
+            and self._env.clock.monotonic_ms() - min(self._beats_ms.values()) < HUNG_AFTER_MS
+        ):
             self._heartbeat.touch()
         if self._complaint is not None:
-            lines = [line for complaints in self._complaints.values() for line in complaints.current()]
-            _write_changed(self._complaint, "".join(f"{' '.join(line.split())}\n" for line in lines))
+            lines = [
+                line for complaints in self._complaints.values() for line in complaints.current()
+            ]
+            _write_changed(
+                self._complaint, "".join(f"{' '.join(line.split())}\n" for line in lines)
+            )
 
 
 def _write_changed(path: Path, text: str) -> None:

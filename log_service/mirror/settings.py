@@ -35,8 +35,11 @@ FLOW_DEFAULTS: Mapping[str, str] = {
     "topics.exclude": r".*[\-\.]internal, .*\.replica, __.*",
     "groups": ".*",
     "groups.exclude": r"console-consumer-.*, connect-.*, __.*, tidelog\..*, tidelog-topic\..*",
-    "config.properties.exclude": r"follower\.replication\.throttled\.replicas, leader\.replication\.throttled\.replicas, "
-    r"message\.timestamp\.difference\.max\.ms, message\.timestamp\.type, unclean\.leader\.election\.enable, min\.insync\.replicas",
+    "config.properties.exclude": (
+        r"follower\.replication\.throttled\.replicas, leader\.replication\.throttled\.replicas, "
+        r"message\.timestamp\.difference\.max\.ms, message\.timestamp\.type,"
+        r" unclean\.leader\.election\.enable, min\.insync\.replicas"
+    ),
     "replication.policy.class": DEFAULT,
     "replication.policy.separator": ".",
     "replication.factor": "-1",
@@ -111,12 +114,20 @@ class FlowSettings:
         """Whether the flow's patterns select a topic of the source. ``loop_of`` may still exclude
         it.
         """
-        is_wanted = _matches_any(self.topics, topic) and not _matches_any(self.topics_excluded, topic)
-        return is_wanted and not is_internal(topic) and not self.policy.is_cycle(topic, self.target.alias)
+        is_wanted = _matches_any(self.topics, topic) and not _matches_any(
+            self.topics_excluded, topic
+        )
+        return (
+            is_wanted
+            and not is_internal(topic)
+            and not self.policy.is_cycle(topic, self.target.alias)
+        )
 
     def selects_group(self, group_id: str) -> bool:
         """Whether the offsets of a group of the source are carried over."""
-        return _matches_any(self.groups, group_id) and not _matches_any(self.groups_excluded, group_id)
+        return _matches_any(self.groups, group_id) and not _matches_any(
+            self.groups_excluded, group_id
+        )
 
     def selects_config(self, key: str) -> bool:
         """Whether a config of a topic is carried over."""
@@ -167,7 +178,11 @@ def mixed_with(flows: Sequence[FlowSettings], flow: FlowSettings, topic: str) ->
 
 
 def _path_back(
-    flows: Sequence[FlowSettings], start: str, flow: FlowSettings, topic: str, passed: tuple[FlowSettings, ...]
+    flows: Sequence[FlowSettings],
+    start: str,
+    flow: FlowSettings,
+    topic: str,
+    passed: tuple[FlowSettings, ...],
 ) -> tuple[str, ...]:
     if flow in passed or not flow.selects_topic(topic):
         return ()
@@ -175,7 +190,11 @@ def _path_back(
     if flow.target.alias == start:
         return tuple(each.name for each in passed)
     arrived = flow.remote_topic(topic)
-    onward = (_path_back(flows, start, each, arrived, passed) for each in flows if each.source.alias == flow.target.alias)
+    onward = (
+        _path_back(flows, start, each, arrived, passed)
+        for each in flows
+        if each.source.alias == flow.target.alias
+    )
     return next((path for path in onward if path), ())
 
 
@@ -202,36 +221,65 @@ class _Reading:
         self._refuse_unknown(pairs)
         enabled = [pair for pair in pairs if self._boolean(pair, "enabled")]
         if not enabled:
-            raise ConfigError(f"{self._name} enables no flow: write, say, {ARROW.join([*clusters][:2])}.enabled=true")
-        flows = tuple(self._flow(clusters[source], clusters[target], (source, target)) for source, target in enabled)
+            raise ConfigError(
+                f"{self._name} enables no flow: write, say,"
+                f" {ARROW.join([*clusters][:2])}.enabled=true"
+            )
+        flows = tuple(
+            self._flow(clusters[source], clusters[target], (source, target))
+            for source, target in enabled
+        )
         self._refuse_circles(flows)
         self._refuse_mixtures(flows)
-        known = {f"{ARROW.join(pair)}.{key}" for pair in pairs for key in FLOW_DEFAULTS} | FLOW_DEFAULTS.keys()
-        return MirrorSettings(flows=flows, unused=tuple(sorted(self._properties.keys() - self._used - known)))
+        known = {
+            f"{ARROW.join(pair)}.{key}" for pair in pairs for key in FLOW_DEFAULTS
+        } | FLOW_DEFAULTS.keys()
+        return MirrorSettings(
+            flows=flows, unused=tuple(sorted(self._properties.keys() - self._used - known))
+        )
 
     def _aliases(self) -> list[str]:
         aliases = self._list(self._taken("clusters", ""))
         if len(aliases) < 2 or len(set(aliases)) != len(aliases):
-            raise ConfigError(f"{self._name}: clusters has to list two or more aliases, each once, as in: clusters = A, B")
+            raise ConfigError(
+                f"{self._name}: clusters has to list two or more aliases, each once, as in:"
+                " clusters = A, B"
+            )
         for alias in aliases:
             if ALIAS.fullmatch(alias) is None:
-                raise ConfigError(f"{self._name}: the alias {alias!r} of a cluster may have letters, digits, '_' and '-' only, at most 60")
+                raise ConfigError(
+                    f"{self._name}: the alias {alias!r} of a cluster may have letters, digits, '_'"
+                    " and '-' only, at most 60"
+                )
         return aliases
 
     def _cluster(self, alias: str) -> ClusterSettings:
-        own = {key.removeprefix(f"{alias}."): value for key, value in self._properties.items() if key.startswith(f"{alias}.")}
+        own = {
+            key.removeprefix(f"{alias}."): value
+            for key, value in self._properties.items()
+            if key.startswith(f"{alias}.")
+        }
         servers = own.pop("bootstrap.servers", "").strip()
         if not servers:
-            raise ConfigError(f"{self._name} does not say where the cluster {alias} is: write {alias}.bootstrap.servers=host:port")
-        compression = own.pop("producer.compression.type", self._taken("producer.compression.type", COMPRESSIONS[0])).strip()
+            raise ConfigError(
+                f"{self._name} does not say where the cluster {alias} is: write"
+                f" {alias}.bootstrap.servers=host:port"
+            )
+        compression = own.pop(
+            "producer.compression.type", self._taken("producer.compression.type", COMPRESSIONS[0])
+        ).strip()
         client = settings_of_properties(own, f"{self._name}, cluster {alias}")
         try:
             ProducerConfig.of(servers, {**client, "compression": compression})
         except ConfigError as error:
             raise ConfigError(f"{self._name}, cluster {alias}: {error}") from error
         named = {f"{alias}.{key}" for key in ("bootstrap.servers", "producer.compression.type")}
-        self._used |= named | {f"{alias}.{key}" for key in own if settings_of_properties({key: own[key]}, "")}
-        return ClusterSettings(alias=alias, bootstrap_servers=servers, client=client, compression=compression)
+        self._used |= named | {
+            f"{alias}.{key}" for key in own if settings_of_properties({key: own[key]}, "")
+        }
+        return ClusterSettings(
+            alias=alias, bootstrap_servers=servers, client=client, compression=compression
+        )
 
     def _pairs(self, clusters: Mapping[str, ClusterSettings]) -> list[tuple[str, str]]:
         """Return the source and target of every flow that has a key."""
@@ -243,7 +291,11 @@ class _Reading:
                 continue
             unknown = [alias for alias in (source, target) if alias not in clusters]
             if unknown or source == target:
-                what = f"{unknown[0]!r} is not among its clusters" if unknown else "it goes to where it comes from"
+                what = (
+                    f"{unknown[0]!r} is not among its clusters"
+                    if unknown
+                    else "it goes to where it comes from"
+                )
                 raise ConfigError(f"{self._name}: {key} names no flow: {what}")
             pairs[source, target] = None
         return [*pairs]
@@ -253,15 +305,28 @@ class _Reading:
             prefix = f"{ARROW.join(pair)}."
             for name in self._properties:
                 key = name.removeprefix(prefix)
-                if name.startswith(prefix) and key not in FLOW_DEFAULTS and WITHOUT_MEANING.fullmatch(key) is None:
+                if (
+                    name.startswith(prefix)
+                    and key not in FLOW_DEFAULTS
+                    and WITHOUT_MEANING.fullmatch(key) is None
+                ):
                     near = get_close_matches(key, FLOW_DEFAULTS, 1)
-                    hint = f"did you mean {prefix}{near[0]}?" if near else f"a flow has {', '.join(FLOW_DEFAULTS)}"
+                    hint = (
+                        f"did you mean {prefix}{near[0]}?"
+                        if near
+                        else f"a flow has {', '.join(FLOW_DEFAULTS)}"
+                    )
                     raise ConfigError(f"{self._name}: a flow has no key {key!r}; {hint}")
 
-    def _flow(self, source: ClusterSettings, target: ClusterSettings, pair: tuple[str, str]) -> FlowSettings:
+    def _flow(
+        self, source: ClusterSettings, target: ClusterSettings, pair: tuple[str, str]
+    ) -> FlowSettings:
         reset = self._value(pair, "consumer.auto.offset.reset").strip()
         if reset not in RESETS:
-            raise ConfigError(f"{self._called(pair, 'consumer.auto.offset.reset')} must be {' or '.join(RESETS)}, not {reset!r}")
+            raise ConfigError(
+                f"{self._called(pair, 'consumer.auto.offset.reset')} must be {' or '.join(RESETS)},"
+                f" not {reset!r}"
+            )
         return FlowSettings(
             source=source,
             target=target,
@@ -285,10 +350,16 @@ class _Reading:
         is_identity = POLICIES.get(given.rpartition(".")[2].lower())
         separator = self._value(pair, "replication.policy.separator").strip()
         if is_identity is None:
-            text = f"{self._called(pair, 'replication.policy.class')} must be {DEFAULT} or {IDENTITY}, not {given!r}"
+            text = (
+                f"{self._called(pair, 'replication.policy.class')} must be {DEFAULT} or {IDENTITY},"
+                f" not {given!r}"
+            )
             raise ConfigError(text)
         if re.fullmatch(r"[._-]{1,8}", separator) is None:
-            raise ConfigError(f"{self._called(pair, 'replication.policy.separator')} must be of '.', '_' and '-', not {separator!r}")
+            raise ConfigError(
+                f"{self._called(pair, 'replication.policy.separator')} must be of '.', '_' and '-',"
+                f" not {separator!r}"
+            )
         return ReplicationPolicy(is_identity=is_identity, separator=separator)
 
     def _refuse_circles(self, flows: Sequence[FlowSettings]) -> None:
@@ -299,8 +370,9 @@ class _Reading:
             for topic in flow.topics:
                 if path := loop_of(flows, flow, topic):
                     raise ConfigError(
-                        f"{self._name}: {' and '.join(path)} would carry the topic {topic} round in a circle, because the identity policy "
-                        f"keeps names: give each direction topics of its own, or use {DEFAULT}"
+                        f"{self._name}: {' and '.join(path)} would carry the topic {topic} round in"
+                        " a circle, because the identity policy keeps names: give each direction"
+                        f" topics of its own, or use {DEFAULT}"
                     )
 
     def _refuse_mixtures(self, flows: Sequence[FlowSettings]) -> None:
@@ -311,14 +383,17 @@ class _Reading:
             for topic in flow.topics:
                 if flow.selects_topic(topic) and (others := mixed_with(flows, flow, topic)):
                     raise ConfigError(
-                        f"{self._name}: {' and '.join((flow.name, *others))} would mix the topics {topic} of their sources in one, because "
-                        f"the identity policy keeps names: give each source topics of its own, or use {DEFAULT}"
+                        f"{self._name}: {' and '.join((flow.name, *others))} would mix the topics"
+                        f" {topic} of their sources in one, because the identity policy keeps"
+                        f" names: give each source topics of its own, or use {DEFAULT}"
                     )
 
     # Values
 
     def _value(self, pair: tuple[str, str], key: str) -> str:
-        return self._properties.get(f"{ARROW.join(pair)}.{key}", self._properties.get(key, FLOW_DEFAULTS[key]))
+        return self._properties.get(
+            f"{ARROW.join(pair)}.{key}", self._properties.get(key, FLOW_DEFAULTS[key])
+        )
 
     def _called(self, pair: tuple[str, str], key: str) -> str:
         return f"{self._name}: {ARROW.join(pair)}.{key}"
@@ -332,7 +407,10 @@ class _Reading:
     def _number(self, pair: tuple[str, str], key: str, at_least: int, at_most: int) -> int:
         value = self._value(pair, key).strip()
         if re.fullmatch(r"-?[0-9]{1,9}", value) is None or not at_least <= int(value) <= at_most:
-            raise ConfigError(f"{self._called(pair, key)} must be a whole number from {at_least} to {at_most}, not {value!r}")
+            raise ConfigError(
+                f"{self._called(pair, key)} must be a whole number from {at_least} to {at_most},"
+                f" not {value!r}"
+            )
         return int(value)
 
     def _patterns(self, pair: tuple[str, str], key: str) -> tuple[str, ...]:

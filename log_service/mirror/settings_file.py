@@ -18,7 +18,9 @@ def read_mirror_settings(path: Path) -> MirrorSettings:
         with path.open("rb") as file:
             text = file.read(MAX_FILE_BYTES).decode()
     except OSError as error:
-        raise ConfigError(f"the mirror's settings cannot be read: {path}: {error.strerror}") from error
+        raise ConfigError(
+            f"the mirror's settings cannot be read: {path}: {error.strerror}"
+        ) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not a properties file in UTF-8") from error
     return MirrorSettings.of(text, str(path))

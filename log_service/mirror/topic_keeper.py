@@ -19,7 +19,13 @@ from log_service.mirror.progress import Lineage
 from log_service.mirror.refused_configs import alter_configs, create_topics
 from log_service.mirror.retries import Retries
 from log_service.mirror.settings import FlowSettings
-from log_service.mirror.topic_plan import TopicChanges, mirrored_topics, missing_topics, own_configs, plan_topics
+from log_service.mirror.topic_plan import (
+    TopicChanges,
+    mirrored_topics,
+    missing_topics,
+    own_configs,
+    plan_topics,
+)
 
 AGAIN_S = 2
 """Pause before the next refresh after a first failure or a ``doubt``."""
@@ -40,7 +46,14 @@ class MirroredTopic:
 class TopicKeeper:
     """Keeps the topics of one flow. ``flows`` are all enabled flows."""
 
-    def __init__(self, flows: Sequence[FlowSettings], flow: FlowSettings, source: Admin, target: Admin, complaints: Complaints) -> None:
+    def __init__(
+        self,
+        flows: Sequence[FlowSettings],
+        flow: FlowSettings,
+        source: Admin,
+        target: Admin,
+        complaints: Complaints,
+    ) -> None:
         self._flows = flows
         self._flow = flow
         self._source = source
@@ -79,17 +92,24 @@ class TopicKeeper:
         """
         listed = {each.name: each for each in await self._source.list_topics()}
         names, refused = mirrored_topics(self._flows, self._flow, listed)
-        for sentence in (*refused.values(), *map(self._missing, missing_topics(self._flow, listed))):
+        for sentence in (
+            *refused.values(),
+            *map(self._missing, missing_topics(self._flow, listed)),
+        ):
             self._complaints.note(sentence)
         source = {name: listed[name] for name in names}
-        target = {each.name: each for each in await self._target.list_topics(is_internal_included=True)}
+        target = {
+            each.name: each for each in await self._target.list_topics(is_internal_included=True)
+        }
         remote_names = {name: self._flow.remote_topic(name) for name in source}
         changes = plan_topics(
             self._flow,
             source,
             target,
             await self._configs(self._source, source),
-            await self._configs(self._target, [name for name in remote_names.values() if name in target]),
+            await self._configs(
+                self._target, [name for name in remote_names.values() if name in target]
+            ),
         )
         created, failed = await self._change(changes)
         ids = {name: str(each.topic_id) for name, each in target.items()} | created
@@ -97,8 +117,12 @@ class TopicKeeper:
             name: MirroredTopic(
                 name=name,
                 remote_name=remote_names[name],
-                lineage=Lineage(source_topic_id=str(topic.topic_id), target_topic_id=ids[remote_names[name]]),
-                partition_count=_writable_count(topic, target.get(remote_names[name]), changes, failed),
+                lineage=Lineage(
+                    source_topic_id=str(topic.topic_id), target_topic_id=ids[remote_names[name]]
+                ),
+                partition_count=_writable_count(
+                    topic, target.get(remote_names[name]), changes, failed
+                ),
             )
             for name, topic in source.items()
             if remote_names[name] in ids
@@ -106,7 +130,10 @@ class TopicKeeper:
         self._retries.settle(failed, trio.current_time())
 
     def _missing(self, name: str) -> str:
-        return f"{self._flow.source.alias} has no topic {name}, which {self._flow.name}.topics names: it is mirrored once it is there"
+        return (
+            f"{self._flow.source.alias} has no topic {name}, which {self._flow.name}.topics names:"
+            " it is mirrored once it is there"
+        )
 
     async def _configs(self, admin: Admin, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return the configs set for topics. Topics whose configs cannot be described are left out."""
@@ -119,8 +146,13 @@ class TopicKeeper:
             described = dict(error.results)
             for resource, each in error.errors.items():
                 if each.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    self._complaints.note(f"the configs of the topic {resource.name} cannot be read: {each}")
-        return {resource.name: own_configs(self._flow, entries) for resource, entries in described.items()}
+                    self._complaints.note(
+                        f"the configs of the topic {resource.name} cannot be read: {each}"
+                    )
+        return {
+            resource.name: own_configs(self._flow, entries)
+            for resource, entries in described.items()
+        }
 
     async def _change(self, changes: TopicChanges) -> tuple[dict[str, str], set[str]]:
         """Make the changes.
@@ -150,7 +182,9 @@ class TopicKeeper:
 
     async def _create(self, topics: Sequence[NewTopic], created: dict[str, str]) -> None:
         try:
-            ids: Mapping[str, object] = await create_topics(self._target, topics, self._note_refused)
+            ids: Mapping[str, object] = await create_topics(
+                self._target, topics, self._note_refused
+            )
         except ItemsFailed as error:
             created |= {name: str(topic_id) for name, topic_id in error.results.items()}
             raise
@@ -159,7 +193,9 @@ class TopicKeeper:
     def _note_refused(self, topic: str, refused: str) -> None:
         alias = self._flow.target.alias
         if refused:
-            self._complaints.note(f"the topic {topic} of {alias} is mirrored without what {alias} refuses: {refused}")
+            self._complaints.note(
+                f"the topic {topic} of {alias} is mirrored without what {alias} refuses: {refused}"
+            )
 
     async def _told(self, what: str, change: Callable[[], Awaitable[None]]) -> set[str]:
         """Make one kind of change, and return the topics of the target whose change failed."""
@@ -168,12 +204,16 @@ class TopicKeeper:
         except ItemsFailed as error:
             for name, each in error.errors.items():
                 if each.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                    self._complaints.note(f"the topic {name} of {self._flow.target.alias} cannot be {what}: {each}")
+                    self._complaints.note(
+                        f"the topic {name} of {self._flow.target.alias} cannot be {what}: {each}"
+                    )
             return set(error.errors)
         return set()
 
 
-def _writable_count(topic: TopicListing, there: TopicListing | None, changes: TopicChanges, failed: set[str]) -> int:
+def _writable_count(
+    topic: TopicListing, there: TopicListing | None, changes: TopicChanges, failed: set[str]
+) -> int:
     """Return how many partitions can be mirrored.
 
     There are fewer than in the source if the target could not get as many.

@@ -31,7 +31,9 @@ class TopicChanges:
     alter: Mapping[str, Mapping[str, str | None]]
 
 
-def mirrored_topics(flows: Sequence[FlowSettings], flow: FlowSettings, topics: Iterable[str]) -> tuple[list[str], dict[str, str]]:
+def mirrored_topics(
+    flows: Sequence[FlowSettings], flow: FlowSettings, topics: Iterable[str]
+) -> tuple[list[str], dict[str, str]]:
     """Return the topics that a flow mirrors, and the topics that it must not mirror.
 
     A topic must not be mirrored if it would go in a circle or into the target topic of another
@@ -44,10 +46,16 @@ def mirrored_topics(flows: Sequence[FlowSettings], flow: FlowSettings, topics: I
         if not flow.selects_topic(topic):
             continue
         if path := loop_of(flows, flow, topic):
-            refused[topic] = f"the topic {topic} is not mirrored: {' and '.join(path)} would carry it round in a circle"
+            refused[topic] = (
+                f"the topic {topic} is not mirrored: {' and '.join(path)} would carry it round in a"
+                " circle"
+            )
         elif others := mixed_with(flows, flow, topic):
             told = " and ".join(others)
-            refused[topic] = f"the topic {topic} is not mirrored: {told} may write records of another source into the same one"
+            refused[topic] = (
+                f"the topic {topic} is not mirrored: {told} may write records of another source"
+                " into the same one"
+            )
         else:
             mirrored.append(topic)
     return mirrored, refused
@@ -58,7 +66,11 @@ def missing_topics(flow: FlowSettings, topics: Iterable[str]) -> list[str]:
     lacks.
     """
     there = set(topics)
-    return [name for name in flow.topics if TOPIC_NAME.fullmatch(name) and not any(is_match(name, topic) for topic in there)]
+    return [
+        name
+        for name in flow.topics
+        if TOPIC_NAME.fullmatch(name) and not any(is_match(name, topic) for topic in there)
+    ]
 
 
 def own_configs(flow: FlowSettings, entries: Mapping[str, ConfigEntry]) -> dict[str, str]:
@@ -66,7 +78,10 @@ def own_configs(flow: FlowSettings, entries: Mapping[str, ConfigEntry]) -> dict[
     return {
         key: entry.value
         for key, entry in entries.items()
-        if entry.source == SET_FOR_THE_TOPIC and entry.value is not None and not entry.is_sensitive and flow.selects_config(key)
+        if entry.source == SET_FOR_THE_TOPIC
+        and entry.value is not None
+        and not entry.is_sensitive
+        and flow.selects_config(key)
     }
 
 
@@ -110,5 +125,7 @@ def plan_topics(
 
 
 def _config_changes(wanted: Mapping[str, str], there: Mapping[str, str]) -> dict[str, str | None]:
-    changes: dict[str, str | None] = {key: value for key, value in wanted.items() if there.get(key) != value}
+    changes: dict[str, str | None] = {
+        key: value for key, value in wanted.items() if there.get(key) != value
+    }
     return changes | dict.fromkeys(key for key in there if key not in wanted)

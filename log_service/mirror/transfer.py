@@ -119,12 +119,22 @@ class Transfer:
         if topics is self._followed:
             return False
         self._followed = topics
-        kept = {name for name, topic in topics.items() if self._is_continued(topic) and not self._held.is_held(name)}
+        kept = {
+            name
+            for name, topic in topics.items()
+            if self._is_continued(topic) and not self._held.is_held(name)
+        }
         before = self._read
         self._read = {where for where in self._read if where.topic in kept}
         self._consumer.assign(self._read)
-        self._topics = {name: topic for name, topic in topics.items() if not self._held.is_held(name)}
-        wanted = [TopicPartition(topic.name, number) for topic in self._topics.values() for number in range(topic.partition_count)]
+        self._topics = {
+            name: topic for name, topic in topics.items() if not self._held.is_held(name)
+        }
+        wanted = [
+            TopicPartition(topic.name, number)
+            for topic in self._topics.values()
+            for number in range(topic.partition_count)
+        ]
         missing = [where for where in wanted if where not in self._read]
         await self._begin([where for where in missing if not self._is_begun(where)])
         for where in missing:
@@ -133,7 +143,10 @@ class Transfer:
 
     def _is_continued(self, topic: MirroredTopic) -> bool:
         known = self._topics.get(topic.name)
-        return known is not None and (known.lineage, known.remote_name) == (topic.lineage, topic.remote_name)
+        return known is not None and (known.lineage, known.remote_name) == (
+            topic.lineage,
+            topic.remote_name,
+        )
 
     def _is_begun(self, where: TopicPartition) -> bool:
         known = self._progress.get(where)
@@ -146,17 +159,27 @@ class Transfer:
         is_latest = self._flow.auto_offset_reset == "latest"
         known_topics = {where.topic for where in self._progress}
         specs = {
-            where: OffsetSpec.latest() if is_latest and where.topic not in known_topics else OffsetSpec.earliest() for where in partitions
+            where: (
+                OffsetSpec.latest()
+                if is_latest and where.topic not in known_topics
+                else OffsetSpec.earliest()
+            )
+            for where in partitions
         }
         remote = {where: self._remote(where) for where in partitions}
         starts = await self._source.list_offsets(specs, isolation_level="read_committed")
         ends = await self._target.list_offsets(dict.fromkeys(remote.values(), OffsetSpec.latest()))
         begun = {
-            where: Progress.begun(self._topics[where.topic].lineage, starts[where].offset, ends[remote[where]].offset)
+            where: Progress.begun(
+                self._topics[where.topic].lineage, starts[where].offset, ends[remote[where]].offset
+            )
             for where in partitions
         }
         for where in sorted(begun.keys() & self._progress.keys()):
-            self._complaints.note(f"{where} is not the partition that was mirrored before: it begins anew at {begun[where].position}")
+            self._complaints.note(
+                f"{where} is not the partition that was mirrored before: it begins anew at"
+                f" {begun[where].position}"
+            )
         await self._commit(begun)
 
     def _remote(self, where: TopicPartition) -> TopicPartition:
@@ -197,7 +220,9 @@ class Transfer:
             await self._write(records, positions)
         return len(records)
 
-    async def _write(self, records: Sequence[ConsumerRecord], positions: Mapping[TopicPartition, int]) -> None:
+    async def _write(
+        self, records: Sequence[ConsumerRecord], positions: Mapping[TopicPartition, int]
+    ) -> None:
         """Write records and the positions after them in one transaction.
 
         A topic whose records are refused is left out for a while.
@@ -206,12 +231,17 @@ class Transfer:
         try:
             moved = await self._write_all(records, positions, sent)
         except KafkaError as error:
-            refused = {error.topic: error} if isinstance(error, RecordRefusedError) else _refused(sent)
+            refused = (
+                {error.topic: error} if isinstance(error, RecordRefusedError) else _refused(sent)
+            )
             if not refused or isinstance(error, ProducerFailed):
                 raise
             for topic, reason in refused.items():
                 self._held.hold(topic)
-                self._complaints.note(f"{self._flow.target.alias} refuses records of {topic}, which is left for a while: {reason}")
+                self._complaints.note(
+                    f"{self._flow.target.alias} refuses records of {topic}, which is left for a"
+                    f" while: {reason}"
+                )
             await self._read_again_without(refused)
         else:
             self._progress |= moved
@@ -240,7 +270,9 @@ class Transfer:
 
     async def _send_progress(self, moved: Mapping[TopicPartition, Progress]) -> None:
         for where, progress in moved.items():
-            await self._producer.send(self._flow.offsets_topic, encode_value(progress), encode_key(where), partition=0)
+            await self._producer.send(
+                self._flow.offsets_topic, encode_value(progress), encode_key(where), partition=0
+            )
 
     async def _send(self, record: ConsumerRecord) -> Delivery:
         remote = self._topics[record.topic].remote_name
@@ -269,7 +301,10 @@ class Transfer:
         Raises:
             KafkaError: a record was not delivered.
         """
-        epochs = {TopicPartition(record.topic, record.partition): record.leader_epoch for record in records}
+        epochs = {
+            TopicPartition(record.topic, record.partition): record.leader_epoch
+            for record in records
+        }
         moved: dict[TopicPartition, Progress] = {}
         for where, position in positions.items():
             before = self._progress[where]
@@ -283,7 +318,11 @@ class Transfer:
         It also advances over markers, which are no records.
         """
         positions = {where: await self._consumer.position(where) for where in self._read}
-        return {where: position for where, position in positions.items() if position > self._progress[where].position}
+        return {
+            where: position
+            for where, position in positions.items()
+            if position > self._progress[where].position
+        }
 
     # What is not as it was
 
@@ -295,7 +334,10 @@ class Transfer:
         return {topic for topic in {record.topic for record in records} if self._is_stale(topic)}
 
     def _is_stale(self, topic: str) -> bool:
-        return str(self._consumer.cluster.view.topic_id_of(topic)) != self._topics[topic].lineage.source_topic_id
+        return (
+            str(self._consumer.cluster.view.topic_id_of(topic))
+            != self._topics[topic].lineage.source_topic_id
+        )
 
     async def _leave(self, topics: Collection[str]) -> int:
         """Stop reading topics until ``follow`` names them again, and read all others again."""
@@ -309,7 +351,9 @@ class Transfer:
         self._read = {where for where in self._read if where.topic not in topics}
         self._consumer.assign(self._read)
         for where in sorted(self._read):
-            await self._consumer.seek(where, self._progress[where].position, self._progress[where].leader_epoch)
+            await self._consumer.seek(
+                where, self._progress[where].position, self._progress[where].leader_epoch
+            )
 
     def _require_same_targets(self, topics: Iterable[str]) -> None:
         """Raise unless the records went to the intended topics.
@@ -319,8 +363,14 @@ class Transfer:
         view = self._producer.cluster.view
         for name in topics:
             topic = self._topics[name]
-            if topic.remote_name in view.topics and str(view.topic_id_of(topic.remote_name)) != topic.lineage.target_topic_id:
-                text = f"the topic {topic.remote_name} was created anew while records were written to it"
+            if (
+                topic.remote_name in view.topics
+                and str(view.topic_id_of(topic.remote_name)) != topic.lineage.target_topic_id
+            ):
+                text = (
+                    f"the topic {topic.remote_name} was created anew while records were written"
+                    " to it"
+                )
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, text)
 
     async def _cut(self, where: TopicPartition, end_offset: int) -> None:
@@ -329,7 +379,8 @@ class Transfer:
             return
         before = self._progress[where].position
         self._complaints.note(
-            f"{where} was truncated to {end_offset} after {before} was mirrored: it goes on there, and the target keeps what was lost"
+            f"{where} was truncated to {end_offset} after {before} was mirrored: it goes on there,"
+            " and the target keeps what was lost"
         )
         await self._go_on(where, self._progress[where].cut_to(min(end_offset, before)))
 
@@ -352,11 +403,14 @@ class Transfer:
             elif progress.position < ends.log_start_offset:
                 skipped = progress.skipped_to(ends.log_start_offset)
                 self._complaints.note(
-                    f"{where}: retention removed {skipped.lost_count - progress.lost_count} offsets before they were mirrored"
+                    f"{where}: retention removed {skipped.lost_count - progress.lost_count} offsets"
+                    " before they were mirrored"
                 )
                 await self._go_on(where, skipped)
             elif progress.position > ends.high_watermark:
-                await self._cut(where, min(ends.high_watermark, await self._epoch_end(where, progress)))
+                await self._cut(
+                    where, min(ends.high_watermark, await self._epoch_end(where, progress))
+                )
 
     async def _epoch_end(self, where: TopicPartition, progress: Progress) -> int:
         """Return the end offset of the mirrored leader epoch, as the source's leader reports it
@@ -373,7 +427,9 @@ class Transfer:
         await self._consumer.seek(where, progress.position, progress.leader_epoch)
 
 
-def _refused(sent: Mapping[TopicPartition, Sequence[tuple[int, Delivery]]]) -> dict[str, KafkaError]:
+def _refused(
+    sent: Mapping[TopicPartition, Sequence[tuple[int, Delivery]]],
+) -> dict[str, KafkaError]:
     """Return the topics with a record that the target refused, with the error."""
     refused: dict[str, KafkaError] = {}
     for where, deliveries in sent.items():

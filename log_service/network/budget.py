@@ -81,7 +81,10 @@ class ServerBudget:
         self._last_connection_id = 0
 
     def __repr__(self) -> str:
-        return f"<ServerBudget connections={self.connection_count} used={self.used_bytes}/{self._limit_bytes} waiting={len(self._waiters)}>"
+        return (
+            f"<ServerBudget connections={self.connection_count}"
+            f" used={self.used_bytes}/{self._limit_bytes} waiting={len(self._waiters)}>"
+        )
 
     @property
     def used_bytes(self) -> int:
@@ -107,7 +110,10 @@ class ServerBudget:
 
     def pace(self, listener_name: str, now_ms: int) -> float:
         """Count a new connection against the rates and return its delay in milliseconds."""
-        rates = {ALL_LISTENERS: self._limits.max_rate, listener_name: self._max_rate_of_listener.get(listener_name, UNLIMITED_RATE)}
+        rates = {
+            ALL_LISTENERS: self._limits.max_rate,
+            listener_name: self._max_rate_of_listener.get(listener_name, UNLIMITED_RATE),
+        }
         delay_ms = 0.0
         for name, rate in rates.items():
             if rate < UNLIMITED_RATE:
@@ -130,15 +136,27 @@ class ServerBudget:
         """
         limits = self._limits
         if self.connection_count >= limits.max_count:
-            return f"there are {self.connection_count} connections already, the limit is {limits.max_count}"
+            return (
+                f"there are {self.connection_count} connections already, the limit is"
+                f" {limits.max_count}"
+            )
         if self.connection_count >= self.most_connections:
-            return f"there are {self.connection_count} connections already, and the descriptors that are left are for logs: raise ulimit -n"
-        count, limit = self._count_of_listener[listener_name], self._max_count_of_listener.get(listener_name)
+            return (
+                f"there are {self.connection_count} connections already, and the descriptors that"
+                " are left are for logs: raise ulimit -n"
+            )
+        count, limit = (
+            self._count_of_listener[listener_name],
+            self._max_count_of_listener.get(listener_name),
+        )
         if limit is not None and count >= limit:
             return f"this listener has {count} connections already, its limit is {limit}"
         limit = self._max_count_of_host.get(plain_address(host), limits.max_count_per_host)
         if self._count_of_host[host] >= limit:
-            return f"this address has {self._count_of_host[host]} connections already, its limit is {limit}"
+            return (
+                f"this address has {self._count_of_host[host]} connections already, its limit is"
+                f" {limit}"
+            )
         self.connection_count += 1
         self._count_of_host[host] += 1
         self._count_of_listener[listener_name] += 1
@@ -187,7 +205,10 @@ class ServerBudget:
             ProtocolError: there are too many such frames. The connection must be closed.
         """
         if self._login_frame_count >= MAX_LOGIN_FRAMES:
-            raise ProtocolError(f"clients that have not logged in send {self._login_frame_count} large frames already, the limit of a node")
+            raise ProtocolError(
+                f"clients that have not logged in send {self._login_frame_count} large frames"
+                " already, the limit of a node"
+            )
         self._login_frame_count += 1
         try:
             yield

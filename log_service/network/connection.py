@@ -44,10 +44,18 @@ from log_service.network.responses import (
 
 SIZE_BYTES = 4
 JOIN_BYTES = 256 << 10  # send at this size, so that one wake-up cannot pile up more
-SMALL_SLICE_BYTES = 128 << 10  # up to this size, reading a slice and sending it with its neighbours is cheaper than sendfile
-COPY_BYTES = 8 << 10  # up to this size, copying responses into one buffer is cheaper than a gathered send
-TLS_HELLOS = range(0x160300, 0x160305)  # first three bytes of a TLS handshake: record type and version
-INITIAL_BUFFER_BYTES = 4 << 10  # grows once a frame does not fit, because ten thousand idle connections must stay cheap
+SMALL_SLICE_BYTES = (
+    128 << 10
+)  # up to this size, reading a slice and sending it with its neighbours is cheaper than sendfile
+COPY_BYTES = (
+    8 << 10
+)  # up to this size, copying responses into one buffer is cheaper than a gathered send
+TLS_HELLOS = range(
+    0x160300, 0x160305
+)  # first three bytes of a TLS handshake: record type and version
+INITIAL_BUFFER_BYTES = (
+    4 << 10
+)  # grows once a frame does not fit, because ten thousand idle connections must stay cheap
 
 logger = logging.getLogger(__name__)
 _read_size = struct.Struct(">i").unpack_from
@@ -57,7 +65,9 @@ class _Next(enum.Enum):
     """Why handling buffered frames stopped."""
 
     RECEIVE = enum.auto()  # the rest of a frame has not arrived
-    RECEIVE_LARGE = enum.auto()  # the rest of a frame has not arrived and will not fit into the buffer
+    RECEIVE_LARGE = (
+        enum.auto()
+    )  # the rest of a frame has not arrived and will not fit into the buffer
     SEND = enum.auto()  # enough responses are ready
     WAIT = enum.auto()  # enough requests are unanswered
     PAUSE = enum.auto()  # the handler muted the connection
@@ -65,7 +75,9 @@ class _Next(enum.Enum):
     HOLD = enum.auto()  # the handler still reads the frame
 
 
-RECEIVE, RECEIVE_LARGE, SEND, WAIT, PAUSE, PUT_OFF, HOLD = _Next  # module names are cheaper to look up than enum members
+RECEIVE, RECEIVE_LARGE, SEND, WAIT, PAUSE, PUT_OFF, HOLD = (
+    _Next  # module names are cheaper to look up than enum members
+)
 
 
 class ServerConnection:
@@ -143,13 +155,18 @@ class ServerConnection:
         self._memory_scope: trio.CancelScope | None = None  # wait for memory; close() cancels it
         self._mute_scope: trio.CancelScope | None = None  # pause; close() and stop() cancel it
         self._holding: PendingResponse | None = None  # the response that holds its frame
-        self._held_scope: trio.CancelScope | None = None  # receiving while a frame is held; cancelled on completion and by close()
+        self._held_scope: trio.CancelScope | None = (
+            None  # receiving while a frame is held; cancelled on completion and by close()
+        )
         self._writer_lot = trio.lowlevel.ParkingLot()
         self._reader_lot = trio.lowlevel.ParkingLot()
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else "sending" if self.is_sending else "open"
-        return f"<ServerConnection {self.context.connection_id} {self.context.peer_host} {state} queued={len(self._responses)}>"
+        return (
+            f"<ServerConnection {self.context.connection_id} {self.context.peer_host} {state}"
+            f" queued={len(self._responses)}>"
+        )
 
     @property
     def bytes_sent(self) -> int:
@@ -166,7 +183,9 @@ class ServerConnection:
         """Requests that are not answered yet."""
         return len(self._responses)
 
-    async def secure(self, secure: Callable[[Connection, ConnectionContext], Awaitable[Connection]]) -> None:
+    async def secure(
+        self, secure: Callable[[Connection, ConnectionContext], Awaitable[Connection]]
+    ) -> None:
         """Replace the accepted stream with the one that ``secure`` makes of it (TLS).
 
         Call before ``serve``.
@@ -326,7 +345,9 @@ class ServerConnection:
     def _keep_rest(self, start: int, end: int, needed_bytes: int) -> None:
         """Move the rest to the front of the buffer, or to a larger buffer if needed."""
         rest = end - start
-        if len(self._buffer) < self._max_buffer_bytes and max(needed_bytes, end + 1) > len(self._buffer):
+        if len(self._buffer) < self._max_buffer_bytes and max(needed_bytes, end + 1) > len(
+            self._buffer
+        ):
             grown = bytearray(self._max_buffer_bytes)
             grown[:rest] = self._view[start:end]
             self._buffer, self._view = grown, memoryview(grown)
@@ -410,7 +431,11 @@ class ServerConnection:
         if self.context.is_finished:
             await self._wait_until_drained()
             raise _closed()
-        while trio.current_time() < self.context.muted_until_s and not self._is_stopping and not self.is_closed:
+        while (
+            trio.current_time() < self.context.muted_until_s
+            and not self._is_stopping
+            and not self.is_closed
+        ):
             with trio.CancelScope(deadline=self.context.muted_until_s) as self._mute_scope:
                 await trio.sleep_forever()
         self._mute_scope = None
@@ -456,12 +481,16 @@ class ServerConnection:
         """Return why a frame size is refused. The first three bytes reveal a TLS handshake."""
         if size >> 8 in TLS_HELLOS and not self.request_count:
             return (
-                "the client speaks TLS, and this listener does not; connect to a listener with SSL, or set security.protocol to PLAINTEXT"
+                "the client speaks TLS, and this listener does not; connect to a listener with SSL,"
+                " or set security.protocol to PLAINTEXT"
             )
         return f"a frame announced {size} bytes; allowed are 0 to {max_frame_bytes}"
 
     def _is_full(self) -> bool:
-        is_much = len(self._responses) >= self._max_unanswered_count or self._queue.request_bytes >= self._max_unanswered_bytes
+        is_much = (
+            len(self._responses) >= self._max_unanswered_count
+            or self._queue.request_bytes >= self._max_unanswered_bytes
+        )
         return is_much or self._budget.is_exhausted
 
     async def _wait_for_room(self) -> None:
@@ -512,12 +541,20 @@ class ServerConnection:
         except OSError:
             self.close()
         except Exception:  # our bug: only this connection is closed
-            logger.exception("Closing the connection from %s: sending its responses failed", self.context.peer_host)
+            logger.exception(
+                "Closing the connection from %s: sending its responses failed",
+                self.context.peer_host,
+            )
             self.close()
 
     def _close_if_drained(self) -> None:
         is_reader_idle = not self._is_held and self._mute_scope is None and self._holding is None
-        if (self._is_stopping or self.context.is_finished) and is_reader_idle and not self._responses and not self.is_sending:
+        if (
+            (self._is_stopping or self.context.is_finished)
+            and is_reader_idle
+            and not self._responses
+            and not self.is_sending
+        ):
             self.close()
 
     async def _send_ready(self) -> None:

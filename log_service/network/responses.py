@@ -30,7 +30,11 @@ from log_service.network.budget import ServerBudget
 logger = logging.getLogger(__name__)
 
 Chunk = Buffer | FileSlice
-BUFFER_TYPES: Final = (bytes, bytearray, memoryview)  # a tuple, because a union would be built anew for every chunk
+BUFFER_TYPES: Final = (
+    bytes,
+    bytearray,
+    memoryview,
+)  # a tuple, because a union would be built anew for every chunk
 
 
 @dataclass(slots=True)
@@ -221,7 +225,9 @@ class ResponseQueue:
 
     __slots__ = ("_budget", "_on_completed", "request_bytes", "responses")
 
-    def __init__(self, budget: ServerBudget, on_completed: Callable[[PendingResponse], None]) -> None:
+    def __init__(
+        self, budget: ServerBudget, on_completed: Callable[[PendingResponse], None]
+    ) -> None:
         self.responses: deque[PendingResponse] = deque()
         self.request_bytes = 0
         self._budget = budget
@@ -270,7 +276,9 @@ class ResponseQueue:
         self._on_completed = lambda _: None
         while self.responses:
             response = self.responses.popleft()
-            self._budget.release_response(response.size_bytes if response.is_done else response.held_bytes)
+            self._budget.release_response(
+                response.size_bytes if response.is_done else response.held_bytes
+            )
             response.discard()
 
     def _completed(self, response: PendingResponse) -> None:

@@ -27,7 +27,15 @@ from log_service.metrics.failure_counts import TLS, FailureCounts
 from log_service.network.budget import MAX_HELD_COUNT, ServerBudget
 from log_service.network.connection import ServerConnection
 from log_service.network.deadlines import ConnectionWatch, sweep_interval_ms
-from log_service.network.responses import PUT_OFF, Chunk, ConnectionContext, FrameHandler, PendingResponse, PutOff, Response
+from log_service.network.responses import (
+    PUT_OFF,
+    Chunk,
+    ConnectionContext,
+    FrameHandler,
+    PendingResponse,
+    PutOff,
+    Response,
+)
 
 __all__ = [
     "PUT_OFF",
@@ -104,8 +112,13 @@ class Server:
         self._emptied = trio.Event()
 
     def __repr__(self) -> str:
-        state = "draining" if self._is_draining else "listening" if self._listener else "not started"
-        return f"<Server {self._config.name} {self.bound_host}:{self.bound_port} {state} connections={len(self._connections)}>"
+        state = (
+            "draining" if self._is_draining else "listening" if self._listener else "not started"
+        )
+        return (
+            f"<Server {self._config.name} {self.bound_host}:{self.bound_port} {state}"
+            f" connections={len(self._connections)}>"
+        )
 
     @property
     def connection_count(self) -> int:
@@ -115,26 +128,36 @@ class Server:
     @property
     def request_count(self) -> int:
         """Frames handled since the start."""
-        return self._closed_request_count + sum(connection.request_count for connection in self._connections)
+        return self._closed_request_count + sum(
+            connection.request_count for connection in self._connections
+        )
 
     @property
     def bytes_received(self) -> int:
         """Bytes received since the start."""
-        return self._closed_bytes_received + sum(connection.bytes_received for connection in self._connections)
+        return self._closed_bytes_received + sum(
+            connection.bytes_received for connection in self._connections
+        )
 
     @property
     def bytes_sent(self) -> int:
         """Bytes sent since the start."""
-        return self._closed_bytes_sent + sum(connection.bytes_sent for connection in self._connections)
+        return self._closed_bytes_sent + sum(
+            connection.bytes_sent for connection in self._connections
+        )
 
-    async def run(self, *, task_status: trio.TaskStatus["Server"] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(
+        self, *, task_status: trio.TaskStatus["Server"] = trio.TASK_STATUS_IGNORED
+    ) -> None:
         """Bind, tell ``task_status``, and serve until drained or cancelled.
 
         Raises:
             OSError: the address cannot be bound.
         """
         if self._listener is None:
-            self._listener = await self._env.network.listen(self._config.host, self._config.port, backlog=self._limits.backlog)
+            self._listener = await self._env.network.listen(
+                self._config.host, self._config.port, backlog=self._limits.backlog
+            )
         self.bound_host, self.bound_port = self._listener.host, self._listener.port
         try:
             async with trio.open_nursery() as nursery:
@@ -160,7 +183,12 @@ class Server:
             await self._wait_until_empty()
         left_count = len(self._connections)
         if left_count:
-            logger.warning("Listener %s: %d connections were not drained after %d ms", self._config.name, left_count, deadline_ms)
+            logger.warning(
+                "Listener %s: %d connections were not drained after %d ms",
+                self._config.name,
+                left_count,
+                deadline_ms,
+            )
         for connection in list(self._connections):
             connection.close()
         await self._wait_until_empty()
@@ -177,7 +205,12 @@ class Server:
             except OSError as error:
                 if self._is_draining:
                     return
-                self._log.error("accept", "Listener %s cannot accept: %s; trying again", self._config.name, error)
+                self._log.error(
+                    "accept",
+                    "Listener %s cannot accept: %s; trying again",
+                    self._config.name,
+                    error,
+                )
                 await trio.sleep(pause_s)
                 pause_s = min(pause_s * 2, MAX_ACCEPT_PAUSE_S)
                 continue
@@ -208,7 +241,12 @@ class Server:
         Its client does not try again before the connection is closed.
         """
         self.refused_count += 1
-        self._log.warning("held", "Listener %s holds %s back: its quota of connections is used up", self._config.name, stream.peer_host)
+        self._log.warning(
+            "held",
+            "Listener %s holds %s back: its quota of connections is used up",
+            self._config.name,
+            stream.peer_host,
+        )
         if self._is_draining or self._budget.held_count >= MAX_HELD_COUNT:
             stream.close()
             return
@@ -223,20 +261,36 @@ class Server:
             stream.close()
 
     def _admit(self, stream: Connection, nursery: trio.Nursery) -> None:
-        refusal = "it is stopping" if self._is_draining else self._budget.add_connection(stream.peer_host, self._config.name)
+        refusal = (
+            "it is stopping"
+            if self._is_draining
+            else self._budget.add_connection(stream.peer_host, self._config.name)
+        )
         if refusal is not None:
             self.refused_count += 1
-            self._log.warning("refused", "Listener %s refused %s: %s", self._config.name, stream.peer_host, refusal)
+            self._log.warning(
+                "refused",
+                "Listener %s refused %s: %s",
+                self._config.name,
+                stream.peer_host,
+                refusal,
+            )
             stream.close()
             return
         self.accepted_count += 1
         context = ConnectionContext(
-            self._budget.next_connection_id(), stream.peer_host, stream.local_host, self._config.name, peer_port=stream.peer_port
+            self._budget.next_connection_id(),
+            stream.peer_host,
+            stream.local_host,
+            self._config.name,
+            peer_port=stream.peer_port,
         )
         sasl = self._config.security.sasl
         if sasl is not None:
             context.max_frame_bytes = min(sasl.max_receive_bytes, self._limits.max_frame_bytes)
-            context.must_log_in_by_ms = self._env.clock.monotonic_ms() + self._limits.login_deadline_ms
+            context.must_log_in_by_ms = (
+                self._env.clock.monotonic_ms() + self._limits.login_deadline_ms
+            )
         connection = ServerConnection(
             stream=stream,
             context=context,
@@ -245,7 +299,9 @@ class Server:
             budget=self._budget,
             start_task=nursery.start_soon,
         )
-        self._connections[connection] = ConnectionWatch(limits=self._limits, active_ms=self._env.clock.monotonic_ms())
+        self._connections[connection] = ConnectionWatch(
+            limits=self._limits, active_ms=self._env.clock.monotonic_ms()
+        )
         nursery.start_soon(self._serve, connection)
 
     async def _serve(self, connection: ServerConnection) -> None:
@@ -255,9 +311,19 @@ class Server:
         except OSError as error:
             logger.debug("%r ended: %s", connection, error)
         except ProtocolError as error:
-            self._log.warning("protocol", "Closing the connection from %s: %s", connection.context.peer_host, error)
+            self._log.warning(
+                "protocol",
+                "Closing the connection from %s: %s",
+                connection.context.peer_host,
+                error,
+            )
         except Exception as error:  # noqa: BLE001 - one peer's request found a bug of ours: the others go on
-            self._log.error("bug", "Closing the connection from %s: its request failed", connection.context.peer_host, error=error)
+            self._log.error(
+                "bug",
+                "Closing the connection from %s: its request failed",
+                connection.context.peer_host,
+                error=error,
+            )
         finally:
             self._forget(connection)
 
@@ -277,7 +343,13 @@ class Server:
                 self.failed_handshake_count += 1
                 self.handshake_failures.add(TLS, connection.context.peer_host)
                 reason = error.strerror or error
-                self._log.warning("unsecured", "Listener %s refused %s: %s", self._config.name, connection.context.peer_host, reason)
+                self._log.warning(
+                    "unsecured",
+                    "Listener %s refused %s: %s",
+                    self._config.name,
+                    connection.context.peer_host,
+                    reason,
+                )
         else:
             return True
         self.refused_count += 1
@@ -296,7 +368,12 @@ class Server:
         try:
             self._handler.connection_closed(connection.context)
         except Exception as error:  # noqa: BLE001 - as above
-            self._log.error("bug", "Closing the connection from %s failed", connection.context.peer_host, error=error)
+            self._log.error(
+                "bug",
+                "Closing the connection from %s failed",
+                connection.context.peer_host,
+                error=error,
+            )
 
     async def _sweep_forever(self) -> None:
         interval_s = sweep_interval_ms(self._limits) / 1000
@@ -306,9 +383,16 @@ class Server:
 
     def _sweep(self, now_ms: int) -> None:
         for connection, watch in list(self._connections.items()):
-            reason = watch.overdue(connection, now_ms) or self._overdue_login(connection.context, now_ms)
+            reason = watch.overdue(connection, now_ms) or self._overdue_login(
+                connection.context, now_ms
+            )
             if reason is not None:
-                self._log.info("overdue", "Closing the connection from %s: %s", connection.context.peer_host, reason)
+                self._log.info(
+                    "overdue",
+                    "Closing the connection from %s: %s",
+                    connection.context.peer_host,
+                    reason,
+                )
                 connection.close()
 
     def _overdue_login(self, context: ConnectionContext, now_ms: int) -> str | None:

@@ -73,7 +73,10 @@ class SocketConnection:
         self._descriptor = connected.fileno()
 
     def __repr__(self) -> str:
-        return f"<SocketConnection {self.local_host} -> {self.peer_host}{' closed' if self._descriptor < 0 else ''}>"
+        return (
+            f"<SocketConnection {self.local_host} ->"
+            f" {self.peer_host}{' closed' if self._descriptor < 0 else ''}>"
+        )
 
     async def receive_into(self, buffer: bytearray | memoryview) -> int:
         """Wait for bytes and put them at the front of ``buffer``; 0 is the end of the stream."""
@@ -151,12 +154,18 @@ class SocketConnection:
     async def _send_file_part(self, file_descriptor: int, position: int, size_bytes: int) -> int:
         while True:
             try:
-                sent = os.sendfile(self._require_descriptor(), file_descriptor, position, size_bytes)
+                sent = os.sendfile(
+                    self._require_descriptor(), file_descriptor, position, size_bytes
+                )
             except BlockingIOError:
                 await self._wait_writable()
                 continue
             if sent == 0:
-                raise OSError(errno.EIO, f"the file ended {size_bytes} bytes before the end of the leased range, at position {position}")
+                raise OSError(
+                    errno.EIO,
+                    f"the file ended {size_bytes} bytes before the end of the leased range, at"
+                    f" position {position}",
+                )
             self.bytes_sent += sent
             return sent
 
@@ -186,7 +195,9 @@ class SocketListener:
         self._descriptor = listening.fileno()
 
     def __repr__(self) -> str:
-        return f"<SocketListener {self.host}:{self.port}{' closed' if self._descriptor < 0 else ''}>"
+        return (
+            f"<SocketListener {self.host}:{self.port}{' closed' if self._descriptor < 0 else ''}>"
+        )
 
     async def accept(self) -> SocketConnection:
         """Wait for the next connection.
@@ -234,7 +245,9 @@ class SocketNetwork:
 
     __slots__ = ("_receive_buffer_bytes", "_send_buffer_bytes")
 
-    def __init__(self, *, send_buffer_bytes: int = SYSTEM_DEFAULT, receive_buffer_bytes: int = SYSTEM_DEFAULT) -> None:
+    def __init__(
+        self, *, send_buffer_bytes: int = SYSTEM_DEFAULT, receive_buffer_bytes: int = SYSTEM_DEFAULT
+    ) -> None:
         self._send_buffer_bytes = send_buffer_bytes
         self._receive_buffer_bytes = receive_buffer_bytes
 
@@ -248,7 +261,9 @@ class SocketNetwork:
             OSError: the address is in use or not ours.
         """
         if host in {"", "::"} and socket.has_dualstack_ipv6():
-            listening = socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
+            listening = socket.create_server(
+                ("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True
+            )
         else:
             listening = await _bind(host, port, backlog)
         self._size_buffers(listening)  # inherited by what is accepted
@@ -270,7 +285,9 @@ class SocketNetwork:
             raise _plain_error(error, f"{host}:{port}") from error
         connected = socket.socket(fileno=stream.socket.detach())
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 0)  # trio's own streams set it low: 0 is the system's
+            connected.setsockopt(
+                socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 0
+            )  # trio's own streams set it low: 0 is the system's
         try:
             self._size_buffers(connected)
             return SocketConnection(connected)
@@ -287,9 +304,14 @@ class SocketNetwork:
 
 async def _bind(host: str, port: int, backlog: int) -> socket.socket:
     try:
-        addresses = await trio.socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = await trio.socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
     except socket.gaierror as error:  # its number is none of errno
-        raise OSError(errno.EADDRNOTAVAIL, f"{error.strerror} (while attempting to bind on address {(host, port)})") from error
+        raise OSError(
+            errno.EADDRNOTAVAIL,
+            f"{error.strerror} (while attempting to bind on address {(host, port)})",
+        ) from error
     family, _, _, _, address = addresses[0]
     return socket.create_server(address[:2], family=family, backlog=backlog)
 
@@ -305,7 +327,9 @@ def _plain_error(error: OSError, where: str) -> OSError:
         return error
     others = (each for each in tried.exceptions if not isinstance(each, ConnectionRefusedError))
     first = next(others, tried.exceptions[0])
-    return OSError(first.errno, f"{where}: {first.strerror}") if isinstance(first, OSError) else error
+    return (
+        OSError(first.errno, f"{where}: {first.strerror}") if isinstance(first, OSError) else error
+    )
 
 
 def _unsent(buffers: Sequence[Buffer], sent: int) -> Sequence[Buffer]:

@@ -1,9 +1,11 @@
 """The one table of the APIs that we can encode, with their keys, version ranges and message
 classes.
 
-Decides which versions are spoken and which are advertised; which APIs a node serves is for ``broker.registry`` to say. Ranges are Apache
-Kafka 4.3's (stable versions only). Produce is advertised from 0 although 0-2 are refused, because released librdkafka versions read a
-higher minimum as "no Produce at all" (KAFKA-18659). Knows no bytes and imports a message module only when its classes are asked for.
+Decides which versions are spoken and which are advertised; which APIs a node serves is for
+``broker.registry`` to say. Ranges are Apache Kafka 4.3's (stable versions only). Produce is
+advertised from 0 although 0-2 are refused, because released librdkafka versions read a higher
+minimum as "no Produce at all" (KAFKA-18659). Knows no bytes and imports a message module only when
+its classes are asked for.
 """
 
 from collections.abc import Mapping
@@ -20,7 +22,9 @@ from log_service.common.errors import ProtocolError
 class ApiKey(IntEnum):
     """Every API of the protocol by its key (4.4), and ours far beyond them."""
 
-    __hash__ = int.__hash__  # it is looked up several times with every request; an enum hashes its name, in Python
+    __hash__ = (
+        int.__hash__
+    )  # it is looked up several times with every request; an enum hashes its name, in Python
 
     PRODUCE = 0
     FETCH = 1
@@ -120,7 +124,8 @@ class ApiKey(IntEnum):
 class ApiSpec:
     """One API as we speak it; version ends are inclusive.
 
-    ``advertised_min_version`` is what ApiVersions tells; None is an API of ours that ApiVersions never tells.
+    ``advertised_min_version`` is what ApiVersions tells; None is an API of ours that ApiVersions
+    never tells.
     """
 
     key: ApiKey
@@ -146,7 +151,9 @@ def _specs(*specs: ApiSpec) -> Mapping[int, ApiSpec]:
     return MappingProxyType({spec.key: spec for spec in specs})
 
 
-def _spec(key: ApiKey, name: str, first: int, last: int, flexible: int, **overrides: int | None) -> ApiSpec:
+def _spec(
+    key: ApiKey, name: str, first: int, last: int, flexible: int, **overrides: int | None
+) -> ApiSpec:
     module = key.name.lower().removeprefix("tidelog_")
     advertised = overrides.get("advertised", first)
     return ApiSpec(
@@ -252,8 +259,10 @@ KNOWN = _specs(
     _spec(ApiKey.DELETE_SHARE_GROUP_OFFSETS, "DeleteShareGroupOffsets", 0, 0, 0),
     _spec(ApiKey.TIDELOG_MAINTENANCE, "Maintenance", 0, 1, 0, advertised=None),
 )
-"""THE table of what can be encoded here, in the order of keys. Ranges: KIP-896 baselines at the left, 4.3's newest stable versions at the
-right. What a node serves is in ``broker.registry``; some of these messages pass only between the nodes of a cluster."""
+"""THE table of what can be encoded here, in the order of keys. Ranges: KIP-896 baselines at the
+left, 4.3's newest stable versions at the right. What a node serves is in ``broker.registry``; some
+of these messages pass only between the nodes of a cluster.
+"""
 
 
 def spec_of(key: int) -> ApiSpec:

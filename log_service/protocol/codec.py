@@ -1,8 +1,9 @@
 """Decoding and encoding of any generated message in any version we speak.
 
-Decides nothing itself: it finds the function that was compiled for (class, version), compiling it at first use, and calls it. Knows no
-APIs and no frames. A decoded ``records`` value is a view of the input, everything else is a value of its own; what is wrong with the
-input is always a ``ProtocolError``.
+Decides nothing itself: it finds the function that was compiled for (class, version), compiling it
+at first use, and calls it. Knows no APIs and no frames. A decoded ``records`` value is a view of
+the input, everything else is a value of its own; what is wrong with the input is always a
+``ProtocolError``.
 """
 
 from functools import cache
@@ -17,16 +18,21 @@ from log_service.protocol.schema import Chunk, Message, has_version
 M = TypeVar("M", bound=Message)
 
 MAX_ELEMENTS = 1_000_000
-"""List elements that one message may have in all: what bounds the memory that a frame full of empty elements can claim."""
+"""List elements that one message may have in all: what bounds the memory that a frame full of empty
+elements can claim.
+"""
 
 MAX_REQUEST_ELEMENTS = 200_000
-"""The same for requests, whose senders are not trusted: decoding that many takes tenths of a second and tens of megabytes.
+"""The same for requests, whose senders are not trusted: decoding that many takes tenths of a second
+and tens of megabytes.
 
 APIs that clients ask have lower bounds of their own (``broker.registry``).
 """
 
 
-def decode(cls: type[M], version: int, buffer: Buffer, offset: int = 0, *, max_elements: int = MAX_ELEMENTS) -> tuple[M, int]:
+def decode(
+    cls: type[M], version: int, buffer: Buffer, offset: int = 0, *, max_elements: int = MAX_ELEMENTS
+) -> tuple[M, int]:
     """Return (message, offset behind it). The buffer ends where the frame ends.
 
     Raises:
@@ -84,5 +90,7 @@ def encoder(cls: type[Message], version: int) -> Encoder:
 
 def _check(cls: type[Message], version: int) -> None:
     if not has_version(cls.SCHEMA.valid, version):
-        message = f"{cls.SCHEMA.name} v{version} is not spoken here; versions are {cls.SCHEMA.valid}"
+        message = (
+            f"{cls.SCHEMA.name} v{version} is not spoken here; versions are {cls.SCHEMA.valid}"
+        )
         raise ProtocolError(message)

@@ -1,8 +1,9 @@
 """Turns a message's schema into one Python function that decodes one version of it.
 
-The function is straight code: neighbouring fields of fixed size are read by one ``struct.Struct`` together with the length that follows
-them, and nested structs are inlined. Every length is compared with the bytes that remain before anything is built, and lists draw on a
-budget of elements for the whole frame. Knows schemas and source text, no values.
+The function is straight code: neighbouring fields of fixed size are read by one ``struct.Struct``
+together with the length that follows them, and nested structs are inlined. Every length is compared
+with the bytes that remain before anything is built, and lists draw on a budget of elements for the
+whole frame. Knows schemas and source text, no values.
 """
 
 import struct
@@ -49,8 +50,14 @@ def minimum_size(field: Field, version: int) -> int:
         assert field.struct is not None
         schema = field.struct.SCHEMA
         flexible = has_version(schema.flexible, version)
-        present = (each for each in schema.fields if has_version(each.versions, version) and each.tag is None)
-        return max(1, flexible + sum(_field_minimum(each, version, flexible=flexible) for each in present))
+        present = (
+            each
+            for each in schema.fields
+            if has_version(each.versions, version) and each.tag is None
+        )
+        return max(
+            1, flexible + sum(_field_minimum(each, version, flexible=flexible) for each in present)
+        )
     return FIXED_SIZES.get(element, 1)
 
 
@@ -67,7 +74,9 @@ def _field_minimum(field: Field, version: int, *, flexible: bool) -> int:
 
 
 class _DecoderCompiler:
-    """Writes the source. ``_run`` holds the fixed fields that wait to be read together, as (format, target)."""
+    """Writes the source. ``_run`` holds the fixed fields that wait to be read together, as (format,
+    target).
+    """
 
     def __init__(self, cls: type[Message], version: int) -> None:
         self._cls = cls
@@ -181,10 +190,18 @@ class _DecoderCompiler:
             source.line(f"{stop} = pos + {length}")
             limit = f" or {length} > {reader.MAX_STRING_BYTES}" if is_text else ""
             with source.block(f"if {stop} > end{limit}:"):
-                source.line(f"raise {'string_overrun' if is_text else 'overrun'}({where}, {length}, end - pos)")
+                source.line(
+                    f"raise {'string_overrun' if is_text else 'overrun'}({where}, {length}, end -"
+                    " pos)"
+                )
             piece = f"buf[pos:{stop}]"
             source.line(
-                f"{target} = " + {"string": f'str({piece}, "utf-8")', "bytes": f"bytes({piece})", "records": piece}[field.wire_type]
+                f"{target} = "
+                + {
+                    "string": f'str({piece}, "utf-8")',
+                    "bytes": f"bytes({piece})",
+                    "records": piece,
+                }[field.wire_type]
             )
             source.line(f"pos = {stop}")
 
@@ -231,7 +248,9 @@ class _DecoderCompiler:
             source.line(f"raise too_many({where}, {count})")
         element = field.element_type
         if element in FIXED_FORMATS and element != "uuid":
-            source.line(f'{target} = list(unpack_from(f">{{{count}}}{FIXED_FORMATS[element]}", buf, pos))')
+            source.line(
+                f'{target} = list(unpack_from(f">{{{count}}}{FIXED_FORMATS[element]}", buf, pos))'
+            )
             source.line(f"pos += {count} * {FIXED_SIZES[element]}")
             return
         items = source.name("items")
@@ -245,7 +264,16 @@ class _DecoderCompiler:
             assert field.struct is not None
             self._struct(field.struct, inner, path)
         else:
-            self._field(Field(name=field.name, wire_type=field.element_type, versions=field.versions, flexible=field.flexible), inner, path)
+            self._field(
+                Field(
+                    name=field.name,
+                    wire_type=field.element_type,
+                    versions=field.versions,
+                    flexible=field.flexible,
+                ),
+                inner,
+                path,
+            )
         self._flush()
         self._source.line(f"{items}.append({inner})")
 
@@ -267,7 +295,9 @@ class _DecoderCompiler:
 
     def _known_tags(self, tagged: list[Field], count: str, target: str, path: str) -> None:
         source = self._source
-        last, tag, size, stop, outer = (source.name(prefix) for prefix in ("last", "tag", "size", "stop", "outer"))
+        last, tag, size, stop, outer = (
+            source.name(prefix) for prefix in ("last", "tag", "size", "stop", "outer")
+        )
         where = self._where(path)
         source.line(f"{last} = -1")
         with source.block(f"for _ in range({count}):"):
@@ -283,7 +313,11 @@ class _DecoderCompiler:
             source.line(f"end = {stop}")
             for index, field in enumerate(tagged):
                 with source.block(f"{'elif' if index else 'if'} {tag} == {field.tag}:"):
-                    self._field(field, f"{target}.{field.name}", f"{path}.{field.name}" if path else field.name)
+                    self._field(
+                        field,
+                        f"{target}.{field.name}",
+                        f"{path}.{field.name}" if path else field.name,
+                    )
                     self._flush()
             with source.block("else:"):
                 source.line(f"pos = {stop}")

@@ -1,9 +1,10 @@
 """Turns a message's schema into one Python function that encodes one version of it.
 
-The function is straight code over one ``bytearray``: neighbouring fields of fixed size, the length behind them and an empty tag section
-are packed by one ``struct.Struct``; nested structs are inlined. ``records`` are never copied: they become a chunk between two
-bytearrays. A value that the version has no field for is dropped where the schema says ignorable, and refused elsewhere unless it is the
-default.
+The function is straight code over one ``bytearray``: neighbouring fields of fixed size, the length
+behind them and an empty tag section are packed by one ``struct.Struct``; nested structs are
+inlined. ``records`` are never copied: they become a chunk between two bytearrays. A value that the
+version has no field for is dropped where the schema says ignorable, and refused elsewhere unless it
+is the default.
 """
 
 import struct
@@ -107,13 +108,24 @@ class _EncoderCompiler:
         if field.struct is not None and not field.is_array:
             default = self._source.constant("default", field.struct, field.struct())
             if field.default is ... or has_version(field.nullable, self._version):
-                return f"{expression} != {default}" if field.default is ... else f"{expression} is not None"
+                return (
+                    f"{expression} != {default}"
+                    if field.default is ...
+                    else f"{expression} is not None"
+                )
             return f"{expression} is not None and {expression} != {default}"
         if field.default is None:
             return f"{expression} is not None"
         if field.is_array:
-            return f"{expression} is None or len({expression}) > 0" if field.nullable else f"len({expression}) > 0"
-        return f"{expression} != {'NO_UUID' if isinstance(field.default, UUID) else repr(field.default)}"
+            return (
+                f"{expression} is None or len({expression}) > 0"
+                if field.nullable
+                else f"len({expression}) > 0"
+            )
+        return (
+            f"{expression} !="
+            f" {'NO_UUID' if isinstance(field.default, UUID) else repr(field.default)}"
+        )
 
     def _field(self, field: Field, expression: str, path: str) -> None:
         if field.is_array:
@@ -121,7 +133,12 @@ class _EncoderCompiler:
         elif field.wire_type == "struct":
             self._struct_field(field, expression, path)
         elif field.wire_type in FIXED_FORMATS:
-            self._run.append((FIXED_FORMATS[field.wire_type], f"{expression}.bytes" if field.wire_type == "uuid" else expression))
+            self._run.append(
+                (
+                    FIXED_FORMATS[field.wire_type],
+                    f"{expression}.bytes" if field.wire_type == "uuid" else expression,
+                )
+            )
         else:
             self._sized(field, expression, path)
 
@@ -141,7 +158,9 @@ class _EncoderCompiler:
         run, self._run = self._run, []
         source.line(f"{length} += 1")
         with source.block(f"if {length} < 128:"):
-            source.line(f"out += {self._packed([*run, ('B', length)])}" if run else f"out.append({length})")
+            source.line(
+                f"out += {self._packed([*run, ('B', length)])}" if run else f"out.append({length})"
+            )
         with source.block("else:"):
             if short == "h":
                 with source.block(f"if {length} > {reader.MAX_STRING_BYTES + 1}:"):
@@ -199,7 +218,9 @@ class _EncoderCompiler:
             return
         self._flush()
         with source.block(f"if {inner} is None:"):
-            source.line(f"out.append({255 if field.tag is None else 0})")  # Kafka marks a null struct by 0 where it is tagged, else by -1
+            source.line(
+                f"out.append({255 if field.tag is None else 0})"
+            )  # Kafka marks a null struct by 0 where it is tagged, else by -1
         with source.block("else:"):
             self._run.append(("b", "1"))
             self._struct(field.struct, inner, path)
@@ -225,12 +246,23 @@ class _EncoderCompiler:
                 if field.struct is not None:
                     self._struct(field.struct, inner, path)
                 else:
-                    self._field(Field(name=field.name, wire_type=element, versions=field.versions, flexible=field.flexible), inner, path)
+                    self._field(
+                        Field(
+                            name=field.name,
+                            wire_type=element,
+                            versions=field.versions,
+                            flexible=field.flexible,
+                        ),
+                        inner,
+                        path,
+                    )
                 self._flush()
                 source.line("pass")
 
     def _tags(self, tagged: list[Field], value: str, path: str) -> None:
-        """Write the tagged fields that end every flexible struct; a field at its default is not written."""
+        """Write the tagged fields that end every flexible struct; a field at its default is not
+        written.
+        """
         source = self._source
         if not tagged:
             self._run.append(("x", ""))

@@ -1,7 +1,8 @@
 """Frames: the header before every request and response, and the four bytes of size before both.
 
-Decides which header version goes with which API version and nothing else. ``parse_request_header`` takes a frame without its size,
-``encode_*`` return chunks with it. Every request goes through here, so headers are tuples and not dataclasses.
+Decides which header version goes with which API version and nothing else. ``parse_request_header``
+takes a frame without its size, ``encode_*`` return chunks with it. Every request goes through here,
+so headers are tuples and not dataclasses.
 """
 
 import struct
@@ -43,7 +44,10 @@ class UnsupportedVersionError(ProtocolError):
 
     def __init__(self, header: RequestHeader) -> None:
         spec = KNOWN[header.api_key]
-        text = f"{spec.name} v{header.api_version} is not served; versions are {spec.min_version}-{spec.max_version}"
+        text = (
+            f"{spec.name} v{header.api_version} is not served; versions are"
+            f" {spec.min_version}-{spec.max_version}"
+        )
         super().__init__(text)
         self.header = header
 
@@ -61,7 +65,9 @@ def parse_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
         raise ends_early("request header", 0, len(buffer)) from None
     spec = KNOWN.get(key)
     if spec is None:
-        message = f"API key {key} (version {version}, correlation id {correlation_id}) is not served here"
+        message = (
+            f"API key {key} (version {version}, correlation id {correlation_id}) is not served here"
+        )
         raise ProtocolError(message)
     position = 10
     client_id = None
@@ -93,14 +99,18 @@ def encode_request(header: RequestHeader, message: Message) -> list[Chunk]:
     client_id_size = -1 if header.client_id is None else len(client_id)
     request_header_version, _ = header_versions(header.api_key, header.api_version)
     try:
-        head = _REQUEST_PREFIX.pack(0, header.api_key, header.api_version, header.correlation_id, client_id_size)
+        head = _REQUEST_PREFIX.pack(
+            0, header.api_key, header.api_version, header.correlation_id, client_id_size
+        )
     except struct.error as error:
         raise does_not_fit("request header", error) from error
     tags = b"\0" if request_header_version == 2 else b""
     return _framed(bytearray(head + client_id + tags), message, header.api_version)
 
 
-def encode_response(api_key: int, api_version: int, correlation_id: int, response: Message) -> list[Chunk]:
+def encode_response(
+    api_key: int, api_version: int, correlation_id: int, response: Message
+) -> list[Chunk]:
     """Return a whole response frame as chunks, with its size. A ``records`` value stays a chunk of
     its own, also an empty one.
 

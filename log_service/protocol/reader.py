@@ -1,6 +1,7 @@
 """Slow paths of compiled decoders: long varints, unknown tags, and errors that name field and size.
 
-Invariants: a varint has at most five bytes (32 bits) or ten (64 bits); nothing here builds anything in proportion to a size it was told.
+Invariants: a varint has at most five bytes (32 bits) or ten (64 bits); nothing here builds anything
+in proportion to a size it was told.
 """
 
 from functools import lru_cache
@@ -12,7 +13,9 @@ MAX_STRING_BYTES = 0x7FFF
 """The longest string that the protocol can carry, in every version."""
 
 UUIDS_KEPT = 4096
-"""How many decoded uuids are remembered; topic ids come back in every request, and building one costs a microsecond."""
+"""How many decoded uuids are remembered; topic ids come back in every request, and building one
+costs a microsecond.
+"""
 
 NO_UUID = UUID(int=0)
 
@@ -34,7 +37,9 @@ def read_uvarint(buffer: memoryview, position: int) -> tuple[int, int]:
 
 
 def read_long_uvarint(buffer: memoryview, position: int, first: int) -> tuple[int, int]:
-    """Go on with a varint whose first byte was read already; returns and raises as ``read_uvarint``."""
+    """Go on with a varint whose first byte was read already; returns and raises as
+    ``read_uvarint``.
+    """
     value = first & 0x7F
     shift = 7
     while first > 0x7F:
@@ -76,7 +81,9 @@ def overrun(where: str, size: int, rest: int) -> ProtocolError:
 def string_overrun(where: str, size: int, rest: int) -> ProtocolError:
     """Return the error for a string that does not fit, or that no Kafka string may be."""
     if 0 <= size <= rest:
-        return ProtocolError(f"{where}: a string of {size} bytes; at most {MAX_STRING_BYTES} are allowed")
+        return ProtocolError(
+            f"{where}: a string of {size} bytes; at most {MAX_STRING_BYTES} are allowed"
+        )
     return overrun(where, size, rest)
 
 
@@ -86,7 +93,9 @@ def bad_count(where: str, count: int, rest: int) -> ProtocolError:
 
 
 class TooManyElementsError(ProtocolError):
-    """A message with more list elements than its reader wants to read at once. It may be well-formed."""
+    """A message with more list elements than its reader wants to read at once. It may be
+    well-formed.
+    """
 
 
 def too_many(where: str, count: int) -> ProtocolError:

@@ -3,11 +3,12 @@
     class HeartbeatRequest(Struct, key=12, valid="0-4", flexible="4+"):
         group_id: str = wire("string", "0+", default="")
 
-The class gets slots, an ``__init__`` with every field as a keyword, and its ``SCHEMA``, from which the codec compiles. Versions are
-written as Kafka writes them: ``"3+"``, ``"0-12"``, ``"4"``; an empty string is no version at all. Nothing here knows bytes.
+The class gets slots, an ``__init__`` with every field as a keyword, and its ``SCHEMA``, from which
+the codec compiles. Versions are written as Kafka writes them: ``"3+"``, ``"0-12"``, ``"4"``; an
+empty string is no version at all. Nothing here knows bytes.
 
-Invariants: a field with a tag is tagged in every version it has; a struct that is tagged and not nullable has ``None`` for "absent", so
-that no object is built for a field that is not there.
+Invariants: a field with a tag is tagged in every version it has; a struct that is tagged and not
+nullable has ``None`` for "absent", so that no object is built for a field that is not there.
 """
 
 from collections.abc import Sized
@@ -21,21 +22,26 @@ from log_service.common.types import Buffer
 from log_service.protocol.source import SourceWriter
 
 Chunk = Buffer | Sized
-"""What encoded messages are made of: bytes of ours, and ``records`` as they were handed in (anything with a length)."""
+"""What encoded messages are made of: bytes of ours, and ``records`` as they were handed in
+(anything with a length).
+"""
 
 NO_LIMIT = 0x7FFF
 
 OWN: Any = object()
-"""Default of an argument whose value can be changed: each message gets a list, or a struct, of its own."""
+"""Default of an argument whose value can be changed: each message gets a list, or a struct, of its
+own.
+"""
 
 
 class Field(NamedTuple):
     """One member of a struct; a tuple, because a node makes a thousand of them while it starts.
 
-    ``wire_type`` is Kafka's name of a primitive, ``struct``, or either behind ``[]``; ``struct`` is then the class of the element.
-    ``default`` is the value; ``()`` stands for an empty list and ``...`` for a struct made of its own defaults.
-    ``flexible`` overrides the message's own flexible versions (the client id of a request header is never compact).
-    ``is_secret`` is what ``repr`` leaves out.
+    ``wire_type`` is Kafka's name of a primitive, ``struct``, or either behind ``[]``; ``struct`` is
+    then the class of the element. ``default`` is the value; ``()`` stands for an empty list and
+    ``...`` for a struct made of its own defaults. ``flexible`` overrides the message's own flexible
+    versions (the client id of a request header is never compact). ``is_secret`` is what ``repr``
+    leaves out.
     """
 
     name: str
@@ -102,22 +108,39 @@ def wire(
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(wire,))
 class StructType(type):
-    """The class of message classes: turns ``wire`` lines into slots and a schema while the class is made."""
+    """The class of message classes: turns ``wire`` lines into slots and a schema while the class is
+    made.
+    """
 
     SCHEMA: Schema
 
     def __new__(
-        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], *, key: int | None = None, valid: str = "", flexible: str = ""
+        mcs,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        key: int | None = None,
+        valid: str = "",
+        flexible: str = "",
     ) -> "StructType":
         """Make the class; ``key``, ``valid`` and ``flexible`` are those of ``Schema``."""
-        fields = tuple([Field._make((each, *field[1:])) for each, field in namespace.items() if type(field) is Field])
+        fields = tuple(
+            [
+                Field._make((each, *field[1:]))
+                for each, field in namespace.items()
+                if type(field) is Field
+            ]
+        )
         for field in fields:
             del namespace[field.name]
         namespace["__slots__"] = tuple([field.name for field in fields])
         namespace["SCHEMA"] = Schema(name, valid, flexible, fields, key)
         return super().__new__(mcs, name, bases, namespace)
 
-    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **_: Any) -> None:
+    def __init__(
+        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **_: Any
+    ) -> None:
         """Take the keywords of ``__new__``, which ``type`` would refuse."""
         super().__init__(name, bases, namespace)
 
@@ -131,7 +154,9 @@ class _DataclassFields:
     def __get__(self, message: object, owner: type["Struct"]) -> dict[str, Any]:
         if owner is Struct:  # no message
             raise AttributeError
-        dataclass(init=False, repr=False, eq=False, kw_only=True)(owner)  # in place: the class has this name of its own afterwards
+        dataclass(init=False, repr=False, eq=False, kw_only=True)(
+            owner
+        )  # in place: the class has this name of its own afterwards
         fields: dict[str, Any] = owner.__dict__["__dataclass_fields__"]
         return fields
 
@@ -181,7 +206,9 @@ def _compiled_init(cls: type[Struct]) -> Any:
         elif isinstance(field.default, UUID):
             default = source.constant("uuid", field.default, field.default)
         arguments.append(f", {name}={'OWN' if made else default}")
-        assigned.append(f"self.{name} = " + (f"{made} if {name} is OWN else {name}" if made else name))
+        assigned.append(
+            f"self.{name} = " + (f"{made} if {name} is OWN else {name}" if made else name)
+        )
     with source.block(f"def __init__(self{', *' if arguments else ''}{''.join(arguments)}):"):
         for line in assigned or ["pass"]:
             source.line(line)
@@ -190,7 +217,9 @@ def _compiled_init(cls: type[Struct]) -> Any:
 
 @cache
 def version_span(versions: str) -> tuple[int, int]:
-    """Return (first, last) of a version text, both inclusive; no versions give an empty span (0, -1)."""
+    """Return (first, last) of a version text, both inclusive; no versions give an empty span (0,
+    -1).
+    """
     if versions in {"", "none"}:
         return 0, -1
     if versions.endswith("+"):

@@ -1,7 +1,8 @@
 """Builds the source text of one compiled codec function: lines, indentation, fresh names,
 constants.
 
-Knows nothing of messages. What goes in comes from our own schemas only, never from a peer; that is why it may be executed.
+Knows nothing of messages. What goes in comes from our own schemas only, never from a peer; that is
+why it may be executed.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,17 @@ FIXED_FORMATS = {
     "float64": "d",
     "uuid": "16s",
 }
-FIXED_SIZES = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8, "uuid": 16}
+FIXED_SIZES = {
+    "bool": 1,
+    "int8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "int64": 8,
+    "float64": 8,
+    "uuid": 16,
+}
 
 
 class SourceWriter:
@@ -58,7 +69,9 @@ class SourceWriter:
         return name
 
     def function(self, name: str, title: str) -> Any:
-        """Compile what was written and return the function called ``name``; ``title`` shows in tracebacks."""
+        """Compile what was written and return the function called ``name``; ``title`` shows in
+        tracebacks.
+        """
         exec(compile(self.text(), f"<{title}>", "exec"), self.constants)  # noqa: S102  our own schemas, never a peer's bytes
         return self.constants[name]
 

@@ -1,7 +1,8 @@
 """Answers DescribeClientQuotas: it finds the quotas that a request asks to see (KIP-546).
 
-A request names types of entities, each with a name, with "the default", or with "any". An entity is shown when it has all of these types
-and its names match; a strict request asks for those that have no other type. A request that names no type asks for all.
+A request names types of entities, each with a name, with "the default", or with "any". An entity is
+shown when it has all of these types and its names match; a strict request asks for those that have
+no other type. A request that names no type asks for all.
 """
 
 from collections.abc import Sequence
@@ -35,12 +36,19 @@ def describe(quotas: Quotas, request: DescribeClientQuotasRequest) -> DescribeCl
     return DescribeClientQuotasResponse(
         entries=[
             EntryData(
-                entity=[EntityData(entity_type=part.entity_type, entity_name=None if part.is_default else part.name) for part in entity],
+                entity=[
+                    EntityData(
+                        entity_type=part.entity_type,
+                        entity_name=None if part.is_default else part.name,
+                    )
+                    for part in entity
+                ],
                 values=[ValueData(key=key, value=value) for key, value in sorted(values.items())],
             )
             for entity, values in sorted(quotas.items())
-            if _matches(entity, request.components) and not (request.strict and len(entity) != len(request.components))
-        ],
+            if _matches(entity, request.components)
+            and not (request.strict and len(entity) != len(request.components))
+        ]
     )
 
 
@@ -66,7 +74,10 @@ def _validate(components: Sequence[ComponentData]) -> None:
         if kind in named:
             raise _invalid(f"{kind} stands more than once in the filter")
         if kind not in TYPES:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"there are no quotas for {kind!r}; there are for user, client-id and ip")
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"there are no quotas for {kind!r}; there are for user, client-id and ip",
+            )
         named.add(kind)
         _validate_match(component)
     if IP in named and len(named) > 1:
@@ -76,11 +87,16 @@ def _validate(components: Sequence[ComponentData]) -> None:
 def _validate_match(component: ComponentData) -> None:
     kind = component.entity_type
     if component.match_type not in (EXACT, DEFAULT, ANY):
-        raise _invalid(f"{kind}: there is no way to match {component.match_type}; use 0 (by name), 1 (the default) or 2 (any)")
+        raise _invalid(
+            f"{kind}: there is no way to match {component.match_type}; use 0 (by name), 1 (the"
+            " default) or 2 (any)"
+        )
     if component.match_type == EXACT and component.match is None:
         raise _invalid(f"{kind} is to be matched by its name, and no name is given")
     if component.match_type != EXACT and component.match is not None:
-        raise _invalid(f"{kind} is not to be matched by its name, and the name {component.match!r} is given")
+        raise _invalid(
+            f"{kind} is not to be matched by its name, and the name {component.match!r} is given"
+        )
 
 
 def _invalid(text: str) -> KafkaError:

@@ -1,10 +1,12 @@
 """Finds the quota that holds for a client, and the clients that share it.
 
-A quota is for a user, for a client id or for both together, by name or as the default of all that have none by name. Of all that match a
-client the first holds, in the order of ``levels`` (KIP-55). Clients for which the same quota holds by the same names use it up together;
-those for which a default holds have it each for itself.
+A quota is for a user, for a client id or for both together, by name or as the default of all that
+have none by name. Of all that match a client the first holds, in the order of ``levels`` (KIP-55).
+Clients for which the same quota holds by the same names use it up together; those for which a
+default holds have it each for itself.
 
-Each kind of quota is looked up apart: a client may have its byte rate by one entity and its request time by another.
+Each kind of quota is looked up apart: a client may have its byte rate by one entity and its request
+time by another.
 """
 
 from collections.abc import Mapping
@@ -30,8 +32,14 @@ class QuotaKey(StrEnum):
     CONNECTION_CREATION_RATE = "connection_creation_rate"
 
 
-CLIENT_KEYS: Final = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
-"""What a broker counts for its clients. The controller counts mutations, the listeners count connections."""
+CLIENT_KEYS: Final = (
+    QuotaKey.PRODUCER_BYTE_RATE,
+    QuotaKey.CONSUMER_BYTE_RATE,
+    QuotaKey.REQUEST_PERCENTAGE,
+)
+"""What a broker counts for its clients. The controller counts mutations, the listeners count
+connections.
+"""
 
 
 class Client(NamedTuple):
@@ -87,13 +95,19 @@ def remembered(name: str) -> str:
 
 
 def levels(client: Client) -> list[tuple[QuotaEntity, Share]]:
-    """Return the entities that match a client, the one that counts first, and with whom it shares each.
+    """Return the entities that match a client, the one that counts first, and with whom it shares
+    each.
 
-    No quota of a client id, nor the default of client ids, is for a client without one; the same goes for users.
+    No quota of a client id, nor the default of client ids, is for a client without one; the same
+    goes for users.
     """
     user, client_id = client
     shown_user, shown_id = remembered(user), remembered(client_id)
-    both, by_user, by_client = Share(shown_user, shown_id), Share(shown_user, ""), Share("", shown_id)
+    both, by_user, by_client = (
+        Share(shown_user, shown_id),
+        Share(shown_user, ""),
+        Share("", shown_id),
+    )
     found: list[tuple[QuotaEntity, Share]] = []
     if user and client_id:
         found += [((_client(client_id), _user(user)), both), ((ANY_CLIENT, _user(user)), both)]
@@ -128,7 +142,9 @@ def has_any(quotas: Quotas, *keys: QuotaKey) -> bool:
 
 MAX_KNOWN_CLIENTS: Final = 10_000
 MAX_REMEMBERED_NAME: Final = 256
-"""Names that are longer (a client id may have 32,767 bytes) are not kept themselves, so that many of them take no memory."""
+"""Names that are longer (a client id may have 32,767 bytes) are not kept themselves, so that many
+of them take no memory.
+"""
 SHOWN_OF_LONG_NAME: Final = 64
 
 
@@ -148,10 +164,16 @@ class KnownLimits:
         found = self._found.get(client)  # under its own names, unless they are too long
         if found is not None:
             return found
-        place = client if len(client.user) + len(client.client_id) <= MAX_REMEMBERED_NAME else Client(*map(remembered, client))
+        place = (
+            client
+            if len(client.user) + len(client.client_id) <= MAX_REMEMBERED_NAME
+            else Client(*map(remembered, client))
+        )
         found = self._found.get(place)
         if found is None:
             if len(self._found) >= MAX_KNOWN_CLIENTS:
                 self._found.clear()
-            found = self._found[place] = tuple(limit_of(self.quotas, key, client) for key in self.keys)
+            found = self._found[place] = tuple(
+                limit_of(self.quotas, key, client) for key in self.keys
+            )
         return found

@@ -1,8 +1,9 @@
 """Bounds how many partitions a client may create and delete. A bucket has one token for each
 partition (KIP-599).
 
-The bucket fills at the quota's rate, up to what the rate gives in all windows together. A change is admitted while the bucket is not below
-zero, however many partitions it takes, and takes it below zero then: no quota is too small for a large topic. Below zero changes wait.
+The bucket fills at the quota's rate, up to what the rate gives in all windows together. A change is
+admitted while the bucket is not below zero, however many partitions it takes, and takes it below
+zero then: no quota is too small for a large topic. Below zero changes wait.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,8 @@ from log_service.quota.entities import Client, KnownLimits, QuotaKey, Quotas, Sh
 from log_service.quota.windows import LONGEST_PAUSE_MS, MIN_SWEEP_COUNT
 
 ROUNDING: Final = 1e-9
-"""Who waits for as long as it was told finds no token missing because of how numbers are rounded."""
+"""Who waits for as long as it was told finds no token missing because of how numbers are rounded.
+"""
 
 
 class TokenBucket:
@@ -31,7 +33,11 @@ class TokenBucket:
     def refill(self, rate: float, windows: QuotaWindows, now_ms: int) -> float:
         """Add what has come since the last look, and return what is there now."""
         burst = rate * windows.count * windows.size_ms / 1_000
-        present = burst if self.tokens is None else self.tokens + rate * (now_ms - self._updated_ms) / 1_000
+        present = (
+            burst
+            if self.tokens is None
+            else self.tokens + rate * (now_ms - self._updated_ms) / 1_000
+        )
         self.tokens, self._rate, self._updated_ms = min(burst, present), rate, now_ms
         return self.tokens
 
@@ -66,12 +72,16 @@ class MutationCharge:
         """Take tokens for that many partitions.
 
         Raises:
-            KafkaError: THROTTLING_QUOTA_EXCEEDED, there are none left, and the client knows that error; nothing is taken.
+            KafkaError: THROTTLING_QUOTA_EXCEEDED, there are none left, and the client knows that
+            error; nothing is taken.
         """
         present = self.bucket.refill(self.rate, self.windows, self.now_ms)
         if self.is_strict and present < -ROUNDING:
             self.throttle_time_ms = self._wait_ms(present)
-            text = f"the client's quota of {self.rate:g} partitions per second is used up; try again in {self.throttle_time_ms} ms"
+            text = (
+                f"the client's quota of {self.rate:g} partitions per second is used up; try again"
+                f" in {self.throttle_time_ms} ms"
+            )
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text)
         left = self.bucket.take(partition_count)
         if not self.is_strict and left < -ROUNDING:
@@ -83,17 +93,29 @@ class MutationCharge:
 
 @dataclass(slots=True)
 class MutationQuotas:
-    """The buckets of all clients of the controller that have a quota. Buckets that were left alone are forgotten when others come."""
+    """The buckets of all clients of the controller that have a quota. Buckets that were left alone
+    are forgotten when others come.
+    """
 
     windows: QuotaWindows
-    _limits: KnownLimits = field(default_factory=lambda: KnownLimits({}, (QuotaKey.CONTROLLER_MUTATION_RATE,)))
+    _limits: KnownLimits = field(
+        default_factory=lambda: KnownLimits({}, (QuotaKey.CONTROLLER_MUTATION_RATE,))
+    )
     _buckets: dict[Share, TokenBucket] = field(default_factory=dict)
     _sweep_count: int = MIN_SWEEP_COUNT
 
     def charge_of(
-        self, quotas: Quotas, client: Client, now_ms: int, *, is_strict: bool, remember: Callable[[TokenBucket], None]
+        self,
+        quotas: Quotas,
+        client: Client,
+        now_ms: int,
+        *,
+        is_strict: bool,
+        remember: Callable[[TokenBucket], None],
     ) -> MutationCharge | None:
-        """Return what a request is charged to, None where no quota holds. ``remember`` hears of the bucket before it changes."""
+        """Return what a request is charged to, None where no quota holds. ``remember`` hears of the
+        bucket before it changes.
+        """
         if not quotas:
             return None
         if quotas is not self._limits.quotas:
@@ -109,7 +131,11 @@ class MutationQuotas:
         bucket = self._buckets.get(share)
         if bucket is None:
             if len(self._buckets) >= self._sweep_count:
-                self._buckets = {key: value for key, value in self._buckets.items() if not value.is_idle(self.windows, now_ms)}
+                self._buckets = {
+                    key: value
+                    for key, value in self._buckets.items()
+                    if not value.is_idle(self.windows, now_ms)
+                }
                 self._sweep_count = max(MIN_SWEEP_COUNT, 2 * len(self._buckets))
             bucket = self._buckets[share] = TokenBucket(now_ms)
         return bucket

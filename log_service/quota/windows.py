@@ -1,14 +1,17 @@
 """Measures a rate over the last seconds, and how long it has to pause to come back to its bound.
 
-A rate is what was counted in the samples that are kept, over the time that they span. That time is never shorter than all windows but one:
-a burst is measured over ten seconds, with eleven windows of one, however short it was. Samples and times are Apache Kafka's to the
-millisecond, so that both throttle alike.
+A rate is what was counted in the samples that are kept, over the time that they span. That time is
+never shorter than all windows but one: a burst is measured over ten seconds, with eleven windows of
+one, however short it was. Samples and times are Apache Kafka's to the millisecond, so that both
+throttle alike.
 
-Every request of a client with a quota is counted and compared with its bound, so that this has to be cheap. What all samples but the
-current one hold is added up once; the sum counts until the first of them is too old. And where a rate over the shortest time is within the
-bound, no rate is measured: over the real time it is lower still.
+Every request of a client with a quota is counted and compared with its bound, so that this has to
+be cheap. What all samples but the current one hold is added up once; the sum counts until the first
+of them is too old. And where a rate over the shortest time is within the bound, no rate is
+measured: over the real time it is lower still.
 
-Invariants: there is at most one sample more than there are windows; a sample that nothing was counted in for all windows counts no more.
+Invariants: there is at most one sample more than there are windows; a sample that nothing was
+counted in for all windows counts no more.
 """
 
 from dataclasses import dataclass, field
@@ -70,7 +73,9 @@ class SampledRate:
         """No rate is measured over a shorter time."""
 
     def count_within(self, amount: float, bound: float, now_ms: int) -> bool:
-        """Add to what was counted. Return whether the rate is within its bound for certain, without measuring it."""
+        """Add to what was counted. Return whether the rate is within its bound for certain, without
+        measuring it.
+        """
         sample = self._samples[self._current]
         if now_ms >= self._added_up_until_ms or now_ms - sample.began_ms >= self._windows.size_ms:
             self.count(amount, now_ms)
@@ -152,9 +157,11 @@ MIN_SWEEP_COUNT: Final = 1_024
 
 @dataclass(slots=True)
 class Meters:
-    """The rates of all who use up quotas of one kind. Those that were idle for all windows are forgotten when others come.
+    """The rates of all who use up quotas of one kind. Those that were idle for all windows are
+    forgotten when others come.
 
-    No pause is longer than ``longest_ms``. ``pause_count`` and ``pause_total_ms`` say how often and for how long clients had to pause.
+    No pause is longer than ``longest_ms``. ``pause_count`` and ``pause_total_ms`` say how often and
+    for how long clients had to pause.
     """
 
     windows: QuotaWindows
@@ -170,7 +177,11 @@ class Meters:
     def charge(self, share: object, amount: float, bound: float, now_ms: int) -> int:
         """Count an amount, and return for how many milliseconds its client has to pause."""
         known = self._rates.get(share)
-        rate = known[0] if known is not None and known[1] == bound else self._rate_of(share, bound, now_ms)
+        rate = (
+            known[0]
+            if known is not None and known[1] == bound
+            else self._rate_of(share, bound, now_ms)
+        )
         if rate.count_within(amount, bound, now_ms):
             return 0
         per_second, span_ms = rate.measured(now_ms)
@@ -195,7 +206,9 @@ class Meters:
             known[0].claimed_until_ms = max(known[0].claimed_until_ms, until_ms)
 
     def claim_left_ms(self, share: object, now_ms: int) -> int:
-        """Return how many milliseconds are left until the requests that had to wait have come again."""
+        """Return how many milliseconds are left until the requests that had to wait have come
+        again.
+        """
         known = self._rates.get(share)
         return 0 if known is None else max(0, known[0].claimed_until_ms - now_ms)
 
@@ -211,7 +224,9 @@ class Meters:
         self.pause_total_ms += paused_ms
 
     def shown(self, now_ms: int, limit: int) -> list[Measured]:
-        """Return the rates that are nearest to their bounds or furthest above them, at most ``limit``."""
+        """Return the rates that are nearest to their bounds or furthest above them, at most
+        ``limit``.
+        """
         found = [
             Measured(str(share), rate.measured(now_ms)[0], bound)
             for share, (rate, bound) in list(self._rates.items())
@@ -223,7 +238,9 @@ class Meters:
         known = self._rates.get(share)
         if known is None:
             if len(self._rates) >= self._sweep_count:
-                self._rates = {key: value for key, value in self._rates.items() if not value[0].is_idle(now_ms)}
+                self._rates = {
+                    key: value for key, value in self._rates.items() if not value[0].is_idle(now_ms)
+                }
                 self._sweep_count = max(MIN_SWEEP_COUNT, 2 * len(self._rates))
             known = self._rates[share] = SampledRate(self.windows, now_ms), bound
         elif known[1] != bound:

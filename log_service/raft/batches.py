@@ -31,9 +31,19 @@ from log_service.protocol.stored.metadata_records import (
     PartitionRecord,
     RegisterBrokerRecord,
 )
-from log_service.protocol.stored.serde import decode_metadata_record, encode_metadata_record, highest_version
+from log_service.protocol.stored.serde import (
+    decode_metadata_record,
+    encode_metadata_record,
+    highest_version,
+)
 from log_service.raft.voters import Voter, VoterChange, VoterEndpoint, VoterSet
-from log_service.records.batch import BatchHeader, batch_view, is_crc_valid, iterate_headers, iterate_records
+from log_service.records.batch import (
+    BatchHeader,
+    batch_view,
+    is_crc_valid,
+    iterate_headers,
+    iterate_records,
+)
 from log_service.records.builder import build_batch
 from log_service.records.control import ControlType, build_control_batch, iterate_control_records
 from log_service.records.record import Record
@@ -46,7 +56,13 @@ RECORD_VERSIONS: Mapping[type, int] = {
 }
 """The versions that metadata.version 4.3-IV0 writes. Every other record has version 0."""
 
-ControlValue = LeaderChangeMessage | SnapshotHeaderRecord | SnapshotFooterRecord | KRaftVersionRecord | VotersRecord
+ControlValue = (
+    LeaderChangeMessage
+    | SnapshotHeaderRecord
+    | SnapshotFooterRecord
+    | KRaftVersionRecord
+    | VotersRecord
+)
 CONTROL_CLASSES: Mapping[ControlType, type[ControlValue]] = {
     ControlType.LEADER_CHANGE: LeaderChangeMessage,
     ControlType.SNAPSHOT_HEADER: SnapshotHeaderRecord,
@@ -73,27 +89,47 @@ class MetadataBatch:
     control: tuple[ControlValue, ...] = ()
 
 
-def encode_records(records: Sequence[MetadataRecord], *, base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
+def encode_records(
+    records: Sequence[MetadataRecord], *, base_offset: int, epoch: int, timestamp_ms: int
+) -> bytes:
     """Return one batch of at least one metadata record.
 
     Raises:
         ProtocolError: a record holds a value that its version cannot represent.
     """
-    values = [encode_metadata_record(record, RECORD_VERSIONS.get(type(record), 0)) for record in records]
-    return build_batch([(timestamp_ms, None, value) for value in values], base_offset=base_offset, leader_epoch=epoch)
+    values = [
+        encode_metadata_record(record, RECORD_VERSIONS.get(type(record), 0)) for record in records
+    ]
+    return build_batch(
+        [(timestamp_ms, None, value) for value in values],
+        base_offset=base_offset,
+        leader_epoch=epoch,
+    )
 
 
-def encode_control(values: Sequence[tuple[ControlType, ControlValue]], *, base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
+def encode_control(
+    values: Sequence[tuple[ControlType, ControlValue]],
+    *,
+    base_offset: int,
+    epoch: int,
+    timestamp_ms: int,
+) -> bytes:
     """Return one control batch of at least one control record."""
     encoded = [(control_type, encode(value, 0)) for control_type, value in values]
-    return build_control_batch(encoded, base_offset=base_offset, leader_epoch=epoch, timestamp_ms=timestamp_ms)
+    return build_control_batch(
+        encoded, base_offset=base_offset, leader_epoch=epoch, timestamp_ms=timestamp_ms
+    )
 
 
-def leader_change(node_id: NodeId, voter_ids: Sequence[NodeId], granting_ids: Sequence[NodeId]) -> tuple[ControlType, ControlValue]:
+def leader_change(
+    node_id: NodeId, voter_ids: Sequence[NodeId], granting_ids: Sequence[NodeId]
+) -> tuple[ControlType, ControlValue]:
     """Return the record that begins an epoch: its leader, its voters, and the granting voters."""
     known = [LeaderChangeMessageVoter(voter_id=voter_id) for voter_id in voter_ids]
     granting = [LeaderChangeMessageVoter(voter_id=voter_id) for voter_id in granting_ids]
-    return ControlType.LEADER_CHANGE, LeaderChangeMessage(version=0, leader_id=node_id, voters=known, granting_voters=granting)
+    return ControlType.LEADER_CHANGE, LeaderChangeMessage(
+        version=0, leader_id=node_id, voters=known, granting_voters=granting
+    )
 
 
 def kraft_version(level: int) -> tuple[ControlType, ControlValue]:
@@ -107,9 +143,13 @@ def voters_record(voters: Iterable[Voter]) -> tuple[ControlType, ControlValue]:
         VotersVoter(
             voter_id=voter.node_id,
             voter_directory_id=voter.directory_id,
-            endpoints=[StoredEndpoint(name=each.name, host=each.host, port=each.port) for each in voter.endpoints],
+            endpoints=[
+                StoredEndpoint(name=each.name, host=each.host, port=each.port)
+                for each in voter.endpoints
+            ],
             kraft_version_feature=KRaftVersionFeature(
-                min_supported_version=voter.min_kraft_version, max_supported_version=voter.max_kraft_version
+                min_supported_version=voter.min_kraft_version,
+                max_supported_version=voter.max_kraft_version,
             ),
         )
         for voter in voters
@@ -123,7 +163,9 @@ def voters_of(record: VotersRecord) -> tuple[Voter, ...]:
         Voter(
             node_id=NodeId(voter.voter_id),
             directory_id=voter.voter_directory_id,
-            endpoints=tuple(VoterEndpoint(each.name, each.host, each.port) for each in voter.endpoints),
+            endpoints=tuple(
+                VoterEndpoint(each.name, each.host, each.port) for each in voter.endpoints
+            ),
             min_kraft_version=voter.kraft_version_feature.min_supported_version,
             max_kraft_version=voter.kraft_version_feature.max_supported_version,
         )
@@ -141,7 +183,10 @@ def _changes_in(batch: MetadataBatch) -> Iterator[VoterChange]:
         if isinstance(value, KRaftVersionRecord):
             yield VoterChange(offset=offset, kraft_version=value.kraft_version)
         elif isinstance(value, VotersRecord):
-            yield VoterChange(offset=offset, voters=VoterSet(tuple(sorted(voters_of(value), key=lambda voter: voter.node_id))))
+            yield VoterChange(
+                offset=offset,
+                voters=VoterSet(tuple(sorted(voters_of(value), key=lambda voter: voter.node_id))),
+            )
 
 
 def decode_batches(buffer: Buffer, where: str) -> Iterator[MetadataBatch]:
@@ -153,10 +198,15 @@ def decode_batches(buffer: Buffer, where: str) -> Iterator[MetadataBatch]:
     try:
         for position, header in iterate_headers(buffer):
             if not is_crc_valid(batch_view(buffer, position)):
-                raise StorageError(f"{where}: the checksum of the batch of base offset {header.base_offset} does not hold; restore it")
+                raise StorageError(
+                    f"{where}: the checksum of the batch of base offset {header.base_offset} does"
+                    " not hold; restore it"
+                )
             yield _decode_batch(buffer, position, header)
     except (KafkaError, ProtocolError) as error:
-        raise StorageError(f"{where}: {error}; restore it, or start it with the version that wrote it") from error
+        raise StorageError(
+            f"{where}: {error}; restore it, or start it with the version that wrote it"
+        ) from error
 
 
 def _decode_batch(buffer: Buffer, position: int, header: BatchHeader) -> MetadataBatch:

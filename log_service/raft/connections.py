@@ -62,20 +62,34 @@ class Connections:
     def is_resting(self, peer_id: NodeId, now_ms: int) -> bool:
         """Whether the last request to a peer failed within the retry backoff."""
         connection = self._busy.get(peer_id)
-        return connection is not None and connection.request_id is None and now_ms < connection.busy_until_ms
+        return (
+            connection is not None
+            and connection.request_id is None
+            and now_ms < connection.busy_until_ms
+        )
 
     def is_timed_out(self, peer_id: NodeId, now_ms: int) -> bool:
         """Whether a request to a peer has been in flight for longer than the request timeout."""
         connection = self._busy.get(peer_id)
-        return connection is not None and connection.request_id is not None and now_ms >= connection.busy_until_ms
+        return (
+            connection is not None
+            and connection.request_id is not None
+            and now_ms >= connection.busy_until_ms
+        )
 
     def is_any_under_way(self, now_ms: int) -> bool:
         """Whether any request is in flight and has not timed out."""
-        return any(each.request_id is not None and now_ms < each.busy_until_ms for each in self._busy.values())
+        return any(
+            each.request_id is not None and now_ms < each.busy_until_ms
+            for each in self._busy.values()
+        )
 
     def next_change_ms(self, now_ms: int) -> int | None:
         """Return when the next peer becomes ready, or None if all peers are ready."""
-        return min((each.busy_until_ms for each in self._busy.values() if each.busy_until_ms > now_ms), default=None)
+        return min(
+            (each.busy_until_ms for each in self._busy.values() if each.busy_until_ms > now_ms),
+            default=None,
+        )
 
     def forget(self, peer_id: NodeId | None = None) -> None:
         """Forget the request to a peer, or all requests. Their responses no longer count."""

@@ -63,7 +63,17 @@ from log_service.raft.messages import (
     VoteResponse,
 )
 from log_service.raft.replica import Replica
-from log_service.raft.roles import Candidate, ElectionState, Follower, Prospective, Resigned, Role, Unattached, Votes, remembered
+from log_service.raft.roles import (
+    Candidate,
+    ElectionState,
+    Follower,
+    Prospective,
+    Resigned,
+    Role,
+    Unattached,
+    Votes,
+    remembered,
+)
 from log_service.raft.voters import ReplicaKey, VoterEndpoint, VoterEntry, VoterHistory, VoterSet
 
 
@@ -105,7 +115,10 @@ class RaftCore:
         )
 
     def __repr__(self) -> str:
-        return f"<RaftCore node={self.own.node_id} {self.role_name} epoch={self.epoch} leader={self.leader_id} hw={self.high_watermark}>"
+        return (
+            f"<RaftCore node={self.own.node_id} {self.role_name} epoch={self.epoch}"
+            f" leader={self.leader_id} hw={self.high_watermark}>"
+        )
 
     # What its owner may read
 
@@ -189,11 +202,19 @@ class RaftCore:
                 self._start()
             case RequestArrived():
                 self._handle(event.reply_to, event.request)
-            case ResponseArrived() if replica.connections.is_expected(event.peer_id, event.request_id):
+            case ResponseArrived() if replica.connections.is_expected(
+                event.peer_id, event.request_id
+            ):
                 is_well = self._take_response(event.peer_id, event.response)
-                replica.connections.end(event.peer_id, event.request_id, replica.now_ms, is_well=is_well)
-            case RequestFailed() if replica.connections.is_expected(event.peer_id, event.request_id):
-                replica.connections.end(event.peer_id, event.request_id, replica.now_ms, is_well=False)
+                replica.connections.end(
+                    event.peer_id, event.request_id, replica.now_ms, is_well=is_well
+                )
+            case RequestFailed() if replica.connections.is_expected(
+                event.peer_id, event.request_id
+            ):
+                replica.connections.end(
+                    event.peer_id, event.request_id, replica.now_ms, is_well=False
+                )
                 self._take_failure(event)
             case LogChanged():
                 self._note_log(event)
@@ -231,7 +252,9 @@ class RaftCore:
             case UpgradeRequest():
                 leadership.handle_upgrade(replica, reply_to, request)
             case KRaftVersionRequest():
-                response = replica.response(KRaftVersionResponse, ErrorCode.UNSUPPORTED_VERSION)  # ApiVersions says it to peers
+                response = replica.response(
+                    KRaftVersionResponse, ErrorCode.UNSUPPORTED_VERSION
+                )  # ApiVersions says it to peers
         if response is not None:
             replica.reply(reply_to, response)
 
@@ -293,7 +316,9 @@ class RaftCore:
 
     def _note_synced(self, end_offset: int) -> None:
         replica = self._replica
-        replica.synced_end_offset = max(replica.synced_end_offset, min(end_offset, replica.log.end_offset))
+        replica.synced_end_offset = max(
+            replica.synced_end_offset, min(end_offset, replica.log.end_offset)
+        )
         match replica.role:
             case Leader():
                 leadership.note_synced(replica, replica.role)
@@ -335,7 +360,10 @@ class RaftCore:
         if latest is self._checked_voters:
             return
         role = replica.role
-        if not is_start and not (isinstance(role, Follower) and UNKNOWN_OFFSET < role.leader_high_watermark <= replica.log.end_offset):
+        if not is_start and not (
+            isinstance(role, Follower)
+            and UNKNOWN_OFFSET < role.leader_high_watermark <= replica.log.end_offset
+        ):
             return
         self._checked_voters = latest
         named = latest.voters.get(self.own.node_id)
@@ -365,17 +393,28 @@ class RaftCore:
         epoch, deadline_ms = state.leader_epoch, replica.election_deadline_ms()
         endpoints = replica.voters.endpoints_of(state.leader_id)
         if epoch < replica.log.last_epoch:
-            return Unattached(epoch=LeaderEpoch(replica.log.last_epoch), election_deadline_ms=deadline_ms)
+            return Unattached(
+                epoch=LeaderEpoch(replica.log.last_epoch), election_deadline_ms=deadline_ms
+            )
         if state.leader_id == self.own.node_id:
             others = [voter.key for voter in replica.voters if voter.node_id != self.own.node_id]
-            return Resigned(epoch=epoch, own=self.own, unacknowledged=others, election_deadline_ms=deadline_ms)
+            return Resigned(
+                epoch=epoch, own=self.own, unacknowledged=others, election_deadline_ms=deadline_ms
+            )
         if state.voted == self.own and replica.is_voter:
             votes = Votes(replica.voters)
             votes.note(self.own.node_id, is_granted=True)
-            return Candidate(epoch=epoch, own=self.own, votes=votes, election_deadline_ms=deadline_ms)
+            return Candidate(
+                epoch=epoch, own=self.own, votes=votes, election_deadline_ms=deadline_ms
+            )
         if state.leader_id != NO_LEADER and endpoints:
             return transitions.new_follower(replica, epoch, state.leader_id, endpoints, state.voted)
-        return Unattached(epoch=epoch, leader_id=state.leader_id, voted=state.voted, election_deadline_ms=deadline_ms)
+        return Unattached(
+            epoch=epoch,
+            leader_id=state.leader_id,
+            voted=state.voted,
+            election_deadline_ms=deadline_ms,
+        )
 
     def _remember(self) -> None:
         """Request to store the election state after a change. Report another leader or epoch."""
@@ -385,8 +424,15 @@ class RaftCore:
         state = remembered(replica.role)
         if state != self._stored:
             self._stored = replica.effects.persist = state
-        is_unsettled = isinstance(replica.role, Leader) and replica.role.high_watermark == UNKNOWN_OFFSET
-        self._settled_leader = replica.role if isinstance(replica.role, Leader) and not is_unsettled else None
-        leader = (NO_LEADER if is_unsettled or isinstance(replica.role, Resigned) else state.leader_id, replica.epoch)
+        is_unsettled = (
+            isinstance(replica.role, Leader) and replica.role.high_watermark == UNKNOWN_OFFSET
+        )
+        self._settled_leader = (
+            replica.role if isinstance(replica.role, Leader) and not is_unsettled else None
+        )
+        leader = (
+            NO_LEADER if is_unsettled or isinstance(replica.role, Resigned) else state.leader_id,
+            replica.epoch,
+        )
         if leader != self._reported_leader:
             self._reported_leader = replica.effects.leader = leader

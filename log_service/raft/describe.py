@@ -50,7 +50,12 @@ def describe(leader: Leader, end_offset: int, *, now_ms: int, wall_ms: int) -> Q
 
     def described(progress: ReplicaProgress) -> ReplicaDescription:
         if progress.key.node_id == leader.own.node_id:
-            return ReplicaDescription(key=leader.own, end_offset=end_offset, last_fetch_ms=wall_ms, last_caught_up_ms=wall_ms)
+            return ReplicaDescription(
+                key=leader.own,
+                end_offset=end_offset,
+                last_fetch_ms=wall_ms,
+                last_caught_up_ms=wall_ms,
+            )
         return ReplicaDescription(
             key=progress.key,
             end_offset=progress.end_offset,

@@ -32,17 +32,26 @@ def describe_response(description: QuorumDescription, version: int) -> DescribeQ
         observers=[_state(replica, version) for replica in description.observers],
     )
     nodes = [
-        Node(node_id=voter.node_id, listeners=[Listener(name=each.name, host=each.host, port=each.port) for each in voter.endpoints])
+        Node(
+            node_id=voter.node_id,
+            listeners=[
+                Listener(name=each.name, host=each.host, port=each.port) for each in voter.endpoints
+            ],
+        )
         for voter in description.voter_set
     ]
     quorum = ResponseTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])
-    return DescribeQuorumResponse(topics=[quorum], nodes=nodes if version >= FIRST_VERSION_WITH_DIRECTORIES else [])
+    return DescribeQuorumResponse(
+        topics=[quorum], nodes=nodes if version >= FIRST_VERSION_WITH_DIRECTORIES else []
+    )
 
 
 def _state(replica: ReplicaDescription, version: int) -> ReplicaState:
     return ReplicaState(
         replica_id=replica.key.node_id,
-        replica_directory_id=replica.key.directory_id if version >= FIRST_VERSION_WITH_DIRECTORIES else NO_DIRECTORY,
+        replica_directory_id=(
+            replica.key.directory_id if version >= FIRST_VERSION_WITH_DIRECTORIES else NO_DIRECTORY
+        ),
         log_end_offset=replica.end_offset,
         last_fetch_timestamp=replica.last_fetch_ms,
         last_caught_up_timestamp=replica.last_caught_up_ms,

@@ -141,7 +141,9 @@ class RaftDriver:
         self._quorum = quorum or QuorumConfig()
         self._rivals = RivalWatch(node_id, env.clock.monotonic_ms)
         self._requests = PeerRequests(transport, self._quorum, env.clock, self._post)
-        self._static_voters = VoterSet((Voter(node_id=node_id),)) if static_voters is None else static_voters
+        self._static_voters = (
+            VoterSet((Voter(node_id=node_id),)) if static_voters is None else static_voters
+        )
         self._bootstrap_servers = bootstrap_servers
         self._endpoints = endpoints
         self._lock: DirectoryLock | None = None
@@ -163,7 +165,10 @@ class RaftDriver:
         self._last_snapshot_ms = 0
 
     def __repr__(self) -> str:
-        return f"<RaftDriver node={self._node_id} {self.role_name} epoch={self.epoch} hw={self.high_watermark} end={self.log_end_offset}>"
+        return (
+            f"<RaftDriver node={self._node_id} {self.role_name} epoch={self.epoch}"
+            f" hw={self.high_watermark} end={self.log_end_offset}>"
+        )
 
     @property
     def log_end_offset(self) -> int:
@@ -214,7 +219,14 @@ class RaftDriver:
         """The leader's controller listener, or None if the leader is unknown or this node leads."""
         if self._core is None or self.leader_id in {NO_LEADER, self._node_id}:
             return None
-        return next((each for each in self._core.leader_endpoints if each.name == self._quorum.listener_name), None)
+        return next(
+            (
+                each
+                for each in self._core.leader_endpoints
+                if each.name == self._quorum.listener_name
+            ),
+            None,
+        )
 
     @property
     def voters(self) -> tuple[Voter, ...]:
@@ -227,7 +239,9 @@ class RaftDriver:
 
         Call this before ``open``, so that it gets all batches.
         """
-        assert not self._log.is_open, "a listener that comes after open would miss what is committed"
+        assert not self._log.is_open, (
+            "a listener that comes after open would miss what is committed"
+        )
         self._listeners.append(listener)
 
     # Starting and ending
@@ -253,7 +267,9 @@ class RaftDriver:
             if not self._requests.has_transport or self._opened().is_only_voter:
                 await self._lead_alone()
         except (OSError, KafkaError) as error:
-            raise StorageError(f"the metadata log in {self._log.path} cannot be used: {error}") from error
+            raise StorageError(
+                f"the metadata log in {self._log.path} cannot be used: {error}"
+            ) from error
 
     def _load(self) -> tuple[Snapshot | None, Effects]:
         """Read the directory and start the rules. Blocks."""
@@ -263,12 +279,16 @@ class RaftDriver:
         properties = read_meta_properties(files, self._directory)
         self._cluster_id = properties.cluster_id if properties else None
         snapshot = self._log.open()
-        batches = self._log.read_batches(snapshot.id.end_offset if snapshot else self._log.start_offset)
+        batches = self._log.read_batches(
+            snapshot.id.end_offset if snapshot else self._log.start_offset
+        )
         self._uncommitted += batches
         self.high_watermark = snapshot.id.end_offset if snapshot else self._log.start_offset
         self._last_snapshot_ms = self._env.clock.monotonic_ms()
         self._core = RaftCore(
-            own=ReplicaKey(self._node_id, (properties.directory_id if properties else None) or NO_DIRECTORY),
+            own=ReplicaKey(
+                self._node_id, (properties.directory_id if properties else None) or NO_DIRECTORY
+            ),
             config=self._quorum,
             log=self._log,
             history=read_history(self._static_voters, snapshot, voter_changes(batches)),
@@ -287,8 +307,14 @@ class RaftDriver:
         """Commit the start of the epoch, and with it the whole log."""
         core = self._opened()
         if core.leader_id != self._node_id:
-            own, voters = core.own, [f"{voter.node_id}:{voter.directory_id}" for voter in core.voters]
-            text = f"this node ({own.node_id}:{own.directory_id}) is not the only voter of its metadata log, the voters are {voters}"
+            own, voters = (
+                core.own,
+                [f"{voter.node_id}:{voter.directory_id}" for voter in core.voters],
+            )
+            text = (
+                f"this node ({own.node_id}:{own.directory_id}) is not the only voter of its"
+                f" metadata log, the voters are {voters}"
+            )
             raise StorageError(text)
         await self._sync()
         await self._drain()
@@ -299,7 +325,10 @@ class RaftDriver:
         try:
             self._lock = self._env.files.lock_directory(self._directory)
         except BlockingIOError as error:
-            raise StorageError(f"{self._directory} is in use by another process; stop it, or set another metadata.log.dir") from error
+            raise StorageError(
+                f"{self._directory} is in use by another process; stop it, or set another"
+                " metadata.log.dir"
+            ) from error
 
     async def hand_over(self, deadline_ms: int) -> None:
         """Resign if this node leads other voters, and wait at most ``deadline_ms`` for another
@@ -331,7 +360,9 @@ class RaftDriver:
             await self._log.log.close()
             await self._env.files.run_in_pool(self._log.note_synced)
         except (OSError, KafkaError) as error:
-            raise StorageError(f"the metadata log in {self._log.path} could not be closed in order: {error}") from error
+            raise StorageError(
+                f"the metadata log in {self._log.path} could not be closed in order: {error}"
+            ) from error
         finally:
             self.release()
 
@@ -361,9 +392,14 @@ class RaftDriver:
             raise not_controller()
         log = self._log.log
         base_offset, now_ms = log.log_end_offset, self._env.clock.wall_ms()
-        buffer = encode_records(records, base_offset=base_offset, epoch=self.epoch, timestamp_ms=now_ms)
+        buffer = encode_records(
+            records, base_offset=base_offset, epoch=self.epoch, timestamp_ms=now_ms
+        )
         if len(buffer) > self._config.max_batch_bytes:
-            text = f"{len(records)} metadata records take {len(buffer)} bytes, above {self._config.max_batch_bytes}; ask for less at once"
+            text = (
+                f"{len(records)} metadata records take {len(buffer)} bytes, above"
+                f" {self._config.max_batch_bytes}; ask for less at once"
+            )
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, text)
         try:
             log.append_as_follower(buffer)  # the batch already has its offsets and its epoch
@@ -391,7 +427,9 @@ class RaftDriver:
         The message is Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot, or a change of
         voters. A Fetch may wait here up to its own maximum.
         """
-        from log_service.raft import wire  # noqa: PLC0415 - brings the messages of nine APIs, which a quorum of one does not need
+        from log_service.raft import (  # noqa: PLC0415 - brings the messages of nine APIs, which a quorum of one does not need
+            wire,
+        )
 
         context = wire.Context(self._cluster_id, listener_name)
         try:
@@ -420,7 +458,14 @@ class RaftDriver:
                 possible now; NOT_CONTROLLER, this node no longer leads.
         """
         reply = _Reply()
-        self._post(RequestArrived(reply_to=reply, request=UpgradeRequest(kraft_version=kraft_version, is_only_checked=is_only_checked)))
+        self._post(
+            RequestArrived(
+                reply_to=reply,
+                request=UpgradeRequest(
+                    kraft_version=kraft_version, is_only_checked=is_only_checked
+                ),
+            )
+        )
         await reply.arrived.wait()
         assert isinstance(reply.response, VoterChangeResponse), "the response arrived"
         if reply.response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
@@ -433,7 +478,12 @@ class RaftDriver:
         role = self._core.role if self._core is not None else None
         if not isinstance(role, Leader) or not self.is_leader:
             return None
-        return describe(role, self.log_end_offset, now_ms=self._env.clock.monotonic_ms(), wall_ms=self._env.clock.wall_ms())
+        return describe(
+            role,
+            self.log_end_offset,
+            now_ms=self._env.clock.monotonic_ms(),
+            wall_ms=self._env.clock.wall_ms(),
+        )
 
     async def write_snapshot(self, records: Iterable[MetadataRecord]) -> SnapshotId:
         """Write all metadata below the high watermark as a snapshot.
@@ -450,12 +500,16 @@ class RaftDriver:
         run_in_pool = self._env.files.run_in_pool
         try:
             async with self._log_changes:
-                snapshot_id = await run_in_pool(lambda: log.write_snapshot(end_offset, records, entry))
+                snapshot_id = await run_in_pool(
+                    lambda: log.write_snapshot(end_offset, records, entry)
+                )
                 await run_in_pool(log.remove_old_snapshots)
                 log.trim(end_offset)
                 await run_in_pool(log.note_synced)
         except (OSError, KafkaError) as error:
-            raise StorageError(f"the snapshot of offset {end_offset} could not be written to {log.path}: {error}") from error
+            raise StorageError(
+                f"the snapshot of offset {end_offset} could not be written to {log.path}: {error}"
+            ) from error
         return snapshot_id
 
     # Running
@@ -499,7 +553,9 @@ class RaftDriver:
             try:
                 await self._drain()
             except (OSError, KafkaError) as error:
-                raise StorageError(f"the metadata log in {self._log.path} failed: {error}") from error
+                raise StorageError(
+                    f"the metadata log in {self._log.path} failed: {error}"
+                ) from error
 
     def _seconds_to_deadline(self) -> float:
         if self._deadline_ms is None:
@@ -513,11 +569,16 @@ class RaftDriver:
             await self._appended.wait()
             self._appended = trio.Event()
             if log.log.home.is_offline:
-                raise StorageError(f"the metadata log in {log.path} could not be appended to: {log.log.home.refused()}")
+                raise StorageError(
+                    f"the metadata log in {log.path} could not be appended to:"
+                    f" {log.log.home.refused()}"
+                )
             try:
                 await self._sync()
             except (OSError, KafkaError) as error:
-                raise StorageError(f"the metadata log in {log.path} could not be made durable: {error}") from error
+                raise StorageError(
+                    f"the metadata log in {log.path} could not be made durable: {error}"
+                ) from error
 
     async def _sync(self) -> None:
         try:
@@ -586,10 +647,14 @@ class RaftDriver:
             self._deadline_ms = effects.deadline_ms
             self._has_event.set()
         if effects.leader is not None and effects.leader[0] != self._node_id:
-            self._change_leader(*effects.leader)  # now, so that no append comes during the writes below
+            self._change_leader(
+                *effects.leader
+            )  # now, so that no append comes during the writes below
         if effects.persist is not None:
             state = effects.persist
-            await self._env.files.run_in_pool(lambda: write_quorum_state(self._env.files, self._log.path, state))
+            await self._env.files.run_in_pool(
+                lambda: write_quorum_state(self._env.files, self._log.path, state)
+            )
         await self._change_log(effects)
         for reply_to, response in effects.replies:
             assert isinstance(reply_to, _Reply)
@@ -605,17 +670,27 @@ class RaftDriver:
     def _warn_of_no_vote(self, voting_directory: UUID) -> None:
         """Warn that this process has no vote, because the node votes from another directory."""
         text = (
-            "Node %d votes in the metadata quorum from directory %s, and %s is directory %s: this process follows the log and has no vote. "
-            "Start it over the directory that votes; %s"
+            "Node %d votes in the metadata quorum from directory %s, and %s is directory %s: this"
+            " process follows the log and has no vote. Start it over the directory that votes; %s"
         )
         lost = (
             "where that one is lost, this one takes its place by itself within seconds"
             if self._quorum.is_auto_join_enabled
-            else f"where that one is lost, tidelog cluster voters remove {self._node_id} --execute takes it out, and tidelog cluster "
-            "voters add FILE --execute gives this one the vote"
+            else (
+                f"where that one is lost, tidelog cluster voters remove {self._node_id} --execute"
+                " takes it out, and tidelog cluster voters add FILE --execute gives this one the"
+                " vote"
+            )
         )
         own = self._opened().own.directory_id
-        logger.warning(text, self._node_id, format_uuid(voting_directory), self._directory, format_uuid(own), lost)
+        logger.warning(
+            text,
+            self._node_id,
+            format_uuid(voting_directory),
+            self._directory,
+            format_uuid(own),
+            lost,
+        )
 
     async def _change_log(self, effects: Effects) -> None:
         """Append to, truncate or replace the log.
@@ -655,7 +730,9 @@ class RaftDriver:
         self.high_watermark = snapshot.id.end_offset
         for listener in self._listeners:
             listener.on_snapshot(snapshot)
-        self._inbox.appendleft(SnapshotInstalled(snapshot_id=snapshot.id, change=snapshot_voters(snapshot)))
+        self._inbox.appendleft(
+            SnapshotInstalled(snapshot_id=snapshot.id, change=snapshot_voters(snapshot))
+        )
 
     def _hand_out(self, high_watermark: int) -> None:
         """Pass the committed batches to the listeners."""
@@ -679,11 +756,19 @@ class RaftDriver:
         self._leader_changed.set()
         self._leader_changed = trio.Event()
         if leader_id != NO_LEADER and not self.is_only_voter:
-            logger.info("Node %d%s leads the metadata quorum in epoch %d", leader_id, ", this one," * self.is_leader, epoch)
+            logger.info(
+                "Node %d%s leads the metadata quorum in epoch %d",
+                leader_id,
+                ", this one," * self.is_leader,
+                epoch,
+            )
         for listener in self._listeners:
             listener.on_leader_change(leader_id, epoch)
 
     def _is_snapshot_due(self) -> bool:
         interval_ms = self._config.max_snapshot_interval_ms
         age_ms = self._env.clock.monotonic_ms() - self._last_snapshot_ms
-        return self._bytes_since_snapshot >= self._config.max_record_bytes_between_snapshots or 0 < interval_ms <= age_ms
+        return (
+            self._bytes_since_snapshot >= self._config.max_record_bytes_between_snapshots
+            or 0 < interval_ms <= age_ms
+        )

@@ -28,7 +28,14 @@ from log_service.raft.messages import (
 )
 from log_service.raft.replica import Replica
 from log_service.raft.roles import Candidate, Follower, Prospective, Unattached, is_vote_granted
-from log_service.raft.transitions import become, become_candidate, become_follower, become_leader, become_prospective, become_unattached
+from log_service.raft.transitions import (
+    become,
+    become_candidate,
+    become_follower,
+    become_leader,
+    become_prospective,
+    become_unattached,
+)
 from log_service.raft.voters import ReplicaKey, VoterEndpoint
 
 # What is due
@@ -45,7 +52,9 @@ def poll_election(replica: Replica, role: Prospective | Candidate) -> None:
     if role.votes.is_lost:
         return
     for key in role.votes.undecided:
-        replica.send_to_voter(key, _vote_request(replica, key, is_pre_vote=isinstance(role, Prospective)))
+        replica.send_to_voter(
+            key, _vote_request(replica, key, is_pre_vote=isinstance(role, Prospective))
+        )
 
 
 def _vote_request(replica: Replica, voter: ReplicaKey, *, is_pre_vote: bool) -> VoteRequest:
@@ -83,7 +92,10 @@ def handle_vote(replica: Replica, request: VoteRequest) -> VoteResponse:
     if not _is_addressed(replica, request.voter):
         return replica.response(VoteResponse, ErrorCode.INVALID_VOTER_KEY)
     is_granted = request.candidate.node_id != replica.own.node_id and is_vote_granted(
-        replica.role, request.candidate, is_up_to_date=_is_up_to_date(replica, request), is_pre_vote=request.is_pre_vote
+        replica.role,
+        request.candidate,
+        is_up_to_date=_is_up_to_date(replica, request),
+        is_pre_vote=request.is_pre_vote,
     )
     if is_granted and not request.is_pre_vote:
         _vote_for(replica, request.candidate)
@@ -96,7 +108,11 @@ def _check_vote(replica: Replica, request: VoteRequest) -> ErrorCode:
     A candidate's epoch must be above all epochs in its log. A pre-vote's epoch may equal the last
     epoch in the log, because its sender may have records of the current leader.
     """
-    is_epoch_valid = request.last_epoch <= request.epoch if request.is_pre_vote else request.last_epoch < request.epoch
+    is_epoch_valid = (
+        request.last_epoch <= request.epoch
+        if request.is_pre_vote
+        else request.last_epoch < request.epoch
+    )
     if request.end_offset < 0 or request.last_epoch < 0 or not is_epoch_valid:
         return ErrorCode.INVALID_REQUEST
     return _check_voter_request(replica, request.candidate.node_id, request.epoch)
@@ -112,7 +128,9 @@ def _is_addressed(replica: Replica, key: ReplicaKey | None) -> bool:
     """Whether a request is meant for this replica. Older versions do not name a replica."""
     if key is None:
         return True
-    return key.node_id == replica.own.node_id and (key.directory_id.int == 0 or key.directory_id == replica.own.directory_id)
+    return key.node_id == replica.own.node_id and (
+        key.directory_id.int == 0 or key.directory_id == replica.own.directory_id
+    )
 
 
 def _is_up_to_date(replica: Replica, request: VoteRequest) -> bool:
@@ -140,7 +158,15 @@ def _vote_for(replica: Replica, candidate: ReplicaKey) -> None:
     role = replica.role
     if isinstance(role, Unattached) and role.voted is None:
         deadline_ms = replica.election_deadline_ms()
-        become(replica, Unattached(epoch=role.epoch, leader_id=role.leader_id, voted=candidate, election_deadline_ms=deadline_ms))
+        become(
+            replica,
+            Unattached(
+                epoch=role.epoch,
+                leader_id=role.leader_id,
+                voted=candidate,
+                election_deadline_ms=deadline_ms,
+            ),
+        )
     elif isinstance(role, Prospective) and role.voted is None:
         become_prospective(replica, voted=candidate)
 
@@ -166,33 +192,51 @@ def take_vote_response(replica: Replica, voter_id: NodeId, response: VoteRespons
 
 def take_vote_failure(replica: Replica, request: VoteRequest, error: ErrorCode) -> None:
     """Hold the election without pre-votes if a voter does not know pre-votes."""
-    if error is ErrorCode.UNSUPPORTED_VERSION and request.is_pre_vote and isinstance(replica.role, Prospective):
+    if (
+        error is ErrorCode.UNSUPPORTED_VERSION
+        and request.is_pre_vote
+        and isinstance(replica.role, Prospective)
+    ):
         become_candidate(replica)
 
 
 # Leaders
 
 
-def handle_begin_quorum_epoch(replica: Replica, request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
+def handle_begin_quorum_epoch(
+    replica: Replica, request: BeginQuorumEpochRequest
+) -> BeginQuorumEpochResponse:
     """Follow the leader that sends the request."""
     error = _check_voter_request(replica, request.leader_id, request.epoch)
-    if error is ErrorCode.NONE and not learn_leader(replica, request.leader_id, request.epoch, request.leader_endpoints):
+    if error is ErrorCode.NONE and not learn_leader(
+        replica, request.leader_id, request.epoch, request.leader_endpoints
+    ):
         error = ErrorCode.UNKNOWN_SERVER_ERROR
     if error is ErrorCode.NONE and not _is_addressed(replica, request.voter):
         error = ErrorCode.INVALID_VOTER_KEY
     return replica.response(BeginQuorumEpochResponse, error)
 
 
-def handle_end_quorum_epoch(replica: Replica, request: EndQuorumEpochRequest) -> EndQuorumEpochResponse:
+def handle_end_quorum_epoch(
+    replica: Replica, request: EndQuorumEpochRequest
+) -> EndQuorumEpochResponse:
     """Schedule an election, in the order that the resigned leader proposes."""
     error = _check_voter_request(replica, request.leader_id, request.epoch)
-    if error is ErrorCode.NONE and not learn_leader(replica, request.leader_id, request.epoch, request.leader_endpoints):
+    if error is ErrorCode.NONE and not learn_leader(
+        replica, request.leader_id, request.epoch, request.leader_endpoints
+    ):
         error = ErrorCode.UNKNOWN_SERVER_ERROR
     role = replica.role
-    if error is ErrorCode.NONE and isinstance(role, Follower) and role.leader_id == request.leader_id:
+    if (
+        error is ErrorCode.NONE
+        and isinstance(role, Follower)
+        and role.leader_id == request.leader_id
+    ):
         place = _place_of(replica.own, request.successors)
         role.awaits_sync = False
-        role.fetch_deadline_ms = replica.now_ms + successor_delay_ms(place, len(request.successors), replica.config.election_backoff_max_ms)
+        role.fetch_deadline_ms = replica.now_ms + successor_delay_ms(
+            place, len(request.successors), replica.config.election_backoff_max_ms
+        )
     return replica.response(EndQuorumEpochResponse, error)
 
 
@@ -201,7 +245,8 @@ def _place_of(own: ReplicaKey, successors: Sequence[ReplicaKey]) -> int:
     matching = (
         place
         for place, key in enumerate(successors)
-        if key.node_id == own.node_id and (key.directory_id.int == 0 or key.directory_id == own.directory_id)
+        if key.node_id == own.node_id
+        and (key.directory_id.int == 0 or key.directory_id == own.directory_id)
     )
     return next(matching, len(successors))
 
@@ -219,7 +264,9 @@ def successor_delay_ms(place: int, count: int, max_ms: int) -> int:
     return min(max_ms, (max_ms >> (count - 1)) << (place - 1))
 
 
-def learn_leader(replica: Replica, leader_id: NodeId, epoch: LeaderEpoch, endpoints: tuple[VoterEndpoint, ...]) -> bool:
+def learn_leader(
+    replica: Replica, leader_id: NodeId, epoch: LeaderEpoch, endpoints: tuple[VoterEndpoint, ...]
+) -> bool:
     """Accept the leader of an epoch that is not below this replica's.
 
     Return false if it is impossible.
@@ -246,7 +293,11 @@ def _is_consistent(replica: Replica, leader_id: NodeId, epoch: LeaderEpoch) -> b
         if not is_own:
             replica.effects.rival_epoch = epoch
         return is_own
-    return epoch != replica.epoch or NO_LEADER in {leader_id, replica.leader_id} or leader_id == replica.leader_id
+    return (
+        epoch != replica.epoch
+        or NO_LEADER in {leader_id, replica.leader_id}
+        or leader_id == replica.leader_id
+    )
 
 
 def _knows_less(replica: Replica, endpoints: tuple[VoterEndpoint, ...]) -> bool:
@@ -274,4 +325,8 @@ def settle(replica: Replica, response: Response) -> bool | None:
         if not is_known:
             learn_leader(replica, response.leader_id, response.epoch, response.leader_endpoints)
         return None if response.error is ErrorCode.NONE else True
-    return False if response.error in {ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.INVALID_VOTER_KEY} else None
+    return (
+        False
+        if response.error in {ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.INVALID_VOTER_KEY}
+        else None
+    )

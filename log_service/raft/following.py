@@ -13,7 +13,13 @@ from log_service.common.errors import ErrorCode
 from log_service.common.features import DYNAMIC_QUORUM
 from log_service.common.types import NodeId
 from log_service.raft.elections import settle
-from log_service.raft.events import AppendFetched, LogChanged, SnapshotInstalled, StoreSlice, TruncateTo
+from log_service.raft.events import (
+    AppendFetched,
+    LogChanged,
+    SnapshotInstalled,
+    StoreSlice,
+    TruncateTo,
+)
 from log_service.raft.log_view import EpochEnd, SnapshotId, truncation_offset
 from log_service.raft.messages import (
     UNKNOWN_OFFSET,
@@ -31,7 +37,14 @@ from log_service.raft.replica import Replica
 from log_service.raft.roles import Follower, SnapshotFetch, Unattached
 from log_service.raft.transitions import become_prospective
 
-JOIN_RESPONSES = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND})
+JOIN_RESPONSES = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.DUPLICATE_VOTER,
+        ErrorCode.VOTER_NOT_FOUND,
+    }
+)
 """The error codes of a leader that has changed the voters, cannot do so yet, or need not."""
 
 # What is due
@@ -39,7 +52,11 @@ JOIN_RESPONSES = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCo
 
 def poll_unattached(replica: Replica, role: Unattached) -> None:
     """Look for a leader. A voter that finds none in time begins an election."""
-    if replica.is_voter and not replica.is_shutting_down and replica.is_due(role.election_deadline_ms):
+    if (
+        replica.is_voter
+        and not replica.is_shutting_down
+        and replica.is_due(role.election_deadline_ms)
+    ):
         become_prospective(replica)
     else:
         _fetch_from_any(replica)
@@ -54,10 +71,14 @@ def poll_follower(replica: Replica, role: Follower) -> None:
         return
     is_silent = not role.awaits_sync and replica.is_due(role.fetch_deadline_ms)
     if is_silent:
-        role.has_fetched = False  # from now on it grants pre-votes, as it may be a voter that does not know it yet
+        role.has_fetched = (
+            False  # from now on it grants pre-votes, as it may be a voter that does not know it yet
+        )
     if is_silent and replica.is_voter:
         become_prospective(replica)
-    elif replica.is_log_durable and not (_maybe_update_own_entry(replica, role) if replica.is_voter else _maybe_join(replica, role)):
+    elif replica.is_log_durable and not (
+        _maybe_update_own_entry(replica, role) if replica.is_voter else _maybe_join(replica, role)
+    ):
         _fetch_from_best(replica, role)
 
 
@@ -69,9 +90,17 @@ def _maybe_update_own_entry(replica: Replica, role: Follower) -> bool:
     if not replica.is_due(role.update_voter_deadline_ms):
         return False
     is_static = replica.history.latest.kraft_version < DYNAMIC_QUORUM
-    is_wanted = bool(replica.endpoints) and not role.has_updated_voter if is_static else replica.is_own_entry_outdated()
+    is_wanted = (
+        bool(replica.endpoints) and not role.has_updated_voter
+        if is_static
+        else replica.is_own_entry_outdated()
+    )
     peer = replica.peer(role.leader_id, role.leader_endpoints)
-    is_sent = is_wanted and peer is not None and replica.send(peer, UpdateVoterRequest(epoch=role.epoch, voter=replica.own_entry()))
+    is_sent = (
+        is_wanted
+        and peer is not None
+        and replica.send(peer, UpdateVoterRequest(epoch=role.epoch, voter=replica.own_entry()))
+    )
     if is_sent or not is_wanted:
         role.update_voter_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
         replica.wake_at(role.update_voter_deadline_ms)
@@ -84,7 +113,11 @@ def _maybe_join(replica: Replica, role: Follower) -> bool:
     A voter with this node id and another directory is this node before it got a new disk. It is
     removed first. Return whether a request was sent.
     """
-    if not replica.config.is_auto_join_enabled or not replica.endpoints or replica.history.latest.kraft_version < DYNAMIC_QUORUM:
+    if (
+        not replica.config.is_auto_join_enabled
+        or not replica.endpoints
+        or replica.history.latest.kraft_version < DYNAMIC_QUORUM
+    ):
         return False
     peer = replica.peer(role.leader_id, role.leader_endpoints)
     if peer is None or not replica.is_due(role.update_voter_deadline_ms):
@@ -92,7 +125,11 @@ def _maybe_join(replica: Replica, role: Follower) -> bool:
     old = replica.voters.get(replica.own.node_id)
     is_sent = replica.send(
         peer,
-        AddVoterRequest(voter=replica.own_entry(), is_response_after_commit=False) if old is None else RemoveVoterRequest(voter=old.key),
+        (
+            AddVoterRequest(voter=replica.own_entry(), is_response_after_commit=False)
+            if old is None
+            else RemoveVoterRequest(voter=old.key)
+        ),
     )
     if is_sent:
         _put_off_joining(replica, role)
@@ -143,9 +180,17 @@ def _fetch_from_any(replica: Replica) -> None:
     """Ask a random bootstrap server for the leader, or a random voter if none is configured."""
     if not replica.is_log_durable:
         return
-    voters = (replica.peer(voter.node_id, voter.endpoints) for voter in replica.voters if voter.node_id != replica.own.node_id)
+    voters = (
+        replica.peer(voter.node_id, voter.endpoints)
+        for voter in replica.voters
+        if voter.node_id != replica.own.node_id
+    )
     servers = replica.bootstrap_servers or tuple(peer for peer in voters if peer is not None)
-    ready = [peer for peer in servers if replica.connections.ready_at(peer.node_id, replica.now_ms) <= replica.now_ms]
+    ready = [
+        peer
+        for peer in servers
+        if replica.connections.ready_at(peer.node_id, replica.now_ms) <= replica.now_ms
+    ]
     if ready and not replica.connections.is_any_under_way(replica.now_ms):
         replica.send(ready[replica.draw(len(ready))], replica.fetch_request())
 
@@ -184,8 +229,9 @@ def _truncate(replica: Replica, diverging: EpochEnd) -> None:
     offset = truncation_offset(replica.log, diverging)
     if min(offset, diverging.end_offset) < replica.high_watermark:
         replica.effects.failure = (
-            f"the leader of epoch {replica.epoch} holds the log only up to offset {diverging.end_offset} of epoch {diverging.epoch}, "
-            f"but {replica.high_watermark} is committed: the quorum has lost records that this node still has"
+            f"the leader of epoch {replica.epoch} holds the log only up to offset"
+            f" {diverging.end_offset} of epoch {diverging.epoch}, but {replica.high_watermark} is"
+            " committed: the quorum has lost records that this node still has"
         )
         return
     replica.change_log(TruncateTo(offset=offset))
@@ -193,7 +239,11 @@ def _truncate(replica: Replica, diverging: EpochEnd) -> None:
 
 def _begin_snapshot(replica: Replica, role: Follower, snapshot_id: SnapshotId) -> None:
     """Fetch a snapshot, unless its id is invalid or this replica already has it."""
-    if snapshot_id.end_offset >= 0 and snapshot_id.epoch >= 0 and snapshot_id != replica.log.latest_snapshot:
+    if (
+        snapshot_id.end_offset >= 0
+        and snapshot_id.epoch >= 0
+        and snapshot_id != replica.log.latest_snapshot
+    ):
         role.snapshot = SnapshotFetch(snapshot_id=snapshot_id)
 
 
@@ -209,10 +259,19 @@ def take_snapshot_response(replica: Replica, response: FetchSnapshotResponse) ->
     if not isinstance(role, Follower) or role.snapshot is None:
         return False
     expected = (role.snapshot.snapshot_id, role.snapshot.position)
-    if response.error is ErrorCode.NONE and (response.snapshot_id, response.position) == expected and len(response.content) > 0:
+    if (
+        response.error is ErrorCode.NONE
+        and (response.snapshot_id, response.position) == expected
+        and len(response.content) > 0
+    ):
         position = response.position + len(response.content)
         is_last = position >= response.size_bytes
-        slice_ = StoreSlice(snapshot_id=expected[0], position=response.position, content=response.content, is_last=is_last)
+        slice_ = StoreSlice(
+            snapshot_id=expected[0],
+            position=response.position,
+            content=response.content,
+            is_last=is_last,
+        )
         replica.change_log(slice_)
         role.snapshot.position = position
     else:
@@ -229,7 +288,9 @@ def take_update_response(replica: Replica, response: UpdateVoterResponse) -> boo
     if settled is not None:
         return settled
     role = replica.role
-    if response.error not in {ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION} or not isinstance(role, Follower):
+    if response.error not in {ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION} or not isinstance(
+        role, Follower
+    ):
         return False
     role.has_updated_voter = True
     _note_success(replica, role)

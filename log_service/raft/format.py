@@ -75,7 +75,9 @@ class FormatPlan:
     now_ms: int
 
 
-async def identify(env: NodeEnv, config: NodeConfig, bootstrap_records: Sequence[MetadataRecord]) -> NodeIdentity:
+async def identify(
+    env: NodeEnv, config: NodeConfig, bootstrap_records: Sequence[MetadataRecord]
+) -> NodeIdentity:
     """Format fresh directories, and return the node's identity.
 
     A new cluster begins with ``bootstrap_records``. A log directory whose device fails is skipped.
@@ -99,7 +101,9 @@ async def identify(env: NodeEnv, config: NodeConfig, bootstrap_records: Sequence
     )
     if not config.is_alone:
         _check_formatted(owners, config)
-    return await files.run_in_pool(lambda: format_directories(files, owners, config.metadata_log_dir, plan))
+    return await files.run_in_pool(
+        lambda: format_directories(files, owners, config.metadata_log_dir, plan)
+    )
 
 
 def own_endpoint(config: NodeConfig) -> VoterEndpoint:
@@ -108,7 +112,11 @@ def own_endpoint(config: NodeConfig) -> VoterEndpoint:
     This is the address of its controller listener, or else of its first listener.
     """
     listener = config.controller_listener or config.listeners[0]
-    return VoterEndpoint(listener.name, listener.advertised_host or listener.host, listener.advertised_port or listener.port)
+    return VoterEndpoint(
+        listener.name,
+        listener.advertised_host or listener.host,
+        listener.advertised_port or listener.port,
+    )
 
 
 def _read_owners(files: Files, config: NodeConfig) -> Mapping[Path, MetaProperties | None]:
@@ -134,7 +142,9 @@ def _read_owners(files: Files, config: NodeConfig) -> Mapping[Path, MetaProperti
             is_there = _has_metadata_log(files, config.metadata_log_dir)
         if not is_there:
             missing = config.metadata_log_dir / METADATA_DIRECTORY
-            raise StorageError(f"{missing} does not exist, and it is unknown whether it should: {failure}") from failure
+            raise StorageError(
+                f"{missing} does not exist, and it is unknown whether it should: {failure}"
+            ) from failure
     return owners
 
 
@@ -149,12 +159,18 @@ def _check_formatted(owners: Mapping[Path, MetaProperties | None], config: NodeC
     """
     known = [properties for properties in owners.values() if properties is not None]
     is_static_voter = config.is_controller and bool(config.quorum.voters)
-    if owners[config.metadata_log_dir] is None and (is_static_voter or (config.cluster_id is None and not known)):
-        advice = f"{config.metadata_log_dir} is not formatted, and this node is one of several: run `tidelog storage format --cluster-id ID"
+    if owners[config.metadata_log_dir] is None and (
+        is_static_voter or (config.cluster_id is None and not known)
+    ):
+        advice = (
+            f"{config.metadata_log_dir} is not formatted, and this node is one of several: run"
+            " `tidelog storage format --cluster-id ID"
+        )
         if config.is_controller and not config.quorum.voters:
             raise StorageError(
-                f"{advice} --no-initial-controllers --config FILE` where it joins a cluster, with that one's id; with --standalone or "
-                "--initial-controllers in its place the node begins one"
+                f"{advice} --no-initial-controllers --config FILE` where it joins a cluster, with"
+                " that one's id; with --standalone or --initial-controllers in its place the node"
+                " begins one"
             )
         raise StorageError(f"{advice} --config FILE` on each node, with one id for all")
 
@@ -171,7 +187,9 @@ def random_id(new_bits: Callable[[int], int]) -> UUID:
             return found
 
 
-def format_directories(files: Files, log_dirs: Iterable[Path], metadata_log_dir: Path, plan: FormatPlan) -> NodeIdentity:
+def format_directories(
+    files: Files, log_dirs: Iterable[Path], metadata_log_dir: Path, plan: FormatPlan
+) -> NodeIdentity:
     """Format fresh directories, check the others, and return the node's identity. Blocks.
 
     Raises:
@@ -181,10 +199,17 @@ def format_directories(files: Files, log_dirs: Iterable[Path], metadata_log_dir:
     directories = dict.fromkeys((*log_dirs, metadata_log_dir))
     found = {directory: _read_owner(files, directory) for directory in directories}
     known = [properties for properties in found.values() if properties is not None]
-    cluster_id = known[0].cluster_id if known else plan.cluster_id or format_uuid(random_id(plan.new_bits))
+    cluster_id = (
+        known[0].cluster_id if known else plan.cluster_id or format_uuid(random_id(plan.new_bits))
+    )
     for directory, properties in found.items():
         if properties is not None:
-            check_owner(properties, directory, node_id=plan.node_id, cluster_id=plan.cluster_id or cluster_id)
+            check_owner(
+                properties,
+                directory,
+                node_id=plan.node_id,
+                cluster_id=plan.cluster_id or cluster_id,
+            )
         else:
             check_fresh(files, directory)
     if known and not plan.is_log_elsewhere and not _has_metadata_log(files, metadata_log_dir):
@@ -194,25 +219,34 @@ def format_directories(files: Files, log_dirs: Iterable[Path], metadata_log_dir:
         if properties is not None and properties.directory_id is not None:
             directory_ids[directory] = properties.directory_id
             continue
-        directory_ids[directory] = directory_id = _directory_id(plan, is_of_metadata=directory == metadata_log_dir)
+        directory_ids[directory] = directory_id = _directory_id(
+            plan, is_of_metadata=directory == metadata_log_dir
+        )
         with directory_named(directory):
             if properties is not None:
-                write_meta_properties(files, directory, replace(properties, directory_id=directory_id))
+                write_meta_properties(
+                    files, directory, replace(properties, directory_id=directory_id)
+                )
                 continue
             make_durable_directory(files, directory)
             voters = _first_voters(plan, directory_id)
             if directory == metadata_log_dir and voters and not known:
                 _write_first_snapshot(files, directory, voters, plan)
             files.write_atomically(directory / BOOTSTRAP_FILE, _bootstrap(plan))
-            own = MetaProperties(cluster_id=cluster_id, node_id=plan.node_id, directory_id=directory_id)
+            own = MetaProperties(
+                cluster_id=cluster_id, node_id=plan.node_id, directory_id=directory_id
+            )
             write_meta_properties(files, directory, own)
             if known:
                 logger.warning(
-                    "Log directory %s was empty and begins anew, beside others of this node. That is right for a new disk. Where it held "
-                    "logs they are not served: stop the node, mount the disk of the directory, and start again",
+                    "Log directory %s was empty and begins anew, beside others of this node. That"
+                    " is right for a new disk. Where it held logs they are not served: stop the"
+                    " node, mount the disk of the directory, and start again",
                     directory,
                 )
-    return NodeIdentity(node_id=plan.node_id, cluster_id=cluster_id, directory_ids=directory_ids, is_new=not known)
+    return NodeIdentity(
+        node_id=plan.node_id, cluster_id=cluster_id, directory_ids=directory_ids, is_new=not known
+    )
 
 
 def is_formatted(files: Files, directory: Path) -> bool:
@@ -251,8 +285,8 @@ def _check_no_logs(files: Files, directories: Iterable[Path], metadata_log_dir: 
         if name is not None:
             missing = metadata_log_dir / METADATA_DIRECTORY
             raise StorageError(
-                f"{missing} is not there, but {directory} holds logs such as {name}, whose topics only that knows; "
-                "restore it, or name an empty directory"
+                f"{missing} is not there, but {directory} holds logs such as {name}, whose topics"
+                " only that knows; restore it, or name an empty directory"
             )
 
 
@@ -271,14 +305,30 @@ def _directory_id(plan: FormatPlan, *, is_of_metadata: bool) -> UUID:
 def _first_voters(plan: FormatPlan, directory_id: UUID) -> tuple[Voter, ...]:
     if plan.only_voter_at is None:
         return plan.voters
-    return (Voter(node_id=plan.node_id, directory_id=directory_id, endpoints=(plan.only_voter_at,)),)
+    return (
+        Voter(node_id=plan.node_id, directory_id=directory_id, endpoints=(plan.only_voter_at,)),
+    )
 
 
-def _write_first_snapshot(files: Files, directory: Path, voters: tuple[Voter, ...], plan: FormatPlan) -> None:
-    batches = encode_snapshot((), epoch=0, timestamp_ms=plan.now_ms, last_contained_timestamp_ms=plan.now_ms, voters=voters)
+def _write_first_snapshot(
+    files: Files, directory: Path, voters: tuple[Voter, ...], plan: FormatPlan
+) -> None:
+    batches = encode_snapshot(
+        (),
+        epoch=0,
+        timestamp_ms=plan.now_ms,
+        last_contained_timestamp_ms=plan.now_ms,
+        voters=voters,
+    )
     make_durable_directory(files, directory / METADATA_DIRECTORY)
-    files.write_atomically(directory / METADATA_DIRECTORY / BOOTSTRAP_SNAPSHOT.file_name, b"".join(batches))
+    files.write_atomically(
+        directory / METADATA_DIRECTORY / BOOTSTRAP_SNAPSHOT.file_name, b"".join(batches)
+    )
 
 
 def _bootstrap(plan: FormatPlan) -> bytes:
-    return b"".join(encode_snapshot(plan.bootstrap_records, epoch=0, timestamp_ms=plan.now_ms, last_contained_timestamp_ms=0))
+    return b"".join(
+        encode_snapshot(
+            plan.bootstrap_records, epoch=0, timestamp_ms=plan.now_ms, last_contained_timestamp_ms=0
+        )
+    )

@@ -107,7 +107,14 @@ class Leader:
     )
 
     def __init__(
-        self, *, epoch: LeaderEpoch, own: ReplicaKey, epoch_start_offset: int, voters: VoterSet, check_quorum_ms: int, now_ms: int
+        self,
+        *,
+        epoch: LeaderEpoch,
+        own: ReplicaKey,
+        epoch_start_offset: int,
+        voters: VoterSet,
+        check_quorum_ms: int,
+        now_ms: int,
     ) -> None:
         self.epoch = epoch
         self.own = own
@@ -136,13 +143,19 @@ class Leader:
 
     def __repr__(self) -> str:
         ends = {node_id: progress.end_offset for node_id, progress in self._voters.items()}
-        return f"<Leader epoch={self.epoch} start={self.epoch_start_offset} hw={self.high_watermark} ends={ends}>"
+        return (
+            f"<Leader epoch={self.epoch} start={self.epoch_start_offset} hw={self.high_watermark}"
+            f" ends={ends}>"
+        )
 
     # Replicas
 
     def set_voters(self, voters: VoterSet) -> None:
         """Use these voters from now on. A replica keeps its progress as a voter or an observer."""
-        known = {**{progress.key: progress for progress in self._voters.values()}, **self._observers}
+        known = {
+            **{progress.key: progress for progress in self._voters.values()},
+            **self._observers,
+        }
         by_id = {progress.key.node_id: progress for progress in self._voters.values()}
         self.voters = voters
         self.counts_itself = self.own in voters
@@ -182,14 +195,20 @@ class Leader:
 
     def observer_progress(self, now_ms: int) -> list[ReplicaProgress]:
         """Return the progress of the observers that have fetched recently."""
-        return [each for each in self._observers.values() if now_ms - each.last_fetch_ms < OBSERVER_SESSION_MS]
+        return [
+            each
+            for each in self._observers.values()
+            if now_ms - each.last_fetch_ms < OBSERVER_SESSION_MS
+        ]
 
     def note_synced(self, end_offset: int) -> bool:
         """Apply this node's synced end. Return whether the high watermark moved."""
         self._synced_end_offset = max(self._synced_end_offset, end_offset)
         return self._advance()
 
-    def note_fetch(self, key: ReplicaKey, fetch_offset: int, leader_end_offset: int, now_ms: int) -> bool:
+    def note_fetch(
+        self, key: ReplicaKey, fetch_offset: int, leader_end_offset: int, now_ms: int
+    ) -> bool:
         """Apply a valid fetch. Return whether the high watermark moved."""
         progress = self.progress_of(key)
         if progress is None:
@@ -205,22 +224,43 @@ class Leader:
         Such an observer may become a voter.
         """
         progress = self._observers.get(key)
-        return progress is not None and progress.last_caught_up_ms > NEVER_MS and progress.last_fetch_ms > now_ms - CAUGHT_UP_WITHIN_MS
+        return (
+            progress is not None
+            and progress.last_caught_up_ms > NEVER_MS
+            and progress.last_fetch_ms > now_ms - CAUGHT_UP_WITHIN_MS
+        )
 
     def successors(self) -> tuple[ReplicaKey, ...]:
         """Return the other voters, those with the largest end offset first."""
-        others = [progress for progress in self._voters.values() if progress.key.node_id != self.own.node_id]
-        return tuple(progress.key for progress in sorted(others, key=lambda each: (-each.end_offset, each.key.node_id)))
+        others = [
+            progress
+            for progress in self._voters.values()
+            if progress.key.node_id != self.own.node_id
+        ]
+        return tuple(
+            progress.key
+            for progress in sorted(others, key=lambda each: (-each.end_offset, each.key.node_id))
+        )
 
     def silent_voters(self, since_ms: int) -> tuple[ReplicaKey, ...]:
         """Return the other voters whose last valid fetch was at or before ``since_ms``."""
-        others = [progress for progress in self._voters.values() if progress.key.node_id != self.own.node_id]
+        others = [
+            progress
+            for progress in self._voters.values()
+            if progress.key.node_id != self.own.node_id
+        ]
         return tuple(progress.key for progress in others if progress.last_fetch_ms <= since_ms)
 
     def _forget_silent_observers(self, now_ms: int) -> None:
-        self._observers = {key: each for key, each in self._observers.items() if now_ms - each.last_fetch_ms < OBSERVER_SESSION_MS}
+        self._observers = {
+            key: each
+            for key, each in self._observers.items()
+            if now_ms - each.last_fetch_ms < OBSERVER_SESSION_MS
+        }
         while len(self._observers) >= MAX_OBSERVERS:
-            del self._observers[min(self._observers, key=lambda key: self._observers[key].last_fetch_ms)]
+            del self._observers[
+                min(self._observers, key=lambda key: self._observers[key].last_fetch_ms)
+            ]
 
     def twins_of(self, node_id: NodeId, since_ms: int) -> Twins | None:
         """Return the directories of two processes that follow as ``node_id`` since ``since_ms``.

@@ -48,11 +48,20 @@ from log_service.raft.voters import ReplicaKey, VoterSet
 
 def poll_leader(replica: Replica, leader: Leader) -> None:
     """Resign if that is due, end fetches that have waited long enough, and notify silent voters."""
-    if replica.is_shutting_down or leader.is_resign_due or leader.is_check_quorum_over(replica.now_ms):
+    if (
+        replica.is_shutting_down
+        or leader.is_resign_due
+        or leader.is_check_quorum_over(replica.now_ms)
+    ):
         resign(replica, leader)
         return
     if leader.pending is not None and replica.is_due(leader.pending.deadline_ms):
-        end_voter_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, "the change of voters took too long; it may still be committed")
+        end_voter_change(
+            replica,
+            leader,
+            ErrorCode.REQUEST_TIMED_OUT,
+            "the change of voters took too long; it may still be committed",
+        )
     _respond_to_expired(replica, leader)
     if not leader.is_alone:
         _announce_to_silent_voters(replica, leader)
@@ -65,7 +74,10 @@ def _announce_to_silent_voters(replica: Replica, leader: Leader) -> None:
     if replica.is_due(leader.begin_deadline_ms):
         for key in leader.silent_voters(replica.now_ms - interval_ms):
             request = BeginQuorumEpochRequest(
-                voter=key, leader_id=replica.own.node_id, epoch=leader.epoch, leader_endpoints=replica.leader_endpoints
+                voter=key,
+                leader_id=replica.own.node_id,
+                epoch=leader.epoch,
+                leader_endpoints=replica.leader_endpoints,
             )
             replica.send_to_voter(key, request)
         leader.begin_deadline_ms = replica.now_ms + interval_ms
@@ -82,7 +94,10 @@ def poll_resigned(replica: Replica, role: Resigned) -> None:
         return
     for key in role.unacknowledged:
         request = EndQuorumEpochRequest(
-            leader_id=replica.own.node_id, epoch=role.epoch, successors=role.successors, leader_endpoints=replica.leader_endpoints
+            leader_id=replica.own.node_id,
+            epoch=role.epoch,
+            successors=role.successors,
+            leader_endpoints=replica.leader_endpoints,
         )
         replica.send_to_voter(key, request)
 
@@ -96,7 +111,9 @@ def take_end_response(replica: Replica, voter_id: NodeId, response: EndQuorumEpo
     if settled is not None:
         return settled
     if response.error is ErrorCode.NONE and isinstance(replica.role, Resigned):
-        replica.role.unacknowledged = [key for key in replica.role.unacknowledged if key.node_id != voter_id]
+        replica.role.unacknowledged = [
+            key for key in replica.role.unacknowledged if key.node_id != voter_id
+        ]
     return response.error is ErrorCode.NONE
 
 
@@ -116,7 +133,11 @@ def check_leader(replica: Replica, epoch: LeaderEpoch) -> ErrorCode:
 
 def handle_fetch(replica: Replica, reply_to: Hashable, request: FetchRequest) -> None:
     """Respond at once, or park the fetch until there is a result."""
-    error = check_leader(replica, request.epoch) if _is_fetch_valid(request) else ErrorCode.INVALID_REQUEST
+    error = (
+        check_leader(replica, request.epoch)
+        if _is_fetch_valid(request)
+        else ErrorCode.INVALID_REQUEST
+    )
     leader = replica.role
     if isinstance(leader, Leader) and request.replica.node_id == replica.own.node_id:
         error = ErrorCode.INVALID_REQUEST  # another node has this node's id and must not continue
@@ -126,19 +147,31 @@ def handle_fetch(replica: Replica, reply_to: Hashable, request: FetchRequest) ->
     check = check_fetch(replica.log, request.fetch_offset, request.last_epoch)
     if check.is_valid and request.replica.node_id >= 0:
         _respond_to_superseded(replica, leader, request.replica)
-        if leader.note_fetch(request.replica, request.fetch_offset, replica.log.end_offset, replica.now_ms):
+        if leader.note_fetch(
+            request.replica, request.fetch_offset, replica.log.end_offset, replica.now_ms
+        ):
             announce_commit(replica, leader)
         _note_twins(replica, leader, request.replica.node_id)
     response = _fetch_response(replica, leader, request, check)
-    is_news = response.records_from is not None or not check.is_valid or request.high_watermark < response.high_watermark
+    is_news = (
+        response.records_from is not None
+        or not check.is_valid
+        or request.high_watermark < response.high_watermark
+    )
     if is_news or request.max_wait_ms == 0:
         replica.reply(reply_to, response)
     else:
-        leader.parked.append(ParkedFetch(reply_to=reply_to, request=request, deadline_ms=replica.now_ms + request.max_wait_ms))
+        leader.parked.append(
+            ParkedFetch(
+                reply_to=reply_to, request=request, deadline_ms=replica.now_ms + request.max_wait_ms
+            )
+        )
         superfluous = leader.superfluous_fetch()
         if superfluous is not None:
             leader.parked.remove(superfluous)
-            replica.reply(superfluous.reply_to, _fetch_response(replica, leader, superfluous.request))
+            replica.reply(
+                superfluous.reply_to, _fetch_response(replica, leader, superfluous.request)
+            )
 
 
 def _note_twins(replica: Replica, leader: Leader, node_id: NodeId) -> Twins | None:
@@ -153,10 +186,16 @@ def _note_twins(replica: Replica, leader: Leader, node_id: NodeId) -> Twins | No
 
 
 def _is_fetch_valid(request: FetchRequest) -> bool:
-    return request.max_wait_ms >= 0 and request.fetch_offset >= 0 and 0 <= request.last_epoch <= request.epoch
+    return (
+        request.max_wait_ms >= 0
+        and request.fetch_offset >= 0
+        and 0 <= request.last_epoch <= request.epoch
+    )
 
 
-def _fetch_response(replica: Replica, leader: Leader, request: FetchRequest, check: FetchCheck = VALID) -> FetchResponse:
+def _fetch_response(
+    replica: Replica, leader: Leader, request: FetchRequest, check: FetchCheck = VALID
+) -> FetchResponse:
     has_records = check.is_valid and request.fetch_offset < replica.log.end_offset
     return replace(
         replica.response(FetchResponse),
@@ -175,7 +214,13 @@ def respond_to_parked(replica: Replica, leader: Leader) -> None:
     A result is a record, or a higher high watermark than in the request.
     """
     end_offset, high_watermark = replica.log.end_offset, leader.high_watermark
-    _unpark(replica, leader, lambda fetch: fetch.request.fetch_offset < end_offset or fetch.request.high_watermark < high_watermark)
+    _unpark(
+        replica,
+        leader,
+        lambda fetch: (
+            fetch.request.fetch_offset < end_offset or fetch.request.high_watermark < high_watermark
+        ),
+    )
 
 
 def _respond_to_expired(replica: Replica, leader: Leader) -> None:
@@ -232,7 +277,11 @@ def note_log(replica: Replica, leader: Leader, *, has_voters: bool) -> None:
     if has_voters:
         leader.set_voters(replica.voters)
         pending = leader.pending
-        if pending is not None and pending.last_offset is None and (pending.voter.key in replica.voters) == pending.is_addition:
+        if (
+            pending is not None
+            and pending.last_offset is None
+            and (pending.voter.key in replica.voters) == pending.is_addition
+        ):
             pending.last_offset = replica.history.latest.offset
             if not pending.is_response_after_commit and pending.reply_to is not None:
                 replica.reply(pending.reply_to, replica.response(VoterChangeResponse))
@@ -250,7 +299,11 @@ def announce_commit(replica: Replica, leader: Leader) -> None:
     """Report a higher high watermark, and end a change of voters that is now committed."""
     replica.advance_high_watermark(leader.high_watermark)
     pending = leader.pending
-    if pending is not None and pending.last_offset is not None and pending.last_offset < leader.high_watermark:
+    if (
+        pending is not None
+        and pending.last_offset is not None
+        and pending.last_offset < leader.high_watermark
+    ):
         end_voter_change(replica, leader, ErrorCode.NONE, "")
     if not leader.counts_itself and replica.history.latest.offset < leader.high_watermark:
         leader.is_resign_due = True
@@ -272,12 +325,19 @@ def handle_add_voter(replica: Replica, reply_to: Hashable, request: AddVoterRequ
         return
     listener_name = replica.config.listener_name
     twins = _note_twins(replica, leader, request.voter.node_id)
-    refusal = voter_changes.check_addition(request, leader, replica.history.latest, listener_name, twins=twins)
+    refusal = voter_changes.check_addition(
+        request, leader, replica.history.latest, listener_name, twins=twins
+    )
     peer = replica.peer(request.voter.node_id, request.voter.endpoints)
     if refusal is None and (peer is None or not replica.send(peer, KRaftVersionRequest())):
-        refusal = voter_changes.Refusal(ErrorCode.REQUEST_TIMED_OUT, "the new voter cannot be asked at the moment; try again")
+        refusal = voter_changes.Refusal(
+            ErrorCode.REQUEST_TIMED_OUT, "the new voter cannot be asked at the moment; try again"
+        )
     if refusal is not None:
-        replica.reply(reply_to, replace(replica.response(VoterChangeResponse, refusal.error), message=refusal.message))
+        replica.reply(
+            reply_to,
+            replace(replica.response(VoterChangeResponse, refusal.error), message=refusal.message),
+        )
         return
     leader.pending = PendingVoterChange(
         voter=request.voter,
@@ -296,20 +356,39 @@ def take_versions(replica: Replica, node_id: NodeId, response: KRaftVersionRespo
     """
     leader = replica.role
     pending = leader.pending if isinstance(leader, Leader) else None
-    if not isinstance(leader, Leader) or pending is None or pending.last_offset is not None or pending.voter.node_id != node_id:
+    if (
+        not isinstance(leader, Leader)
+        or pending is None
+        or pending.last_offset is not None
+        or pending.voter.node_id != node_id
+    ):
         return True
     if not pending.is_addition:
         return True
     latest = replica.history.latest
     if response is None or response.error is not ErrorCode.NONE:
-        end_voter_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, "the new voter did not return the versions that it supports")
+        end_voter_change(
+            replica,
+            leader,
+            ErrorCode.REQUEST_TIMED_OUT,
+            "the new voter did not return the versions that it supports",
+        )
         return False
-    voter = replace(pending.voter, min_kraft_version=response.min_kraft_version, max_kraft_version=response.max_kraft_version)
+    voter = replace(
+        pending.voter,
+        min_kraft_version=response.min_kraft_version,
+        max_kraft_version=response.max_kraft_version,
+    )
     if not voter_changes.supports(voter, latest.kraft_version):
         text = f"the new voter does not support kraft.version {latest.kraft_version}"
         end_voter_change(replica, leader, ErrorCode.INVALID_REQUEST, text)
     elif not leader.is_caught_up(voter.key, replica.now_ms):
-        end_voter_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, "the new voter lags behind; try again once it has caught up")
+        end_voter_change(
+            replica,
+            leader,
+            ErrorCode.REQUEST_TIMED_OUT,
+            "the new voter lags behind; try again once it has caught up",
+        )
     else:
         pending.voter = voter
         _append_voters(replica, latest.voters.with_voter(voter))
@@ -327,10 +406,21 @@ def handle_remove_voter(replica: Replica, reply_to: Hashable, request: RemoveVot
     remaining = voter_changes.check_removal(request, leader, replica.history.latest, twins=twins)
     removed = replica.voters.get(request.voter.node_id)
     if isinstance(remaining, voter_changes.Refusal) or removed is None:
-        refusal = remaining if isinstance(remaining, voter_changes.Refusal) else voter_changes.Refusal(ErrorCode.VOTER_NOT_FOUND, "")
-        replica.reply(reply_to, replace(replica.response(VoterChangeResponse, refusal.error), message=refusal.message))
+        refusal = (
+            remaining
+            if isinstance(remaining, voter_changes.Refusal)
+            else voter_changes.Refusal(ErrorCode.VOTER_NOT_FOUND, "")
+        )
+        replica.reply(
+            reply_to,
+            replace(replica.response(VoterChangeResponse, refusal.error), message=refusal.message),
+        )
         return
-    leader.pending = PendingVoterChange(voter=removed, reply_to=reply_to, deadline_ms=replica.now_ms + replica.config.request_timeout_ms)
+    leader.pending = PendingVoterChange(
+        voter=removed,
+        reply_to=reply_to,
+        deadline_ms=replica.now_ms + replica.config.request_timeout_ms,
+    )
     _append_voters(replica, remaining)
 
 
@@ -343,7 +433,9 @@ def handle_update_voter(replica: Replica, request: UpdateVoterRequest) -> Update
     leader = replica.role
     if error is not ErrorCode.NONE or not isinstance(leader, Leader):
         return replica.response(UpdateVoterResponse, error)
-    updated = voter_changes.check_update(request, leader, replica.history.latest, replica.config.listener_name)
+    updated = voter_changes.check_update(
+        request, leader, replica.history.latest, replica.config.listener_name
+    )
     if isinstance(updated, voter_changes.Refusal):
         return replica.response(UpdateVoterResponse, updated.error)
     if replica.history.latest.kraft_version < DYNAMIC_QUORUM:
@@ -363,16 +455,24 @@ def handle_upgrade(replica: Replica, reply_to: Hashable, request: UpgradeRequest
         return
     voters = voter_changes.check_upgrade(request, leader, replica.history.latest)
     if isinstance(voters, voter_changes.Refusal):
-        replica.reply(reply_to, replace(replica.response(VoterChangeResponse, voters.error), message=voters.message))
+        replica.reply(
+            reply_to,
+            replace(replica.response(VoterChangeResponse, voters.error), message=voters.message),
+        )
         return
     if voters is None or request.is_only_checked:
         replica.reply(reply_to, replica.response(VoterChangeResponse))
         return
     leader.told_voters = None
     leader.pending = PendingVoterChange(
-        voter=replica.own_entry(), reply_to=reply_to, deadline_ms=replica.now_ms + replica.config.request_timeout_ms, is_addition=True
+        voter=replica.own_entry(),
+        reply_to=reply_to,
+        deadline_ms=replica.now_ms + replica.config.request_timeout_ms,
+        is_addition=True,
     )
-    replica.change_log(AppendControl(epoch=replica.epoch, kraft_version=request.kraft_version, voters=voters))
+    replica.change_log(
+        AppendControl(epoch=replica.epoch, kraft_version=request.kraft_version, voters=voters)
+    )
 
 
 def _append_voters(replica: Replica, voters: VoterSet) -> None:
@@ -383,4 +483,6 @@ def end_voter_change(replica: Replica, leader: Leader, error: ErrorCode, message
     """Respond to the caller of the change in progress, and end it."""
     pending, leader.pending = leader.pending, None
     if pending is not None and pending.reply_to is not None:
-        replica.reply(pending.reply_to, replace(replica.response(VoterChangeResponse, error), message=message))
+        replica.reply(
+            pending.reply_to, replace(replica.response(VoterChangeResponse, error), message=message)
+        )

@@ -97,10 +97,18 @@ def check_fetch(log: LogView, fetch_offset: int, last_epoch: int) -> FetchCheck:
         return FetchCheck(snapshot_id=latest)
     if fetch_offset == 0 and log.start_offset == 0:
         return VALID
-    if latest is not None and earliest is not None and _is_before(earliest, log.start_offset, fetch_offset, last_epoch):
+    if (
+        latest is not None
+        and earliest is not None
+        and _is_before(earliest, log.start_offset, fetch_offset, last_epoch)
+    ):
         return FetchCheck(snapshot_id=latest)
     own = end_of_epoch(log, last_epoch)
-    return VALID if own.epoch == last_epoch and own.end_offset >= fetch_offset else FetchCheck(diverging=own)
+    return (
+        VALID
+        if own.epoch == last_epoch and own.end_offset >= fetch_offset
+        else FetchCheck(diverging=own)
+    )
 
 
 def _is_before(earliest: SnapshotId, start_offset: int, fetch_offset: int, last_epoch: int) -> bool:
@@ -124,7 +132,11 @@ def end_of_epoch(log: LogView, epoch: int) -> EpochEnd:
 def end_below(log: LogView, offset: int) -> EpochEnd:
     """Return the epoch of the last record below ``offset``, and ``offset``, which is in the log."""
     epoch = log.last_epoch
-    while (before := log.end_of_epoch(epoch - 1)) is not None and before.epoch < epoch and before.end_offset >= offset:
+    while (
+        (before := log.end_of_epoch(epoch - 1)) is not None
+        and before.epoch < epoch
+        and before.end_offset >= offset
+    ):
         epoch = before.epoch
     return EpochEnd(epoch, offset)
 
@@ -137,4 +149,8 @@ def truncation_offset(log: LogView, diverging: EpochEnd) -> int:
     if diverging.epoch == 0:
         return min(diverging.end_offset, log.end_offset)
     own = end_of_epoch(log, diverging.epoch)
-    return min(own.end_offset, diverging.end_offset) if own.epoch == diverging.epoch else own.end_offset
+    return (
+        min(own.end_offset, diverging.end_offset)
+        if own.epoch == diverging.epoch
+        else own.end_offset
+    )

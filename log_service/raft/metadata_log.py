@@ -30,7 +30,13 @@ from log_service.raft.batches import (
 )
 from log_service.raft.events import AppendControl, AppendFetched, StoreSlice
 from log_service.raft.log_view import EpochEnd, SnapshotId
-from log_service.raft.snapshots import Snapshot, encode_snapshot, list_snapshots, read_snapshot, unfinished_snapshots
+from log_service.raft.snapshots import (
+    Snapshot,
+    encode_snapshot,
+    list_snapshots,
+    read_snapshot,
+    unfinished_snapshots,
+)
 from log_service.raft.voters import ReplicaKey, VoterChange, VoterEntry, VoterHistory, VoterSet
 from log_service.records.batch import CorruptBatch, is_crc_valid, iterate_headers
 from log_service.records.control import ControlType
@@ -49,7 +55,9 @@ KEPT_SNAPSHOT_COUNT = 2
 class MetadataLog:
     """The directory ``__cluster_metadata-0``. ``snapshots`` are its snapshots, oldest first."""
 
-    def __init__(self, files: Files, clock: Clock, directory: Path, config: MetadataLogConfig) -> None:
+    def __init__(
+        self, files: Files, clock: Clock, directory: Path, config: MetadataLogConfig
+    ) -> None:
         self.path = directory / str(METADATA_PARTITION)
         self.snapshots: list[SnapshotId] = []
         self._files = files
@@ -73,9 +81,14 @@ class MetadataLog:
         make_durable_directory(self._files, self.path)
         self.snapshots = list_snapshots(self._files, self.path)
         newest = self.latest_snapshot
-        snapshot = read_snapshot(self._files, self.path / newest.file_name, newest) if newest else None
+        snapshot = (
+            read_snapshot(self._files, self.path / newest.file_name, newest) if newest else None
+        )
         synced = read_offsets(self._files, self.path / SYNCED_CHECKPOINT).get(METADATA_PARTITION, 0)
-        self._log = self._open_log(recovery_point=synced, start_offset=self.snapshots[0].end_offset if self.snapshots else 0)
+        self._log = self._open_log(
+            recovery_point=synced,
+            start_offset=self.snapshots[0].end_offset if self.snapshots else 0,
+        )
         if newest is not None and self._is_behind(newest):
             self._begin_behind(newest)
         return snapshot
@@ -96,7 +109,9 @@ class MetadataLog:
     def _is_behind(self, newest: SnapshotId) -> bool:
         """Whether the log ends before a snapshot, because of a crash before the log began again."""
         epoch = max(self.log.latest_leader_epoch, 0)
-        return newest.epoch > epoch or (newest.epoch == epoch and newest.end_offset > self.log.log_end_offset)
+        return newest.epoch > epoch or (
+            newest.epoch == epoch and newest.end_offset > self.log.log_end_offset
+        )
 
     def _begin_behind(self, snapshot_id: SnapshotId) -> None:
         """Empty the log, and begin it again at the end of a snapshot.
@@ -121,7 +136,11 @@ class MetadataLog:
         """
         batches: list[MetadataBatch] = []
         for chunk in self.log.read_batches(start_offset):
-            batches += (batch for batch in decode_batches(chunk, str(self.path)) if batch.last_offset >= start_offset)
+            batches += (
+                batch
+                for batch in decode_batches(chunk, str(self.path))
+                if batch.last_offset >= start_offset
+            )
         return batches
 
     def close_files(self) -> None:
@@ -180,7 +199,11 @@ class MetadataLog:
 
     def snapshot_size_bytes(self, snapshot_id: SnapshotId) -> int | None:
         """Return the size of a snapshot, or None if it does not exist."""
-        return self._files.size_bytes(self.path / snapshot_id.file_name) if snapshot_id in self.snapshots else None
+        return (
+            self._files.size_bytes(self.path / snapshot_id.file_name)
+            if snapshot_id in self.snapshots
+            else None
+        )
 
     # Reading for others
 
@@ -192,7 +215,12 @@ class MetadataLog:
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
         """
-        lease = self.log.read(start_offset, max_bytes=max_bytes, upper_offset=self.end_offset, is_one_batch_guaranteed=True).file_slice
+        lease = self.log.read(
+            start_offset,
+            max_bytes=max_bytes,
+            upper_offset=self.end_offset,
+            is_one_batch_guaranteed=True,
+        ).file_slice
         if lease is None:
             return b""
         try:
@@ -228,7 +256,9 @@ class MetadataLog:
         if change.voters is not None:
             values.append(voters_record(change.voters))
         now_ms, base_offset = self._clock.wall_ms(), self.end_offset
-        buffer = encode_control(values, base_offset=base_offset, epoch=change.epoch, timestamp_ms=now_ms)
+        buffer = encode_control(
+            values, base_offset=base_offset, epoch=change.epoch, timestamp_ms=now_ms
+        )
         self.log.append_as_follower(buffer)
         return MetadataBatch(
             base_offset=base_offset,
@@ -305,7 +335,9 @@ class MetadataLog:
 
     # Snapshots
 
-    def write_snapshot(self, end_offset: int, records: Iterable[MetadataRecord], entry: VoterEntry) -> SnapshotId:
+    def write_snapshot(
+        self, end_offset: int, records: Iterable[MetadataRecord], entry: VoterEntry
+    ) -> SnapshotId:
         """Write everything below ``end_offset`` as a snapshot, with the voters at this offset.
 
         Raises:
@@ -316,7 +348,11 @@ class MetadataLog:
         now_ms = self._clock.wall_ms()
         voters = entry.voters if entry.kraft_version >= DYNAMIC_QUORUM else ()
         content = encode_snapshot(
-            records, epoch=snapshot_id.epoch, timestamp_ms=now_ms, last_contained_timestamp_ms=now_ms, voters=tuple(voters)
+            records,
+            epoch=snapshot_id.epoch,
+            timestamp_ms=now_ms,
+            last_contained_timestamp_ms=now_ms,
+            voters=tuple(voters),
         )
         self._files.write_atomically(self.path / snapshot_id.file_name, b"".join(content))
         return snapshot_id
@@ -328,7 +364,9 @@ class MetadataLog:
             OSError: the disk failed.
         """
         snapshots = list_snapshots(self._files, self.path)
-        for name in [old.file_name for old in snapshots[:-KEPT_SNAPSHOT_COUNT]] + unfinished_snapshots(self._files, self.path):
+        for name in [
+            old.file_name for old in snapshots[:-KEPT_SNAPSHOT_COUNT]
+        ] + unfinished_snapshots(self._files, self.path):
             self._files.remove(self.path / name)
         self.snapshots = snapshots[-KEPT_SNAPSHOT_COUNT:]
 
@@ -348,10 +386,16 @@ class MetadataLog:
         Raises:
             OSError: the disk failed.
         """
-        write_offsets(self._files, self.path / SYNCED_CHECKPOINT, {METADATA_PARTITION: self.log.recovery_point})
+        write_offsets(
+            self._files,
+            self.path / SYNCED_CHECKPOINT,
+            {METADATA_PARTITION: self.log.recovery_point},
+        )
 
 
-def read_history(static_voters: VoterSet, snapshot: Snapshot | None, changes: Sequence[VoterChange]) -> VoterHistory:
+def read_history(
+    static_voters: VoterSet, snapshot: Snapshot | None, changes: Sequence[VoterChange]
+) -> VoterHistory:
     """Return the voters of a log, from the configuration, its snapshot and its records."""
     history = VoterHistory(static_voters)
     change = snapshot_voters(snapshot) if snapshot is not None else None
@@ -365,7 +409,9 @@ def snapshot_voters(snapshot: Snapshot) -> VoterChange | None:
     if not snapshot.voters:
         return None
     voters = VoterSet(tuple(sorted(snapshot.voters, key=lambda voter: voter.node_id)))
-    return VoterChange(offset=snapshot.id.end_offset - 1, kraft_version=DYNAMIC_QUORUM, voters=voters)
+    return VoterChange(
+        offset=snapshot.id.end_offset - 1, kraft_version=DYNAMIC_QUORUM, voters=voters
+    )
 
 
 def log_config(config: MetadataLogConfig) -> LogConfig:
@@ -387,7 +433,9 @@ def _usable_bytes(buffer: memoryview, next_offset: int, max_epoch: int) -> int:
     end = 0
     try:
         for position, header in iterate_headers(buffer, is_torn_tail_ok=True):
-            is_next = header.base_offset == next_offset and header.partition_leader_epoch <= max_epoch
+            is_next = (
+                header.base_offset == next_offset and header.partition_leader_epoch <= max_epoch
+            )
             if not is_next or not is_crc_valid(buffer[position : position + header.size_bytes]):
                 break
             next_offset, end = header.next_offset, position + header.size_bytes

@@ -49,7 +49,13 @@ class PeerRequests:
     ``transport`` is None if the replica is the only voter.
     """
 
-    def __init__(self, transport: Transport | None, quorum: QuorumConfig, clock: Clock, post: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        transport: Transport | None,
+        quorum: QuorumConfig,
+        clock: Clock,
+        post: Callable[[Event], None],
+    ) -> None:
         self._transport = transport
         self._quorum = quorum
         self._post = post
@@ -82,9 +88,13 @@ class PeerRequests:
             nursery.start_soon(self._send, self._transport, send, cluster_id)
 
     async def _send(self, transport: Transport, send: Send, cluster_id: str | None) -> None:
-        from log_service.raft import wire  # noqa: PLC0415 - brings the messages of nine APIs, which a quorum of one does not need
+        from log_service.raft import (  # noqa: PLC0415 - brings the messages of nine APIs, which a quorum of one does not need
+            wire,
+        )
 
-        context = wire.Context(cluster_id, self._quorum.listener_name, self._quorum.request_timeout_ms)
+        context = wire.Context(
+            cluster_id, self._quorum.listener_name, self._quorum.request_timeout_ms
+        )
         error, is_refused = ErrorCode.REQUEST_TIMED_OUT, False
         with trio.move_on_after(self._quorum.request_timeout_ms / 1_000):
             try:
@@ -95,14 +105,36 @@ class PeerRequests:
             except KafkaError as failed:
                 error = failed.code
             except OSError as failed:
-                error, is_refused = ErrorCode.NETWORK_EXCEPTION, isinstance(failed, ConnectionRefusedError)
+                error, is_refused = (
+                    ErrorCode.NETWORK_EXCEPTION,
+                    isinstance(failed, ConnectionRefusedError),
+                )
             else:
-                if isinstance(response, VoterChangeResponse) and response.error is not ErrorCode.NONE:
-                    self._quiet.warning(response.error, "This controller is no voter yet: %s", response.message or response.error.name)
-                self._post(ResponseArrived(peer_id=send.peer.node_id, request_id=send.request_id, response=response))
+                if (
+                    isinstance(response, VoterChangeResponse)
+                    and response.error is not ErrorCode.NONE
+                ):
+                    self._quiet.warning(
+                        response.error,
+                        "This controller is no voter yet: %s",
+                        response.message or response.error.name,
+                    )
+                self._post(
+                    ResponseArrived(
+                        peer_id=send.peer.node_id, request_id=send.request_id, response=response
+                    )
+                )
                 return
         self._fail(send, error, is_refused=is_refused)
 
     def _fail(self, send: Send, error: ErrorCode, *, is_refused: bool = False) -> None:
         peer_id, request_id = send.peer.node_id, send.request_id
-        self._post(RequestFailed(peer_id=peer_id, request_id=request_id, request=send.request, error=error, is_refused=is_refused))
+        self._post(
+            RequestFailed(
+                peer_id=peer_id,
+                request_id=request_id,
+                request=send.request,
+                error=error,
+                is_refused=is_refused,
+            )
+        )

@@ -36,12 +36,20 @@ def read_quorum_state(files: Files, directory: Path) -> ElectionState | None:
             leader_id=NodeId(int(fields["leaderId"])),
             leader_epoch=LeaderEpoch(int(fields["leaderEpoch"])),
             voted_id=NodeId(int(fields["votedId"])),
-            voted_directory_id=parse_uuid(fields["votedDirectoryId"]) if version > 0 else NO_DIRECTORY,
+            voted_directory_id=(
+                parse_uuid(fields["votedDirectoryId"]) if version > 0 else NO_DIRECTORY
+            ),
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise StorageError(f"{path} is damaged ({error}); restore it from a copy, the node must not guess its epoch") from error
+        raise StorageError(
+            f"{path} is damaged ({error}); restore it from a copy, the node must not guess its"
+            " epoch"
+        ) from error
     if version > DATA_VERSION:
-        raise StorageError(f"{path} has data version {version}, newer than {DATA_VERSION}; start it with the version that wrote it")
+        raise StorageError(
+            f"{path} has data version {version}, newer than {DATA_VERSION}; start it with the"
+            " version that wrote it"
+        )
     return state
 
 
@@ -54,4 +62,6 @@ def write_quorum_state(files: Files, directory: Path, state: ElectionState) -> N
         "votedDirectoryId": format_uuid(state.voted_directory_id),
         "data_version": DATA_VERSION,
     }
-    files.write_atomically(directory / FILE_NAME, json.dumps(fields, separators=(",", ":")).encode())
+    files.write_atomically(
+        directory / FILE_NAME, json.dumps(fields, separators=(",", ":")).encode()
+    )

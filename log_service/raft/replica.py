@@ -12,10 +12,24 @@ from log_service.common.errors import ErrorCode
 from log_service.common.types import LeaderEpoch, NodeId
 from log_service.config.views import QuorumConfig
 from log_service.raft.connections import Connections
-from log_service.raft.events import AppendControl, AppendFetched, Effects, Send, StoreSlice, TruncateTo
+from log_service.raft.events import (
+    AppendControl,
+    AppendFetched,
+    Effects,
+    Send,
+    StoreSlice,
+    TruncateTo,
+)
 from log_service.raft.leader import Leader
 from log_service.raft.log_view import LogView
-from log_service.raft.messages import NO_LEADER, UNKNOWN_OFFSET, FetchRequest, Peer, Request, Response
+from log_service.raft.messages import (
+    NO_LEADER,
+    UNKNOWN_OFFSET,
+    FetchRequest,
+    Peer,
+    Request,
+    Response,
+)
 from log_service.raft.roles import Follower, Prospective, Resigned, Role, Unattached, remembered
 from log_service.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterHistory, VoterSet
 
@@ -45,7 +59,9 @@ class Replica:
         self.draw = draw
         self.bootstrap_servers = bootstrap_servers
         self.endpoints = endpoints
-        self.connections = Connections(request_timeout_ms=config.request_timeout_ms, retry_backoff_ms=config.retry_backoff_ms)
+        self.connections = Connections(
+            request_timeout_ms=config.request_timeout_ms, retry_backoff_ms=config.retry_backoff_ms
+        )
         self.role: Role = Unattached(epoch=LeaderEpoch(0), election_deadline_ms=0)
         self.high_watermark = UNKNOWN_OFFSET
         self.is_shutting_down = False
@@ -108,12 +124,19 @@ class Replica:
 
     def own_entry(self) -> Voter:
         """Return the voter entry that this replica should have."""
-        return Voter(node_id=self.own.node_id, directory_id=self.own.directory_id, endpoints=self.endpoints)
+        return Voter(
+            node_id=self.own.node_id, directory_id=self.own.directory_id, endpoints=self.endpoints
+        )
 
     def is_own_entry_outdated(self) -> bool:
         """Whether the voters contain this replica with other listeners than it has."""
         known = self.voters.get(self.own.node_id)
-        return bool(self.endpoints) and known is not None and known.matches(self.own) and known != self.own_entry()
+        return (
+            bool(self.endpoints)
+            and known is not None
+            and known.matches(self.own)
+            and known != self.own_entry()
+        )
 
     # What all rules do
 
@@ -136,7 +159,9 @@ class Replica:
 
     def peer(self, node_id: NodeId, endpoints: tuple[VoterEndpoint, ...]) -> Peer | None:
         """Return the address of a node's controller listener, or None if it is unknown."""
-        endpoint = next((each for each in endpoints if each.name == self.config.listener_name), None)
+        endpoint = next(
+            (each for each in endpoints if each.name == self.config.listener_name), None
+        )
         return Peer(node_id, endpoint.host, endpoint.port) if endpoint is not None else None
 
     def send(self, peer: Peer, request: Request) -> bool:
@@ -165,7 +190,12 @@ class Replica:
         """
         endpoints = self.leader_endpoints
         is_known = bool(endpoints) or isinstance(self.role, Leader | Resigned)
-        return cls(error=error, leader_id=self.leader_id if is_known else NO_LEADER, epoch=self.epoch, leader_endpoints=endpoints)
+        return cls(
+            error=error,
+            leader_id=self.leader_id if is_known else NO_LEADER,
+            epoch=self.epoch,
+            leader_endpoints=endpoints,
+        )
 
     def fetch_request(self) -> FetchRequest:
         """Return the request for the records after this replica's log."""

@@ -15,7 +15,9 @@ logger = logging.getLogger(__name__)
 
 def needs_bytes(response: Response) -> bool:
     """Whether a response must contain records, or a part of a snapshot."""
-    return isinstance(response, FetchSnapshotResponse) or (isinstance(response, FetchResponse) and response.records_from is not None)
+    return isinstance(response, FetchSnapshotResponse) or (
+        isinstance(response, FetchResponse) and response.records_from is not None
+    )
 
 
 def with_bytes(log: MetadataLog, response: Response) -> Response:
@@ -24,7 +26,12 @@ def with_bytes(log: MetadataLog, response: Response) -> Response:
         if isinstance(response, FetchResponse) and response.records_from is not None:
             return replace(response, records=log.read(response.records_from, response.max_bytes))
         if isinstance(response, FetchSnapshotResponse) and response.snapshot_id is not None:
-            return replace(response, content=log.read_snapshot_slice(response.snapshot_id, response.position, response.max_bytes))
+            return replace(
+                response,
+                content=log.read_snapshot_slice(
+                    response.snapshot_id, response.position, response.max_bytes
+                ),
+            )
     except (OSError, KafkaError) as error:  # cut or replaced meanwhile: this node leads no more
         logger.warning("A response to another replica could not be read: %s", error)
         return replace(response, error=ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -40,8 +40,8 @@ class RivalWatch:
         self._last_ms = now_ms
         if now_ms - self._first_ms >= PAST_MS:
             text = (
-                "Another process leads the metadata quorum as node %d, which is this node's id, in epoch %d: this one takes no part. "
-                "Stop it, or give it a node.id of its own"
+                "Another process leads the metadata quorum as node %d, which is this node's id, in"
+                " epoch %d: this one takes no part. Stop it, or give it a node.id of its own"
             )
             self._quiet.error("rival", text, self._node_id, epoch)
 

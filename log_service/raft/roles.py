@@ -5,7 +5,8 @@
     unattached   knows no leader to fetch from; asks any voter for one     a leader is known; a voter's election timer: prospective
     voted        is unattached, and has voted in this epoch                as unattached
     prospective  requests pre-votes in the same epoch                      a majority grants them: candidate; a majority refuses, or
-                                                                           the election timer: follower or unattached
+                                                                           the election timer:
+                                                                           follower or unattached
     candidate    votes for itself in a new epoch, and asks for votes       a majority: leader; the election timer: prospective
     leader       serves fetches, appends, commits                          shutdown, no majority fetches, removed: resigned
     resigned     led this epoch and will not again; tells the voters so    the election timer: unattached in the next epoch
@@ -47,7 +48,11 @@ class ElectionState(NamedTuple):
     @property
     def voted(self) -> ReplicaKey | None:
         """The candidate that got this replica's vote, or None."""
-        return None if self.voted_id == NOT_VOTED else ReplicaKey(self.voted_id, self.voted_directory_id)
+        return (
+            None
+            if self.voted_id == NOT_VOTED
+            else ReplicaKey(self.voted_id, self.voted_directory_id)
+        )
 
 
 class Votes:
@@ -68,7 +73,9 @@ class Votes:
     @property
     def granting_ids(self) -> tuple[NodeId, ...]:
         """The voters that granted their vote."""
-        return tuple(sorted(voter_id for voter_id, is_granted in self._granted.items() if is_granted))
+        return tuple(
+            sorted(voter_id for voter_id, is_granted in self._granted.items() if is_granted)
+        )
 
     @property
     def undecided(self) -> tuple[ReplicaKey, ...]:
@@ -211,10 +218,17 @@ def remembered(role: Role) -> ElectionState:
 def _state(epoch: LeaderEpoch, leader_id: NodeId, voted: ReplicaKey | None) -> ElectionState:
     if voted is None:
         return ElectionState(leader_id=leader_id, leader_epoch=epoch)
-    return ElectionState(leader_id=leader_id, leader_epoch=epoch, voted_id=voted.node_id, voted_directory_id=voted.directory_id)
+    return ElectionState(
+        leader_id=leader_id,
+        leader_epoch=epoch,
+        voted_id=voted.node_id,
+        voted_directory_id=voted.directory_id,
+    )
 
 
-def is_vote_granted(role: Role, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
+def is_vote_granted(
+    role: Role, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool
+) -> bool:
     """Return whether a replica votes for a candidate of its own epoch.
 
     A pre-vote is refused by a leader and by a follower that has fetched from its leader, so that a
@@ -227,5 +241,8 @@ def is_vote_granted(role: Role, candidate: ReplicaKey, *, is_up_to_date: bool, i
     if not isinstance(role, Unattached | Prospective):
         return False
     if role.voted is not None:
-        return role.voted.node_id == candidate.node_id and role.voted.directory_id in {NO_DIRECTORY, candidate.directory_id}
+        return role.voted.node_id == candidate.node_id and role.voted.directory_id in {
+            NO_DIRECTORY,
+            candidate.directory_id,
+        }
     return is_up_to_date and role.leader_id == NO_LEADER

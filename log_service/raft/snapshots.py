@@ -18,7 +18,11 @@ from typing import NamedTuple
 from log_service.common.env import Files
 from log_service.common.errors import StorageError
 from log_service.common.features import DYNAMIC_QUORUM
-from log_service.protocol.stored.control_records import SnapshotFooterRecord, SnapshotHeaderRecord, VotersRecord
+from log_service.protocol.stored.control_records import (
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+)
 from log_service.protocol.stored.metadata_records import MetadataRecord
 from log_service.raft.batches import (
     ControlValue,
@@ -56,7 +60,11 @@ def parse_snapshot_name(name: str) -> SnapshotId | None:
 
 def list_snapshots(files: Files, directory: Path) -> list[SnapshotId]:
     """Return the snapshots of a directory, oldest first."""
-    return sorted(found for name in files.list_directory(directory) if (found := parse_snapshot_name(name)) is not None)
+    return sorted(
+        found
+        for name in files.list_directory(directory)
+        if (found := parse_snapshot_name(name)) is not None
+    )
 
 
 def unfinished_snapshots(files: Files, directory: Path) -> list[str]:
@@ -74,7 +82,9 @@ def encode_snapshot(
     voters: Sequence[Voter] = (),
 ) -> Iterator[bytes]:
     """Yield the batches of a snapshot. Their offsets begin at 0 and have no meaning."""
-    header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_timestamp_ms)
+    header = SnapshotHeaderRecord(
+        version=0, last_contained_log_timestamp=last_contained_timestamp_ms
+    )
     opening: list[tuple[ControlType, ControlValue]] = [(ControlType.SNAPSHOT_HEADER, header)]
     if voters:
         opening += [kraft_version(DYNAMIC_QUORUM), voters_record(voters)]
@@ -100,7 +110,14 @@ def read_snapshot(files: Files, path: Path, snapshot_id: SnapshotId) -> Snapshot
     for batch in decode_batches(files.read_bytes(path), str(path)):
         records += batch.records
         control += batch.control
-    if not control or not isinstance(control[0], SnapshotHeaderRecord) or not isinstance(control[-1], SnapshotFooterRecord):
-        raise StorageError(f"{path} is not a whole snapshot: it must begin with a header and end with a footer; restore it from a copy")
+    if (
+        not control
+        or not isinstance(control[0], SnapshotHeaderRecord)
+        or not isinstance(control[-1], SnapshotFooterRecord)
+    ):
+        raise StorageError(
+            f"{path} is not a whole snapshot: it must begin with a header and end with a footer;"
+            " restore it from a copy"
+        )
     voters = next((voters_of(value) for value in control if isinstance(value, VotersRecord)), ())
     return Snapshot(snapshot_id, tuple(records), voters, control[0].last_contained_log_timestamp)

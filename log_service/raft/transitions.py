@@ -14,7 +14,17 @@ from log_service.raft.events import AppendControl
 from log_service.raft.leader import Leader
 from log_service.raft.messages import NO_LEADER, FetchResponse, VoterChangeResponse
 from log_service.raft.replica import Replica
-from log_service.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached, Votes, may_follow, remembered
+from log_service.raft.roles import (
+    Candidate,
+    Follower,
+    Prospective,
+    Resigned,
+    Role,
+    Unattached,
+    Votes,
+    may_follow,
+    remembered,
+)
 from log_service.raft.voters import ReplicaKey, VoterEndpoint, VoterSet
 
 
@@ -30,9 +40,14 @@ def become(replica: Replica, role: Role) -> None:
 
 def _refuse_what_waits(replica: Replica, leader: Leader) -> None:
     for fetch in leader.parked:
-        replica.reply(fetch.reply_to, replica.response(FetchResponse, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        replica.reply(
+            fetch.reply_to, replica.response(FetchResponse, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        )
     if leader.pending is not None and leader.pending.reply_to is not None:
-        replica.reply(leader.pending.reply_to, replica.response(VoterChangeResponse, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        replica.reply(
+            leader.pending.reply_to,
+            replica.response(VoterChangeResponse, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        )
 
 
 def become_unattached(replica: Replica, epoch: LeaderEpoch, leader_id: NodeId = NO_LEADER) -> None:
@@ -44,10 +59,15 @@ def become_unattached(replica: Replica, epoch: LeaderEpoch, leader_id: NodeId = 
     else:
         deadline_ms = replica.election_deadline_ms()
     voted = remembered(role).voted if epoch == role.epoch else None
-    become(replica, Unattached(epoch=epoch, leader_id=leader_id, voted=voted, election_deadline_ms=deadline_ms))
+    become(
+        replica,
+        Unattached(epoch=epoch, leader_id=leader_id, voted=voted, election_deadline_ms=deadline_ms),
+    )
 
 
-def become_follower(replica: Replica, epoch: LeaderEpoch, leader_id: NodeId, endpoints: tuple[VoterEndpoint, ...]) -> bool:
+def become_follower(
+    replica: Replica, epoch: LeaderEpoch, leader_id: NodeId, endpoints: tuple[VoterEndpoint, ...]
+) -> bool:
     """Fetch from a leader, and return true. Return false if the leader's address is unknown.
 
     In this case the replica becomes unattached if the epoch is a new one.
@@ -63,7 +83,11 @@ def become_follower(replica: Replica, epoch: LeaderEpoch, leader_id: NodeId, end
 
 
 def new_follower(
-    replica: Replica, epoch: LeaderEpoch, leader_id: NodeId, endpoints: tuple[VoterEndpoint, ...], voted: ReplicaKey | None
+    replica: Replica,
+    epoch: LeaderEpoch,
+    leader_id: NodeId,
+    endpoints: tuple[VoterEndpoint, ...],
+    voted: ReplicaKey | None,
 ) -> Follower:
     """Return the role of a follower that has not fetched from its leader yet."""
     deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
@@ -96,7 +120,12 @@ def become_prospective(replica: Replica, voted: ReplicaKey | None = None) -> Non
 def become_candidate(replica: Replica) -> None:
     """Begin a new epoch with a vote for this replica itself."""
     epoch = LeaderEpoch(replica.epoch + 1)
-    role = Candidate(epoch=epoch, own=replica.own, votes=_own_vote(replica), election_deadline_ms=replica.election_deadline_ms())
+    role = Candidate(
+        epoch=epoch,
+        own=replica.own,
+        votes=_own_vote(replica),
+        election_deadline_ms=replica.election_deadline_ms(),
+    )
     become(replica, role)
     if role.votes.is_won:
         become_leader(replica, role)
@@ -158,7 +187,9 @@ def resign(replica: Replica, leader: Leader) -> None:
             epoch=leader.epoch,
             own=replica.own,
             successors=leader.successors(),
-            unacknowledged=[voter.key for voter in replica.voters if voter.node_id != replica.own.node_id],
+            unacknowledged=[
+                voter.key for voter in replica.voters if voter.node_id != replica.own.node_id
+            ],
             election_deadline_ms=replica.election_deadline_ms(),
         ),
     )

@@ -86,7 +86,10 @@ class RpcTransport:
 
         The quorum would retry forever without success.
         """
-        if code not in {ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.CLUSTER_AUTHORIZATION_FAILED} or destination in self._logged:
+        if (
+            code not in {ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+            or destination in self._logged
+        ):
             return
         self._logged[destination] = None
         if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
@@ -94,15 +97,20 @@ class RpcTransport:
             logger.error(text, destination.host, destination.port, self._own_name(), NODE_ADVICE)
         else:
             text = (
-                "The controller at %s:%d is of another cluster than this node, whose cluster id is %s: "
-                "correct the address in this node's file, or give the node a directory that was formatted with that cluster's id"
+                "The controller at %s:%d is of another cluster than this node, whose cluster id is"
+                " %s: correct the address in this node's file, or give the node a directory that"
+                " was formatted with that cluster's id"
             )
             logger.error(text, destination.host, destination.port, request.cluster_id)
 
     def _destination_of(self, peer: Peer) -> "Destination":
-        from log_service.rpc.connection import Destination  # noqa: PLC0415 - a quorum of one asks no other node
+        from log_service.rpc.connection import (  # noqa: PLC0415 - a quorum of one asks no other node
+            Destination,
+        )
 
-        destination = Destination(host=peer.host, port=peer.port, purpose=f"of controller {peer.node_id}")
+        destination = Destination(
+            host=peer.host, port=peer.port, purpose=f"of controller {peer.node_id}"
+        )
         known = self._destinations.get(peer.node_id)
         if known is not None and known != destination:
             self._pool().forget(known)

@@ -28,9 +28,10 @@ class Twins(NamedTuple):
         """The problem and its solution, for the operator."""
         last, other = map(format_uuid, self.directory_ids)
         return (
-            f"two processes follow the metadata log as node {self.node_id}, from the directories {last} and {other}. Stop one of them, "
-            "or give it a node.id of its own: where the nodes' files name the voters both count as one, and metadata may be lost; where "
-            "records name them, neither takes the place of the other"
+            f"two processes follow the metadata log as node {self.node_id}, from the directories"
+            f" {last} and {other}. Stop one of them, or give it a node.id of its own: where the"
+            " nodes' files name the voters both count as one, and metadata may be lost; where"
+            " records name them, neither takes the place of the other"
         )
 
 
@@ -44,7 +45,10 @@ class TwinWatch:
     def note(self, node_id: NodeId, directory_id: UUID, now_ms: int) -> None:
         """Record that a replica has fetched."""
         heard = self._heard_ms.setdefault(node_id, {})
-        if next(reversed(heard), directory_id) != directory_id and heard.pop(directory_id, None) is not None:
+        if (
+            next(reversed(heard), directory_id) != directory_id
+            and heard.pop(directory_id, None) is not None
+        ):
             self._returned_ms[node_id] = now_ms
         heard[directory_id] = now_ms
         if len(heard) > MAX_DIRECTORIES:

@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from log_service.common.errors import ErrorCode
 from log_service.common.features import DYNAMIC_QUORUM, STATIC_QUORUM
 from log_service.raft.leader import Leader
-from log_service.raft.messages import UNKNOWN_OFFSET, AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest, UpgradeRequest
+from log_service.raft.messages import (
+    UNKNOWN_OFFSET,
+    AddVoterRequest,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+    UpgradeRequest,
+)
 from log_service.raft.twins import Twins
 from log_service.raft.voters import NO_DIRECTORY, Voter, VoterEntry, VoterSet
 
@@ -28,22 +34,33 @@ class Refusal:
 
 
 def check_addition(
-    request: AddVoterRequest, leader: Leader, latest: VoterEntry, listener_name: str, *, twins: Twins | None
+    request: AddVoterRequest,
+    leader: Leader,
+    latest: VoterEntry,
+    listener_name: str,
+    *,
+    twins: Twins | None,
 ) -> Refusal | None:
     """Return why a voter may not be added, or None if it may.
 
     If it may, the leader asks the voter for its versions next. ``twins`` describes two running
     processes with the new voter's node id, or is None.
     """
-    if (refusal := _check_voter(request.voter, listener_name)) or (refusal := _check_no_other_change(leader, latest)):
+    if (refusal := _check_voter(request.voter, listener_name)) or (
+        refusal := _check_no_other_change(leader, latest)
+    ):
         return refusal
     if latest.voters.get(request.voter.node_id) is not None:
         text = f"node {request.voter.node_id} is a voter already"
-        return Refusal(ErrorCode.DUPLICATE_VOTER, text if twins is None else f"{text}, and {twins.text}")
+        return Refusal(
+            ErrorCode.DUPLICATE_VOTER, text if twins is None else f"{text}, and {twins.text}"
+        )
     return None
 
 
-def check_removal(request: RemoveVoterRequest, leader: Leader, latest: VoterEntry, *, twins: Twins | None) -> VoterSet | Refusal:
+def check_removal(
+    request: RemoveVoterRequest, leader: Leader, latest: VoterEntry, *, twins: Twins | None
+) -> VoterSet | Refusal:
     """Return the voter set without a voter, or why it may not be removed.
 
     ``twins`` describes two running processes with this node id. The request is then refused,
@@ -59,11 +76,16 @@ def check_removal(request: RemoveVoterRequest, leader: Leader, latest: VoterEntr
         return Refusal(ErrorCode.REQUEST_TIMED_OUT, twins.text)
     remaining = latest.voters.without(request.voter)
     if len(remaining) == len(latest.voters) or not remaining.voters:
-        return Refusal(ErrorCode.VOTER_NOT_FOUND, f"node {request.voter.node_id} with that directory is no voter, or the only one")
+        return Refusal(
+            ErrorCode.VOTER_NOT_FOUND,
+            f"node {request.voter.node_id} with that directory is no voter, or the only one",
+        )
     return remaining
 
 
-def check_update(request: UpdateVoterRequest, leader: Leader, latest: VoterEntry, listener_name: str) -> VoterSet | Refusal:
+def check_update(
+    request: UpdateVoterRequest, leader: Leader, latest: VoterEntry, listener_name: str
+) -> VoterSet | Refusal:
     """Return the voter set with a voter's new endpoints and versions, or why it is refused.
 
     At kraft.version 0, the set replaces the one that the leader holds in memory. At higher levels,
@@ -78,9 +100,16 @@ def check_update(request: UpdateVoterRequest, leader: Leader, latest: VoterEntry
     if isinstance(known, Refusal):
         return known
     if not supports(voter, latest.kraft_version):
-        return Refusal(ErrorCode.INVALID_REQUEST, f"kraft.version {latest.kraft_version} is not in the voter's range")
-    if known.get(voter.node_id) is None or (latest.kraft_version > STATIC_QUORUM and voter.key not in known):
-        return Refusal(ErrorCode.VOTER_NOT_FOUND, f"node {voter.node_id} with that directory is no voter")
+        return Refusal(
+            ErrorCode.INVALID_REQUEST,
+            f"kraft.version {latest.kraft_version} is not in the voter's range",
+        )
+    if known.get(voter.node_id) is None or (
+        latest.kraft_version > STATIC_QUORUM and voter.key not in known
+    ):
+        return Refusal(
+            ErrorCode.VOTER_NOT_FOUND, f"node {voter.node_id} with that directory is no voter"
+        )
     return known.with_voter(voter)
 
 
@@ -92,7 +121,9 @@ def _voters_to_update(leader: Leader, latest: VoterEntry) -> VoterSet | Refusal:
     return leader.told_voters
 
 
-def check_upgrade(request: UpgradeRequest, leader: Leader, latest: VoterEntry) -> VoterSet | Refusal | None:
+def check_upgrade(
+    request: UpgradeRequest, leader: Leader, latest: VoterEntry
+) -> VoterSet | Refusal | None:
     """Return the voters to write with the new kraft.version, or why they cannot be written.
 
     None means that there is nothing to do, because the level is reached or its record is already
@@ -103,19 +134,31 @@ def check_upgrade(request: UpgradeRequest, leader: Leader, latest: VoterEntry) -
     if level == present or (level == DYNAMIC_QUORUM and leader.told_voters is None):
         return None
     if level != DYNAMIC_QUORUM:
-        text = f"kraft.version {present} cannot become {level}: it only goes up, and {DYNAMIC_QUORUM} is the highest"
+        text = (
+            f"kraft.version {present} cannot become {level}: it only goes up, and {DYNAMIC_QUORUM}"
+            " is the highest"
+        )
         return Refusal(ErrorCode.INVALID_UPDATE_VERSION, text)
     if leader.pending is not None or leader.high_watermark == UNKNOWN_OFFSET:
         return _busy()
     assert leader.told_voters is not None, "the leader of a static quorum keeps what voters tell"
-    silent = [voter.node_id for voter in leader.told_voters if voter.directory_id == NO_DIRECTORY or not voter.endpoints]
+    silent = [
+        voter.node_id
+        for voter in leader.told_voters
+        if voter.directory_id == NO_DIRECTORY or not voter.endpoints
+    ]
     unable = [voter.node_id for voter in leader.told_voters if not supports(voter, level)]
     if silent or unable:
         who = ", ".join(map(str, silent or unable))
         fault = f"the voters {who} do not support it"
         if silent:
-            fault = f"the leader does not know yet from which directories the voters {who} vote; they tell it some seconds after they start"
-        return Refusal(ErrorCode.INVALID_UPDATE_VERSION, f"kraft.version cannot become {level}: {fault}")
+            fault = (
+                f"the leader does not know yet from which directories the voters {who} vote; they"
+                " tell it some seconds after they start"
+            )
+        return Refusal(
+            ErrorCode.INVALID_UPDATE_VERSION, f"kraft.version cannot become {level}: {fault}"
+        )
     return leader.told_voters
 
 
@@ -128,7 +171,9 @@ def _check_voter(voter: Voter, listener_name: str) -> Refusal | None:
     if voter.node_id < 0 or voter.directory_id == NO_DIRECTORY:
         return Refusal(ErrorCode.INVALID_REQUEST, "a voter has a node id and a directory id")
     if voter.endpoint(listener_name) is None:
-        return Refusal(ErrorCode.INVALID_REQUEST, f"the voter names no address of the listener {listener_name}")
+        return Refusal(
+            ErrorCode.INVALID_REQUEST, f"the voter names no address of the listener {listener_name}"
+        )
     return None
 
 
@@ -136,9 +181,15 @@ def _check_no_other_change(leader: Leader, latest: VoterEntry) -> Refusal | None
     if leader.pending is not None or leader.high_watermark == UNKNOWN_OFFSET:
         return _busy()
     if latest.kraft_version == STATIC_QUORUM:
-        return Refusal(ErrorCode.UNSUPPORTED_VERSION, "voters are configuration at kraft.version 0; raise kraft.version first")
+        return Refusal(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "voters are configuration at kraft.version 0; raise kraft.version first",
+        )
     return _busy() if latest.offset >= leader.high_watermark else None
 
 
 def _busy() -> Refusal:
-    return Refusal(ErrorCode.REQUEST_TIMED_OUT, "another change of voters, or the election, is not committed yet; try again")
+    return Refusal(
+        ErrorCode.REQUEST_TIMED_OUT,
+        "another change of voters, or the election, is not committed yet; try again",
+    )

@@ -126,7 +126,10 @@ class VoterHistory:
         self._entries = [VoterEntry(STATIC_OFFSET, STATIC_QUORUM, static_voters or VoterSet())]
 
     def __repr__(self) -> str:
-        return f"<VoterHistory {[(entry.offset, [voter.node_id for voter in entry.voters]) for entry in self._entries]}>"
+        return (
+            "<VoterHistory"
+            f" {[(entry.offset, [voter.node_id for voter in entry.voters]) for entry in self._entries]}>"
+        )
 
     @property
     def latest(self) -> VoterEntry:
@@ -146,7 +149,10 @@ class VoterHistory:
 
     def truncate_to(self, end_offset: int) -> None:
         """Remove the entries that begin at or above ``end_offset``."""
-        self._entries = [self._entries[0], *(entry for entry in self._entries[1:] if entry.offset < end_offset)]
+        self._entries = [
+            self._entries[0],
+            *(entry for entry in self._entries[1:] if entry.offset < end_offset),
+        ]
 
     def forget(self) -> None:
         """Return to the configured voters, because a snapshot replaces all records."""
@@ -154,4 +160,6 @@ class VoterHistory:
 
     def at(self, end_offset: int) -> VoterEntry:
         """Return the entry that is valid just below ``end_offset``, the end of a snapshot."""
-        return [entry for entry in self._entries if entry.offset < end_offset or entry.offset < 0][-1]
+        return [entry for entry in self._entries if entry.offset < end_offset or entry.offset < 0][
+            -1
+        ]

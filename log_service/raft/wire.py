@@ -108,10 +108,16 @@ def _write_vote(request: VoteRequest, context: Context) -> vote.VoteRequest:
         pre_vote=request.is_pre_vote,
     )
     topic = vote.RequestTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])
-    return vote.VoteRequest(cluster_id=context.cluster_id, voter_id=request.voter.node_id if request.voter else NO_ID, topics=[topic])
+    return vote.VoteRequest(
+        cluster_id=context.cluster_id,
+        voter_id=request.voter.node_id if request.voter else NO_ID,
+        topics=[topic],
+    )
 
 
-def _write_begin(request: BeginQuorumEpochRequest, context: Context) -> begin_quorum_epoch.BeginQuorumEpochRequest:
+def _write_begin(
+    request: BeginQuorumEpochRequest, context: Context
+) -> begin_quorum_epoch.BeginQuorumEpochRequest:
     partition = begin_quorum_epoch.RequestPartitionData(
         voter_directory_id=request.voter.directory_id if request.voter else NO_DIRECTORY,
         leader_id=request.leader_id,
@@ -120,14 +126,23 @@ def _write_begin(request: BeginQuorumEpochRequest, context: Context) -> begin_qu
     return begin_quorum_epoch.BeginQuorumEpochRequest(
         cluster_id=context.cluster_id,
         voter_id=request.voter.node_id if request.voter else NO_ID,
-        topics=[begin_quorum_epoch.RequestTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])],
+        topics=[
+            begin_quorum_epoch.RequestTopicData(
+                topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition]
+            )
+        ],
         leader_endpoints=_listeners(begin_quorum_epoch.LeaderEndpoint, request.leader_endpoints),
     )
 
 
-def _write_end(request: EndQuorumEpochRequest, context: Context) -> end_quorum_epoch.EndQuorumEpochRequest:
+def _write_end(
+    request: EndQuorumEpochRequest, context: Context
+) -> end_quorum_epoch.EndQuorumEpochRequest:
     candidates = [
-        end_quorum_epoch.ReplicaInfo(candidate_id=key.node_id, candidate_directory_id=key.directory_id) for key in request.successors
+        end_quorum_epoch.ReplicaInfo(
+            candidate_id=key.node_id, candidate_directory_id=key.directory_id
+        )
+        for key in request.successors
     ]
     partition = end_quorum_epoch.RequestPartitionData(
         leader_id=request.leader_id,
@@ -137,7 +152,11 @@ def _write_end(request: EndQuorumEpochRequest, context: Context) -> end_quorum_e
     )
     return end_quorum_epoch.EndQuorumEpochRequest(
         cluster_id=context.cluster_id,
-        topics=[end_quorum_epoch.RequestTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])],
+        topics=[
+            end_quorum_epoch.RequestTopicData(
+                topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition]
+            )
+        ],
         leader_endpoints=_listeners(end_quorum_epoch.LeaderEndpoint, request.leader_endpoints),
     )
 
@@ -155,14 +174,22 @@ def _write_fetch(request: FetchRequest, context: Context) -> fetch.FetchRequest:
         replica_state=fetch.ReplicaState(replica_id=request.replica.node_id),
         max_wait_ms=request.max_wait_ms,
         max_bytes=request.max_bytes,
-        topics=[fetch.FetchTopic(topic=CLUSTER_METADATA_TOPIC, topic_id=TOPIC_ID, partitions=[partition])],
+        topics=[
+            fetch.FetchTopic(
+                topic=CLUSTER_METADATA_TOPIC, topic_id=TOPIC_ID, partitions=[partition]
+            )
+        ],
     )
 
 
-def _write_fetch_snapshot(request: FetchSnapshotRequest, context: Context) -> fetch_snapshot.FetchSnapshotRequest:
+def _write_fetch_snapshot(
+    request: FetchSnapshotRequest, context: Context
+) -> fetch_snapshot.FetchSnapshotRequest:
     partition = fetch_snapshot.RequestPartitionSnapshot(
         current_leader_epoch=request.epoch,
-        snapshot_id=fetch_snapshot.RequestSnapshotId(end_offset=request.snapshot_id.end_offset, epoch=request.snapshot_id.epoch),
+        snapshot_id=fetch_snapshot.RequestSnapshotId(
+            end_offset=request.snapshot_id.end_offset, epoch=request.snapshot_id.epoch
+        ),
         position=request.position,
         replica_directory_id=request.replica.directory_id,
     )
@@ -170,11 +197,15 @@ def _write_fetch_snapshot(request: FetchSnapshotRequest, context: Context) -> fe
         cluster_id=context.cluster_id,
         replica_id=request.replica.node_id,
         max_bytes=request.max_bytes,
-        topics=[fetch_snapshot.RequestTopicSnapshot(name=CLUSTER_METADATA_TOPIC, partitions=[partition])],
+        topics=[
+            fetch_snapshot.RequestTopicSnapshot(name=CLUSTER_METADATA_TOPIC, partitions=[partition])
+        ],
     )
 
 
-def _write_update(request: UpdateVoterRequest, context: Context) -> update_raft_voter.UpdateRaftVoterRequest:
+def _write_update(
+    request: UpdateVoterRequest, context: Context
+) -> update_raft_voter.UpdateRaftVoterRequest:
     voter = request.voter
     return update_raft_voter.UpdateRaftVoterRequest(
         cluster_id=context.cluster_id,
@@ -183,7 +214,8 @@ def _write_update(request: UpdateVoterRequest, context: Context) -> update_raft_
         voter_directory_id=voter.directory_id,
         listeners=_listeners(update_raft_voter.Listener, voter.endpoints),
         kraft_version_feature=update_raft_voter.KRaftVersionFeature(
-            min_supported_version=voter.min_kraft_version, max_supported_version=voter.max_kraft_version
+            min_supported_version=voter.min_kraft_version,
+            max_supported_version=voter.max_kraft_version,
         ),
     )
 
@@ -200,9 +232,13 @@ def _write_add(request: AddVoterRequest, context: Context) -> add_raft_voter.Add
     )
 
 
-def _write_remove(request: RemoveVoterRequest, context: Context) -> remove_raft_voter.RemoveRaftVoterRequest:
+def _write_remove(
+    request: RemoveVoterRequest, context: Context
+) -> remove_raft_voter.RemoveRaftVoterRequest:
     return remove_raft_voter.RemoveRaftVoterRequest(
-        cluster_id=context.cluster_id, voter_id=request.voter.node_id, voter_directory_id=request.voter.directory_id
+        cluster_id=context.cluster_id,
+        voter_id=request.voter.node_id,
+        voter_directory_id=request.voter.directory_id,
     )
 
 
@@ -233,14 +269,21 @@ def read_request(message: WireMessage, context: Context) -> Request:
             epoch is too high.
     """
     if message.cluster_id is not None and message.cluster_id != context.cluster_id:
-        raise RefusedError(ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is cluster {context.cluster_id}, not {message.cluster_id}")
+        raise RefusedError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"this is cluster {context.cluster_id}, not {message.cluster_id}",
+        )
     request = _REQUEST_READERS[type(message)](message)
     if getattr(request, "epoch", 0) > MAX_EPOCH:
-        raise RefusedError(ErrorCode.INVALID_REQUEST, f"no quorum has come to an epoch above {MAX_EPOCH}")
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST, f"no quorum has come to an epoch above {MAX_EPOCH}"
+        )
     return request
 
 
-def _only_partition(topics: Sequence[Any], name_of: str = "topic_name", index_of: str = "partition_index") -> Any:
+def _only_partition(
+    topics: Sequence[Any], name_of: str = "topic_name", index_of: str = "partition_index"
+) -> Any:
     """Return the only partition of a message.
 
     Raises:
@@ -248,10 +291,15 @@ def _only_partition(topics: Sequence[Any], name_of: str = "topic_name", index_of
     """
     wanted = TOPIC_ID if name_of == "topic_id" else CLUSTER_METADATA_TOPIC
     if len(topics) != 1 or len(topics[0].partitions) != 1:
-        raise RefusedError(ErrorCode.INVALID_REQUEST, f"{CLUSTER_METADATA_TOPIC}-0 has a quorum of its own: name it alone")
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST,
+            f"{CLUSTER_METADATA_TOPIC}-0 has a quorum of its own: name it alone",
+        )
     partition = topics[0].partitions[0]
     if getattr(topics[0], name_of) != wanted or getattr(partition, index_of) != 0:
-        raise RefusedError(ErrorCode.INVALID_REQUEST, f"only {CLUSTER_METADATA_TOPIC}-0 has a quorum")
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST, f"only {CLUSTER_METADATA_TOPIC}-0 has a quorum"
+        )
     return partition
 
 
@@ -283,7 +331,10 @@ def _read_begin(message: begin_quorum_epoch.BeginQuorumEpochRequest) -> BeginQuo
 
 def _read_end(message: end_quorum_epoch.EndQuorumEpochRequest) -> EndQuorumEpochRequest:
     partition = _only_partition(message.topics)
-    candidates = [ReplicaKey(NodeId(each.candidate_id), each.candidate_directory_id) for each in partition.preferred_candidates]
+    candidates = [
+        ReplicaKey(NodeId(each.candidate_id), each.candidate_directory_id)
+        for each in partition.preferred_candidates
+    ]
     successors = candidates or [ReplicaKey(NodeId(each)) for each in partition.preferred_successors]
     return EndQuorumEpochRequest(
         leader_id=NodeId(partition.leader_id),
@@ -295,7 +346,11 @@ def _read_end(message: end_quorum_epoch.EndQuorumEpochRequest) -> EndQuorumEpoch
 
 def _read_fetch(message: fetch.FetchRequest) -> FetchRequest:
     partition = _only_partition(message.topics, "topic_id", "partition")
-    replica_id = message.replica_state.replica_id if message.replica_state is not None else message.replica_id
+    replica_id = (
+        message.replica_state.replica_id
+        if message.replica_state is not None
+        else message.replica_id
+    )
     return FetchRequest(
         replica=ReplicaKey(NodeId(replica_id), partition.replica_directory_id),
         epoch=LeaderEpoch(partition.current_leader_epoch),
@@ -336,7 +391,9 @@ def _read_add(message: add_raft_voter.AddRaftVoterRequest) -> AddVoterRequest:
 
 
 def _read_remove(message: remove_raft_voter.RemoveRaftVoterRequest) -> RemoveVoterRequest:
-    return RemoveVoterRequest(voter=ReplicaKey(NodeId(message.voter_id), message.voter_directory_id))
+    return RemoveVoterRequest(
+        voter=ReplicaKey(NodeId(message.voter_id), message.voter_directory_id)
+    )
 
 
 def _endpoints(listeners: Sequence[Any]) -> tuple[VoterEndpoint, ...]:
@@ -378,7 +435,9 @@ def _written_leader(cls: Callable[..., Any], response: Response, context: Contex
 
     The list is empty if the address is unknown.
     """
-    endpoint = next((each for each in response.leader_endpoints if each.name == context.listener_name), None)
+    endpoint = next(
+        (each for each in response.leader_endpoints if each.name == context.listener_name), None
+    )
     if endpoint is None or response.leader_id == NO_LEADER:
         return []
     return [cls(node_id=response.leader_id, host=endpoint.host, port=endpoint.port)]
@@ -386,24 +445,39 @@ def _written_leader(cls: Callable[..., Any], response: Response, context: Contex
 
 def _write_vote_response(response: VoteResponse, context: Context) -> vote.VoteResponse:
     partition = vote.ResponsePartitionData(
-        error_code=response.error, leader_id=response.leader_id, leader_epoch=response.epoch, vote_granted=response.is_granted
+        error_code=response.error,
+        leader_id=response.leader_id,
+        leader_epoch=response.epoch,
+        vote_granted=response.is_granted,
     )
     topic = vote.ResponseTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])
-    return vote.VoteResponse(topics=[topic], node_endpoints=_written_leader(vote.NodeEndpoint, response, context))
+    return vote.VoteResponse(
+        topics=[topic], node_endpoints=_written_leader(vote.NodeEndpoint, response, context)
+    )
 
 
-def _write_begin_response(response: BeginQuorumEpochResponse, context: Context) -> begin_quorum_epoch.BeginQuorumEpochResponse:
+def _write_begin_response(
+    response: BeginQuorumEpochResponse, context: Context
+) -> begin_quorum_epoch.BeginQuorumEpochResponse:
     partition = begin_quorum_epoch.ResponsePartitionData(
         error_code=response.error, leader_id=response.leader_id, leader_epoch=response.epoch
     )
-    topic = begin_quorum_epoch.ResponseTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])
+    topic = begin_quorum_epoch.ResponseTopicData(
+        topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition]
+    )
     endpoints = _written_leader(begin_quorum_epoch.NodeEndpoint, response, context)
     return begin_quorum_epoch.BeginQuorumEpochResponse(topics=[topic], node_endpoints=endpoints)
 
 
-def _write_end_response(response: EndQuorumEpochResponse, context: Context) -> end_quorum_epoch.EndQuorumEpochResponse:
-    partition = end_quorum_epoch.ResponsePartitionData(error_code=response.error, leader_id=response.leader_id, leader_epoch=response.epoch)
-    topic = end_quorum_epoch.ResponseTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])
+def _write_end_response(
+    response: EndQuorumEpochResponse, context: Context
+) -> end_quorum_epoch.EndQuorumEpochResponse:
+    partition = end_quorum_epoch.ResponsePartitionData(
+        error_code=response.error, leader_id=response.leader_id, leader_epoch=response.epoch
+    )
+    topic = end_quorum_epoch.ResponseTopicData(
+        topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition]
+    )
     endpoints = _written_leader(end_quorum_epoch.NodeEndpoint, response, context)
     return end_quorum_epoch.EndQuorumEpochResponse(topics=[topic], node_endpoints=endpoints)
 
@@ -414,44 +488,84 @@ def _write_fetch_response(response: FetchResponse, context: Context) -> fetch.Fe
         error_code=response.error,
         high_watermark=response.high_watermark,
         log_start_offset=response.log_start_offset,
-        diverging_epoch=fetch.EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset) if diverging else None,
-        current_leader=fetch.LeaderIdAndEpoch(leader_id=response.leader_id, leader_epoch=response.epoch),
-        snapshot_id=fetch.SnapshotId(end_offset=snapshot_id.end_offset, epoch=snapshot_id.epoch) if snapshot_id else None,
+        diverging_epoch=(
+            fetch.EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset)
+            if diverging
+            else None
+        ),
+        current_leader=fetch.LeaderIdAndEpoch(
+            leader_id=response.leader_id, leader_epoch=response.epoch
+        ),
+        snapshot_id=(
+            fetch.SnapshotId(end_offset=snapshot_id.end_offset, epoch=snapshot_id.epoch)
+            if snapshot_id
+            else None
+        ),
         records=response.records,
     )
-    topic = fetch.FetchableTopicResponse(topic=CLUSTER_METADATA_TOPIC, topic_id=TOPIC_ID, partitions=[partition])
-    return fetch.FetchResponse(responses=[topic], node_endpoints=_written_leader(fetch.NodeEndpoint, response, context))
+    topic = fetch.FetchableTopicResponse(
+        topic=CLUSTER_METADATA_TOPIC, topic_id=TOPIC_ID, partitions=[partition]
+    )
+    return fetch.FetchResponse(
+        responses=[topic], node_endpoints=_written_leader(fetch.NodeEndpoint, response, context)
+    )
 
 
-def _write_fetch_snapshot_response(response: FetchSnapshotResponse, context: Context) -> fetch_snapshot.FetchSnapshotResponse:
+def _write_fetch_snapshot_response(
+    response: FetchSnapshotResponse, context: Context
+) -> fetch_snapshot.FetchSnapshotResponse:
     snapshot_id = response.snapshot_id or SnapshotId(0, 0)
     partition = fetch_snapshot.ResponsePartitionSnapshot(
         error_code=response.error,
-        snapshot_id=fetch_snapshot.ResponseSnapshotId(end_offset=snapshot_id.end_offset, epoch=snapshot_id.epoch),
-        current_leader=fetch_snapshot.LeaderIdAndEpoch(leader_id=response.leader_id, leader_epoch=response.epoch),
+        snapshot_id=fetch_snapshot.ResponseSnapshotId(
+            end_offset=snapshot_id.end_offset, epoch=snapshot_id.epoch
+        ),
+        current_leader=fetch_snapshot.LeaderIdAndEpoch(
+            leader_id=response.leader_id, leader_epoch=response.epoch
+        ),
         size=response.size_bytes,
         position=response.position,
         unaligned_records=response.content,
     )
-    topic = fetch_snapshot.ResponseTopicSnapshot(name=CLUSTER_METADATA_TOPIC, partitions=[partition])
+    topic = fetch_snapshot.ResponseTopicSnapshot(
+        name=CLUSTER_METADATA_TOPIC, partitions=[partition]
+    )
     endpoints = _written_leader(fetch_snapshot.NodeEndpoint, response, context)
     return fetch_snapshot.FetchSnapshotResponse(topics=[topic], node_endpoints=endpoints)
 
 
-def _write_update_response(response: UpdateVoterResponse, context: Context) -> update_raft_voter.UpdateRaftVoterResponse:
-    endpoint = next((each for each in response.leader_endpoints if each.name == context.listener_name), VoterEndpoint("", "", 0))
-    leader = update_raft_voter.CurrentLeader(
-        leader_id=response.leader_id, leader_epoch=response.epoch, host=endpoint.host, port=endpoint.port
+def _write_update_response(
+    response: UpdateVoterResponse, context: Context
+) -> update_raft_voter.UpdateRaftVoterResponse:
+    endpoint = next(
+        (each for each in response.leader_endpoints if each.name == context.listener_name),
+        VoterEndpoint("", "", 0),
     )
-    return update_raft_voter.UpdateRaftVoterResponse(error_code=response.error, current_leader=leader)
+    leader = update_raft_voter.CurrentLeader(
+        leader_id=response.leader_id,
+        leader_epoch=response.epoch,
+        host=endpoint.host,
+        port=endpoint.port,
+    )
+    return update_raft_voter.UpdateRaftVoterResponse(
+        error_code=response.error, current_leader=leader
+    )
 
 
-def _write_add_response(response: VoterChangeResponse, _context: Context) -> add_raft_voter.AddRaftVoterResponse:
-    return add_raft_voter.AddRaftVoterResponse(error_code=response.error, error_message=response.message or None)
+def _write_add_response(
+    response: VoterChangeResponse, _context: Context
+) -> add_raft_voter.AddRaftVoterResponse:
+    return add_raft_voter.AddRaftVoterResponse(
+        error_code=response.error, error_message=response.message or None
+    )
 
 
-def _write_remove_response(response: VoterChangeResponse, _context: Context) -> remove_raft_voter.RemoveRaftVoterResponse:
-    return remove_raft_voter.RemoveRaftVoterResponse(error_code=response.error, error_message=response.message or None)
+def _write_remove_response(
+    response: VoterChangeResponse, _context: Context
+) -> remove_raft_voter.RemoveRaftVoterResponse:
+    return remove_raft_voter.RemoveRaftVoterResponse(
+        error_code=response.error, error_message=response.message or None
+    )
 
 
 _RESPONSE_WRITERS: Mapping[type, Callable[[Any, Context], WireMessage]] = {
@@ -503,9 +617,15 @@ def _error(code: int) -> ErrorCode:
         return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def _common(partition_error: int, leader_id: int, epoch: int, endpoints: Sequence[Any], context: Context) -> dict[str, Any]:
+def _common(
+    partition_error: int, leader_id: int, epoch: int, endpoints: Sequence[Any], context: Context
+) -> dict[str, Any]:
     """Return the fields that all responses share."""
-    known = tuple(VoterEndpoint(context.listener_name, each.host, each.port) for each in endpoints if each.node_id == leader_id)
+    known = tuple(
+        VoterEndpoint(context.listener_name, each.host, each.port)
+        for each in endpoints
+        if each.node_id == leader_id
+    )
     return {
         "error": _error(partition_error),
         "leader_id": NodeId(leader_id) if leader_id >= 0 else NO_LEADER,
@@ -516,7 +636,13 @@ def _common(partition_error: int, leader_id: int, epoch: int, endpoints: Sequenc
 
 def _of_partition(message: WireMessage, context: Context) -> tuple[Any, dict[str, Any]]:
     partition = _only_partition(message.topics)
-    return partition, _common(partition.error_code, partition.leader_id, partition.leader_epoch, message.node_endpoints, context)
+    return partition, _common(
+        partition.error_code,
+        partition.leader_id,
+        partition.leader_epoch,
+        message.node_endpoints,
+        context,
+    )
 
 
 def _read_vote_response(message: vote.VoteResponse, context: Context) -> VoteResponse:
@@ -524,11 +650,15 @@ def _read_vote_response(message: vote.VoteResponse, context: Context) -> VoteRes
     return VoteResponse(**common, is_granted=partition.vote_granted)
 
 
-def _read_begin_response(message: begin_quorum_epoch.BeginQuorumEpochResponse, context: Context) -> BeginQuorumEpochResponse:
+def _read_begin_response(
+    message: begin_quorum_epoch.BeginQuorumEpochResponse, context: Context
+) -> BeginQuorumEpochResponse:
     return BeginQuorumEpochResponse(**_of_partition(message, context)[1])
 
 
-def _read_end_response(message: end_quorum_epoch.EndQuorumEpochResponse, context: Context) -> EndQuorumEpochResponse:
+def _read_end_response(
+    message: end_quorum_epoch.EndQuorumEpochResponse, context: Context
+) -> EndQuorumEpochResponse:
     return EndQuorumEpochResponse(**_of_partition(message, context)[1])
 
 
@@ -536,22 +666,42 @@ def _read_fetch_response(message: fetch.FetchResponse, context: Context) -> Fetc
     partition = _only_partition(message.responses, "topic_id")
     leader = partition.current_leader or fetch.LeaderIdAndEpoch()
     diverging, snapshot_id = partition.diverging_epoch, partition.snapshot_id
-    is_snapshot = snapshot_id is not None and (snapshot_id.epoch >= 0 or snapshot_id.end_offset >= 0)
+    is_snapshot = snapshot_id is not None and (
+        snapshot_id.epoch >= 0 or snapshot_id.end_offset >= 0
+    )
     return FetchResponse(
-        **_common(partition.error_code, leader.leader_id, leader.leader_epoch, message.node_endpoints, context),
+        **_common(
+            partition.error_code,
+            leader.leader_id,
+            leader.leader_epoch,
+            message.node_endpoints,
+            context,
+        ),
         high_watermark=partition.high_watermark,
         log_start_offset=partition.log_start_offset,
-        diverging=EpochEnd(diverging.epoch, diverging.end_offset) if diverging is not None and diverging.epoch >= 0 else None,
+        diverging=(
+            EpochEnd(diverging.epoch, diverging.end_offset)
+            if diverging is not None and diverging.epoch >= 0
+            else None
+        ),
         snapshot_id=SnapshotId(snapshot_id.end_offset, snapshot_id.epoch) if is_snapshot else None,
         records=partition.records or b"",
     )
 
 
-def _read_fetch_snapshot_response(message: fetch_snapshot.FetchSnapshotResponse, context: Context) -> FetchSnapshotResponse:
+def _read_fetch_snapshot_response(
+    message: fetch_snapshot.FetchSnapshotResponse, context: Context
+) -> FetchSnapshotResponse:
     partition = _only_partition(message.topics, "name", "index")
     leader = partition.current_leader or fetch_snapshot.LeaderIdAndEpoch(leader_id=NO_LEADER)
     return FetchSnapshotResponse(
-        **_common(partition.error_code, leader.leader_id, leader.leader_epoch, message.node_endpoints, context),
+        **_common(
+            partition.error_code,
+            leader.leader_id,
+            leader.leader_epoch,
+            message.node_endpoints,
+            context,
+        ),
         snapshot_id=SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch),
         size_bytes=partition.size,
         position=partition.position,
@@ -559,9 +709,13 @@ def _read_fetch_snapshot_response(message: fetch_snapshot.FetchSnapshotResponse,
     )
 
 
-def _read_update_response(message: update_raft_voter.UpdateRaftVoterResponse, context: Context) -> UpdateVoterResponse:
+def _read_update_response(
+    message: update_raft_voter.UpdateRaftVoterResponse, context: Context
+) -> UpdateVoterResponse:
     leader = message.current_leader or update_raft_voter.CurrentLeader()
-    endpoints = (VoterEndpoint(context.listener_name, leader.host, leader.port),) if leader.host else ()
+    endpoints = (
+        (VoterEndpoint(context.listener_name, leader.host, leader.port),) if leader.host else ()
+    )
     return UpdateVoterResponse(
         error=_error(message.error_code),
         leader_id=NodeId(leader.leader_id),
@@ -571,14 +725,22 @@ def _read_update_response(message: update_raft_voter.UpdateRaftVoterResponse, co
 
 
 def _read_voter_change(message: Any, _context: Context) -> VoterChangeResponse:
-    return VoterChangeResponse(error=_error(message.error_code), message=message.error_message or "")
+    return VoterChangeResponse(
+        error=_error(message.error_code), message=message.error_message or ""
+    )
 
 
-def _read_versions(message: api_versions.ApiVersionsResponse, _context: Context) -> KRaftVersionResponse:
-    feature = next((each for each in message.supported_features if each.name == KRAFT_VERSION), None)
+def _read_versions(
+    message: api_versions.ApiVersionsResponse, _context: Context
+) -> KRaftVersionResponse:
+    feature = next(
+        (each for each in message.supported_features if each.name == KRAFT_VERSION), None
+    )
     if feature is None:
         return KRaftVersionResponse(error=ErrorCode.UNSUPPORTED_VERSION)
-    return KRaftVersionResponse(min_kraft_version=feature.min_version, max_kraft_version=feature.max_version)
+    return KRaftVersionResponse(
+        min_kraft_version=feature.min_version, max_kraft_version=feature.max_version
+    )
 
 
 _RESPONSE_READERS: Mapping[type, Callable[[Any, Context], Response]] = {

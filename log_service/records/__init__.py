@@ -35,7 +35,12 @@ from log_service.records.batch import (
 from log_service.records.builder import BatchBuilder, build_batch
 from log_service.records.compression import Codec, compress, decompress
 from log_service.records.record import NewRecord, Record, RecordHeader, max_record_bytes
-from log_service.records.validator import RejectedRecordsError, ValidatedBatches, accept_own_batches, validate_for_append
+from log_service.records.validator import (
+    RejectedRecordsError,
+    ValidatedBatches,
+    accept_own_batches,
+    validate_for_append,
+)
 
 __all__ = [
     "HEADER_SIZE",

@@ -20,7 +20,14 @@ from typing import Any
 
 from log_service.common.errors import KafkaError
 from log_service.common.types import Buffer
-from log_service.records.batch import BatchHeader, CorruptBatch, OpenBatch, is_crc_valid, iterate_headers, open_batch
+from log_service.records.batch import (
+    BatchHeader,
+    CorruptBatch,
+    OpenBatch,
+    is_crc_valid,
+    iterate_headers,
+    open_batch,
+)
 from log_service.records.compression import MAX_DECOMPRESSED_BYTES
 
 DEFAULT_CHUNK_BYTES = 4 * 1024 * 1024
@@ -124,7 +131,9 @@ def iterate_record_batches(
     )
     for batch in batches:
         size_bytes = 0 if batch.opened is None else batch.opened.size_bytes
-        if run and (batch.opened is None or run_bytes + size_bytes > min(chunk_bytes, MAX_RUN_BYTES)):
+        if run and (
+            batch.opened is None or run_bytes + size_bytes > min(chunk_bytes, MAX_RUN_BYTES)
+        ):
             yield from _columns(run, start_offset, end_offset, on_unreadable)
             run, run_bytes = [], 0
         run.append(batch)
@@ -137,10 +146,15 @@ def iterate_record_batches(
 
 
 def _columns(
-    run: Sequence[_Batch], start_offset: int, end_offset: int, on_unreadable: Callable[[UnreadableBatch], Any] | None
+    run: Sequence[_Batch],
+    start_offset: int,
+    end_offset: int,
+    on_unreadable: Callable[[UnreadableBatch], Any] | None,
 ) -> Iterator[Any]:
     """Yield the columns of neighbouring batches. If one is unreadable, handle each on its own."""
-    from log_service.records.columns import to_record_batch  # noqa: PLC0415 - brings numpy and pyarrow
+    from log_service.records.columns import (  # noqa: PLC0415 - brings numpy and pyarrow
+        to_record_batch,
+    )
 
     opened = [one.opened for one in run if one.opened is not None]
     error = run[0].error
@@ -164,14 +178,21 @@ def _columns(
         yield on_unreadable(found)
 
 
-def _unreadable(batch: _Batch, start_offset: int, end_offset: int, error: KafkaError) -> UnreadableBatch:
+def _unreadable(
+    batch: _Batch, start_offset: int, end_offset: int, error: KafkaError
+) -> UnreadableBatch:
     """Describe an unreadable batch."""
     header = batch.header
     reason = f"the batch at offsets {header.base_offset} to {batch.end - 1} cannot be read: {error}"
     if batch.end > header.next_offset:
-        reason += f"; its header claims to end at offset {header.last_offset}, so some of these offsets may never have had a record"
+        reason += (
+            f"; its header claims to end at offset {header.last_offset}, so some of these offsets"
+            " may never have had a record"
+        )
     start, end = max(header.base_offset, start_offset), min(batch.end, end_offset)
-    return UnreadableBatch(header=header, start=start, end=end, batch_end=batch.end, raw=batch.raw, reason=reason)
+    return UnreadableBatch(
+        header=header, start=start, end=end, batch_end=batch.end, raw=batch.raw, reason=reason
+    )
 
 
 def _batches(
@@ -195,7 +216,9 @@ def _batches(
             continue
         try:
             if place.is_damaged:
-                raise CorruptBatch(f"the checksum of the batch at offset {header.base_offset} does not hold")
+                raise CorruptBatch(
+                    f"the checksum of the batch at offset {header.base_offset} does not hold"
+                )
             opened = open_batch(place.view, place.position, header, max_size_bytes)
         except KafkaError as error:
             if not is_tolerant:
@@ -208,7 +231,11 @@ def _batches(
 def _end_of(place: _Place, end_offset: int) -> int:
     """Return the offset after a batch, of which a damaged header tells nothing."""
     if place.is_damaged:
-        return max(end_offset, place.header.base_offset + 1) if place.next_base is None else place.next_base
+        return (
+            max(end_offset, place.header.base_offset + 1)
+            if place.next_base is None
+            else place.next_base
+        )
     if place.next_base is None:
         return place.header.next_offset
     return min(place.header.next_offset, place.next_base)
@@ -232,7 +259,8 @@ def _places(buffers: Iterable[Buffer], *, is_crc_checked: bool) -> Iterator[_Pla
                 position=position,
                 header=header,
                 next_base=_base_behind(header, found[number][1]) if number < len(found) else None,
-                is_damaged=is_crc_checked and not is_crc_valid(view[position : position + header.size_bytes]),
+                is_damaged=is_crc_checked
+                and not is_crc_valid(view[position : position + header.size_bytes]),
             )
             if place.is_damaged and number == len(found):
                 damaged = place

@@ -108,7 +108,10 @@ class BatchHeader(NamedTuple):
         """
         number = self.attributes & CODEC_MASK
         if number > Codec.ZSTD:
-            text = f"the batch at offset {self.base_offset} names compression codec {number}, which does not exist"
+            text = (
+                f"the batch at offset {self.base_offset} names compression codec {number}, which"
+                " does not exist"
+            )
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
         return _CODECS[number]
 
@@ -167,10 +170,15 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     try:
         fields = _unpack_header(buffer, position)
     except StructError:
-        text = f"{len(buffer) - position} bytes at position {position} where a batch header takes {HEADER_SIZE}"
+        text = (
+            f"{len(buffer) - position} bytes at position {position} where a batch header takes"
+            f" {HEADER_SIZE}"
+        )
         raise CorruptBatch(text) from None
     header = _new(BatchHeader, fields)
-    if fields[3] != MAGIC or fields[1] < MIN_BATCH_LENGTH or fields[6] < 0 or fields[12] < 0:  # last offset delta, record count
+    if (
+        fields[3] != MAGIC or fields[1] < MIN_BATCH_LENGTH or fields[6] < 0 or fields[12] < 0
+    ):  # last offset delta, record count
         raise CorruptBatch(_header_fault(header, position))
     return header
 
@@ -181,15 +189,23 @@ def _header_fault(header: BatchHeader, position: int) -> str:
         return f"{where} has magic {header.magic}; only {MAGIC} is read"
     if header.batch_length < MIN_BATCH_LENGTH:
         return f"{where} has length {header.batch_length}, less than its header"
-    return f"{where} has {header.record_count} records and last offset delta {header.last_offset_delta}"
+    return (
+        f"{where} has {header.record_count} records and last offset delta"
+        f" {header.last_offset_delta}"
+    )
 
 
 def _cut_off(header: BatchHeader, position: int, there_bytes: int) -> CorruptBatch:
-    text = f"the batch at position {position} announces {header.size_bytes} bytes, {there_bytes} are there"
+    text = (
+        f"the batch at position {position} announces {header.size_bytes} bytes, {there_bytes} are"
+        " there"
+    )
     return CorruptBatch(text)
 
 
-def iterate_headers(buffer: Buffer, *, is_torn_tail_ok: bool = False) -> Iterator[tuple[int, BatchHeader]]:
+def iterate_headers(
+    buffer: Buffer, *, is_torn_tail_ok: bool = False
+) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) of consecutive batches.
 
     With ``is_torn_tail_ok`` the iteration ends before a last batch that is cut off, as a fetch of
@@ -256,7 +272,9 @@ def is_crc_valid(batch: Buffer) -> bool:
 # Fields that a leader stamps
 
 
-def stamp(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
+def stamp(
+    buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
+) -> None:
     """Write base offset and leader epoch into the batch at ``position``.
 
     The checksum does not cover them.
@@ -280,7 +298,14 @@ def stamp_append_time(buffer: bytearray | memoryview, position: int, timestamp_m
     CRC.pack_into(batch, CRC_POSITION, compute_crc(batch))
 
 
-def stamp_producer(buffer: bytearray | memoryview, position: int, *, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+def stamp_producer(
+    buffer: bytearray | memoryview,
+    position: int,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+) -> None:
     """Move the batch at ``position`` to another producer session, and renew the checksum.
 
     A producer with a new epoch needs this.
@@ -333,7 +358,12 @@ class OpenBatch(NamedTuple):
         return bytes(memoryview(self.buffer)[self.start : self.end])
 
 
-def open_batch(view: memoryview, position: int, header: BatchHeader, max_size_bytes: int = MAX_DECOMPRESSED_BYTES) -> OpenBatch:
+def open_batch(
+    view: memoryview,
+    position: int,
+    header: BatchHeader,
+    max_size_bytes: int = MAX_DECOMPRESSED_BYTES,
+) -> OpenBatch:
     """Return the records of the whole batch at ``position``, in place or decompressed.
 
     ``header`` is the header that was read there.
@@ -349,7 +379,9 @@ def open_batch(view: memoryview, position: int, header: BatchHeader, max_size_by
     return OpenBatch(header, plain, 0, len(plain))
 
 
-def plain_records(buffer: Buffer, position: int = 0, *, max_size_bytes: int = MAX_DECOMPRESSED_BYTES) -> tuple[BatchHeader, bytes]:
+def plain_records(
+    buffer: Buffer, position: int = 0, *, max_size_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> tuple[BatchHeader, bytes]:
     """Return the header of the batch at ``position`` and its decompressed records.
 
     Raises:
@@ -362,7 +394,9 @@ def plain_records(buffer: Buffer, position: int = 0, *, max_size_bytes: int = MA
     return header, decompress(header.compression, body, max_size_bytes)
 
 
-def iterate_records(buffer: Buffer, position: int = 0, *, max_size_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
+def iterate_records(
+    buffer: Buffer, position: int = 0, *, max_size_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> Iterator[Record]:
     """Yield the records of the batch at ``position``, also the markers of a control batch.
 
     The caller verifies the checksum. The batch is decompressed when the first record is asked for,
@@ -387,4 +421,8 @@ def looks_transactional(records: Buffer | None) -> bool:
 
     None or too few bytes do not.
     """
-    return records is not None and len(records) >= HEADER_SIZE and bool(records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_FLAG)
+    return (
+        records is not None
+        and len(records) >= HEADER_SIZE
+        and bool(records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_FLAG)
+    )

@@ -11,7 +11,14 @@ never copied, because it is finished in place.
 
 from collections.abc import Iterable, Sequence
 
-from log_service.common.types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Buffer
+from log_service.common.types import (
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    Buffer,
+)
 from log_service.records.batch import (
     APPEND_TIME_FLAG,
     CONTROL_FLAG,
@@ -25,7 +32,13 @@ from log_service.records.batch import (
     compute_crc,
 )
 from log_service.records.compression import Codec, compress
-from log_service.records.record import MAX_RECORD_OVERHEAD_BYTES, NewRecord, RecordHeader, encode_headers, max_headers_bytes
+from log_service.records.record import (
+    MAX_RECORD_OVERHEAD_BYTES,
+    NewRecord,
+    RecordHeader,
+    encode_headers,
+    max_headers_bytes,
+)
 from log_service.records.varint import VARINTS
 
 DEFAULT_MAX_SIZE_BYTES = 16 * 1024
@@ -40,9 +53,22 @@ _NULL = VARINTS[-1]
 class BatchBuilder:
     """Collector of records for one batch. A builder is built once."""
 
-    __slots__ = ("_buffer", "base_timestamp", "codec", "level", "max_size_bytes", "max_timestamp", "record_count")
+    __slots__ = (
+        "_buffer",
+        "base_timestamp",
+        "codec",
+        "level",
+        "max_size_bytes",
+        "max_timestamp",
+        "record_count",
+    )
 
-    def __init__(self, codec: Codec = Codec.NONE, level: int | None = None, max_size_bytes: int = DEFAULT_MAX_SIZE_BYTES) -> None:
+    def __init__(
+        self,
+        codec: Codec = Codec.NONE,
+        level: int | None = None,
+        max_size_bytes: int = DEFAULT_MAX_SIZE_BYTES,
+    ) -> None:
         self._buffer = bytearray(HEADER_SIZE)
         self.codec = codec
         self.level = level
@@ -55,7 +81,10 @@ class BatchBuilder:
         return self.record_count
 
     def __repr__(self) -> str:
-        return f"<BatchBuilder {self.codec.name.lower()} records={self.record_count} size={self.estimated_size_bytes}>"
+        return (
+            f"<BatchBuilder {self.codec.name.lower()} records={self.record_count}"
+            f" size={self.estimated_size_bytes}>"
+        )
 
     @property
     def estimated_size_bytes(self) -> int:
@@ -65,7 +94,9 @@ class BatchBuilder:
         """
         return len(self._buffer)
 
-    def has_room_for(self, key: Buffer | None, value: Buffer | None, headers: Sequence[RecordHeader] = ()) -> bool:
+    def has_room_for(
+        self, key: Buffer | None, value: Buffer | None, headers: Sequence[RecordHeader] = ()
+    ) -> bool:
         """Return whether the record fits below ``max_size_bytes``. The first record always does."""
         if self.record_count == 0:
             return True
@@ -78,7 +109,13 @@ class BatchBuilder:
             size_bytes += max_headers_bytes(headers)
         return size_bytes <= self.max_size_bytes
 
-    def append(self, timestamp_ms: int, key: Buffer | None, value: Buffer | None, headers: Sequence[RecordHeader] = ()) -> int:
+    def append(
+        self,
+        timestamp_ms: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Sequence[RecordHeader] = (),
+    ) -> int:
         """Add a record even without room, and return its offset relative to the batch."""
         offset_delta = self.record_count
         if offset_delta == 0:
@@ -95,14 +132,31 @@ class BatchBuilder:
             value_length = VARINTS[len(value)]
         timestamp_delta = VARINTS[timestamp_ms - self.base_timestamp]
         tail = encode_headers(headers) if headers else b"\0"
-        record = b"".join((b"\0", timestamp_delta, VARINTS[offset_delta], key_length, key, value_length, value, tail))
+        record = b"".join(
+            (
+                b"\0",
+                timestamp_delta,
+                VARINTS[offset_delta],
+                key_length,
+                key,
+                value_length,
+                value,
+                tail,
+            )
+        )
         buffer = self._buffer
         buffer += VARINTS[len(record)]
         buffer += record
         self.record_count = offset_delta + 1
         return offset_delta
 
-    def append_within(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Sequence[RecordHeader] = ()) -> int:
+    def append_within(
+        self,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[RecordHeader] = (),
+    ) -> int:
         """Add a record and return the uncompressed size of the batch, or 0 without room.
 
         The first record always has room. This is ``has_room_for`` and ``append`` in one call, for
@@ -119,7 +173,18 @@ class BatchBuilder:
         else:
             value_length = VARINTS[len(value)]
         tail = encode_headers(headers) if headers else b"\0"
-        record = b"".join((b"\0", VARINTS[timestamp_delta], VARINTS[offset_delta], key_length, key, value_length, value, tail))
+        record = b"".join(
+            (
+                b"\0",
+                VARINTS[timestamp_delta],
+                VARINTS[offset_delta],
+                key_length,
+                key,
+                value_length,
+                value,
+                tail,
+            )
+        )
         length = VARINTS[len(record)]
         buffer = self._buffer
         size_bytes = len(buffer) + len(length) + len(record)
@@ -135,7 +200,11 @@ class BatchBuilder:
         return size_bytes
 
     def append_values(
-        self, timestamp_ms: int, values: Iterable[bytes | None], headers: Sequence[RecordHeader] = (), limit_bytes: int = MAX_BATCH_BYTES
+        self,
+        timestamp_ms: int,
+        values: Iterable[bytes | None],
+        headers: Sequence[RecordHeader] = (),
+        limit_bytes: int = MAX_BATCH_BYTES,
     ) -> int:
         """Add values without keys, and return how many were added.
 

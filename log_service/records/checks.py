@@ -18,7 +18,12 @@ from log_service.common.steps import Steps, finish
 from log_service.common.types import Buffer
 from log_service.records.batch import HEADER_SIZE, BatchHeader
 from log_service.records.compression import check_framing, open_compressed
-from log_service.records.limits import MAX_BATCH_RECORDS, MIN_COUNT_AT_ONCE, UNITS_PER_NUMBER_BYTE, Allowance
+from log_service.records.limits import (
+    MAX_BATCH_RECORDS,
+    MIN_COUNT_AT_ONCE,
+    UNITS_PER_NUMBER_BYTE,
+    Allowance,
+)
 from log_service.records.record import (
     ITEMS_PER_STEP,
     MAX_RECORD_OVERHEAD_BYTES,
@@ -44,7 +49,9 @@ def checks_at_once() -> ModuleType | None:
     The first call imports numpy.
     """
     try:
-        from log_service.records import fields  # noqa: PLC0415 - a broker does without numpy, more slowly
+        from log_service.records import (  # noqa: PLC0415 - a broker does without numpy, more slowly
+            fields,
+        )
     except ImportError:
         return None
     return fields
@@ -55,7 +62,9 @@ def check_records(header: BatchHeader, plain: Buffer, rules: RecordRules | None 
     finish(check_in_steps(header, plain, rules, Allowance()))
 
 
-def check_in_steps(header: BatchHeader, plain: Buffer, rules: RecordRules | None, allowance: Allowance) -> Steps[None]:
+def check_in_steps(
+    header: BatchHeader, plain: Buffer, rules: RecordRules | None, allowance: Allowance
+) -> Steps[None]:
     """Check the records of a batch whose header was checked.
 
     ``plain`` holds all records, decompressed.
@@ -70,8 +79,13 @@ def check_in_steps(header: BatchHeader, plain: Buffer, rules: RecordRules | None
         text = f"the batch announces {count} records in {len(plain)} bytes"
         raise KafkaError(ErrorCode.INVALID_RECORD, text)
     if count > MAX_BATCH_RECORDS:
-        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {count} records, more than {MAX_BATCH_RECORDS}: send smaller batches")
-    most_number_bytes = min(len(plain), count * MAX_RECORD_OVERHEAD_BYTES) - count * MIN_RECORD_BYTES
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch has {count} records, more than {MAX_BATCH_RECORDS}: send smaller batches",
+        )
+    most_number_bytes = (
+        min(len(plain), count * MAX_RECORD_OVERHEAD_BYTES) - count * MIN_RECORD_BYTES
+    )
     allowance.take_work(most_number_bytes * UNITS_PER_NUMBER_BYTE)
     judge = Judge(rules, allowance)
     fields = checks_at_once() if count >= MIN_COUNT_AT_ONCE else None
@@ -111,7 +125,10 @@ def check_stored(header: BatchHeader, batch: Buffer) -> None:
     last_delta = -1
     for record in read_records(bytes(plain), header.record_count, base_offset=0, base_timestamp=0):
         if not last_delta < record.offset <= header.last_offset_delta:
-            text = f"offset delta {record.offset} comes after {last_delta} in a batch of {header.last_offset_delta + 1} offsets"
+            text = (
+                f"offset delta {record.offset} comes after {last_delta} in a batch of"
+                f" {header.last_offset_delta + 1} offsets"
+            )
             raise KafkaError(ErrorCode.INVALID_RECORD, text)
         last_delta = record.offset
 
@@ -128,7 +145,10 @@ def _check_each(plain: Buffer, count: int, judge: Judge) -> Steps[None]:
             yield from skip_in_steps(plain, position, unread.end, index - 1, unread.header_count)
             position = unread.end
     if position != len(plain):
-        text = f"{len(plain) - position} bytes are left after the {count} records that the batch announces"
+        text = (
+            f"{len(plain) - position} bytes are left after the {count} records that the batch"
+            " announces"
+        )
         raise KafkaError(ErrorCode.INVALID_RECORD, text)
 
 
@@ -175,7 +195,9 @@ def _check_some(  # noqa: PLR0912, PLR0915 - each batch of a client comes here: 
                 judge.add(index, *misplaced(index, number >> 1 ^ -(number & 1)))
             elif rules is not None:
                 is_keyless = plain[position] & 0x7F == _NULL and is_null(plain, position)
-                wrong = rules.judge(rules.base_timestamp + (delta >> 1 ^ -(delta & 1)), is_keyless=is_keyless)
+                wrong = rules.judge(
+                    rules.base_timestamp + (delta >> 1 ^ -(delta & 1)), is_keyless=is_keyless
+                )
                 if wrong is not None:
                     judge.add(index, *wrong)
             for _ in (0, 1):  # key and value
@@ -200,7 +222,9 @@ def _check_some(  # noqa: PLR0912, PLR0915 - each batch of a client comes here: 
             else:
                 position += 1
             if position != end:
-                raise malformed(index, f"its fields take {position - end} bytes more than its length says")
+                raise malformed(
+                    index, f"its fields take {position - end} bytes more than its length says"
+                )
             if headers_left < 0:
                 break
     except IndexError:

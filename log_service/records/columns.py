@@ -17,11 +17,21 @@ import pyarrow as pa
 
 from log_service.common.types import NO_TIMESTAMP, Buffer
 from log_service.records.batch import OpenBatch
-from log_service.records.fields import Fields, Spans, find_fields, invalid, read_spans, refuse, repeat_field
+from log_service.records.fields import (
+    Fields,
+    Spans,
+    find_fields,
+    invalid,
+    read_spans,
+    refuse,
+    repeat_field,
+)
 from log_service.records.varint import INT32_VARINT_BYTES, read_varint
 from log_service.records.varint_arrays import Integers, read_varints
 
-HEADER_TYPE = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
+HEADER_TYPE = pa.struct(
+    [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]
+)
 SCHEMA = pa.schema(
     [
         pa.field("offset", pa.int64(), nullable=False),
@@ -53,7 +63,9 @@ def to_record_batch(batches: Sequence[OpenBatch], start_offset: int, end_offset:
     epochs = repeat_field(batches, lambda header: header.partition_leader_epoch).astype(np.int32)
     columns = [
         pa.array(offsets if is_whole else offsets[rows]),
-        pa.array(timestamps, mask=is_null if is_null.any() else None).view(pa.timestamp("ms", tz="UTC")),
+        pa.array(timestamps, mask=is_null if is_null.any() else None).view(
+            pa.timestamp("ms", tz="UTC")
+        ),
         _gather(fields.body, fields.keys, rows),
         _gather(fields.body, fields.values, rows),
         headers if is_whole else headers.take(pa.array(rows)),
@@ -74,7 +86,9 @@ def _gather(body: Buffer, spans: Spans, rows: Integers) -> Any:
     cuts[0:-1:2] = spans.starts
     cuts[1::2] = spans.ends
     cuts[-1] = spans.ends[-1]
-    pieces = pa.Array.from_buffers(pa.binary(), len(cuts) - 1, [None, pa.py_buffer(cuts), pa.py_buffer(body)])
+    pieces = pa.Array.from_buffers(
+        pa.binary(), len(cuts) - 1, [None, pa.py_buffer(cuts), pa.py_buffer(body)]
+    )
     return pieces.take(pa.array(2 * rows, mask=is_null if is_null.any() else None))
 
 
@@ -88,30 +102,51 @@ def _headers(fields: Fields) -> Any:
     """
     body, octets, counts, ends = fields.body, fields.octets, fields.header_counts, fields.ends
     if not counts.any():
-        return pa.ListArray.from_arrays(pa.array(np.zeros(len(counts) + 1, np.int32)), _NO_HEADERS, type=SCHEMA.field("headers").type)
+        return pa.ListArray.from_arrays(
+            pa.array(np.zeros(len(counts) + 1, np.int32)),
+            _NO_HEADERS,
+            type=SCHEMA.field("headers").type,
+        )
     list_offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
-    spans = np.empty((5, list_offsets[-1]), np.int64)  # name start and end, value start and end, whether the value is null
+    spans = np.empty(
+        (5, list_offsets[-1]), np.int64
+    )  # name start and end, value start and end, whether the value is null
     records = np.nonzero(counts)[0]
-    _, positions = read_varints(octets, fields.header_positions[records], INT32_VARINT_BYTES)  # after the count
+    _, positions = read_varints(
+        octets, fields.header_positions[records], INT32_VARINT_BYTES
+    )  # after the count
     index = 0
     while len(records) > _FEW_RECORDS:
         names, positions = read_spans(octets, positions)
         refuse(names.is_null, "the name of a header is null")
         values, positions = read_spans(octets, positions)
         refuse(positions > ends[records], "a record's headers do not take what its length says")
-        spans[:, list_offsets[records] + index] = (names.starts, names.ends, values.starts, values.ends, values.is_null)
+        spans[:, list_offsets[records] + index] = (
+            names.starts,
+            names.ends,
+            values.starts,
+            values.ends,
+            values.is_null,
+        )
         index += 1
         is_unfinished = counts[records] > index
-        refuse(~is_unfinished & (positions != ends[records]), "a record's headers do not take what its length says")
+        refuse(
+            ~is_unfinished & (positions != ends[records]),
+            "a record's headers do not take what its length says",
+        )
         records, positions = records[is_unfinished], positions[is_unfinished]
     for record, position in zip(records.tolist(), positions.tolist(), strict=True):
         first, last = int(list_offsets[record]) + index, int(list_offsets[record + 1])
         spans[:, first:last] = _header_spans(body, position, int(ends[record]), last - first)
     everything = np.arange(spans.shape[1])
-    names_array = _names(_gather(body, Spans(spans[0], spans[1], np.zeros(len(everything), bool)), everything))
+    names_array = _names(
+        _gather(body, Spans(spans[0], spans[1], np.zeros(len(everything), bool)), everything)
+    )
     values_array = _gather(body, Spans(spans[2], spans[3], spans[4] != 0), everything)
     structs = pa.StructArray.from_arrays([names_array, values_array], fields=list(HEADER_TYPE))
-    return pa.ListArray.from_arrays(pa.array(list_offsets.astype(np.int32)), structs, type=SCHEMA.field("headers").type)
+    return pa.ListArray.from_arrays(
+        pa.array(list_offsets.astype(np.int32)), structs, type=SCHEMA.field("headers").type
+    )
 
 
 def _header_spans(body: Buffer, position: int, end: int, count: int) -> Integers:

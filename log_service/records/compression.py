@@ -74,7 +74,9 @@ def compress(codec: Codec, plain: Buffer, level: int | None = None) -> bytes:
         case Codec.NONE:
             return bytes(plain)
         case Codec.GZIP:
-            return zlib.compress(plain, _GZIP_DEFAULT_LEVEL if level is None else level, wbits=_GZIP_WBITS)
+            return zlib.compress(
+                plain, _GZIP_DEFAULT_LEVEL if level is None else level, wbits=_GZIP_WBITS
+            )
         case Codec.SNAPPY:
             return _compress_snappy(plain)
         case Codec.LZ4:
@@ -91,7 +93,9 @@ def _take_any(_count: int) -> None:
     """Let any number of parts be opened."""
 
 
-def decompress(codec: int, compressed: Buffer, max_size_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
+def decompress(
+    codec: int, compressed: Buffer, max_size_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> bytes:
     """Return the decompressed bytes, at most ``max_size_bytes``.
 
     Raises:
@@ -105,7 +109,11 @@ def decompress(codec: int, compressed: Buffer, max_size_bytes: int = MAX_DECOMPR
 
 
 def open_compressed(
-    codec: int, compressed: Buffer, max_size_bytes: int = MAX_DECOMPRESSED_BYTES, *, take_parts: TakeParts = _take_any
+    codec: int,
+    compressed: Buffer,
+    max_size_bytes: int = MAX_DECOMPRESSED_BYTES,
+    *,
+    take_parts: TakeParts = _take_any,
 ) -> Buffer:
     """Return the result of ``decompress`` as a buffer to read.
 
@@ -198,7 +206,9 @@ def _gzip_parts(compressed: Buffer, take_parts: TakeParts) -> Iterator[bytes]:
 # snappy: blocks in the framing of the xerial library, or one raw block
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
-_XERIAL_HEADER = _XERIAL_MAGIC + (1).to_bytes(4, "big") * 2  # its version, and the oldest version that reads it
+_XERIAL_HEADER = (
+    _XERIAL_MAGIC + (1).to_bytes(4, "big") * 2
+)  # its version, and the oldest version that reads it
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _SNAPPY_MAX_RATIO = 32  # three bytes stand for at most 64
 _INT32 = Struct(">i")
@@ -222,7 +232,10 @@ def _decompress_snappy(compressed: Buffer, max_size_bytes: int, take_parts: Take
         raise _too_large(max_size_bytes)
     plain, position = _new_room(sum(sizes)), 0
     for block, size_bytes in zip(blocks, sizes, strict=True):
-        if cramjam.snappy.decompress_raw_into(block, plain[position : position + size_bytes]) != size_bytes:
+        if (
+            cramjam.snappy.decompress_raw_into(block, plain[position : position + size_bytes])
+            != size_bytes
+        ):
             raise _corrupt(Codec.SNAPPY, compressed, "a block is shorter than it announces")
         position += size_bytes
     return plain
@@ -241,7 +254,11 @@ def _xerial_blocks(view: memoryview) -> list[memoryview]:
         (size_bytes,) = _INT32.unpack_from(view, position)
         position += _INT32.size
         if not 0 < size_bytes <= len(view) - position:
-            raise _corrupt(Codec.SNAPPY, view, f"a block of {size_bytes} bytes where {len(view) - position} are left")
+            raise _corrupt(
+                Codec.SNAPPY,
+                view,
+                f"a block of {size_bytes} bytes where {len(view) - position} are left",
+            )
         blocks.append(view[position : position + size_bytes])
         position += size_bytes
     return blocks
@@ -259,19 +276,31 @@ def _announced_bytes(block: memoryview) -> int:
     raise _corrupt(Codec.SNAPPY, block, "a block announces a length that it cannot have")
 
 
-# lz4: frames. Java's reader refuses blocks that depend on each other and buffers one block, so blocks are independent and small.
+# lz4: frames. Java's reader refuses blocks that depend on each other and buffers one block, so
+# blocks are independent and small.
 
-_LZ4_FRAME_HEADER = bytes.fromhex("04224d18 60 40 82")  # magic; version 1 with independent blocks; 64 KiB blocks; header checksum
+_LZ4_FRAME_HEADER = bytes.fromhex(
+    "04224d18 60 40 82"
+)  # magic; version 1 with independent blocks; 64 KiB blocks; header checksum
 _LZ4_END_MARK = bytes(4)
 _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_STORED_FLAG = 0x8000_0000
-_LZ4_INDEPENDENT_FLAG, _LZ4_BLOCK_CHECKSUM_FLAG, _LZ4_SIZE_FLAG, _LZ4_CONTENT_CHECKSUM_FLAG = 0x20, 0x10, 0x08, 0x04
+_LZ4_INDEPENDENT_FLAG, _LZ4_BLOCK_CHECKSUM_FLAG, _LZ4_SIZE_FLAG, _LZ4_CONTENT_CHECKSUM_FLAG = (
+    0x20,
+    0x10,
+    0x08,
+    0x04,
+)
 _LZ4_HIGHEST_LEVEL = 12
 _UINT32_LE = Struct("<I")
 
 
 def _compress_lz4(plain: Buffer, level: int | None) -> bytes:
-    blocks = _fast_lz4_blocks(plain) if level is None else _lz4_blocks_of_level(plain, min(level, _LZ4_HIGHEST_LEVEL))
+    blocks = (
+        _fast_lz4_blocks(plain)
+        if level is None
+        else _lz4_blocks_of_level(plain, min(level, _LZ4_HIGHEST_LEVEL))
+    )
     return b"".join((_LZ4_FRAME_HEADER, *blocks, _LZ4_END_MARK))
 
 
@@ -319,7 +348,11 @@ def check_framing(codec: int, compressed: Buffer) -> None:
         raise _corrupt(Codec.LZ4, compressed, "they do not begin with a frame")
     flags = compressed[4]
     if not flags & _LZ4_INDEPENDENT_FLAG:
-        raise _corrupt(Codec.LZ4, compressed, "the blocks of the frame are linked, which Java's clients cannot read")
+        raise _corrupt(
+            Codec.LZ4,
+            compressed,
+            "the blocks of the frame are linked, which Java's clients cannot read",
+        )
     position = len(_LZ4_FRAME_HEADER) + (8 if flags & _LZ4_SIZE_FLAG else 0)
     checksum_bytes = 4 if flags & _LZ4_BLOCK_CHECKSUM_FLAG else 0
     while position + 4 <= len(compressed):
@@ -330,7 +363,9 @@ def check_framing(codec: int, compressed: Buffer) -> None:
             break
         position += (size & ~_LZ4_STORED_FLAG) + checksum_bytes
     if position < len(compressed):
-        raise _corrupt(Codec.LZ4, compressed, f"{len(compressed) - position} bytes follow the frame")
+        raise _corrupt(
+            Codec.LZ4, compressed, f"{len(compressed) - position} bytes follow the frame"
+        )
 
 
 # zstd: frames, which may announce their content's size
@@ -339,7 +374,9 @@ _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 def _decompress_zstd(compressed: Buffer, max_size_bytes: int, take_parts: TakeParts) -> Buffer:  # noqa: ARG001 - as above
-    return _decompress_growing(cramjam.zstd.decompress_into, compressed, _zstd_content_bytes(compressed), max_size_bytes)
+    return _decompress_growing(
+        cramjam.zstd.decompress_into, compressed, _zstd_content_bytes(compressed), max_size_bytes
+    )
 
 
 def _zstd_content_bytes(compressed: Buffer) -> int | None:
@@ -366,7 +403,10 @@ _NO_ROOM = "failed to write whole buffer"
 
 
 def _decompress_growing(
-    decompress_into: Callable[[Buffer, memoryview], int], compressed: Buffer, announced_bytes: int | None, max_size_bytes: int
+    decompress_into: Callable[[Buffer, memoryview], int],
+    compressed: Buffer,
+    announced_bytes: int | None,
+    max_size_bytes: int,
 ) -> Buffer:
     """Decompress into memory of a guessed size, which grows fourfold while it is too small.
 
@@ -404,7 +444,10 @@ _DECOMPRESSORS: dict[int, Callable[[Buffer, int, TakeParts], Buffer]] = {
 
 
 def _corrupt(codec: Codec, compressed: Buffer, reason: str) -> KafkaError:
-    return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{len(compressed)} bytes do not decompress with {codec.name.lower()}: {reason}")
+    return KafkaError(
+        ErrorCode.CORRUPT_MESSAGE,
+        f"{len(compressed)} bytes do not decompress with {codec.name.lower()}: {reason}",
+    )
 
 
 def _too_large(max_size_bytes: int) -> KafkaError:

@@ -63,7 +63,10 @@ def parse_control_key(key: bytes | None) -> ControlType | None:
         KafkaError: INVALID_RECORD, it is not the key of a control record.
     """
     if key is None or len(key) < _KEY.size:
-        text = f"the key of a control record takes {_KEY.size} bytes, this one has {None if key is None else len(key)}"
+        text = (
+            f"the key of a control record takes {_KEY.size} bytes, this one has"
+            f" {None if key is None else len(key)}"
+        )
         raise KafkaError(ErrorCode.INVALID_RECORD, text)
     version, number = _KEY.unpack_from(key)
     if version < 0:
@@ -87,7 +90,10 @@ def build_control_batch(
     Control batches are never compressed and have no sequence.
     """
     return build_batch(
-        [NewRecord(timestamp_ms, control_key(control_type), value) for control_type, value in records],
+        [
+            NewRecord(timestamp_ms, control_key(control_type), value)
+            for control_type, value in records
+        ],
         base_offset=base_offset,
         leader_epoch=leader_epoch,
         producer_id=producer_id,
@@ -162,7 +168,10 @@ def parse_coordinator_epoch(value: bytes) -> int:
         KafkaError: INVALID_RECORD, the value is too short.
     """
     if len(value) < _END_TRANSACTION.size:
-        text = f"the value of a transaction marker takes {_END_TRANSACTION.size} bytes, this one has {len(value)}"
+        text = (
+            f"the value of a transaction marker takes {_END_TRANSACTION.size} bytes, this one has"
+            f" {len(value)}"
+        )
         raise KafkaError(ErrorCode.INVALID_RECORD, text)
     _, coordinator_epoch = _END_TRANSACTION.unpack_from(value)
     return int(coordinator_epoch)
@@ -192,7 +201,10 @@ def read_marker(batch: Buffer) -> TransactionMarker | None:
         return _EMPTIED
     if record.type not in _TRANSACTION_ENDS:
         return None
-    return TransactionMarker(is_abort=record.type is ControlType.ABORT, coordinator_epoch=parse_coordinator_epoch(record.value))
+    return TransactionMarker(
+        is_abort=record.type is ControlType.ABORT,
+        coordinator_epoch=parse_coordinator_epoch(record.value),
+    )
 
 
 def iterate_control_records(buffer: Buffer, position: int = 0) -> Iterator[ControlRecord]:
@@ -202,4 +214,6 @@ def iterate_control_records(buffer: Buffer, position: int = 0) -> Iterator[Contr
         KafkaError: as ``iterate_records`` and ``parse_control_key``.
     """
     for record in iterate_records(buffer, position):
-        yield ControlRecord(record.offset, record.timestamp, parse_control_key(record.key), record.value or b"")
+        yield ControlRecord(
+            record.offset, record.timestamp, parse_control_key(record.key), record.value or b""
+        )

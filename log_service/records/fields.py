@@ -75,9 +75,12 @@ def find_fields(batches: Sequence[OpenBatch]) -> Fields:
     body, batch_starts, batch_ends = _laid_out(batches)
     octets: Octets = np.frombuffer(body, np.uint8)
     counts = np.array([batch.header.record_count for batch in batches], np.int64)
-    found = _read_fields(body, octets, *find_records(body, octets, counts, batch_starts, batch_ends))
+    found = _read_fields(
+        body, octets, *find_records(body, octets, counts, batch_starts, batch_ends)
+    )
     return found._replace(
-        offsets=repeat_field(batches, lambda header: header.base_offset) + found.offsets, timestamps=_timestamps(batches, found.timestamps)
+        offsets=repeat_field(batches, lambda header: header.base_offset) + found.offsets,
+        timestamps=_timestamps(batches, found.timestamps),
     )
 
 
@@ -91,14 +94,24 @@ def _read_fields(body: Buffer, octets: Octets, starts: Integers, ends: Integers)
     """
     sizes, positions = read_varints(octets, starts, INT32_VARINT_BYTES)
     refuse(positions + sizes != ends, "a record's length is negative")
-    timestamps, positions = read_varints(octets, positions + 1, INT64_VARINT_BYTES)  # after the attributes
+    timestamps, positions = read_varints(
+        octets, positions + 1, INT64_VARINT_BYTES
+    )  # after the attributes
     offsets, positions = read_varints(octets, positions, INT32_VARINT_BYTES)
     keys, positions = read_spans(octets, positions)
     values, header_positions = read_spans(octets, positions)
     header_counts, positions = read_varints(octets, header_positions, INT32_VARINT_BYTES)
-    refuse((positions > ends) | ((header_counts == 0) & (positions != ends)), "a record's fields do not take what its length says")
-    refuse((header_counts < 0) | (2 * header_counts > ends - positions), "a record announces more headers than it has room for")
-    return Fields(body, octets, offsets, timestamps, keys, values, header_counts, header_positions, ends)
+    refuse(
+        (positions > ends) | ((header_counts == 0) & (positions != ends)),
+        "a record's fields do not take what its length says",
+    )
+    refuse(
+        (header_counts < 0) | (2 * header_counts > ends - positions),
+        "a record announces more headers than it has room for",
+    )
+    return Fields(
+        body, octets, offsets, timestamps, keys, values, header_counts, header_positions, ends
+    )
 
 
 def _laid_out(batches: Sequence[OpenBatch]) -> tuple[Buffer, Integers, Integers]:
@@ -128,7 +141,9 @@ def _timestamps(batches: Sequence[OpenBatch], deltas: Integers) -> Integers:
     timestamps: Integers = repeat_field(batches, lambda header: header.base_timestamp) + deltas
     if any(header.is_append_time for header, *_ in batches):
         is_append_time = repeat_field(batches, lambda header: header.is_append_time) != 0
-        timestamps = np.where(is_append_time, repeat_field(batches, lambda header: header.max_timestamp), timestamps)
+        timestamps = np.where(
+            is_append_time, repeat_field(batches, lambda header: header.max_timestamp), timestamps
+        )
     return timestamps
 
 
@@ -173,7 +188,13 @@ def check_fields(header: BatchHeader, plain: Buffer, judge: Judge) -> Steps[None
             than may be checked.
     """
     octets: Octets = np.frombuffer(plain, np.uint8)
-    counts, bounds = np.array([header.record_count]), (np.zeros(1, np.int64), np.array([len(plain)]))
+    counts, bounds = (
+        np.array([header.record_count]),
+        (
+            np.zeros(1, np.int64),
+            np.array([len(plain)]),
+        ),
+    )
     starts, ends = yield from find_in_steps(plain, octets, counts, *bounds)
     for first in range(0, header.record_count, RECORDS_PER_STEP):
         stop = first + RECORDS_PER_STEP
@@ -198,7 +219,9 @@ def _judge(found: Fields, first: int, judge: Judge) -> None:
         if rules.is_key_needed:
             is_wrong |= found.keys.is_null
         timestamps = rules.base_timestamp + timestamps
-        is_wrong |= (timestamps != NO_TIMESTAMP) & ((timestamps < rules.earliest_ms) | (timestamps > rules.latest_ms))
+        is_wrong |= (timestamps != NO_TIMESTAMP) & (
+            (timestamps < rules.earliest_ms) | (timestamps > rules.latest_ms)
+        )
     if not np.count_nonzero(is_wrong):
         return
     wrong = np.flatnonzero(is_wrong)
@@ -227,7 +250,10 @@ def _take_headers(allowance: Allowance, header_counts: Integers, round_count: in
     Raises:
         KafkaError: as ``Allowance.take_items``.
     """
-    count, in_rounds_count = int(header_counts.sum()), int(np.minimum(header_counts, round_count).sum())
+    count, in_rounds_count = (
+        int(header_counts.sum()),
+        int(np.minimum(header_counts, round_count).sum()),
+    )
     allowance.take_work(round_count * UNITS_PER_ROUND)
     allowance.take_items(in_rounds_count)
     allowance.take_items_alone(count - in_rounds_count)
@@ -241,11 +267,18 @@ def _check_headers(found: Fields, first: int, round_count: int) -> Steps[None]:
     left, positions = read_varints(found.octets, found.header_positions, INT32_VARINT_BYTES)
     indexes, ends, checked_count = np.arange(first, first + len(left)), found.ends, 0
     for round_number in range(round_count + 1):
-        refuse((positions != ends) & (left == 0), "a record's fields do not take what its length says")
+        refuse(
+            (positions != ends) & (left == 0), "a record's fields do not take what its length says"
+        )
         has_more = left > 0
         if not has_more.any():
             return
-        left, positions, ends, indexes = left[has_more], positions[has_more], ends[has_more], indexes[has_more]
+        left, positions, ends, indexes = (
+            left[has_more],
+            positions[has_more],
+            ends[has_more],
+            indexes[has_more],
+        )
         if round_number == round_count:
             break
         left -= 1
@@ -259,10 +292,14 @@ def _check_headers(found: Fields, first: int, round_count: int) -> Steps[None]:
         if checked_count > RECORDS_PER_STEP:
             checked_count = 0
             yield
-    yield from _check_rest(found.body, left.tolist(), positions.tolist(), ends.tolist(), indexes.tolist())
+    yield from _check_rest(
+        found.body, left.tolist(), positions.tolist(), ends.tolist(), indexes.tolist()
+    )
 
 
-def _check_rest(body: Buffer, counts: list[int], positions: list[int], ends: list[int], indexes: list[int]) -> Steps[None]:
+def _check_rest(
+    body: Buffer, counts: list[int], positions: list[int], ends: list[int], indexes: list[int]
+) -> Steps[None]:
     """Check the remaining headers of records with very many, one by one."""
     checked_count = 0
     for count, position, end, index in zip(counts, positions, ends, indexes, strict=True):

@@ -46,7 +46,9 @@ class Allowance:
             KafkaError: as ``compression.open_compressed``; MESSAGE_TOO_LARGE, the batches of the
                 request open to too many bytes.
         """
-        plain = open_compressed(codec, compressed, min(self.opened_bytes, MAX_BATCH_BYTES), take_parts=self.take_parts)
+        plain = open_compressed(
+            codec, compressed, min(self.opened_bytes, MAX_BATCH_BYTES), take_parts=self.take_parts
+        )
         self.opened_bytes -= len(plain)
         return plain
 
@@ -58,7 +60,9 @@ class Allowance:
         """
         self.item_count -= count
         if self.item_count < 0:
-            text = f"the request has more than {MAX_ITEMS} records and headers: send smaller requests"
+            text = (
+                f"the request has more than {MAX_ITEMS} records and headers: send smaller requests"
+            )
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
 
     def take_items_alone(self, count: int) -> None:
@@ -90,7 +94,8 @@ class NoRoomError(Exception):
 class TurnRoom(Allowance):
     """Work that may be done in one turn of the event loop: about 3 ms, and 20 ms at most.
 
-    The most is for records whose numbers are longer than they need. A unit is 3 ns, the time to decompress a byte with gzip.
+    The most is for records whose numbers are longer than they need. A unit is 3 ns, the time to
+    decompress a byte with gzip.
     """
 
     __slots__ = ("left",)
@@ -134,7 +139,10 @@ class TurnRoom(Allowance):
 
         Raises as ``Allowance.open`` and ``take_work``.
         """
-        self.take_work(len(compressed) * (_UNITS_PER_BYTE_OF_BLOCKS if codec in (Codec.SNAPPY, Codec.LZ4) else 1))
+        self.take_work(
+            len(compressed)
+            * (_UNITS_PER_BYTE_OF_BLOCKS if codec in (Codec.SNAPPY, Codec.LZ4) else 1)
+        )
         try:
             plain = open_compressed(codec, compressed, self.left, take_parts=self.take_parts)
         except KafkaError as error:

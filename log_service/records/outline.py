@@ -71,15 +71,24 @@ def outline_records(header: BatchHeader, plain: bytes) -> Outline:  # noqa: PLR0
             if plain[position] & 0x7F == _NULL and is_null(plain, position):
                 tombstones.append(index)
             if position >= end:
-                raise malformed(index, f"its key takes {position - end + 1} bytes more than its length leaves")
+                raise malformed(
+                    index, f"its key takes {position - end + 1} bytes more than its length leaves"
+                )
             ends.append(end)
             position = end
     except IndexError:
         raise malformed(index, "the batch ends inside it") from None
     if position != len(plain):
-        text = f"{len(plain) - position} bytes are left after the {header.record_count} records that the batch announces"
+        text = (
+            f"{len(plain) - position} bytes are left after the {header.record_count} records that"
+            " the batch announces"
+        )
         raise KafkaError(ErrorCode.INVALID_RECORD, text)
-    if offsets and not (base_offset <= offsets[0] and offsets[-1] <= header.last_offset and all(map(lt, offsets, offsets[1:]))):
+    if offsets and not (
+        base_offset <= offsets[0]
+        and offsets[-1] <= header.last_offset
+        and all(map(lt, offsets, offsets[1:]))
+    ):
         text = f"the offsets of the records do not rise from {base_offset} to {header.last_offset}"
         raise KafkaError(ErrorCode.INVALID_RECORD, text)
     return Outline(keys, offsets, ends, tombstones)

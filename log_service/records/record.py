@@ -14,7 +14,13 @@ from typing import NamedTuple
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.steps import Steps
 from log_service.common.types import Buffer
-from log_service.records.varint import INT32_VARINT_BYTES, INT64_VARINT_BYTES, VARINTS, continue_varint, read_varint
+from log_service.records.varint import (
+    INT32_VARINT_BYTES,
+    INT64_VARINT_BYTES,
+    VARINTS,
+    continue_varint,
+    read_varint,
+)
 
 MIN_RECORD_BYTES = 7
 """The smallest record, whose fields take one byte each. It has no key, value or headers."""
@@ -71,7 +77,9 @@ def encode_headers(headers: Sequence[RecordHeader]) -> bytes:
     return b"".join(parts)
 
 
-def max_record_bytes(key: Buffer | None, value: Buffer | None, headers: Sequence[RecordHeader] = ()) -> int:
+def max_record_bytes(
+    key: Buffer | None, value: Buffer | None, headers: Sequence[RecordHeader] = ()
+) -> int:
     """Return a bound on the size of a record in a batch, for any offset and timestamp."""
     size_bytes = MAX_RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
     return size_bytes + max_headers_bytes(headers)
@@ -89,7 +97,12 @@ def max_headers_bytes(headers: Sequence[RecordHeader]) -> int:
 
 
 def read_records(  # noqa: PLR0912, PLR0915 - every client pays for this loop once a record: varints of one byte are read in place
-    plain: bytes, record_count: int, *, base_offset: int, base_timestamp: int, append_timestamp: int | None = None
+    plain: bytes,
+    record_count: int,
+    *,
+    base_offset: int,
+    base_timestamp: int,
+    append_timestamp: int | None = None,
 ) -> Iterator[Record]:
     """Yield the records that fill ``plain``.
 
@@ -114,7 +127,11 @@ def read_records(  # noqa: PLR0912, PLR0915 - every client pays for this loop on
                 number, position = number + (plain[position] << 7) - 0x80, position + 1
                 if number > 0x3FFF:
                     number, position = continue_varint(plain, position, number, INT64_VARINT_BYTES)
-            timestamp = base_timestamp + (number >> 1 ^ -(number & 1)) if append_timestamp is None else append_timestamp
+            timestamp = (
+                base_timestamp + (number >> 1 ^ -(number & 1))
+                if append_timestamp is None
+                else append_timestamp
+            )
             number, position = plain[position], position + 1
             if number > 0x7F:
                 number, position = number + (plain[position] << 7) - 0x80, position + 1
@@ -149,16 +166,23 @@ def read_records(  # noqa: PLR0912, PLR0915 - every client pays for this loop on
             else:
                 position += 1
             if position != end:
-                raise malformed(index, f"its fields take {position - end} bytes more than its length says")
+                raise malformed(
+                    index, f"its fields take {position - end} bytes more than its length says"
+                )
             yield _new(Record, (offset, timestamp, key, value, headers))
     except IndexError:
         raise malformed(index, "the batch ends inside it") from None
     if position != len(plain):
-        text = f"{len(plain) - position} bytes are left after the {record_count} records that the batch announces"
+        text = (
+            f"{len(plain) - position} bytes are left after the {record_count} records that the"
+            " batch announces"
+        )
         raise KafkaError(ErrorCode.INVALID_RECORD, text)
 
 
-def read_headers(plain: bytes, position: int, end: int, index: int) -> tuple[tuple[RecordHeader, ...], int]:
+def read_headers(
+    plain: bytes, position: int, end: int, index: int
+) -> tuple[tuple[RecordHeader, ...], int]:
     """Return the headers of record ``index``, and the position after them.
 
     Their count is at ``position``, and the record ends at ``end``.
@@ -224,7 +248,9 @@ def skip_in_steps(plain: Buffer, position: int, end: int, index: int, count: int
         raise malformed(index, f"its fields take {position - end} bytes more than its length says")
 
 
-def check_only_record(buffer: Buffer, position: int, take_items_alone: Callable[[int], None]) -> None:
+def check_only_record(
+    buffer: Buffer, position: int, take_items_alone: Callable[[int], None]
+) -> None:
     """Check the record between ``position`` and the end of ``buffer``, in place.
 
     Its value may have any size. The record must be well-formed, end at its length and at the end of
@@ -252,7 +278,11 @@ def check_only_record(buffer: Buffer, position: int, take_items_alone: Callable[
             offset_delta, position = read_varint(buffer, position)
             if offset_delta:
                 raise malformed(0, "its offset is not the base offset of the batch")
-        position = position + 1 if buffer[position] == _NULL_BYTE else _skip_bytes(buffer, position, least=-1)
+        position = (
+            position + 1
+            if buffer[position] == _NULL_BYTE
+            else _skip_bytes(buffer, position, least=-1)
+        )
         position = _skip_bytes(buffer, position, least=-1)
         if buffer[position] == 0 and position + 1 == end:
             return  # no headers
@@ -287,4 +317,6 @@ def _skip_bytes(buffer: Buffer, position: int, *, least: int) -> int:
 
 def malformed(index: int, reason: str) -> KafkaError:
     """Return the error for record ``index`` of a batch."""
-    return KafkaError(ErrorCode.INVALID_RECORD, f"record {index} of the batch is malformed: {reason}")
+    return KafkaError(
+        ErrorCode.INVALID_RECORD, f"record {index} of the batch is malformed: {reason}"
+    )

@@ -30,7 +30,12 @@ from log_service.records.varint import INT64_VARINT_BYTES, VARINTS, read_varint
 
 
 def retain_records(
-    header: BatchHeader, plain: bytes, outline: Outline, kept: Sequence[int], *, delete_horizon_ms: int | None = None
+    header: BatchHeader,
+    plain: bytes,
+    outline: Outline,
+    kept: Sequence[int],
+    *,
+    delete_horizon_ms: int | None = None,
 ) -> bytearray:
     """Return a batch with only the records of indexes ``kept``, at least one.
 
@@ -47,13 +52,17 @@ def retain_records(
     ends = [outline.ends[index] for index in kept]
     deltas = [_timestamp_delta(plain, start) for start in starts]
     base_timestamp = header.base_timestamp
-    timestamps = [header.max_timestamp if header.is_append_time else base_timestamp + delta for delta in deltas]
+    timestamps = [
+        header.max_timestamp if header.is_append_time else base_timestamp + delta
+        for delta in deltas
+    ]
     base_timestamp = timestamps[0] if delete_horizon_ms is None else delete_horizon_ms
     if base_timestamp == header.base_timestamp and not header.is_append_time:
         parts = [plain[start:end] for start, end in zip(starts, ends, strict=True)]
     else:
         parts = [
-            _with_timestamp_delta(plain, start, timestamp - base_timestamp) for start, timestamp in zip(starts, timestamps, strict=True)
+            _with_timestamp_delta(plain, start, timestamp - base_timestamp)
+            for start, timestamp in zip(starts, timestamps, strict=True)
         ]
     changed = header._replace(
         attributes=header.attributes | (0 if delete_horizon_ms is None else DELETE_HORIZON_FLAG),
@@ -68,7 +77,9 @@ def empty_batch(header: BatchHeader) -> bytearray:
     """Return the batch of ``header`` without any of its records."""
     flags = header.attributes & (APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG)
     assert flags & CODEC_MASK == 0, "what holds nothing is not compressed"
-    return _finished(header._replace(attributes=flags, base_timestamp=NO_TIMESTAMP, record_count=0), b"")
+    return _finished(
+        header._replace(attributes=flags, base_timestamp=NO_TIMESTAMP, record_count=0), b""
+    )
 
 
 def _finished(header: BatchHeader, body: bytes) -> bytearray:

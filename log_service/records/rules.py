@@ -20,8 +20,14 @@ class RejectedRecordsError(KafkaError):
     ``record_errors`` are (index in the batch, text) for the first ``MAX_RECORD_ERRORS`` records.
     """
 
-    def __init__(self, code: ErrorCode, record_errors: tuple[tuple[int, str], ...], refused_count: int) -> None:
-        super().__init__(code, f"{refused_count} records of the batch were refused, the first because: {record_errors[0][1]}")
+    def __init__(
+        self, code: ErrorCode, record_errors: tuple[tuple[int, str], ...], refused_count: int
+    ) -> None:
+        super().__init__(
+            code,
+            f"{refused_count} records of the batch were refused, the first because:"
+            f" {record_errors[0][1]}",
+        )
         self.record_errors = record_errors
 
 
@@ -41,7 +47,10 @@ class RecordRules(NamedTuple):
         if is_keyless and self.is_key_needed:
             return ErrorCode.INVALID_RECORD, "the topic is compacted: a record needs a key"
         if timestamp != NO_TIMESTAMP and not self.earliest_ms <= timestamp <= self.latest_ms:
-            return ErrorCode.INVALID_TIMESTAMP, f"timestamp {timestamp} is not between {self.earliest_ms} and {self.latest_ms}"
+            return (
+                ErrorCode.INVALID_TIMESTAMP,
+                f"timestamp {timestamp} is not between {self.earliest_ms} and {self.latest_ms}",
+            )
         return None
 
 
@@ -77,4 +86,7 @@ class Judge:
 
 def misplaced(index: int, offset_delta: int) -> tuple[ErrorCode, str]:
     """Return the fault of a record whose offset delta is not its index in the batch."""
-    return ErrorCode.INVALID_RECORD, f"the record has offset delta {offset_delta} where {index} is due"
+    return (
+        ErrorCode.INVALID_RECORD,
+        f"the record has offset delta {offset_delta} where {index} is due",
+    )

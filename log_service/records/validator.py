@@ -56,7 +56,9 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from log_service.config.views import LogConfig  # a client reads records without a broker's configuration
+    from log_service.config.views import (
+        LogConfig,
+    )  # a client reads records without a broker's configuration
 
 _new = tuple.__new__  # faster than a named tuple's own __new__, which is a Python function
 _unpack_header = HEADER.unpack_from
@@ -93,7 +95,10 @@ class ValidatedBatches(NamedTuple):
 
 
 def validate_for_append(
-    buffer: bytearray | memoryview, config: "LogConfig", now_ms: int, allowance: Allowance | None = None
+    buffer: bytearray | memoryview,
+    config: "LogConfig",
+    now_ms: int,
+    allowance: Allowance | None = None,
 ) -> ValidatedBatches:
     """Return a producer's one batch for a partition (Produce v3 and later), ready to be stamped.
 
@@ -111,13 +116,22 @@ def validate_for_append(
     if allowance is None:
         allowance = Allowance()
     header, target, rules = _begin(buffer, config, now_ms, allowance)
-    if header.record_count == 1 and rules is None and target is Codec.NONE and not header.attributes & CODEC_MASK:
-        check_only_record(buffer, HEADER_SIZE, allowance.take_items_alone)  # most appends of a node with many producers
+    if (
+        header.record_count == 1
+        and rules is None
+        and target is Codec.NONE
+        and not header.attributes & CODEC_MASK
+    ):
+        check_only_record(
+            buffer, HEADER_SIZE, allowance.take_items_alone
+        )  # most appends of a node with many producers
         return _new(ValidatedBatches, (buffer, ((0, header),), len(buffer), header.max_timestamp))
     return finish(_go_on(buffer, header, target, rules, config, allowance))
 
 
-def validate_in_steps(buffer: bytearray | memoryview, config: "LogConfig", now_ms: int, allowance: Allowance) -> Steps[ValidatedBatches]:
+def validate_in_steps(
+    buffer: bytearray | memoryview, config: "LogConfig", now_ms: int, allowance: Allowance
+) -> Steps[ValidatedBatches]:
     """Validate as ``validate_for_append`` does, in steps, for threads beside the event loop.
 
     No step holds the interpreter for long.
@@ -139,12 +153,21 @@ def _begin(
     if header.attributes & APPEND_TIME_FLAG:
         header = _without_append_time(buffer, header)
     codec = header.compression if header.attributes & CODEC_MASK else Codec.NONE
-    target = codec if config.compression_type == PRODUCER_CODEC else Codec.of_name(config.compression_type)
+    target = (
+        codec
+        if config.compression_type == PRODUCER_CODEC
+        else Codec.of_name(config.compression_type)
+    )
     return header, target, _rules_of(config, header, now_ms)
 
 
 def _go_on(  # noqa: PLR0917 - the halves of one function
-    buffer: bytearray | memoryview, header: BatchHeader, target: Codec, rules: RecordRules | None, config: "LogConfig", allowance: Allowance
+    buffer: bytearray | memoryview,
+    header: BatchHeader,
+    target: Codec,
+    rules: RecordRules | None,
+    config: "LogConfig",
+    allowance: Allowance,
 ) -> Steps[ValidatedBatches]:
     """Check the records, and recompress them if their codec is not ``target``."""
     records, codec = memoryview(buffer)[HEADER_SIZE:], header.compression
@@ -168,7 +191,10 @@ def _rules_of(config: "LogConfig", header: BatchHeader, now_ms: int) -> RecordRu
     """
     earliest_ms, latest_ms = -FOREVER_MS, FOREVER_MS
     if config.message_timestamp_type == "CreateTime":
-        earliest_ms, latest_ms = now_ms - config.message_timestamp_before_max_ms, now_ms + config.message_timestamp_after_max_ms
+        earliest_ms, latest_ms = (
+            now_ms - config.message_timestamp_before_max_ms,
+            now_ms + config.message_timestamp_after_max_ms,
+        )
     if config.is_compacted or earliest_ms > 0 or header.max_timestamp > latest_ms:
         return RecordRules(header.base_timestamp, earliest_ms, latest_ms, config.is_compacted)
     return None
@@ -182,7 +208,9 @@ def accept_own_batches(buffer: bytearray | memoryview) -> ValidatedBatches:
     """
     batches = tuple(iterate_headers(buffer))
     assert batches, "an append has at least one batch"
-    return ValidatedBatches(buffer, batches, len(buffer), max(header.max_timestamp for _, header in batches))
+    return ValidatedBatches(
+        buffer, batches, len(buffer), max(header.max_timestamp for _, header in batches)
+    )
 
 
 # Header
@@ -194,15 +222,40 @@ def _check_header(buffer: Buffer, max_batch_size_bytes: int) -> BatchHeader:
     if size_bytes < HEADER_SIZE:
         raise _shape_fault(buffer, max_batch_size_bytes)
     header = _new(BatchHeader, _unpack_header(buffer))
-    (base_offset, length, _, magic, crc, attributes, last_delta, _, _, producer_id, producer_epoch, base_sequence, record_count) = header
-    if magic != MAGIC or last_delta < 0 or record_count < 0 or not length + LOG_OVERHEAD == size_bytes <= max_batch_size_bytes:
+    (
+        base_offset,
+        length,
+        _,
+        magic,
+        crc,
+        attributes,
+        last_delta,
+        _,
+        _,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    ) = header
+    if (
+        magic != MAGIC
+        or last_delta < 0
+        or record_count < 0
+        or not length + LOG_OVERHEAD == size_bytes <= max_batch_size_bytes
+    ):
         raise _shape_fault(buffer, max_batch_size_bytes)
-    if compute_crc(buffer) != crc:  # before its fields are trusted, because a damaged batch may be sent again
+    if (
+        compute_crc(buffer) != crc
+    ):  # before its fields are trusted, because a damaged batch may be sent again
         text = f"the checksum of the batch of {record_count} records does not hold"
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
     if base_offset != 0 or not 0 < record_count == last_delta + 1 or attributes & CONTROL_FLAG:
         raise _field_fault(header)
-    if attributes & TRANSACTIONAL_FLAG if producer_id < 0 else producer_epoch < 0 or base_sequence < 0:
+    if (
+        attributes & TRANSACTIONAL_FLAG
+        if producer_id < 0
+        else producer_epoch < 0 or base_sequence < 0
+    ):
         raise _field_fault(header)
     return header
 
@@ -210,9 +263,15 @@ def _check_header(buffer: Buffer, max_batch_size_bytes: int) -> BatchHeader:
 def _shape_fault(buffer: Buffer, max_batch_size_bytes: int) -> KafkaError:
     """Return the reason why ``buffer`` is not one whole batch of an allowed size."""
     if len(buffer) <= MAGIC_POSITION:
-        return NotOneBatchError(f"{len(buffer)} bytes are no record batch; a produce request carries one for each partition")
+        return NotOneBatchError(
+            f"{len(buffer)} bytes are no record batch; a produce request carries one for each"
+            " partition"
+        )
     if buffer[MAGIC_POSITION] < MAGIC:
-        return NotOneBatchError(f"records of magic {buffer[MAGIC_POSITION]} are not accepted; magic {MAGIC} exists since Kafka 0.11")
+        return NotOneBatchError(
+            f"records of magic {buffer[MAGIC_POSITION]} are not accepted; magic {MAGIC} exists"
+            " since Kafka 0.11"
+        )
     try:
         size_bytes = parse_header(buffer).size_bytes
     except CorruptBatch as error:  # sending it again helps unless it was built like this
@@ -221,7 +280,10 @@ def _shape_fault(buffer: Buffer, max_batch_size_bytes: int) -> KafkaError:
         return _too_large(size_bytes, max_batch_size_bytes)
     if size_bytes > len(buffer):
         return NotOneBatchError(f"the batch announces {size_bytes} bytes, {len(buffer)} are there")
-    text = f"{len(buffer) - size_bytes} bytes follow the batch; a produce request carries one batch for each partition"
+    text = (
+        f"{len(buffer) - size_bytes} bytes follow the batch; a produce request carries one batch"
+        " for each partition"
+    )
     return NotOneBatchError(text)
 
 
@@ -239,7 +301,10 @@ def _field_fault(header: BatchHeader) -> KafkaError:
     if header.base_offset != 0:
         text = f"the base offset of a producer's batch is 0, this one has {header.base_offset}"
     elif header.record_count != header.last_offset_delta + 1 or header.record_count <= 0:
-        text = f"the batch announces {header.record_count} records and a last offset delta of {header.last_offset_delta}"
+        text = (
+            f"the batch announces {header.record_count} records and a last offset delta of"
+            f" {header.last_offset_delta}"
+        )
     elif header.is_control:
         text = "producers must not write control records"
     elif header.producer_id < 0:
@@ -247,7 +312,10 @@ def _field_fault(header: BatchHeader) -> KafkaError:
     else:
         if header.producer_epoch < 0 <= header.base_sequence:
             code = ErrorCode.INVALID_PRODUCER_EPOCH
-        text = f"producer id {header.producer_id} comes with epoch {header.producer_epoch} and sequence {header.base_sequence}"
+        text = (
+            f"producer id {header.producer_id} comes with epoch {header.producer_epoch} and"
+            f" sequence {header.base_sequence}"
+        )
     return KafkaError(code, text)
 
 
@@ -276,12 +344,18 @@ def _open(header: BatchHeader, compressed: memoryview, allowance: Allowance) -> 
 
 def _level_of(config: "LogConfig") -> int | None:
     """Return the level of the topic's codec here, or None for the library's default."""
-    levels = {"gzip": config.compression_gzip_level, "lz4": config.compression_lz4_level, "zstd": config.compression_zstd_level}
+    levels = {
+        "gzip": config.compression_gzip_level,
+        "lz4": config.compression_lz4_level,
+        "zstd": config.compression_zstd_level,
+    }
     level = levels.get(config.compression_type)
     return None if config.compression_type == "gzip" and level == -1 else level
 
 
-def _recompress(buffer: Buffer, compressed: bytes, target: Codec, max_batch_size_bytes: int) -> tuple[bytearray, BatchHeader]:
+def _recompress(
+    buffer: Buffer, compressed: bytes, target: Codec, max_batch_size_bytes: int
+) -> tuple[bytearray, BatchHeader]:
     batch = replace_records(buffer, target, compressed)
     if len(batch) > max_batch_size_bytes:
         raise _too_large(len(batch), max_batch_size_bytes)
@@ -289,5 +363,8 @@ def _recompress(buffer: Buffer, compressed: bytes, target: Codec, max_batch_size
 
 
 def _too_large(size_bytes: int, max_batch_size_bytes: int) -> KafkaError:
-    text = f"a batch of {size_bytes} bytes is larger than the topic's max.message.bytes, {max_batch_size_bytes}"
+    text = (
+        f"a batch of {size_bytes} bytes is larger than the topic's max.message.bytes,"
+        f" {max_batch_size_bytes}"
+    )
     return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)

@@ -52,7 +52,9 @@ class Varints(dict[int, bytes]):
 VARINTS = Varints({number: encode_varint(number) for number in _KNOWN})
 
 
-def read_varint(plain: Buffer, position: int, max_bytes: int = INT32_VARINT_BYTES) -> tuple[int, int]:
+def read_varint(
+    plain: Buffer, position: int, max_bytes: int = INT32_VARINT_BYTES
+) -> tuple[int, int]:
     """Return the zig-zag varint at ``position``, and the position after it.
 
     Raises:
@@ -76,7 +78,9 @@ def is_null(plain: Buffer, position: int) -> bool:
     return read_varint(plain, position)[0] == -1
 
 
-def continue_varint(plain: Buffer, position: int, encoded: int, max_bytes: int = INT32_VARINT_BYTES) -> tuple[int, int]:
+def continue_varint(
+    plain: Buffer, position: int, encoded: int, max_bytes: int = INT32_VARINT_BYTES
+) -> tuple[int, int]:
     """Continue after a varint's first two bytes.
 
     Return its zig-zag encoding and the position after.
@@ -93,6 +97,9 @@ def continue_varint(plain: Buffer, position: int, encoded: int, max_bytes: int =
         position += 1
         encoded |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return encoded & (_INT32_MASK if max_bytes == INT32_VARINT_BYTES else _INT64_MASK), position
+            return (
+                encoded & (_INT32_MASK if max_bytes == INT32_VARINT_BYTES else _INT64_MASK),
+                position,
+            )
     text = f"the varint before byte {position} of the records is longer than {max_bytes} bytes"
     raise KafkaError(ErrorCode.INVALID_RECORD, text)

@@ -62,7 +62,12 @@ def _read_long(octets: Octets, positions: Integers, max_bytes: int) -> tuple[Int
         if not unfinished.size:
             break
     else:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"a batch is malformed: a varint is longer than {max_bytes} bytes")
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"a batch is malformed: a varint is longer than {max_bytes} bytes",
+        )
     if max_bytes == INT32_VARINT_BYTES:
         encoded &= np.uint64(0xFFFF_FFFF)
-    return (encoded >> np.uint64(1)).view(np.int64) ^ -(encoded & np.uint64(1)).view(np.int64), widths
+    return (encoded >> np.uint64(1)).view(np.int64) ^ -(encoded & np.uint64(1)).view(
+        np.int64
+    ), widths

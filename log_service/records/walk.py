@@ -59,7 +59,9 @@ _AFTER_LONG_LENGTH = re.compile(rb"[\x80-\xff][\x01-\x7f]\x00")
 """Pattern of attributes after two bytes of length, for records that are full of zeros."""
 
 
-def find_records(body: Buffer, octets: Octets, counts: Integers, batch_starts: Integers, batch_ends: Integers) -> tuple[Integers, Integers]:
+def find_records(
+    body: Buffer, octets: Octets, counts: Integers, batch_starts: Integers, batch_ends: Integers
+) -> tuple[Integers, Integers]:
     """Return the start and end of each record of consecutive batches.
 
     Each batch has so many records, between its start and its end.
@@ -93,15 +95,24 @@ def _may_pay(counts: Integers, batch_starts: Integers, batch_ends: Integers) -> 
     """Return whether the batches announce enough records, of lengths that two bytes encode."""
     record_count = int(counts.sum())
     size_bytes = int((batch_ends - batch_starts).sum())
-    return record_count >= _MIN_RECORD_COUNT and MIN_RECORD_BYTES <= size_bytes / record_count <= _MAX_MEAN_BYTES
+    return (
+        record_count >= _MIN_RECORD_COUNT
+        and MIN_RECORD_BYTES <= size_bytes / record_count <= _MAX_MEAN_BYTES
+    )
 
 
-def _walk_lanes(body: Buffer, octets: Octets, counts: Integers, batch_starts: Integers, batch_ends: Integers) -> Steps[Integers | None]:
+def _walk_lanes(
+    body: Buffer, octets: Octets, counts: Integers, batch_starts: Integers, batch_ends: Integers
+) -> Steps[Integers | None]:
     """Return the ends of all records, or None if lanes cannot find them."""
     has_records = counts > 0
     if (batch_starts != batch_ends)[~has_records].any():
         return None
-    counts, batch_starts, batch_ends = counts[has_records], batch_starts[has_records], batch_ends[has_records]
+    counts, batch_starts, batch_ends = (
+        counts[has_records],
+        batch_starts[has_records],
+        batch_ends[has_records],
+    )
     record_count = int(counts.sum())
     guesses = _guess_starts(body, octets, record_count, batch_starts, batch_ends)
     for _ in range(_TRIES):
@@ -110,28 +121,39 @@ def _walk_lanes(body: Buffer, octets: Octets, counts: Integers, batch_starts: In
             return None
         owners = np.searchsorted(batch_starts, starts, side="right") - 1
         stops = np.minimum(np.append(starts[1:], batch_ends[-1]), batch_ends[owners])
-        places = yield from _follow(octets, starts, stops, _MAX_SKEW * (record_count // len(starts) + _STEPS_BETWEEN_LOOKS))
+        places = yield from _follow(
+            octets, starts, stops, _MAX_SKEW * (record_count // len(starts) + _STEPS_BETWEEN_LOOKS)
+        )
         if places is None:
             return None
         missed = stops[~(places == stops[:, None]).any(axis=1)]
         if not missed.size:
             ends: Integers = places[places <= stops[:, None]]
-            is_agreed = len(ends) == record_count and (ends[np.cumsum(counts) - 1] == batch_ends).all()
+            is_agreed = (
+                len(ends) == record_count and (ends[np.cumsum(counts) - 1] == batch_ends).all()
+            )
             return ends if is_agreed else None
         guesses = np.setdiff1d(guesses, missed)
     return None
 
 
-def _guess_starts(body: Buffer, octets: Octets, record_count: int, batch_starts: Integers, batch_ends: Integers) -> Integers:
+def _guess_starts(
+    body: Buffer, octets: Octets, record_count: int, batch_starts: Integers, batch_ends: Integers
+) -> Integers:
     """Return evenly spaced places at which records may start."""
     first, end = int(batch_starts[0]), int(batch_ends[-1])
     mean_bytes = (end - first) // record_count + 1
     distance = max((end - first) // _LANE_COUNT, _MIN_LANE_RECORDS * mean_bytes)
-    if mean_bytes < _SHORT_BYTES or bytes(body[first : first + _SAMPLE_BYTES]).count(0) < _MAX_ZEROS:
+    if (
+        mean_bytes < _SHORT_BYTES
+        or bytes(body[first : first + _SAMPLE_BYTES]).count(0) < _MAX_ZEROS
+    ):
         search, look_bytes = _AFTER_ANY_LENGTH.search, 2 * mean_bytes
     else:
         search, look_bytes = _AFTER_LONG_LENGTH.search, min(2 * mean_bytes, _MAX_LOOK_BYTES)
-    looks = (search(body, near, near + look_bytes) for near in range(first + distance, end, distance))
+    looks = (
+        search(body, near, near + look_bytes) for near in range(first + distance, end, distance)
+    )
     attributes = np.array([look.end() - 1 for look in looks if look], np.int64)
     places: Integers = attributes - 1 - (octets.take(attributes - 2) > 0x7F)
     owners = np.searchsorted(batch_starts, places, side="right") - 1
@@ -142,7 +164,9 @@ def _guess_starts(body: Buffer, octets: Octets, record_count: int, batch_starts:
     return found
 
 
-def _follow(octets: Octets, starts: Integers, stops: Integers, max_steps: int) -> Steps[Integers | None]:
+def _follow(
+    octets: Octets, starts: Integers, stops: Integers, max_steps: int
+) -> Steps[Integers | None]:
     """Return the places that each lane visits, one row per lane, or None if that takes too long.
 
     The walk ends when all lanes are at or past their stops.
@@ -162,11 +186,15 @@ def _follow(octets: Octets, starts: Integers, stops: Integers, max_steps: int) -
 # One after the other
 
 
-def _walk_each(body: Buffer, counts: Integers, batch_starts: Integers, batch_ends: Integers) -> Steps[Integers]:
+def _walk_each(
+    body: Buffer, counts: Integers, batch_starts: Integers, batch_ends: Integers
+) -> Steps[Integers]:
     """Return the ends of all records, by jumping from length to length."""
     ends: list[int] = []
     append = ends.append
-    for index, (count, start, batch_end) in enumerate(zip(counts.tolist(), batch_starts.tolist(), batch_ends.tolist(), strict=True)):
+    for index, (count, start, batch_end) in enumerate(
+        zip(counts.tolist(), batch_starts.tolist(), batch_ends.tolist(), strict=True)
+    ):
         position = start
         if count * MIN_RECORD_BYTES > batch_end - start:
             raise _invalid(index, f"it announces {count} records in {batch_end - start} bytes")
@@ -185,7 +213,9 @@ def _walk_each(body: Buffer, counts: Integers, batch_starts: Integers, batch_end
                     position = _jump(body, position, batch_end)
                 append(position)
         if position != batch_end:
-            raise _invalid(index, f"its records take {position - start} bytes, it has {batch_end - start}")
+            raise _invalid(
+                index, f"its records take {position - start} bytes, it has {batch_end - start}"
+            )
     return np.array(ends, np.int64)
 
 
@@ -202,4 +232,6 @@ def _jump(body: Buffer, position: int, batch_end: int) -> int:
 
 
 def _invalid(index: int, reason: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_RECORD, f"batch {index} of those that were read is malformed: {reason}")
+    return KafkaError(
+        ErrorCode.INVALID_RECORD, f"batch {index} of those that were read is malformed: {reason}"
+    )

@@ -39,7 +39,13 @@ from log_service.protocol.messages.fetch import (
     ReplicaState,
 )
 from log_service.replication import following
-from log_service.replication.following import FollowerSession, PartitionKey, SessionRequest, Step, Wish
+from log_service.replication.following import (
+    FollowerSession,
+    PartitionKey,
+    SessionRequest,
+    Step,
+    Wish,
+)
 from log_service.replication.links import ClusterLinks
 from log_service.replication.partition import OffsetSpec, Partition
 from log_service.replication.throttles import Throttle
@@ -145,7 +151,10 @@ class Fetcher:
         self._quiet = QuietLogger(logger, clock.monotonic_ms)
 
     def __repr__(self) -> str:
-        return f"<Fetcher from {self.leader_id} partitions={len(self._followed)} active={len(self._active)}>"
+        return (
+            f"<Fetcher from {self.leader_id} partitions={len(self._followed)}"
+            f" active={len(self._active)}>"
+        )
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -219,7 +228,11 @@ class Fetcher:
         """
         await trio.sleep(max(0, self._patient_until_ms - self._clock.monotonic_ms()) / 1_000)
         seen_bytes = -1
-        while self._in_flight is not None and self._in_flight[0] is scope and connection.bytes_received != seen_bytes:
+        while (
+            self._in_flight is not None
+            and self._in_flight[0] is scope
+            and connection.bytes_received != seen_bytes
+        ):
             seen_bytes = connection.bytes_received
             await trio.sleep(PATIENCE_MS / 1_000)
         self._is_losing_patience = False
@@ -229,8 +242,15 @@ class Fetcher:
     def _begin(self, partition: Partition) -> None:
         log = partition.log
         if log is None or partition.is_offline:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {partition.topic_partition} is offline")
-        partition.truncate_to(following.first_fetch_offset(log.log_end_offset, log.latest_leader_epoch, partition.high_watermark))
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"the log directory of {partition.topic_partition} is offline",
+            )
+        partition.truncate_to(
+            following.first_fetch_offset(
+                log.log_end_offset, log.latest_leader_epoch, partition.high_watermark
+            )
+        )
 
     def _activate(self, key: PartitionKey, followed: Followed) -> None:
         self._active[key] = followed
@@ -247,12 +267,18 @@ class Fetcher:
         key = _key(followed.partition)
         followed.failure_count += 1
         self._rest(key)
-        self._paused[key] = self._clock.monotonic_ms() + following.pause_ms(step, followed.failure_count, self._config.backoff_ms)
+        self._paused[key] = self._clock.monotonic_ms() + following.pause_ms(
+            step, followed.failure_count, self._config.backoff_ms
+        )
 
     def _stop(self, followed: Followed, error: KafkaError) -> None:
         """Stop fetching a partition until its metadata changes."""
         self._rest(_key(followed.partition))
-        logger.error("%s is not fetched until its leader changes: %s", followed.partition.topic_partition, error)
+        logger.error(
+            "%s is not fetched until its leader changes: %s",
+            followed.partition.topic_partition,
+            error,
+        )
 
     # The task
 
@@ -296,11 +322,18 @@ class Fetcher:
             for key in [key for key, until_ms in self._stale.items() if until_ms <= now_ms]:
                 del self._stale[key]
                 where = self._followed[key].partition.topic_partition
-                text = "%s has waited %d s for the metadata of a later leader epoch, which broker %s has: it is not fetched until then"
+                text = (
+                    "%s has waited %d s for the metadata of a later leader epoch, which broker %s"
+                    " has: it is not fetched until then"
+                )
                 logger.warning(text, where, STALE_TOLD_AFTER_MS // 1_000, self.leader_id)
 
     async def _wait_for_news(self) -> None:
-        until_ms = [*self._paused.values(), *self._stale.values(), *([self._resume_ms] if self._active else [])]
+        until_ms = [
+            *self._paused.values(),
+            *self._stale.values(),
+            *([self._resume_ms] if self._active else []),
+        ]
         if not until_ms:
             await self._news.wait()
             return
@@ -316,7 +349,9 @@ class Fetcher:
             version = following.fetch_version(self._metadata_version())
             with trio.CancelScope() as scope:
                 self._in_flight = scope, connection
-                response = await connection.request(request, FetchResponse, max_version=version, waits_ms=self._config.max_wait_ms)
+                response = await connection.request(
+                    request, FetchResponse, max_version=version, waits_ms=self._config.max_wait_ms
+                )
         except KafkaError as error:
             self._leader_failed(error)
             return
@@ -330,8 +365,15 @@ class Fetcher:
     async def _connect(self) -> RpcConnection:
         where = self._find_leader()
         if where is None:
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"the metadata has no listener of broker {self.leader_id} for other brokers")
-        destination = Destination(host=where[0], port=where[1], purpose=f"replica fetch {self.index}.{self._connection_count}")
+            raise KafkaError(
+                ErrorCode.LEADER_NOT_AVAILABLE,
+                f"the metadata has no listener of broker {self.leader_id} for other brokers",
+            )
+        destination = Destination(
+            host=where[0],
+            port=where[1],
+            purpose=f"replica fetch {self.index}.{self._connection_count}",
+        )
         if self._destination not in (None, destination):
             self._give_up_connection()
         self._destination = destination
@@ -357,14 +399,20 @@ class Fetcher:
     def _leader_failed(self, error: KafkaError) -> None:
         self._session.fail()
         self._resume_ms = self._clock.monotonic_ms() + self._config.backoff_ms
-        self._quiet.warning(self.leader_id, "Broker %s cannot be fetched from: %s", self.leader_id, error)
+        self._quiet.warning(
+            self.leader_id, "Broker %s cannot be fetched from: %s", self.leader_id, error
+        )
 
     # A request
 
     def _request(self) -> FetchRequest:
         session = self._session
         asked = self._active if session.is_full else self._changed
-        wishes = [(key, self._wish(followed)) for key in asked if (followed := self._active.get(key)) is not None]
+        wishes = [
+            (key, self._wish(followed))
+            for key in asked
+            if (followed := self._active.get(key)) is not None
+        ]
         session_request = session.next(wishes, self._gone)
         self._changed.clear()
         self._gone.clear()
@@ -375,7 +423,12 @@ class Fetcher:
         partition = followed.partition
         log = partition.log
         assert log is not None, "a partition without a log is not fetched"
-        followed.wish = wish = Wish(log.log_end_offset, log.latest_leader_epoch, partition.leader_epoch, log.log_start_offset)
+        followed.wish = wish = Wish(
+            log.log_end_offset,
+            log.latest_leader_epoch,
+            partition.leader_epoch,
+            log.log_start_offset,
+        )
         return wish
 
     def _message(self, session_request: SessionRequest) -> FetchRequest:
@@ -403,10 +456,18 @@ class Fetcher:
             session_id=session_request.session_id,
             session_epoch=session_request.session_epoch,
             topics=list(topics.values()),
-            forgotten_topics_data=[ForgottenTopic(topic_id=topic_id, partitions=indexes) for topic_id, indexes in forgotten.items()],
+            forgotten_topics_data=[
+                ForgottenTopic(topic_id=topic_id, partitions=indexes)
+                for topic_id, indexes in forgotten.items()
+            ],
         )
-        if following.fetch_version(self._metadata_version()) >= following.FIRST_VERSION_WITH_REPLICA_STATE:
-            request.replica_state = ReplicaState(replica_id=self._node_id, replica_epoch=self._links.broker_epoch())
+        if (
+            following.fetch_version(self._metadata_version())
+            >= following.FIRST_VERSION_WITH_REPLICA_STATE
+        ):
+            request.replica_state = ReplicaState(
+                replica_id=self._node_id, replica_epoch=self._links.broker_epoch()
+            )
         else:
             request.replica_id = self._node_id
         return request
@@ -444,7 +505,13 @@ class Fetcher:
         if unsynced:
             await self._sync(unsynced)
 
-    def _take_one(self, followed: Followed, result: PartitionData, unsynced: list[Followed], lost: list[Followed]) -> None:
+    def _take_one(
+        self,
+        followed: Followed,
+        result: PartitionData,
+        unsynced: list[Followed],
+        lost: list[Followed],
+    ) -> None:
         if result.error_code:
             self._take_error(followed, result.error_code, lost)
             return
@@ -452,7 +519,10 @@ class Fetcher:
         self._changed[_key(followed.partition)] = None
         try:
             if result.diverging_epoch is not None:
-                truncate_where_parted(followed.partition, (result.diverging_epoch.epoch, result.diverging_epoch.end_offset))
+                truncate_where_parted(
+                    followed.partition,
+                    (result.diverging_epoch.epoch, result.diverging_epoch.end_offset),
+                )
             elif self._append(followed, result):
                 unsynced.append(followed)
             followed.lag = max(0, result.high_watermark - followed.partition.state.log_end_offset)
@@ -490,7 +560,13 @@ class Fetcher:
             self._pause(followed, step)
             if followed.failure_count > UNTOLD_REFUSALS:
                 where = followed.partition.topic_partition
-                self._quiet.info(where, "Broker %s refuses to be followed in %s: %s", self.leader_id, where, name.name)
+                self._quiet.info(
+                    where,
+                    "Broker %s refuses to be followed in %s: %s",
+                    self.leader_id,
+                    where,
+                    name.name,
+                )
 
     def _take_failure(self, followed: Followed, error: KafkaError) -> None:
         """Handle a local failure to apply the leader's response."""
@@ -499,7 +575,13 @@ class Fetcher:
         else:
             self._pause(followed, Step.PAUSE)
             where = followed.partition.topic_partition
-            self._quiet.warning(where, "The records that broker %s sent of %s cannot be appended: %s", self.leader_id, where, error)
+            self._quiet.warning(
+                where,
+                "The records that broker %s sent of %s cannot be appended: %s",
+                self.leader_id,
+                where,
+                error,
+            )
 
     async def _sync(self, unsynced: list[Followed]) -> None:
         """Sync the appended records before the next request acknowledges them to the leader."""
@@ -541,17 +623,33 @@ class Fetcher:
         else:
             self._changed[_key(followed.partition)] = None
 
-    async def _ask_offset(self, partition: Partition, connection: RpcConnection, timestamp: OffsetSpec) -> int:
+    async def _ask_offset(
+        self, partition: Partition, connection: RpcConnection, timestamp: OffsetSpec
+    ) -> int:
         wanted = list_offsets.ListOffsetsPartition(
-            partition_index=partition.topic_partition.partition, current_leader_epoch=partition.leader_epoch, timestamp=timestamp
+            partition_index=partition.topic_partition.partition,
+            current_leader_epoch=partition.leader_epoch,
+            timestamp=timestamp,
         )
-        topic = list_offsets.ListOffsetsTopic(name=partition.topic_partition.topic, partitions=[wanted])
+        topic = list_offsets.ListOffsetsTopic(
+            name=partition.topic_partition.topic, partitions=[wanted]
+        )
         request = list_offsets.ListOffsetsRequest(replica_id=self._node_id, topics=[topic])
         response = await connection.request(request, list_offsets.ListOffsetsResponse)
-        result = response.topics[0].partitions[0] if response.topics and response.topics[0].partitions else None
+        result = (
+            response.topics[0].partitions[0]
+            if response.topics and response.topics[0].partitions
+            else None
+        )
         if result is None or result.error_code:
-            code = ErrorCode.UNKNOWN_SERVER_ERROR if result is None else ErrorCode.of(result.error_code)
-            raise KafkaError(code, f"broker {self.leader_id} does not return its offsets: {code.name}")
+            code = (
+                ErrorCode.UNKNOWN_SERVER_ERROR
+                if result is None
+                else ErrorCode.of(result.error_code)
+            )
+            raise KafkaError(
+                code, f"broker {self.leader_id} does not return its offsets: {code.name}"
+            )
         return result.offset
 
 
@@ -566,7 +664,9 @@ def truncate_where_parted(partition: Partition, leader_epoch_end: tuple[int, int
     log = partition.log
     assert log is not None, "a partition without a log is not fetched"
     own_epoch_end = log.end_offset_for_epoch(leader_epoch_end[0])
-    partition.truncate_to(following.truncation_offset(leader_epoch_end, own_epoch_end, log.log_end_offset))
+    partition.truncate_to(
+        following.truncation_offset(leader_epoch_end, own_epoch_end, log.log_end_offset)
+    )
 
 
 def drop_what_may_have_parted(followed: Followed, leader_start_offset: int) -> bool:
@@ -585,7 +685,9 @@ def drop_what_may_have_parted(followed: Followed, leader_start_offset: int) -> b
     partition, log = followed.partition, followed.partition.log
     assert log is not None, "a partition without a log is not fetched"
     own_offsets = log.log_start_offset, log.log_end_offset
-    if not following.is_beyond_comparison(own_offsets, log.latest_leader_epoch, leader_start_offset, partition.leader_epoch):
+    if not following.is_beyond_comparison(
+        own_offsets, log.latest_leader_epoch, leader_start_offset, partition.leader_epoch
+    ):
         followed.is_compared = True
         return False
     if followed.is_compared:

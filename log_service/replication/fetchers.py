@@ -65,7 +65,10 @@ class Fetchers:
     def follow(self, partition: Partition) -> None:
         """Fetch a partition from its current leader, in its current leader epoch."""
         where = partition.topic_partition
-        key = (partition.leader, (crc32(where.topic.encode()) + where.partition) % self._links.config.fetcher_count)
+        key = (
+            partition.leader,
+            (crc32(where.topic.encode()) + where.partition) % self._links.config.fetcher_count,
+        )
         if self._places.get(where, key) != key:
             self.forget(partition)
         self._places[where] = key
@@ -98,7 +101,9 @@ class Fetchers:
             links=self._links,
             clock=self._clock,
             find_leader=lambda: self._find(leader_id),
-            metadata_version=lambda: self._image().features.get(METADATA_VERSION, METADATA_VERSION_LEVEL),
+            metadata_version=lambda: self._image().features.get(
+                METADATA_VERSION, METADATA_VERSION_LEVEL
+            ),
             throttle=self._throttle,
             on_safe=self._on_safe,
             start_soon=self._nursery.start_soon,

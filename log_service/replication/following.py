@@ -40,7 +40,10 @@ _FIRST_VERSION_BY_ID = 13
 
 def fetch_version(metadata_version: int) -> int:
     """Return the version of Fetch between brokers at a level of ``metadata.version``."""
-    return next((version for level, version in _FETCH_VERSIONS if metadata_version >= level), _FIRST_VERSION_BY_ID)
+    return next(
+        (version for level, version in _FETCH_VERSIONS if metadata_version >= level),
+        _FIRST_VERSION_BY_ID,
+    )
 
 
 # Offsets
@@ -55,7 +58,9 @@ def first_fetch_offset(log_end_offset: int, latest_epoch: int, high_watermark: i
     return log_end_offset if latest_epoch != NO_LEADER_EPOCH else high_watermark
 
 
-def truncation_offset(leader_epoch_end: tuple[int, int], own_epoch_end: tuple[int, int], log_end_offset: int) -> int:
+def truncation_offset(
+    leader_epoch_end: tuple[int, int], own_epoch_end: tuple[int, int], log_end_offset: int
+) -> int:
     """Return the offset at which a follower truncates a log that diverged from the leader's log.
 
     Each argument pair is an epoch and its end offset. ``leader_epoch_end`` is the leader's largest
@@ -88,7 +93,9 @@ def must_restart(log_end_offset: int, leader_start_offset: int) -> bool:
     return leader_start_offset > log_end_offset
 
 
-def is_beyond_comparison(own_offsets: tuple[int, int], own_epoch: int, leader_start_offset: int, leader_epoch: int) -> bool:
+def is_beyond_comparison(
+    own_offsets: tuple[int, int], own_epoch: int, leader_start_offset: int, leader_epoch: int
+) -> bool:
     """Return whether the leader can no longer tell where a follower's log diverged.
 
     This is the case if the follower has records, and all of them lie below the leader's log start
@@ -175,14 +182,18 @@ class FollowerSession:
         """The parameters that the leader last received for each partition."""
 
     def __repr__(self) -> str:
-        return f"<FollowerSession {self._session_id} epoch={self._epoch} partitions={len(self.known)}>"
+        return (
+            f"<FollowerSession {self._session_id} epoch={self._epoch} partitions={len(self.known)}>"
+        )
 
     @property
     def is_full(self) -> bool:
         """Whether the next request names every partition."""
         return self._epoch == INITIAL_EPOCH
 
-    def next(self, wishes: Iterable[tuple[PartitionKey, Wish]], gone: Iterable[PartitionKey]) -> SessionRequest:
+    def next(
+        self, wishes: Iterable[tuple[PartitionKey, Wish]], gone: Iterable[PartitionKey]
+    ) -> SessionRequest:
         """Return the session part of the next request.
 
         If ``is_full``, ``wishes`` must hold all partitions. Otherwise it holds those that may have
@@ -220,7 +231,11 @@ class FollowerSession:
 
 
 SESSION_ERRORS = frozenset(
-    {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR}
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
 )
 
 

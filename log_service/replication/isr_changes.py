@@ -104,9 +104,16 @@ class IsrChanges:
         if not sent:
             return True
         try:
-            response = await self._links.controller.request(self._message(sent), AlterPartitionResponse)
+            response = await self._links.controller.request(
+                self._message(sent), AlterPartitionResponse
+            )
         except KafkaError as error:
-            self._quiet.warning("refused", "In-sync replicas of %d partitions were not changed: %s", len(sent), error)
+            self._quiet.warning(
+                "refused",
+                "In-sync replicas of %d partitions were not changed: %s",
+                len(sent),
+                error,
+            )
             self._waiting = {**{partition: None for partition, _ in sent.values()}, **self._waiting}
             return False
         return self._take_response(sent, response)
@@ -127,7 +134,10 @@ class IsrChanges:
             topic = topics.get(topic_id)
             if topic is None:
                 topic = topics[topic_id] = RequestTopicData(topic_id=topic_id)
-            members = [BrokerState(broker_id=broker_id, broker_epoch=epoch) for broker_id, epoch in proposal.members]
+            members = [
+                BrokerState(broker_id=broker_id, broker_epoch=epoch)
+                for broker_id, epoch in proposal.members
+            ]
             topic.partitions.append(
                 RequestPartitionData(
                     partition_index=index,
@@ -136,7 +146,11 @@ class IsrChanges:
                     partition_epoch=proposal.partition_epoch,
                 )
             )
-        return AlterPartitionRequest(broker_id=self._node_id, broker_epoch=self._links.broker_epoch(), topics=list(topics.values()))
+        return AlterPartitionRequest(
+            broker_id=self._node_id,
+            broker_epoch=self._links.broker_epoch(),
+            topics=list(topics.values()),
+        )
 
     def _take_response(self, sent: Sent, response: AlterPartitionResponse) -> bool:
         """Pass every result to its partition.
@@ -150,15 +164,21 @@ class IsrChanges:
                 if found is not None:
                     self._take_result(*found, result)
                     if result.error_code:
-                        refused.setdefault(ErrorCode.of(result.error_code), []).append(found[0].topic_partition)
+                        refused.setdefault(ErrorCode.of(result.error_code), []).append(
+                            found[0].topic_partition
+                        )
         for code, partitions in refused.items():
             text = "The controller refuses the in-sync replicas of %d partition%s, as %s: %s"
-            self._quiet.info(code, text, len(partitions), "s" * (len(partitions) > 1), partitions[0], code.name)
+            self._quiet.info(
+                code, text, len(partitions), "s" * (len(partitions) > 1), partitions[0], code.name
+            )
         for partition, _ in sent.values():
             self._waiting[partition] = None
         return not self._waiting
 
-    def _take_result(self, partition: Partition, proposal: IsrProposal, result: ResponsePartitionData) -> None:
+    def _take_result(
+        self, partition: Partition, proposal: IsrProposal, result: ResponsePartitionData
+    ) -> None:
         now_ms, state = self._clock.monotonic_ms(), partition.state
         if result.error_code:
             code = ErrorCode.of(result.error_code)
@@ -169,7 +189,9 @@ class IsrChanges:
             # has the new ISR by then.
             self.shrink_count += not proposal.is_expansion
             self.expand_count += proposal.is_expansion
-            change = state.accept_isr(proposal, tuple(result.isr), result.leader_epoch, result.partition_epoch, now_ms)
+            change = state.accept_isr(
+                proposal, tuple(result.isr), result.leader_epoch, result.partition_epoch, now_ms
+            )
         if Change.MUST_RESEND in change:
             self._waiting[partition] = None
         elif change:

@@ -49,7 +49,10 @@ class ReplicaMoves:
         """
         log = partition.log
         if log is None or log.home.is_offline:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {partition.topic_partition} is offline")
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"the log directory of {partition.topic_partition} is offline",
+            )
         present = self._targets.get(partition.topic_partition)
         if present is not None and present[0] is target:
             return
@@ -72,7 +75,9 @@ class ReplicaMoves:
         if target is not None:
             target[1].cancel()
 
-    async def _move(self, partition: Partition, log: Log, target: LogDirectory, scope: trio.CancelScope) -> None:
+    async def _move(
+        self, partition: Partition, log: Log, target: LogDirectory, scope: trio.CancelScope
+    ) -> None:
         def on_replaced(replacement: Log) -> None:
             partition.use_log(replacement)
             self._forget(partition.topic_partition, scope)
@@ -83,7 +88,12 @@ class ReplicaMoves:
                 await self._futures.move(log, target, on_replaced)
             except TidelogError as error:
                 if not log.is_closed:
-                    logger.error("%s could not be moved to %s: %s", partition.topic_partition, target.path, error)
+                    logger.error(
+                        "%s could not be moved to %s: %s",
+                        partition.topic_partition,
+                        target.path,
+                        error,
+                    )
             finally:
                 self._forget(partition.topic_partition, scope)
 

@@ -25,15 +25,31 @@ from log_service.config.views import LogConfig
 from log_service.metadata.partition import PartitionRegistration
 from log_service.records.batch import HEADER_SIZE, TRANSACTIONAL_FLAG
 from log_service.records.control import EndOfTransaction
-from log_service.records.validator import Allowance, NoRoomError, TurnRoom, ValidatedBatches, validate_for_append, validate_in_steps
+from log_service.records.validator import (
+    Allowance,
+    NoRoomError,
+    TurnRoom,
+    ValidatedBatches,
+    validate_for_append,
+    validate_in_steps,
+)
 from log_service.replication.listeners import Listeners
-from log_service.replication.partition_state import UNKNOWN_OFFSET, Change, Isolation, PartitionState
+from log_service.replication.partition_state import (
+    UNKNOWN_OFFSET,
+    Change,
+    Isolation,
+    PartitionState,
+)
 from log_service.storage.append_result import AppendResult
 from log_service.storage.log import CheckBatch, Log
 from log_service.storage.log_reader import LogSlice
 from log_service.storage.retention import RetentionOutcome
 from log_service.storage.segment import Segment
-from log_service.storage.transaction_checks import begin_verification, check_client_batch, check_own_batch
+from log_service.storage.transaction_checks import (
+    begin_verification,
+    check_client_batch,
+    check_own_batch,
+)
 from log_service.storage.verifications import Verification
 
 READ_UNCOMMITTED = Isolation.READ_UNCOMMITTED
@@ -97,13 +113,21 @@ class Partition:
     )
 
     def __init__(
-        self, topic_partition: TopicPartition, topic_id: TopicId, log: Log | None, *, node_id: int, checkpointed_offset: int = 0
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        log: Log | None,
+        *,
+        node_id: int,
+        checkpointed_offset: int = 0,
     ) -> None:
         """Create a replica. ``checkpointed_offset`` is the last checkpointed high watermark."""
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
-        self.state = PartitionState(node_id) if log is None else _state_of(log, node_id, checkpointed_offset)
+        self.state = (
+            PartitionState(node_id) if log is None else _state_of(log, node_id, checkpointed_offset)
+        )
         self.high_watermark_listeners: Listeners[Callable[[Partition], None]] = Listeners()
         self.appended_bytes = 0
         self.sent_bytes = 0
@@ -117,7 +141,10 @@ class Partition:
         self._note_transactions()
 
     def __repr__(self) -> str:
-        return f"<Partition {self.topic_partition} {'offline ' if self.is_offline else ''}{self.state!r}>"
+        return (
+            f"<Partition {self.topic_partition}"
+            f" {'offline ' if self.is_offline else ''}{self.state!r}>"
+        )
 
     @property
     def is_offline(self) -> bool:
@@ -175,7 +202,11 @@ class Partition:
     def note_offline(self, now_ms: int) -> Change:
         """Give up leadership if the log directory has failed."""
         registration = self.state.registration
-        return Change.NOTHING if registration is None else self.state.apply(registration, is_online=False, now_ms=now_ms)
+        return (
+            Change.NOTHING
+            if registration is None
+            else self.state.apply(registration, is_online=False, now_ms=now_ms)
+        )
 
     def reconfigure(self, config: LogConfig, now_ms: int) -> Change:
         """Use ``config`` from now on. It also applies to records that were appended before."""
@@ -183,7 +214,9 @@ class Partition:
             return Change.NOTHING
         self.log.reconfigure(config)
         return self.state.reconfigure(
-            min_insync_replicas=config.min_insync_replicas, is_synced_first=config.flush_messages == 1, now_ms=now_ms
+            min_insync_replicas=config.min_insync_replicas,
+            is_synced_first=config.flush_messages == 1,
+            now_ms=now_ms,
         )
 
     def use_log(self, log: Log) -> None:
@@ -202,7 +235,9 @@ class Partition:
         if self.state.unstable is not None:
             self.state.hold_stable_by(self.state.unstable)
 
-    def served_log(self, current_leader_epoch: int = NO_LEADER_EPOCH, *, is_leader_needed: bool = True) -> Log:
+    def served_log(
+        self, current_leader_epoch: int = NO_LEADER_EPOCH, *, is_leader_needed: bool = True
+    ) -> Log:
         """Return the log if this node may serve the partition to a client.
 
         ``current_leader_epoch`` is the leader epoch in the client's request, or -1 if it has none.
@@ -217,7 +252,9 @@ class Partition:
             raise self._offline()
         if current_leader_epoch not in (NO_LEADER_EPOCH, state.leader_epoch):
             is_fenced = current_leader_epoch < state.leader_epoch
-            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if is_fenced else ErrorCode.UNKNOWN_LEADER_EPOCH)
+            raise KafkaError(
+                ErrorCode.FENCED_LEADER_EPOCH if is_fenced else ErrorCode.UNKNOWN_LEADER_EPOCH
+            )
         if is_leader_needed and not state.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return log
@@ -228,12 +265,17 @@ class Partition:
         return self.log
 
     def _offline(self) -> KafkaError:
-        text = f"the log directory of {self.topic_partition} is offline: look at the disk, then restart the node"
+        text = (
+            f"the log directory of {self.topic_partition} is offline: look at the disk, then"
+            " restart the node"
+        )
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
 
     # Appending and syncing
 
-    def append_as_leader(self, records: Batch, now_ms: int, *, needs_all: bool = False, room: TurnRoom | None = None) -> AppendResult:
+    def append_as_leader(
+        self, records: Batch, now_ms: int, *, needs_all: bool = False, room: TurnRoom | None = None
+    ) -> AppendResult:
         """Check and append a producer's batch.
 
         ``records`` is the batch as received, or the result of its check. It must be writable,
@@ -252,7 +294,13 @@ class Partition:
         return self._append(log, validated, now_ms)
 
     def append_in_transaction(
-        self, records: Batch, shown: Verification, now_ms: int, *, needs_all: bool = False, room: TurnRoom | None = None
+        self,
+        records: Batch,
+        shown: Verification,
+        now_ms: int,
+        *,
+        needs_all: bool = False,
+        room: TurnRoom | None = None,
     ) -> AppendResult:
         """Check and append a batch of a producer's transaction.
 
@@ -265,9 +313,13 @@ class Partition:
         """
         log, validated = self._checked(records, now_ms, needs_all=needs_all, room=room)
         producers = log.producer_state
-        return self._append_unstable(log, validated, now_ms, lambda header: check_client_batch(producers, header, shown))
+        return self._append_unstable(
+            log, validated, now_ms, lambda header: check_client_batch(producers, header, shown)
+        )
 
-    def _checked(self, records: Batch, now_ms: int, *, needs_all: bool, room: TurnRoom | None) -> tuple[Log, ValidatedBatches]:
+    def _checked(
+        self, records: Batch, now_ms: int, *, needs_all: bool, room: TurnRoom | None
+    ) -> tuple[Log, ValidatedBatches]:
         """Count an append, and return its log and batches. Raises as ``append_as_leader``."""
         self.append_count += 1
         log = self.served_log()
@@ -283,7 +335,9 @@ class Partition:
             self.append_count -= 1
             raise
 
-    def check_in_steps(self, records: bytearray | memoryview, now_ms: int, allowance: Allowance) -> Steps[ValidatedBatches]:
+    def check_in_steps(
+        self, records: bytearray | memoryview, now_ms: int, allowance: Allowance
+    ) -> Steps[ValidatedBatches]:
         """Return the check of a batch in steps for the pool, with the log's current configuration.
 
         Raises:
@@ -291,24 +345,32 @@ class Partition:
         """
         return validate_in_steps(records, self.served_log().config, now_ms, allowance)
 
-    def _append_unstable(self, log: Log, validated: ValidatedBatches, now_ms: int, check: CheckBatch) -> AppendResult:
+    def _append_unstable(
+        self, log: Log, validated: ValidatedBatches, now_ms: int, check: CheckBatch
+    ) -> AppendResult:
         """Append a batch that may begin a transaction."""
         state = self.state
-        result = log.append_as_leader(validated, leader_epoch=state.leader_epoch, now_ms=now_ms, check=check)
+        result = log.append_as_leader(
+            validated, leader_epoch=state.leader_epoch, now_ms=now_ms, check=check
+        )
         if not result.is_duplicate:
             self._note_transactions()
             self.appended_bytes += validated.size_bytes
             state.note_append(result.last_offset + 1)
         return result
 
-    def begin_verification(self, producer_id: int, epoch: int, sequence: int, *, is_version_2: bool, now_ms: int) -> Verification:
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, *, is_version_2: bool, now_ms: int
+    ) -> Verification:
         """Return the verification of a transaction's first batch, or ``ONGOING`` if it is open.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, the producer has a later epoch; as ``served_log``.
         """
         producers = self.served_log().producer_state
-        return begin_verification(producers, producer_id, epoch, sequence, is_version_2=is_version_2, now_ms=now_ms)
+        return begin_verification(
+            producers, producer_id, epoch, sequence, is_version_2=is_version_2, now_ms=now_ms
+        )
 
     def append_marker(self, marker: EndOfTransaction, now_ms: int) -> AppendResult:
         """Append the end of a transaction. ``min.insync.replicas`` is required as with acks=all.
@@ -325,7 +387,9 @@ class Partition:
         state.note_append(result.last_offset + 1)
         return result
 
-    def append_own(self, validated: ValidatedBatches, now_ms: int, shown: Verification | None = None) -> AppendResult:
+    def append_own(
+        self, validated: ValidatedBatches, now_ms: int, shown: Verification | None = None
+    ) -> AppendResult:
         """Append batches that this node built, such as the records of a coordinator.
 
         ``min.insync.replicas`` is required as with acks=all. If the batches belong to a producer's
@@ -342,7 +406,9 @@ class Partition:
         if shown is None:
             return self._append(log, validated, now_ms)
         producers = log.producer_state
-        return self._append_unstable(log, validated, now_ms, lambda header: check_own_batch(producers, header, shown))
+        return self._append_unstable(
+            log, validated, now_ms, lambda header: check_own_batch(producers, header, shown)
+        )
 
     def _append(self, log: Log, validated: ValidatedBatches, now_ms: int) -> AppendResult:
         state = self.state
@@ -354,10 +420,15 @@ class Partition:
 
     def _not_enough_replicas(self) -> KafkaError:
         wanted = self.state.min_insync_replicas
-        text = f"{self.topic_partition} has {len(self.isr)} in-sync replicas where min.insync.replicas is {wanted}"
+        text = (
+            f"{self.topic_partition} has {len(self.isr)} in-sync replicas where min.insync.replicas"
+            f" is {wanted}"
+        )
         return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
 
-    def acknowledgement(self, leader_epoch: int, required_offset: int, *, needs_all: bool) -> ErrorCode | None:
+    def acknowledgement(
+        self, leader_epoch: int, required_offset: int, *, needs_all: bool
+    ) -> ErrorCode | None:
         """Return an append's result, None while open. See ``PartitionState.acknowledgement``."""
         code = self.state.acknowledgement(leader_epoch, required_offset, needs_all=needs_all)
         return ErrorCode.KAFKA_STORAGE_ERROR if code is None and self.is_offline else code
@@ -416,7 +487,10 @@ class Partition:
         is_moved = state.follow_high_watermark(high_watermark)
         if log_start_offset > log.log_start_offset:
             if log_start_offset > state.high_watermark:
-                text = f"the leader's log of {self.topic_partition} starts at {log_start_offset}, above the high watermark here"
+                text = (
+                    f"the leader's log of {self.topic_partition} starts at {log_start_offset},"
+                    " above the high watermark here"
+                )
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
             log.advance_log_start_offset(log_start_offset)
             self._note_log_start()
@@ -444,7 +518,13 @@ class Partition:
     # Serving followers
 
     def read_for_follower(
-        self, broker_id: int, start_offset: int, *, max_bytes: int, current_leader_epoch: int, is_one_batch_guaranteed: bool
+        self,
+        broker_id: int,
+        start_offset: int,
+        *,
+        max_bytes: int,
+        current_leader_epoch: int,
+        is_one_batch_guaranteed: bool,
     ) -> LogSlice:
         """Return whole batches for a follower, up to the log's end.
 
@@ -465,9 +545,15 @@ class Partition:
         """Return the log for a follower's fetch. Raises as ``read_for_follower``."""
         log = self.served_log(current_leader_epoch)
         if broker_id not in self.state.followers:
-            text = f"broker {broker_id} is no replica of {self.topic_partition} in leader epoch {self.leader_epoch}"
+            text = (
+                f"broker {broker_id} is no replica of {self.topic_partition} in leader epoch"
+                f" {self.leader_epoch}"
+            )
             names_epoch = current_leader_epoch != NO_LEADER_EPOCH
-            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH if names_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
+            raise KafkaError(
+                ErrorCode.UNKNOWN_LEADER_EPOCH if names_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                text,
+            )
         return log
 
     # Reading
@@ -498,13 +584,20 @@ class Partition:
         self.read_count += 1
         state = self.state
         log = self.served_log(current_leader_epoch, is_leader_needed=is_leader_needed)
-        limit = state.high_watermark if isolation is READ_UNCOMMITTED else state.last_stable_offset  # ``read_limit``, without the call
+        limit = (
+            state.high_watermark if isolation is READ_UNCOMMITTED else state.last_stable_offset
+        )  # ``read_limit``, without the call
         if start_offset == limit:
             return None
         if not log.log_start_offset <= start_offset <= limit:
             self._check_appended(log, start_offset)
             return None
-        return log.read(start_offset, max_bytes=max_bytes, upper_offset=limit, is_one_batch_guaranteed=is_one_batch_guaranteed)
+        return log.read(
+            start_offset,
+            max_bytes=max_bytes,
+            upper_offset=limit,
+            is_one_batch_guaranteed=is_one_batch_guaranteed,
+        )
 
     def place_of(self, offset: int) -> ReadPlace | None:
         """Return the position of ``offset``, or None if the active segment cannot give it."""
@@ -540,10 +633,18 @@ class Partition:
         if log.log_start_offset <= start_offset <= log.log_end_offset:
             return
         known = f"{log.log_start_offset} to {log.log_end_offset}"
-        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.topic_partition} has offsets {known}, not {start_offset}")
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{self.topic_partition} has offsets {known}, not {start_offset}",
+        )
 
     def diverging_epoch(
-        self, last_fetched_epoch: int, fetch_offset: int, current_leader_epoch: int = NO_LEADER_EPOCH, *, is_leader_needed: bool = True
+        self,
+        last_fetched_epoch: int,
+        fetch_offset: int,
+        current_leader_epoch: int = NO_LEADER_EPOCH,
+        *,
+        is_leader_needed: bool = True,
     ) -> tuple[int, int] | None:
         """Return (epoch, end offset) where a reader's log diverged, or None (KIP-320, KIP-595).
 
@@ -555,7 +656,9 @@ class Partition:
         epoch, end_offset = self._epoch_end(log, last_fetched_epoch)
         if end_offset == UNKNOWN_OFFSET or fetch_offset < log.log_start_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        return (epoch, end_offset) if epoch < last_fetched_epoch or end_offset < fetch_offset else None
+        return (
+            (epoch, end_offset) if epoch < last_fetched_epoch or end_offset < fetch_offset else None
+        )
 
     def end_offset_for_epoch(self, leader_epoch: int, current_leader_epoch: int) -> tuple[int, int]:
         """Return the largest epoch up to ``leader_epoch`` and its end offset, or (-1, -1).
@@ -571,13 +674,19 @@ class Partition:
         if leader_epoch > self.leader_epoch or leader_epoch == NO_LEADER_EPOCH:
             return NO_LEADER_EPOCH, UNKNOWN_OFFSET
         if log.latest_leader_epoch == NO_LEADER_EPOCH:
-            return leader_epoch, log.log_end_offset  # the current epoch is the first, and begins there
+            return (
+                leader_epoch,
+                log.log_end_offset,
+            )  # the current epoch is the first, and begins there
         if leader_epoch > log.latest_leader_epoch:
             return log.latest_leader_epoch, log.log_end_offset  # nothing was written since
         return log.end_offset_for_epoch(leader_epoch)
 
     def find_offset(
-        self, timestamp: int, current_leader_epoch: int, isolation: Isolation | None = Isolation.READ_UNCOMMITTED
+        self,
+        timestamp: int,
+        current_leader_epoch: int,
+        isolation: Isolation | None = Isolation.READ_UNCOMMITTED,
     ) -> FoundOffset:
         """Return the offset that a ListOffsets request asks for.
 
@@ -594,17 +703,28 @@ class Partition:
                 if isolation is None:
                     return FoundOffset(offset=log.log_end_offset, leader_epoch=self.leader_epoch)
                 self._check_end_known()
-                return FoundOffset(offset=self.state.read_limit(isolation), leader_epoch=self.leader_epoch)
+                return FoundOffset(
+                    offset=self.state.read_limit(isolation), leader_epoch=self.leader_epoch
+                )
             case OffsetSpec.EARLIEST | OffsetSpec.EARLIEST_LOCAL:
-                return FoundOffset(offset=log.log_start_offset, leader_epoch=self._epoch_at(log, log.log_start_offset))
+                return FoundOffset(
+                    offset=log.log_start_offset,
+                    leader_epoch=self._epoch_at(log, log.log_start_offset),
+                )
             case OffsetSpec.LATEST_TIERED | OffsetSpec.EARLIEST_PENDING_UPLOAD:
                 return FoundOffset()  # nothing is ever tiered
-        found = log.offset_of_max_timestamp() if timestamp == OffsetSpec.MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+        found = (
+            log.offset_of_max_timestamp()
+            if timestamp == OffsetSpec.MAX_TIMESTAMP
+            else log.offset_for_timestamp(timestamp)
+        )
         limit = log.log_end_offset if isolation is None else self.state.read_limit(isolation)
         if found is None or found.offset >= limit:
             self._check_end_known()
             return FoundOffset()
-        return FoundOffset(offset=found.offset, timestamp=found.timestamp, leader_epoch=found.leader_epoch)
+        return FoundOffset(
+            offset=found.offset, timestamp=found.timestamp, leader_epoch=found.leader_epoch
+        )
 
     @property
     def is_end_known(self) -> bool:
@@ -613,11 +733,16 @@ class Partition:
 
     def _check_end_known(self) -> None:
         if not self.is_end_known:
-            text = f"the high watermark {self.high_watermark} of {self.topic_partition} has not reached the start of its leader epoch yet"
+            text = (
+                f"the high watermark {self.high_watermark} of {self.topic_partition} has not"
+                " reached the start of its leader epoch yet"
+            )
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, text)
 
     def _epoch_at(self, log: Log, offset: int) -> int:
-        epoch = log.leader_epochs.epoch_of(offset) if offset < log.log_end_offset else self.leader_epoch
+        epoch = (
+            log.leader_epochs.epoch_of(offset) if offset < log.log_end_offset else self.leader_epoch
+        )
         return self.leader_epoch if epoch == NO_LEADER_EPOCH else epoch
 
     def read_batches(self) -> Iterator[bytes]:
@@ -647,11 +772,17 @@ class Partition:
         """
         log = self.served_log()
         if not log.config.is_deleted:
-            text = f"{self.topic_partition} is compacted only: its cleanup.policy would have to include delete"
+            text = (
+                f"{self.topic_partition} is compacted only: its cleanup.policy would have to"
+                " include delete"
+            )
             raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
         target = self.high_watermark if offset == UNKNOWN_OFFSET else offset
         if not 0 <= target <= self.high_watermark:
-            text = f"{self.topic_partition} can be cut up to its high watermark {self.high_watermark}, not at {offset}"
+            text = (
+                f"{self.topic_partition} can be cut up to its high watermark {self.high_watermark},"
+                f" not at {offset}"
+            )
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         if target > log.log_start_offset:
             log.advance_log_start_offset(target)

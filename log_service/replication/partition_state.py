@@ -139,7 +139,14 @@ class FollowerState:
     Times are monotonic milliseconds.
     """
 
-    __slots__ = ("broker_epoch", "last_caught_up_ms", "last_fetch_ms", "leader_end_at_last_fetch", "log_end_offset", "log_start_offset")
+    __slots__ = (
+        "broker_epoch",
+        "last_caught_up_ms",
+        "last_fetch_ms",
+        "leader_end_at_last_fetch",
+        "log_end_offset",
+        "log_start_offset",
+    )
 
     def __init__(self) -> None:
         self.log_end_offset = UNKNOWN_OFFSET
@@ -150,7 +157,10 @@ class FollowerState:
         self.leader_end_at_last_fetch = UNKNOWN_OFFSET
 
     def __repr__(self) -> str:
-        return f"<FollowerState end={self.log_end_offset} start={self.log_start_offset} broker_epoch={self.broker_epoch}>"
+        return (
+            f"<FollowerState end={self.log_end_offset} start={self.log_start_offset}"
+            f" broker_epoch={self.broker_epoch}>"
+        )
 
     def begin_epoch(self, leader_end_offset: int, now_ms: int, *, is_in_sync: bool) -> None:
         """Begin a leader epoch. A member of the ISR gets the full lag time for its next fetch."""
@@ -158,7 +168,14 @@ class FollowerState:
         self.last_fetch_ms = now_ms if is_in_sync else _NEVER_MS
         self.leader_end_at_last_fetch = leader_end_offset
 
-    def note_fetch(self, offset: int, log_start_offset: int, broker_epoch: int, leader_end_offset: int, now_ms: int) -> None:
+    def note_fetch(
+        self,
+        offset: int,
+        log_start_offset: int,
+        broker_epoch: int,
+        leader_end_offset: int,
+        now_ms: int,
+    ) -> None:
         """Apply a fetch of the follower.
 
         If the follower now has the log end that the leader had at the previous fetch, it was caught
@@ -168,12 +185,19 @@ class FollowerState:
             self.last_caught_up_ms = now_ms
         elif offset >= self.leader_end_at_last_fetch:
             self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
-        self.log_end_offset, self.log_start_offset, self.broker_epoch = offset, log_start_offset, broker_epoch
+        self.log_end_offset, self.log_start_offset, self.broker_epoch = (
+            offset,
+            log_start_offset,
+            broker_epoch,
+        )
         self.last_fetch_ms, self.leader_end_at_last_fetch = now_ms, leader_end_offset
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> bool:
         """Whether the follower has the whole log, or had it at some time within the lag time."""
-        return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_max_ms
+        return (
+            self.log_end_offset == leader_end_offset
+            or now_ms - self.last_caught_up_ms <= lag_max_ms
+        )
 
 
 _NO_FOLLOWERS: Mapping[int, FollowerState] = MappingProxyType({})
@@ -264,7 +288,10 @@ class PartitionState:
     def __repr__(self) -> str:
         role = "leader" if self.is_leader else "follower"
         isr = ",".join(map(str, self.isr))
-        return f"<PartitionState {role} epoch={self.leader_epoch} hw={self.high_watermark} end={self.log_end_offset} isr={isr}>"
+        return (
+            f"<PartitionState {role} epoch={self.leader_epoch} hw={self.high_watermark}"
+            f" end={self.log_end_offset} isr={isr}>"
+        )
 
     # Replicas
 
@@ -286,7 +313,11 @@ class PartitionState:
     @property
     def maximal_isr(self) -> frozenset[int]:
         """The members of the committed ISR and of the proposed one."""
-        return frozenset(self.isr) if self.proposal is None else frozenset((*self.isr, *self.proposal.isr))
+        return (
+            frozenset(self.isr)
+            if self.proposal is None
+            else frozenset((*self.isr, *self.proposal.isr))
+        )
 
     # Offsets
 
@@ -305,9 +336,15 @@ class PartitionState:
 
     def read_limit(self, isolation: Isolation) -> int:
         """Return the offset below which a consumer may read."""
-        return self.high_watermark if isolation is Isolation.READ_UNCOMMITTED else self.last_stable_offset
+        return (
+            self.high_watermark
+            if isolation is Isolation.READ_UNCOMMITTED
+            else self.last_stable_offset
+        )
 
-    def acknowledgement(self, leader_epoch: int, required_offset: int, *, needs_all: bool) -> ErrorCode | None:
+    def acknowledgement(
+        self, leader_epoch: int, required_offset: int, *, needs_all: bool
+    ) -> ErrorCode | None:
         """Return the result of an append, or None while it is open.
 
         The append was made in ``leader_epoch`` and ended at ``required_offset``. With ``needs_all``
@@ -318,7 +355,11 @@ class PartitionState:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if (self.high_watermark if needs_all else self.own_end_offset) < required_offset:
             return None
-        return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if needs_all and self.is_under_min_isr else ErrorCode.NONE
+        return (
+            ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            if needs_all and self.is_under_min_isr
+            else ErrorCode.NONE
+        )
 
     # Metadata
 
@@ -331,7 +372,11 @@ class PartitionState:
             return Change.NOTHING
         was_leader = self.is_leader
         is_new_epoch = not was_leader or registration.leader_epoch != self.leader_epoch
-        made_against = None if self.proposal is None else (self.proposal.leader_epoch, self.proposal.partition_epoch)
+        made_against = (
+            None
+            if self.proposal is None
+            else (self.proposal.leader_epoch, self.proposal.partition_epoch)
+        )
         if made_against != (registration.leader_epoch, registration.partition_epoch):
             self.proposal = None
         self.registration, self.isr = registration, registration.isr
@@ -344,22 +389,38 @@ class PartitionState:
         if is_new_epoch:
             self.epoch_start_offset = self.log_end_offset
         if len(registration.replicas) > 1:
-            self._lead_followers(registration, self.followers if was_leader else _NO_FOLLOWERS, now_ms, is_new_epoch=is_new_epoch)
+            self._lead_followers(
+                registration,
+                self.followers if was_leader else _NO_FOLLOWERS,
+                now_ms,
+                is_new_epoch=is_new_epoch,
+            )
         else:
             self.followers = _NO_FOLLOWERS
         change = self.look_again(now_ms)
         if is_new_epoch:
-            return Change.LED if change is Change.NOTHING else Change.LED | change  # joining flags costs a call of the enum
+            return (
+                Change.LED if change is Change.NOTHING else Change.LED | change
+            )  # joining flags costs a call of the enum
         return change
 
     def _lead_followers(
-        self, registration: PartitionRegistration, known: Mapping[int, FollowerState], now_ms: int, *, is_new_epoch: bool
+        self,
+        registration: PartitionRegistration,
+        known: Mapping[int, FollowerState],
+        now_ms: int,
+        *,
+        is_new_epoch: bool,
     ) -> None:
         """Track the progress of all other replicas.
 
         The progress of ``known`` followers is retained, even in a new epoch.
         """
-        self.followers = {id_: known.get(id_) or FollowerState() for id_ in registration.replicas if id_ != self.node_id}
+        self.followers = {
+            id_: known.get(id_) or FollowerState()
+            for id_ in registration.replicas
+            if id_ != self.node_id
+        }
         for broker_id, follower in self.followers.items():
             if is_new_epoch or broker_id not in known:
                 follower.begin_epoch(self.log_end_offset, now_ms, is_in_sync=broker_id in self.isr)
@@ -371,7 +432,9 @@ class PartitionState:
         self._forget_followers()
         return Change.LOST if was_leader else Change.NOTHING
 
-    def reconfigure(self, *, min_insync_replicas: int, is_synced_first: bool, now_ms: int) -> Change:
+    def reconfigure(
+        self, *, min_insync_replicas: int, is_synced_first: bool, now_ms: int
+    ) -> Change:
         """Apply the topic's configuration."""
         self.min_insync_replicas, self.is_synced_first = min_insync_replicas, is_synced_first
         return self.look_again(now_ms)
@@ -405,7 +468,9 @@ class PartitionState:
         self.synced_end_offset = synced_end_offset
         return self._advance_high_watermark() or is_moved
 
-    def note_fetch(self, broker_id: int, offset: int, *, log_start_offset: int, broker_epoch: int, now_ms: int) -> Change:
+    def note_fetch(
+        self, broker_id: int, offset: int, *, log_start_offset: int, broker_epoch: int, now_ms: int
+    ) -> Change:
         """Apply a follower's fetch. ``offset`` is the follower's log end.
 
         The caller does not report a fetch that diverges from this log. A fetch by a member of the
@@ -417,7 +482,11 @@ class PartitionState:
         follower.note_fetch(offset, log_start_offset, broker_epoch, self.log_end_offset, now_ms)
         if not self._awaits_isr_alone or broker_id not in self.isr:
             return self.look_again(now_ms)
-        return Change.HIGH_WATERMARK if has_moved and self._advance_high_watermark() else Change.NOTHING
+        return (
+            Change.HIGH_WATERMARK
+            if has_moved and self._advance_high_watermark()
+            else Change.NOTHING
+        )
 
     def note_follower_append(self, log_end_offset: int) -> None:
         """Apply this follower's new log end."""
@@ -462,24 +531,38 @@ class PartitionState:
             maximal = self.maximal_isr
             self._awaited = self._followers_to_wait_for(maximal, now_ms)
             self._awaits_isr_alone = len(self._awaited) <= len(maximal) - (self.node_id in maximal)
-        self.is_safe_at_once = not self._awaited and not self.is_synced_first and not self.is_under_min_isr
+        self.is_safe_at_once = (
+            not self._awaited and not self.is_synced_first and not self.is_under_min_isr
+        )
         return Change.HIGH_WATERMARK if self._advance_high_watermark() else Change.NOTHING
 
-    def _followers_to_wait_for(self, maximal: frozenset[int], now_ms: int) -> tuple[FollowerState, ...]:
+    def _followers_to_wait_for(
+        self, maximal: frozenset[int], now_ms: int
+    ) -> tuple[FollowerState, ...]:
         return tuple(
             follower
             for broker_id, follower in self.followers.items()
             if broker_id in maximal
-            or (follower.is_caught_up(self.log_end_offset, now_ms, self.lag_max_ms) and self._is_eligible(broker_id, follower))
+            or (
+                follower.is_caught_up(self.log_end_offset, now_ms, self.lag_max_ms)
+                and self._is_eligible(broker_id, follower)
+            )
         )
 
     def _forget_followers(self) -> None:
-        self.followers, self._awaited, self.proposal, self.is_safe_at_once = _NO_FOLLOWERS, (), None, False
+        self.followers, self._awaited, self.proposal, self.is_safe_at_once = (
+            _NO_FOLLOWERS,
+            (),
+            None,
+            False,
+        )
 
     def _advance_high_watermark(self) -> bool:
         if not self.is_leader or self.is_under_min_isr:
             return False
-        reached = min((self.own_end_offset, *(follower.log_end_offset for follower in self._awaited)))
+        reached = min(
+            (self.own_end_offset, *(follower.log_end_offset for follower in self._awaited))
+        )
         if reached <= self.high_watermark:
             return False
         self._move_to(reached)
@@ -487,7 +570,9 @@ class PartitionState:
 
     def _move_to(self, high_watermark: int) -> None:
         self.high_watermark = high_watermark
-        self.last_stable_offset = high_watermark if self.unstable is None else self.unstable.settle(high_watermark)
+        self.last_stable_offset = (
+            high_watermark if self.unstable is None else self.unstable.settle(high_watermark)
+        )
 
     # The in-sync replicas
 
@@ -512,7 +597,12 @@ class PartitionState:
         leader epoch. It must also be eligible (KIP-841, KIP-903).
         """
         follower = self.followers.get(broker_id)
-        if follower is None or self.proposal is not None or broker_id in self.isr or not self._is_eligible(broker_id, follower):
+        if (
+            follower is None
+            or self.proposal is not None
+            or broker_id in self.isr
+            or not self._is_eligible(broker_id, follower)
+        ):
             return None
         if not is_far_enough(follower.log_end_offset, self.high_watermark, self.epoch_start_offset):
             return None
@@ -529,17 +619,33 @@ class PartitionState:
         lagging = {
             broker_id
             for broker_id, follower in self.followers.items()
-            if broker_id in self.isr and not follower.is_caught_up(self.log_end_offset, now_ms, self.lag_max_ms)
+            if broker_id in self.isr
+            and not follower.is_caught_up(self.log_end_offset, now_ms, self.lag_max_ms)
         }
         leaving = lagging | self._needless_observers()
-        return self._propose(tuple(broker_id for broker_id in self.isr if broker_id not in leaving)) if leaving else None
+        return (
+            self._propose(tuple(broker_id for broker_id in self.isr if broker_id not in leaving))
+            if leaving
+            else None
+        )
 
-    def accept_isr(self, proposal: IsrProposal, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int, now_ms: int) -> Change:
+    def accept_isr(
+        self,
+        proposal: IsrProposal,
+        isr: tuple[int, ...],
+        leader_epoch: int,
+        partition_epoch: int,
+        now_ms: int,
+    ) -> Change:
         """Apply the ISR of the controller's response.
 
         If newer metadata arrived before the response, the response has no effect.
         """
-        if self.proposal is not proposal or leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
+        if (
+            self.proposal is not proposal
+            or leader_epoch != self.leader_epoch
+            or partition_epoch < self.partition_epoch
+        ):
             return Change.NOTHING
         self.isr, self.partition_epoch, self.proposal = isr, partition_epoch, None
         return self.look_again(now_ms)
@@ -558,9 +664,18 @@ class PartitionState:
         return self.look_again(now_ms)
 
     def _propose(self, isr: tuple[int, ...]) -> IsrProposal:
-        members = tuple((id_, NO_BROKER_EPOCH if id_ == self.node_id else self.followers[id_].broker_epoch) for id_ in isr)
-        self.proposal = IsrProposal(members, self.leader_epoch, self.partition_epoch, is_expansion=len(isr) > len(self.isr))
-        self._awaited = tuple(dict.fromkeys((*self._awaited, *(self.followers[id_] for id_ in isr if id_ != self.node_id))))
+        members = tuple(
+            (id_, NO_BROKER_EPOCH if id_ == self.node_id else self.followers[id_].broker_epoch)
+            for id_ in isr
+        )
+        self.proposal = IsrProposal(
+            members, self.leader_epoch, self.partition_epoch, is_expansion=len(isr) > len(self.isr)
+        )
+        self._awaited = tuple(
+            dict.fromkeys(
+                (*self._awaited, *(self.followers[id_] for id_ in isr if id_ != self.node_id))
+            )
+        )
         self.is_safe_at_once = self.is_safe_at_once and not self._awaited
         return self.proposal
 
@@ -573,9 +688,15 @@ class PartitionState:
 
         The leader itself stays until another replica is elected.
         """
-        if not self.observers.node_ids or self.observers.are_needed(self.isr, self._needed_isr_count):
+        if not self.observers.node_ids or self.observers.are_needed(
+            self.isr, self._needed_isr_count
+        ):
             return set()
-        return {broker_id for broker_id in self.isr if broker_id in self.observers.node_ids and broker_id != self.node_id}
+        return {
+            broker_id
+            for broker_id in self.isr
+            if broker_id in self.observers.node_ids and broker_id != self.node_id
+        }
 
     def _is_eligible(self, broker_id: int, follower: FollowerState) -> bool:
         """Return whether a follower may be in the ISR.
@@ -583,7 +704,9 @@ class PartitionState:
         Its broker must be eligible, in the broker epoch of the last fetch. An observer may join
         only if it is needed.
         """
-        if broker_id in self.observers.node_ids and not self.observers.are_needed(self.isr, self._needed_isr_count):
+        if broker_id in self.observers.node_ids and not self.observers.are_needed(
+            self.isr, self._needed_isr_count
+        ):
             return False
         epoch = self.eligible_brokers.get(broker_id)
         return epoch is not None and follower.broker_epoch in (NO_BROKER_EPOCH, epoch)

@@ -38,7 +38,9 @@ class Watch(Generic[K]):
 
     __slots__ = ("_keys", "_purgatory", "_timer", "operation")
 
-    def __init__(self, purgatory: "Purgatory[K]", operation: DelayedOperation[K], keys: tuple[K, ...]) -> None:
+    def __init__(
+        self, purgatory: "Purgatory[K]", operation: DelayedOperation[K], keys: tuple[K, ...]
+    ) -> None:
         self.operation = operation
         self._purgatory = purgatory
         self._keys = keys
@@ -83,7 +85,9 @@ class Purgatory(Generic[K]):
     def __len__(self) -> int:
         return self.waiting_count
 
-    def watch(self, operation: DelayedOperation[K], keys: Iterable[K], deadline_ms: int) -> Watch[K]:
+    def watch(
+        self, operation: DelayedOperation[K], keys: Iterable[K], deadline_ms: int
+    ) -> Watch[K]:
         """Let ``operation`` wait for any of ``keys``, at most until ``deadline_ms`` (monotonic).
 
         The caller must have checked just before that the operation is not ready. Neither method

@@ -75,7 +75,11 @@ class RemoteReplicas:
     def isr_change_counts(self) -> tuple[int, int, int]:
         """The numbers of ISR shrinks, ISR expansions and refused changes of this node's leaders."""
         found = self._isr_changes
-        return (0, 0, 0) if found is None else (found.shrink_count, found.expand_count, found.refused_count)
+        return (
+            (0, 0, 0)
+            if found is None
+            else (found.shrink_count, found.expand_count, found.refused_count)
+        )
 
     # Partitions
 
@@ -108,7 +112,9 @@ class RemoteReplicas:
     def _begin_isr_changes(self) -> None:
         if self._isr_changes is not None or self._links is None:
             return
-        from log_service.replication.isr_changes import IsrChanges  # noqa: PLC0415 - a node alone has no followers
+        from log_service.replication.isr_changes import (  # noqa: PLC0415 - a node alone has no followers
+            IsrChanges,
+        )
 
         self._isr_changes = IsrChanges(
             node_id=self._node_id,
@@ -123,7 +129,9 @@ class RemoteReplicas:
         if self._fetchers is None:
             if self._links is None:
                 return
-            from log_service.replication.fetchers import Fetchers  # noqa: PLC0415 - a node alone follows no one
+            from log_service.replication.fetchers import (  # noqa: PLC0415 - a node alone follows no one
+                Fetchers,
+            )
 
             self._fetchers = Fetchers(
                 node_id=self._node_id,
@@ -154,9 +162,15 @@ class RemoteReplicas:
         Nothing happens until the metadata configures a throttle.
         """
         if self.throttles is None:
-            if not any("replication.throttled" in key for configs in delta.changed_configs.values() for key in configs):
+            if not any(
+                "replication.throttled" in key
+                for configs in delta.changed_configs.values()
+                for key in configs
+            ):
                 return
-            from log_service.replication.throttles import Throttles  # noqa: PLC0415 - a node alone has nothing to throttle
+            from log_service.replication.throttles import (  # noqa: PLC0415 - a node alone has nothing to throttle
+                Throttles,
+            )
 
             self.throttles = Throttles(self._node_id, self._clock.monotonic_ms())
         for resource_type, name in delta.changed_configs:

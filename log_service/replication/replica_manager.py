@@ -153,7 +153,9 @@ class ReplicaManager:
             nursery=nursery,
             links=links,
             image=lambda: self._image,
-            led=lambda: tuple(partition for partition in self.partitions.values() if partition.is_leader),
+            led=lambda: tuple(
+                partition for partition in self.partitions.values() if partition.is_leader
+            ),
             on_change=self._announce_change,
             on_safe=lambda partition: self.announce((partition,)),
         )
@@ -167,11 +169,16 @@ class ReplicaManager:
         self.delayed_deletes: Purgatory[TopicPartition] = Purgatory(timers)
         logs.use_high_watermarks(self._high_watermark_of)
         token = trio.lowlevel.current_trio_token()
-        logs.watch_directories(lambda path, _error: token.run_sync_soon(self._directory_failed, path))
+        logs.watch_directories(
+            lambda path, _error: token.run_sync_soon(self._directory_failed, path)
+        )
         self.moves = ReplicaMoves(logs.futures, self._moved)
 
     def __repr__(self) -> str:
-        return f"<ReplicaManager node={self._node_id} partitions={len(self.partitions)} {self.syncs!r}>"
+        return (
+            f"<ReplicaManager node={self._node_id} partitions={len(self.partitions)}"
+            f" {self.syncs!r}>"
+        )
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Checkpoint the high watermarks at intervals, until cancelled.
@@ -192,7 +199,11 @@ class ReplicaManager:
         A partition is not open if it does not exist, or if no request has needed it since the
         start.
         """
-        return self.partitions.get((topic, index)) if topic else self.partitions_by_id.get((topic_id, index))
+        return (
+            self.partitions.get((topic, index))
+            if topic
+            else self.partitions_by_id.get((topic_id, index))
+        )
 
     def find(self, topic: str, topic_id: UUID, index: int) -> Partition:
         """Return a partition by its topic's name, or by its topic's id if the name is empty.
@@ -201,8 +212,14 @@ class ReplicaManager:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION; UNKNOWN_TOPIC_ID, an id was given;
                 NOT_LEADER_OR_FOLLOWER, the partition exists only on other nodes.
         """
-        partition = self.partitions.get((topic, index)) if topic else self.partitions_by_id.get((topic_id, index))
-        return self._find_unopened(topic, TopicId(topic_id), index) if partition is None else partition
+        partition = (
+            self.partitions.get((topic, index))
+            if topic
+            else self.partitions_by_id.get((topic_id, index))
+        )
+        return (
+            self._find_unopened(topic, TopicId(topic_id), index) if partition is None else partition
+        )
 
     def get_partition(self, topic: str, index: int) -> Partition:
         """Return a partition by its topic's name. Raises as ``find``."""
@@ -217,16 +234,31 @@ class ReplicaManager:
             return self.partitions[known.name, index]
         raise self._not_here(topic, topic_id, index, known)
 
-    def _not_here(self, topic: str, topic_id: TopicId, index: int, known: TopicImage | None) -> KafkaError:
+    def _not_here(
+        self, topic: str, topic_id: TopicId, index: int, known: TopicImage | None
+    ) -> KafkaError:
         if known is None and not topic and topic_id != NO_TOPIC_ID:
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of id {topic_id}")
         if known is None or index not in known.partitions:
-            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic or topic_id}-{index}")
-        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{known.name}-{index} is not on node {self._node_id}")
+            return KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"there is no partition {topic or topic_id}-{index}",
+            )
+        return KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{known.name}-{index} is not on node {self._node_id}"
+        )
 
     # Appending
 
-    def append(self, partition: Partition, records: Batch, *, acks: int, now_ms: int, room: TurnRoom | None = None) -> AppendResult:
+    def append(
+        self,
+        partition: Partition,
+        records: Batch,
+        *,
+        acks: int,
+        now_ms: int,
+        room: TurnRoom | None = None,
+    ) -> AppendResult:
         """Append a producer's batch at ``now_ms`` (wall time).
 
         The caller announces the partition when the whole request is appended.
@@ -254,17 +286,23 @@ class ReplicaManager:
 
         Raises as ``Partition.append_in_transaction``.
         """
-        result = partition.append_in_transaction(records, shown, now_ms, needs_all=acks == ACKS_ALL, room=room)
+        result = partition.append_in_transaction(
+            records, shown, now_ms, needs_all=acks == ACKS_ALL, room=room
+        )
         if result.must_sync:
             self.syncs.request(partition)
         return result
 
-    def append_own(self, partition: Partition, validated: ValidatedBatches, shown: "Verification | None" = None) -> AppendResult:
+    def append_own(
+        self, partition: Partition, validated: ValidatedBatches, shown: "Verification | None" = None
+    ) -> AppendResult:
         """Append batches that this node built, and announce the partition.
 
         Raises as ``Partition.append_own``.
         """
-        return self._announced(partition, partition.append_own(validated, self._clock.wall_ms(), shown))
+        return self._announced(
+            partition, partition.append_own(validated, self._clock.wall_ms(), shown)
+        )
 
     def append_marker(self, partition: Partition, marker: "EndOfTransaction") -> AppendResult:
         """Append the end of a producer's transaction and announce the partition.
@@ -282,7 +320,14 @@ class ReplicaManager:
     # Followers
 
     def note_fetch(
-        self, partition: Partition, broker_id: int, offset: int, *, log_start_offset: int, broker_epoch: int, now_ms: int
+        self,
+        partition: Partition,
+        broker_id: int,
+        offset: int,
+        *,
+        log_start_offset: int,
+        broker_epoch: int,
+        now_ms: int,
     ) -> bool:
         """Apply a follower's fetch of a partition that this node leads.
 
@@ -290,7 +335,13 @@ class ReplicaManager:
         has applied the whole request.
         """
         state = partition.state
-        change = state.note_fetch(broker_id, offset, log_start_offset=log_start_offset, broker_epoch=broker_epoch, now_ms=now_ms)
+        change = state.note_fetch(
+            broker_id,
+            offset,
+            log_start_offset=log_start_offset,
+            broker_epoch=broker_epoch,
+            now_ms=now_ms,
+        )
         if broker_id not in state.isr and state.propose_expansion(broker_id) is not None:
             self.remote.request_isr_change(partition)
         if self.delayed_deletes.waiting_count:
@@ -299,7 +350,11 @@ class ReplicaManager:
 
     def _update_brokers(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Update the eligible brokers for leaders, and the addresses of leaders for followers."""
-        eligible: dict[int, int] = {broker.node_id: broker.epoch for broker in image.cluster.brokers.values() if broker.is_active}
+        eligible: dict[int, int] = {
+            broker.node_id: broker.epoch
+            for broker in image.cluster.brokers.values()
+            if broker.is_active
+        }
         if eligible != self._eligible_brokers:
             self._eligible_brokers.clear()
             self._eligible_brokers.update(eligible)
@@ -390,7 +445,9 @@ class ReplicaManager:
     async def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks to disk, if any has moved since the last checkpoint."""
         current = {
-            partition.topic_partition: partition.high_watermark for partition in self.partitions.values() if not partition.is_offline
+            partition.topic_partition: partition.high_watermark
+            for partition in self.partitions.values()
+            if not partition.is_offline
         }
         if current == self._checkpointed:
             return
@@ -417,7 +474,9 @@ class ReplicaManager:
         them.
         """
         before, self._image = self._image, image
-        is_default_changed = any(resource_type == ResourceType.BROKER for resource_type, _ in delta.changed_configs)
+        is_default_changed = any(
+            resource_type == ResourceType.BROKER for resource_type, _ in delta.changed_configs
+        )
         if is_default_changed:
             self._default_log_config = self._default_log_config_of(image)
         for deleted in delta.deleted_topics.values():
@@ -434,18 +493,28 @@ class ReplicaManager:
             self._nursery.start_soon(self._open_rest)
         if delta.changed_configs:
             self.remote.update_throttles(delta, image)
-        names = {name for resource_type, name in delta.changed_configs if resource_type == ResourceType.TOPIC}
-        for name in sorted(image.topics.by_name if is_default_changed else names & image.topics.by_name.keys()):
+        names = {
+            name
+            for resource_type, name in delta.changed_configs
+            if resource_type == ResourceType.TOPIC
+        }
+        for name in sorted(
+            image.topics.by_name if is_default_changed else names & image.topics.by_name.keys()
+        ):
             self._reconfigure(image.topics.by_name[name])
 
-    def _leaders_first(self, delta: MetadataDelta) -> list[tuple[TopicImage, int, PartitionRegistration]]:
+    def _leaders_first(
+        self, delta: MetadataDelta
+    ) -> list[tuple[TopicImage, int, PartitionRegistration]]:
         """Return the changed partitions. Those that this node follows come last."""
         changed = [
             (topic.topic, index, registration)
             for topic in delta.changed_topics.values()
             for index, registration in sorted(topic.changed_partitions.items())
         ]
-        changed.sort(key=lambda one: one[2].leader != self._node_id and self._node_id in one[2].replicas)
+        changed.sort(
+            key=lambda one: one[2].leader != self._node_id and self._node_id in one[2].replicas
+        )
         return changed
 
     def _is_new(self, before: MetadataImage, topic: TopicImage, index: int) -> bool:
@@ -459,7 +528,15 @@ class ReplicaManager:
         replica = None if known is None else known.partitions.get(index)
         return replica is None or self._node_id not in replica.replicas
 
-    def _apply_or_leave(self, topic: TopicImage, index: int, registration: PartitionRegistration, limit: int, *, is_new: bool) -> None:
+    def _apply_or_leave(
+        self,
+        topic: TopicImage,
+        index: int,
+        registration: PartitionRegistration,
+        limit: int,
+        *,
+        is_new: bool,
+    ) -> None:
         key = (topic.name, index)
         is_left = key in self._unopened
         is_new = self._unopened.pop(key, is_new)
@@ -502,7 +579,9 @@ class ReplicaManager:
         """
         for index in sorted(topic.partitions):
             if self._unopened.pop((topic.name, index), None) is not None:
-                self.deletions.request(TopicPartition(topic.name, index))  # its log may be there from before this start
+                self.deletions.request(
+                    TopicPartition(topic.name, index)
+                )  # its log may be there from before this start
             partition = self.partitions.get((topic.name, index))
             if partition is not None and partition.topic_id == topic.topic_id:
                 self.deletions.request(partition.topic_partition)
@@ -534,26 +613,41 @@ class ReplicaManager:
         del self.partitions_by_id[(partition.topic_id, index)]
         return change
 
-    def _apply(self, topic: TopicImage, index: int, registration: PartitionRegistration, *, is_new: bool = False) -> None:
+    def _apply(
+        self,
+        topic: TopicImage,
+        index: int,
+        registration: PartitionRegistration,
+        *,
+        is_new: bool = False,
+    ) -> None:
         partition = self.partitions.get((topic.name, index))
         if self._node_id not in registration.replicas:
             if partition is not None:
                 self._delete_replica(partition)
             return
-        if partition is not None and partition.log is None and self._may_fetch_anew(partition.topic_partition, registration):
+        if (
+            partition is not None
+            and partition.log is None
+            and self._may_fetch_anew(partition.topic_partition, registration)
+        ):
             self._forget(partition)
             partition = None
         if partition is None:
             partition = self._open(topic, index, registration, is_new=is_new)
         before = None if partition.is_leader else (partition.leader, partition.leader_epoch)
         change = partition.apply(registration, self._clock.monotonic_ms())
-        if len(registration.replicas) > 1 or self.remote.has_fetched:  # a partition with one replica left may have been fetched so far
+        if (
+            len(registration.replicas) > 1 or self.remote.has_fetched
+        ):  # a partition with one replica left may have been fetched so far
             self.remote.place(partition, before)
         if partition.is_leader and partition.is_sync_due:
             self.syncs.request(partition)
         self._announce_change(partition, change)
 
-    def _open(self, topic: TopicImage, index: int, registration: PartitionRegistration, *, is_new: bool) -> Partition:
+    def _open(
+        self, topic: TopicImage, index: int, registration: PartitionRegistration, *, is_new: bool
+    ) -> Partition:
         topic_partition = TopicPartition(topic.name, index)
         self.deletions.finish(topic_partition)
         try:
@@ -573,7 +667,13 @@ class ReplicaManager:
             if is_shortage(error):
                 self._refused[topic.name, index] = is_new
         checkpointed_offset = 0 if log is None else self._logs.checkpointed_high_watermark(log)
-        partition = Partition(topic_partition, topic.topic_id, log, node_id=self._node_id, checkpointed_offset=checkpointed_offset)
+        partition = Partition(
+            topic_partition,
+            topic.topic_id,
+            log,
+            node_id=self._node_id,
+            checkpointed_offset=checkpointed_offset,
+        )
         partition.state.eligible_brokers = self._eligible_brokers
         partition.state.observers = self._observers
         if self._links is not None:
@@ -585,7 +685,9 @@ class ReplicaManager:
         self._notify(lambda listener: listener.on_opened(partition))
         return partition
 
-    def _may_fetch_anew(self, topic_partition: TopicPartition, registration: PartitionRegistration) -> bool:
+    def _may_fetch_anew(
+        self, topic_partition: TopicPartition, registration: PartitionRegistration
+    ) -> bool:
         """Return whether a damaged or lost log may be fetched again from another broker.
 
         The leader must have all records, and this replica must not be electable with an empty log.
@@ -598,7 +700,9 @@ class ReplicaManager:
         )
 
     def _log_config(self, topic: str) -> LogConfig:
-        return log_config(self._default_log_config, self._image.configs.of(ResourceType.TOPIC, topic))
+        return log_config(
+            self._default_log_config, self._image.configs.of(ResourceType.TOPIC, topic)
+        )
 
     def _reconfigure(self, topic: TopicImage) -> None:
         config = self._log_config(topic.name)
@@ -606,7 +710,9 @@ class ReplicaManager:
             partition = self.partitions.get((topic.name, index))
             if partition is not None:
                 partition.reconfigure(config, self._clock.monotonic_ms())
-                self.announce((partition,))  # an append may wait for this replica alone, and its records may count now
+                self.announce(
+                    (partition,)
+                )  # an append may wait for this replica alone, and its records may count now
                 self._settle(partition)
 
     def _settle(self, partition: Partition) -> None:

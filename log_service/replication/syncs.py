@@ -24,7 +24,9 @@ class PartitionSyncs:
     ``announce`` is called with a partition after its sync.
     """
 
-    def __init__(self, clock: Clock, nursery: trio.Nursery, announce: Callable[[Partition], None]) -> None:
+    def __init__(
+        self, clock: Clock, nursery: trio.Nursery, announce: Callable[[Partition], None]
+    ) -> None:
         self._clock = clock
         self._nursery = nursery
         self._announce = announce

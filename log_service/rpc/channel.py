@@ -1,12 +1,14 @@
 """One outbound byte stream that carries requests. Requests leave one behind the other, and
 responses arrive in the same order.
 
-Decides the correlation ids, how many requests may be in flight, and when the peer has taken too long. One deadline watches over all: that
-of the earliest request in flight, or of idleness when there is none. Knows no APIs: a request is a frame as ``protocol.frames`` encodes it,
-and the channel writes the correlation id into its header.
+Decides the correlation ids, how many requests may be in flight, and when the peer has taken too
+long. One deadline watches over all: that of the earliest request in flight, or of idleness when
+there is none. Knows no APIs: a request is a frame as ``protocol.frames`` encodes it, and the
+channel writes the correlation id into its header.
 
-Invariants: responses are matched by order, and the correlation id must agree. A request that gets no response in time closes the channel,
-because every response behind it would be late as well. Once the channel is closed, every waiting task gets an error and no request gets in.
+Invariants: responses are matched by order, and the correlation id must agree. A request that gets
+no response in time closes the channel, because every response behind it would be late as well. Once
+the channel is closed, every waiting task gets an error and no request gets in.
 """
 
 import errno
@@ -24,10 +26,14 @@ from log_service.common.types import Buffer
 SIZE_BYTES = 4
 CORRELATION_ID_POSITION = 8  # in a request frame: size, API key, API version, correlation id
 BUFFER_BYTES = 64 << 10
-MAX_UNSENT_BYTES = 1 << 20  # a task that sends more waits until the transport has taken what is there
+MAX_UNSENT_BYTES = (
+    1 << 20
+)  # a task that sends more waits until the transport has taken what is there
 MAX_CORRELATION_ID = 2**31 - 1
 TLS_BEGINNINGS = (b"\x15\x03", b"\x16\x03")
-"""How an alert and a handshake of TLS begin; no response does, because its size would be above 350 MB."""
+"""How an alert and a handshake of TLS begin; no response does, because its size would be above 350
+MB.
+"""
 
 _INT32 = struct.Struct(">i")
 
@@ -37,7 +43,9 @@ class SpeaksTlsError(ProtocolError):
 
 
 class _InFlight:
-    """A request whose response has not come. ``error`` is raised in the task that waits for it, if there still is one."""
+    """A request whose response has not come. ``error`` is raised in the task that waits for it, if
+    there still is one.
+    """
 
     __slots__ = ("correlation_id", "deadline", "error", "frame", "settled")
 
@@ -52,7 +60,15 @@ class _InFlight:
 class Channel:
     """A connection for requests. Made by ``open_channel``, which also runs it."""
 
-    def __init__(self, stream: Connection, *, name: str, max_frame_bytes: int, idle_timeout_ms: int, max_requests_in_flight: int) -> None:
+    def __init__(
+        self,
+        stream: Connection,
+        *,
+        name: str,
+        max_frame_bytes: int,
+        idle_timeout_ms: int,
+        max_requests_in_flight: int,
+    ) -> None:
         self.name = name
         self.bytes_received = 0
         self._stream = stream
@@ -64,7 +80,9 @@ class Channel:
         self._unsent: list[Buffer] = []
         self._unsent_bytes = 0
         self._is_sending = False
-        self._lot = trio.lowlevel.ParkingLot()  # for room: fewer requests in flight, or fewer unsent bytes
+        self._lot = (
+            trio.lowlevel.ParkingLot()
+        )  # for room: fewer requests in flight, or fewer unsent bytes
         self._is_waking = False  # a task was offered room and has yet to take it
         self._used_at = trio.current_time()
         self._watch = trio.CancelScope(deadline=self._next_deadline())
@@ -75,11 +93,16 @@ class Channel:
         self._buffer = bytearray(BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._end = 0
-        self._large: memoryview | None = None  # a response that is being received into a buffer of its own
+        self._large: memoryview | None = (
+            None  # a response that is being received into a buffer of its own
+        )
         self._large_end = 0
 
     def __repr__(self) -> str:
-        return f"<Channel {self.name} {'closed' if self.is_closed else 'open'} in_flight={len(self._in_flight)}>"
+        return (
+            f"<Channel {self.name} {'closed' if self.is_closed else 'open'}"
+            f" in_flight={len(self._in_flight)}>"
+        )
 
     @property
     def is_closed(self) -> bool:
@@ -94,7 +117,10 @@ class Channel:
     @property
     def is_closed_unheard(self) -> bool:
         """Whether the peer closed the connection before it sent a single response."""
-        return isinstance(self.failure, ConnectionResetError | BrokenPipeError) and not self.response_count
+        return (
+            isinstance(self.failure, ConnectionResetError | BrokenPipeError)
+            and not self.response_count
+        )
 
     @property
     def bytes_sent(self) -> int:
@@ -110,13 +136,14 @@ class Channel:
         """Send a request frame and return its response's frame, without the size but with the
         correlation id.
 
-        ``chunks`` begin with the four bytes of size and must not change until the response is there. Cancelling the wait does not take
-        the request back. Waits for its turn while too many requests are in flight.
+        ``chunks`` begin with the four bytes of size and must not change until the response is
+        there. Cancelling the wait does not take the request back. Waits for its turn while too many
+        requests are in flight.
 
         Raises:
-            TimeoutError: no response within ``timeout_ms``; the channel is closed.
-            OSError: the connection is gone.
-            ProtocolError: the peer sent something else than a response to this request; the channel is closed.
+            TimeoutError: no response within ``timeout_ms``; the channel is closed. OSError: the
+            connection is gone. ProtocolError: the peer sent something else than a response to this
+            request; the channel is closed.
         """
         sent = await self._send_request(chunks, timeout_ms)
         await sent.settled.wait()
@@ -126,7 +153,8 @@ class Channel:
         return sent.frame
 
     async def send(self, chunks: Sequence[Buffer]) -> None:
-        """Send a request that has no response (Produce with acks=0); ``chunks`` must not change any more.
+        """Send a request that has no response (Produce with acks=0); ``chunks`` must not change any
+        more.
 
         Raises:
             OSError: the connection is gone.
@@ -144,7 +172,9 @@ class Channel:
         await self._closed.wait()
 
     async def run(self) -> None:
-        """Receive responses until the channel is closed. What went wrong is raised in the tasks that wait for a response, not here."""
+        """Receive responses until the channel is closed. What went wrong is raised in the tasks
+        that wait for a response, not here.
+        """
         try:
             while not self.is_closed:
                 with self._watch:
@@ -167,7 +197,9 @@ class Channel:
         return sent
 
     async def _wait_for_room(self) -> None:
-        """Wait in order of arrival: the batches of an idempotent producer must not overtake each other."""
+        """Wait in order of arrival: the batches of an idempotent producer must not overtake each
+        other.
+        """
         if self._lot or self._is_waking or self._is_full():
             await self._lot.park()
             self._is_waking = False
@@ -175,7 +207,10 @@ class Channel:
             raise _lost(self.name, self._error)
 
     def _is_full(self) -> bool:
-        return len(self._in_flight) >= self._max_requests_in_flight or self._unsent_bytes >= MAX_UNSENT_BYTES
+        return (
+            len(self._in_flight) >= self._max_requests_in_flight
+            or self._unsent_bytes >= MAX_UNSENT_BYTES
+        )
 
     def _offer_room(self) -> None:
         """Wake the first task that waits for room; it offers what is left to the next."""
@@ -184,7 +219,9 @@ class Channel:
             self._lot.unpark()
 
     async def _transmit(self, chunks: Sequence[Buffer]) -> None:
-        """Send, or leave it to the task that is sending. A cancellation never cuts a frame short: deadlines close the connection."""
+        """Send, or leave it to the task that is sending. A cancellation never cuts a frame short:
+        deadlines close the connection.
+        """
         self._used_at = trio.current_time()
         self._unsent += chunks
         self._unsent_bytes += sum(map(len, chunks))
@@ -219,15 +256,20 @@ class Channel:
                 raise ConnectionResetError(errno.ECONNRESET, "the peer closed the connection")
 
     def _settle_buffered(self) -> None:
-        """Hand out every complete response in the buffer; begin a buffer for one that is not complete."""
+        """Hand out every complete response in the buffer; begin a buffer for one that is not
+        complete.
+        """
         buffer, start, end = self._buffer, 0, self._end
         while end - start >= SIZE_BYTES:
             (size,) = _INT32.unpack_from(buffer, start)
             if not SIZE_BYTES <= size <= self._max_frame_bytes:
                 if not self.response_count and buffer[start : start + 2] in TLS_BEGINNINGS:
-                    raise SpeaksTlsError(f"{self.name} speaks TLS: set security_protocol to SSL or SASL_SSL")
+                    raise SpeaksTlsError(
+                        f"{self.name} speaks TLS: set security_protocol to SSL or SASL_SSL"
+                    )
                 raise ProtocolError(
-                    f"{self.name} announced a response of {size} bytes; the bounds are {SIZE_BYTES} and {self._max_frame_bytes}"
+                    f"{self.name} announced a response of {size} bytes; the bounds are {SIZE_BYTES}"
+                    f" and {self._max_frame_bytes}"
                 )
             start += SIZE_BYTES
             if start + size > end:
@@ -254,10 +296,15 @@ class Channel:
         """Give a response to the earliest request in flight."""
         (correlation_id,) = _INT32.unpack_from(frame)
         if not self._in_flight:
-            raise ProtocolError(f"{self.name} responded to a request {correlation_id} that is not in flight")
+            raise ProtocolError(
+                f"{self.name} responded to a request {correlation_id} that is not in flight"
+            )
         sent = self._in_flight[0]
         if correlation_id != sent.correlation_id:
-            raise ProtocolError(f"{self.name} responded to request {correlation_id} before request {sent.correlation_id}")
+            raise ProtocolError(
+                f"{self.name} responded to request {correlation_id} before request"
+                f" {sent.correlation_id}"
+            )
         self._in_flight.popleft()
         self.response_count += 1
         sent.frame = frame
@@ -296,7 +343,9 @@ class Channel:
         self._in_flight.clear()
 
     def _next_correlation_id(self) -> int:
-        self._correlation_id = self._correlation_id + 1 if self._correlation_id < MAX_CORRELATION_ID else 0
+        self._correlation_id = (
+            self._correlation_id + 1 if self._correlation_id < MAX_CORRELATION_ID else 0
+        )
         return self._correlation_id
 
     @staticmethod
@@ -325,9 +374,11 @@ async def open_channel(
     idle_timeout_ms: int = 540_000,
     max_requests_in_flight: int = 64,
 ) -> AsyncIterator[Channel]:
-    """Connect, and keep the channel open for the length of the block. Exceptions of the block come out as they are.
+    """Connect, and keep the channel open for the length of the block. Exceptions of the block come
+    out as they are.
 
-    ``secure`` returns the stream to speak on (TLS) in place of the bare one, within the same deadline.
+    ``secure`` returns the stream to speak on (TLS) in place of the bare one, within the same
+    deadline.
 
     Raises:
         TimeoutError: the peer did not accept the connection within ``connect_timeout_ms``.
@@ -337,7 +388,9 @@ async def open_channel(
     with trio.move_on_after(connect_timeout_ms / 1000) as connecting:
         stream = await _connect(env, host, port, secure)
     if connecting.cancelled_caught:
-        raise TimeoutError(errno.ETIMEDOUT, f"{name} did not accept a connection within {connect_timeout_ms} ms")
+        raise TimeoutError(
+            errno.ETIMEDOUT, f"{name} did not accept a connection within {connect_timeout_ms} ms"
+        )
     channel = Channel(
         stream,
         name=name,
@@ -375,4 +428,6 @@ def _lost(name: str, cause: Exception) -> Exception:
     if isinstance(cause, ProtocolError):
         return type(cause)(str(cause))
     reason = cause.strerror if isinstance(cause, OSError) else None
-    return ConnectionAbortedError(errno.ECONNABORTED, f"the connection to {name} is gone: {reason or cause}")
+    return ConnectionAbortedError(
+        errno.ECONNABORTED, f"the connection to {name} is gone: {reason or cause}"
+    )

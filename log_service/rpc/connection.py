@@ -1,8 +1,9 @@
 """A connection to one node for typed requests. It is opened, secured, authenticated, and its
 versions negotiated, in that order.
 
-Decides the version a request goes out in (``versions``), how long a response may take, and how failures are called: ``KafkaError`` with
-NETWORK_EXCEPTION, REQUEST_TIMED_OUT or UNSUPPORTED_VERSION, whatever the socket said. Waits out the pause that a node asks for when it
+Decides the version a request goes out in (``versions``), how long a response may take, and how
+failures are called: ``KafkaError`` with NETWORK_EXCEPTION, REQUEST_TIMED_OUT or
+UNSUPPORTED_VERSION, whatever the socket said. Waits out the pause that a node asks for when it
 throttles (KIP-219). Knows nothing of clusters: it is never opened again once it is closed.
 """
 
@@ -33,7 +34,8 @@ RECONNECT_BACKOFF = Backoff(first_ms=50, max_ms=1_000)
 MAX_THROTTLE_MS = 60_000
 """The longest pause that a node may ask for; Kafka's quota windows are a few seconds."""
 TIMEOUT_GRACE_MS = 5_000
-"""What a request that makes the node wait is given beyond the time that the node was asked to wait."""
+"""What a request that makes the node wait is given beyond the time that the node was asked to wait.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +57,8 @@ class Destination:
 class RpcSettings:
     """The bounds of connections and requests; ``client_id`` names the sender to the node.
 
-    ``is_asking``: a listener that ends connections without a word is asked what it speaks; for clients, whose security a person has set.
+    ``is_asking``: a listener that ends connections without a word is asked what it speaks; for
+    clients, whose security a person has set.
     """
 
     client_id: str
@@ -84,10 +87,14 @@ class Security(Protocol):
     """The steps on a fresh connection before the first request of its user."""
 
     async def secure(self, destination: Destination, stream: Connection) -> Connection:
-        """Return the stream to speak on (TLS). Raises OSError: the peer is not the node that it should be."""
+        """Return the stream to speak on (TLS). Raises OSError: the peer is not the node that it
+        should be.
+        """
 
     async def authenticate(self, connection: "RpcConnection") -> None:
-        """Prove our identity (SASL); may negotiate versions, which is done afterwards otherwise. Raises KafkaError: the peer refused."""
+        """Prove our identity (SASL); may negotiate versions, which is done afterwards otherwise.
+        Raises KafkaError: the peer refused.
+        """
 
 
 class Plaintext:
@@ -107,7 +114,14 @@ LogIn = Callable[["RpcConnection"], Awaitable[None]]
 class RpcConnection:
     """An open connection that knows what its peer speaks. Made by ``open_connection``."""
 
-    def __init__(self, channel: Channel, destination: Destination, settings: RpcSettings, *, is_in_clear: bool = True) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        destination: Destination,
+        settings: RpcSettings,
+        *,
+        is_in_clear: bool = True,
+    ) -> None:
         self._channel = channel
         self._settings = settings
         self._muted_until = -inf
@@ -134,7 +148,9 @@ class RpcConnection:
 
     @property
     def is_ended_unused(self) -> bool:
-        """Whether the peer ended the connection unused: before a login, with no response but about versions."""
+        """Whether the peer ended the connection unused: before a login, with no response but about
+        versions.
+        """
         is_unused = 0 < self._negotiated_count == self._channel.response_count
         return is_unused and isinstance(self.failure, ConnectionResetError | BrokenPipeError)
 
@@ -154,7 +170,9 @@ class RpcConnection:
         return self._channel.bytes_sent
 
     def version_of(self, key: ApiKey) -> int:
-        """Return the version that a request of that API will go out in; for requests whose fields differ. Raises as ``request``."""
+        """Return the version that a request of that API will go out in; for requests whose fields
+        differ. Raises as ``request``.
+        """
         return self.versions.choose(key)
 
     def close(self) -> None:
@@ -181,7 +199,9 @@ class RpcConnection:
         Raises:
             KafkaError: NETWORK_EXCEPTION, REQUEST_TIMED_OUT, or the node's error.
         """
-        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
+        request = ApiVersionsRequest(
+            client_software_name=SOFTWARE_NAME, client_software_version=__version__
+        )
         for version in (3, 0):
             frame = await self._exchange(request, version, self._settings.request_timeout_ms)
             is_refused = frame[4:6] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
@@ -192,12 +212,20 @@ class RpcConnection:
         self.versions = SpokenVersions.of(response)
         self._negotiated_count = self._channel.response_count
 
-    async def request(self, request: Message, response_type: type[R], *, max_version: int | None = None, waits_ms: int = 0) -> R:
+    async def request(
+        self,
+        request: Message,
+        response_type: type[R],
+        *,
+        max_version: int | None = None,
+        waits_ms: int = 0,
+    ) -> R:
         """Send a request and return its response.
 
-        The response may take ``request_timeout_ms``; longer where ``waits_ms``, the time that the node was asked to wait before it
-        responds, comes near to it. A request that times out closes the connection. A node that throttles is left alone for as long as it
-        said, before the next request.
+        The response may take ``request_timeout_ms``; longer where ``waits_ms``, the time that the
+        node was asked to wait before it responds, comes near to it. A request that times out closes
+        the connection. A node that throttles is left alone for as long as it said, before the next
+        request.
 
         Raises:
             KafkaError: UNSUPPORTED_VERSION, NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
@@ -207,7 +235,9 @@ class RpcConnection:
         return await self._request(request, response_type, max_version, waits_ms)
 
     async def request_of_login(self, request: Message, response_type: type[R]) -> R:
-        """Send a request of a login, which no renewal of that login goes before. Raises as ``request``."""
+        """Send a request of a login, which no renewal of that login goes before. Raises as
+        ``request``.
+        """
         return await self._request(request, response_type, None, 0)
 
     def renew_login_after(self, seconds: float, log_in: LogIn) -> None:
@@ -232,10 +262,16 @@ class RpcConnection:
                 self.close()  # half a login: no other request may follow it
                 raise
 
-    async def _request(self, request: Message, response_type: type[R], max_version: int | None, waits_ms: int) -> R:
+    async def _request(
+        self, request: Message, response_type: type[R], max_version: int | None, waits_ms: int
+    ) -> R:
         key = _key_of(request)
         version = self.versions.choose(key, max_version)
-        timeout_ms = max(self._settings.request_timeout_ms, waits_ms + TIMEOUT_GRACE_MS) if waits_ms else self._settings.request_timeout_ms
+        timeout_ms = (
+            max(self._settings.request_timeout_ms, waits_ms + TIMEOUT_GRACE_MS)
+            if waits_ms
+            else self._settings.request_timeout_ms
+        )
         frame = await self._exchange(request, version, timeout_ms)
         response = self._decoded(response_type, version, frame)
         throttle_time_ms = getattr(response, "throttle_time_ms", 0)
@@ -284,8 +320,16 @@ class RpcConnection:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, text) from error
 
     def _lost(self, error: Exception) -> KafkaError:
-        text = error.strerror if isinstance(error, OSError) else f"the connection to {self.destination} is gone: {error}"
-        if self._is_in_clear and self._channel.is_closed_unheard and self.versions is BEFORE_NEGOTIATION:
+        text = (
+            error.strerror
+            if isinstance(error, OSError)
+            else f"the connection to {self.destination} is gone: {error}"
+        )
+        if (
+            self._is_in_clear
+            and self._channel.is_closed_unheard
+            and self.versions is BEFORE_NEGOTIATION
+        ):
             return EndedUnheardError(ErrorCode.NETWORK_EXCEPTION, f"{text or error}{CLOSED_EARLY}")
         return KafkaError(ErrorCode.NETWORK_EXCEPTION, str(text or error))
 
@@ -294,11 +338,12 @@ class RpcConnection:
 async def open_connection(
     env: Env, destination: Destination, settings: RpcSettings, security: Security | None = None
 ) -> AsyncIterator[RpcConnection]:
-    """Connect, secure, authenticate, negotiate, and keep the connection for the length of the block.
+    """Connect, secure, authenticate, negotiate, and keep the connection for the length of the
+    block.
 
     Raises:
-        TimeoutError: the peer did not accept the connection in time.
-        OSError: refused, unreachable, unknown host; EndedWhileSecuredError, the peer ended the connection while it was secured.
+        TimeoutError: the peer did not accept the connection in time. OSError: refused, unreachable,
+        unknown host; EndedWhileSecuredError, the peer ended the connection while it was secured.
         KafkaError: the peer does not speak the protocol, or refuses us.
     """
     security, is_in_clear = security or Plaintext(), True
@@ -321,7 +366,9 @@ async def open_connection(
     ) as channel:
         connection = RpcConnection(channel, destination, settings, is_in_clear=is_in_clear)
         await security.authenticate(connection)
-        if connection.versions is BEFORE_NEGOTIATION:  # a login asks what the node speaks before it begins
+        if (
+            connection.versions is BEFORE_NEGOTIATION
+        ):  # a login asks what the node speaks before it begins
             await connection.negotiate()
         yield connection
 

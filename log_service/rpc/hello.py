@@ -1,10 +1,14 @@
-"""The first bytes of a TLS handshake. A process that speaks TLS responds to them, if only with an alert: so it can be seen to listen."""
+"""The first bytes of a TLS handshake. A process that speaks TLS responds to them, if only with an
+alert: so it can be seen to listen.
+"""
 
 from contextlib import suppress
 
 
 def client_hello(host: str) -> bytes:
-    """Return the first message of a client that asks for ``host``. Nothing can be made of the response to it."""
+    """Return the first message of a client that asks for ``host``. Nothing can be made of the
+    response to it.
+    """
     import ssl  # noqa: PLC0415 - most processes speak no TLS
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

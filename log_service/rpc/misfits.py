@@ -1,9 +1,10 @@
 """Finds out why a listener ends fresh connections without a word. It wants a login, or TLS, or
 knows no TLS.
 
-A node that stops, or has too many connections, ends them in the same way. So nothing is concluded from the end: the listener is asked, on a
-connection of its own, before the next attempt. Only a response that proves the misfit makes the failure final; whatever else comes leaves
-things as they are.
+A node that stops, or has too many connections, ends them in the same way. So nothing is concluded
+from the end: the listener is asked, on a connection of its own, before the next attempt. Only a
+response that proves the misfit makes the failure final; whatever else comes leaves things as they
+are.
 """
 
 from collections.abc import Awaitable, Callable
@@ -33,7 +34,9 @@ ENDS_BEFORE_QUESTION: Final = 2
 QUESTION_INTERVAL_MS: Final = 10_000
 """How long one question to a destination is enough: nodes that are in trouble get few of them."""
 NO_MECHANISM: Final = ""
-"""Stands for no mechanism: a listener with logins refuses it and says which it offers, without having begun one."""
+"""Stands for no mechanism: a listener with logins refuses it and says which it offers, without
+having begun one.
+"""
 
 Question = Callable[[Env, Destination, RpcSettings, Security | None], Awaitable[None]]
 """Raises KafkaError, which is no retriable one: the listener speaks something else."""
@@ -51,7 +54,9 @@ def question_to(connection: RpcConnection) -> Question | None:
     return require_no_login if connection.is_ended_unused else None
 
 
-async def require_tls(env: Env, destination: Destination, settings: RpcSettings, _: Security | None) -> None:
+async def require_tls(
+    env: Env, destination: Destination, settings: RpcSettings, _: Security | None
+) -> None:
     """Raise where a listener that ends handshakes responds to requests in the clear.
 
     Raises:
@@ -62,11 +67,16 @@ async def require_tls(env: Env, destination: Destination, settings: RpcSettings,
             pass
     except (OSError, ProtocolError, KafkaError):
         return
-    text = f"{destination} speaks Kafka's protocol without TLS: set security_protocol to PLAINTEXT or SASL_PLAINTEXT, or take another port"
+    text = (
+        f"{destination} speaks Kafka's protocol without TLS: set security_protocol to PLAINTEXT or"
+        " SASL_PLAINTEXT, or take another port"
+    )
     raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, text)
 
 
-async def require_no_tls(env: Env, destination: Destination, _: RpcSettings, __: Security | None) -> None:
+async def require_no_tls(
+    env: Env, destination: Destination, _: RpcSettings, __: Security | None
+) -> None:
     """Raise where a listener ends plain connections and responds to the beginning of a TLS
     handshake.
 
@@ -85,11 +95,16 @@ async def require_no_tls(env: Env, destination: Destination, _: RpcSettings, __:
     except (OSError, trio.TooSlowError):
         return
     if bytes(received) in TLS_BEGINNINGS:
-        text = f"{destination} speaks TLS: set security_protocol to SSL or SASL_SSL, or take another port"
+        text = (
+            f"{destination} speaks TLS: set security_protocol to SSL or SASL_SSL, or take another"
+            " port"
+        )
         raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, text)
 
 
-async def require_no_login(env: Env, destination: Destination, settings: RpcSettings, security: Security | None) -> None:
+async def require_no_login(
+    env: Env, destination: Destination, settings: RpcSettings, security: Security | None
+) -> None:
     """Raise where a listener that ends connections at their first request offers logins.
 
     Raises:
@@ -97,15 +112,22 @@ async def require_no_login(env: Env, destination: Destination, settings: RpcSett
     """
     try:
         async with open_connection(env, destination, _short(settings), security) as connection:
-            response = await connection.request_of_login(SaslHandshakeRequest(mechanism=NO_MECHANISM), SaslHandshakeResponse)
+            response = await connection.request_of_login(
+                SaslHandshakeRequest(mechanism=NO_MECHANISM), SaslHandshakeResponse
+            )
     except (OSError, ProtocolError, KafkaError):
         return
     if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         offered = ", ".join(sorted(response.mechanisms))
         advice = "set security_protocol to SASL_SSL, or to SASL_PLAINTEXT where it has no TLS"
-        text = f"{destination} takes no request without a login: {advice}, and sasl_mechanism to one of {offered}"
+        text = (
+            f"{destination} takes no request without a login: {advice}, and sasl_mechanism to one"
+            f" of {offered}"
+        )
         raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, text)
 
 
 def _short(settings: RpcSettings) -> RpcSettings:
-    return replace(settings, request_timeout_ms=QUESTION_TIMEOUT_MS, connect_timeout_ms=QUESTION_TIMEOUT_MS)
+    return replace(
+        settings, request_timeout_ms=QUESTION_TIMEOUT_MS, connect_timeout_ms=QUESTION_TIMEOUT_MS
+    )

@@ -1,9 +1,9 @@
 """Sends requests to any node by its destination. Each destination has one connection, opened at
 need, and again after it broke.
 
-Decides when a node that failed is tried again (a pause that doubles, ``retry.Backoff``), and that a node which takes connections and closes
-them is not asked in a tight loop. Decides nothing about requests: a request that failed is not sent again, because only its sender knows
-whether it may be.
+Decides when a node that failed is tried again (a pause that doubles, ``retry.Backoff``), and that a
+node which takes connections and closes them is not asked in a tight loop. Decides nothing about
+requests: a request that failed is not sent again, because only its sender knows whether it may be.
 
 Invariants: at most one connection per destination; all tasks that ask while it is being opened wait for the same attempt, and have an error
 when that attempt fails; a connection is never handed out once it is closed. The connections live in the nursery that was handed in, and end
@@ -22,8 +22,21 @@ from log_service.common.env import Env
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.common.quiet_log import QuietLogger
 from log_service.protocol.schema import Message
-from log_service.rpc.connection import Destination, RpcConnection, RpcSettings, Security, open_connection
-from log_service.rpc.misfits import ENDS_BEFORE_QUESTION, QUESTION_INTERVAL_MS, Question, question_after, question_to, require_tls
+from log_service.rpc.connection import (
+    Destination,
+    RpcConnection,
+    RpcSettings,
+    Security,
+    open_connection,
+)
+from log_service.rpc.misfits import (
+    ENDS_BEFORE_QUESTION,
+    QUESTION_INTERVAL_MS,
+    Question,
+    question_after,
+    question_to,
+    require_tls,
+)
 
 R = TypeVar("R", bound=Message)
 
@@ -34,7 +47,9 @@ logger = logging.getLogger(__name__)
 
 
 class _Opening:
-    """An attempt to connect, which several tasks may wait for. Once ``done`` is set there is a connection or an error."""
+    """An attempt to connect, which several tasks may wait for. Once ``done`` is set there is a
+    connection or an error.
+    """
 
     def __init__(self) -> None:
         self.done = trio.Event()
@@ -83,7 +98,13 @@ class NodeChannel:
         self._quiet = QuietLogger(logger, env.clock.monotonic_ms)
 
     def __repr__(self) -> str:
-        state = "open" if self.connection is not None else "opening" if self._opening is not None else "closed"
+        state = (
+            "open"
+            if self.connection is not None
+            else "opening"
+            if self._opening is not None
+            else "closed"
+        )
         return f"<NodeChannel {self.destination} {state} failures={self._failed_count}>"
 
     @property
@@ -100,18 +121,23 @@ class NodeChannel:
     @property
     def bytes_received(self) -> int:
         """Bytes that came so far, on all connections."""
-        return self._closed_bytes_received + (self._connection.bytes_received if self._connection is not None else 0)
+        return self._closed_bytes_received + (
+            self._connection.bytes_received if self._connection is not None else 0
+        )
 
     @property
     def bytes_sent(self) -> int:
         """Bytes that left so far, on all connections."""
-        return self._closed_bytes_sent + (self._connection.bytes_sent if self._connection is not None else 0)
+        return self._closed_bytes_sent + (
+            self._connection.bytes_sent if self._connection is not None else 0
+        )
 
     async def connect(self) -> RpcConnection:
         """Return the connection, opening it if need be; waits out the pause after a failed attempt.
 
         Raises:
-            KafkaError: NETWORK_EXCEPTION, the node cannot be reached, or does not speak the protocol; others, it refused us.
+            KafkaError: NETWORK_EXCEPTION, the node cannot be reached, or does not speak the
+            protocol; others, it refused us.
         """
         connection = self._connection
         if connection is not None and not connection.is_closed:
@@ -126,10 +152,21 @@ class NodeChannel:
             raise KafkaError(opening.error.code, str(opening.error))
         return opening.connection
 
-    async def request(self, request: Message, response_type: type[R], *, max_version: int | None = None, waits_ms: int = 0) -> R:
-        """Send a request and return its response. Arguments and errors are those of ``RpcConnection.request`` and of ``connect``."""
+    async def request(
+        self,
+        request: Message,
+        response_type: type[R],
+        *,
+        max_version: int | None = None,
+        waits_ms: int = 0,
+    ) -> R:
+        """Send a request and return its response. Arguments and errors are those of
+        ``RpcConnection.request`` and of ``connect``.
+        """
         connection = await self.connect()
-        return await connection.request(request, response_type, max_version=max_version, waits_ms=waits_ms)
+        return await connection.request(
+            request, response_type, max_version=max_version, waits_ms=waits_ms
+        )
 
     def close(self) -> None:
         """Close the connection, also one that is being opened. The next request opens another."""
@@ -144,7 +181,9 @@ class NodeChannel:
             with opening.scope:
                 await self._pause()
                 await self._ask_what_it_speaks()
-                async with open_connection(self._env, self.destination, self._settings, self._security) as connection:
+                async with open_connection(
+                    self._env, self.destination, self._settings, self._security
+                ) as connection:
                     self._opened(opening, connection)
                     await connection.wait_closed()
         except (OSError, OverflowError, ProtocolError, KafkaError) as error:
@@ -154,9 +193,15 @@ class NodeChannel:
             self._closed(opening)
 
     async def _ask_what_it_speaks(self) -> None:
-        """Ask, where the last connections ended as those end that do not fit. Raises KafkaError: it speaks something else."""
+        """Ask, where the last connections ended as those end that do not fit. Raises KafkaError: it
+        speaks something else.
+        """
         question, now_ms = self._question, self._env.clock.monotonic_ms()
-        if question is None or not self._settings.is_asking or self._ended_count < ENDS_BEFORE_QUESTION:
+        if (
+            question is None
+            or not self._settings.is_asking
+            or self._ended_count < ENDS_BEFORE_QUESTION
+        ):
             return
         if question is require_tls and self._is_proven():
             return  # a node that is gone ends handshakes, too, and nothing is to be sent in the clear for it
@@ -187,11 +232,17 @@ class NodeChannel:
         self._failed_count += 1
         self._note_end(question_after(error))
         text = f"cannot reach a broker at {self.destination}: {_reason(error)}"
-        opening.error = error if isinstance(error, KafkaError) else KafkaError(ErrorCode.NETWORK_EXCEPTION, text)
+        opening.error = (
+            error
+            if isinstance(error, KafkaError)
+            else KafkaError(ErrorCode.NETWORK_EXCEPTION, text)
+        )
         self._quiet.warning(self.destination, "%s", text)
 
     def _closed(self, opening: _Opening) -> None:
-        """Keep what the connection counted, and say why it is gone where that was not our own doing."""
+        """Keep what the connection counted, and say why it is gone where that was not our own
+        doing.
+        """
         connection = opening.connection
         if connection is None:
             self._settle(opening)
@@ -202,7 +253,12 @@ class NodeChannel:
             self._connection = None
             self._note_end(question_to(connection))
         if connection.failure is not None:
-            self._quiet.info((self.destination, "gone"), "the connection to %s is gone: %s", self.destination, connection.failure)
+            self._quiet.info(
+                (self.destination, "gone"),
+                "the connection to %s is gone: %s",
+                self.destination,
+                connection.failure,
+            )
         if self._on_lost is not None and isinstance(connection.failure, ConnectionError):
             self._on_lost(self.destination)
 
@@ -212,7 +268,10 @@ class NodeChannel:
         opening.done.set()
 
     def _delay(self, failed_count: int) -> None:
-        self._not_before_ms = self._env.clock.monotonic_ms() + self._settings.reconnect_backoff.delay_ms(failed_count, self._env.rng)
+        self._not_before_ms = (
+            self._env.clock.monotonic_ms()
+            + self._settings.reconnect_backoff.delay_ms(failed_count, self._env.rng)
+        )
 
     async def _pause(self) -> None:
         pause_ms = self._not_before_ms - self._env.clock.monotonic_ms()
@@ -221,10 +280,18 @@ class NodeChannel:
 
 
 class ConnectionPool:
-    """The ways to all destinations that were asked for. A channel stays known when its connection closes: it remembers its failures."""
+    """The ways to all destinations that were asked for. A channel stays known when its connection
+    closes: it remembers its failures.
+    """
 
     def __init__(
-        self, env: Env, settings: RpcSettings, nursery: trio.Nursery, security: Security | None = None, *, on_lost: OnLost | None = None
+        self,
+        env: Env,
+        settings: RpcSettings,
+        nursery: trio.Nursery,
+        security: Security | None = None,
+        *,
+        on_lost: OnLost | None = None,
     ) -> None:
         self._env = env
         self._settings = settings
@@ -232,7 +299,12 @@ class ConnectionPool:
         self._nursery = nursery
         self._security = security
         self._channels: dict[Destination, NodeChannel] = {}
-        self._forgotten = [0, 0, 0, 0]  # what channels had counted that are forgotten: opened, failed, received, sent
+        self._forgotten = [
+            0,
+            0,
+            0,
+            0,
+        ]  # what channels had counted that are forgotten: opened, failed, received, sent
 
     def __repr__(self) -> str:
         return f"<ConnectionPool {list(self._channels.values())}>"
@@ -255,7 +327,9 @@ class ConnectionPool:
     @property
     def bytes_received(self) -> int:
         """Bytes that came on all connections so far."""
-        return self._forgotten[2] + sum(channel.bytes_received for channel in self._channels.values())
+        return self._forgotten[2] + sum(
+            channel.bytes_received for channel in self._channels.values()
+        )
 
     @property
     def bytes_sent(self) -> int:
@@ -288,10 +362,20 @@ class ConnectionPool:
         return await self.channel(destination).connect()
 
     async def request(
-        self, destination: Destination, request: Message, response_type: type[R], *, max_version: int | None = None, waits_ms: int = 0
+        self,
+        destination: Destination,
+        request: Message,
+        response_type: type[R],
+        *,
+        max_version: int | None = None,
+        waits_ms: int = 0,
     ) -> R:
-        """Send a request to a destination and return its response. Raises as ``NodeChannel.request``."""
-        return await self.channel(destination).request(request, response_type, max_version=max_version, waits_ms=waits_ms)
+        """Send a request to a destination and return its response. Raises as
+        ``NodeChannel.request``.
+        """
+        return await self.channel(destination).request(
+            request, response_type, max_version=max_version, waits_ms=waits_ms
+        )
 
     def is_failing(self, destination: Destination) -> bool:
         """Whether the last attempt to connect to a destination failed."""
@@ -306,13 +390,22 @@ class ConnectionPool:
         """
         channel = self._channels.pop(destination, None)
         if channel is not None:
-            counts = (channel.opened_total, channel.failed_total, channel.bytes_received, channel.bytes_sent)
-            self._forgotten = [before + count for before, count in zip(self._forgotten, counts, strict=True)]
+            counts = (
+                channel.opened_total,
+                channel.failed_total,
+                channel.bytes_received,
+                channel.bytes_sent,
+            )
+            self._forgotten = [
+                before + count for before, count in zip(self._forgotten, counts, strict=True)
+            ]
             channel.close()
 
     def forget_address(self, host: str, port: int) -> None:
         """Forget all destinations of an address, whatever the purpose of their connections."""
-        for destination in [each for each in self._channels if (each.host, each.port) == (host, port)]:
+        for destination in [
+            each for each in self._channels if (each.host, each.port) == (host, port)
+        ]:
             self.forget(destination)
 
 
@@ -320,7 +413,9 @@ _OF_THE_NETWORK = frozenset({errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETU
 
 
 def _reason(error: Exception) -> str:
-    """Return why a connection failed. The address is said beside it: the system's own texts repeat it."""
+    """Return why a connection failed. The address is said beside it: the system's own texts repeat
+    it.
+    """
     if isinstance(error, OSError) and error.errno in _OF_THE_NETWORK:
         return os.strerror(error.errno)
     return str(error) or type(error).__name__

@@ -1,8 +1,9 @@
 """Repeats failed attempts. Pauses double, with jitter, until a deadline (KIP-580), or another node
 is asked beside the first.
 
-The jitter keeps many clients that lost the same node from coming back together. Randomness is an argument, so that a simulation repeats.
-``Backoff`` only computes; ``retry`` and ``first_success`` wait.
+The jitter keeps many clients that lost the same node from coming back together. Randomness is an
+argument, so that a simulation repeats. ``Backoff`` only computes; ``retry`` and ``first_success``
+wait.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -28,7 +29,9 @@ class Backoff:
     max_ms: int
 
     def delay_ms(self, attempt: int, rng: Random) -> float:
-        """Return the pause before the retry that follows failed attempt number ``attempt`` (0 is the first)."""
+        """Return the pause before the retry that follows failed attempt number ``attempt`` (0 is
+        the first).
+        """
         plain = self.first_ms * (1 << min(attempt, MAX_DOUBLINGS))
         return min(plain * rng.uniform(1 - JITTER, 1 + JITTER), self.max_ms)
 
@@ -52,7 +55,8 @@ async def retry(
     ``attempt`` is given how many attempts failed before it.
 
     Raises:
-        KafkaError: the first error that is not retriable; the last one when the time is over, REQUEST_TIMED_OUT when no attempt ended.
+        KafkaError: the first error that is not retriable; the last one when the time is over,
+        REQUEST_TIMED_OUT when no attempt ended.
     """
     last_error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"no response within {timeout_ms} ms")
     failed_count = 0
@@ -70,10 +74,11 @@ async def retry(
 
 
 async def first_success(attempts: Sequence[Callable[[], Awaitable[T]]], *, stagger_ms: float) -> T:
-    """Return what the first attempt to succeed returns, and cancel the others; there is at least one.
+    """Return what the first attempt to succeed returns, and cancel the others; there is at least
+    one.
 
-    They begin one after the other: the next when one has failed, or when none has ended for ``stagger_ms``. A node that does not
-    respond therefore delays no attempt at another node.
+    They begin one after the other: the next when one has failed, or when none has ended for
+    ``stagger_ms``. A node that does not respond therefore delays no attempt at another node.
 
     Raises:
         KafkaError: all failed; the error of the one that failed last.

@@ -1,7 +1,8 @@
 """Chooses the version of a request: the highest that both sides speak.
 
-A peer's ApiVersions response tells its ranges and its features; ours are in ``protocol.api_versions``. An API of tidelog's own is in no
-peer's list: a feature tells that the peer has it. Knows no connections.
+A peer's ApiVersions response tells its ranges and its features; ours are in
+``protocol.api_versions``. An API of tidelog's own is in no peer's list: a feature tells that the
+peer has it. Knows no connections.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,8 @@ class SpokenVersions:
     """The versions that a peer speaks. They are (lowest, highest) by API key, beside the highest
     level of each feature.
 
-    ``levels`` are the features' levels in the peer's cluster, as of the moment when the connection was opened.
+    ``levels`` are the features' levels in the peer's cluster, as of the moment when the connection
+    was opened.
     """
 
     ranges: Mapping[int, tuple[int, int]]
@@ -31,9 +33,15 @@ class SpokenVersions:
     def of(cls, response: ApiVersionsResponse) -> "SpokenVersions":
         """Read an ApiVersions response."""
         return cls(
-            ranges=MappingProxyType({api.api_key: (api.min_version, api.max_version) for api in response.api_keys}),
-            features=MappingProxyType({feature.name: feature.max_version for feature in response.supported_features}),
-            levels=MappingProxyType({feature.name: feature.max_version_level for feature in response.finalized_features}),
+            ranges=MappingProxyType(
+                {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+            ),
+            features=MappingProxyType(
+                {feature.name: feature.max_version for feature in response.supported_features}
+            ),
+            levels=MappingProxyType(
+                {feature.name: feature.max_version_level for feature in response.finalized_features}
+            ),
         )
 
     def choose(self, key: int, max_version: int | None = None) -> int:
@@ -46,18 +54,35 @@ class SpokenVersions:
         if ours.advertised_min_version is None:
             if MAINTENANCE_FEATURE in self.features:
                 return min(ours.max_version, self.features[MAINTENANCE_FEATURE] - 1)
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"the broker is not tidelog: it has no {ours.name} request")
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"the broker is not tidelog: it has no {ours.name} request",
+            )
         first, last = self.ranges.get(key, (0, -1))
-        version = min(last, ours.max_version, ours.max_version if max_version is None else max_version)
+        version = min(
+            last, ours.max_version, ours.max_version if max_version is None else max_version
+        )
         if version < max(first, ours.min_version):
-            if key == ApiKey.METADATA and ApiKey.METADATA not in self.ranges and ApiKey.VOTE in self.ranges:
-                text = "this is a controller's listener, which serves no clients: name the address of a broker's listener"
+            if (
+                key == ApiKey.METADATA
+                and ApiKey.METADATA not in self.ranges
+                and ApiKey.VOTE in self.ranges
+            ):
+                text = (
+                    "this is a controller's listener, which serves no clients: name the address of"
+                    " a broker's listener"
+                )
                 raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
             theirs = f"{first}-{last}" if last >= 0 else "none"
-            text = f"no common version of {ours.name}: the broker speaks {theirs}, this client {ours.min_version}-{ours.max_version}"
+            text = (
+                f"no common version of {ours.name}: the broker speaks {theirs}, this client"
+                f" {ours.min_version}-{ours.max_version}"
+            )
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
         return version
 
 
-BEFORE_NEGOTIATION = SpokenVersions(ranges=MappingProxyType({ApiKey.API_VERSIONS: (0, 3)}), features=MappingProxyType({}))
+BEFORE_NEGOTIATION = SpokenVersions(
+    ranges=MappingProxyType({ApiKey.API_VERSIONS: (0, 3)}), features=MappingProxyType({})
+)
 """What may be sent before the peer has said what it speaks."""

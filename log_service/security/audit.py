@@ -43,7 +43,16 @@ class AuditEntry:
 
     def line(self) -> str:
         """Return the line of the audit log."""
-        return audit_line(self.principal, self.decision, self.operation, self.host, self.resource, self.name, self.api, self.count)
+        return audit_line(
+            self.principal,
+            self.decision,
+            self.operation,
+            self.host,
+            self.resource,
+            self.name,
+            self.api,
+            self.count,
+        )
 
     def to_json(self, node_id: int) -> bytes:
         """Return the decision as a JSON object in UTF-8, for the audit topic."""
@@ -64,27 +73,40 @@ class AuditEntry:
 
 
 def audit_line(  # noqa: PLR0917 - the parts of a line, in its order
-    principal: Principal, decision: Decision, operation: AclOperation, host: str, resource: AclResource, name: str, api: str, count: int
+    principal: Principal,
+    decision: Decision,
+    operation: AclOperation,
+    host: str,
+    resource: AclResource,
+    name: str,
+    api: str,
+    count: int,
 ) -> str:
     """Return the line for a decision. ``count`` is how often the request named the resource."""
     verdict = "Allowed" if decision.is_allowed else "Denied"
     return (
-        f"Principal = {escaped(str(principal))} is {verdict} operation = {operation.name} from host = {escaped(host)}"
-        f" on resource = {TYPE_NAMES[resource]}:LITERAL:{escaped(name)} for request = {api} with resourceRefCount = {count}"
-        f" based on rule {_rule(decision)}"
+        f"Principal = {escaped(str(principal))} is {verdict} operation = {operation.name} from host"
+        f" = {escaped(host)} on resource = {TYPE_NAMES[resource]}:LITERAL:{escaped(name)} for"
+        f" request = {api} with resourceRefCount = {count} based on rule {_rule(decision)}"
     )
 
 
 def _rule(decision: Decision) -> str:
-    return decision.reason.value if decision.acl is None else f"MatchingAcl(acl={acl_text(decision.acl)})"
+    return (
+        decision.reason.value
+        if decision.acl is None
+        else f"MatchingAcl(acl={acl_text(decision.acl)})"
+    )
 
 
 def acl_text(acl: Acl) -> str:
     """Return an ACL as Apache Kafka's StandardAcl writes it."""
     return (
-        f"StandardAcl[resourceType={_name(AclResource, acl.resource_type)}, resourceName={escaped(acl.resource_name)}"
-        f", patternType={_name(PatternType, acl.pattern_type)}, principal={escaped(acl.principal)}, host={escaped(acl.host)}"
-        f", operation={_operation_name(acl.operation)}, permissionType={_name(PermissionType, acl.permission_type)}]"
+        f"StandardAcl[resourceType={_name(AclResource, acl.resource_type)},"
+        f" resourceName={escaped(acl.resource_name)},"
+        f" patternType={_name(PatternType, acl.pattern_type)}, principal={escaped(acl.principal)},"
+        f" host={escaped(acl.host)}, operation={_operation_name(acl.operation)},"
+        f" permissionType={_name(PermissionType, acl.permission_type)}]"
     )
 
 
@@ -92,7 +114,10 @@ def _operation_name(number: int) -> str:
     return "ALL" if number == 2 else _name(AclOperation, number)
 
 
-def _name(names: type[AclResource] | type[AclOperation] | type[PatternType] | type[PermissionType], number: int) -> str:
+def _name(
+    names: type[AclResource] | type[AclOperation] | type[PatternType] | type[PermissionType],
+    number: int,
+) -> str:
     try:
         return names(number).name
     except ValueError:

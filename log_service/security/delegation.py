@@ -15,7 +15,12 @@ from collections.abc import Mapping
 from log_service.common.access import Principal
 from log_service.common.secrets import SecretBytes, SecretText
 from log_service.security.sasl.credentials import ScramCredential, ScramMechanism
-from log_service.security.sasl.scram import MIN_ITERATIONS, credential_from, salted_password, text_of_bytes
+from log_service.security.sasl.scram import (
+    MIN_ITERATIONS,
+    credential_from,
+    salted_password,
+    text_of_bytes,
+)
 
 
 def token_hmac(secret: SecretText, token_id: str) -> SecretBytes:
@@ -60,15 +65,21 @@ class TokenIndex:
         self._known = tokens
 
 
-def token_credential(secret: SecretText, token_id: str, mechanism: ScramMechanism) -> ScramCredential:
+def token_credential(
+    secret: SecretText, token_id: str, mechanism: ScramMechanism
+) -> ScramCredential:
     """Return the credential for a login by token, whose password is its HMAC in base64.
 
     Takes milliseconds.
     """
     token = token_hmac(secret, token_id).reveal()
     password = SecretText(base64.b64encode(token).decode())
-    salt = text_of_bytes(hmac.digest(token, b"salt of " + mechanism.mechanism_name.encode(), "sha256")).encode()
-    return credential_from(mechanism, salted_password(mechanism, password, salt, MIN_ITERATIONS), salt, MIN_ITERATIONS)
+    salt = text_of_bytes(
+        hmac.digest(token, b"salt of " + mechanism.mechanism_name.encode(), "sha256")
+    ).encode()
+    return credential_from(
+        mechanism, salted_password(mechanism, password, salt, MIN_ITERATIONS), salt, MIN_ITERATIONS
+    )
 
 
 def parse_principal(text: str) -> Principal:

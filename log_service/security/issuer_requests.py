@@ -57,7 +57,10 @@ class IssuerTls:
 
     config: TlsConfig = field(default_factory=lambda: tls_config({}))
     trusted: str = SYSTEM
-    advice: str = "name its authority as ssl.truststore.location, with ssl.truststore.type=PEM, among the options of sasl.jaas.config"
+    advice: str = (
+        "name its authority as ssl.truststore.location, with ssl.truststore.type=PEM, among the"
+        " options of sasl.jaas.config"
+    )
 
     def context(self) -> "ssl.SSLContext":
         """Return the context of one connection, from the current content of the files.
@@ -65,7 +68,9 @@ class IssuerTls:
         Raises:
             ConfigError: a store cannot be read, or cannot be used.
         """
-        from log_service.security.tls.contexts import client_context  # noqa: PLC0415 - exchanges in the clear have no use for it
+        from log_service.security.tls.contexts import (  # noqa: PLC0415 - exchanges in the clear have no use for it
+            client_context,
+        )
 
         return client_context(self.config, Path.read_bytes).context
 
@@ -78,13 +83,22 @@ def issuer_tls(entry: JaasEntry | None) -> IssuerTls:
     Raises:
         ConfigError: the options contradict each other.
     """
-    options = {} if entry is None else {name: value.reveal() for name, value in entry.options.items() if name.startswith("ssl.")}
+    options = (
+        {}
+        if entry is None
+        else {
+            name: value.reveal() for name, value in entry.options.items() if name.startswith("ssl.")
+        }
+    )
     try:
         config = tls_config(options)
     except ConfigError as error:
         raise ConfigError(f"the options of sasl.jaas.config: {error}") from None
     if config.truststore_location is not None:
-        return IssuerTls(config=config, trusted=f"ssl.truststore.location={config.truststore_location} of sasl.jaas.config")
+        return IssuerTls(
+            config=config,
+            trusted=f"ssl.truststore.location={config.truststore_location} of sasl.jaas.config",
+        )
     if config.truststore_certificates is not None:
         return IssuerTls(config=config, trusted="ssl.truststore.certificates of sasl.jaas.config")
     return IssuerTls(config=config)
@@ -127,13 +141,19 @@ def exchange(
     except ConfigError as error:
         raise IssuerError(f"TLS with {shown}: {error}", may_pass=True) from error
     except TimeoutError as error:
-        raise IssuerError(f"{shown} did not send its whole response within {timeout_s:g} s", may_pass=True) from error
+        raise IssuerError(
+            f"{shown} did not send its whole response within {timeout_s:g} s", may_pass=True
+        ) from error
     except _TooLargeError as error:
-        raise IssuerError(f"{shown} sent more than {MAX_DOCUMENT_BYTES} bytes", may_pass=False) from error
+        raise IssuerError(
+            f"{shown} sent more than {MAX_DOCUMENT_BYTES} bytes", may_pass=False
+        ) from error
     except OSError as error:
         raise _lost(error, shown, tls) from error
     except (http.client.HTTPException, ValueError) as error:
-        raise IssuerError(f"{shown} did not respond in HTTP: {type(error).__name__}", may_pass=True) from error
+        raise IssuerError(
+            f"{shown} did not respond in HTTP: {type(error).__name__}", may_pass=True
+        ) from error
 
 
 class _TooLargeError(Exception):
@@ -143,7 +163,9 @@ class _TooLargeError(Exception):
 def _lost(error: OSError, shown: str, tls: IssuerTls) -> IssuerError:
     told, reason = getattr(error, "verify_message", ""), getattr(error, "reason", None)
     if told and getattr(error, "verify_code", 0) in NOT_OF_TRUST:
-        return IssuerError(f"the certificate of {shown} cannot be accepted: {told.rstrip('.')}", may_pass=False)
+        return IssuerError(
+            f"the certificate of {shown} cannot be accepted: {told.rstrip('.')}", may_pass=False
+        )
     if told:
         text = f"the certificate of {shown} is not trusted ({told}); trusted are {tls.trusted}"
         return IssuerError(f"{text}; {tls.advice}", may_pass=False)
@@ -152,14 +174,29 @@ def _lost(error: OSError, shown: str, tls: IssuerTls) -> IssuerError:
     return IssuerError(f"{shown} cannot be reached: {error.strerror or error}", may_pass=True)
 
 
-def _exchanged(parts: SplitResult, tls: IssuerTls, body: bytes | None, headers: Mapping[str, str], deadline: float) -> Response:
+def _exchanged(
+    parts: SplitResult,
+    tls: IssuerTls,
+    body: bytes | None,
+    headers: Mapping[str, str],
+    deadline: float,
+) -> Response:
     host, port = parts.hostname or "", parts.port or DEFAULT_PORTS[parts.scheme]
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    with closing(_secured(_connected(host, port, deadline), host, tls if parts.scheme == "https" else None, deadline)) as stream:
+    with closing(
+        _secured(
+            _connected(host, port, deadline),
+            host,
+            tls if parts.scheme == "https" else None,
+            deadline,
+        )
+    ) as stream:
         connection = http.client.HTTPConnection(host, port)
         connection.default_port = DEFAULT_PORTS[parts.scheme]  # the Host header omits this port
         connection.sock = _Bounded(stream, deadline)  # it needs only these parts of a socket
-        connection.request("GET" if body is None else "POST", target, body, {**headers, "Connection": "close"})
+        connection.request(
+            "GET" if body is None else "POST", target, body, {**headers, "Connection": "close"}
+        )
         response = connection.getresponse()
         content = response.read(MAX_DOCUMENT_BYTES + 1)
         if len(content) > MAX_DOCUMENT_BYTES:
@@ -189,7 +226,9 @@ def _connected(host: str, port: int, deadline: float) -> socket.socket:
     raise failure
 
 
-def _secured(stream: socket.socket, host: str, tls: IssuerTls | None, deadline: float) -> socket.socket:
+def _secured(
+    stream: socket.socket, host: str, tls: IssuerTls | None, deadline: float
+) -> socket.socket:
     """Return the stream to use, with TLS if asked for. Close it if TLS fails."""
     if tls is None:
         return stream

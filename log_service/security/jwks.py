@@ -64,7 +64,15 @@ class JwksConfig:
 class Jwks:
     """The keys of one issuer. Call ``refresh`` once before validating tokens, then ``run``."""
 
-    def __init__(self, config: JwksConfig, rules: WebTokenRules, clock: Clock, *, fetch: Fetch, run_in_thread: RunInThread) -> None:
+    def __init__(
+        self,
+        config: JwksConfig,
+        rules: WebTokenRules,
+        clock: Clock,
+        *,
+        fetch: Fetch,
+        run_in_thread: RunInThread,
+    ) -> None:
         self.keys: KeySet = ()
         self._config = config
         self._rules = rules
@@ -97,8 +105,8 @@ class Jwks:
         """Fetch the keys.
 
         Raises:
-            OSError: the URL cannot be fetched.
-            ValueError: the document is no JWKS, has no usable key, or none that takes an algorithm which is allowed.
+            OSError: the URL cannot be fetched. ValueError: the document is no JWKS, has no usable
+            key, or none that takes an algorithm which is allowed.
         """
         self._read_as, self.keys = await self._run_in_thread(self._read)
 
@@ -116,7 +124,9 @@ class Jwks:
         """Keep the keys fresh until cancelled."""
         failed_count = 0
         while True:
-            pause_ms = self._config.refresh_ms if not failed_count else self._backoff_ms(failed_count)
+            pause_ms = (
+                self._config.refresh_ms if not failed_count else self._backoff_ms(failed_count)
+            )
             with trio.move_on_after(max(pause_ms, MIN_PAUSE_MS) / 1_000):
                 if failed_count:
                     await trio.sleep_forever()
@@ -128,7 +138,11 @@ class Jwks:
             except (OSError, ValueError) as error:
                 failed_count = min(failed_count + 1, 30)
                 if failed_count == 1:
-                    logger.warning("The keys at %s cannot be fetched, those of before stay: %s", shown_url(self._config.url), error)
+                    logger.warning(
+                        "The keys at %s cannot be fetched, those of before stay: %s",
+                        shown_url(self._config.url),
+                        error,
+                    )
 
     async def _wait_until_wanted(self) -> None:
         """Wait until a token names an unknown key, or the file has changed."""
@@ -143,7 +157,9 @@ class Jwks:
                 return
 
     def _backoff_ms(self, failed_count: int) -> int:
-        return min(self._config.retry_backoff_ms << (failed_count - 1), self._config.retry_backoff_max_ms)
+        return min(
+            self._config.retry_backoff_ms << (failed_count - 1), self._config.retry_backoff_max_ms
+        )
 
     def _miss(self, key_id: str) -> None:
         """Request an immediate fetch, unless this key id was requested within the last minute."""

@@ -19,7 +19,10 @@ import trio
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 from log_service.common.secrets import SecretBytes, SecretText
 from log_service.config.client_security import LoginConfig, TokenEndpointConfig
-from log_service.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from log_service.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
 from log_service.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from log_service.rpc.connection import RpcConnection
 from log_service.security.issuer_errors import IssuerError
@@ -59,7 +62,11 @@ class ClientLogin:
     """
 
     def __init__(
-        self, config: LoginConfig, rng: Random, run_in_thread: RunInThread[Any] | None = None, read_file: ReadFile | None = None
+        self,
+        config: LoginConfig,
+        rng: Random,
+        run_in_thread: RunInThread[Any] | None = None,
+        read_file: ReadFile | None = None,
     ) -> None:
         self.mechanism = config.mechanism
         self.user: str | None = config.username
@@ -74,7 +81,9 @@ class ClientLogin:
         entry = None if config.jaas is None else self._entry(config.jaas)
         if entry is not None:
             self._take_options(entry)
-        self._endpoint = None if config.endpoint is None else _token_endpoint(config.endpoint, entry)
+        self._endpoint = (
+            None if config.endpoint is None else _token_endpoint(config.endpoint, entry)
+        )
 
     def __repr__(self) -> str:
         return f"<ClientLogin {self.mechanism} {self.user or ''}>"
@@ -98,11 +107,15 @@ class ClientLogin:
                 await self._shake_hands(connection)
                 lifetime_ms = await self._exchange(connection, exchange)
         except LoginError as error:
-            raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"{self._what(connection)} failed: {error}") from error
+            raise KafkaError(
+                ErrorCode.SASL_AUTHENTICATION_FAILED, f"{self._what(connection)} failed: {error}"
+            ) from error
         if lifetime_ms > 0:
             connection.renew_login_after(lifetime_ms / 1_000 * RENEWAL_SHARE, self._log_in)
 
-    async def _log_in_by_endpoint(self, endpoint: "TokenEndpoint", connection: RpcConnection) -> int:
+    async def _log_in_by_endpoint(
+        self, endpoint: "TokenEndpoint", connection: RpcConnection
+    ) -> int:
         """Log in with a token from an endpoint.
 
         The token is fetched before the login begins, because a broker does not wait for issuers. A
@@ -112,19 +125,27 @@ class ClientLogin:
         try:
             token, is_fresh = await endpoint.token()
         except IssuerError as error:
-            code = ErrorCode.NETWORK_EXCEPTION if error.may_pass else ErrorCode.SASL_AUTHENTICATION_FAILED
+            code = (
+                ErrorCode.NETWORK_EXCEPTION
+                if error.may_pass
+                else ErrorCode.SASL_AUTHENTICATION_FAILED
+            )
             raise KafkaError(code, f"{self._what(connection)} has no token: {error}") from error
         await self._shake_hands(connection)
         try:
             return await self._exchange(connection, OAuthClient(token, self._extensions))
         except (LoginError, KafkaError) as error:
-            is_refused = isinstance(error, LoginError) or error.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+            is_refused = (
+                isinstance(error, LoginError) or error.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+            )
             if not is_refused:
                 raise
             endpoint.forget(token)
             if is_fresh:
                 raise
-            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{error}; another token is fetched") from error
+            raise KafkaError(
+                ErrorCode.NETWORK_EXCEPTION, f"{error}; another token is fetched"
+            ) from error
 
     async def _shake_hands(self, connection: RpcConnection) -> None:
         request = SaslHandshakeRequest(mechanism=self.mechanism)
@@ -132,25 +153,44 @@ class ClientLogin:
         code = ErrorCode.of(response.error_code)
         if code is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
             offered = ", ".join(sorted(response.mechanisms)) or "none"
-            raise KafkaError(code, f"{connection.destination} does not take {self.mechanism}: set sasl_mechanism to one of {offered}")
+            raise KafkaError(
+                code,
+                f"{connection.destination} does not take {self.mechanism}: set sasl_mechanism to"
+                f" one of {offered}",
+            )
         if code is ErrorCode.ILLEGAL_SASL_STATE:
-            advice = "its listener has no logins: set security_protocol=PLAINTEXT or SSL, or name the port of another listener"
-            raise KafkaError(code, f"{connection.destination} refused the beginning of a login; {advice}")
+            advice = (
+                "its listener has no logins: set security_protocol=PLAINTEXT or SSL, or name the"
+                " port of another listener"
+            )
+            raise KafkaError(
+                code, f"{connection.destination} refused the beginning of a login; {advice}"
+            )
         if code is not ErrorCode.NONE:
-            raise KafkaError(code, f"{connection.destination} refused the beginning of a login: {code.name}")
+            raise KafkaError(
+                code, f"{connection.destination} refused the beginning of a login: {code.name}"
+            )
 
-    async def _exchange(self, connection: RpcConnection, exchange: "ClientExchange | ScramClient") -> int:
+    async def _exchange(
+        self, connection: RpcConnection, exchange: "ClientExchange | ScramClient"
+    ) -> int:
         """Exchange tokens until both sides are done, and return the session lifetime in ms.
 
         0 is unlimited.
         """
         token = exchange.first()
         for _ in range(MAX_ROUNDS):
-            response = await connection.request_of_login(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse)
+            response = await connection.request_of_login(
+                SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse
+            )
             if response.error_code:
                 code = ErrorCode.of(response.error_code)
                 why = "; the broker's log says why" if self.mechanism == "OAUTHBEARER" else ""
-                raise KafkaError(code, f"{self._what(connection)} was refused: {response.error_message or code.name}{why}")
+                raise KafkaError(
+                    code,
+                    f"{self._what(connection)} was refused:"
+                    f" {response.error_message or code.name}{why}",
+                )
             if response.auth_bytes or not exchange.is_complete:
                 token = await self._next_token(exchange, response.auth_bytes)
             if exchange.is_complete:
@@ -161,7 +201,11 @@ class ClientLogin:
         if not isinstance(exchange, ScramClient):
             return exchange.evaluate(told)
         wanted = exchange.evaluate(told)
-        return exchange.resume(await self._salt(wanted)) if isinstance(wanted, SaltingWanted) else wanted
+        return (
+            exchange.resume(await self._salt(wanted))
+            if isinstance(wanted, SaltingWanted)
+            else wanted
+        )
 
     async def _begin(self) -> "ClientExchange | ScramClient":
         if self.mechanism == "OAUTHBEARER":
@@ -171,13 +215,19 @@ class ClientLogin:
         if self.mechanism == "PLAIN":
             return PlainClient(self.user, self._password)
         nonce = random_text(self._rng.getrandbits)
-        return ScramClient(SCRAM_MECHANISMS[self.mechanism], self.user, nonce, is_by_token=self._is_by_token)
+        return ScramClient(
+            SCRAM_MECHANISMS[self.mechanism], self.user, nonce, is_by_token=self._is_by_token
+        )
 
     async def _fresh_token(self) -> SecretText:
         source = self._token
         assert source is not None
         try:
-            text = source() if callable(source) else await self._run_in_thread(lambda: self._read_token(Path(source)))
+            text = (
+                source()
+                if callable(source)
+                else await self._run_in_thread(lambda: self._read_token(Path(source)))
+            )
         except (OSError, UnicodeDecodeError) as error:
             raise LoginError(f"the token cannot be read: {error}") from error
         if not text.strip():
@@ -200,7 +250,10 @@ class ClientLogin:
     def _entry(self, text: SecretText) -> JaasEntry:
         entry = parse_jaas(text.reveal())
         if self.mechanism not in entry.mechanisms:
-            raise ConfigError(f"sasl_jaas_config has a login module for {', '.join(entry.mechanisms)}; sasl_mechanism is {self.mechanism}")
+            raise ConfigError(
+                f"sasl_jaas_config has a login module for {', '.join(entry.mechanisms)};"
+                f" sasl_mechanism is {self.mechanism}"
+            )
         return entry
 
     def _take_options(self, entry: JaasEntry) -> None:
@@ -209,16 +262,23 @@ class ClientLogin:
             return
         user, password = entry.option("username"), entry.option("password")
         if not user or not password:
-            raise ConfigError('sasl_jaas_config names no user: its options are username="..." and password="..."')
+            raise ConfigError(
+                'sasl_jaas_config names no user: its options are username="..." and password="..."'
+            )
         self.user, self._password = user, SecretText(password)
         self._is_by_token = (entry.option(TOKEN_AUTHENTICATION) or "").lower() == "true"
 
     def _what(self, connection: RpcConnection) -> str:
-        return f"the {self.mechanism} login{f' of {self.user}' if self.user else ''} at {connection.destination}"
+        return (
+            f"the {self.mechanism} login{f' of {self.user}' if self.user else ''} at"
+            f" {connection.destination}"
+        )
 
 
 def _token_endpoint(config: TokenEndpointConfig, entry: JaasEntry | None) -> "TokenEndpoint":
-    from log_service.security.token_endpoint import TokenEndpoint  # noqa: PLC0415 - other logins have no use for it
+    from log_service.security.token_endpoint import (  # noqa: PLC0415 - other logins have no use for it
+        TokenEndpoint,
+    )
 
     return TokenEndpoint(config, entry)
 

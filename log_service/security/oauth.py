@@ -20,7 +20,10 @@ from log_service.security.sasl.jaas import JaasEntry
 from log_service.security.sasl.oauthbearer import Validate, ValidToken
 from log_service.security.sasl.web_tokens import WebTokenRules, check_claims, unsigned_claims
 
-CLAIM_OPTION, SCOPE_OPTION = "unsecuredValidatorPrincipalClaimName", "unsecuredValidatorScopeClaimName"
+CLAIM_OPTION, SCOPE_OPTION = (
+    "unsecuredValidatorPrincipalClaimName",
+    "unsecuredValidatorScopeClaimName",
+)
 REQUIRED_OPTION: Final = "unsecuredValidatorRequiredScope"
 SKEW_OPTION: Final = "unsecuredValidatorAllowableClockSkewMs"
 
@@ -63,7 +66,13 @@ class OAuthOffer:
             retry_backoff_ms=config.retry_backoff_ms,
             retry_backoff_max_ms=config.retry_backoff_max_ms,
         )
-        return Jwks(times, self._rules, self._clock, fetch=partial(fetch_document, tls=self._tls), run_in_thread=run_in_thread)
+        return Jwks(
+            times,
+            self._rules,
+            self._clock,
+            fetch=partial(fetch_document, tls=self._tls),
+            run_in_thread=run_in_thread,
+        )
 
     @property
     def validate(self) -> Validate:
@@ -83,7 +92,9 @@ class OAuthOffer:
         try:
             await self.jwks.refresh()
         except (OSError, ValueError) as error:
-            raise ConfigError(f"the keys of OAUTHBEARER on listener {self.listener} cannot be fetched: {error}") from error
+            raise ConfigError(
+                f"the keys of OAUTHBEARER on listener {self.listener} cannot be fetched: {error}"
+            ) from error
 
     def _warnings(self) -> Iterator[str]:
         """Yield one sentence for each check that the configuration leaves out."""
@@ -92,12 +103,20 @@ class OAuthOffer:
             text = "who stands between can name keys of his own, and be anyone; use an https URL"
             yield f"The keys of {where} are fetched without TLS: {text}"
         if self._rules.issuer is None:
-            yield f"{where} takes tokens of any issuer that one of the keys has signed; set sasl.oauthbearer.expected.issuer"
+            yield (
+                f"{where} takes tokens of any issuer that one of the keys has signed; set"
+                " sasl.oauthbearer.expected.issuer"
+            )
         if not self._rules.audiences:
-            yield f"{where} takes tokens without an audience, for whatever service they were made; set sasl.oauthbearer.expected.audience"
+            yield (
+                f"{where} takes tokens without an audience, for whatever service they were made;"
+                " set sasl.oauthbearer.expected.audience"
+            )
 
     def _validate_unsecured(self, token: str) -> ValidToken:
-        return check_claims({"iat": 0, **unsigned_claims(token)}, self._rules, self._clock.wall_ms() / 1_000)
+        return check_claims(
+            {"iat": 0, **unsigned_claims(token)}, self._rules, self._clock.wall_ms() / 1_000
+        )
 
 
 def _rules(config: OAuthConfig) -> WebTokenRules:

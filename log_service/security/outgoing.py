@@ -56,7 +56,9 @@ class OutgoingSecurity:
         except OSError as error:
             if _is_distrust(error):
                 raise _distrust(destination, error) from error
-            raise OSError(error.errno, f"the TLS handshake failed: {error.strerror or error}") from error
+            raise OSError(
+                error.errno, f"the TLS handshake failed: {error.strerror or error}"
+            ) from error
 
     async def authenticate(self, connection: RpcConnection) -> None:
         """Log in.
@@ -69,7 +71,11 @@ class OutgoingSecurity:
                 ``ClientLogin.authenticate``.
         """
         try:
-            await (connection.negotiate() if self._login is None else self._login.authenticate(connection))
+            await (
+                connection.negotiate()
+                if self._login is None
+                else self._login.authenticate(connection)
+            )
         except KafkaError as error:
             if isinstance(connection.failure, OSError) and _is_distrust(connection.failure):
                 raise _distrust(connection.destination, connection.failure) from error
@@ -86,20 +92,27 @@ def outgoing_security(security: ClientSecurity, rng: Random) -> Security:
         return Plaintext()
     login = None
     if security.login is not None:
-        from log_service.security.login import ClientLogin  # noqa: PLC0415 - plaintext clients have no use for it
+        from log_service.security.login import (  # noqa: PLC0415 - plaintext clients have no use for it
+            ClientLogin,
+        )
 
         login = ClientLogin(security.login, rng)
     return OutgoingSecurity(None if security.tls is None else _stream_security(security.tls), login)
 
 
 def _stream_security(config: TlsConfig) -> StreamSecurity:
-    from log_service.security.tls.outgoing import RenewedTls  # noqa: PLC0415 - plaintext clients have no use for it
+    from log_service.security.tls.outgoing import (  # noqa: PLC0415 - plaintext clients have no use for it
+        RenewedTls,
+    )
 
     return RenewedTls(config, Path.read_bytes)
 
 
 def _distrust(destination: Destination, error: OSError) -> KafkaError:
-    advice = "see ssl_ca or ssl_truststore_location, and ssl_keystore_location where the broker asks for a certificate"
+    advice = (
+        "see ssl_ca or ssl_truststore_location, and ssl_keystore_location where the broker asks for"
+        " a certificate"
+    )
     text = f"the TLS handshake with {destination} failed: {error.strerror or error}; {advice}"
     return KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, text)
 
@@ -110,7 +123,9 @@ def _is_distrust(error: OSError) -> bool:
     found: BaseException | None = error
     while found is not None:
         reason = str(getattr(found, "reason", "") or "").upper()
-        if isinstance(found, ssl.SSLCertVerificationError) or any(word in reason for word in WORDS_OF_DISTRUST):
+        if isinstance(found, ssl.SSLCertVerificationError) or any(
+            word in reason for word in WORDS_OF_DISTRUST
+        ):
             return True
         found = found.__cause__
     return False

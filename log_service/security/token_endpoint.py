@@ -52,14 +52,21 @@ class TokenEndpoint:
     """
 
     def __init__(
-        self, config: TokenEndpointConfig, entry: JaasEntry | None, run_in_thread: RunInThread | None = None, ask: Exchange = exchange
+        self,
+        config: TokenEndpointConfig,
+        entry: JaasEntry | None,
+        run_in_thread: RunInThread | None = None,
+        ask: Exchange = exchange,
     ) -> None:
         self._config = _completed(config, entry)
         self._tls = _tls(config, entry)
         if config.url.startswith("https:"):
             self._tls.context()  # report unusable certificates before anything is connected
         else:
-            text = "The secret of this client goes to %s in the clear, and its tokens come back so; use an https URL"
+            text = (
+                "The secret of this client goes to %s in the clear, and its tokens come back so;"
+                " use an https URL"
+            )
             logger.warning(text, shown_url(config.url))
         self._run_in_thread = run_in_thread or _run_in_thread
         self._ask = ask
@@ -91,7 +98,9 @@ class TokenEndpoint:
 
     def _fetch(self) -> tuple[SecretText, float]:
         """Return a token, and its lifetime in seconds. It blocks, and raises IssuerError."""
-        response = self._ask(self._config.url, self._tls, body=self._body(), headers=self._headers())
+        response = self._ask(
+            self._config.url, self._tls, body=self._body(), headers=self._headers()
+        )
         where = shown_url(self._config.url)
         if response.status not in {HTTPStatus.OK, HTTPStatus.CREATED}:
             text = f"{where} responded with status {response.status}{self._told(response.body)}"
@@ -99,7 +108,10 @@ class TokenEndpoint:
         document = _document(response.body)
         token = document.get("access_token") or document.get("id_token")
         if not isinstance(token, str) or not token.strip() or len(token) > MAX_TOKEN_LENGTH:
-            text = f"{where} responded with no access_token, as JSON, of at most {MAX_TOKEN_LENGTH} characters"
+            text = (
+                f"{where} responded with no access_token, as JSON, of at most {MAX_TOKEN_LENGTH}"
+                " characters"
+            )
             raise IssuerError(text, may_pass=False)
         return SecretText(token.strip()), _lifetime_s(document, token.strip())
 
@@ -107,14 +119,22 @@ class TokenEndpoint:
         """Return an endpoint's reason for a refusal (RFC 6749, 5.2) without an echoed secret."""
         assert self._config.client_secret is not None
         document = _document(body)
-        told = [document[name] for name in ("error", "error_description") if isinstance(document.get(name), str)]
+        told = [
+            document[name]
+            for name in ("error", "error_description")
+            if isinstance(document.get(name), str)
+        ]
         text = ": ".join(told).replace(self._config.client_secret.reveal(), "***")
-        text = "".join(letter if letter.isprintable() else "?" for letter in text)[:MAX_ERROR_LENGTH]
+        text = "".join(letter if letter.isprintable() else "?" for letter in text)[
+            :MAX_ERROR_LENGTH
+        ]
         return f" ({text})" if text else ""
 
     def _body(self) -> bytes:
         scope = self._config.scope
-        return ("grant_type=client_credentials" + (f"&scope={quote_plus(scope)}" if scope else "")).encode()
+        return (
+            "grant_type=client_credentials" + (f"&scope={quote_plus(scope)}" if scope else "")
+        ).encode()
 
     def _headers(self) -> dict[str, str]:
         assert self._config.client_id is not None
@@ -146,7 +166,13 @@ def _completed(config: TokenEndpointConfig, entry: JaasEntry | None) -> TokenEnd
     complete = replace(
         config,
         client_id=config.client_id or option(CLIENT_ID_OPTION),
-        client_secret=config.client_secret if _is_set(config.client_secret) else None if secret is None else SecretText(secret),
+        client_secret=(
+            config.client_secret
+            if _is_set(config.client_secret)
+            else None
+            if secret is None
+            else SecretText(secret)
+        ),
         scope=config.scope or option(SCOPE_OPTION),
     )
     prefix = "sasl.oauthbearer.client.credentials.client"
@@ -162,12 +188,16 @@ def _completed(config: TokenEndpointConfig, entry: JaasEntry | None) -> TokenEnd
 
 def _tls(config: TokenEndpointConfig, entry: JaasEntry | None) -> IssuerTls:
     tls = issuer_tls(entry)
-    advice = f"{tls.advice}, or in sasl_oauthbearer_ca; the ssl.truststore.* of the connections to brokers do not count here"
+    advice = (
+        f"{tls.advice}, or in sasl_oauthbearer_ca; the ssl.truststore.* of the connections to"
+        " brokers do not count here"
+    )
     if config.ca is None:
         return replace(tls, advice=advice)
     if tls.config != tls_config({}):
         raise ConfigError(
-            "sasl_oauthbearer_ca and the ssl.* options of sasl.jaas.config both speak of the token endpoint: keep one of them"
+            "sasl_oauthbearer_ca and the ssl.* options of sasl.jaas.config both speak of the token"
+            " endpoint: keep one of them"
         )
     kind = "certificates" if config.ca.lstrip().startswith("-----BEGIN") else "location"
     trusted = "sasl_oauthbearer_ca" + (f"={config.ca}" if kind == "location" else "")

@@ -1,6 +1,7 @@
 """State machines over replicated logs: what the controller and the coordinators have in common.
 
-A machine decides with plain functions and changes in ``replay``. The runtime appends what it decided and replies when that is committed.
+A machine decides with plain functions and changes in ``replay``. The runtime appends what it
+decided and replies when that is committed.
 
 - ``decision``: what a machine decided: records, replies, timers, and how to take soft state back.
 - ``runtime``: one machine over one log in one epoch.

@@ -1,10 +1,11 @@
 """A state machine's decision. It holds records for its log, replies, timers, announcements, and the
 way to take back soft state.
 
-A machine's methods fill a ``Decision``; the runtime performs it. Nothing in a decision has happened yet, with one exception. Soft state,
-which no log holds (the members of a group between two generations, sessions), changes while the decision is made, and the decision
-remembers how it was. Invariant: after ``take_back`` the soft state is what it was before the decision, so that a refused decision has
-changed nothing.
+A machine's methods fill a ``Decision``; the runtime performs it. Nothing in a decision has happened
+yet, with one exception. Soft state, which no log holds (the members of a group between two
+generations, sessions), changes while the decision is made, and the decision remembers how it was.
+Invariant: after ``take_back`` the soft state is what it was before the decision, so that a refused
+decision has changed nothing.
 """
 
 from collections.abc import Callable, Hashable
@@ -107,15 +108,19 @@ class Decision(Generic[R]):
         self._undo.append(undo)
 
     def stage(self, *objects: object) -> None:
-        """Remember the attributes of slotted objects, to set them back if the decision is refused. Call it before the first change.
+        """Remember the attributes of slotted objects, to set them back if the decision is refused.
+        Call it before the first change.
 
-        Of a dictionary or a set the content is remembered, of every other value the reference: an object inside is staged by itself.
+        Of a dictionary or a set the content is remembered, of every other value the reference: an
+        object inside is staged by itself.
         """
         for each in objects:
             self._undo.append(_restore(each))
 
     def stage_attribute(self, staged: object, name: str) -> None:
-        """Remember one attribute, where no other of the object changes in the decision without being staged."""
+        """Remember one attribute, where no other of the object changes in the decision without
+        being staged.
+        """
         self._undo.append(partial(setattr, staged, name, getattr(staged, name)))
 
     def take_back(self) -> None:
@@ -126,7 +131,9 @@ class Decision(Generic[R]):
 
 def _restore(staged: Any) -> Callable[[], None]:
     values = [(name, getattr(staged, name)) for name in type(staged).__slots__]
-    contents = [(name, value.copy() if isinstance(value, dict | set) else value) for name, value in values]
+    contents = [
+        (name, value.copy() if isinstance(value, dict | set) else value) for name, value in values
+    ]
 
     def restore() -> None:
         for name, value in contents:

@@ -1,18 +1,22 @@
 """Drives one state machine over one log in one epoch. It decides, appends, replays, and replies
 when the log is safe.
 
-Decides in which order records, timers and replies take effect, and what happens when the log refuses. It does not know what the machine
-decides about, nor how a log is loaded: its owner begins with a machine that has replayed everything, and closes the runtime when the epoch
-is over.
+Decides in which order records, timers and replies take effect, and what happens when the log
+refuses. It does not know what the machine decides about, nor how a log is loaded: its owner begins
+with a machine that has replayed everything, and closes the runtime when the epoch is over.
 
-- A refused append is ``_decide``'s: it takes soft state back, and the request hears the log's error. The machine goes on as it was.
+- A refused append is ``_decide``'s: it takes soft state back, and the request hears the log's
+  error. The machine goes on as it was.
 - A lost epoch is ``close``'s: every request that waits hears why, and no timer fires any more.
-- A high watermark that does not move, because too few replicas are in sync, is ``_expire``'s: where a bound is set, a reply waits no longer
-  than that, and its request hears REQUEST_TIMED_OUT. What was appended stays, and may become safe later.
-- A record that is appended and cannot be replayed is ``_take_over``'s: the machine is behind its log, so it ends the node.
-- A timer about silence that fires late is ``_on_timer``'s: the process was stalled, and reads for a while before silence counts.
-- A reply or an announcement that its receiver cannot take is ``on_high_watermark``'s: it ends the node, too. The request that is being
-  decided on at that moment is another one, and goes on.
+- A high watermark that does not move, because too few replicas are in sync, is ``_expire``'s: where
+  a bound is set, a reply waits no longer than that, and its request hears REQUEST_TIMED_OUT. What
+  was appended stays, and may become safe later.
+- A record that is appended and cannot be replayed is ``_take_over``'s: the machine is behind its
+  log, so it ends the node.
+- A timer about silence that fires late is ``_on_timer``'s: the process was stalled, and reads for a
+  while before silence counts.
+- A reply or an announcement that its receiver cannot take is ``on_high_watermark``'s: it ends the
+  node, too. The request that is being decided on at that moment is another one, and goes on.
 
 Invariants: a record is replayed exactly once, right after its append; a reply, of a read too, leaves when the high watermark has passed
 what had been appended when it was made, in the order of the decisions; a request is replied to exactly once, unless its sender gives up
@@ -30,7 +34,13 @@ from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.quiet_log import QuietLogger
 from log_service.common.timers import Timer, TimerQueue
-from log_service.state_machine.decision import CancelTimer, Decision, InTransaction, ReplayContext, SetTimer
+from log_service.state_machine.decision import (
+    CancelTimer,
+    Decision,
+    InTransaction,
+    ReplayContext,
+    SetTimer,
+)
 from log_service.state_machine.stalls import Stalls
 
 logger = logging.getLogger(__name__)
@@ -70,12 +80,18 @@ class StateLog(Protocol[R_contra]):
 class TransactionalLog(StateLog[R_contra], Protocol[R_contra]):
     """A log that producers' transactions write to, too."""
 
-    def append_in_transaction(self, records: Sequence[R_contra], wall_ms: int, transaction: InTransaction, /) -> int:
-        """Append records as one batch of a producer's transaction; returns and raises as ``append``."""
+    def append_in_transaction(
+        self, records: Sequence[R_contra], wall_ms: int, transaction: InTransaction, /
+    ) -> int:
+        """Append records as one batch of a producer's transaction; returns and raises as
+        ``append``.
+        """
 
 
 class StateMachine(Protocol[R]):
-    """Decides with methods that fill a ``Decision``; what its log holds changes in ``replay`` alone."""
+    """Decides with methods that fill a ``Decision``; what its log holds changes in ``replay``
+    alone.
+    """
 
     def replay(self, record: R, context: ReplayContext, /) -> None:
         """Take over one record."""
@@ -97,12 +113,15 @@ def _no_silence(_key: Hashable) -> bool:
 
 
 class Runtime(Generic[R]):
-    """One machine over one log in one epoch. ``appended_end`` is the end of what the machine has replayed so far.
+    """One machine over one log in one epoch. ``appended_end`` is the end of what the machine has
+    replayed so far.
 
-    ``split`` divides the records of a decision into batches where they may stand for themselves; by default a decision is one batch.
-    ``reply_timeout_ms`` bounds how long a reply waits for the high watermark; None is for ever. ``on_announcement`` hears what the machine
-    announces; an announcement waits for the high watermark without a bound, and is lost with the epoch. ``is_about_silence`` says which
-    timers remove who is not heard of: those wait until ``stalls`` lets silence be judged. ``name`` is the machine's in log lines.
+    ``split`` divides the records of a decision into batches where they may stand for themselves; by
+    default a decision is one batch. ``reply_timeout_ms`` bounds how long a reply waits for the high
+    watermark; None is for ever. ``on_announcement`` hears what the machine announces; an
+    announcement waits for the high watermark without a bound, and is lost with the epoch.
+    ``is_about_silence`` says which timers remove who is not heard of: those wait until ``stalls``
+    lets silence be judged. ``name`` is the machine's in log lines.
     """
 
     def __init__(
@@ -142,9 +161,14 @@ class Runtime(Generic[R]):
         self._quiet = QuietLogger(logger, clock.monotonic_ms)
 
     def __repr__(self) -> str:
-        return f"<Runtime of {self._machine!r} end={self._appended_end} requests={len(self._requests)} closed={self._is_closed}>"
+        return (
+            f"<Runtime of {self._machine!r} end={self._appended_end} requests={len(self._requests)}"
+            f" closed={self._is_closed}>"
+        )
 
-    def ask(self, decide: Callable[[Decision[R], Hashable], None], on_reply: OnReply, refuse: Refuse) -> Hashable:
+    def ask(
+        self, decide: Callable[[Decision[R], Hashable], None], on_reply: OnReply, refuse: Refuse
+    ) -> Hashable:
         """Have the machine decide on one request, and return an id of the request.
 
         ``on_reply`` is called once, now or later.
@@ -161,10 +185,18 @@ class Runtime(Generic[R]):
             raise
         return token
 
-    def ask_to_append(self, append: Callable[[], int], replay: Callable[[], None], on_reply: OnReply, refuse: Refuse) -> None:
-        """Have something appended that is no record of the machine's, and reply None once it is safe.
+    def ask_to_append(
+        self,
+        append: Callable[[], int],
+        replay: Callable[[], None],
+        on_reply: OnReply,
+        refuse: Refuse,
+    ) -> None:
+        """Have something appended that is no record of the machine's, and reply None once it is
+        safe.
 
-        ``append`` returns the log end offset behind it, or raises KafkaError; ``replay`` then has the machine take it over.
+        ``append`` returns the log end offset behind it, or raises KafkaError; ``replay`` then has
+        the machine take it over.
         """
 
         def decide(decision: Decision[R], token: Hashable) -> None:
@@ -187,7 +219,9 @@ class Runtime(Generic[R]):
         self._decide(decide)
 
     def on_high_watermark(self) -> None:
-        """Send the replies and announcements that have waited for the high watermark, which has moved."""
+        """Send the replies and announcements that have waited for the high watermark, which has
+        moved.
+        """
         held, announcements = self._held_replies, self._held_announcements
         if not held and not announcements:
             return
@@ -248,24 +282,35 @@ class Runtime(Generic[R]):
         for timer in decision.timers:
             self._perform_timer(timer)
         for reply_to, response in decision.replies:
-            self._held_replies.append(_HeldReply(self._appended_end, reply_to, response, decision.now_ms))
-        self._held_announcements.extend((self._appended_end, each) for each in decision.announcements)
+            self._held_replies.append(
+                _HeldReply(self._appended_end, reply_to, response, decision.now_ms)
+            )
+        self._held_announcements.extend(
+            (self._appended_end, each) for each in decision.announcements
+        )
         self.on_high_watermark()
         if self._held_replies and self._expiry is None and self._reply_timeout_ms is not None:
             self._expire_later(self._reply_timeout_ms)
 
     def _expire_later(self, timeout_ms: int) -> None:
-        self._expiry = self._timers.schedule(self._held_replies[0].decided_ms + timeout_ms, partial(self._expire, timeout_ms))
+        self._expiry = self._timers.schedule(
+            self._held_replies[0].decided_ms + timeout_ms, partial(self._expire, timeout_ms)
+        )
 
     def _expire(self, timeout_ms: int) -> None:
-        """Refuse the requests whose replies have waited too long; look again when the next one is due."""
+        """Refuse the requests whose replies have waited too long; look again when the next one is
+        due.
+        """
         self._expiry = None
         held, now_ms = self._held_replies, self._clock.monotonic_ms()
         while held and held[0].decided_ms + timeout_ms <= now_ms:
             end_offset, token, _, _ = held.popleft()
             request = self._requests.pop(token, None)
             if request is not None:
-                text = f"the high watermark is {self._log.high_watermark} after {timeout_ms} ms, not yet {end_offset}"
+                text = (
+                    f"the high watermark is {self._log.high_watermark} after {timeout_ms} ms, not"
+                    f" yet {end_offset}"
+                )
                 on_reply, refuse = request
                 on_reply(refuse(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)))
         if held and not self._is_closed:
@@ -277,17 +322,23 @@ class Runtime(Generic[R]):
             if transaction is None:
                 end_offset = self._log.append(records, decision.wall_ms)
             else:
-                end_offset = cast("TransactionalLog[R]", self._log).append_in_transaction(records, decision.wall_ms, transaction)
+                end_offset = cast("TransactionalLog[R]", self._log).append_in_transaction(
+                    records, decision.wall_ms, transaction
+                )
             self._appended_end = end_offset
             self._take_over(partial(self._replay, records, end_offset - len(records), transaction))
 
-    def _replay(self, records: Sequence[R], base_offset: int, transaction: InTransaction | None) -> None:
+    def _replay(
+        self, records: Sequence[R], base_offset: int, transaction: InTransaction | None
+    ) -> None:
         producer = () if transaction is None else transaction[:2]
         for offset, record in enumerate(records, base_offset):
             self._machine.replay(record, ReplayContext(offset, *producer))
 
     def _take_over(self, replay: Callable[[], None]) -> None:
-        """Have the machine replay what was appended; one that cannot is behind its log, and ends the node."""
+        """Have the machine replay what was appended; one that cannot is behind its log, and ends
+        the node.
+        """
         try:
             replay()
         except Exception as error:
@@ -295,7 +346,9 @@ class Runtime(Generic[R]):
             raise
 
     def _end_node(self, error: Exception) -> None:
-        self._timers.schedule(self._clock.monotonic_ms(), partial(_raise, error))  # a timer that fails ends the node
+        self._timers.schedule(
+            self._clock.monotonic_ms(), partial(_raise, error)
+        )  # a timer that fails ends the node
 
     def _perform_timer(self, timer: SetTimer | CancelTimer) -> None:
         old = self._pending_timers.pop(timer.key, None)
@@ -303,13 +356,19 @@ class Runtime(Generic[R]):
             old.cancel()
         if isinstance(timer, SetTimer):
             key = timer.key
-            self._pending_timers[key] = self._timers.schedule(timer.deadline_ms, lambda: self._on_timer(key))
+            self._pending_timers[key] = self._timers.schedule(
+                timer.deadline_ms, lambda: self._on_timer(key)
+            )
         else:
             self._refused_timers.discard(timer.key)
 
     def _on_timer(self, key: Hashable) -> None:
         due_ms, now_ms = self._pending_timers.pop(key).deadline_ms, self._clock.monotonic_ms()
-        judged_at_ms = self._stalls.judged_at_ms(due_ms, now_ms) if self._stalls is not None and self._is_about_silence(key) else now_ms
+        judged_at_ms = (
+            self._stalls.judged_at_ms(due_ms, now_ms)
+            if self._stalls is not None and self._is_about_silence(key)
+            else now_ms
+        )
         if judged_at_ms > now_ms:
             self._perform_timer(SetTimer(key, judged_at_ms))
             return

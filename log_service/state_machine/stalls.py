@@ -1,21 +1,27 @@
 """Stalls of this process: what was silent meanwhile may only not have been read.
 
-Decides when silence may be judged. A timer that fires much later than it was due shows that the process was stalled: it was paused, or its
-machine was busy. What others sent meanwhile lies unread, so that they first have a while to be heard of.
+Decides when silence may be judged. A timer that fires much later than it was due shows that the
+process was stalled: it was paused, or its machine was busy. What others sent meanwhile lies unread,
+so that they first have a while to be heard of.
 """
 
 from collections.abc import Callable
 
 STALL_MS = 100
-"""A timer that fires later than this after its deadline shows that the process itself was stalled."""
+"""A timer that fires later than this after its deadline shows that the process itself was stalled.
+"""
 STALL_GRACE_MS = 2_000
 """For how long a process that was stalled reads before it judges who was silent."""
 MAX_GRACES_IN_A_ROW = 5
-"""A process that is late all the time is overloaded: it judges after so many stalls of which no timer in between was in time."""
+"""A process that is late all the time is overloaded: it judges after so many stalls of which no
+timer in between was in time.
+"""
 
 
 class Stalls:
-    """The stalls of one process, as timers show them. ``on_stall`` hears once of each, by how many milliseconds a timer was late."""
+    """The stalls of one process, as timers show them. ``on_stall`` hears once of each, by how many
+    milliseconds a timer was late.
+    """
 
     def __init__(self, on_stall: Callable[[int], None]) -> None:
         self._on_stall = on_stall

@@ -53,7 +53,9 @@ class AbortedTransactions:
     def within(self, start_offset: int, end_offset: int) -> list[tuple[int, int]]:
         """Return (producer id, first offset) of transactions that may overlap [start, end)."""
         found = []
-        for index in range(bisect_left(self._ended, start_offset, key=attrgetter("last_offset")), len(self._ended)):
+        for index in range(
+            bisect_left(self._ended, start_offset, key=attrgetter("last_offset")), len(self._ended)
+        ):
             each = self._ended[index]
             if each.first_offset < end_offset:
                 found.append((each.producer_id, each.first_offset))
@@ -61,7 +63,9 @@ class AbortedTransactions:
                 break  # transactions that ended later also began later
         return found
 
-    def replaced(self, start_offset: int, end_offset: int, entries: Sequence[AbortedTransaction]) -> "AbortedTransactions":
+    def replaced(
+        self, start_offset: int, end_offset: int, entries: Sequence[AbortedTransaction]
+    ) -> "AbortedTransactions":
         """Return the transactions after the segments of [start, end) were cleaned.
 
         ``entries`` is the index of the cleaned segment.
@@ -104,7 +108,9 @@ class AbortedTransactions:
 
         The segment must be the active one, or no later segment may have transactions.
         """
-        return self._ended[bisect_left(self._ended, segment.base_offset, key=attrgetter("last_offset")) :]
+        return self._ended[
+            bisect_left(self._ended, segment.base_offset, key=attrgetter("last_offset")) :
+        ]
 
     def write_indexes(self, files: Files, directory: Path, segments: Segments) -> None:
         """Write the indexes of copied segments durably.
@@ -117,7 +123,9 @@ class AbortedTransactions:
                 base_offset = segments[segments.index_of(each.last_offset)].base_offset
                 by_segment.setdefault(base_offset, []).append(each)
         for base_offset, entries in by_segment.items():
-            files.write_atomically(directory / file_name(base_offset, TXN_INDEX_SUFFIX), pack_index(entries))
+            files.write_atomically(
+                directory / file_name(base_offset, TXN_INDEX_SUFFIX), pack_index(entries)
+            )
 
 
 NO_TRANSACTIONS = AbortedTransactions()
@@ -128,7 +136,9 @@ def pack_index(entries: Iterable[AbortedTransaction]) -> bytes:
     return b"".join(INDEX_ENTRY.pack(_VERSION, *each) for each in entries)
 
 
-def load_aborted_transactions(files: Files, segments: Segments, indexed: Collection[int]) -> AbortedTransactions:
+def load_aborted_transactions(
+    files: Files, segments: Segments, indexed: Collection[int]
+) -> AbortedTransactions:
     """Read the indexes of the segments whose base offsets are in ``indexed``. Blocks.
 
     Raises:
@@ -138,8 +148,12 @@ def load_aborted_transactions(files: Files, segments: Segments, indexed: Collect
     ended: list[AbortedTransaction] = []
     for segment in [segment for segment in segments if segment.base_offset in indexed]:
         content = files.read_bytes(segment.path(TXN_INDEX_SUFFIX))
-        entries = list(INDEX_ENTRY.iter_unpack(content[: len(content) - len(content) % INDEX_ENTRY.size]))
-        if len(content) % INDEX_ENTRY.size or any(version != _VERSION or first > last for version, _, first, last, _ in entries):
+        entries = list(
+            INDEX_ENTRY.iter_unpack(content[: len(content) - len(content) % INDEX_ENTRY.size])
+        )
+        if len(content) % INDEX_ENTRY.size or any(
+            version != _VERSION or first > last for version, _, first, last, _ in entries
+        ):
             return _rebuild(files, segments, segment)
         ended += [AbortedTransaction(*values) for _, *values in entries]
     return AbortedTransactions(ended) if ended else NO_TRANSACTIONS
@@ -151,7 +165,10 @@ def _rebuild(files: Files, segments: Segments, damaged: Segment) -> AbortedTrans
     try:
         found = AbortedTransactions(_search(segments))
     except KafkaError as error:
-        text = f"{path} is damaged, and so is a batch of the log: {error}; restore them, or move the directory away"
+        text = (
+            f"{path} is damaged, and so is a batch of the log: {error}; restore them, or move the"
+            " directory away"
+        )
         raise StorageError(text) from error
     files.remove(path)
     found.write_indexes(files, damaged.directory, segments)
@@ -159,7 +176,11 @@ def _rebuild(files: Files, segments: Segments, damaged: Segment) -> AbortedTrans
 
 
 def recover_aborted_transactions(
-    files: Files, segments: Segments, indexed: Collection[int], aborted: Sequence[AbortedTransaction], from_offset: int
+    files: Files,
+    segments: Segments,
+    indexed: Collection[int],
+    aborted: Sequence[AbortedTransaction],
+    from_offset: int,
 ) -> AbortedTransactions:
     """Rewrite the indexes of the segments from ``from_offset`` on. Blocks.
 
@@ -170,11 +191,17 @@ def recover_aborted_transactions(
         StorageError: an index is damaged, and so is the log.
         OSError: the disk failed.
     """
-    recovered = [segment for segment in segments.from_offset(from_offset) if segment.base_offset >= from_offset]
+    recovered = [
+        segment
+        for segment in segments.from_offset(from_offset)
+        if segment.base_offset >= from_offset
+    ]
     for segment in recovered:
         if segment.base_offset in indexed:
             files.remove(segment.path(TXN_INDEX_SUFFIX))
-    older = load_aborted_transactions(files, segments, set(indexed).difference(segment.base_offset for segment in recovered))
+    older = load_aborted_transactions(
+        files, segments, set(indexed).difference(segment.base_offset for segment in recovered)
+    )
     if not aborted:
         return older
     found = AbortedTransactions(aborted)

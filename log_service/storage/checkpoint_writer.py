@@ -33,7 +33,12 @@ from log_service.storage.clean_shutdown import write_marker
 from log_service.storage.log import Log
 from log_service.storage.log_directory import LogDirectory
 
-ALL_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT)
+ALL_CHECKPOINTS = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
 
 
 class CheckpointWriter:
@@ -64,7 +69,9 @@ class CheckpointWriter:
 
         Blocks. The file is durable on return.
         """
-        return self._maybe_write(directory.path / RECOVERY_POINT_CHECKPOINT, lambda: self._recovery_points(directory))
+        return self._maybe_write(
+            directory.path / RECOVERY_POINT_CHECKPOINT, lambda: self._recovery_points(directory)
+        )
 
     def write_start_offsets(self, directory: LogDirectory) -> bool:
         """Write the log start offsets that lie inside a first segment.
@@ -73,14 +80,20 @@ class CheckpointWriter:
 
         Blocks. The file is durable on return.
         """
-        return self._maybe_write(directory.path / LOG_START_OFFSET_CHECKPOINT, lambda: self._start_offsets(directory))
+        return self._maybe_write(
+            directory.path / LOG_START_OFFSET_CHECKPOINT, lambda: self._start_offsets(directory)
+        )
 
-    def write_high_watermarks(self, directory: LogDirectory, high_watermarks: Mapping[TopicPartition, int]) -> bool:
+    def write_high_watermarks(
+        self, directory: LogDirectory, high_watermarks: Mapping[TopicPartition, int]
+    ) -> bool:
         """Write the high watermarks of the directory's logs. Return whether they had changed.
 
         Blocks. The file is durable on return.
         """
-        offsets = {key: high_watermarks[key] for key in self._logs_of(directory) if key in high_watermarks}
+        offsets = {
+            key: high_watermarks[key] for key in self._logs_of(directory) if key in high_watermarks
+        }
         return self._maybe_write(directory.path / REPLICATION_OFFSET_CHECKPOINT, lambda: offsets)
 
     def write_cleaned_offsets(self, directory: LogDirectory) -> bool:
@@ -90,7 +103,9 @@ class CheckpointWriter:
 
         Blocks. The file is durable on return.
         """
-        return self._maybe_write(directory.path / CLEANER_OFFSET_CHECKPOINT, lambda: self._cleaned_offsets(directory))
+        return self._maybe_write(
+            directory.path / CLEANER_OFFSET_CHECKPOINT, lambda: self._cleaned_offsets(directory)
+        )
 
     def write_before_cut(self, directory: LogDirectory) -> None:
         """Write the offsets that a truncation lowers. Blocks. The files are durable on return."""
@@ -106,7 +121,9 @@ class CheckpointWriter:
         for name in ALL_CHECKPOINTS:
             self._change(directory.path / name, topic_partition, None)
 
-    def lower_high_watermark(self, directory: LogDirectory, topic_partition: TopicPartition, offset: int) -> None:
+    def lower_high_watermark(
+        self, directory: LogDirectory, topic_partition: TopicPartition, offset: int
+    ) -> None:
         """Lower a high watermark to ``offset`` before its log is truncated.
 
         Blocks. The file is durable on return. Such a truncation follows an unclean election.
@@ -123,16 +140,24 @@ class CheckpointWriter:
         Blocks. The files are durable on return. Without them, the next start would treat an offset
         gap of compaction as a missing segment, and would undo DeleteRecords.
         """
-        self._change(log.home.path / RECOVERY_POINT_CHECKPOINT, log.topic_partition, log.recovery_point)
+        self._change(
+            log.home.path / RECOVERY_POINT_CHECKPOINT, log.topic_partition, log.recovery_point
+        )
         if log.log_start_offset > log.segments[0].base_offset:
-            self._change(log.home.path / LOG_START_OFFSET_CHECKPOINT, log.topic_partition, log.log_start_offset)
+            self._change(
+                log.home.path / LOG_START_OFFSET_CHECKPOINT,
+                log.topic_partition,
+                log.log_start_offset,
+            )
 
     def _change(self, path: Path, topic_partition: TopicPartition, offset: int | None) -> None:
         """Replace one entry of a file. None removes it."""
         with self._guard:
             written = self._written.get(path)
             offsets = self._read(path) if written is None else written.copy()
-            is_doubtful = written is None and bool(offsets)  # the content that was read may not be durable
+            is_doubtful = written is None and bool(
+                offsets
+            )  # the content that was read may not be durable
             if offsets.get(topic_partition) != offset or is_doubtful:
                 if offset is None:
                     offsets.pop(topic_partition, None)
@@ -160,10 +185,14 @@ class CheckpointWriter:
         self.write_start_offsets(directory)
         self.write_cleaned_offsets(directory)
 
-    async def save_high_watermarks(self, directories: Iterable[LogDirectory], high_watermarks: Mapping[TopicPartition, int]) -> None:
+    async def save_high_watermarks(
+        self, directories: Iterable[LogDirectory], high_watermarks: Mapping[TopicPartition, int]
+    ) -> None:
         """Write the high watermarks of every directory in the pool. Raises as ``save``."""
         for directory in directories:
-            await self.save(directory, partial(self.write_high_watermarks, directory, high_watermarks))
+            await self.save(
+                directory, partial(self.write_high_watermarks, directory, high_watermarks)
+            )
 
     async def save(self, directory: LogDirectory, write: Callable[[], bool]) -> bool:
         """Call one of the write methods in the pool. Return false if the directory is offline.
@@ -185,11 +214,17 @@ class CheckpointWriter:
         return {key: log.recovery_point for key, log in self._logs_of(directory).items()}
 
     def _cleaned_offsets(self, directory: LogDirectory) -> dict[TopicPartition, int]:
-        return {key: log.cleaned_offset for key, log in self._logs_of(directory).items() if log.cleaned_offset is not None}
+        return {
+            key: log.cleaned_offset
+            for key, log in self._logs_of(directory).items()
+            if log.cleaned_offset is not None
+        }
 
     def _start_offsets(self, directory: LogDirectory) -> dict[TopicPartition, int]:
         return {
-            key: log.log_start_offset for key, log in self._logs_of(directory).items() if log.log_start_offset > log.segments[0].base_offset
+            key: log.log_start_offset
+            for key, log in self._logs_of(directory).items()
+            if log.log_start_offset > log.segments[0].base_offset
         }
 
     def _maybe_write(self, path: Path, current: Callable[[], dict[TopicPartition, int]]) -> bool:
@@ -198,7 +233,9 @@ class CheckpointWriter:
             if unserved := self._unserved_in(path.parent):
                 before = self._read(path) if written is None else written
                 offsets = {**{key: before[key] for key in unserved if key in before}, **offsets}
-            if written == offsets or (written is None and not offsets and not self._files.exists(path)):
+            if written == offsets or (
+                written is None and not offsets and not self._files.exists(path)
+            ):
                 return False
             self._write(path, offsets)
             return True

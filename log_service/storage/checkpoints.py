@@ -35,11 +35,17 @@ def parse_lines(path: Path, content: bytes) -> list[list[str]]:
         lines = content.decode("utf-8").splitlines()
         version, count = lines[0].strip(), int(lines[1])
     except (IndexError, ValueError) as error:
-        text = f"{path} is not a checkpoint ({error}): restore it, or remove it so that its content is determined again"
+        text = (
+            f"{path} is not a checkpoint ({error}): restore it, or remove it so that its content is"
+            " determined again"
+        )
         raise StorageError(text) from error
     entries = [line.split() for line in lines[2:] if line.strip()]
     if version != _VERSION or count != len(entries):
-        text = f"{path} is damaged: version {version!r}, {len(entries)} entries where it announces {count}"
+        text = (
+            f"{path} is damaged: version {version!r}, {len(entries)} entries where it announces"
+            f" {count}"
+        )
         raise StorageError(text)
     return entries
 
@@ -63,7 +69,10 @@ def read_offsets(files: Files, path: Path) -> dict[TopicPartition, int]:
     except FileNotFoundError:
         return {}
     try:
-        return {TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in entries}
+        return {
+            TopicPartition(topic, int(partition)): int(offset)
+            for topic, partition, offset in entries
+        }
     except ValueError as error:
         text = f"{path} is damaged: an entry is not `topic partition offset`"
         raise StorageError(text) from error
@@ -71,4 +80,7 @@ def read_offsets(files: Files, path: Path) -> dict[TopicPartition, int]:
 
 def write_offsets(files: Files, path: Path, offsets: Mapping[TopicPartition, int]) -> None:
     """Replace the file. The new content is durable on return."""
-    files.write_atomically(path, format_lines(f"{key.topic} {key.partition} {offset}" for key, offset in offsets.items()))
+    files.write_atomically(
+        path,
+        format_lines(f"{key.topic} {key.partition} {offset}" for key, offset in offsets.items()),
+    )

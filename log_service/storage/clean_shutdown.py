@@ -36,4 +36,7 @@ def remove_marker(files: Files, directory: Path) -> None:
 
 def write_marker(files: Files, directory: Path, broker_epoch: int) -> None:
     """Write the marker. It is durable on return."""
-    files.write_atomically(directory / CLEAN_SHUTDOWN_FILE, json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode())
+    files.write_atomically(
+        directory / CLEAN_SHUTDOWN_FILE,
+        json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode(),
+    )

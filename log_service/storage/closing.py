@@ -53,11 +53,16 @@ async def _close_one(log: Log, limiter: trio.CapacityLimiter, failed: list[Log])
             _note_failed(log, error, failed)
 
 
-async def _close_together(files: Files, lock: DirectoryLock, logs: Sequence[Log], failed: list[Log]) -> None:
+async def _close_together(
+    files: Files, lock: DirectoryLock, logs: Sequence[Log], failed: list[Log]
+) -> None:
     written: list[Log] = []
     async with trio.open_nursery() as nursery:
         for start in range(0, len(logs), WRITTEN_PER_TURN):
-            nursery.start_soon(files.run_in_pool, partial(_begin_close, logs[start : start + WRITTEN_PER_TURN], written, failed))
+            nursery.start_soon(
+                files.run_in_pool,
+                partial(_begin_close, logs[start : start + WRITTEN_PER_TURN], written, failed),
+            )
     sync_error = None
     try:
         await files.run_in_pool(lock.sync_file_system)

@@ -16,7 +16,9 @@ from log_service.common.types import Buffer
 
 _MAX_BUFFER_COUNT = 1024
 _COPY_BYTES = 1 << 20
-_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync leaves bytes in the disk's cache
+_FULL_SYNC: int | None = getattr(
+    fcntl, "F_FULLFSYNC", None
+)  # macOS: fsync leaves bytes in the disk's cache
 
 
 class Descriptor:
@@ -51,7 +53,9 @@ class Descriptor:
             return chunk
         chunks = [chunk]
         size_bytes -= len(chunk)
-        while size_bytes and (chunk := os.pread(self.number, size_bytes, position := position + len(chunk))):
+        while size_bytes and (
+            chunk := os.pread(self.number, size_bytes, position := position + len(chunk))
+        ):
             chunks.append(chunk)
             size_bytes -= len(chunk)
         return b"".join(chunks)
@@ -112,7 +116,10 @@ class RealFileSlice:
         """
         content = self._descriptor.read(self.position, self._size_bytes)
         if len(content) < self._size_bytes:
-            text = f"the file ends after {len(content)} of {self._size_bytes} bytes at position {self.position}"
+            text = (
+                f"the file ends after {len(content)} of {self._size_bytes} bytes at position"
+                f" {self.position}"
+            )
             raise OSError(text)
         return content
 
@@ -168,7 +175,9 @@ def copy_prefix(source: int, target: Path, size_bytes: int) -> int:
     number = os.open(target, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         position = 0
-        while position < size_bytes and (chunk := os.pread(source, min(_COPY_BYTES, size_bytes - position), position)):
+        while position < size_bytes and (
+            chunk := os.pread(source, min(_COPY_BYTES, size_bytes - position), position)
+        ):
             position += write_all(number, [chunk], position)
         sync_descriptor(number)
     except OSError:

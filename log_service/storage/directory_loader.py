@@ -85,7 +85,9 @@ class LoadedDirectory:
 class DirectoryLoader:
     """Loads one log directory. It is used once."""
 
-    def __init__(self, files: Files, directory: Path, open_one: OpenLog, *, thread_count: int) -> None:
+    def __init__(
+        self, files: Files, directory: Path, open_one: OpenLog, *, thread_count: int
+    ) -> None:
         self._files = files
         self._directory = directory
         self._open_one = open_one
@@ -101,9 +103,13 @@ class DirectoryLoader:
             OSError: the directory cannot be read.
         """
         partitions = await self._files.run_in_pool(self._survey)
-        recovery_points = self._loaded.recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
+        recovery_points = self._loaded.recovery_points = self._read_checkpoint(
+            RECOVERY_POINT_CHECKPOINT
+        )
         start_offsets = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
-        cleaned_offsets = self._read_where_whole(CLEANER_OFFSET_CHECKPOINT, "compaction begins at the start of each log")
+        cleaned_offsets = self._read_where_whole(
+            CLEANER_OFFSET_CHECKPOINT, "compaction begins at the start of each log"
+        )
         self._loaded.high_watermarks = self._read_where_whole(
             REPLICATION_OFFSET_CHECKPOINT, "high watermarks begin at the start of each log"
         )
@@ -149,7 +155,14 @@ class DirectoryLoader:
             except StorageError as error:
                 logger.error("%s stays offline: %s", topic_partition, error)
                 topic_id = self._topic_id_of(path)
-                self._loaded.damaged.append(DamagedLog(topic_partition=topic_partition, directory=path, error=error, topic_id=topic_id))
+                self._loaded.damaged.append(
+                    DamagedLog(
+                        topic_partition=topic_partition,
+                        directory=path,
+                        error=error,
+                        topic_id=topic_id,
+                    )
+                )
             except OSError as error:
                 self._error = error
 
@@ -171,8 +184,14 @@ class DirectoryLoader:
                     partitions.append((name, topic_partition))
             elif is_set_aside(name, DELETE_DIRECTORY_SUFFIX):
                 self._files.remove_tree(self._directory / name)
-            elif not name.endswith(_SET_ASIDE_SUFFIXES) and topic_partition is None and self._files.is_directory(self._directory / name):
-                logger.warning("%s is not a partition's directory and is left alone", self._directory / name)
+            elif (
+                not name.endswith(_SET_ASIDE_SUFFIXES)
+                and topic_partition is None
+                and self._files.is_directory(self._directory / name)
+            ):
+                logger.warning(
+                    "%s is not a partition's directory and is left alone", self._directory / name
+                )
         return partitions
 
     def _take_epochs(self) -> None:
@@ -194,7 +213,11 @@ class DirectoryLoader:
         loaded, listed = self._loaded, read_running_logs(self._files, self._directory)
         if listed is not None and listed.broker_epoch == loaded.kept_epoch:
             loaded.listed = listed
-            loaded.missing_checkpoints = [name for name in sorted(listed.checkpoints) if not self._files.exists(self._directory / name)]
+            loaded.missing_checkpoints = [
+                name
+                for name in sorted(listed.checkpoints)
+                if not self._files.exists(self._directory / name)
+            ]
 
     def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         try:

@@ -38,7 +38,12 @@ def file_name(offset: int, suffix: str) -> str:
 def parse_file_name(name: str, suffix: str) -> int | None:
     """Return the offset in a file's name, or None for any other name."""
     digits = name.removesuffix(suffix)
-    if len(digits) != _OFFSET_DIGITS or not name.endswith(suffix) or not digits.isascii() or not digits.isdigit():
+    if (
+        len(digits) != _OFFSET_DIGITS
+        or not name.endswith(suffix)
+        or not digits.isascii()
+        or not digits.isdigit()
+    ):
         return None
     return int(digits)
 
@@ -87,4 +92,8 @@ def set_aside_name(topic_partition: TopicPartition, suffix: str, unique: UUID) -
 def is_set_aside(name: str, suffix: str) -> bool:
     """Return whether ``set_aside_name`` built a directory's name with this suffix."""
     unique = name.removesuffix(suffix).rpartition(".")[2]
-    return name.endswith(suffix) and len(unique) == 32 and all(digit in "0123456789abcdef" for digit in unique)
+    return (
+        name.endswith(suffix)
+        and len(unique) == 32
+        and all(digit in "0123456789abcdef" for digit in unique)
+    )

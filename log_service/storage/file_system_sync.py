@@ -22,10 +22,17 @@ def can_sync_file_system(number: int) -> bool:
 
     ``number`` is the descriptor of an open file or directory on the file system.
     """
-    if not sys.platform.startswith("linux") or _kernel() < FIRST_REPORTING_KERNEL or not hasattr(ctypes.CDLL(None), "syncfs"):
+    if (
+        not sys.platform.startswith("linux")
+        or _kernel() < FIRST_REPORTING_KERNEL
+        or not hasattr(ctypes.CDLL(None), "syncfs")
+    ):
         return False
     device = os.fstat(number).st_dev
-    return kind_of_file_system(f"{os.major(device)}:{os.minor(device)}", MOUNTS) in DURABLE_FILE_SYSTEMS
+    return (
+        kind_of_file_system(f"{os.major(device)}:{os.minor(device)}", MOUNTS)
+        in DURABLE_FILE_SYSTEMS
+    )
 
 
 def sync_file_system(number: int) -> None:
@@ -54,5 +61,9 @@ def kind_of_file_system(device: str, mounts: Path) -> str | None:
         lines = mounts.read_text(errors="replace").splitlines()
     except OSError:
         return None
-    kinds = {match["kind"] for line in lines if (match := MOUNT.match(line)) and match["device"] == device}
+    kinds = {
+        match["kind"]
+        for line in lines
+        if (match := MOUNT.match(line)) and match["device"] == device
+    }
     return kinds.pop() if len(kinds) == 1 else None

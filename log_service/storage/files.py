@@ -29,7 +29,13 @@ import trio
 
 from log_service.common.env import File
 from log_service.common.types import Buffer
-from log_service.storage.descriptors import Descriptor, RealFileSlice, copy_prefix, sync_descriptor, write_all
+from log_service.storage.descriptors import (
+    Descriptor,
+    RealFileSlice,
+    copy_prefix,
+    sync_descriptor,
+    write_all,
+)
 from log_service.storage.file_names import temporary_path
 from log_service.storage.file_system_sync import can_sync_file_system, sync_file_system
 from log_service.storage.page_cache import page_cache_id
@@ -48,7 +54,9 @@ async def _run_in_thread(function: Callable[[], T]) -> T:
     from the thread, which are not needed here.
     """
     run_in_trio = trio.lowlevel.current_trio_token().run_sync_soon
-    trio.lowlevel.start_thread_soon(function, partial(run_in_trio, trio.lowlevel.reschedule, trio.lowlevel.current_task()))
+    trio.lowlevel.start_thread_soon(
+        function, partial(run_in_trio, trio.lowlevel.reschedule, trio.lowlevel.current_task())
+    )
     result: T = await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)
     return result
 
@@ -56,7 +64,15 @@ async def _run_in_thread(function: Callable[[], T]) -> T:
 class RealFile:
     """One open file on disk. ``common.env.File`` documents the guarantees of each method."""
 
-    __slots__ = ("__weakref__", "_descriptor", "_files", "_is_closed", "_sync_error", "path", "size_bytes")
+    __slots__ = (
+        "__weakref__",
+        "_descriptor",
+        "_files",
+        "_is_closed",
+        "_sync_error",
+        "path",
+        "size_bytes",
+    )
 
     def __init__(self, files: "RealFiles", path: Path, number: int) -> None:
         self._files = files
@@ -67,7 +83,9 @@ class RealFile:
         self.size_bytes = os.fstat(number).st_size
 
     def __repr__(self) -> str:
-        return f"<RealFile {self.path} size={self.size_bytes} leases={self._descriptor.lease_count}>"
+        return (
+            f"<RealFile {self.path} size={self.size_bytes} leases={self._descriptor.lease_count}>"
+        )
 
     def append_gathered(self, buffers: Sequence[Buffer]) -> int:
         """Append all buffers and return their position. After an OSError, nothing was appended."""
@@ -116,7 +134,10 @@ class RealFile:
             return
         if self._descriptor.lease_count:
             replacement = temporary_path(self.path)
-            old, self._descriptor = self._descriptor, Descriptor(copy_prefix(self._descriptor.number, replacement, size_bytes))
+            old, self._descriptor = (
+                self._descriptor,
+                Descriptor(copy_prefix(self._descriptor.number, replacement, size_bytes)),
+            )
             replacement.rename(self.path)
             self._files.sync_directory(self.path.parent)
             old.close()
@@ -152,7 +173,11 @@ class RealFile:
     def _failed(self) -> OSError:
         error = self._sync_error
         assert error is not None
-        return OSError(error.errno or errno.EIO, f"a sync failed ({error.strerror}); bytes may be lost", str(self.path))
+        return OSError(
+            error.errno or errno.EIO,
+            f"a sync failed ({error.strerror}); bytes may be lost",
+            str(self.path),
+        )
 
     def slice(self, position: int, size_bytes: int) -> RealFileSlice:
         """Lease a range of the file."""
@@ -173,7 +198,9 @@ def _held_elsewhere(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in {errno.EACCES, errno.EAGAIN}:
-            raise BlockingIOError(errno.EAGAIN, "another process holds the lock", str(path / LOCK_FILE)) from error
+            raise BlockingIOError(
+                errno.EAGAIN, "another process holds the lock", str(path / LOCK_FILE)
+            ) from error
         raise
 
 
@@ -192,8 +219,12 @@ class _RealDirectoryLock:
                 self._numbers.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
             with _held_elsewhere(path):
                 fcntl.flock(self._numbers[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with rights_named("write"):  # not before, because closing the file of a lock of this process would end that lock
-                self._numbers.append(os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+            with rights_named(
+                "write"
+            ):  # not before, because closing the file of a lock of this process would end that lock
+                self._numbers.append(
+                    os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                )
             with _held_elsewhere(path):
                 fcntl.lockf(self._numbers[1], fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -233,7 +264,9 @@ def connection_descriptors() -> tuple[int, int]:
 def _raise_descriptor_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        with contextlib.suppress(OSError, ValueError):  # some systems name a hard limit that they do not grant
+        with contextlib.suppress(
+            OSError, ValueError
+        ):  # some systems name a hard limit that they do not grant
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 

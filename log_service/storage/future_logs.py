@@ -99,7 +99,9 @@ class FutureLogs:
 
     # Moving
 
-    async def move(self, log: Log, target: LogDirectory, on_replaced: Callable[[Log], None]) -> None:
+    async def move(
+        self, log: Log, target: LogDirectory, on_replaced: Callable[[Log], None]
+    ) -> None:
         """Copy ``log`` to ``target`` and replace the log with its copy.
 
         ``on_replaced`` gets the new log in the same turn of the event loop. The copy is dropped if
@@ -125,11 +127,15 @@ class FutureLogs:
             if copy.log_end_offset < log.log_start_offset:  # retention was faster
                 self._drop(copy)
                 copy = await self._begin(log, copy.home)
-            elif _left_bytes(log, copy) > QUIET_BYTES and (chunk := await self._read(log, copy.log_end_offset, CHUNK_BYTES)):
+            elif _left_bytes(log, copy) > QUIET_BYTES and (
+                chunk := await self._read(log, copy.log_end_offset, CHUNK_BYTES)
+            ):
                 copy.append_as_follower(chunk)
             else:
                 await copy.sync()
-                if _is_open(log) and (_left_bytes(log, copy) <= QUIET_BYTES or not _has_more(log, copy)):
+                if _is_open(log) and (
+                    _left_bytes(log, copy) <= QUIET_BYTES or not _has_more(log, copy)
+                ):
                     return self._replace(log, copy)
         return None
 
@@ -137,8 +143,12 @@ class FutureLogs:
         files, topic_partition = self._files, log.topic_partition
         await self._forget_last_move(log)
         first = await self._read(log, log.log_start_offset, 1)
-        base_offset = min([log.log_start_offset, *(header.base_offset for _, header in iterate_headers(first))])
-        path = target.path / set_aside_name(topic_partition, FUTURE_DIRECTORY_SUFFIX, self._held.new_id())
+        base_offset = min(
+            [log.log_start_offset, *(header.base_offset for _, header in iterate_headers(first))]
+        )
+        path = target.path / set_aside_name(
+            topic_partition, FUTURE_DIRECTORY_SUFFIX, self._held.new_id()
+        )
 
         def begin() -> Log:
             self._checkpoint_writer.forget(target, topic_partition)
@@ -146,10 +156,18 @@ class FutureLogs:
             files.make_directory(nameless)
             files.write_atomically(nameless / MOVED_HERE, b"")
             files.rename(nameless, path)
-            known = OpenedFrom(is_clean=True, log_start_offset=base_offset, recovery_point=base_offset)
-            copy = self._held.open_at(target, path, topic_partition, log.config, known=known, topic_id=log.topic_id)
-            self.logs[topic_partition] = copy  # set here, so that a move that is cancelled while it waits drops the copy
-            copy.append_as_follower(first)  # now it ends after the log's start, which may lie inside a batch
+            known = OpenedFrom(
+                is_clean=True, log_start_offset=base_offset, recovery_point=base_offset
+            )
+            copy = self._held.open_at(
+                target, path, topic_partition, log.config, known=known, topic_id=log.topic_id
+            )
+            self.logs[topic_partition] = (
+                copy  # set here, so that a move that is cancelled while it waits drops the copy
+            )
+            copy.append_as_follower(
+                first
+            )  # now it ends after the log's start, which may lie inside a batch
             return copy
 
         try:
@@ -198,7 +216,9 @@ class FutureLogs:
             copy.close_as_copy_of(log)
             files.rename(copy.directory, final)
             files.sync_directory(copy.home.path)
-            replacement = self._held.open_at(copy.home, final, topic_partition, log.config, known=known, topic_id=log.topic_id)
+            replacement = self._held.open_at(
+                copy.home, final, topic_partition, log.config, known=known, topic_id=log.topic_id
+            )
             self._checkpoint_writer.remember(replacement)
         except OSError as error:
             self._discard(copy.home, final, _removed_at_start(copy.directory))
@@ -220,7 +240,12 @@ class FutureLogs:
             self._unmark(log)
         except (KafkaError, OSError) as error:
             self.kept_in.append(old.home)
-            logger.warning("%s: the next start finishes the move to %s: %s", log.topic_partition, log.home.path, error)
+            logger.warning(
+                "%s: the next start finishes the move to %s: %s",
+                log.topic_partition,
+                log.home.path,
+                error,
+            )
 
     def _drop(self, copy: Log) -> None:
         """Close a copy and schedule the removal of its files."""
@@ -237,7 +262,9 @@ class FutureLogs:
                 self._files.rename(path, target)
                 self._removals.schedule([target], self._clock.monotonic_ms())
         except OSError as error:
-            logger.warning("%s is left of a move that was given up; the next start removes it: %s", path, error)
+            logger.warning(
+                "%s is left of a move that was given up; the next start removes it: %s", path, error
+            )
 
     # Starting
 
@@ -255,8 +282,12 @@ class FutureLogs:
     def _throw_away(self, directory: LogDirectory) -> list[TopicPartition]:
         files, found = self._files, []
         for name in files.list_directory(directory.path):
-            topic_partition = parse_directory_name(name.removesuffix(FUTURE_DIRECTORY_SUFFIX).rpartition(".")[0])
-            if is_set_aside(name, FUTURE_DIRECTORY_SUFFIX) and files.exists(directory.path / name / MOVED_HERE):
+            topic_partition = parse_directory_name(
+                name.removesuffix(FUTURE_DIRECTORY_SUFFIX).rpartition(".")[0]
+            )
+            if is_set_aside(name, FUTURE_DIRECTORY_SUFFIX) and files.exists(
+                directory.path / name / MOVED_HERE
+            ):
                 nameless = _removed_at_start(directory.path / name)
                 files.rename(directory.path / name, nameless)
                 files.remove_tree(nameless)
@@ -299,7 +330,10 @@ class FutureLogs:
         if len(moved) != 1 or _are_of_two_topics(one, other):
             return None
         stays, goes = (one, other) if moved[0] is one else (other, one)
-        if (goes.latest_leader_epoch, goes.log_end_offset) > (stays.latest_leader_epoch, stays.log_end_offset):
+        if (goes.latest_leader_epoch, goes.log_end_offset) > (
+            stays.latest_leader_epoch,
+            stays.log_end_offset,
+        ):
             stays, goes = goes, stays
         self._take_place(goes, stays)
         return stays
@@ -332,7 +366,9 @@ def _is_open(log: Log) -> bool:
 
 
 def _are_of_two_topics(one: Log, other: Log) -> bool:
-    return one.topic_id != other.topic_id and all(log.topic_id is not None or is_blank(log) for log in (one, other))
+    return one.topic_id != other.topic_id and all(
+        log.topic_id is not None or is_blank(log) for log in (one, other)
+    )
 
 
 def _removed_at_start(path: Path) -> Path:
@@ -355,5 +391,9 @@ def _left_bytes(log: Log, copy: Log) -> int:
     """Return how many bytes the copy lacks. The result may be too large by up to one segment."""
     if copy.log_end_offset >= log.log_end_offset:
         return 0
-    place = log.segments.active.locate(copy.log_end_offset) if copy.log_end_offset >= log.segments.active.base_offset else None
+    place = (
+        log.segments.active.locate(copy.log_end_offset)
+        if copy.log_end_offset >= log.segments.active.base_offset
+        else None
+    )
     return log.segments.active.size_bytes - place.position if place is not None else log.size_bytes

@@ -19,7 +19,11 @@ from uuid import UUID
 from log_service.common.env import NodeEnv
 from log_service.common.types import TopicId, TopicPartition
 from log_service.config.views import LogConfig
-from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, set_aside_name
+from log_service.storage.file_names import (
+    DELETE_DIRECTORY_SUFFIX,
+    STRAY_DIRECTORY_SUFFIX,
+    set_aside_name,
+)
 from log_service.storage.log import Log
 from log_service.storage.log_directory import LogDirectory
 from log_service.storage.recovery import OpenedFrom, open_log
@@ -34,7 +38,9 @@ OF_NO_TOPIC = "it is of no topic of this cluster"
 class HeldLogs:
     """The logs of one node. Only this class changes ``logs``, ``directories`` and ``claimed``."""
 
-    def __init__(self, env: NodeEnv, removals: PendingRemovals, *, producer_id_expiration_ms: int) -> None:
+    def __init__(
+        self, env: NodeEnv, removals: PendingRemovals, *, producer_id_expiration_ms: int
+    ) -> None:
         self._env = env
         self._removals = removals
         self._producer_id_expiration_ms = producer_id_expiration_ms
@@ -130,7 +136,11 @@ class HeldLogs:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        for home in [one for one in self._directories if one in self._renamed_in and one is not but and not one.is_offline]:
+        for home in [
+            one
+            for one in self._directories
+            if one in self._renamed_in and one is not but and not one.is_offline
+        ]:
             self._renamed_in.discard(home)
             try:
                 self._env.files.sync_directory(home.path)
@@ -151,7 +161,9 @@ class HeldLogs:
         self.put(log)
         old.close_files()
         target = self.rename(old.topic_partition, old.directory, old.home, DELETE_DIRECTORY_SUFFIX)
-        self._removals.schedule([target], self._env.clock.monotonic_ms() + old.config.file_delete_delay_ms)
+        self._removals.schedule(
+            [target], self._env.clock.monotonic_ms() + old.config.file_delete_delay_ms
+        )
 
     def set_aside(self, log: Log, suffix: str, *, why: str = OF_NO_TOPIC) -> Path:
         """Close a log, stop serving it, and rename its directory. Return the new path.
@@ -164,7 +176,13 @@ class HeldLogs:
         target = self.rename(log.topic_partition, log.directory, log.home, suffix)
         self.drop(log)
         if suffix == STRAY_DIRECTORY_SUFFIX:
-            logger.warning("%s: the log in %s was moved to %s: %s", log.topic_partition, log.directory, target, why)
+            logger.warning(
+                "%s: the log in %s was moved to %s: %s",
+                log.topic_partition,
+                log.directory,
+                target,
+                why,
+            )
         return target
 
     def drop(self, log: Log) -> None:
@@ -174,7 +192,9 @@ class HeldLogs:
             del self._logs[log.topic_partition]
             self._claimed.discard(log.topic_partition)
 
-    def rename(self, topic_partition: TopicPartition, path: Path, home: LogDirectory, suffix: str) -> Path:
+    def rename(
+        self, topic_partition: TopicPartition, path: Path, home: LogDirectory, suffix: str
+    ) -> Path:
         """Rename a partition's directory to a unique name with ``suffix``, and return its path.
 
         Raises:

@@ -156,9 +156,14 @@ class OffsetIndex(_Index):
             return
         first_offset, first_position = OFFSET_INDEX_ENTRY.unpack_from(content, 0)
         offset, position = OFFSET_INDEX_ENTRY.unpack_from(content, len(content) - 8)
-        is_ordered = (offset > first_offset and position > first_position) if len(content) > 8 else True
+        is_ordered = (
+            (offset > first_offset and position > first_position) if len(content) > 8 else True
+        )
         if first_offset < 0 or first_position < 0 or not is_ordered:
-            text = f"its last entry is offset {offset} at position {position}, its first is offset {first_offset} at {first_position}"
+            text = (
+                f"its last entry is offset {offset} at position {position}, its first is offset"
+                f" {first_offset} at {first_position}"
+            )
             raise IndexInDoubt(text)
 
     def append(self, offset: int, position: int) -> None:
@@ -189,7 +194,11 @@ class OffsetIndex(_Index):
     def lookup(self, offset: int) -> int:
         """Return the position of the last entry at or below ``offset``, or 0 if there is none."""
         count = self._count_up_to(offset)
-        return 0 if count == 0 else int(OFFSET_INDEX_ENTRY.unpack_from(self.entries, (count - 1) * 8)[1])
+        return (
+            0
+            if count == 0
+            else int(OFFSET_INDEX_ENTRY.unpack_from(self.entries, (count - 1) * 8)[1])
+        )
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at or above ``offset``."""
@@ -227,15 +236,22 @@ class TimeIndex(_Index):
             return
         first_timestamp, first_offset = TIME_INDEX_ENTRY.unpack_from(content, 0)
         timestamp, offset = TIME_INDEX_ENTRY.unpack_from(content, len(content) - 12)
-        is_ordered = (timestamp > first_timestamp and offset >= first_offset) if len(content) > 12 else True
+        is_ordered = (
+            (timestamp > first_timestamp and offset >= first_offset) if len(content) > 12 else True
+        )
         if first_offset < 0 or first_timestamp < 0 or not is_ordered:
-            text = f"its last entry is {timestamp} ms at offset {offset}, its first is {first_timestamp} ms at {first_offset}"
+            text = (
+                f"its last entry is {timestamp} ms at offset {offset}, its first is"
+                f" {first_timestamp} ms at {first_offset}"
+            )
             raise IndexInDoubt(text)
 
     def maybe_append(self, timestamp: int, offset: int) -> bool:
         """Add an entry if ``timestamp`` is above all others, and return whether it was added."""
         entries = self.entries
-        if timestamp <= (TIME_INDEX_ENTRY.unpack_from(entries, len(entries) - 12)[0] if entries else NO_TIMESTAMP):
+        if timestamp <= (
+            TIME_INDEX_ENTRY.unpack_from(entries, len(entries) - 12)[0] if entries else NO_TIMESTAMP
+        ):
             return False
         entries.extend(TIME_INDEX_ENTRY.pack(timestamp, offset - self.base_offset))
         return True
@@ -270,7 +286,11 @@ class TimeIndex(_Index):
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at or above ``offset``."""
         count = len(self)
-        while count and TIME_INDEX_ENTRY.unpack_from(self.entries, (count - 1) * 12)[1] >= offset - self.base_offset:
+        while (
+            count
+            and TIME_INDEX_ENTRY.unpack_from(self.entries, (count - 1) * 12)[1]
+            >= offset - self.base_offset
+        ):
             count -= 1
         self.cut(count)
 

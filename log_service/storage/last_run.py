@@ -45,19 +45,33 @@ def expected_extents(loaded: LoadedDirectory) -> dict[TopicPartition, Extent]:
     """Return the least extent that each log of a directory had when the last run ended."""
     if loaded.listed is None:
         named = loaded.recovery_points.items()
-        return {key: Extent(topic_id=None, start_offset=offset, end_offset=offset) for key, offset in named if offset > 0}
+        return {
+            key: Extent(topic_id=None, start_offset=offset, end_offset=offset)
+            for key, offset in named
+            if offset > 0
+        }
     return {
         key: Extent(
             topic_id=extent.topic_id,
             start_offset=extent.start_offset,
-            end_offset=max(extent.end_offset, loaded.recovery_points.get(key, 0), loaded.high_watermarks.get(key, 0)),
-            base_offsets=tuple(offset for offset in extent.base_offsets if extent.start_offset < offset < extent.end_offset),
+            end_offset=max(
+                extent.end_offset,
+                loaded.recovery_points.get(key, 0),
+                loaded.high_watermarks.get(key, 0),
+            ),
+            base_offsets=tuple(
+                offset
+                for offset in extent.base_offsets
+                if extent.start_offset < offset < extent.end_offset
+            ),
         )
         for key, extent in loaded.listed.extents.items()
     }
 
 
-def lost_logs(loaded: LoadedDirectory, found: Mapping[TopicPartition, Sequence[Log]]) -> list[LostLog]:
+def lost_logs(
+    loaded: LoadedDirectory, found: Mapping[TopicPartition, Sequence[Log]]
+) -> list[LostLog]:
     """Return the logs of a directory that are missing or lack records.
 
     ``found`` holds the logs of all directories.
@@ -69,9 +83,20 @@ def lost_logs(loaded: LoadedDirectory, found: Mapping[TopicPartition, Sequence[L
         if None not in faults:
             end_offset = max(expected.end_offset, loaded.high_watermarks.get(topic_partition, 0))
             extent = replace(expected, end_offset=end_offset)
-            fault = f"{topic_partition} {faults[0]}, it ended at offset {end_offset} in {loaded.directory}"
+            fault = (
+                f"{topic_partition} {faults[0]}, it ended at offset {end_offset} in"
+                f" {loaded.directory}"
+            )
             has_gap = any(_gap(expected, log) is not None for log in logs)
-            lost.append(LostLog(topic_partition=topic_partition, directory=loaded.directory, extent=extent, fault=fault, has_gap=has_gap))
+            lost.append(
+                LostLog(
+                    topic_partition=topic_partition,
+                    directory=loaded.directory,
+                    extent=extent,
+                    fault=fault,
+                    has_gap=has_gap,
+                )
+            )
     return lost
 
 
@@ -85,8 +110,15 @@ def file_faults(loaded: LoadedDirectory) -> list[str]:
         return faults
     if loaded.broker_epoch is None:
         return [f"{loaded.directory} has no {RUNNING_LOGS_FILE} of that run"]
-    nameless = [log.topic_partition for log in loaded.logs if log.log_end_offset and log.topic_partition not in loaded.recovery_points]
-    return [f"{topic_partition} has no recovery point in {loaded.directory}" for topic_partition in nameless]
+    nameless = [
+        log.topic_partition
+        for log in loaded.logs
+        if log.log_end_offset and log.topic_partition not in loaded.recovery_points
+    ]
+    return [
+        f"{topic_partition} has no recovery point in {loaded.directory}"
+        for topic_partition in nameless
+    ]
 
 
 def _fault(extent: Extent, log: Log) -> str | None:
@@ -103,7 +135,11 @@ def _gap(extent: Extent, log: Log) -> str | None:
     if log.segments[0].base_offset > extent.start_offset:
         return f"begins at offset {log.segments[0].base_offset} instead of {extent.start_offset}"
     there = {segment.base_offset for segment in log.segments}
-    if missing := [offset for offset in extent.base_offsets if offset not in there and offset < log.log_end_offset]:
+    if missing := [
+        offset
+        for offset in extent.base_offsets
+        if offset not in there and offset < log.log_end_offset
+    ]:
         return f"has no segment {file_name(min(missing), LOG_SUFFIX)}"
     return None
 

@@ -42,7 +42,10 @@ class LeaderEpochs:
         """
         epochs = cls(files, path)
         try:
-            entries = [(int(epoch), int(offset)) for epoch, offset in parse_lines(path, files.read_bytes(path))]
+            entries = [
+                (int(epoch), int(offset))
+                for epoch, offset in parse_lines(path, files.read_bytes(path))
+            ]
         except FileNotFoundError:
             return epochs
         except ValueError as error:
@@ -100,7 +103,9 @@ class LeaderEpochs:
         if epoch == self.latest:
             return epoch, log_end_offset
         index = bisect_right(self._epochs, epoch)
-        if index == len(self._epochs):  # no epoch is known, but a peer may still ask for one below all
+        if index == len(
+            self._epochs
+        ):  # no epoch is known, but a peer may still ask for one below all
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
         return (self._epochs[index - 1] if index else epoch), self._start_offsets[index]
 

@@ -23,7 +23,12 @@ from log_service.records.batch import BatchHeader, parse_header, stamp, stamp_ap
 from log_service.records.control import EndOfTransaction, TransactionMarker
 from log_service.records.validator import ValidatedBatches
 from log_service.storage import log_reader
-from log_service.storage.aborted_transactions import NO_TRANSACTIONS, AbortedTransaction, AbortedTransactions, pack_index
+from log_service.storage.aborted_transactions import (
+    NO_TRANSACTIONS,
+    AbortedTransaction,
+    AbortedTransactions,
+    pack_index,
+)
 from log_service.storage.append_result import AppendResult
 from log_service.storage.leader_epochs import LeaderEpochs
 from log_service.storage.log_directory import LogDirectory
@@ -107,8 +112,8 @@ class Log:
 
     def __repr__(self) -> str:
         return (
-            f"<Log {self.topic_partition} [{self.log_start_offset}, {self.log_end_offset}) recovery_point={self.recovery_point} "
-            f"segments={len(self.segments)}>"
+            f"<Log {self.topic_partition} [{self.log_start_offset}, {self.log_end_offset})"
+            f" recovery_point={self.recovery_point} segments={len(self.segments)}>"
         )
 
     @property
@@ -133,7 +138,9 @@ class Log:
 
     # Reading
 
-    def read(self, start_offset: int, *, max_bytes: int, upper_offset: int, is_one_batch_guaranteed: bool) -> LogSlice:
+    def read(
+        self, start_offset: int, *, max_bytes: int, upper_offset: int, is_one_batch_guaranteed: bool
+    ) -> LogSlice:
         """Lease whole batches from the one that holds ``start_offset``, below ``upper_offset``.
 
         ``max_bytes`` may exclude the last bytes. A larger first batch is returned whole if
@@ -143,14 +150,23 @@ class Log:
             KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
         """
         log_end_offset = self.log_end_offset
-        if not self.log_start_offset <= start_offset <= log_end_offset or self.home.is_offline or self.is_closed:
+        if (
+            not self.log_start_offset <= start_offset <= log_end_offset
+            or self.home.is_offline
+            or self.is_closed
+        ):
             self._check_readable()
-            text = f"{self.topic_partition} holds offsets {self.log_start_offset} to {log_end_offset}, {start_offset} was asked for"
+            text = (
+                f"{self.topic_partition} holds offsets {self.log_start_offset} to {log_end_offset},"
+                f" {start_offset} was asked for"
+            )
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         if start_offset >= upper_offset or start_offset == log_end_offset:
             return log_reader.NOTHING
         try:
-            if start_offset < self.segments.active.base_offset and self.is_waiting_for(next(self.segments.from_offset(start_offset))):
+            if start_offset < self.segments.active.base_offset and self.is_waiting_for(
+                next(self.segments.from_offset(start_offset))
+            ):
                 return log_reader.NOTHING
             found = log_reader.read(
                 self.segments,
@@ -182,11 +198,15 @@ class Log:
         if not self.aborted_transactions:
             return []
         try:
-            return self.aborted_transactions.within(start_offset, log_reader.end_offset(self.segments, found))
+            return self.aborted_transactions.within(
+                start_offset, log_reader.end_offset(self.segments, found)
+            )
         except OSError as error:
             raise self.home.note_error(error) from error
 
-    def read_batches(self, start_offset: int, end_offset: int | None = None, *, chunk_bytes: int = 1 << 20) -> Iterator[bytes]:
+    def read_batches(
+        self, start_offset: int, end_offset: int | None = None, *, chunk_bytes: int = 1 << 20
+    ) -> Iterator[bytes]:
         """Yield [start_offset, end_offset) in chunks of whole batches. May run in the pool.
 
         Raises:
@@ -197,7 +217,9 @@ class Log:
         end_offset = upper_offset if end_offset is None else min(end_offset, upper_offset)
         start_offset = max(start_offset, self.log_start_offset)
         try:
-            yield from log_reader.read_batches(self.segments, start_offset, end_offset, chunk_bytes, upper_offset=upper_offset)
+            yield from log_reader.read_batches(
+                self.segments, start_offset, end_offset, chunk_bytes, upper_offset=upper_offset
+            )
         except OSError as error:
             raise self.home.note_error(error) from error
 
@@ -231,12 +253,19 @@ class Log:
 
     def _check_hole(self, offset: int, found: LogSlice) -> None:
         """Refuse to skip a missing segment's offsets. Only compaction may leave such holes."""
-        if self.config.is_compacted or self.cleaned_offset is not None or not log_reader.is_segment_missing(self.segments, offset):
+        if (
+            self.config.is_compacted
+            or self.cleaned_offset is not None
+            or not log_reader.is_segment_missing(self.segments, offset)
+        ):
             return
         if found.file_slice is not None:
             found.file_slice.release()
         last_offset = found.segment_base_offset - 1
-        text = f"{self.directory} has no segment for offsets {offset} to {last_offset}: restore it, or continue to read after them"
+        text = (
+            f"{self.directory} has no segment for offsets {offset} to {last_offset}: restore it, or"
+            " continue to read after them"
+        )
         if self._logged_hole != offset:
             self._logged_hole = offset
             logger.error("%s", text)
@@ -254,7 +283,12 @@ class Log:
     # Appending
 
     def append_as_leader(
-        self, validated: ValidatedBatches, *, leader_epoch: int, now_ms: int, check: CheckBatch | None = None
+        self,
+        validated: ValidatedBatches,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        check: CheckBatch | None = None,
     ) -> AppendResult:
         """Write offsets and epoch into the batches, and append the batches with one write.
 
@@ -268,11 +302,21 @@ class Log:
             raise self._refused()
         buffer, batches, size_bytes, max_timestamp = validated
         for _, header in batches:
-            if header.producer_id >= 0 and (repeated := (check or self.producer_state.check)(header)) is not None:
+            if (
+                header.producer_id >= 0
+                and (repeated := (check or self.producer_state.check)(header)) is not None
+            ):
                 return AppendResult(
-                    repeated.first_offset, repeated.last_offset, repeated.timestamp, self.log_start_offset, True, self.is_sync_due
+                    repeated.first_offset,
+                    repeated.last_offset,
+                    repeated.timestamp,
+                    self.log_start_offset,
+                    True,
+                    self.is_sync_due,
                 )
-        append_time_ms = now_ms if self.config.message_timestamp_type == "LogAppendTime" else NO_TIMESTAMP
+        append_time_ms = (
+            now_ms if self.config.message_timestamp_type == "LogAppendTime" else NO_TIMESTAMP
+        )
         if append_time_ms != NO_TIMESTAMP:
             max_timestamp = now_ms
             for batch_position, _ in batches:
@@ -289,15 +333,24 @@ class Log:
             if append_time_ms != NO_TIMESTAMP:
                 header = header._replace(max_timestamp=now_ms)  # noqa: PLW2901 - the header as it is now in the buffer
             last_offset = batch_offset + header.last_offset_delta
-            segment.note_batch(position + batch_position, batch_offset, last_offset, header.max_timestamp)
+            segment.note_batch(
+                position + batch_position, batch_offset, last_offset, header.max_timestamp
+            )
             if header.producer_id >= 0:
                 self.producer_state.update(header, batch_offset, now_ms)
             batch_offset = last_offset + 1
         self.log_end_offset = next_offset
-        must_sync = next_offset - self.syncs.recovery_point >= self.config.flush_messages  # ``is_sync_due``, without the call
-        return _new(AppendResult, (base_offset, next_offset - 1, append_time_ms, self.log_start_offset, False, must_sync))
+        must_sync = (
+            next_offset - self.syncs.recovery_point >= self.config.flush_messages
+        )  # ``is_sync_due``, without the call
+        return _new(
+            AppendResult,
+            (base_offset, next_offset - 1, append_time_ms, self.log_start_offset, False, must_sync),
+        )
 
-    def append_marker(self, marker: EndOfTransaction, *, leader_epoch: int, now_ms: int) -> AppendResult:
+    def append_marker(
+        self, marker: EndOfTransaction, *, leader_epoch: int, now_ms: int
+    ) -> AppendResult:
         """Append the end of a producer's transaction, even if none is open.
 
         Raises:
@@ -306,7 +359,10 @@ class Log:
         if self.home.append_refusal is not None or self.is_closed:
             raise self._refused()
         check_marker(
-            self.producer_state.get(marker.producer_id), marker.producer_epoch, marker.coordinator_epoch, marker.transaction_version
+            self.producer_state.get(marker.producer_id),
+            marker.producer_epoch,
+            marker.coordinator_epoch,
+            marker.transaction_version,
         )
         offset = self.log_end_offset
         batch = marker.build(base_offset=offset, leader_epoch=leader_epoch, timestamp_ms=now_ms)
@@ -319,11 +375,17 @@ class Log:
         if leader_epoch != self.leader_epochs.latest:
             self.leader_epochs.lead(leader_epoch, offset)
         segment.note_batch(position, offset, offset, now_ms)
-        self._end_transaction(segment, header, TransactionMarker(marker.is_abort, marker.coordinator_epoch), now_ms)
+        self._end_transaction(
+            segment, header, TransactionMarker(marker.is_abort, marker.coordinator_epoch), now_ms
+        )
         self.log_end_offset = offset + 1
-        return AppendResult(offset, offset, append_time_ms, self.log_start_offset, False, self.is_sync_due)
+        return AppendResult(
+            offset, offset, append_time_ms, self.log_start_offset, False, self.is_sync_due
+        )
 
-    def append_as_follower(self, buffer: Buffer, *, leader_epoch: int | None = None) -> AppendResult:
+    def append_as_follower(
+        self, buffer: Buffer, *, leader_epoch: int | None = None
+    ) -> AppendResult:
         """Append batches that already have their offsets and epochs from a leader.
 
         With ``leader_epoch``, they are a leader's response in this epoch. A truncated last batch is
@@ -337,17 +399,23 @@ class Log:
         if self.home.append_refusal is not None or self.is_closed:
             raise self._refused()
         try:
-            content, batches, markers, max_timestamp = check_replicated(buffer, self.log_end_offset, leader_epoch)
+            content, batches, markers, max_timestamp = check_replicated(
+                buffer, self.log_end_offset, leader_epoch
+            )
         except KafkaError as error:
             raise KafkaError(error.code, f"{self.topic_partition}: {error}") from error
         if not batches:
             end_offset = self.log_end_offset
-            return AppendResult(end_offset, end_offset - 1, NO_TIMESTAMP, self.log_start_offset, False, False)
+            return AppendResult(
+                end_offset, end_offset - 1, NO_TIMESTAMP, self.log_start_offset, False, False
+            )
         now_ms = self.clock.wall_ms()
         base_offset, next_offset = batches[0][1].base_offset, batches[-1][1].next_offset
         segment, start = self._write(content, len(content), max_timestamp, next_offset - 1, now_ms)
         for position, header in batches:
-            segment.note_batch(start + position, header.base_offset, header.last_offset, header.max_timestamp)
+            segment.note_batch(
+                start + position, header.base_offset, header.last_offset, header.max_timestamp
+            )
             self.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
             if header.producer_id >= 0:
                 if position in markers:
@@ -355,9 +423,18 @@ class Log:
                 else:
                     self.producer_state.update(header, header.base_offset, now_ms)
         self.log_end_offset = next_offset
-        return AppendResult(base_offset, next_offset - 1, NO_TIMESTAMP, self.log_start_offset, False, self.is_sync_due)
+        return AppendResult(
+            base_offset,
+            next_offset - 1,
+            NO_TIMESTAMP,
+            self.log_start_offset,
+            False,
+            self.is_sync_due,
+        )
 
-    def _end_transaction(self, segment: Segment, header: BatchHeader, marker: TransactionMarker, now_ms: int) -> None:
+    def _end_transaction(
+        self, segment: Segment, header: BatchHeader, marker: TransactionMarker, now_ms: int
+    ) -> None:
         """Apply an appended marker. If its index entry fails, the directory goes offline."""
         ended = self.producer_state.end_transaction(header, marker.coordinator_epoch, now_ms)
         if ended is None or not marker.is_abort:
@@ -370,15 +447,22 @@ class Log:
         except OSError as error:
             raise self.home.fail(error) from error
 
-    def _write(self, buffer: Buffer, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int) -> tuple[Segment, int]:
+    def _write(
+        self, buffer: Buffer, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int
+    ) -> tuple[Segment, int]:
         """Write to the active segment, or a new one if due. Return the segment and position."""
         segment, config = self.segments.active, self.config
         if size_bytes > config.segment_bytes:
-            text = f"{size_bytes} bytes do not fit into a segment of {self.topic_partition} ({config.segment_bytes} bytes)"
+            text = (
+                f"{size_bytes} bytes do not fit into a segment of {self.topic_partition}"
+                f" ({config.segment_bytes} bytes)"
+            )
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, text)
         try:
             if segment.must_roll_for(size_bytes, max_timestamp, last_offset, now_ms, config):
-                segment = self._roll(max(self.log_end_offset, last_offset - MAX_RELATIVE_OFFSET), now_ms)
+                segment = self._roll(
+                    max(self.log_end_offset, last_offset - MAX_RELATIVE_OFFSET), now_ms
+                )
             position = segment.append([buffer])
             self.home.note_written(size_bytes)
         except OSError as error:
@@ -447,7 +531,10 @@ class Log:
             KafkaError: OFFSET_OUT_OF_RANGE, the log ends before ``offset``.
         """
         if offset > self.log_end_offset:
-            text = f"{self.topic_partition} ends at {self.log_end_offset}; its start cannot move to {offset}"
+            text = (
+                f"{self.topic_partition} ends at {self.log_end_offset}; its start cannot move to"
+                f" {offset}"
+            )
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         if offset <= self.log_start_offset:
             return False
@@ -480,7 +567,9 @@ class Log:
             size_bytes = sum(segment.size_bytes for segment in list(self.segments)[:count])
             self._remove_later(self.segments.drop_oldest(count))
             self.aborted_transactions = self.aborted_transactions.from_offset(self.log_start_offset)
-            self.producer_snapshots.remove_needless(segment.base_offset for segment in self.segments)
+            self.producer_snapshots.remove_needless(
+                segment.base_offset for segment in self.segments
+            )
         except OSError as error:
             raise self.home.note_error(error) from error
         return RetentionOutcome(count, size_bytes, self.log_start_offset)
@@ -495,26 +584,41 @@ class Log:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         if offset >= self.log_end_offset:
-            self.leader_epochs.truncate_from_end(self.log_end_offset)  # an epoch of a leader that appended nothing
+            self.leader_epochs.truncate_from_end(
+                self.log_end_offset
+            )  # an epoch of a leader that appended nothing
             return False
         self._check_readable()
         self._clean_end_offset = None
-        self._sure_end_offset = min(self._sure_end_offset, next(self.segments.from_offset(offset)).base_offset, offset)
+        self._sure_end_offset = min(
+            self._sure_end_offset, next(self.segments.from_offset(offset)).base_offset, offset
+        )
         self.note_extent()
         try:
             self.home.on_cut(self.topic_partition, offset)
-            self.cleaned_offset = None if self.cleaned_offset is None else min(self.cleaned_offset, offset)
+            self.cleaned_offset = (
+                None if self.cleaned_offset is None else min(self.cleaned_offset, offset)
+            )
             self.syncs.note_truncation(offset)
             self.producer_snapshots.remove_above(offset)
             self.aborted_transactions = self.aborted_transactions.cut(offset, self.segments)
-            self._remove_later(self.segments.cut(offset, self.config, created_ms=self.clock.wall_ms()))
+            self._remove_later(
+                self.segments.cut(offset, self.config, created_ms=self.clock.wall_ms())
+            )
         except OSError as error:
             raise self.home.note_error(error) from error
         self.log_end_offset = offset
         self._start_at(min(self.log_start_offset, offset))
         self.leader_epochs.truncate_from_end(offset)
         producers, snapshots = self.producer_state, self.producer_snapshots
-        log_reader.reload_producers(producers, snapshots, self.segments, self.log_start_offset, end_offset=offset, from_offset=offset)
+        log_reader.reload_producers(
+            producers,
+            snapshots,
+            self.segments,
+            self.log_start_offset,
+            end_offset=offset,
+            from_offset=offset,
+        )
         return True
 
     def restart_at(self, offset: int) -> None:
@@ -546,7 +650,9 @@ class Log:
             topic_id=self.topic_id,
             start_offset=max(self.log_start_offset, self.segments[0].base_offset, least_offset),
             end_offset=self._sure_end_offset,
-            base_offsets=tuple(segment.base_offset for segment in self.segments if segment not in but),
+            base_offsets=tuple(
+                segment.base_offset for segment in self.segments if segment not in but
+            ),
         )
 
     def note_extent(self, least_offset: int = 0, but: Sequence[Segment] = ()) -> None:
@@ -560,7 +666,9 @@ class Log:
         """Store that the log is compacted below ``end_offset``."""
         self.cleaned_offset = end_offset
 
-    def exchange_segments(self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction]) -> None:
+    def exchange_segments(
+        self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction]
+    ) -> None:
         """Replace the adjacent segments ``old`` in one step with ``new``, which holds their
         records.
 
@@ -575,12 +683,16 @@ class Log:
         try:
             paths, end_offset = self.segments.exchange(old, new)
             self.note_extent()
-            self.aborted_transactions = self.aborted_transactions.replaced(new.base_offset, end_offset, aborted)
+            self.aborted_transactions = self.aborted_transactions.replaced(
+                new.base_offset, end_offset, aborted
+            )
             self.syncs.note_new_names()
             self.removals.schedule(paths, due_ms)
             for segment in old:
                 self.removals.schedule_release(segment.close_file, due_ms)
-            self.producer_snapshots.remove_needless(segment.base_offset for segment in self.segments)
+            self.producer_snapshots.remove_needless(
+                segment.base_offset for segment in self.segments
+            )
         except OSError as error:
             raise self.home.fail(error) from error
 
@@ -650,7 +762,9 @@ class Log:
         self.leader_epochs.maybe_write(is_synced=is_synced)
         if self.log_end_offset > 0:
             self.producer_snapshots.take(self.log_end_offset, self.producer_state)
-            self.producer_snapshots.remove_needless(segment.base_offset for segment in self.segments)
+            self.producer_snapshots.remove_needless(
+                segment.base_offset for segment in self.segments
+            )
         if is_synced:
             self.producer_snapshots.sync()
 
@@ -681,8 +795,12 @@ class Log:
             OSError: the disk failed.
         """
         original.aborted_transactions.write_indexes(self.files, self.directory, self.segments)
-        self.producer_state = original.producer_state  # also has producers whose batches retention deleted
-        if self.log_end_offset < original.log_end_offset:  # compaction removed the last records, whose offsets are not reused
+        self.producer_state = (
+            original.producer_state
+        )  # also has producers whose batches retention deleted
+        if (
+            self.log_end_offset < original.log_end_offset
+        ):  # compaction removed the last records, whose offsets are not reused
             self._roll(original.log_end_offset, self.clock.wall_ms())
             self.log_end_offset = original.log_end_offset
         for segment in self.segments.from_offset(self.syncs.recovery_point):

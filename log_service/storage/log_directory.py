@@ -42,7 +42,9 @@ _DEVICE_ERRORS = frozenset(
     }
 )
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
-_PASSING_ERRORS = _NO_DESCRIPTORS | frozenset({errno.ENOMEM, errno.EAGAIN, errno.EINTR, errno.EBADF, errno.ENOENT})
+_PASSING_ERRORS = _NO_DESCRIPTORS | frozenset(
+    {errno.ENOMEM, errno.EAGAIN, errno.EINTR, errno.EBADF, errno.ENOENT}
+)
 
 
 class LogDirectory:
@@ -69,7 +71,9 @@ class LogDirectory:
         "save_recovery_points",
     )
 
-    def __init__(self, path: Path, *, free_bytes: Callable[[Path], int] | None = None, reserve_bytes: int = 0) -> None:
+    def __init__(
+        self, path: Path, *, free_bytes: Callable[[Path], int] | None = None, reserve_bytes: int = 0
+    ) -> None:
         """Create the state of an online directory.
 
         ``free_bytes`` returns the free space of a path's file system. Without it, no space is
@@ -95,15 +99,22 @@ class LogDirectory:
         The recovery points are durable on return.
         """
 
-        self.on_cut: Callable[[TopicPartition, int], object] = lambda _topic_partition, _offset: None
+        self.on_cut: Callable[[TopicPartition, int], object] = lambda _topic_partition, _offset: (
+            None
+        )
         """Called before a log is truncated, to durably lower the larger offsets in checkpoints."""
-        self.on_extent: Callable[[TopicPartition, Extent], object] = lambda _topic_partition, _extent: None
+        self.on_extent: Callable[[TopicPartition, Extent], object] = (
+            lambda _topic_partition, _extent: None
+        )
         """Called after a log was added or grew by a segment, and before it is truncated."""
         self.on_going: Callable[[TopicPartition], object] = lambda _topic_partition: None
         """Called before a log's directory is renamed for removal."""
 
     def __repr__(self) -> str:
-        return f"<LogDirectory {self.path} {'offline' if self.is_offline else 'full' if self.append_refusal else 'online'}>"
+        return (
+            f"<LogDirectory {self.path}"
+            f" {'offline' if self.is_offline else 'full' if self.append_refusal else 'online'}>"
+        )
 
     def note_written(self, size_bytes: int) -> bool:
         """Count bytes written by a log or the cleaner. Return whether the disk was found full.
@@ -130,7 +141,8 @@ class LogDirectory:
         was_full = self.append_refusal is not None
         is_full = free_bytes < self.reserve_bytes
         self.append_refusal = (
-            f"only {free_bytes} bytes are free for log directory {self.path}, less than the reserve of {self.reserve_bytes}; make room"
+            f"only {free_bytes} bytes are free for log directory {self.path}, less than the reserve"
+            f" of {self.reserve_bytes}; make room"
             if is_full
             else None
         )
@@ -145,7 +157,9 @@ class LogDirectory:
         """
         if not self.is_offline:
             self.is_offline = True
-            self.append_refusal = f"log directory {self.path} is offline since: {error}; look at the disk and restart"
+            self.append_refusal = (
+                f"log directory {self.path} is offline since: {error}; look at the disk and restart"
+            )
             self.on_failed(self, error)
         return self.refused()
 
@@ -160,10 +174,16 @@ class LogDirectory:
         if is_full_disk(error):
             with suppress(OSError):
                 self.check_space()
-            text = f"nothing can be written to log directory {self.path}: {error.strerror}; make room, reads go on"
+            text = (
+                f"nothing can be written to log directory {self.path}: {error.strerror}; make room,"
+                " reads go on"
+            )
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
         if error.errno in _PASSING_ERRORS:
-            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.path}: {error}; the request may be sent again")
+            return KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"log directory {self.path}: {error}; the request may be sent again",
+            )
         return self.fail(error)
 
     def note_sync_error(self, error: OSError) -> KafkaError:
@@ -190,7 +210,10 @@ class LogDirectory:
 
     def refused(self) -> KafkaError:
         """Return the error for the client while ``append_refusal`` is set."""
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.append_refusal or f"log directory {self.path} does not accept this now")
+        return KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            self.append_refusal or f"log directory {self.path} does not accept this now",
+        )
 
 
 def is_failing_device(error: BaseException | None) -> TypeGuard[OSError]:
@@ -227,7 +250,10 @@ def directory_named(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StorageError(f"log directory {path} cannot be used: {error}; {_advice(path, error)}, then start again") from error
+        raise StorageError(
+            f"log directory {path} cannot be used: {error}; {_advice(path, error)}, then start"
+            " again"
+        ) from error
 
 
 def _advice(path: Path, error: OSError) -> str:
@@ -235,5 +261,8 @@ def _advice(path: Path, error: OSError) -> str:
         return "the disk is full, make room"
     if error.errno == errno.EACCES:
         user = own_name()
-        return f"let user {user} have all of it (mkdir -p {path} && chown -R {user} {path}) or run the node as its owner"
+        return (
+            f"let user {user} have all of it (mkdir -p {path} && chown -R {user} {path}) or run the"
+            " node as its owner"
+        )
     return "look at the disk, and at whom the directory belongs to"

@@ -95,13 +95,26 @@ class LogManager:
         self._on_directory_failed: list[Callable[[Path, OSError], None]] = []
         self._high_watermark_of: Callable[[Log], int] = lambda log: log.log_end_offset
         self.removals = PendingRemovals(env.files)
-        self._held = HeldLogs(env, self.removals, producer_id_expiration_ms=config.producer_id_expiration_ms)
+        self._held = HeldLogs(
+            env, self.removals, producer_id_expiration_ms=config.producer_id_expiration_ms
+        )
         self.logs: Mapping[TopicPartition, Log] = self._held.logs
         self.directories: Sequence[LogDirectory] = self._held.directories
         self._running_files = RunningFiles(env.files, self.directories)
-        self.checkpoint_writer = CheckpointWriter(env.files, self.logs, self._unserved_in, on_written=self._running_files.note_checkpoint)
-        self._upkeep = Upkeep(env, config, self._held, self.removals, self.checkpoint_writer, apply_retention=self.apply_retention)
-        self.futures = FutureLogs(env, self._held, self.removals, self.checkpoint_writer, on_removals=self._upkeep.wake)
+        self.checkpoint_writer = CheckpointWriter(
+            env.files, self.logs, self._unserved_in, on_written=self._running_files.note_checkpoint
+        )
+        self._upkeep = Upkeep(
+            env,
+            config,
+            self._held,
+            self.removals,
+            self.checkpoint_writer,
+            apply_retention=self.apply_retention,
+        )
+        self.futures = FutureLogs(
+            env, self._held, self.removals, self.checkpoint_writer, on_removals=self._upkeep.wake
+        )
         self.cleaner = Cleaner(
             env,
             config.cleaner,
@@ -126,7 +139,13 @@ class LogManager:
         """Limit retention and compaction of a log by ``high_watermark_of`` instead of its end."""
         self._high_watermark_of = high_watermark_of
 
-    def reconfigure(self, *, cleaner: CleanerConfig, producer_id_expiration_ms: int, cordoned_log_dirs: Collection[Path]) -> None:
+    def reconfigure(
+        self,
+        *,
+        cleaner: CleanerConfig,
+        producer_id_expiration_ms: int,
+        cordoned_log_dirs: Collection[Path],
+    ) -> None:
         """Apply new values of the settings that can change while the node runs."""
         self.config = replace(
             self.config,
@@ -156,14 +175,22 @@ class LogManager:
         failures = [self._take(path) for path in self.config.log_dirs]
         for directory, error in zip(self.directories, failures, strict=True):
             if error is not None:
-                directory.fail(error)  # only now, because on_failed asks whether other directories exist
+                directory.fail(
+                    error
+                )  # only now, because on_failed asks whether other directories exist
         loaded: list[LoadedDirectory] = []
         for directory, lock in self._locks.items():
-            if not directory.is_offline and (found := await self._load_directory(directory, lock)) is not None:
+            if (
+                not directory.is_offline
+                and (found := await self._load_directory(directory, lock)) is not None
+            ):
                 loaded.append(found)
         self._unread = [directory for directory in self.directories if directory.is_offline]
         if not loaded:
-            text = f"none of the log directories can be used: {', '.join(str(each.append_refusal) for each in self.directories)}"
+            text = (
+                "none of the log directories can be used:"
+                f" {', '.join(str(each.append_refusal) for each in self.directories)}"
+            )
             raise StorageError(text)
         await self.futures.look_for_unfinished()
         if len(self.directories) > 1 and not self._unread:
@@ -176,17 +203,27 @@ class LogManager:
         """Determine whether everything that the last run wrote still exists, in all directories."""
         has_damaged = any(found.damaged for found in loaded)
         has_lost = self._has_lost(loaded)
-        is_doubtful = self._unread or has_damaged or has_lost or any(directory.may_lack_records for directory in self.directories)
+        is_doubtful = (
+            self._unread
+            or has_damaged
+            or has_lost
+            or any(directory.may_lack_records for directory in self.directories)
+        )
         if not is_doubtful:
             self.previous_broker_epoch = _epoch_of_all([found.kept_epoch for found in loaded])
         if self.previous_broker_epoch == UNKNOWN_BROKER_EPOCH:
             await self.env.files.run_in_pool(self._running_files.remove_durably)
             return
         if not all(found.listed for found in loaded):
-            rewrite = partial(self._running_files.rewrite_lists, self.previous_broker_epoch, self._extents())
+            rewrite = partial(
+                self._running_files.rewrite_lists, self.previous_broker_epoch, self._extents()
+            )
             await self.env.files.run_in_pool(rewrite)
         if not self.had_clean_shutdown:
-            logger.info("the last run of this broker, with epoch %d, was killed and lost nothing", self.previous_broker_epoch)
+            logger.info(
+                "the last run of this broker, with epoch %d, was killed and lost nothing",
+                self.previous_broker_epoch,
+            )
 
     def _has_lost(self, loaded: Sequence[LoadedDirectory]) -> bool:
         """Find and report logs and their files that the last run wrote and that are missing.
@@ -197,23 +234,39 @@ class LogManager:
         for log in self._opened():
             found.setdefault(log.topic_partition, []).append(log)
         damaged = {log.topic_partition for each in loaded for log in each.damaged}
-        lost = [log for each in loaded for log in lost_logs(each, found) if log.topic_partition not in damaged]
+        lost = [
+            log
+            for each in loaded
+            for log in lost_logs(each, found)
+            if log.topic_partition not in damaged
+        ]
         if self._unread:
             lost = [log for log in lost if log.topic_partition in found]
         self.lost = {log.topic_partition: log for log in lost}
-        faults = [*(log.fault for log in lost), *(fault for each in loaded for fault in file_faults(each))]
+        faults = [
+            *(log.fault for log in lost),
+            *(fault for each in loaded for fault in file_faults(each)),
+        ]
         if faults:
             logger.error("%s", _faults_text(faults))
         return bool(faults)
 
     def _extents(self) -> dict[Path, dict[TopicPartition, Extent]]:
         """Return the extents of found logs, and the former extents of lost and damaged logs."""
-        extents: dict[Path, dict[TopicPartition, Extent]] = {directory.path: {} for directory in self.directories}
+        extents: dict[Path, dict[TopicPartition, Extent]] = {
+            directory.path: {} for directory in self.directories
+        }
         for lost in self.lost.values():
             extents[lost.directory][lost.topic_partition] = lost.extent
-        for damaged in [log for log in (*self.damaged.values(), *self._rivals) if isinstance(log, DamagedLog)]:
-            end_offset = self._high_watermarks_in.get(damaged.directory.parent, {}).get(damaged.topic_partition, 0)
-            extent = Extent(topic_id=damaged.topic_id, start_offset=end_offset, end_offset=end_offset)
+        for damaged in [
+            log for log in (*self.damaged.values(), *self._rivals) if isinstance(log, DamagedLog)
+        ]:
+            end_offset = self._high_watermarks_in.get(damaged.directory.parent, {}).get(
+                damaged.topic_partition, 0
+            )
+            extent = Extent(
+                topic_id=damaged.topic_id, start_offset=end_offset, end_offset=end_offset
+            )
             extents[damaged.directory.parent].setdefault(damaged.topic_partition, extent)
         for log in self._opened():
             extents[log.directory.parent].setdefault(log.topic_partition, log.extent())
@@ -224,7 +277,9 @@ class LogManager:
 
         Return the error of a failing device, or None if the device works.
         """
-        directory = LogDirectory(path, free_bytes=self.env.files.free_bytes, reserve_bytes=self.reserve_bytes)
+        directory = LogDirectory(
+            path, free_bytes=self.env.files.free_bytes, reserve_bytes=self.reserve_bytes
+        )
         directory.on_full, directory.on_doubt = self._upkeep.wake, self._upkeep.rebuild_soon
         directory.on_failed = self._directory_failed
         directory.on_rolled = self._upkeep.sync_soon
@@ -247,20 +302,35 @@ class LogManager:
         try:
             self._locks[directory] = files.lock_directory(path)
         except BlockingIOError as error:
-            raise StorageError(f"log directory {path} is in use by another process: stop that one, or use another") from error
-        properties = claim_directory(files, path, node_id=self.node_id, cluster_id=self.cluster_id, new_id=self._held.new_id)
+            raise StorageError(
+                f"log directory {path} is in use by another process: stop that one, or use another"
+            ) from error
+        properties = claim_directory(
+            files, path, node_id=self.node_id, cluster_id=self.cluster_id, new_id=self._held.new_id
+        )
         if properties is not None and properties.directory_id is not None:
             self.directory_ids[path] = properties.directory_id
 
-    async def _load_directory(self, directory: LogDirectory, lock: DirectoryLock) -> LoadedDirectory | None:
+    async def _load_directory(
+        self, directory: LogDirectory, lock: DirectoryLock
+    ) -> LoadedDirectory | None:
         """Open the logs of one directory. Return None if the disk fails."""
         files = self.env.files
         rebuilt = RebuiltIndexes(files)
 
         def open_one(path: Path, topic_partition: TopicPartition, known: OpenedFrom) -> Log:
-            return self._held.open_at(directory, path, topic_partition, self.default_log_config, known=known, rebuilt=rebuilt)
+            return self._held.open_at(
+                directory,
+                path,
+                topic_partition,
+                self.default_log_config,
+                known=known,
+                rebuilt=rebuilt,
+            )
 
-        loader = DirectoryLoader(files, directory.path, open_one, thread_count=self.config.recovery_threads_per_data_dir)
+        loader = DirectoryLoader(
+            files, directory.path, open_one, thread_count=self.config.recovery_threads_per_data_dir
+        )
         try:
             found = await loader.load()
             await files.run_in_pool(partial(rebuilt.put_in_place, lock))
@@ -302,7 +372,9 @@ class LogManager:
         """
         log = self.logs.get(topic_partition)
         if log is None and topic_partition in self.damaged:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self.damaged[topic_partition].error))
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, str(self.damaged[topic_partition].error)
+            )
         return log
 
     def checkpointed_high_watermark(self, log: Log) -> int:
@@ -339,7 +411,10 @@ class LogManager:
         """
         lost = self._lost_of(topic_partition, topic_id)
         if lost is not None and not is_alone:
-            text = f"{lost.fault}. Another replica has to lead: this one would have it cut to what is here"
+            text = (
+                f"{lost.fault}. Another replica has to lead: this one would have it cut to what is"
+                " here"
+            )
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
         log = self.get_log(topic_partition)
         if log is not None and log.topic_id is not None and log.topic_id != topic_id:
@@ -348,11 +423,16 @@ class LogManager:
         if log is None:
             if self._unread and not is_new:
                 raise self._unread[0].refused()
-            log = self._begin_log(topic_partition, topic_id, config, self._home_of_new(directory_id))
+            log = self._begin_log(
+                topic_partition, topic_id, config, self._home_of_new(directory_id)
+            )
             if lost is not None:
                 log.restart_at(lost.extent.end_offset)
         elif not log.home.is_offline and self._may_be_offline(directory_id):
-            text = f"the metadata has it in log directory {directory_id}, which is not online; the log in {log.directory} is left as it is"
+            text = (
+                f"the metadata has it in log directory {directory_id}, which is not online; the log"
+                f" in {log.directory} is left as it is"
+            )
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
         elif log.topic_id is None:
             log.adopt_topic_id(topic_id)
@@ -376,7 +456,9 @@ class LogManager:
         lost = self.lost.pop(topic_partition, None)
         log = self.logs.get(topic_partition)
         if lost is not None and (log is None or log.directory.parent != lost.directory):
-            next(directory for directory in self.directories if directory.path == lost.directory).on_going(topic_partition)
+            next(
+                directory for directory in self.directories if directory.path == lost.directory
+            ).on_going(topic_partition)
 
     def _may_be_offline(self, directory_id: UUID | None) -> bool:
         """Return whether a log's assigned directory may be one that has failed."""
@@ -385,24 +467,49 @@ class LogManager:
 
     def _online_directory(self, directory_id: UUID) -> LogDirectory | None:
         online = (directory for directory in self.directories if not directory.is_offline)
-        return next((directory for directory in online if self.directory_ids.get(directory.path) == directory_id), None)
+        return next(
+            (
+                directory
+                for directory in online
+                if self.directory_ids.get(directory.path) == directory_id
+            ),
+            None,
+        )
 
     def _home_of_new(self, directory_id: UUID | None) -> LogDirectory:
         """Return the directory in which a new log begins."""
         if self._may_be_offline(directory_id):
-            raise next(directory for directory in self.directories if directory.is_offline).refused()
+            raise next(
+                directory for directory in self.directories if directory.is_offline
+            ).refused()
         named = None if directory_id is None else self._online_directory(directory_id)
         return named or self._emptiest_directory()
 
-    def _begin_log(self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, directory: LogDirectory) -> Log:
+    def _begin_log(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: LogConfig,
+        directory: LogDirectory,
+    ) -> Log:
         path = directory.path / str(topic_partition)
         self._held.sync_renames(directory)
         try:
             self.checkpoint_writer.forget(directory, topic_partition)
-            log = self._held.open_at(directory, path, topic_partition, config, known=OpenedFrom(is_clean=True), topic_id=topic_id)
+            log = self._held.open_at(
+                directory,
+                path,
+                topic_partition,
+                config,
+                known=OpenedFrom(is_clean=True),
+                topic_id=topic_id,
+            )
         except OSError as error:
             if self.env.files.exists(path):
-                self.removals.schedule([self._held.rename(topic_partition, path, directory, DELETE_DIRECTORY_SUFFIX)], 0)
+                self.removals.schedule(
+                    [self._held.rename(topic_partition, path, directory, DELETE_DIRECTORY_SUFFIX)],
+                    0,
+                )
             raise directory.note_error(error) from error
         except StorageError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
@@ -412,8 +519,19 @@ class LogManager:
     def _emptiest_directory(self) -> LogDirectory:
         online = [directory for directory in self.directories if not directory.is_offline]
         if not online:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no log directory is online; look at the disks and restart")
-        counts = dict.fromkeys([directory for directory in online if directory.path not in self.config.cordoned_log_dirs] or online, 0)
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                "no log directory is online; look at the disks and restart",
+            )
+        counts = dict.fromkeys(
+            [
+                directory
+                for directory in online
+                if directory.path not in self.config.cordoned_log_dirs
+            ]
+            or online,
+            0,
+        )
         if len(counts) > 1:
             for log in self.logs.values():
                 if log.home in counts:
@@ -427,11 +545,18 @@ class LogManager:
             KafkaError: LOG_DIR_NOT_FOUND; INVALID_REPLICA_ASSIGNMENT, it is cordoned;
                 KAFKA_STORAGE_ERROR, it is offline.
         """
-        directory = next((directory for directory in self.directories if str(directory.path) == path), None)
+        directory = next(
+            (directory for directory in self.directories if str(directory.path) == path), None
+        )
         if directory is None:
-            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path!r} is not a log directory of this node")
+            raise KafkaError(
+                ErrorCode.LOG_DIR_NOT_FOUND, f"{path!r} is not a log directory of this node"
+            )
         if directory.path in self.config.cordoned_log_dirs:
-            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{path} is cordoned: it takes no new replicas")
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{path} is cordoned: it takes no new replicas",
+            )
         if directory.is_offline:
             raise directory.refused()
         return directory
@@ -469,16 +594,25 @@ class LogManager:
         """
         lost, log = self.lost.get(topic_partition), self.logs.get(topic_partition)
         if lost is not None and lost.has_gap and log is not None:
-            self._held.set_aside(log, STRAY_DIRECTORY_SUFFIX, why=f"{lost.fault}; it is fetched anew")
+            self._held.set_aside(
+                log, STRAY_DIRECTORY_SUFFIX, why=f"{lost.fault}; it is fetched anew"
+            )
         self.accept_lost(topic_partition)
         damaged = self.damaged.get(topic_partition)
         if damaged is None:
             return
         target = self._rename_damaged(damaged, STRAY_DIRECTORY_SUFFIX)
-        logger.warning("%s: its log was damaged and is kept in %s; it is fetched anew: %s", topic_partition, target, damaged.error)
+        logger.warning(
+            "%s: its log was damaged and is kept in %s; it is fetched anew: %s",
+            topic_partition,
+            target,
+            damaged.error,
+        )
 
     def _rename_damaged(self, damaged: DamagedLog, suffix: str) -> Path:
-        target = self._held.rename(damaged.topic_partition, damaged.directory, self._directory_of(damaged), suffix)
+        target = self._held.rename(
+            damaged.topic_partition, damaged.directory, self._directory_of(damaged), suffix
+        )
         if self.damaged.get(damaged.topic_partition) is damaged:
             del self.damaged[damaged.topic_partition]
         return target
@@ -488,9 +622,13 @@ class LogManager:
         return [log for log in logs if not self._directory_of(log).is_offline] or logs
 
     def _directory_of(self, log: FoundLog) -> LogDirectory:
-        return next(directory for directory in self.directories if directory.path == log.directory.parent)
+        return next(
+            directory for directory in self.directories if directory.path == log.directory.parent
+        )
 
-    def settle_rivals(self, is_known: Callable[[FoundLog], bool], assigned: Callable[[FoundLog], UUID | None]) -> None:
+    def settle_rivals(
+        self, is_known: Callable[[FoundLog], bool], assigned: Callable[[FoundLog], UUID | None]
+    ) -> None:
         """Serve one log of each partition with several logs. The metadata decides which one.
 
         The others become stray logs. ``assigned`` returns the directory to which the controller
@@ -504,17 +642,33 @@ class LogManager:
         for rival in self._rivals:
             if rival.topic_partition not in found:
                 log = self.logs.get(rival.topic_partition)
-                found[rival.topic_partition] = [self.damaged[rival.topic_partition] if log is None else log]
+                found[rival.topic_partition] = [
+                    self.damaged[rival.topic_partition] if log is None else log
+                ]
             found[rival.topic_partition].append(rival)
 
         def is_named(log: FoundLog) -> bool:
             directory_id = assigned(log)
-            return directory_id is not None and self.directory_ids.get(log.directory.parent) == directory_id
+            return (
+                directory_id is not None
+                and self.directory_ids.get(log.directory.parent) == directory_id
+            )
 
-        found = {key: logs for key, logs in found.items() if not any(is_known(log) and self._may_be_offline(assigned(log)) for log in logs)}
-        settled = [(logs, one_that_counts(self._online_of(logs), is_known, is_named)) for logs in found.values()]
+        found = {
+            key: logs
+            for key, logs in found.items()
+            if not any(is_known(log) and self._may_be_offline(assigned(log)) for log in logs)
+        }
+        settled = [
+            (logs, one_that_counts(self._online_of(logs), is_known, is_named))
+            for logs in found.values()
+        ]
         for logs, stays in settled:
-            why = f"another one, in {stays.directory}, counts by the metadata" if is_known(stays) else OF_NO_TOPIC
+            why = (
+                f"another one, in {stays.directory}, counts by the metadata"
+                if is_known(stays)
+                else OF_NO_TOPIC
+            )
             for goes in logs:
                 if goes is not stays:
                     self._set_aside(goes, why)
@@ -535,7 +689,11 @@ class LogManager:
         for lost in [lost for lost in self.lost.values() if not is_known(lost)]:
             self.accept_lost(lost.topic_partition)
         held: list[FoundLog] = [*self.logs.values(), *self.damaged.values()]
-        return [target for log in held if not is_known(log) and (target := self._set_aside(log, OF_NO_TOPIC)) is not None]
+        return [
+            target
+            for log in held
+            if not is_known(log) and (target := self._set_aside(log, OF_NO_TOPIC)) is not None
+        ]
 
     def _set_aside(self, log: FoundLog, why: str) -> Path | None:
         """Make a log a stray log and return its path.
@@ -560,7 +718,13 @@ class LogManager:
         if isinstance(log, Log):
             return self._held.set_aside(log, STRAY_DIRECTORY_SUFFIX, why=why)
         target = self._rename_damaged(log, STRAY_DIRECTORY_SUFFIX)
-        logger.warning("%s: the damaged log in %s was moved to %s: %s", log.topic_partition, log.directory, target, why)
+        logger.warning(
+            "%s: the damaged log in %s was moved to %s: %s",
+            log.topic_partition,
+            log.directory,
+            target,
+            why,
+        )
         return target
 
     def _unserved_in(self, path: Path) -> list[TopicPartition]:
@@ -568,8 +732,14 @@ class LogManager:
 
         May be called in the pool.
         """
-        unclaimed = [log for log in list(self.logs.values()) if log.topic_partition not in self._held.claimed]
-        return [log.topic_partition for log in (*self.damaged.values(), *self._rivals, *unclaimed) if log.directory.parent == path]
+        unclaimed = [
+            log for log in list(self.logs.values()) if log.topic_partition not in self._held.claimed
+        ]
+        return [
+            log.topic_partition
+            for log in (*self.damaged.values(), *self._rivals, *unclaimed)
+            if log.directory.parent == path
+        ]
 
     # Upkeep
 
@@ -579,7 +749,9 @@ class LogManager:
             await nursery.start(self.cleaner.run)
             await self._upkeep.run(task_status)
 
-    async def apply_retention(self, topics: Collection[str] | None = None) -> dict[TopicPartition, RetentionOutcome]:
+    async def apply_retention(
+        self, topics: Collection[str] | None = None
+    ) -> dict[TopicPartition, RetentionOutcome]:
         """Apply retention to every claimed log, or to logs of ``topics``. Return the outcomes.
 
         A log whose disk fails is left out.
@@ -589,9 +761,15 @@ class LogManager:
         for turn, log in enumerate(list(self.logs.values())):
             if turn % _LOGS_PER_TURN == _LOGS_PER_TURN - 1:
                 await trio.lowlevel.checkpoint()
-            if log.topic_partition in self._held.claimed and not log.is_closed and (topics is None or log.topic_partition.topic in topics):
+            if (
+                log.topic_partition in self._held.claimed
+                and not log.is_closed
+                and (topics is None or log.topic_partition.topic in topics)
+            ):
                 try:
-                    outcomes[log.topic_partition] = log.apply_retention(now_ms, self._high_watermark_of(log))
+                    outcomes[log.topic_partition] = log.apply_retention(
+                        now_ms, self._high_watermark_of(log)
+                    )
                 except KafkaError as error:
                     logger.warning("retention of %s: %s", log.topic_partition, error)
         self._upkeep.wake()
@@ -633,11 +811,21 @@ class LogManager:
 
     async def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
         try:
-            unopened = [log for log in (*self.damaged.values(), *self._rivals) if isinstance(log, DamagedLog)]
-            if directory in self.futures.kept_in or any(log.directory.parent == directory.path for log in unopened):
-                await self.env.files.run_in_pool(partial(self.checkpoint_writer.write_all, directory))
+            unopened = [
+                log
+                for log in (*self.damaged.values(), *self._rivals)
+                if isinstance(log, DamagedLog)
+            ]
+            if directory in self.futures.kept_in or any(
+                log.directory.parent == directory.path for log in unopened
+            ):
+                await self.env.files.run_in_pool(
+                    partial(self.checkpoint_writer.write_all, directory)
+                )
             else:
-                await self.env.files.run_in_pool(partial(self.checkpoint_writer.write_at_end, directory, broker_epoch))
+                await self.env.files.run_in_pool(
+                    partial(self.checkpoint_writer.write_at_end, directory, broker_epoch)
+                )
             remove_running_epoch(self.env.files, directory.path)
         except OSError as error:
             logger.error("log directory %s could not be closed in order: %s", directory.path, error)
@@ -664,15 +852,18 @@ def _epoch_of_all(epochs: Sequence[int | None]) -> int:
     A replaced disk has no epoch, and the data of the old disk is lost.
     """
     first = epochs[0]
-    return UNKNOWN_BROKER_EPOCH if first is None or any(epoch != first for epoch in epochs) else first
+    return (
+        UNKNOWN_BROKER_EPOCH if first is None or any(epoch != first for epoch in epochs) else first
+    )
 
 
 def _faults_text(faults: Sequence[str]) -> str:
     """Return one log line for all faults that a start found."""
     more = f"; and {len(faults) - _NAMED_FAULTS} more" if len(faults) > _NAMED_FAULTS else ""
     return (
-        f"what the last run left is missing or exchanged, in {len(faults)} place{'s' * (len(faults) > 1)}: "
-        f"{'; '.join(faults[:_NAMED_FAULTS])}{more}. This broker counts as one that lost "
-        "records: bring them back and start again, or let it copy from other replicas. "
-        "A lost log whose only replica was here begins behind its last known offset"
+        f"what the last run left is missing or exchanged, in {len(faults)}"
+        f" place{'s' * (len(faults) > 1)}: {'; '.join(faults[:_NAMED_FAULTS])}{more}. This broker"
+        " counts as one that lost records: bring them back and start again, or let it copy from"
+        " other replicas. A lost log whose only replica was here begins behind its last known"
+        " offset"
     )

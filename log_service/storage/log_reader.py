@@ -44,7 +44,14 @@ class TimestampOffset(NamedTuple):
 NOTHING = LogSlice(None, 0, 0, -1)
 
 
-def read(segments: Segments, start_offset: int, *, max_bytes: int, upper_offset: int | None, is_one_batch_guaranteed: bool) -> LogSlice:
+def read(
+    segments: Segments,
+    start_offset: int,
+    *,
+    max_bytes: int,
+    upper_offset: int | None,
+    is_one_batch_guaranteed: bool,
+) -> LogSlice:
     """Lease whole batches, beginning with the one that holds ``start_offset``.
 
     ``upper_offset`` is None for the log's end.
@@ -64,14 +71,18 @@ def read(segments: Segments, start_offset: int, *, max_bytes: int, upper_offset:
     end = segment.size_bytes
     if end - position > max_bytes:
         end = position + max_bytes
-    if upper_offset is not None and (next_segment is None or upper_offset < next_segment.base_offset):
+    if upper_offset is not None and (
+        next_segment is None or upper_offset < next_segment.base_offset
+    ):
         upper_place = segment.locate(upper_offset)
         if upper_place is not None and upper_place.position < end:
             end = upper_place.position
     if end <= position:
         return NOTHING
     size_bytes = end - position
-    return _new(LogSlice, (segment.slice(position, size_bytes), position, size_bytes, segment.base_offset))
+    return _new(
+        LogSlice, (segment.slice(position, size_bytes), position, size_bytes, segment.base_offset)
+    )
 
 
 def end_offset(segments: Segments, found: LogSlice) -> int:
@@ -85,23 +96,35 @@ def end_offset(segments: Segments, found: LogSlice) -> int:
     return end
 
 
-def _locate_older(segments: Segments, offset: int) -> tuple[BatchPlace | None, Segment, Segment | None]:
+def _locate_older(
+    segments: Segments, offset: int
+) -> tuple[BatchPlace | None, Segment, Segment | None]:
     """Return (position, segment, next segment) of the first batch that reaches ``offset``."""
     following = segments.from_offset(offset)
     segment = next(following)
-    while (place := segment.locate(offset)) is None and (next_segment := next(following, None)) is not None:
+    while (place := segment.locate(offset)) is None and (
+        next_segment := next(following, None)
+    ) is not None:
         segment = next_segment
     return place, segment, next(following, None)
 
 
-def read_batches(segments: Segments, start_offset: int, end_offset: int, chunk_bytes: int, *, upper_offset: int) -> Iterator[bytes]:
+def read_batches(
+    segments: Segments, start_offset: int, end_offset: int, chunk_bytes: int, *, upper_offset: int
+) -> Iterator[bytes]:
     """Yield chunks of whole batches until ``end_offset`` is reached. Each has at least one batch.
 
     The log ends at ``upper_offset``. The last batch may extend beyond ``end_offset``.
     """
     offset = start_offset
     while offset < end_offset:
-        leased = read(segments, offset, max_bytes=chunk_bytes, upper_offset=upper_offset, is_one_batch_guaranteed=True)
+        leased = read(
+            segments,
+            offset,
+            max_bytes=chunk_bytes,
+            upper_offset=upper_offset,
+            is_one_batch_guaranteed=True,
+        )
         if leased.file_slice is None:
             return
         try:
@@ -117,7 +140,9 @@ def read_batches(segments: Segments, start_offset: int, end_offset: int, chunk_b
         offset = next_offset
 
 
-def offset_for_timestamp(segments: Segments, timestamp: int, start_offset: int) -> TimestampOffset | None:
+def offset_for_timestamp(
+    segments: Segments, timestamp: int, start_offset: int
+) -> TimestampOffset | None:
     """Return the first record from ``start_offset`` on that is not older than ``timestamp``."""
     for segment in segments.from_offset(start_offset):
         if segment.max_timestamp < timestamp:
@@ -136,8 +161,12 @@ def offset_of_max_timestamp(segments: Segments) -> TimestampOffset | None:
 
     The record may lie below the log start. Its timestamp may be -1, which means no timestamp.
     """
-    timestamp, segment = max(((segment.max_timestamp, segment) for segment in segments), key=lambda pair: pair[0])
-    for position, header in segment.headers(segment.offset_index.lookup(segment.max_timestamp_offset)):
+    timestamp, segment = max(
+        ((segment.max_timestamp, segment) for segment in segments), key=lambda pair: pair[0]
+    )
+    for position, header in segment.headers(
+        segment.offset_index.lookup(segment.max_timestamp_offset)
+    ):
         if header.max_timestamp >= timestamp:
             return _latest_record(segment, position, header)
     return None
@@ -152,7 +181,9 @@ def _latest_record(segment: Segment, position: int, header: BatchHeader) -> Time
     return None if found is None else TimestampOffset(*found, header.partition_leader_epoch)
 
 
-def _first_record(segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int) -> TimestampOffset | None:
+def _first_record(
+    segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int
+) -> TimestampOffset | None:
     """Open one batch and return its first record that satisfies both bounds."""
     found = first_record_at(segment.batch(position, header.size_bytes), timestamp, start_offset)
     return None if found is None else TimestampOffset(*found, header.partition_leader_epoch)
@@ -163,7 +194,10 @@ def has_holes(segment: Segment) -> bool:
     expected_offset = segment.base_offset
     with suppress(CorruptBatch):
         for _, header in segment.headers(0):
-            if header.base_offset != expected_offset or header.record_count != header.last_offset_delta + 1:
+            if (
+                header.base_offset != expected_offset
+                or header.record_count != header.last_offset_delta + 1
+            ):
                 return True
             expected_offset = header.next_offset
     return False
@@ -208,7 +242,11 @@ def reload_producers(
         for position, header in segment.headers(place.position):
             if header.producer_id < 0 or header.base_offset < offset:
                 continue
-            marker = read_marker(segment.batch(position, header.size_bytes)) if header.attributes & CONTROL_FLAG else None
+            marker = (
+                read_marker(segment.batch(position, header.size_bytes))
+                if header.attributes & CONTROL_FLAG
+                else None
+            )
             if marker is None:
                 producers.update(header, header.base_offset)
                 continue

@@ -83,7 +83,10 @@ class LogSyncs:
         self._sync_ended: trio.Event | None = None
 
     def __repr__(self) -> str:
-        return f"<LogSyncs {self._topic_partition} recovery_point={self.recovery_point}{' dirty' if self.is_directory_dirty else ''}>"
+        return (
+            f"<LogSyncs {self._topic_partition}"
+            f" recovery_point={self.recovery_point}{' dirty' if self.is_directory_dirty else ''}>"
+        )
 
     async def sync_up_to(self, current_target: Callable[[], int]) -> int:
         """Make everything below the target of this moment durable, and return the recovery point.
@@ -112,14 +115,26 @@ class LogSyncs:
         truncation_count, active = self._truncation_count, segments.active
         ended = self._sync_ended = trio.Event()
         try:
-            await self._sync_older([segment for segment in segments.from_offset(self.recovery_point) if segment is not active])
+            await self._sync_older(
+                [
+                    segment
+                    for segment in segments.from_offset(self.recovery_point)
+                    if segment is not active
+                ]
+            )
             size_bytes = active.size_bytes
-            if target > active.base_offset and active.synced_bytes < size_bytes and not active.is_removed:
+            if (
+                target > active.base_offset
+                and active.synced_bytes < size_bytes
+                and not active.is_removed
+            ):
                 await active.file.sync()
                 if truncation_count == self._truncation_count:
                     active.note_synced(size_bytes)
             if active is not segments.active:
-                await self._sync_older([active])  # recovery reads no segment below the recovery point
+                await self._sync_older(
+                    [active]
+                )  # recovery reads no segment below the recovery point
         except OSError as error:
             raise self.note_error(error) from error
         finally:

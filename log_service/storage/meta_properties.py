@@ -12,7 +12,12 @@ from uuid import UUID
 
 from log_service.common.env import Files
 from log_service.common.errors import StorageError
-from log_service.storage.file_names import FUTURE_DIRECTORY_SUFFIX, LOG_SUFFIX, is_set_aside, parse_directory_name
+from log_service.storage.file_names import (
+    FUTURE_DIRECTORY_SUFFIX,
+    LOG_SUFFIX,
+    is_set_aside,
+    parse_directory_name,
+)
 from log_service.storage.log_directory import directory_named
 from log_service.storage.partition_metadata import format_uuid, parse_uuid
 
@@ -43,7 +48,11 @@ def read_meta_properties(files: Files, directory: Path) -> MetaProperties | None
         content = files.read_bytes(path).decode("latin-1")
     except FileNotFoundError:
         return None
-    values = dict(_parse_line(line) for line in content.splitlines() if line.strip() and not line.lstrip().startswith(("#", "!")))
+    values = dict(
+        _parse_line(line)
+        for line in content.splitlines()
+        if line.strip() and not line.lstrip().startswith(("#", "!"))
+    )
     try:
         directory_id = values.get("directory.id")
         if values["version"] == _VERSION:
@@ -66,14 +75,23 @@ def _parse_line(line: str) -> tuple[str, str]:
 
 def write_meta_properties(files: Files, directory: Path, properties: MetaProperties) -> None:
     """Format the directory. The file is durable on return."""
-    lines = [f"version={_VERSION}", f"cluster.id={properties.cluster_id}", f"node.id={properties.node_id}"]
+    lines = [
+        f"version={_VERSION}",
+        f"cluster.id={properties.cluster_id}",
+        f"node.id={properties.node_id}",
+    ]
     if properties.directory_id is not None:
         lines.append(f"directory.id={format_uuid(properties.directory_id)}")
     files.write_atomically(directory / META_PROPERTIES_FILE, "\n".join([*lines, ""]).encode())
 
 
 def claim_directory(
-    files: Files, directory: Path, *, node_id: int | None, cluster_id: str | None, new_id: Callable[[], UUID]
+    files: Files,
+    directory: Path,
+    *,
+    node_id: int | None,
+    cluster_id: str | None,
+    new_id: Callable[[], UUID],
 ) -> MetaProperties | None:
     """Return the directory's properties. Write them if it has none and both ids are given.
 
@@ -91,7 +109,9 @@ def claim_directory(
     return properties
 
 
-def check_owner(properties: MetaProperties, directory: Path, *, node_id: int, cluster_id: str | None) -> None:
+def check_owner(
+    properties: MetaProperties, directory: Path, *, node_id: int, cluster_id: str | None
+) -> None:
     """Refuse a directory of another node or cluster.
 
     If ``cluster_id`` is None, any cluster is accepted.
@@ -100,10 +120,16 @@ def check_owner(properties: MetaProperties, directory: Path, *, node_id: int, cl
         StorageError: the directory belongs to another node or cluster.
     """
     if properties.node_id != node_id:
-        text = f"{directory} belongs to node {properties.node_id}, this is node {node_id}: use the directory of this node, or an empty one"
+        text = (
+            f"{directory} belongs to node {properties.node_id}, this is node {node_id}: use the"
+            " directory of this node, or an empty one"
+        )
         raise StorageError(text)
     if cluster_id is not None and properties.cluster_id != cluster_id:
-        text = f"{directory} belongs to cluster {properties.cluster_id}, this node is of {cluster_id}: use another directory"
+        text = (
+            f"{directory} belongs to cluster {properties.cluster_id}, this node is of {cluster_id}:"
+            " use another directory"
+        )
         raise StorageError(text)
 
 
@@ -116,8 +142,8 @@ def check_fresh(files: Files, directory: Path) -> None:
     name = first_log(files, directory)
     if name is not None:
         raise StorageError(
-            f"{directory} holds logs such as {name} but no meta.properties to say which node they belong to; "
-            "restore meta.properties, or name an empty directory"
+            f"{directory} holds logs such as {name} but no meta.properties to say which node they"
+            " belong to; restore meta.properties, or name an empty directory"
         )
 
 
@@ -132,7 +158,13 @@ def first_log(files: Files, directory: Path) -> str | None:
     with directory_named(directory):
         for name in files.list_directory(directory):
             inner = directory / name
-            is_partition = parse_directory_name(name) is not None or is_set_aside(name, FUTURE_DIRECTORY_SUFFIX)
-            if is_partition and files.is_directory(inner) and any(entry.endswith(LOG_SUFFIX) for entry in files.list_directory(inner)):
+            is_partition = parse_directory_name(name) is not None or is_set_aside(
+                name, FUTURE_DIRECTORY_SUFFIX
+            )
+            if (
+                is_partition
+                and files.is_directory(inner)
+                and any(entry.endswith(LOG_SUFFIX) for entry in files.list_directory(inner))
+            ):
                 return name
         return None

@@ -53,7 +53,9 @@ def read_topic_id(files: Files, directory: Path) -> TopicId | None:
     except FileNotFoundError:
         return None
     whole = content.rstrip(b"\0\n")
-    if len(whole) < len(_PREFIX) + _ID_DIGITS and (_PREFIX.startswith(whole) or whole.startswith(_PREFIX)):
+    if len(whole) < len(_PREFIX) + _ID_DIGITS and (
+        _PREFIX.startswith(whole) or whole.startswith(_PREFIX)
+    ):
         return None
     spelled = whole.removeprefix(_PREFIX) if whole.startswith(_PREFIX) else b""
     try:

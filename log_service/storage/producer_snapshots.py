@@ -44,11 +44,26 @@ def _encode_entries(entry: ProducerEntry) -> Iterator[bytes]:
     yield _encode_entry(entry, newest, entry.last_timestamp, entry.current_txn_first_offset)
 
 
-def _encode_entry(entry: ProducerEntry, batch: RememberedBatch | None, timestamp: int, txn_offset: int) -> bytes:
+def _encode_entry(
+    entry: ProducerEntry, batch: RememberedBatch | None, timestamp: int, txn_offset: int
+) -> bytes:
     sequence, offset, offset_delta = -1, NO_OFFSET, 0
     if batch is not None:
-        sequence, offset, offset_delta = batch.last_sequence, batch.last_offset, batch.last_offset - batch.first_offset
-    return _ENTRY.pack(entry.producer_id, entry.epoch, sequence, offset, offset_delta, timestamp, entry.coordinator_epoch, txn_offset)
+        sequence, offset, offset_delta = (
+            batch.last_sequence,
+            batch.last_offset,
+            batch.last_offset - batch.first_offset,
+        )
+    return _ENTRY.pack(
+        entry.producer_id,
+        entry.epoch,
+        sequence,
+        offset,
+        offset_delta,
+        timestamp,
+        entry.coordinator_epoch,
+        txn_offset,
+    )
 
 
 def decode_snapshot(content: bytes) -> list[ProducerEntry]:
@@ -77,13 +92,17 @@ def decode_snapshot(content: bytes) -> list[ProducerEntry]:
 
 
 def _decode_entry(values: tuple[int, ...]) -> ProducerEntry:
-    producer_id, epoch, sequence, offset, offset_delta, timestamp, coordinator_epoch, txn_offset = values
+    producer_id, epoch, sequence, offset, offset_delta, timestamp, coordinator_epoch, txn_offset = (
+        values
+    )
     entry = ProducerEntry(producer_id, epoch, timestamp)
     entry.coordinator_epoch = coordinator_epoch
     entry.current_txn_first_offset = txn_offset
     if offset >= 0 and sequence >= 0:
         first_sequence = (sequence - offset_delta) % SEQUENCE_COUNT
-        entry.batches.append(RememberedBatch(first_sequence, sequence, offset - offset_delta, offset, timestamp))
+        entry.batches.append(
+            RememberedBatch(first_sequence, sequence, offset - offset_delta, offset, timestamp)
+        )
     return entry
 
 

@@ -53,7 +53,14 @@ class ProducerEntry:
     Directly after a marker there are no batches.
     """
 
-    __slots__ = ("batches", "coordinator_epoch", "current_txn_first_offset", "epoch", "last_ms", "producer_id")
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "epoch",
+        "last_ms",
+        "producer_id",
+    )
 
     def __init__(self, producer_id: int, epoch: int, last_ms: int) -> None:
         self.producer_id = producer_id
@@ -64,7 +71,10 @@ class ProducerEntry:
         self.current_txn_first_offset = NO_OFFSET
 
     def __repr__(self) -> str:
-        return f"<ProducerEntry {self.producer_id} epoch={self.epoch} last={self.batches[-1] if self.batches else None}>"
+        return (
+            f"<ProducerEntry {self.producer_id} epoch={self.epoch}"
+            f" last={self.batches[-1] if self.batches else None}>"
+        )
 
     @property
     def last_timestamp(self) -> int:
@@ -132,13 +142,22 @@ class ProducerState:
             repeated = find_repeated(entry.batches, first_sequence, header.last_sequence)
             if repeated is not None:
                 return repeated
-            text = f"producer {header.producer_id} sends sequence {first_sequence} after {last_sequence} (epoch {epoch})"
+            text = (
+                f"producer {header.producer_id} sends sequence {first_sequence} after"
+                f" {last_sequence} (epoch {epoch})"
+            )
             raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
         if epoch < entry.epoch:
-            text = f"producer {header.producer_id} has epoch {entry.epoch} by now, the batch is of epoch {epoch}"
+            text = (
+                f"producer {header.producer_id} has epoch {entry.epoch} by now, the batch is of"
+                f" epoch {epoch}"
+            )
             raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, text)
         if first_sequence != 0:
-            text = f"producer {header.producer_id} begins epoch {epoch} with sequence {first_sequence} in place of 0"
+            text = (
+                f"producer {header.producer_id} begins epoch {epoch} with sequence {first_sequence}"
+                " in place of 0"
+            )
             raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
         if entry.current_txn_first_offset != NO_OFFSET:
             _check_in_transaction(header)
@@ -169,10 +188,18 @@ class ProducerState:
         if first_sequence >= 0 and not is_control:
             delta = header.last_offset_delta
             last_sequence = (first_sequence + delta) % SEQUENCE_COUNT
-            fields = first_sequence, last_sequence, base_offset, base_offset + delta, header.max_timestamp
+            fields = (
+                first_sequence,
+                last_sequence,
+                base_offset,
+                base_offset + delta,
+                header.max_timestamp,
+            )
             entry.batches.append(_new(RememberedBatch, fields))
 
-    def end_transaction(self, header: BatchHeader, coordinator_epoch: int, now_ms: int | None = None) -> EndedTransaction | None:
+    def end_transaction(
+        self, header: BatchHeader, coordinator_epoch: int, now_ms: int | None = None
+    ) -> EndedTransaction | None:
         """Apply the marker of a transaction instead of ``update``, and return the transaction.
 
         Return None if the producer has no open transaction.
@@ -181,7 +208,11 @@ class ProducerState:
         entry = self._entries[header.producer_id]
         entry.coordinator_epoch = max(entry.coordinator_epoch, coordinator_epoch)
         entry.current_txn_first_offset = NO_OFFSET
-        return None if self.unstable is None else self.unstable.end(header.producer_id, header.last_offset)
+        return (
+            None
+            if self.unstable is None
+            else self.unstable.end(header.producer_id, header.last_offset)
+        )
 
     def _begin(self, producer_id: int, first_offset: int) -> None:
         if self.unstable is None:
@@ -202,7 +233,11 @@ class ProducerState:
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Return the last stable offset. See ``UnstableTransactions``."""
-        return high_watermark if self.unstable is None else self.unstable.last_stable_offset(high_watermark)
+        return (
+            high_watermark
+            if self.unstable is None
+            else self.unstable.last_stable_offset(high_watermark)
+        )
 
     def remember_for(self, expiration_ms: int) -> None:
         """Forget producers ``expiration_ms`` after their last write, from now on."""
@@ -226,7 +261,9 @@ class ProducerState:
         self._entries = {entry.producer_id: entry for entry in entries}
         if self.unstable is not None:
             self.unstable.clear()
-        still_open = [entry for entry in self._entries.values() if entry.current_txn_first_offset != NO_OFFSET]
+        still_open = [
+            entry for entry in self._entries.values() if entry.current_txn_first_offset != NO_OFFSET
+        ]
         for entry in sorted(still_open, key=attrgetter("current_txn_first_offset")):
             self._begin(entry.producer_id, entry.current_txn_first_offset)
 
@@ -238,11 +275,16 @@ def _check_in_transaction(header: BatchHeader) -> None:
         KafkaError: INVALID_TXN_STATE.
     """
     if not header.attributes & TRANSACTIONAL_FLAG:
-        text = f"producer {header.producer_id} has a transaction open, and the batch is not part of one"
+        text = (
+            f"producer {header.producer_id} has a transaction open, and the batch is not part"
+            " of one"
+        )
         raise KafkaError(ErrorCode.INVALID_TXN_STATE, text)
 
 
-def find_repeated(batches: Iterable[RememberedBatch], first_sequence: int, last_sequence: int) -> RememberedBatch | None:
+def find_repeated(
+    batches: Iterable[RememberedBatch], first_sequence: int, last_sequence: int
+) -> RememberedBatch | None:
     """Return the remembered batch with these first and last sequences, or None."""
     for batch in batches:
         if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:

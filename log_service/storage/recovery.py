@@ -42,7 +42,11 @@ from log_service.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpo
 from log_service.storage.log import Log
 from log_service.storage.log_directory import LogDirectory
 from log_service.storage.log_reader import has_holes, reload_producers
-from log_service.storage.partition_metadata import PARTITION_METADATA_FILE, read_topic_id, write_topic_id
+from log_service.storage.partition_metadata import (
+    PARTITION_METADATA_FILE,
+    read_topic_id,
+    write_topic_id,
+)
 from log_service.storage.producer_snapshots import ProducerSnapshots
 from log_service.storage.producer_state import ProducerState
 from log_service.storage.removals import PendingRemovals
@@ -103,7 +107,9 @@ def open_log(
     offsets = offsets_by_suffix(names)
     snapshots = ProducerSnapshots(files, directory, offsets.get(SNAPSHOT_SUFFIX, ()))
     epochs = _load_epochs(files, directory, names)
-    loader = _Loader(files, clock.wall_ms(), directory, config, known=known, epochs=epochs, rebuilt=rebuilt)
+    loader = _Loader(
+        files, clock.wall_ms(), directory, config, known=known, epochs=epochs, rebuilt=rebuilt
+    )
     segments, log_end_offset = loader.load(offsets)
     if loader.has_found_loss or has_failed_sync(names) or _lacks_epochs(names, known, segments):
         home.may_lack_records = True
@@ -116,9 +122,20 @@ def open_log(
     if has_failed_sync(names):
         loader.write_again(segments)
     producers = ProducerState(producer_id_expiration_ms)
-    recovered_from = log_end_offset if known.is_clean else segments[max(segments.index_of(known.recovery_point), 0)].base_offset
+    recovered_from = (
+        log_end_offset
+        if known.is_clean
+        else segments[max(segments.index_of(known.recovery_point), 0)].base_offset
+    )
     with _damage_named(directory, segments):
-        aborted = reload_producers(producers, snapshots, segments, log_start_offset, end_offset=log_end_offset, from_offset=recovered_from)
+        aborted = reload_producers(
+            producers,
+            snapshots,
+            segments,
+            log_start_offset,
+            end_offset=log_end_offset,
+            from_offset=recovered_from,
+        )
     for segment in segments:
         segment.unload()
     return Log(
@@ -136,27 +153,44 @@ def open_log(
         producer_snapshots=snapshots,
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
-        clean_end_offset=log_end_offset if known.is_clean and (log_end_offset == 0 or log_end_offset in snapshots.offsets) else None,
-        recovery_point=log_end_offset if known.is_clean else min(known.recovery_point, log_end_offset),
+        clean_end_offset=(
+            log_end_offset
+            if known.is_clean and (log_end_offset == 0 or log_end_offset in snapshots.offsets)
+            else None
+        ),
+        recovery_point=(
+            log_end_offset if known.is_clean else min(known.recovery_point, log_end_offset)
+        ),
         cleaned_offset=known.cleaned_offset,
-        aborted_transactions=recover_aborted_transactions(files, segments, offsets.get(TXN_INDEX_SUFFIX, ()), aborted, recovered_from),
+        aborted_transactions=recover_aborted_transactions(
+            files, segments, offsets.get(TXN_INDEX_SUFFIX, ()), aborted, recovered_from
+        ),
     )
 
 
-def _take_topic_id(files: Files, directory: Path, names: list[str], topic_id: TopicId | None) -> TopicId | None:
+def _take_topic_id(
+    files: Files, directory: Path, names: list[str], topic_id: TopicId | None
+) -> TopicId | None:
     """Return the topic id in the directory. If there is none, write ``topic_id`` first."""
     found_id = read_topic_id(files, directory) if PARTITION_METADATA_FILE in names else None
     if topic_id is not None and found_id is None:
         write_topic_id(files, directory, topic_id)
     elif topic_id is not None and found_id != topic_id:
-        text = f"{directory} holds a log of topic id {found_id}, {topic_id} was asked for: move it away"
+        text = (
+            f"{directory} holds a log of topic id {found_id}, {topic_id} was asked for: move it"
+            " away"
+        )
         raise StorageError(text)
     return topic_id or found_id
 
 
 def _load_epochs(files: Files, directory: Path, names: list[str]) -> LeaderEpochs:
     path = directory / LEADER_EPOCH_CHECKPOINT
-    return LeaderEpochs.load(files, path) if LEADER_EPOCH_CHECKPOINT in names else LeaderEpochs(files, path)
+    return (
+        LeaderEpochs.load(files, path)
+        if LEADER_EPOCH_CHECKPOINT in names
+        else LeaderEpochs(files, path)
+    )
 
 
 def _lacks_epochs(names: list[str], known: OpenedFrom, segments: Segments) -> bool:
@@ -164,9 +198,15 @@ def _lacks_epochs(names: list[str], known: OpenedFrom, segments: Segments) -> bo
 
     They are written before the recovery point passes them.
     """
-    is_lacking = LEADER_EPOCH_CHECKPOINT not in names and known.recovery_point > max(known.log_start_offset, segments[0].base_offset)
+    is_lacking = LEADER_EPOCH_CHECKPOINT not in names and known.recovery_point > max(
+        known.log_start_offset, segments[0].base_offset
+    )
     if is_lacking:
-        logger.error("%s has no %s, which was written before", segments.active.directory, LEADER_EPOCH_CHECKPOINT)
+        logger.error(
+            "%s has no %s, which was written before",
+            segments.active.directory,
+            LEADER_EPOCH_CHECKPOINT,
+        )
     return is_lacking
 
 
@@ -193,7 +233,10 @@ def _damage_named(path: Path, segments: Iterable[Segment]) -> Iterator[None]:
     except KafkaError as error:
         for segment in segments:
             segment.close_file()
-        text = f"{path} is damaged below the offset up to which it was synced: {error}; restore it, or move the directory away"
+        text = (
+            f"{path} is damaged below the offset up to which it was synced: {error}; restore it, or"
+            " move the directory away"
+        )
         raise StorageError(text) from error
 
 
@@ -233,9 +276,15 @@ class _Loader:
         self._remove_orphans(offsets, base_offsets)
         if not base_offsets:
             if self._known.recovery_point > self._known.log_start_offset:
-                text = f"{self._directory} holds no segment, but offsets up to {self._known.recovery_point} were synced there"
+                text = (
+                    f"{self._directory} holds no segment, but offsets up to"
+                    f" {self._known.recovery_point} were synced there"
+                )
                 raise StorageError(text)
-            return Segments([self._new_segment(self._known.log_start_offset)]), self._known.log_start_offset
+            return (
+                Segments([self._new_segment(self._known.log_start_offset)]),
+                self._known.log_start_offset,
+            )
         segments = [self._existing_segment(base_offset) for base_offset in base_offsets]
         try:
             return self._verify(segments, offsets)
@@ -244,7 +293,9 @@ class _Loader:
                 segment.close_file()
             raise
 
-    def _verify(self, segments: list[Segment], offsets: Mapping[str, list[int]]) -> tuple[Segments, int]:
+    def _verify(
+        self, segments: list[Segment], offsets: Mapping[str, list[int]]
+    ) -> tuple[Segments, int]:
         """Read as much of the segments as is needed after the last stop."""
         if self._known.is_clean:
             self._complete_indexes(segments, offsets)
@@ -264,7 +315,11 @@ class _Loader:
     def write_again(self, segments: Segments) -> None:
         """Make everything above the recovery point durable, after a failed sync."""
         recovery_point = self._known.recovery_point
-        logger.warning("%s: a sync failed here before; everything above offset %d is written again", self._directory, recovery_point)
+        logger.warning(
+            "%s: a sync failed here before; everything above offset %d is written again",
+            self._directory,
+            recovery_point,
+        )
         for segment in segments.from_offset(recovery_point):
             segment.write_again()
             if segment is not segments.active:  # the indexes of the active segment are not finished
@@ -286,26 +341,45 @@ class _Loader:
             for offset in sorted(set(offsets.get(suffix, ())).difference(base_offsets)):
                 name = file_name(offset, suffix)
                 if offset > first_offset and suffix != TXN_INDEX_SUFFIX:
-                    text = f"{self._directory} holds {name} and not {file_name(offset, LOG_SUFFIX)}, with the records from {offset} on"
-                    raise StorageError(f"{text}; restore it, or move the directory away to start without its records")
+                    text = (
+                        f"{self._directory} holds {name} and not {file_name(offset, LOG_SUFFIX)},"
+                        f" with the records from {offset} on"
+                    )
+                    raise StorageError(
+                        f"{text}; restore it, or move the directory away to start without its"
+                        " records"
+                    )
                 self._files.remove(self._directory / name)
 
     def _new_segment(self, base_offset: int) -> Segment:
-        return Segment(self._files, self._directory, base_offset, self._config, created_ms=self._now_ms)
+        return Segment(
+            self._files, self._directory, base_offset, self._config, created_ms=self._now_ms
+        )
 
     def _existing_segment(self, base_offset: int) -> Segment:
         size_bytes = self._files.size_bytes(self._directory / file_name(base_offset, LOG_SUFFIX))
-        return Segment(self._files, self._directory, base_offset, self._config, created_ms=self._now_ms, size_bytes=size_bytes)
+        return Segment(
+            self._files,
+            self._directory,
+            base_offset,
+            self._config,
+            created_ms=self._now_ms,
+            size_bytes=size_bytes,
+        )
 
     def _complete_indexes(self, segments: list[Segment], offsets: Mapping[str, list[int]]) -> None:
         """Build missing index files now, in the pool, instead of during a read."""
-        indexed = set(offsets.get(OFFSET_INDEX_SUFFIX, ())).intersection(offsets.get(TIME_INDEX_SUFFIX, ()))
+        indexed = set(offsets.get(OFFSET_INDEX_SUFFIX, ())).intersection(
+            offsets.get(TIME_INDEX_SUFFIX, ())
+        )
         for segment in segments:
             if segment.size_bytes and segment.base_offset not in indexed:
                 with _damage_named(segment.path(), segments):
                     segment.rebuild_indexes(self._rebuilt)
 
-    def _recover(self, segments: list[Segment], offsets: Mapping[str, list[int]]) -> tuple[Segments, int]:
+    def _recover(
+        self, segments: list[Segment], offsets: Mapping[str, list[int]]
+    ) -> tuple[Segments, int]:
         """Verify the segments from the recovery point on, and end the log at the first fault."""
         first = max(Segments(segments).index_of(self._known.recovery_point), 0)
         self._complete_indexes(segments[:first], offsets)
@@ -323,7 +397,9 @@ class _Loader:
             segment.unload()
         return Segments(segments), expected_offset
 
-    def _boundary_fault(self, segments: list[Segment], index: int, expected_offset: int) -> str | None:
+    def _boundary_fault(
+        self, segments: list[Segment], index: int, expected_offset: int
+    ) -> str | None:
         """Return the reason why a segment cannot follow one that ends at ``expected_offset``, or
         None.
 
@@ -332,12 +408,24 @@ class _Loader:
         segments before it are complete.
         """
         known, base_offset = self._known, segments[index].base_offset
-        is_hole = base_offset > max(expected_offset, known.recovery_point, known.cleaned_offset or 0)
-        if is_hole and not self._config.is_compacted and not any(has_holes(segment) for segment in segments[max(index - 1, 0) :]):
+        is_hole = base_offset > max(
+            expected_offset, known.recovery_point, known.cleaned_offset or 0
+        )
+        if (
+            is_hole
+            and not self._config.is_compacted
+            and not any(has_holes(segment) for segment in segments[max(index - 1, 0) :])
+        ):
             return f"the segment before it ends at {expected_offset}"
-        return f"the segment before it ends at {expected_offset}" if base_offset < expected_offset else None
+        return (
+            f"the segment before it ends at {expected_offset}"
+            if base_offset < expected_offset
+            else None
+        )
 
-    def _check_synced(self, segment: Segment, valid_offset: int, fault: str | None, *, is_last: bool) -> None:
+    def _check_synced(
+        self, segment: Segment, valid_offset: int, fault: str | None, *, is_last: bool
+    ) -> None:
         """Refuse a log that has lost durable records.
 
         Raises:
@@ -345,12 +433,15 @@ class _Loader:
         """
         if valid_offset < self._known.recovery_point and (fault is not None or is_last):
             text = (
-                f"{segment.path()} is damaged below offset {self._known.recovery_point}, up to which it was synced: "
-                f"{fault or f'it ends at {valid_offset}'}; restore it, or move {self._directory} away to start without its records"
+                f"{segment.path()} is damaged below offset {self._known.recovery_point}, up to"
+                f" which it was synced: {fault or f'it ends at {valid_offset}'}; restore it, or"
+                f" move {self._directory} away to start without its records"
             )
             raise StorageError(text)
 
-    def _cut(self, segments: list[Segment], index: int, valid_bytes: int, fault: str) -> list[Segment]:
+    def _cut(
+        self, segments: list[Segment], index: int, valid_bytes: int, fault: str
+    ) -> list[Segment]:
         """Truncate the log after ``valid_bytes`` of one segment.
 
         The truncation is durable and begins at the end of the log, so that a crash leaves no hole.
@@ -358,7 +449,12 @@ class _Loader:
         segment = segments[index]
         if index + 1 < len(segments) or not segment.ends_within_batch(valid_bytes):
             self.has_found_loss = True
-        logger.warning("%s: cut %d bytes that were never synced: %s", segment.path(), segment.size_bytes - valid_bytes, fault)
+        logger.warning(
+            "%s: cut %d bytes that were never synced: %s",
+            segment.path(),
+            segment.size_bytes - valid_bytes,
+            fault,
+        )
         is_removed = valid_bytes == 0 and index > 0
         for later in reversed(segments[index if is_removed else index + 1 :]):
             if later is not segment:

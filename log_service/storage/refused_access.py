@@ -25,7 +25,10 @@ def rights_named(operation: str) -> Iterator[None]:
     except PermissionError as error:
         if error.errno != errno.EACCES or error.filename is None:
             raise
-        text = f"{error.strerror} to {operation} it as user {own_name()}; {_owner_of_nearest(Path(error.filename))}"
+        text = (
+            f"{error.strerror} to {operation} it as user {own_name()};"
+            f" {_owner_of_nearest(Path(error.filename))}"
+        )
         raise PermissionError(errno.EACCES, text, error.filename) from error
 
 
@@ -48,5 +51,8 @@ def _owner_of_nearest(path: Path) -> str:
             found = each.stat()
         except OSError:
             continue
-        return f"{each} belongs to user {_user_name(found.st_uid)}, mode {stat.S_IMODE(found.st_mode):04o}"
+        return (
+            f"{each} belongs to user {_user_name(found.st_uid)}, mode"
+            f" {stat.S_IMODE(found.st_mode):04o}"
+        )
     return f"nothing above {path} can be seen"

@@ -70,4 +70,6 @@ class PendingRemovals:
                 else:
                     self._files.remove(path)
             except OSError as error:
-                logger.warning("%s could not be removed (%s); the next start tries again", path, error)
+                logger.warning(
+                    "%s could not be removed (%s); the next start tries again", path, error
+                )

@@ -62,7 +62,9 @@ def _older_than(limit_ms: int, log: RetainedLog) -> IsDue:
         if log.is_waiting_for(segment):
             return False
         timestamp = segment.max_timestamp
-        return (timestamp if timestamp >= 0 else segment.files.modified_ms(segment.path())) < limit_ms
+        return (
+            timestamp if timestamp >= 0 else segment.files.modified_ms(segment.path())
+        ) < limit_ms
 
     return is_due
 
@@ -84,6 +86,10 @@ def _count_while(log: RetainedLog, is_due: IsDue, high_watermark: int) -> int:
     for index, segment in enumerate(segments):
         is_active = index + 1 == len(segments)
         next_offset = log.log_end_offset if is_active else segments[index + 1].base_offset
-        if next_offset > high_watermark or (is_active and segment.size_bytes == 0) or not is_due(segment, next_offset):
+        if (
+            next_offset > high_watermark
+            or (is_active and segment.size_bytes == 0)
+            or not is_due(segment, next_offset)
+        ):
             return index
     return len(segments)

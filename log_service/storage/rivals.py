@@ -23,7 +23,11 @@ def is_blank(log: FoundLog) -> bool:
     return isinstance(log, Log) and log.topic_id is None and log.log_end_offset == 0
 
 
-def one_that_counts(found: Sequence[FoundLog], is_known: Callable[[FoundLog], bool], is_named: Callable[[FoundLog], bool]) -> FoundLog:
+def one_that_counts(
+    found: Sequence[FoundLog],
+    is_known: Callable[[FoundLog], bool],
+    is_named: Callable[[FoundLog], bool],
+) -> FoundLog:
     """Return the log to use.
 
     A log of an existing topic is preferred to others, and a log that is not blank to a blank one.
@@ -36,6 +40,9 @@ def one_that_counts(found: Sequence[FoundLog], is_known: Callable[[FoundLog], bo
         found = [log for log in found if counts(log)] or found
     if len(found) > 1 and is_known(found[0]):
         places = " and in ".join(str(log.directory) for log in found)
-        text = f"{found[0].topic_partition} is in {places}, and the metadata does not say which of them counts"
+        text = (
+            f"{found[0].topic_partition} is in {places}, and the metadata does not say which of"
+            " them counts"
+        )
         raise StorageError(f"{text}: move all but one of them away, then start again")
     return found[0]  # if no log is known, this one becomes a stray with all others

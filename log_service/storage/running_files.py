@@ -85,7 +85,11 @@ def read_running_epoch(files: Files, directory: Path) -> int | None:
         epoch, page_cache_id = int(found["brokerEpoch"]), found["pageCacheId"]
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
-    return epoch if page_cache.is_same_page_cache(page_cache_id, files.page_cache_id(directory)) else None
+    return (
+        epoch
+        if page_cache.is_same_page_cache(page_cache_id, files.page_cache_id(directory))
+        else None
+    )
 
 
 def write_running_epoch(files: Files, directory: Path, broker_epoch: int) -> None:
@@ -101,11 +105,17 @@ def write_running_epoch(files: Files, directory: Path, broker_epoch: int) -> Non
         return
     content = {"version": 0, "brokerEpoch": broker_epoch, "pageCacheId": page_cache_id}
     try:
-        files.write_atomically(directory / RUNNING_FILE, json.dumps(content).encode(), is_synced=False)
+        files.write_atomically(
+            directory / RUNNING_FILE, json.dumps(content).encode(), is_synced=False
+        )
     except OSError as error:
         if not is_full_disk(error):
             raise
-        logger.warning("log directory %s is full: after a kill this broker will count as one that lost records", directory)
+        logger.warning(
+            "log directory %s is full: after a kill this broker will count as one that lost"
+            " records",
+            directory,
+        )
 
 
 def remove_running_epoch(files: Files, directory: Path, *, is_durable: bool = False) -> None:
@@ -131,17 +141,24 @@ class RunningFiles:
         self._directories = directories
         self._has_disk_failed = False
         self._lists: dict[LogDirectory, RunningLogs] = {}
-        self._guard = RLock()  # reentrant, because a failure may be reported by a pool thread or during a call here
+        self._guard = (
+            RLock()
+        )  # reentrant, because a failure may be reported by a pool thread or during a call here
 
     def __repr__(self) -> str:
-        return f"<RunningFiles {len(self._directories)} directories{', a disk failed' if self._has_disk_failed else ''}>"
+        return (
+            f"<RunningFiles {len(self._directories)}"
+            f" directories{', a disk failed' if self._has_disk_failed else ''}>"
+        )
 
     def keep_list(self, directory: LogDirectory) -> None:
         """Connect a directory's changes of logs to its list.
 
         The list is written from ``write`` on.
         """
-        listed = RunningLogs(self._files, directory.path, lambda error: self._give_up(directory, error))
+        listed = RunningLogs(
+            self._files, directory.path, lambda error: self._give_up(directory, error)
+        )
         self._lists[directory] = listed
         directory.on_extent, directory.on_going = listed.note, listed.forget
 
@@ -155,11 +172,17 @@ class RunningFiles:
         """Remove the files, because a list that cannot be written would soon name deleted logs."""
         self.note_disk_failed()
         if is_full_disk(error):
-            logger.warning("log directory %s is full: after a kill this broker will count as one that lost records", directory.path)
+            logger.warning(
+                "log directory %s is full: after a kill this broker will count as one that lost"
+                " records",
+                directory.path,
+            )
         else:
             directory.note_error(error)
 
-    def write(self, broker_epoch: int, extents: Mapping[Path, Mapping[TopicPartition, Extent]]) -> None:
+    def write(
+        self, broker_epoch: int, extents: Mapping[Path, Mapping[TopicPartition, Extent]]
+    ) -> None:
         """Write the running epoch and the list of logs in each directory.
 
         The list is written first, because it is not trusted alone.
@@ -172,21 +195,31 @@ class RunningFiles:
                     if self._write_list(directory, broker_epoch, extents.get(directory.path, {})):
                         write_running_epoch(self._files, directory.path, broker_epoch)
 
-    def rewrite_lists(self, broker_epoch: int, extents: Mapping[Path, Mapping[TopicPartition, Extent]]) -> None:
+    def rewrite_lists(
+        self, broker_epoch: int, extents: Mapping[Path, Mapping[TopicPartition, Extent]]
+    ) -> None:
         """List the logs that a start has found, in case it ends before its registration."""
         for directory in self._directories:
             if not directory.is_offline:
                 with _noted(directory):
                     self._write_list(directory, broker_epoch, extents.get(directory.path, {}))
 
-    def _write_list(self, directory: LogDirectory, broker_epoch: int, extents: Mapping[TopicPartition, Extent]) -> bool:
-        checkpoints = [name for name in (*ALL_CHECKPOINTS, VOTES) if self._files.exists(directory.path / name)]
+    def _write_list(
+        self, directory: LogDirectory, broker_epoch: int, extents: Mapping[TopicPartition, Extent]
+    ) -> bool:
+        checkpoints = [
+            name for name in (*ALL_CHECKPOINTS, VOTES) if self._files.exists(directory.path / name)
+        ]
         try:
             self._lists[directory].begin(broker_epoch, extents, checkpoints)
         except OSError as error:
             if not is_full_disk(error):
                 raise
-            logger.warning("log directory %s is full: after a kill this broker will count as one that lost records", directory.path)
+            logger.warning(
+                "log directory %s is full: after a kill this broker will count as one that lost"
+                " records",
+                directory.path,
+            )
             return False
         return True
 
@@ -213,7 +246,9 @@ class RunningFiles:
                 try:
                     remove_running_epoch(self._files, directory.path)
                 except OSError as error:
-                    logger.error("log directory %s keeps %s: %s", directory.path, RUNNING_FILE, error)
+                    logger.error(
+                        "log directory %s keeps %s: %s", directory.path, RUNNING_FILE, error
+                    )
 
 
 @contextmanager

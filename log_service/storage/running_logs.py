@@ -78,7 +78,14 @@ def _take_line(listed: ListedLogs, entry: list[object]) -> None:
             listed.checkpoints.add(name)
         case [str(topic), int(index)]:
             listed.extents.pop(TopicPartition(topic, index), None)
-        case [str(topic), int(index), str(topic_id), int(start_offset), int(end_offset), list(base_offsets)]:
+        case [
+            str(topic),
+            int(index),
+            str(topic_id),
+            int(start_offset),
+            int(end_offset),
+            list(base_offsets),
+        ]:
             listed.extents[TopicPartition(topic, index)] = Extent(
                 topic_id=TopicId(UUID(topic_id)) if topic_id else None,
                 start_offset=start_offset,
@@ -116,9 +123,17 @@ class RunningLogs:
         self._guard = Lock()
 
     def __repr__(self) -> str:
-        return f"<RunningLogs {self._directory} logs={len(self._listed.extents)}{'' if self._file else ', not written'}>"
+        return (
+            f"<RunningLogs {self._directory}"
+            f" logs={len(self._listed.extents)}{'' if self._file else ', not written'}>"
+        )
 
-    def begin(self, broker_epoch: int, extents: Mapping[TopicPartition, Extent], checkpoints: Iterable[str]) -> None:
+    def begin(
+        self,
+        broker_epoch: int,
+        extents: Mapping[TopicPartition, Extent],
+        checkpoints: Iterable[str],
+    ) -> None:
         """Replace the previous run's list by the logs that exist when a run begins.
 
         Raises:
@@ -126,7 +141,9 @@ class RunningLogs:
         """
         with self._guard:
             self._close()
-            self._listed = ListedLogs(broker_epoch=broker_epoch, extents=dict(extents), checkpoints=set(checkpoints))
+            self._listed = ListedLogs(
+                broker_epoch=broker_epoch, extents=dict(extents), checkpoints=set(checkpoints)
+            )
             self._write_all()
 
     def _write_all(self) -> None:
@@ -134,9 +151,14 @@ class RunningLogs:
         if page_cache_id is None:
             return
         listed, path = self._listed, self._directory / RUNNING_LOGS_FILE
-        lines = [_line({"version": 0, "brokerEpoch": listed.broker_epoch, "pageCacheId": page_cache_id})]
+        lines = [
+            _line({"version": 0, "brokerEpoch": listed.broker_epoch, "pageCacheId": page_cache_id})
+        ]
         lines += [_line([name]) for name in sorted(listed.checkpoints)]
-        lines += [_extent_line(topic_partition, extent) for topic_partition, extent in listed.extents.items()]
+        lines += [
+            _extent_line(topic_partition, extent)
+            for topic_partition, extent in listed.extents.items()
+        ]
         self._files.write_atomically(path, b"".join(lines), is_synced=False)
         self._file = self._files.open(path)
         self._line_count = len(lines)

@@ -68,10 +68,14 @@ def scan_headers(
             raise CorruptBatch(cut_off_text(header, position, end))
         yield position, header
         position += size_bytes
-        chunk_bytes = HEADER_SIZE if size_bytes > _HEADERS_CHUNK_BYTES // 4 else _HEADERS_CHUNK_BYTES
+        chunk_bytes = (
+            HEADER_SIZE if size_bytes > _HEADERS_CHUNK_BYTES // 4 else _HEADERS_CHUNK_BYTES
+        )
 
 
-def find_indexed(read: Read, lookup: Callable[[], int], doubt: Callable[[], None], end: int, offset: int) -> tuple[int, int] | None:
+def find_indexed(
+    read: Read, lookup: Callable[[], int], doubt: Callable[[], None], end: int, offset: int
+) -> tuple[int, int] | None:
     """Find a batch as ``find_batch`` does, from the index entry that ``lookup`` returns.
 
     Index files have no checksum. An entry is trusted if a batch begins at its position and does not
@@ -103,7 +107,12 @@ def find_batch(read: Read, position: int, end: int, offset: int) -> tuple[int, i
     while position <= last:
         base_offset, length, last_offset_delta = unpack(chunk, position - start)
         following = position + LOG_OVERHEAD + length
-        if length < MIN_BATCH_LENGTH or last_offset_delta < 0 or chunk[position - start + MAGIC_POSITION] != MAGIC or following > end:
+        if (
+            length < MIN_BATCH_LENGTH
+            or last_offset_delta < 0
+            or chunk[position - start + MAGIC_POSITION] != MAGIC
+            or following > end
+        ):
             break  # the scan below finds the fault
         if base_offset + last_offset_delta >= offset:
             return position, following - position
@@ -114,7 +123,9 @@ def find_batch(read: Read, position: int, end: int, offset: int) -> tuple[int, i
     return None
 
 
-def scan_batches(read: Read, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+def scan_batches(
+    read: Read, position: int, end: int
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """Yield (position, header, bytes) of the batches from ``position`` to ``end``.
 
     Checksums are verified.
@@ -126,7 +137,10 @@ def scan_batches(read: Read, position: int, end: int) -> Iterator[tuple[int, Bat
     chunk, start = memoryview(b""), position
     while position < end:
         if position + HEADER_SIZE > start + len(chunk):
-            chunk, start = memoryview(read(position, min(_BATCHES_CHUNK_BYTES, end - position))), position
+            chunk, start = (
+                memoryview(read(position, min(_BATCHES_CHUNK_BYTES, end - position))),
+                position,
+            )
         header = parse_header(chunk, position - start)
         size_bytes = header.size_bytes
         if position + size_bytes > end:
@@ -138,7 +152,10 @@ def scan_batches(read: Read, position: int, end: int) -> Iterator[tuple[int, Bat
         if len(batch) != size_bytes:
             raise CorruptBatch(cut_off_text(header, position, start + len(chunk)))
         if not is_crc_valid(batch):
-            text = f"the batch at position {position} (base offset {header.base_offset}) does not have the checksum it announces"
+            text = (
+                f"the batch at position {position} (base offset {header.base_offset}) does not have"
+                " the checksum it announces"
+            )
             raise CorruptBatch(text)
         yield position, header, batch
         position += size_bytes
@@ -158,5 +175,6 @@ def is_begun_batch(start: bytes, size_bytes: int) -> bool:
 def cut_off_text(header: BatchHeader, position: int, end: int) -> str:
     """Return the error text for a batch that does not fit before ``end``."""
     return (
-        f"the batch at position {position} (base offset {header.base_offset}) announces {header.size_bytes} bytes, the file ends at {end}"
+        f"the batch at position {position} (base offset {header.base_offset}) announces"
+        f" {header.size_bytes} bytes, the file ends at {end}"
     )

@@ -22,9 +22,22 @@ from log_service.common.env import File, Files, FileSlice
 from log_service.common.types import NO_TIMESTAMP, Buffer
 from log_service.config.views import LogConfig
 from log_service.records.batch import LOG_OVERHEAD, BatchHeader, CorruptBatch
-from log_service.storage.file_names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TXN_INDEX_SUFFIX, file_name
+from log_service.storage.file_names import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TXN_INDEX_SUFFIX,
+    file_name,
+)
 from log_service.storage.indexes import OffsetIndex, TimeIndex
-from log_service.storage.scanning import SMALL_BYTES, find_indexed, is_begun_batch, scan_batches, scan_headers, walker
+from log_service.storage.scanning import (
+    SMALL_BYTES,
+    find_indexed,
+    is_begun_batch,
+    scan_batches,
+    scan_headers,
+    walker,
+)
 from log_service.storage.segment_indexes import RebuiltIndexes, SegmentIndexes
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
@@ -163,7 +176,11 @@ class Segment:
         It is false after ``doubt_indexes`` has been called.
         """
         indexes = self._indexes
-        is_settled = indexes.is_loaded or self._were_indexes_doubted or self.size_bytes <= SLOWLY_REBUILT_BYTES
+        is_settled = (
+            indexes.is_loaded
+            or self._were_indexes_doubted
+            or self.size_bytes <= SLOWLY_REBUILT_BYTES
+        )
         return not is_settled and not indexes.try_load(self.size_bytes)
 
     @property
@@ -194,7 +211,9 @@ class Segment:
         self.size_bytes = file.size_bytes
         return position
 
-    def note_batch(self, position: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
+    def note_batch(
+        self, position: int, base_offset: int, last_offset: int, max_timestamp: int
+    ) -> None:
         """Add a batch that ``append`` wrote at ``position`` to the indexes and recent positions."""
         self._indexes.note(position, last_offset, max_timestamp)
         if position == 0:
@@ -207,7 +226,9 @@ class Segment:
         if len(recent.positions) > 2 * RECENT_COUNT:
             self._recent = recent.without_oldest()
 
-    def must_roll_for(self, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int, config: LogConfig) -> bool:
+    def must_roll_for(
+        self, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int, config: LogConfig
+    ) -> bool:
         """Return whether batches of this size, timestamp and last offset need a new segment."""
         if self.size_bytes == 0:
             return last_offset - self.base_offset > MAX_RELATIVE_OFFSET
@@ -216,7 +237,11 @@ class Segment:
             first_timestamp = self.first_timestamp
         return (
             self.size_bytes > config.segment_bytes - size_bytes
-            or (max_timestamp - first_timestamp if first_timestamp >= 0 else now_ms - self.created_ms)
+            or (
+                max_timestamp - first_timestamp
+                if first_timestamp >= 0
+                else now_ms - self.created_ms
+            )
             > (config.roll_ms_of(self) if config.segment_jitter_ms > 0 else config.roll_ms)
             or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
             or (self._indexes if self._indexes.is_loaded else self.indexes).is_full
@@ -247,7 +272,9 @@ class Segment:
     @property
     def max_timestamp_offset(self) -> int:
         """The last offset of the first batch with ``max_timestamp``, or base_offset if none."""
-        return (self.indexes if self._indexes.max_timestamp is None else self._indexes).max_timestamp_offset
+        return (
+            self.indexes if self._indexes.max_timestamp is None else self._indexes
+        ).max_timestamp_offset
 
     def append_aborted(self, content: bytes) -> None:
         """Append an entry to the index of aborted transactions. The next sync makes it durable."""
@@ -272,12 +299,19 @@ class Segment:
 
     # Finding
 
-    def headers(self, position: int, *, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+    def headers(
+        self, position: int, *, end: int | None = None
+    ) -> Iterator[tuple[int, BatchHeader]]:
         """Yield (position, header) of the batches from ``position`` to ``end``.
 
         A batch must begin at ``position``.
         """
-        return scan_headers(self._read, position, self.size_bytes if end is None else end, first_chunk_bytes=_LOOKUP_CHUNK_BYTES)
+        return scan_headers(
+            self._read,
+            position,
+            self.size_bytes if end is None else end,
+            first_chunk_bytes=_LOOKUP_CHUNK_BYTES,
+        )
 
     def batches(self, position: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """Yield (position, header, bytes) of the batches from ``position`` on.
@@ -299,7 +333,13 @@ class Segment:
                 return None
             positions = [*recent.positions[index : index + 2], self.size_bytes]
             return _new(BatchPlace, (positions[0], positions[1] - positions[0]))
-        found = find_indexed(self._read, lambda: self.offset_index.lookup(offset), self.doubt_indexes, self.size_bytes, offset)
+        found = find_indexed(
+            self._read,
+            lambda: self.offset_index.lookup(offset),
+            self.doubt_indexes,
+            self.size_bytes,
+            offset,
+        )
         return None if found is None else BatchPlace(*found)
 
     def slice(self, position: int, size_bytes: int) -> FileSlice:
@@ -327,7 +367,9 @@ class Segment:
         """Return the offset after the last batch, read from the file."""
         next_offset = self.base_offset
         start = 0 if self.size_bytes <= SMALL_BYTES else self.offset_index.last_entry[1]
-        for _, header in scan_headers(walker(self.files, self.path(), self._read, self.size_bytes), start, self.size_bytes):
+        for _, header in scan_headers(
+            walker(self.files, self.path(), self._read, self.size_bytes), start, self.size_bytes
+        ):
             next_offset = header.next_offset
         return next_offset
 
@@ -375,10 +417,22 @@ class Segment:
         self.synced_bytes = 0
         valid_bytes, next_offset = 0, self.base_offset
         try:
-            for position, header, _ in scan_batches(walker(self.files, self.path(), self._read, self.size_bytes), 0, self.size_bytes):
+            for position, header, _ in scan_batches(
+                walker(self.files, self.path(), self._read, self.size_bytes), 0, self.size_bytes
+            ):
                 base_offset, last_offset = header.base_offset, header.last_offset
-                if base_offset < next_offset or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
-                    return valid_bytes, next_offset, f"the batch at position {position} has base offset {base_offset}, {next_offset} is due"
+                if (
+                    base_offset < next_offset
+                    or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
+                ):
+                    return (
+                        valid_bytes,
+                        next_offset,
+                        (
+                            f"the batch at position {position} has base offset {base_offset},"
+                            f" {next_offset} is due"
+                        ),
+                    )
                 self.note_batch(position, base_offset, last_offset, header.max_timestamp)
                 note_epoch(header.partition_leader_epoch, base_offset)
                 valid_bytes, next_offset = position + header.size_bytes, last_offset + 1

@@ -21,7 +21,12 @@ from typing import Self
 from log_service.common.env import DirectoryLock, Files
 from log_service.common.types import NO_TIMESTAMP, Buffer
 from log_service.config.views import LogConfig
-from log_service.storage.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, file_name, temporary_path
+from log_service.storage.file_names import (
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    file_name,
+    temporary_path,
+)
 from log_service.storage.indexes import IndexInDoubt, OffsetIndex, TimeIndex
 
 LEAST_TOGETHER = 64
@@ -99,7 +104,9 @@ class SegmentIndexes:
         "time_index",
     )
 
-    def __init__(self, files: Files, directory: Path, base_offset: int, config: LogConfig, tail: str = "") -> None:
+    def __init__(
+        self, files: Files, directory: Path, base_offset: int, config: LogConfig, tail: str = ""
+    ) -> None:
         self._files = files
         self.tail = tail
         self._max_bytes = config.segment_index_bytes
@@ -120,7 +127,10 @@ class SegmentIndexes:
         self.time_index: TimeIndex
 
     def __repr__(self) -> str:
-        return f"<SegmentIndexes {self.base_offset} {'loaded' if self.is_loaded else 'not loaded'} max_timestamp={self.max_timestamp}>"
+        return (
+            f"<SegmentIndexes {self.base_offset} {'loaded' if self.is_loaded else 'not loaded'}"
+            f" max_timestamp={self.max_timestamp}>"
+        )
 
     def _make(self) -> tuple[OffsetIndex, TimeIndex]:
         offset_path = self.directory / file_name(self.base_offset, OFFSET_INDEX_SUFFIX + self.tail)
@@ -226,13 +236,20 @@ class SegmentIndexes:
         """Use the new names of the files. The segment renames them."""
         self.tail = tail
         if self.is_loaded:
-            self.offset_index.path = self.directory / file_name(self.base_offset, OFFSET_INDEX_SUFFIX + tail)
-            self.time_index.path = self.directory / file_name(self.base_offset, TIME_INDEX_SUFFIX + tail)
+            self.offset_index.path = self.directory / file_name(
+                self.base_offset, OFFSET_INDEX_SUFFIX + tail
+            )
+            self.time_index.path = self.directory / file_name(
+                self.base_offset, TIME_INDEX_SUFFIX + tail
+            )
 
     def unload(self) -> None:
         """Free the memory if the files have all entries."""
         if self.is_loaded and not self.offset_index.is_dirty and not self.time_index.is_dirty:
             self.is_loaded = False
-            self.owes_last_time = self.max_timestamp is not None and self.max_timestamp > self.time_index.last_entry[0]
+            self.owes_last_time = (
+                self.max_timestamp is not None
+                and self.max_timestamp > self.time_index.last_entry[0]
+            )
             self.offset_index.unload()
             self.time_index.unload()

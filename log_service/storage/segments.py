@@ -75,7 +75,9 @@ class Segments:
         else:
             assert base_offset > old.base_offset, "segments begin in order"
             kept, paths = held, []
-        self.replace((*kept, Segment(old.files, old.directory, base_offset, config, created_ms=created_ms)))
+        self.replace(
+            (*kept, Segment(old.files, old.directory, base_offset, config, created_ms=created_ms))
+        )
         return paths
 
     def drop_oldest(self, count: int) -> list[Path]:
@@ -94,7 +96,11 @@ class Segments:
         kept, doomed = list(self._held[0][:keep]), self._held[0][keep:]
         paths = [path for segment in reversed(doomed) for path in segment.set_aside()]
         if not kept:
-            kept.append(Segment(self.active.files, self.active.directory, offset, config, created_ms=created_ms))
+            kept.append(
+                Segment(
+                    self.active.files, self.active.directory, offset, config, created_ms=created_ms
+                )
+            )
         self.active.files.sync_directory(self.active.directory)
         self.replace(kept)
         place = self.active.locate(offset)

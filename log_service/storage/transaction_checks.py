@@ -21,7 +21,13 @@ is too late, unless no transaction is open. The marker may then be a repeated on
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.records.batch import BatchHeader
-from log_service.storage.producer_state import NO_OFFSET, ProducerEntry, ProducerState, RememberedBatch, find_repeated
+from log_service.storage.producer_state import (
+    NO_OFFSET,
+    ProducerEntry,
+    ProducerState,
+    RememberedBatch,
+    find_repeated,
+)
 from log_service.storage.verifications import ONGOING, UNCHECKED, Verification
 
 LAST_EPOCH = 2**15 - 1
@@ -29,7 +35,9 @@ LAST_EPOCH = 2**15 - 1
 TRANSACTION_VERSION_2 = 2
 
 
-def check_client_batch(producers: ProducerState, header: BatchHeader, shown: Verification) -> RememberedBatch | None:
+def check_client_batch(
+    producers: ProducerState, header: BatchHeader, shown: Verification
+) -> RememberedBatch | None:
     """Return the batch that a client's transactional batch repeats, or None if it may be appended.
 
     Raises:
@@ -54,35 +62,56 @@ def check_own_batch(producers: ProducerState, header: BatchHeader, shown: Verifi
     _check_verified(producers, producers.get(header.producer_id), header, shown)
 
 
-def _check_verified(producers: ProducerState, entry: ProducerEntry | None, header: BatchHeader, shown: Verification) -> None:
+def _check_verified(
+    producers: ProducerState, entry: ProducerEntry | None, header: BatchHeader, shown: Verification
+) -> None:
     if entry is not None and header.producer_epoch < entry.epoch:
         raise _fenced(header.producer_id, header.producer_epoch, entry.epoch)
     if shown is UNCHECKED or is_open(entry, header.producer_epoch):
         return
     if producers.verifications.get(header.producer_id) is not shown:
-        text = f"the transaction of producer {header.producer_id} that the batch belongs to is not open"
+        text = (
+            f"the transaction of producer {header.producer_id} that the batch belongs to is not"
+            " open"
+        )
         raise KafkaError(ErrorCode.INVALID_TXN_STATE, text)
 
 
-def _check_lowest_sequence(producers: ProducerState, entry: ProducerEntry | None, header: BatchHeader) -> None:
+def _check_lowest_sequence(
+    producers: ProducerState, entry: ProducerEntry | None, header: BatchHeader
+) -> None:
     begun, sequence = producers.verifications.get(header.producer_id), header.base_sequence
     if begun is None:
         return
     if sequence > begun.lowest_sequence:
-        text = f"producer {header.producer_id} sends sequence {sequence} while {begun.lowest_sequence} is being verified"
+        text = (
+            f"producer {header.producer_id} sends sequence {sequence} while {begun.lowest_sequence}"
+            " is being verified"
+        )
         raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
     if begun.is_version_2 and sequence != 0 and (entry is None or not entry.batches):
-        text = f"producer {header.producer_id} has no batch here and begins with sequence {sequence} in place of 0"
+        text = (
+            f"producer {header.producer_id} has no batch here and begins with sequence {sequence}"
+            " in place of 0"
+        )
         raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
 
 
 def is_open(entry: ProducerEntry | None, epoch: int) -> bool:
     """Return whether the producer has a transaction open in this epoch."""
-    return entry is not None and entry.epoch == epoch and entry.current_txn_first_offset != NO_OFFSET
+    return (
+        entry is not None and entry.epoch == epoch and entry.current_txn_first_offset != NO_OFFSET
+    )
 
 
 def begin_verification(
-    producers: ProducerState, producer_id: int, epoch: int, sequence: int, *, is_version_2: bool, now_ms: int
+    producers: ProducerState,
+    producer_id: int,
+    epoch: int,
+    sequence: int,
+    *,
+    is_version_2: bool,
+    now_ms: int,
 ) -> Verification:
     """Return the verification that an append must show.
 
@@ -97,10 +126,17 @@ def begin_verification(
         raise _fenced(producer_id, epoch, entry.epoch)
     if is_open(entry, epoch):
         return ONGOING
-    return producers.verifications.begin(producer_id, epoch, sequence, is_version_2=is_version_2, now_ms=now_ms)
+    return producers.verifications.begin(
+        producer_id, epoch, sequence, is_version_2=is_version_2, now_ms=now_ms
+    )
 
 
-def check_marker(entry: ProducerEntry | None, producer_epoch: int, coordinator_epoch: int, transaction_version: int) -> None:
+def check_marker(
+    entry: ProducerEntry | None,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    transaction_version: int,
+) -> None:
     """Check a marker of a transaction coordinator against the state of its producer.
 
     Raises:
@@ -114,7 +150,10 @@ def check_marker(entry: ProducerEntry | None, producer_epoch: int, coordinator_e
     if is_late:
         raise _fenced(entry.producer_id, producer_epoch, entry.epoch)
     if coordinator_epoch < entry.coordinator_epoch:
-        text = f"the marker is of coordinator epoch {coordinator_epoch}, one of {entry.coordinator_epoch} was here before"
+        text = (
+            f"the marker is of coordinator epoch {coordinator_epoch}, one of"
+            f" {entry.coordinator_epoch} was here before"
+        )
         raise KafkaError(ErrorCode.TRANSACTION_COORDINATOR_FENCED, text)
 
 

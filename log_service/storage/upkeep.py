@@ -114,8 +114,16 @@ class Upkeep:
             (self._expire_producers, config.producer_id_expiration_check_interval_ms),
             (self._unload_idle, _IDLE_INTERVAL_MS),
         ]
-        vanished = _Periodic(self.restore_vanished, _VANISHED_INTERVAL_MS, self._now_ms() + _VANISHED_INTERVAL_MS)
-        return [vanished, *(_Periodic(work, each_ms, first_ms + min(each_ms, _LONGEST_SLEEP_MS)) for work, each_ms in intervals)]
+        vanished = _Periodic(
+            self.restore_vanished, _VANISHED_INTERVAL_MS, self._now_ms() + _VANISHED_INTERVAL_MS
+        )
+        return [
+            vanished,
+            *(
+                _Periodic(work, each_ms, first_ms + min(each_ms, _LONGEST_SLEEP_MS))
+                for work, each_ms in intervals
+            ),
+        ]
 
     def _now_ms(self) -> int:
         return self._clock.monotonic_ms()
@@ -151,7 +159,11 @@ class Upkeep:
                 try:
                     await log.sync_rolled()
                 except KafkaError as error:
-                    logger.error("%s: the segments that rolled could not be synced: %s", topic_partition, error)
+                    logger.error(
+                        "%s: the segments that rolled could not be synced: %s",
+                        topic_partition,
+                        error,
+                    )
 
     async def _rebuild_doubted(self) -> None:
         while self._doubted:
@@ -160,7 +172,9 @@ class Upkeep:
             try:
                 await self._files.run_in_pool(segment.doubt_indexes)
             except (KafkaError, OSError) as error:
-                logger.error("the indexes of %s could not be built again: %s", segment.path(), error)
+                logger.error(
+                    "the indexes of %s could not be built again: %s", segment.path(), error
+                )
             finally:
                 del self._doubted[segment]
 
@@ -169,14 +183,19 @@ class Upkeep:
         segments_deleted = sum(outcome.segments_deleted for outcome in outcomes.values())
         if segments_deleted:
             logger.info(
-                "retention deleted %d segments, %d bytes", segments_deleted, sum(outcome.bytes_deleted for outcome in outcomes.values())
+                "retention deleted %d segments, %d bytes",
+                segments_deleted,
+                sum(outcome.bytes_deleted for outcome in outcomes.values()),
             )
 
     async def _flush_due(self) -> None:
         """Sync the logs that were not synced for ``flush.ms``."""
         now_ms = self._now_ms()
         for log in list(self._held.logs.values()):
-            is_due = log.log_end_offset > log.recovery_point and now_ms - log.syncs.synced_ms >= log.config.flush_ms
+            is_due = (
+                log.log_end_offset > log.recovery_point
+                and now_ms - log.syncs.synced_ms >= log.config.flush_ms
+            )
             if is_due and not log.is_closed and not log.home.is_offline:
                 await log.sync()
 

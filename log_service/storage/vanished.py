@@ -31,13 +31,20 @@ _COPY_BYTES = 1 << 20
 
 async def restore_vanished(files: Files, logs: Iterable[Log]) -> None:
     """Find vanished segments of open logs and rewrite them."""
-    held = [(log, segment) for log in logs for segment in log.segments if segment.open_file is not None]
+    held = [
+        (log, segment) for log in logs for segment in log.segments if segment.open_file is not None
+    ]
     if not held:
         return
-    vanished = await files.run_in_pool(lambda: [(log, segment) for log, segment in held if _has_vanished(segment)])
+    vanished = await files.run_in_pool(
+        lambda: [(log, segment) for log, segment in held if _has_vanished(segment)]
+    )
     for log, segment in vanished:
         if _is_due(log, segment):
-            logger.error("%s vanished while it was in use: it is written again from the open file", segment.path())
+            logger.error(
+                "%s vanished while it was in use: it is written again from the open file",
+                segment.path(),
+            )
             try:
                 await _restore(log, segment)
             except KafkaError as error:
@@ -46,20 +53,31 @@ async def restore_vanished(files: Files, logs: Iterable[Log]) -> None:
 
 def _has_vanished(segment: Segment) -> bool:
     try:
-        return segment.open_file is not None and not segment.is_removed and not segment.files.exists(segment.path())
+        return (
+            segment.open_file is not None
+            and not segment.is_removed
+            and not segment.files.exists(segment.path())
+        )
     except OSError:
         return False  # unknown, and the next read or write meets the error
 
 
 def _is_due(log: Log, segment: Segment) -> bool:
-    return not log.is_closed and not log.home.is_offline and segment in log.segments and _has_vanished(segment)
+    return (
+        not log.is_closed
+        and not log.home.is_offline
+        and segment in log.segments
+        and _has_vanished(segment)
+    )
 
 
 async def _restore(log: Log, segment: Segment) -> None:
     files = log.files
     try:
         if not files.exists(log.directory):
-            raise FileNotFoundError(errno.ENOENT, "the directory of a partition vanished", str(log.directory))
+            raise FileNotFoundError(
+                errno.ENOENT, "the directory of a partition vanished", str(log.directory)
+            )
         if segment is log.segments.active:
             log.roll()
         lease = segment.slice(0, segment.size_bytes)
@@ -69,7 +87,9 @@ async def _restore(log: Log, segment: Segment) -> None:
             lease.release()
     except OSError as error:
         if _is_due(log, segment):
-            raise (log.home.note_error(error) if is_full_disk(error) else log.home.fail(error)) from error
+            raise (
+                log.home.note_error(error) if is_full_disk(error) else log.home.fail(error)
+            ) from error
 
 
 async def _replace(log: Log, segment: Segment) -> None:
@@ -81,7 +101,11 @@ async def _replace(log: Log, segment: Segment) -> None:
     assert old is not None, "it was leased"
     beside = temporary_path(segment.path())
     copy = await files.run_in_pool(lambda: _copy(files, old, beside, size_bytes))
-    if not _is_due(log, segment) or segment.open_file is not old or segment.size_bytes != size_bytes:
+    if (
+        not _is_due(log, segment)
+        or segment.open_file is not old
+        or segment.size_bytes != size_bytes
+    ):
         copy.close()
         files.remove(beside)
         return
@@ -109,5 +133,7 @@ def _chunks(source: File, size_bytes: int) -> Iterator[bytes]:
         wanted_bytes = min(_COPY_BYTES, size_bytes - position)
         chunk = source.read(position, wanted_bytes)
         if len(chunk) < wanted_bytes:
-            raise OSError(errno.EIO, "a file that vanished is shorter than it was", str(source.path))
+            raise OSError(
+                errno.EIO, "a file that vanished is shorter than it was", str(source.path)
+            )
         yield chunk

@@ -27,7 +27,9 @@ class Verification:
 
     __slots__ = ("begun_ms", "epoch", "is_version_2", "lowest_sequence")
 
-    def __init__(self, epoch: int, lowest_sequence: int, begun_ms: int, *, is_version_2: bool) -> None:
+    def __init__(
+        self, epoch: int, lowest_sequence: int, begun_ms: int, *, is_version_2: bool
+    ) -> None:
         self.epoch = epoch
         self.lowest_sequence = lowest_sequence
         self.begun_ms = begun_ms
@@ -35,7 +37,10 @@ class Verification:
 
     def __repr__(self) -> str:
         version = 2 if self.is_version_2 else 1
-        return f"<Verification epoch={self.epoch} lowest_sequence={self.lowest_sequence} version={version}>"
+        return (
+            f"<Verification epoch={self.epoch} lowest_sequence={self.lowest_sequence}"
+            f" version={version}>"
+        )
 
 
 ONGOING = Verification(-1, -1, 0, is_version_2=False)
@@ -59,14 +64,18 @@ class Verifications:
         """Return the verification of a producer, or None."""
         return self._begun.get(producer_id)
 
-    def begin(self, producer_id: int, epoch: int, sequence: int, *, is_version_2: bool, now_ms: int) -> Verification:
+    def begin(
+        self, producer_id: int, epoch: int, sequence: int, *, is_version_2: bool, now_ms: int
+    ) -> Verification:
         """Return the verification that an append of a batch at ``sequence`` must show.
 
         Another call returns the same object. A later epoch restarts its sequences.
         """
         begun = self._begun.get(producer_id)
         if begun is None:
-            begun = self._begun[producer_id] = Verification(epoch, sequence, now_ms, is_version_2=is_version_2)
+            begun = self._begun[producer_id] = Verification(
+                epoch, sequence, now_ms, is_version_2=is_version_2
+            )
         elif epoch > begun.epoch:
             begun.epoch, begun.lowest_sequence = epoch, sequence
         elif epoch == begun.epoch and sequence < begun.lowest_sequence:
@@ -82,11 +91,17 @@ class Verifications:
         begun = self._begun.get(header.producer_id)
         if begun is None:
             return
-        is_next = header.attributes & CONTROL_FLAG and begun.is_version_2 and header.producer_epoch == begun.epoch
+        is_next = (
+            header.attributes & CONTROL_FLAG
+            and begun.is_version_2
+            and header.producer_epoch == begun.epoch
+        )
         if not is_next:
             del self._begun[header.producer_id]
 
     def expire(self, before_ms: int) -> None:
         """Drop verifications that began at or before ``before_ms``."""
-        for producer_id in [producer_id for producer_id, begun in self._begun.items() if begun.begun_ms <= before_ms]:
+        for producer_id in [
+            producer_id for producer_id, begun in self._begun.items() if begun.begun_ms <= before_ms
+        ]:
             del self._begun[producer_id]

@@ -1,14 +1,20 @@
 """Starts, watches, restarts and stops the processes of one tidelog installation.
 
 - ``spec``: what a component is, and what all components are told (values only).
-- ``guard``: a small process around each component, so that nothing outlives the supervisor, however that ends.
-- ``readiness``: when a component counts as ready. ``grpc_call``: the bytes of a call of gRPC, by which some are asked.
-- ``process``: one component's process: started behind its guard, watched, stopped within a deadline.
+- ``guard``: a small process around each component, so that nothing outlives the supervisor, however
+  that ends.
+- ``readiness``: when a component counts as ready. ``grpc_call``: the bytes of a call of gRPC, by
+  which some are asked.
+- ``process``: one component's process: started behind its guard, watched, stopped within a
+  deadline.
 - ``supervisor``: all of them: order of starting, restarts with backoff, order of stopping.
 - ``complaints``: what a component says to be wrong.
 - ``state``: the file that tells ``tidelog status`` what runs.
-- ``nodes``: several brokers on one machine, each with its properties file. ``fleet``: one more or one less while they run.
-- ``control``: how another process asks a running supervisor for that. ``installation``: the nodes, to such a process.
+- ``nodes``: several brokers on one machine, each with its properties file. ``fleet``: one more or
+  one less while they run.
+- ``control``: how another process asks a running supervisor for that. ``installation``: the nodes,
+  to such a process.
 - ``components``: the broker's component, and those that installed extras register.
-- ``protection``: the files of a secured installation. ``authority``: its certificates. ``grants``: the rights of the platform in it.
+- ``protection``: the files of a secured installation. ``authority``: its certificates. ``grants``:
+  the rights of the platform in it.
 """

@@ -1,11 +1,13 @@
 """The local certificate authority of ``tidelog up --secure``. It vouches for the nodes and clients
 of one installation.
 
-Decides how long certificates hold and when they are made anew: once a third of their time is all that is left. Keys are ECDSA
-P-256, because a handshake with them costs a third of one with RSA. ``cryptography`` is imported where a certificate is made.
+Decides how long certificates hold and when they are made anew: once a third of their time is all
+that is left. Keys are ECDSA P-256, because a handshake with them costs a third of one with RSA.
+``cryptography`` is imported where a certificate is made.
 
-Invariants: a key lies in a file that its owner alone may read, in a directory that its owner alone may enter; a file is replaced whole. An
-authority that is there is never replaced, because all its certificates would be worth nothing.
+Invariants: a key lies in a file that its owner alone may read, in a directory that its owner alone
+may enter; a file is replaced whole. An authority that is there is never replaced, because all its
+certificates would be worth nothing.
 """
 
 import stat
@@ -45,7 +47,10 @@ class LocalAuthority:
             self._found()
         elif not all(present):
             missing = directory / (CERTIFICATE_FILE if present[1] else KEY_FILE)
-            raise StorageError(f"{missing} is missing: put it back, or remove {directory} to begin with a new authority")
+            raise StorageError(
+                f"{missing} is missing: put it back, or remove {directory} to begin with a new"
+                " authority"
+            )
 
     def __repr__(self) -> str:
         return f"<LocalAuthority {self.directory}>"
@@ -64,7 +69,9 @@ class LocalAuthority:
         return True
 
     def _found(self) -> None:
-        from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 - see the module's opening
+        from cryptography.hazmat.primitives.asymmetric import (  # noqa: PLC0415 - see the module's opening
+            ec,
+        )
 
         key = ec.generate_private_key(ec.SECP256R1())
         now = datetime.now(UTC)
@@ -74,21 +81,32 @@ class LocalAuthority:
         write_private(self.certificate_path, _certificate_pem(certificate))
 
     def issue(self, name: str, hosts: Sequence[str], now: datetime) -> bytes:
-        """Return a new key and its certificate of ``name``, PEM; with ``hosts`` it is a server's, too."""
+        """Return a new key and its certificate of ``name``, PEM; with ``hosts`` it is a server's,
+        too.
+        """
         from cryptography import x509  # noqa: PLC0415 - as above
         from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 - as above
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415 - as above
+        from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 - as above
+            load_pem_private_key,
+        )
         from cryptography.x509.oid import ExtendedKeyUsageOID  # noqa: PLC0415 - as above
 
         authority = x509.load_pem_x509_certificate(self.certificate_path.read_bytes())
         authority_key = load_pem_private_key((self.directory / KEY_FILE).read_bytes(), None)
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _builder(name, authority.subject, key.public_key(), now, CERTIFICATE_DAYS)
-        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        usages = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else [])]
+        builder = builder.add_extension(
+            x509.BasicConstraints(ca=False, path_length=None), critical=True
+        )
+        usages = [
+            ExtendedKeyUsageOID.CLIENT_AUTH,
+            *([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else []),
+        ]
         builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         if hosts:
-            builder = builder.add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
+            builder = builder.add_extension(
+                x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False
+            )
         identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())  # type: ignore[arg-type]  # it is ours: ECDSA
         certificate = _signed(builder.add_extension(identifier, critical=False), authority_key)
         return _key_pem(key) + _certificate_pem(certificate)
@@ -99,7 +117,9 @@ def make_private_directory(path: Path) -> None:
     try:
         private_directory(path)
     except OSError as error:
-        raise StorageError(f"{path} cannot be made or closed to others: {error.strerror}") from error
+        raise StorageError(
+            f"{path} cannot be made or closed to others: {error.strerror}"
+        ) from error
 
 
 def close_to_writers(path: Path) -> None:
@@ -112,7 +132,9 @@ def close_to_writers(path: Path) -> None:
         if mode & OTHERS_WRITE:
             path.chmod(mode & ~OTHERS_WRITE)
     except OSError as error:
-        raise StorageError(f"{path} can be written by others and cannot be closed to them: {error.strerror}") from error
+        raise StorageError(
+            f"{path} can be written by others and cannot be closed to them: {error.strerror}"
+        ) from error
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -140,7 +162,9 @@ def end_of(path: Path) -> datetime:
     """
     certificate = _read_certificate(path)
     if certificate is None:
-        raise StorageError(f"{path} holds no certificate that can be read: put back the file as it was")
+        raise StorageError(
+            f"{path} holds no certificate that can be read: put back the file as it was"
+        )
     return certificate.not_valid_after_utc
 
 
@@ -158,10 +182,14 @@ def _is_good(certificate: "x509.Certificate", hosts: Sequence[str], now: datetim
 
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     try:
-        names = set(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+        names = set(
+            certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        )
     except x509.ExtensionNotFound:
         names = set()
-    return now < end - (end - begin) * RENEWAL_SHARE and names >= {_general_name(host) for host in hosts}
+    return now < end - (end - begin) * RENEWAL_SHARE and names >= {
+        _general_name(host) for host in hosts
+    }
 
 
 def _general_name(host: str) -> "x509.GeneralName":
@@ -173,7 +201,9 @@ def _general_name(host: str) -> "x509.GeneralName":
         return x509.DNSName(host)
 
 
-def _builder(name: str, issuer: "x509.Name | None", public_key: Any, now: datetime, days: int) -> "x509.CertificateBuilder":
+def _builder(
+    name: str, issuer: "x509.Name | None", public_key: Any, now: datetime, days: int
+) -> "x509.CertificateBuilder":
     from cryptography import x509  # noqa: PLC0415 - see the module's opening
     from cryptography.x509.oid import NameOID  # noqa: PLC0415 - as above
 
@@ -194,10 +224,20 @@ def _with_authority(builder: "x509.CertificateBuilder") -> "x509.CertificateBuil
     from cryptography import x509  # noqa: PLC0415 - see the module's opening
 
     off = dict.fromkeys(
-        ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only"), False
+        (
+            "content_commitment",
+            "key_encipherment",
+            "data_encipherment",
+            "key_agreement",
+            "encipher_only",
+            "decipher_only",
+        ),
+        False,
     )
     usage = x509.KeyUsage(digital_signature=True, key_cert_sign=True, crl_sign=True, **off)
-    return builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True).add_extension(usage, critical=True)
+    return builder.add_extension(
+        x509.BasicConstraints(ca=True, path_length=0), critical=True
+    ).add_extension(usage, critical=True)
 
 
 def _signed(builder: "x509.CertificateBuilder", key: Any) -> "x509.Certificate":
@@ -207,7 +247,9 @@ def _signed(builder: "x509.CertificateBuilder", key: Any) -> "x509.Certificate":
 
 
 def _key_pem(key: Any) -> bytes:
-    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - see the module's opening
+    from cryptography.hazmat.primitives import (  # noqa: PLC0415 - see the module's opening
+        serialization,
+    )
 
     form = serialization.PrivateFormat.PKCS8
     pem: bytes = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
@@ -215,6 +257,8 @@ def _key_pem(key: Any) -> bytes:
 
 
 def _certificate_pem(certificate: "x509.Certificate") -> bytes:
-    from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415 - see the module's opening
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 - see the module's opening
+        Encoding,
+    )
 
     return certificate.public_bytes(Encoding.PEM)

@@ -21,7 +21,9 @@ def complaints_of(component: Component) -> tuple[str, ...]:
         said = component.complaint_path.read_text(errors="replace")
     except OSError:
         return ()
-    lines = (_trimmed(line)[:MAX_COMPLAINT_CHARACTERS] for line in said.splitlines()[:MAX_COMPLAINTS])
+    lines = (
+        _trimmed(line)[:MAX_COMPLAINT_CHARACTERS] for line in said.splitlines()[:MAX_COMPLAINTS]
+    )
     return tuple(dict.fromkeys(line for line in lines if line))
 
 

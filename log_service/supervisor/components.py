@@ -2,8 +2,9 @@
 
 Packages register theirs under ``tidelog.services``.
 
-Decides how the broker of ``tidelog up`` is configured, and that a project with a ``mirror.properties`` has a mirror. Knows nothing of the
-other components: their entry points make them. Without the platform extra there are none.
+Decides how the broker of ``tidelog up`` is configured, and that a project with a
+``mirror.properties`` has a mirror. Knows nothing of the other components: their entry points make
+them. Without the platform extra there are none.
 """
 
 import os
@@ -24,7 +25,13 @@ from log_service.config.client import ClientConfig
 from log_service.mirror.settings_file import read_mirror_settings
 from log_service.security.outgoing import outgoing_security
 from log_service.supervisor.authority import CERTIFICATE_FILE, write_private
-from log_service.supervisor.protection import LOGIN_LISTENER, REGISTRY, SECURE_LISTENER, InstallationProtection, login_server
+from log_service.supervisor.protection import (
+    LOGIN_LISTENER,
+    REGISTRY,
+    SECURE_LISTENER,
+    InstallationProtection,
+    login_server,
+)
 from log_service.supervisor.spec import (
     Component,
     ComponentFactory,
@@ -39,7 +46,9 @@ BROKER, MIRROR = "broker", "mirror"
 MIRROR_FILE = "mirror.properties"
 """In a project's folder: what its mirror does."""
 DECLARED_TOPICS_FILE = "declared_topics.json"
-"""In the data directory: what the project declares, for brokers that create a topic because a client asks for it."""
+"""In the data directory: what the project declares, for brokers that create a topic because a
+client asks for it.
+"""
 DAY_MS = 24 * 3_600_000
 METRICS_PORT = 9404
 METRICS_KEY = "metrics.listener"
@@ -52,26 +61,34 @@ def external_broker(context: ServiceContext) -> Component:
     settings of the environment.
 
     Raises:
-        ConfigError: the environment's settings of clients, or the files that they name, cannot be read or understood.
+        ConfigError: the environment's settings of clients, or the files that they name, cannot be
+        read or understood.
     """
     security = ClientConfig.of(context.bootstrap_servers, settings_from_environment()).security()
     outgoing_security(security, Random())  # noqa: S311 - it opens no connection
     return Component(
         name=BROKER,
         argv=(),
-        readiness=KafkaReadiness(bootstrap_servers=context.bootstrap_servers, is_as_environment_says=True),
+        readiness=KafkaReadiness(
+            bootstrap_servers=context.bootstrap_servers, is_as_environment_says=True
+        ),
         address=context.bootstrap_servers,
         start_deadline_s=30.0,
         external_setting=SERVERS_SETTING,
     )
 
 
-def broker_component(context: ServiceContext, overrides: Sequence[str] = (), protection: InstallationProtection | None = None) -> Component:
+def broker_component(
+    context: ServiceContext,
+    overrides: Sequence[str] = (),
+    protection: InstallationProtection | None = None,
+) -> Component:
     """Return the broker's component. Write its properties file with the person's own lines last,
     for its owner alone, because they may be secret.
 
-    The timers of retention and compaction are set long, because the platform's maintenance assets ask for passes and show what they did;
-    the timers are the backstop. Internal topics are compacted by the broker itself all the same.
+    The timers of retention and compaction are set long, because the platform's maintenance assets
+    ask for passes and show what they did; the timers are the backstop. Internal topics are
+    compacted by the broker itself all the same.
     """
     directory = context.data_directory / BROKER
     directory.mkdir(parents=True, exist_ok=True)
@@ -79,7 +96,9 @@ def broker_component(context: ServiceContext, overrides: Sequence[str] = (), pro
     settings = {
         "node.id": "1",
         "process.roles": "broker,controller",
-        "listeners": f"{'PLAINTEXT' if protection is None else SECURE_LISTENER}://{context.bootstrap_servers}",
+        "listeners": (
+            f"{'PLAINTEXT' if protection is None else SECURE_LISTENER}://{context.bootstrap_servers}"
+        ),
         "log.dirs": str(directory / "logs"),
         "log.retention.check.interval.ms": str(DAY_MS),
         "log.cleaner.backoff.ms": str(DAY_MS),
@@ -92,12 +111,21 @@ def broker_component(context: ServiceContext, overrides: Sequence[str] = (), pro
     if context.metrics_port is not None:
         settings[METRICS_KEY] = host_port(context.host, context.metrics_port)
     lines = [f"{key}={value}" for key, value in settings.items()]
-    text = "\n".join(["# Written anew by `tidelog up`; change it there with --broker key=value.", *lines, *overrides, ""])
+    text = "\n".join(
+        [
+            "# Written anew by `tidelog up`; change it there with --broker key=value.",
+            *lines,
+            *overrides,
+            "",
+        ]
+    )
     write_private(properties, text.encode())
     return Component(
         name=BROKER,
         argv=(sys.executable, "-m", "log_service.cli.main", "serve", str(properties)),
-        readiness=KafkaReadiness(bootstrap_servers=context.bootstrap_servers, client_config=context.operator_config),
+        readiness=KafkaReadiness(
+            bootstrap_servers=context.bootstrap_servers, client_config=context.operator_config
+        ),
         address=context.bootstrap_servers,
         metrics_url=metrics_url([*lines, *overrides]),
         start_deadline_s=60.0,
@@ -110,8 +138,13 @@ def prepared(brokers: Sequence[Component], others: Sequence[Component]) -> list[
 
     A command that fails keeps no broker from starting.
     """
-    commands = tuple(("sh", "-c", '"$@"; true', "sh", *argv) for each in others for argv in each.before_brokers)
-    return [replace(each, prepare=(*each.prepare, *commands)) if each.is_essential else each for each in brokers]
+    commands = tuple(
+        ("sh", "-c", '"$@"; true', "sh", *argv) for each in others for argv in each.before_brokers
+    )
+    return [
+        replace(each, prepare=(*each.prepare, *commands)) if each.is_essential else each
+        for each in brokers
+    ]
 
 
 def mirror_components(context: ServiceContext, after: Sequence[str]) -> list[Component]:
@@ -132,7 +165,15 @@ def mirror_components(context: ServiceContext, after: Sequence[str]) -> list[Com
     return [
         Component(
             name=MIRROR,
-            argv=(sys.executable, "-m", "log_service.cli.main", "mirror", "run", str(settings), *signs),
+            argv=(
+                sys.executable,
+                "-m",
+                "log_service.cli.main",
+                "mirror",
+                "run",
+                str(settings),
+                *signs,
+            ),
             readiness=HeartbeatReadiness(path=heartbeat),
             address=", ".join(flow.name for flow in flows),
             after=tuple(after),
@@ -143,7 +184,9 @@ def mirror_components(context: ServiceContext, after: Sequence[str]) -> list[Com
     ]
 
 
-def registry_component(context: ServiceContext, after: Sequence[str], protection: InstallationProtection | None = None) -> list[Component]:
+def registry_component(
+    context: ServiceContext, after: Sequence[str], protection: InstallationProtection | None = None
+) -> list[Component]:
     """Return the component of the schema registry. ``after`` are the brokers' names.
 
     Without a port there is none. Its settings file is for its owner alone, because it may have the
@@ -163,9 +206,18 @@ def registry_component(context: ServiceContext, after: Sequence[str], protection
         lines |= protection.registry_properties() | lines
         authority = protection.directory / CERTIFICATE_FILE
         granting = (
-            (sys.executable, "-m", "log_service.supervisor.grants", context.bootstrap_servers, str(context.operator_config), REGISTRY),
+            (
+                sys.executable,
+                "-m",
+                "log_service.supervisor.grants",
+                context.bootstrap_servers,
+                str(context.operator_config),
+                REGISTRY,
+            ),
         )
-    text = "\n".join(["# Written anew by `tidelog up`.", *(f"{key}={value}" for key, value in lines.items()), ""])
+    text = "\n".join(
+        ["# Written anew by `tidelog up`.", *(f"{key}={value}" for key, value in lines.items()), ""]
+    )
     write_private(settings, text.encode())
     return [
         Component(
@@ -200,14 +252,20 @@ def metrics_url(lines: Sequence[str]) -> str:
 
     The last ``metrics.listener`` of the lines decides.
     """
-    asked = [value.strip() for key, _, value in (line.partition("=") for line in lines) if key.strip() == METRICS_KEY]
+    asked = [
+        value.strip()
+        for key, _, value in (line.partition("=") for line in lines)
+        if key.strip() == METRICS_KEY
+    ]
     return f"http://{asked[-1]}/metrics" if asked and asked[-1] else ""
 
 
 def registered_components(context: ServiceContext) -> list[Component]:
     """Return what installed packages add; a package whose extra is not installed adds nothing."""
     components: list[Component] = []
-    for entry_point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry_point: entry_point.name):
+    for entry_point in sorted(
+        entry_points(group=ENTRY_POINT_GROUP), key=lambda entry_point: entry_point.name
+    ):
         try:
             factory: ComponentFactory = entry_point.load()
         except ModuleNotFoundError as error:
@@ -227,24 +285,31 @@ def check_is_address(host: str) -> None:
     try:
         _bind_once(host, 0)
     except OSError as error:
-        raise ConfigError(f"--host {host} is not an address of this machine ({error.strerror or error}): name one that it has") from error
+        raise ConfigError(
+            f"--host {host} is not an address of this machine ({error.strerror or error}): name one"
+            " that it has"
+        ) from error
 
 
 def check_port_is_free(host: str, port: int, what: str, option: str) -> None:
     """Refuse an occupied port before anything starts.
 
     Raises:
-        ConfigError: another process listens there already, or the host is not an address of this machine.
+        ConfigError: another process listens there already, or the host is not an address of this
+        machine.
     """
     try:
         _bind_once(host, port)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-        raise ConfigError(f"{what} cannot listen on {host}:{port} ({reason}): name another one with {option}") from error
+        raise ConfigError(
+            f"{what} cannot listen on {host}:{port} ({reason}): name another one with {option}"
+        ) from error
 
 
 def check_ports_are_free(wanted: Sequence[tuple[str, int, str, str]]) -> None:
-    """Refuse occupied ports, all in one sentence each; the arguments are those of ``check_port_is_free``.
+    """Refuse occupied ports, all in one sentence each; the arguments are those of
+    ``check_port_is_free``.
 
     Raises:
         ConfigError: one or more cannot be listened on.
@@ -260,7 +325,8 @@ def check_ports_are_free(wanted: Sequence[tuple[str, int, str, str]]) -> None:
 
 
 def check_servers(bootstrap_servers: str) -> None:
-    """Refuse addresses of a cluster that are none, under the name of the setting that they come from.
+    """Refuse addresses of a cluster that are none, under the name of the setting that they come
+    from.
 
     Raises:
         ConfigError: they are not ``host:port,...``.
@@ -268,7 +334,10 @@ def check_servers(bootstrap_servers: str) -> None:
     try:
         ClientConfig.of(bootstrap_servers, {})
     except ConfigError as error:
-        text = f"{SERVERS_SETTING} (or --bootstrap-servers) is {bootstrap_servers!r}: it has to be host:port, several separated by commas"
+        text = (
+            f"{SERVERS_SETTING} (or --bootstrap-servers) is {bootstrap_servers!r}: it has to be"
+            " host:port, several separated by commas"
+        )
         raise ConfigError(text) from error
 
 
@@ -324,14 +393,16 @@ def service_context(
     is_watching: bool = False,
     has_platform: bool = True,
 ) -> ServiceContext:
-    """Return what all components are told, after making sure that their ports are free. ``metrics_port``: see ``metrics_port_of``.
-    ``registry_port``: see ``registry_port_of``.
+    """Return what all components are told, after making sure that their ports are free.
+    ``metrics_port``: see ``metrics_port_of``. ``registry_port``: see ``registry_port_of``.
 
-    ``bootstrap_servers`` and ``spark_remote`` name a cluster and a Spark Connect server of the user's own: none is started then. Without
-    the platform nothing listens on ``ui_port`` and ``spark_port``.
+    ``bootstrap_servers`` and ``spark_remote`` name a cluster and a Spark Connect server of the
+    user's own: none is started then. Without the platform nothing listens on ``ui_port`` and
+    ``spark_port``.
 
     Raises:
-        ConfigError: ports are occupied (the text names them all), ``host`` is not an address of this machine, or ``bootstrap_servers``
+        ConfigError: ports are occupied (the text names them all), ``host`` is not an address of
+        this machine, or ``bootstrap_servers``
             are no addresses.
     """
     check_is_address(host)
@@ -339,10 +410,22 @@ def service_context(
         check_servers(bootstrap_servers)
     check_ports_are_free(
         [
-            *([(host, broker_port, "the broker", "--broker-port")] if bootstrap_servers is None else []),
-            *([(host, metrics_port, "the metrics page", "--metrics-port")] if bootstrap_servers is None and metrics_port else []),
+            *(
+                [(host, broker_port, "the broker", "--broker-port")]
+                if bootstrap_servers is None
+                else []
+            ),
+            *(
+                [(host, metrics_port, "the metrics page", "--metrics-port")]
+                if bootstrap_servers is None and metrics_port
+                else []
+            ),
             *([(host, ui_port, "the Dagster UI", "--ui-port")] if has_platform else []),
-            *([(LOOPBACK, spark_port, "the Spark server", "--spark-port")] if has_platform and spark_remote is None else []),
+            *(
+                [(LOOPBACK, spark_port, "the Spark server", "--spark-port")]
+                if has_platform and spark_remote is None
+                else []
+            ),
         ]
     )
     return ServiceContext(

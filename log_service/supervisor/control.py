@@ -1,11 +1,14 @@
 """Lets another process ask a running supervisor for something. The request is in one file and the
 response in another.
 
-``tidelog cluster`` asks for one more node, for the end of one, for a restart, or that one stays down for a while. The supervisor looks into
-``control/`` of its data directory twice a second, carries out one request after the other, and says in a file beside it what became of it.
-Only the supervisor that holds the directory's lock does that, so a request to one that has ended is refused at once.
+``tidelog cluster`` asks for one more node, for the end of one, for a restart, or that one stays
+down for a while. The supervisor looks into ``control/`` of its data directory twice a second,
+carries out one request after the other, and says in a file beside it what became of it. Only the
+supervisor that holds the directory's lock does that, so a request to one that has ended is refused
+at once.
 
-Invariant: the directory is for its owner alone, whatever the umask was: who can write there can stop nodes.
+Invariant: the directory is for its owner alone, whatever the umask was: who can write there can
+stop nodes.
 """
 
 import json
@@ -53,7 +56,10 @@ async def ask(data_directory: Path, request: ControlRequest, *, timeout_s: float
         ControlRefused: it refused, or did not respond in time.
     """
     if not is_locked(data_directory):
-        raise StorageError(f"nothing runs on {data_directory}: start it with tidelog up, or name its directory with --data")
+        raise StorageError(
+            f"nothing runs on {data_directory}: start it with tidelog up, or name its directory"
+            " with --data"
+        )
     directory = data_directory / DIRECTORY
     directory.mkdir(exist_ok=True)
     name = uuid4().hex
@@ -63,7 +69,10 @@ async def ask(data_directory: Path, request: ControlRequest, *, timeout_s: float
     while not response_path.exists():
         if trio.current_time() > deadline or not is_locked(data_directory):
             (directory / f"{name}{REQUEST}").unlink(missing_ok=True)
-            raise ControlRefused(f"the supervisor of {data_directory} did not respond to the request to {request.command} a node")
+            raise ControlRefused(
+                f"the supervisor of {data_directory} did not respond to the request to"
+                f" {request.command} a node"
+            )
         await trio.sleep(POLL_S / 5)
     response: dict[str, Any] = json.loads(response_path.read_text())
     response_path.unlink()
@@ -72,13 +81,23 @@ async def ask(data_directory: Path, request: ControlRequest, *, timeout_s: float
     return response
 
 
-async def serve(data_directory: Path, handle: Handle, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-    """Carry out requests until cancelled. One that is there already was meant for another supervisor, or came too early: it is refused."""
+async def serve(
+    data_directory: Path,
+    handle: Handle,
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Carry out requests until cancelled. One that is there already was meant for another
+    supervisor, or came too early: it is refused.
+    """
     directory = private_directory(data_directory / DIRECTORY)
     for left in directory.glob(f"*{RESPONSE}"):
         left.unlink()
     for early in directory.glob(f"*{REQUEST}"):
-        _write(early.with_suffix(RESPONSE), {"error": "the installation was just starting: ask again when everything is ready"})
+        _write(
+            early.with_suffix(RESPONSE),
+            {"error": "the installation was just starting: ask again when everything is ready"},
+        )
         early.unlink()
     task_status.started()
     while True:

@@ -1,7 +1,8 @@
 """The nodes of an installation while it runs. ``control`` asks to add, remove, restart or hold one.
 
-A node that joins is kept in ``cluster.json`` only once it is ready, and one that leaves only once it has stopped, so that the next start of
-the installation finds what there was. Where replicas go is not decided here: a node is emptied before it is taken away.
+A node that joins is kept in ``cluster.json`` only once it is ready, and one that leaves only once
+it has stopped, so that the next start of the installation finds what there was. Where replicas go
+is not decided here: a node is emptied before it is taken away.
 """
 
 from collections.abc import Mapping
@@ -39,8 +40,8 @@ class Fleet:
         """Do what is asked for, and return the node that it was about.
 
         Raises:
-            ConfigError: there is no such node, it cannot be taken away, or it is held or runs already.
-            StartFailed: the node does not start.
+            ConfigError: there is no such node, it cannot be taken away, or it is held or runs
+            already. StartFailed: the node does not start.
         """
         if request.command == ADD:
             return await self._add()
@@ -66,7 +67,9 @@ class Fleet:
         node = grown.nodes[-1]
         if len(grown.nodes) > MAX_BROKERS:
             raise ConfigError(f"an installation has at most {MAX_BROKERS} brokers")
-        alone = ClusterSpec(cluster_id=grown.cluster_id, nodes=(node,), next_node_id=grown.next_node_id)
+        alone = ClusterSpec(
+            cluster_id=grown.cluster_id, nodes=(node,), next_node_id=grown.next_node_id
+        )
         check_node_ports(alone, self._factory.context.host, self._factory.first_port)
         if self._factory.is_secure:
             check_login_ports(alone, self._factory.first_port)

@@ -2,9 +2,12 @@
 
     python -m log_service.supervisor.grants SERVERS OPERATOR_FILE [platform|registry]
 
-- topics: read, write, create, and change configs and partitions, as declarations of topics ask for; never delete one.
-- groups and transactional ids whose names begin with ``tidelog``: those of tables, sinks and sensors. All groups: describe, for their lag.
-- the cluster: describe. Never alter: that would be the right to give itself any other, because ACLs are changed by it.
+- topics: read, write, create, and change configs and partitions, as declarations of topics ask for;
+  never delete one.
+- groups and transactional ids whose names begin with ``tidelog``: those of tables, sinks and
+  sensors. All groups: describe, for their lag.
+- the cluster: describe. Never alter: that would be the right to give itself any other, because ACLs
+  are changed by it.
 
 The registry reads and writes its own topic, and describes the cluster for the ACLs of others.
 """
@@ -19,7 +22,12 @@ from log_service.supervisor.protection import PLATFORM, REGISTRY
 
 PREFIX = "tidelog"
 GRANTS: Sequence[tuple[str, str, str, Sequence[str]]] = (
-    ("topic", "*", "literal", ("read", "write", "create", "alter", "describe_configs", "alter_configs")),
+    (
+        "topic",
+        "*",
+        "literal",
+        ("read", "write", "create", "alter", "describe_configs", "alter_configs"),
+    ),
     ("group", PREFIX, "prefixed", ("read",)),
     ("group", "*", "literal", ("describe",)),
     ("transactional_id", PREFIX, "prefixed", ("write", "describe")),
@@ -40,7 +48,13 @@ GRANTS_OF = {PLATFORM: GRANTS, REGISTRY: REGISTRY_GRANTS}
 def grants(user: str = PLATFORM) -> list[AclBinding]:
     """Return the ACLs of the platform's user, or of the registry's."""
     return [
-        AclBinding(resource_type=kind, name=name, pattern_type=pattern, principal=f"User:{user}", operation=operation)
+        AclBinding(
+            resource_type=kind,
+            name=name,
+            pattern_type=pattern,
+            principal=f"User:{user}",
+            operation=operation,
+        )
         for kind, name, pattern, operations in GRANTS_OF[user]
         for operation in operations
     ]
@@ -49,7 +63,9 @@ def grants(user: str = PLATFORM) -> list[AclBinding]:
 def main(arguments: Sequence[str]) -> None:
     """Create the ACLs; those that are there stay."""
     servers, file, *users = arguments
-    with BlockingAdmin(servers, **settings_from_file(file), default_api_timeout_ms=TIMEOUT_MS) as admin:
+    with BlockingAdmin(
+        servers, **settings_from_file(file), default_api_timeout_ms=TIMEOUT_MS
+    ) as admin:
         for user in users or [PLATFORM]:
             admin.create_acls(grants(user))
 

@@ -1,9 +1,9 @@
 """The bytes of one gRPC call, as far as a probe needs them. It writes a request, and recognizes a
 response.
 
-Decides what is written and what counts, and does neither: no connection is known here. Headers are written as literals, which every
-server reads (RFC 7541, section 6.2.2). Headers of a response are not decoded: that there are any says that the server has dealt with the
-call.
+Decides what is written and what counts, and does neither: no connection is known here. Headers are
+written as literals, which every server reads (RFC 7541, section 6.2.2). Headers of a response are
+not decoded: that there are any says that the server has dealt with the call.
 
 Invariant: a call is the only one of its connection, and its stream has the number 1.
 """
@@ -57,7 +57,10 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 def header_block(headers: Iterable[tuple[str, str]]) -> bytes:
     """Return headers as literals that are not remembered."""
-    return b"".join(b"\0" + literal(name.encode("ascii")) + literal(value.encode("ascii")) for name, value in headers)
+    return b"".join(
+        b"\0" + literal(name.encode("ascii")) + literal(value.encode("ascii"))
+        for name, value in headers
+    )
 
 
 def literal(text: bytes) -> bytes:
@@ -74,7 +77,9 @@ def literal(text: bytes) -> bytes:
 
 @dataclass(slots=True)
 class ResponseWatch:
-    """Reads what the server sends. ``has_responded`` is None until it is known; ``to_send`` has to be sent, and is taken with ``take``."""
+    """Reads what the server sends. ``has_responded`` is None until it is known; ``to_send`` has to
+    be sent, and is taken with ``take``.
+    """
 
     has_responded: bool | None = None
     to_send: bytearray = field(default_factory=bytearray)
@@ -87,7 +92,11 @@ class ResponseWatch:
         self._unread += received
         while self.has_responded is None and len(self._unread) >= FRAME_HEADER_BYTES:
             length = int.from_bytes(self._unread[:3])
-            kind, flags, stream = self._unread[3], self._unread[4], int.from_bytes(self._unread[5:9]) & 0x7FFFFFFF
+            kind, flags, stream = (
+                self._unread[3],
+                self._unread[4],
+                int.from_bytes(self._unread[5:9]) & 0x7FFFFFFF,
+            )
             if length > MAX_FRAME_BYTES:
                 self.has_responded = False
                 return

@@ -1,10 +1,12 @@
 """A small process between the supervisor and a component. The component does not outlive the
 supervisor.
 
-``python -m log_service.supervisor.guard DEADLINE_S -- ARGV...`` starts the component in a session of its own, so that a Ctrl-C in the
-terminal reaches only the supervisor. The guard's standard input is a pipe from the supervisor: when it closes, for whatever reason, the
-component and all its descendants in that session are asked to end and killed after the deadline. When the component ends, what it left
-behind in its session is killed, and the guard ends with its exit code (128 + signal where a signal ended it).
+``python -m log_service.supervisor.guard DEADLINE_S -- ARGV...`` starts the component in a session
+of its own, so that a Ctrl-C in the terminal reaches only the supervisor. The guard's standard input
+is a pipe from the supervisor: when it closes, for whatever reason, the component and all its
+descendants in that session are asked to end and killed after the deadline. When the component ends,
+what it left behind in its session is killed, and the guard ends with its exit code (128 + signal
+where a signal ended it).
 
 It knows nothing of components; it imports little, because there is one for each of them.
 """
@@ -31,7 +33,12 @@ def main(arguments: list[str]) -> int:
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, _wake_only)
     signal.signal(signal.SIGTERM, _wake_only)
-    child = subprocess.Popen(arguments[2:], stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_end_with_parent)  # noqa: PLW1509, S603
+    child = subprocess.Popen(  # noqa: S603
+        arguments[2:],
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=_end_with_parent,  # noqa: PLW1509
+    )
     try:
         _wait(child, wake_read)
         _stop(child, wake_read, deadline_s)
@@ -57,7 +64,9 @@ def _end_with_parent() -> None:
 
 
 def _wait(child: "subprocess.Popen[bytes]", wake_read: int) -> None:
-    """Return when the component has ended, the supervisor is gone, or a SIGTERM asks the guard to stop."""
+    """Return when the component has ended, the supervisor is gone, or a SIGTERM asks the guard to
+    stop.
+    """
     stdin = sys.stdin.fileno()
     while child.poll() is None:
         readable, _, _ = select.select([stdin, wake_read], [], [])

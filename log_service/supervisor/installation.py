@@ -1,9 +1,10 @@
 """The nodes of a ``tidelog up`` installation, seen from another process. It lists, starts, stops
 and restarts them.
 
-A node is operated by its supervisor, which is asked through files of its data directory (``control``). ``tidelog cluster`` and the Dagster
-jobs that operate a cluster use this. Invariant: a broker is the installation's only if its cluster has the same id, so that an
-installation beside another cluster is left alone.
+A node is operated by its supervisor, which is asked through files of its data directory
+(``control``). ``tidelog cluster`` and the Dagster jobs that operate a cluster use this. Invariant:
+a broker is the installation's only if its cluster has the same id, so that an installation beside
+another cluster is left alone.
 """
 
 from dataclasses import dataclass
@@ -15,17 +16,23 @@ from log_service.supervisor.nodes import ClusterSpec, read_cluster
 from log_service.supervisor.state import is_locked
 
 CONTROL_TIMEOUT_S = 180.0
-"""How long a supervisor may take to carry out a request: a node that stops in order moves its leaders first."""
+"""How long a supervisor may take to carry out a request: a node that stops in order moves its
+leaders first.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The installation on the directory ``data``. What asks its supervisor raises as ``control.ask``: StorageError, ControlRefused."""
+    """The installation on the directory ``data``. What asks its supervisor raises as
+    ``control.ask``: StorageError, ControlRefused.
+    """
 
     data: Path
 
     def nodes(self) -> ClusterSpec | None:
-        """Return the nodes that a supervisor runs there; None where none runs, or it runs a broker alone."""
+        """Return the nodes that a supervisor runs there; None where none runs, or it runs a broker
+        alone.
+        """
         return read_cluster(self.data) if is_locked(self.data) else None
 
     def nodes_of(self, cluster_id: str) -> ClusterSpec | None:
@@ -59,4 +66,6 @@ class Installation:
         await self._ask(START, node_id)
 
     async def _ask(self, command: str, node_id: int | None = None) -> dict[str, Any]:
-        return await ask(self.data, ControlRequest(command=command, node_id=node_id), timeout_s=CONTROL_TIMEOUT_S)
+        return await ask(
+            self.data, ControlRequest(command=command, node_id=node_id), timeout_s=CONTROL_TIMEOUT_S
+        )

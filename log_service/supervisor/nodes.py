@@ -1,13 +1,16 @@
 """The nodes of an installation with several brokers on one machine, and the properties file of
 each.
 
-An installation of ``tidelog up --brokers N`` keeps its nodes in ``cluster.json``: the cluster's id, each node's id and roles, and the id
-that the next node gets, which no node had before. Of three and more nodes the first three are brokers and controllers, because a quorum of
-three survives the loss of one; of fewer, node 1 is the controller. Nodes that join later are brokers: the voters are fixed in the files.
+An installation of ``tidelog up --brokers N`` keeps its nodes in ``cluster.json``: the cluster's id,
+each node's id and roles, and the id that the next node gets, which no node had before. Of three and
+more nodes the first three are brokers and controllers, because a quorum of three survives the loss
+of one; of fewer, node 1 is the controller. Nodes that join later are brokers: the voters are fixed
+in the files.
 
-Every file is one of Kafka's server properties, so ``tidelog serve`` and Apache Kafka start from it, too. Ports follow from the node's id:
-node 1 has the broker port that ``tidelog up`` was given, node 2 the next one; controllers are ``CONTROLLER_PORTS`` above, and the
-listeners that check passwords (in a secured installation) ``LOGIN_PORTS``.
+Every file is one of Kafka's server properties, so ``tidelog serve`` and Apache Kafka start from it,
+too. Ports follow from the node's id: node 1 has the broker port that ``tidelog up`` was given, node
+2 the next one; controllers are ``CONTROLLER_PORTS`` above, and the listeners that check passwords
+(in a secured installation) ``LOGIN_PORTS``.
 """
 
 import json
@@ -48,7 +51,9 @@ CONTROLLER_PORTS = 1000
 MAX_BROKERS = 100
 FORMAT_SECONDS = 60.0
 STOP_SECONDS = 45.0
-"""A broker waits up to 30 s for a controller to let it go; without a quorum none does. Then it closes its logs in order."""
+"""A broker waits up to 30 s for a controller to let it go; without a quorum none does. Then it
+closes its logs in order.
+"""
 LAST_PORT = 65_535
 REPLICA_COUNTS = (
     "default.replication.factor",
@@ -82,7 +87,9 @@ class NodeSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """All nodes of an installation, in the order of their ids. ``rack`` is the ``broker.rack`` of all of them, empty for none."""
+    """All nodes of an installation, in the order of their ids. ``rack`` is the ``broker.rack`` of
+    all of them, empty for none.
+    """
 
     cluster_id: str
     nodes: tuple[NodeSpec, ...]
@@ -98,7 +105,10 @@ class ClusterSpec:
         for node in self.nodes:
             if node.node_id == node_id:
                 return node
-        raise ConfigError(f"this installation has no node {node_id}; it has {', '.join(str(node.node_id) for node in self.nodes)}")
+        raise ConfigError(
+            f"this installation has no node {node_id}; it has"
+            f" {', '.join(str(node.node_id) for node in self.nodes)}"
+        )
 
     def with_one_more(self) -> "ClusterSpec":
         """Return it with another broker."""
@@ -114,8 +124,10 @@ class ClusterSpec:
         if self.node(node_id).is_controller:
             controllers = ", ".join(str(node.node_id) for node in self.nodes if node.is_controller)
             raise ConfigError(
-                f"node {node_id} is a controller, and the files of all nodes name it: of this installation {controllers} stay, and the "
-                f"others can be taken away. tidelog cluster drain {node_id} empties it, tidelog cluster stop {node_id} stops it for a while"
+                f"node {node_id} is a controller, and the files of all nodes name it: of this"
+                f" installation {controllers} stay, and the others can be taken away. tidelog"
+                f" cluster drain {node_id} empties it, tidelog cluster stop {node_id} stops it for"
+                " a while"
             )
         return replace(self, nodes=tuple(node for node in self.nodes if node.node_id != node_id))
 
@@ -123,7 +135,10 @@ class ClusterSpec:
 def new_cluster(count: int, cluster_id: str, rack: str = "") -> ClusterSpec:
     """Return a cluster of so many nodes."""
     voters = VOTERS if count >= VOTERS else 1
-    nodes = tuple(NodeSpec(node_id=number, roles=BOTH_ROLES if number <= voters else BROKER_ROLE) for number in range(1, count + 1))
+    nodes = tuple(
+        NodeSpec(node_id=number, roles=BOTH_ROLES if number <= voters else BROKER_ROLE)
+        for number in range(1, count + 1)
+    )
     return ClusterSpec(cluster_id=cluster_id, nodes=nodes, next_node_id=count + 1, rack=rack)
 
 
@@ -141,7 +156,10 @@ def read_cluster(data_directory: Path) -> ClusterSpec | None:
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise StorageError(f"{path} does not tell the nodes of an installation ({error}): put back the file as it was") from error
+        raise StorageError(
+            f"{path} does not tell the nodes of an installation ({error}): put back the file as"
+            " it was"
+        ) from error
 
 
 def write_cluster(data_directory: Path, cluster: ClusterSpec) -> None:
@@ -157,7 +175,8 @@ def cluster_of(data_directory: Path, count: int | None, rack: str | None) -> Clu
     """Return the nodes that an installation is to have: those it has, or ``count`` where that is
     given. None is one broker alone.
 
-    Without a ``rack`` the nodes of a new installation stand in one with the host's name, and those of an older one stay where they are.
+    Without a ``rack`` the nodes of a new installation stand in one with the host's name, and those
+    of an older one stay where they are.
 
     Raises:
         ConfigError: it has more nodes already, or is a broker alone that cannot be joined.
@@ -169,14 +188,14 @@ def cluster_of(data_directory: Path, count: int | None, rack: str | None) -> Clu
             return None
         if (data_directory / BROKER).exists():
             raise ConfigError(
-                f"{data_directory} holds a broker that was started without --brokers and has no listener for other nodes: "
-                "name another directory with --data"
+                f"{data_directory} holds a broker that was started without --brokers and has no"
+                " listener for other nodes: name another directory with --data"
             )
         return new_cluster(count, _random_id(), socket.gethostname() if rack is None else rack)
     if count is not None and count < len(present.nodes):
         raise ConfigError(
-            f"{data_directory} has {counted(len(present.nodes), 'broker')}, which is more than {count}: "
-            "take one away while it runs, with tidelog cluster remove ID --execute"
+            f"{data_directory} has {counted(len(present.nodes), 'broker')}, which is more than"
+            f" {count}: take one away while it runs, with tidelog cluster remove ID --execute"
         )
     while count is not None and len(present.nodes) < count:
         present = present.with_one_more()
@@ -220,7 +239,9 @@ def servers_of(data_directory: Path) -> list[str]:
     servers = []
     for name in [node.name for node in cluster.nodes] if cluster is not None else [BROKER]:
         try:
-            settings = parse_properties((data_directory / name / PROPERTIES_FILE).read_text("utf-8"))
+            settings = parse_properties(
+                (data_directory / name / PROPERTIES_FILE).read_text("utf-8")
+            )
         except (OSError, ValueError, ConfigError):
             continue  # it was never started, or its file is of no use to it either
         for listener in settings.get("listeners", "").split(","):
@@ -242,7 +263,9 @@ def refuse_factors(overrides: Iterable[str], broker_count: int) -> None:
     too_many = [
         f"{key}={wanted[key]}"
         for key in REPLICA_COUNTS
-        if wanted.get(key, "").isascii() and wanted.get(key, "").isdecimal() and int(wanted[key]) > broker_count
+        if wanted.get(key, "").isascii()
+        and wanted.get(key, "").isdecimal()
+        and int(wanted[key]) > broker_count
     ]
     if too_many:
         there = f"there {agreed(broker_count, 'is', 'are')} {counted(broker_count, 'broker')}"
@@ -254,7 +277,11 @@ def refuse_factors(overrides: Iterable[str], broker_count: int) -> None:
 
 def login_servers(cluster: ClusterSpec | None, first_port: int) -> list[str]:
     """Return where nodes check passwords; ``cluster``: None is one broker alone."""
-    ports = [first_port] if cluster is None else [broker_port(first_port, node) for node in cluster.nodes]
+    ports = (
+        [first_port]
+        if cluster is None
+        else [broker_port(first_port, node) for node in cluster.nodes]
+    )
     return [login_server(port) for port in ports]
 
 
@@ -268,25 +295,46 @@ def check_node_ports(cluster: ClusterSpec, host: str, first_port: int) -> None:
     for node in cluster.nodes:
         wanted.append((host, broker_port(first_port, node), node.name, "--broker-port"))
         if node.is_controller:
-            wanted.append((LOOPBACK, controller_port(first_port, node), f"the controller of {node.name}", "--broker-port"))
+            wanted.append(
+                (
+                    LOOPBACK,
+                    controller_port(first_port, node),
+                    f"the controller of {node.name}",
+                    "--broker-port",
+                )
+            )
     _check_ports(wanted)
 
 
 def check_login_ports(cluster: ClusterSpec | None, first_port: int) -> None:
     """Refuse occupied ports of the listeners that check passwords. Raises as ``check_node_ports``."""
     servers = [server.rpartition(":") for server in login_servers(cluster, first_port)]
-    _check_ports([(host, int(port), "the login of the UI", "--broker-port") for host, _, port in servers])
+    _check_ports(
+        [(host, int(port), "the login of the UI", "--broker-port") for host, _, port in servers]
+    )
 
 
 def _check_ports(wanted: Sequence[tuple[str, int, str, str]]) -> None:
     for _, port, what, option in wanted:
         if port > LAST_PORT:
-            raise ConfigError(f"{what} would listen on port {port}, which is none: name a lower one with {option}")
+            raise ConfigError(
+                f"{what} would listen on port {port}, which is none: name a lower one with {option}"
+            )
     check_ports_are_free(wanted)
 
 
-def properties_of(cluster: ClusterSpec, node: NodeSpec, *, host: str, first_port: int, logs: Path, metrics: str | None) -> dict[str, str]:
-    """Return a node's server properties. Kafka's factors of internal topics are 3; here they are as many as there are brokers for."""
+def properties_of(
+    cluster: ClusterSpec,
+    node: NodeSpec,
+    *,
+    host: str,
+    first_port: int,
+    logs: Path,
+    metrics: str | None,
+) -> dict[str, str]:
+    """Return a node's server properties. Kafka's factors of internal topics are 3; here they are as
+    many as there are brokers for.
+    """
     factor = min(FACTOR, len(cluster.nodes))
     min_isr = str(max(1, factor - 1))
     listeners = f"{CLIENT_LISTENER}://{host_port(host, broker_port(first_port, node))}"
@@ -301,7 +349,9 @@ def properties_of(cluster: ClusterSpec, node: NodeSpec, *, host: str, first_port
         "inter.broker.listener.name": "PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "controller.quorum.voters": ",".join(f"{each.node_id}@{LOOPBACK}:{controller_port(first_port, each)}" for each in voters),
+        "controller.quorum.voters": ",".join(
+            f"{each.node_id}@{LOOPBACK}:{controller_port(first_port, each)}" for each in voters
+        ),
         "log.dirs": str(logs),
         "default.replication.factor": str(factor),
         "offsets.topic.replication.factor": str(factor),
@@ -324,12 +374,19 @@ def protected(settings: Mapping[str, str], protection: Mapping[str, str]) -> dic
     listeners = settings["listeners"].replace(f"{CLIENT_LISTENER}://", f"{SECURE_LISTENER}://", 1)
     client_port = int(listeners.partition(",")[0].rpartition(":")[2])
     listeners += f",{LOGIN_LISTENER}://{login_server(client_port)}"
-    return {**settings, **protection, "listeners": listeners, "inter.broker.listener.name": SECURE_LISTENER}
+    return {
+        **settings,
+        **protection,
+        "listeners": listeners,
+        "inter.broker.listener.name": SECURE_LISTENER,
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFactory:
-    """Makes the components of nodes. ``overrides`` are the person's own properties, which all nodes get last."""
+    """Makes the components of nodes. ``overrides`` are the person's own properties, which all nodes
+    get last.
+    """
 
     context: ServiceContext
     first_port: int
@@ -352,9 +409,16 @@ class NodeFactory:
             logs=directory / "logs",
             metrics=self._metrics(node),
         )
-        settings["auto.create.topics.declarations"] = str(self.context.data_directory / DECLARED_TOPICS_FILE)
+        settings["auto.create.topics.declarations"] = str(
+            self.context.data_directory / DECLARED_TOPICS_FILE
+        )
         if self.is_secure:
-            settings |= protected(settings, protect(self.context.data_directory, self.context.host, [node.name]).node_properties(node.name))
+            settings |= protected(
+                settings,
+                protect(
+                    self.context.data_directory, self.context.host, [node.name]
+                ).node_properties(node.name),
+            )
         lines = [f"{key}={value}" for key, value in settings.items()]
         path = directory / PROPERTIES_FILE
         note = "# Written anew by `tidelog up`; change it there with --broker key=value."
@@ -362,7 +426,9 @@ class NodeFactory:
         return Component(
             name=node.name,
             argv=(sys.executable, "-m", "log_service.cli.main", "serve", str(path)),
-            readiness=KafkaReadiness(bootstrap_servers=address, client_config=self.context.operator_config),
+            readiness=KafkaReadiness(
+                bootstrap_servers=address, client_config=self.context.operator_config
+            ),
             address=address,
             metrics_url=metrics_url([*lines, *self.overrides]),
             start_deadline_s=60.0,
@@ -373,8 +439,9 @@ class NodeFactory:
     def format(self, cluster: ClusterSpec, nodes: Iterable[NodeSpec]) -> None:
         """Format the directories of controllers that are new. Brokers do that by themselves.
 
-        A controller does not: one whose disk was replaced would come back without its vote, and could vote twice in one election. So this
-        is for nodes that were never started. A directory that is formatted already is left as it is. Blocks.
+        A controller does not: one whose disk was replaced would come back without its vote, and
+        could vote twice in one election. So this is for nodes that were never started. A directory
+        that is formatted already is left as it is. Blocks.
 
         Raises:
             StorageError: a directory cannot be formatted; the text is what the tool said.
@@ -384,9 +451,18 @@ class NodeFactory:
                 continue
             self.component(cluster, node)
             path = self.context.data_directory / node.name / PROPERTIES_FILE
-            tool = [sys.executable, "-m", "log_service.cli.main", "storage", "format", "--ignore-formatted"]
+            tool = [
+                sys.executable,
+                "-m",
+                "log_service.cli.main",
+                "storage",
+                "format",
+                "--ignore-formatted",
+            ]
             command = [*tool, "--cluster-id", cluster.cluster_id, "--config", str(path)]
-            finished = subprocess.run(command, check=False, capture_output=True, text=True, timeout=FORMAT_SECONDS)  # noqa: S603 - our own
+            finished = subprocess.run(  # noqa: S603 - our own
+                command, check=False, capture_output=True, text=True, timeout=FORMAT_SECONDS
+            )
             if finished.returncode:
                 said = (finished.stderr or finished.stdout).strip()
                 raise StorageError(f"the directories of {node.name} cannot be formatted: {said}")
@@ -395,7 +471,11 @@ class NodeFactory:
         if self.context.metrics_port is None:
             return None
         first = self.context.metrics_port
-        port = first if node.node_id == 1 else metrics_port_of(self.context.host, None, usual=first + node.node_id - 1)
+        port = (
+            first
+            if node.node_id == 1
+            else metrics_port_of(self.context.host, None, usual=first + node.node_id - 1)
+        )
         return None if port is None else host_port(self.context.host, port)
 
     def components(self, cluster: ClusterSpec) -> Sequence[Component]:

@@ -42,23 +42,31 @@ class ComponentProcess:
         None where the system does not tell it, or where it is not there yet.
         """
         try:
-            children = Path(f"/proc/{self.guard.pid}/task/{self.guard.pid}/children").read_text().split()
+            children = (
+                Path(f"/proc/{self.guard.pid}/task/{self.guard.pid}/children").read_text().split()
+            )
         except OSError:
             return None
         return int(children[0]) if children else None
 
     async def wait(self) -> int:
-        """Wait for the end and return the exit code; 128 + signal where a signal ended the component."""
+        """Wait for the end and return the exit code; 128 + signal where a signal ended the
+        component.
+        """
         return await self.guard.wait()
 
     def kill(self) -> None:
-        """Have the guard kill the component and all it started: a guard kills at the second SIGTERM."""
+        """Have the guard kill the component and all it started: a guard kills at the second
+        SIGTERM.
+        """
         for _ in range(2):
             if self.guard.poll() is None:
                 self.guard.terminate()
 
     async def kill_and_wait(self) -> None:
-        """Kill the component and all it started, without asking it first; returns when they are gone."""
+        """Kill the component and all it started, without asking it first; returns when they are
+        gone.
+        """
         while self.guard.poll() is None:
             self.kill()
             with trio.move_on_after(KILL_AGAIN_S):
@@ -86,7 +94,14 @@ async def start(component: Component, log_directory: Path) -> ComponentProcess:
         OSError: it cannot be started.
     """
     log_path = log_directory / f"{component.name}.log"
-    argv = [sys.executable, "-m", "log_service.supervisor.guard", str(component.stop_deadline_s), "--", *component.argv]
+    argv = [
+        sys.executable,
+        "-m",
+        "log_service.supervisor.guard",
+        str(component.stop_deadline_s),
+        "--",
+        *component.argv,
+    ]
     with open_log(log_path) as output:
         guard = await trio.lowlevel.open_process(
             argv,
@@ -131,7 +146,9 @@ def open_log(path: Path) -> IO[bytes]:
 
 
 def last_lines(path: Path) -> list[str]:
-    """Return the last ``LAST_LINES`` lines of a log that are not blank, which say why a component died."""
+    """Return the last ``LAST_LINES`` lines of a log that are not blank, which say why a component
+    died.
+    """
     with path.open("rb") as file:
         file.seek(0, os.SEEK_END)
         file.seek(max(0, file.tell() - LAST_LINES_WINDOW_BYTES))

@@ -1,8 +1,11 @@
-"""How ``tidelog up --secure`` protects an installation: TLS with certificates on both sides, and ACLs.
+"""How ``tidelog up --secure`` protects an installation: TLS with certificates on both sides, and
+ACLs.
 
-A certificate is both the key of the encryption and the login, so that there is no password to keep, and no user has to be there before the
-first node starts. Nodes and the operator are super users; the platform may do what its pipelines need, and nothing else (``grants``).
-People log in to Dagster's UI by a password instead: each node checks it on one more listener, of 127.0.0.1, by SCRAM.
+A certificate is both the key of the encryption and the login, so that there is no password to keep,
+and no user has to be there before the first node starts. Nodes and the operator are super users;
+the platform may do what its pipelines need, and nothing else (``grants``). People log in to
+Dagster's UI by a password instead: each node checks it on one more listener, of 127.0.0.1, by
+SCRAM.
 
 Below the directory of the data, for its owner alone:
 
@@ -12,10 +15,11 @@ Below the directory of the data, for its owner alone:
     security/clients/ui-login.properties      where and how the UI asks whether a password is right; no secret is in it
     security/services/NAME.pem                certificates of services, without their keys, which lie where the services want them
 
-While the installation runs, ``keep_certificates`` makes those of nodes, operator and platform anew before they end; nodes and clients read
-files again that have changed.
+While the installation runs, ``keep_certificates`` makes those of nodes, operator and platform anew
+before they end; nodes and clients read files again that have changed.
 
-An installation that was secured once stays so: a later start without ``--secure`` does not open it again.
+An installation that was secured once stays so: a later start without ``--secure`` does not open it
+again.
 """
 
 import socket
@@ -54,7 +58,9 @@ AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 MAPPING = "RULE:^CN=([^,]+)$/$1/,DEFAULT"
 """The user is the common name of the certificate."""
 RENEWAL_CHECK_S = 6 * 3600.0
-"""How often the supervisor looks whether a certificate nears its end; a third of the shortest lifetime is four months."""
+"""How often the supervisor looks whether a certificate nears its end; a third of the shortest
+lifetime is four months.
+"""
 KINDS = {"nodes": "node", "clients": "client", "services": "service"}
 """The directories of certificates, and what they are of."""
 
@@ -81,7 +87,10 @@ class InstallationProtection:
             StorageError: it cannot be written.
         """
         lines = [
-            "# Written by `tidelog up --secure`: where the Dagster UI has the passwords of users checked.",
+            (
+                "# Written by `tidelog up --secure`: where the Dagster UI has the passwords of"
+                " users checked."
+            ),
             f"bootstrap.servers={','.join(servers)}",
             "security.protocol=SASL_SSL",
             f"sasl.mechanism={LOGIN_MECHANISM}",
@@ -117,7 +126,9 @@ class InstallationProtection:
         return {
             "listener.security.protocol.map": f"SSL:SSL,CONTROLLER:SSL,{LOGIN_LISTENER}:SASL_SSL",
             "listener.name.login.sasl.enabled.mechanisms": LOGIN_MECHANISM,
-            f"listener.name.login.{LOGIN_MECHANISM.lower()}.sasl.jaas.config": f"{SCRAM_MODULE} required;",
+            f"listener.name.login.{LOGIN_MECHANISM.lower()}.sasl.jaas.config": (
+                f"{SCRAM_MODULE} required;"
+            ),
             "inter.broker.listener.name": SECURE_LISTENER,
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.directory / "nodes" / f"{name}.pem"),
@@ -146,11 +157,15 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def protect(data_directory: Path, host: str, nodes: Sequence[str], now: datetime | None = None) -> InstallationProtection:
-    """Have all files of an installation's protection; certificates near their end are made anew. ``now``: None is the system's.
+def protect(
+    data_directory: Path, host: str, nodes: Sequence[str], now: datetime | None = None
+) -> InstallationProtection:
+    """Have all files of an installation's protection; certificates near their end are made anew.
+    ``now``: None is the system's.
 
-    The directories of nodes and of logs are closed to other accounts: their files hold what ACLs keep from clients. Others cannot write in
-    the directory of the data either, or they could put another authority in the place of ours.
+    The directories of nodes and of logs are closed to other accounts: their files hold what ACLs
+    keep from clients. Others cannot write in the directory of the data either, or they could put
+    another authority in the place of ours.
 
     Raises:
         StorageError: a file cannot be read or written.
@@ -168,7 +183,10 @@ def protect(data_directory: Path, host: str, nodes: Sequence[str], now: datetime
         keystore = directory / "clients" / f"{client}.pem"
         authority.keep(keystore, client, hosts, now)
         write_private(
-            protection.client_file(client), client_properties(keystore, authority.certificate_path, by="tidelog up --secure").encode()
+            protection.client_file(client),
+            client_properties(
+                keystore, authority.certificate_path, by="tidelog up --secure"
+            ).encode(),
         )
     return protection
 
@@ -191,12 +209,26 @@ def renew(data_directory: Path, host: str, now: datetime) -> list[str]:
     authority = _present_authority(data_directory)
     directory = authority.directory
     nodes = [(path, NODE, hosts_of(host)) for path in sorted((directory / "nodes").glob("*.pem"))]
-    others = [(directory / "clients" / f"{client}.pem", client, hosts) for client, hosts in clients(host).items()]
-    return [path.stem for path, name, hosts in (*nodes, *others) if authority.keep(path, name, hosts, now)]
+    others = [
+        (directory / "clients" / f"{client}.pem", client, hosts)
+        for client, hosts in clients(host).items()
+    ]
+    return [
+        path.stem
+        for path, name, hosts in (*nodes, *others)
+        if authority.keep(path, name, hosts, now)
+    ]
 
 
-async def keep_certificates(data_directory: Path, host: str, say: Callable[[str], None], now: Callable[[], datetime] = utc_now) -> None:
-    """Renew certificates before they end, until cancelled. What cannot be written is told, and tried again at the next look."""
+async def keep_certificates(
+    data_directory: Path,
+    host: str,
+    say: Callable[[str], None],
+    now: Callable[[], datetime] = utc_now,
+) -> None:
+    """Renew certificates before they end, until cancelled. What cannot be written is told, and
+    tried again at the next look.
+    """
     while True:
         await trio.sleep(RENEWAL_CHECK_S)
         try:
@@ -211,7 +243,9 @@ async def keep_certificates(data_directory: Path, host: str, say: Callable[[str]
 def _present_authority(data_directory: Path) -> LocalAuthority:
     """Return the authority that is there: no client would trust a new one."""
     if not is_protected(data_directory):
-        raise StorageError(f"{data_directory / DIRECTORY / CERTIFICATE_FILE} is missing: put it back")
+        raise StorageError(
+            f"{data_directory / DIRECTORY / CERTIFICATE_FILE} is missing: put it back"
+        )
     return LocalAuthority((data_directory / DIRECTORY).resolve())
 
 
@@ -233,11 +267,17 @@ def issue_client(data_directory: Path, name: str, out: Path, now: datetime) -> I
     directory = authority.directory
     if not out.is_dir():
         make_private_directory(out)
-    keystore, trusted, properties = out / f"{name}.pem", out / CERTIFICATE_FILE, out / f"{name}.properties"
+    keystore, trusted, properties = (
+        out / f"{name}.pem",
+        out / CERTIFICATE_FILE,
+        out / f"{name}.properties",
+    )
     pem = authority.issue(name, (), now)
     write_private(trusted, authority.certificate_path.read_bytes())
     write_private(keystore, pem)
-    write_private(properties, client_properties(keystore, trusted, by="tidelog certificates issue").encode())
+    write_private(
+        properties, client_properties(keystore, trusted, by="tidelog certificates issue").encode()
+    )
     make_private_directory(directory / "services")
     write_private(directory / "services" / f"{name}.pem", certificate_part(pem))
     return IssuedClient(properties_path=properties, until=end_of(keystore))
@@ -264,7 +304,9 @@ def known_certificates(data_directory: Path) -> Iterator[KnownCertificate]:
     """
     for folder, kind in KINDS.items():
         for path in sorted((data_directory / DIRECTORY / folder).glob("*.pem")):
-            yield KnownCertificate(name=NODE if kind == "node" else path.stem, kind=kind, until=end_of(path), path=path)
+            yield KnownCertificate(
+                name=NODE if kind == "node" else path.stem, kind=kind, until=end_of(path), path=path
+            )
 
 
 def hosts_of(host: str) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
 """Decides from outside whether a component is ready. It sends a request that needs a response, or
 reads the component's heartbeat file.
 
-A connection alone tells little: the system accepts it for a process that is stopped, and a library's own threads may greet where the
-program behind them hangs. So a probe asks what only the program can respond to, and waits for that. Every probe ends within
-``PROBE_DEADLINE_S``.
+A connection alone tells little: the system accepts it for a process that is stopped, and a
+library's own threads may greet where the program behind them hangs. So a probe asks what only the
+program can respond to, and waits for that. Every probe ends within ``PROBE_DEADLINE_S``.
 """
 
 import os
@@ -21,7 +21,13 @@ from log_service.config.client import ClientConfig
 from log_service.rpc.connection import Destination, RpcSettings, open_connection
 from log_service.security.outgoing import outgoing_security
 from log_service.supervisor.grpc_call import ResponseWatch, call_of
-from log_service.supervisor.spec import GrpcReadiness, HeartbeatReadiness, HttpReadiness, KafkaReadiness, Readiness
+from log_service.supervisor.spec import (
+    GrpcReadiness,
+    HeartbeatReadiness,
+    HttpReadiness,
+    KafkaReadiness,
+    Readiness,
+)
 
 POLL_S = 0.1
 PROBE_DEADLINE_S = 5.0
@@ -57,7 +63,9 @@ async def _speaks_kafka(readiness: KafkaReadiness) -> bool:
     for host, port in config.bootstrap_servers:
         with trio.move_on_after(PROBE_DEADLINE_S):
             try:
-                async with open_connection(env, Destination(host=host, port=port), settings, security):
+                async with open_connection(
+                    env, Destination(host=host, port=port), settings, security
+                ):
                     return True
             except (OSError, KafkaError):
                 continue
@@ -77,9 +85,15 @@ async def _responds_to_call(readiness: GrpcReadiness) -> bool:
     ours.
     """
     watch = ResponseWatch()
-    authority = f"{readiness.host}:{readiness.port}" if readiness.socket_path is None else "localhost"
+    authority = (
+        f"{readiness.host}:{readiness.port}" if readiness.socket_path is None else "localhost"
+    )
     token = _token(readiness)
-    if token is not None and readiness.token_variable not in os.environ and strangers_at(readiness.host, readiness.port):
+    if (
+        token is not None
+        and readiness.token_variable not in os.environ
+        and strangers_at(readiness.host, readiness.port)
+    ):
         return False
     call = call_of(authority, readiness.method, readiness.message, token)
     with trio.move_on_after(PROBE_DEADLINE_S):
@@ -109,7 +123,11 @@ def _token(readiness: GrpcReadiness) -> str | None:
     if given := os.environ.get(readiness.token_variable):
         return given
     try:
-        return None if readiness.token_path is None else readiness.token_path.read_text().strip() or None
+        return (
+            None
+            if readiness.token_path is None
+            else readiness.token_path.read_text().strip() or None
+        )
     except OSError:
         return None
 
@@ -119,13 +137,17 @@ async def _responds(readiness: HttpReadiness) -> bool:
     scheme, _, rest = readiness.url.partition("://")
     address, _, path = rest.partition("/")
     host, _, port = address.rpartition(":")
-    request = f"GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode("ascii")
+    request = f"GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode(
+        "ascii"
+    )
     with trio.move_on_after(PROBE_DEADLINE_S):
         try:
             stream: trio.abc.Stream = await trio.open_tcp_stream(host.strip("[]"), int(port))
             if scheme == "https":
                 context = ssl.create_default_context(cafile=readiness.authority)
-                stream = trio.SSLStream(stream, context, server_hostname=host.strip("[]"), https_compatible=True)
+                stream = trio.SSLStream(
+                    stream, context, server_hostname=host.strip("[]"), https_compatible=True
+                )
             async with stream:
                 await stream.send_all(request)
                 status_line = bytes(await stream.receive_some(64)).split()

@@ -1,8 +1,9 @@
 """A component as plain values: how to start it, when it is ready, and how it stops. Nothing here
 runs.
 
-Packages register components through the entry point group ``tidelog.services``: a callable that takes a ``ServiceContext`` and returns
-``Component`` values. Components start in the order of their ``after``, and stop in the opposite order.
+Packages register components through the entry point group ``tidelog.services``: a callable that
+takes a ``ServiceContext`` and returns ``Component`` values. Components start in the order of their
+``after``, and stop in the opposite order.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,9 +31,10 @@ class KafkaReadiness:
     """Ready once one of the addresses, ``host:port,host:port``, responds to a Kafka client's
     request.
 
-    ``client_config`` is a properties file of how clients encrypt and log in there; None: not at all. ``is_as_environment_says``: as
-    ``TIDELOG_CLIENT_CONFIG`` and its like say, which is how all clients of a cluster of the user's own do. They are read when it is asked,
-    so that no secret stands in a component.
+    ``client_config`` is a properties file of how clients encrypt and log in there; None: not at
+    all. ``is_as_environment_says``: as ``TIDELOG_CLIENT_CONFIG`` and its like say, which is how all
+    clients of a cluster of the user's own do. They are read when it is asked, so that no secret
+    stands in a component.
     """
 
     bootstrap_servers: str
@@ -45,13 +47,14 @@ class GrpcReadiness:
     """Ready once a call of ``method`` (``/package.Service/Method``) with ``message`` gets a
     response. An error is a response, too.
 
-    gRPC's own threads respond to the first frames of a connection, also where the program behind them hangs. So a method is called that
-    the program itself serves, and that costs it little.
+    gRPC's own threads respond to the first frames of a connection, also where the program behind
+    them hangs. So a method is called that the program itself serves, and that costs it little.
 
     The address is ``host`` and ``port``, or the Unix socket ``socket_path``.
 
-    ``token_path`` is a file with a token that the call shows, and ``token_variable`` a variable of the environment that holds it before
-    the file does. They are read when it is asked, so that no secret stands in a component.
+    ``token_path`` is a file with a token that the call shows, and ``token_variable`` a variable of
+    the environment that holds it before the file does. They are read when it is asked, so that no
+    secret stands in a component.
     """
 
     method: str
@@ -86,19 +89,24 @@ class Component:
     """One process of an installation. Without ``argv`` it is the user's own, which is waited for
     and never started or stopped.
 
-    ``readiness`` is asked until it holds, and then every ``health_interval_s``: a component that does not respond three times in a row is
-    killed and started again. ``external_setting`` names the setting that points to what is the user's own. ``complaint_path`` is a file
-    in which a component that responds says what keeps it from its work all the same, a line for each; without one, or with nothing in it,
-    nothing does.
+    ``readiness`` is asked until it holds, and then every ``health_interval_s``: a component that
+    does not respond three times in a row is killed and started again. ``external_setting`` names
+    the setting that points to what is the user's own. ``complaint_path`` is a file in which a
+    component that responds says what keeps it from its work all the same, a line for each; without
+    one, or with nothing in it, nothing does.
 
-    ``before_brokers`` are commands that run before each start of the installation's own brokers, whatever they end with.
+    ``before_brokers`` are commands that run before each start of the installation's own brokers,
+    whatever they end with.
 
-    ``prepare`` runs to its end before each start of the component and must succeed; ``before_stop`` runs once when the installation
-    stops, while the component and all that it comes after are still alive. ``stop_deadline_s`` is how long it may take to end after
-    SIGTERM before it is killed. Components of one ``stop_group`` that start one after the other are asked to stop at the same time.
+    ``prepare`` runs to its end before each start of the component and must succeed; ``before_stop``
+    runs once when the installation stops, while the component and all that it comes after are still
+    alive. ``stop_deadline_s`` is how long it may take to end after SIGTERM before it is killed.
+    Components of one ``stop_group`` that start one after the other are asked to stop at the same
+    time.
 
-    Where the first start of an ``is_essential`` component fails, or what is the user's own is not there in time, the installation ends.
-    Any other is tried again until it succeeds, and nothing else of the installation ends with it.
+    Where the first start of an ``is_essential`` component fails, or what is the user's own is not
+    there in time, the installation ends. Any other is tried again until it succeeds, and nothing
+    else of the installation ends with it.
     """
 
     name: str
@@ -140,9 +148,15 @@ class ServiceContext:
     registry_port: int | None = None  # of the schema registry; None: there is none
     is_broker_external: bool = False
     is_watching: bool = False  # the project is loaded anew when a file of it changes
-    client_config: Path | None = None  # how the platform's clients encrypt and log in; None: as the environment says
-    operator_config: Path | None = None  # the same of the person who administers, where the installation is secured
-    login_config: Path | None = None  # how Dagster's UI has passwords checked, where the installation is secured
+    client_config: Path | None = (
+        None  # how the platform's clients encrypt and log in; None: as the environment says
+    )
+    operator_config: Path | None = (
+        None  # the same of the person who administers, where the installation is secured
+    )
+    login_config: Path | None = (
+        None  # how Dagster's UI has passwords checked, where the installation is secured
+    )
     spark_remote: str | None = None  # a Spark Connect server of the user's own
 
 
@@ -169,14 +183,19 @@ def start_order(components: Sequence[Component]) -> list[Component]:
         raise ValueError("two components have the same name")
     unknown = {name for component in components for name in component.after} - by_name.keys()
     if unknown:
-        raise ValueError(f"components wait for {', '.join(sorted(unknown))}, which are not among them")
+        raise ValueError(
+            f"components wait for {', '.join(sorted(unknown))}, which are not among them"
+        )
     ordered: list[Component] = []
     waiting = list(components)
     while waiting:
         started = {component.name for component in ordered}
         ready = [component for component in waiting if set(component.after) <= started]
         if not ready:
-            raise ValueError(f"components wait for each other: {', '.join(component.name for component in waiting)}")
+            raise ValueError(
+                "components wait for each other:"
+                f" {', '.join(component.name for component in waiting)}"
+            )
         ordered += ready
         waiting = [component for component in waiting if component not in ready]
     return ordered

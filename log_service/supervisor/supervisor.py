@@ -1,13 +1,14 @@
 """Runs an installation. It starts components in order, restarts those that die, and stops all in
 the opposite order.
 
-The supervisor decides when a component may start (all that it comes after are ready), when it counts as hung (three probes in a row got
-no response), how long to wait before a restart (doubling from one second to thirty, from the beginning again after a minute of health), and
-in which order everything ends. What is the user's own it only waits for and looks at. What a component says to be wrong it passes on to the
-terminal. It does not know what components are for.
+The supervisor decides when a component may start (all that it comes after are ready), when it
+counts as hung (three probes in a row got no response), how long to wait before a restart (doubling
+from one second to thirty, from the beginning again after a minute of health), and in which order
+everything ends. What is the user's own it only waits for and looks at. What a component says to be
+wrong it passes on to the terminal. It does not know what components are for.
 
-A component that is not essential and does not start ends no other: it is tried again, each time with twice the patience up to eight times,
-because a machine that is slow now may be slow for long.
+A component that is not essential and does not start ends no other: it is tried again, each time
+with twice the patience up to eight times, because a machine that is slow now may be slow for long.
 
 Invariants: at most one process per component; after ``run`` has returned, none is left.
 """
@@ -48,9 +49,11 @@ class StartFailed(TidelogError):  # noqa: N818 - it names what happened
 
 
 class Supervisor:
-    """One installation. ``say`` gets one line per thing that a person at the terminal wants to know.
+    """One installation. ``say`` gets one line per thing that a person at the terminal wants to
+    know.
 
-    ``is_data_held`` says that the caller holds the lock of the data directory, as one that prepares it does.
+    ``is_data_held`` says that the caller holds the lock of the data directory, as one that prepares
+    it does.
     """
 
     def __init__(self, spec: InstallationSpec, say: Say, *, is_data_held: bool = False) -> None:
@@ -62,7 +65,9 @@ class Supervisor:
         self._ready = {component.name: trio.Event() for component in self._ordered}
         self._processes: dict[str, ComponentProcess] = {}
         self._failures: dict[str, str] = {}
-        self._states = {component.name: self._state(component, "waiting") for component in self._ordered}
+        self._states = {
+            component.name: self._state(component, "waiting") for component in self._ordered
+        }
         self._told: dict[str, tuple[str, ...]] = {}
         self._held: set[str] = set()
         self._stopping = trio.CancelScope(shield=True)
@@ -75,7 +80,14 @@ class Supervisor:
         """The directory of the installation's state."""
         return self._spec.context.data_directory
 
-    def _state(self, component: Component, name: str, *, running: ComponentProcess | None = None, restart_count: int = 0) -> ComponentState:
+    def _state(
+        self,
+        component: Component,
+        name: str,
+        *,
+        running: ComponentProcess | None = None,
+        restart_count: int = 0,
+    ) -> ComponentState:
         return ComponentState(
             name=component.name,
             state=name,
@@ -94,11 +106,20 @@ class Supervisor:
     def _waits_for(self, component: Component) -> tuple[str, ...]:
         return tuple(name for name in component.after if not self._ready[name].is_set())
 
-    def _note(self, component: Component, name: str, *, running: ComponentProcess | None = None, restart_count: int = 0) -> None:
+    def _note(
+        self,
+        component: Component,
+        name: str,
+        *,
+        running: ComponentProcess | None = None,
+        restart_count: int = 0,
+    ) -> None:
         if name == "ready":
             self._failures.pop(component.name, None)
             self._ready[component.name].set()
-        self._states[component.name] = self._state(component, name, running=running, restart_count=restart_count)
+        self._states[component.name] = self._state(
+            component, name, running=running, restart_count=restart_count
+        )
         for other in self._ordered:
             if self._states[other.name].state == "waiting":
                 self._states[other.name] = self._state(other, "waiting")
@@ -108,14 +129,19 @@ class Supervisor:
         self._say(f"{component.name:<{self._width}}  {text}")
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run until cancelled; ``started`` is told once what is essential is ready. Stops all on the way out.
+        """Run until cancelled; ``started`` is told once what is essential is ready. Stops all on
+        the way out.
 
         Raises:
-            StorageError: another supervisor runs on this data.
-            StartFailed: an essential component ended or hung before it was ready for the first time.
-            ConfigError: a component cannot be asked whether it is ready for the first time.
+            StorageError: another supervisor runs on this data. StartFailed: an essential component
+            ended or hung before it was ready for the first time. ConfigError: a component cannot be
+            asked whether it is ready for the first time.
         """
-        with nullcontext() if self._is_data_held else state.held_lock(self._spec.context.data_directory):
+        with (
+            nullcontext()
+            if self._is_data_held
+            else state.held_lock(self._spec.context.data_directory)
+        ):
             try:
                 async with trio.open_nursery() as nursery:
                     self._nursery = nursery
@@ -199,7 +225,9 @@ class Supervisor:
         if name in self._held:
             raise ConfigError(f"{name} is stopped already")
         self._held.add(name)
-        await self._stop_one(self._component(name), "stopped, and stays down until it is asked to start")
+        await self._stop_one(
+            self._component(name), "stopped, and stays down until it is asked to start"
+        )
 
     async def release(self, name: str) -> None:
         """Start a component that was held, and wait until it is ready.
@@ -269,9 +297,21 @@ class Supervisor:
             restart_count += 1
             self._failures[component.name] = why
             self._note(component, "restarting", restart_count=restart_count)
-            self._tell(component, f"{why}; starts again in {backoff_s:.0f} s (log: {self._states[component.name].log_path})")
+            self._tell(
+                component,
+                f"{why}; starts again in {backoff_s:.0f} s (log:"
+                f" {self._states[component.name].log_path})",
+            )
             if is_first and restart_count == 1:
-                self._tell(component, "\n".join(["the end of its log:", *(f"  {line}" for line in self._end_of_log(component))]))
+                self._tell(
+                    component,
+                    "\n".join(
+                        [
+                            "the end of its log:",
+                            *(f"  {line}" for line in self._end_of_log(component)),
+                        ]
+                    ),
+                )
             await trio.sleep(backoff_s)
             backoff_s = min(backoff_s * 2, LAST_BACKOFF_S)
 
@@ -283,10 +323,17 @@ class Supervisor:
             why = f"did not respond within {component.start_deadline_s:.0f} s"
             what_to_do = f"start it, or unset {setting} to have one started here"
             if component.is_essential:
-                raise StartFailed(f"{component.name} at {component.address}, which {setting} names, {why}: {what_to_do}")
+                raise StartFailed(
+                    f"{component.name} at {component.address}, which {setting} names, {why}:"
+                    f" {what_to_do}"
+                )
             self._failures[component.name] = f"{why}: {what_to_do}"
             self._note(component, "not responding")
-            self._tell(component, f"{component.address}, which {setting} names, {why}: {what_to_do}; it is waited for")
+            self._tell(
+                component,
+                f"{component.address}, which {setting} names, {why}: {what_to_do}; it is"
+                " waited for",
+            )
         self._note(component, "ready")
         self._tell(component, f"ready  {component.address}  (yours: {setting})")
         was_ready = True
@@ -314,11 +361,17 @@ class Supervisor:
                 return True
             if until < deadline:
                 within = f"for up to {component.start_deadline_s:.0f} s"
-                self._tell(component, f"waiting {within} for {component.address}, which {component.external_setting} names")
+                self._tell(
+                    component,
+                    f"waiting {within} for {component.address}, which {component.external_setting}"
+                    " names",
+                )
         return False
 
     async def _pass_complaints_on(self, component: Component) -> None:
-        """Tell each thing that a component says to be wrong, once for as long as it is, and when all is over."""
+        """Tell each thing that a component says to be wrong, once for as long as it is, and when
+        all is over.
+        """
         while True:
             await trio.sleep(COMPLAINT_POLL_S)
             lines, known = complaints_of(component), self._states[component.name]
@@ -349,7 +402,10 @@ class Supervisor:
             if await self._stays_healthy_until_its_end(component, running, restart_count):
                 return f"ended with exit code {await running.wait()}"
             await running.kill_and_wait()
-            return f"did not respond for {FAILED_PROBES * component.health_interval_s:.0f} s, and was killed"
+            return (
+                f"did not respond for {FAILED_PROBES * component.health_interval_s:.0f} s, and was"
+                " killed"
+            )
         if running.guard.poll() is None:
             await running.stop()
             return not_ready(component)
@@ -373,9 +429,11 @@ class Supervisor:
     async def _wait_until_ready(self, component: Component, patience: trio.CancelScope) -> None:
         """Wait until the component is ready.
 
-        One that was ready before, or is not essential, is asked again and again where it cannot be asked.
+        One that was ready before, or is not essential, is asked again and again where it cannot be
+        asked.
 
-        ``patience`` ends the wait. It begins anew once the component can be asked: until then nothing says that it does not serve.
+        ``patience`` ends the wait. It begins anew once the component can be asked: until then
+        nothing says that it does not serve.
 
         Raises:
             ConfigError: it cannot be asked at its first start, and is essential.
@@ -395,10 +453,14 @@ class Supervisor:
             await trio.sleep(component.health_interval_s)
             patience.deadline = trio.current_time() + component.start_deadline_s
 
-    async def _stays_healthy_until_its_end(self, component: Component, running: ComponentProcess, restart_count: int) -> bool:
-        """Return True once the process has ended, False once it has not responded to several probes in a row.
+    async def _stays_healthy_until_its_end(
+        self, component: Component, running: ComponentProcess, restart_count: int
+    ) -> bool:
+        """Return True once the process has ended, False once it has not responded to several probes
+        in a row.
 
-        A probe that cannot be made says nothing about the process: files that it needs, as certificates, are exchanged at any time.
+        A probe that cannot be made says nothing about the process: files that it needs, as
+        certificates, are exchanged at any time.
         """
         failed_count, told = 0, ""
         while True:
@@ -407,7 +469,9 @@ class Supervisor:
                 return True
             was_failing = failed_count > 0
             try:
-                failed_count, why = (0, "") if await is_ready(component.readiness) else (failed_count + 1, "")
+                failed_count, why = (
+                    (0, "") if await is_ready(component.readiness) else (failed_count + 1, "")
+                )
             except ConfigError as error:
                 why = f"cannot be asked: {error}"
             if why != told:
@@ -416,12 +480,19 @@ class Supervisor:
             if failed_count >= FAILED_PROBES:
                 return running.guard.poll() is not None
             if was_failing != (failed_count > 0):
-                self._note(component, "not responding" if failed_count else "ready", running=running, restart_count=restart_count)
+                self._note(
+                    component,
+                    "not responding" if failed_count else "ready",
+                    running=running,
+                    restart_count=restart_count,
+                )
 
     def _first_start_failed(self, component: Component, why: str) -> str:
         log_path = self._states[component.name].log_path
         lines = (f"  {line}" for line in self._end_of_log(component))
-        return "\n".join([f"{component.name} could not be started: it {why}. The end of {log_path}:", *lines])
+        return "\n".join(
+            [f"{component.name} could not be started: it {why}. The end of {log_path}:", *lines]
+        )
 
     def _end_of_log(self, component: Component) -> list[str]:
         log_path = Path(self._states[component.name].log_path)
@@ -429,7 +500,9 @@ class Supervisor:
 
     async def _stop_all(self) -> None:
         """Stop in the opposite order of the start; neighbours of one ``stop_group`` stop together."""
-        for _, group in groupby(reversed(self._ordered), key=lambda component: component.stop_group or component.name):
+        for _, group in groupby(
+            reversed(self._ordered), key=lambda component: component.stop_group or component.name
+        ):
             async with trio.open_nursery() as nursery:
                 for component in group:
                     nursery.start_soon(self._stop_in_order, component)
@@ -450,7 +523,10 @@ class Supervisor:
             with trio.move_on_after(component.stop_deadline_s) as deadline:
                 await process.run_to_end(component, argv, self._log_directory)
             if deadline.cancelled_caught:
-                self._tell(component, f"did not finish what it was doing within {component.stop_deadline_s:.0f} s")
+                self._tell(
+                    component,
+                    f"did not finish what it was doing within {component.stop_deadline_s:.0f} s",
+                )
 
 
 def not_ready(component: Component) -> str:

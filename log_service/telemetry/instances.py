@@ -1,11 +1,13 @@
 """Decides when a client may ask for its subscription, and when it may push metrics (KIP-714).
 
-Decides with which error a request is refused, and which instances of clients are remembered. An instance is forgotten with its connection,
-when it was silent for long, when the subscriptions change, and when too many others came after it; it loses nothing by that but the time of
-its last request.
+Decides with which error a request is refused, and which instances of clients are remembered. An
+instance is forgotten with its connection, when it was silent for long, when the subscriptions
+change, and when too many others came after it; it loses nothing by that but the time of its last
+request.
 
-Invariants: a push that came too early is refused whatever else is wrong with it; a push that is refused later has used up its turn; after a
-client has said that it pushes for the last time, the next push is refused.
+Invariants: a push that came too early is refused whatever else is wrong with it; a push that is
+refused later has used up its turn; after a client has said that it pushes for the last time, the
+next push is refused.
 """
 
 from collections import OrderedDict
@@ -20,7 +22,9 @@ MAX_INSTANCES = 16_384
 MIN_MEMORY_MS = 60_000
 MEMORY_INTERVALS = 3
 ACCEPTED_CODECS = (4, 3, 1, 2)
-"""zstd, lz4, gzip, snappy: as Kafka numbers them, the best one first. No compression (0) is always accepted."""
+"""zstd, lz4, gzip, snappy: as Kafka numbers them, the best one first. No compression (0) is always
+accepted.
+"""
 NO_INSTANCE = UUID(int=0)
 RESERVED = frozenset({NO_INSTANCE, UUID(int=1)})
 """Ids that Kafka keeps for itself."""
@@ -42,7 +46,16 @@ class Push:
 class Instance:
     """One client, as long as the subscriptions are those of ``version``."""
 
-    __slots__ = ("_is_ending", "_last_error", "_last_get_ms", "_last_push_ms", "connection_id", "seen_ms", "subscription", "version")
+    __slots__ = (
+        "_is_ending",
+        "_last_error",
+        "_last_get_ms",
+        "_last_push_ms",
+        "connection_id",
+        "seen_ms",
+        "subscription",
+        "version",
+    )
 
     def __init__(self, subscription: Subscription, version: int, connection_id: int) -> None:
         self.subscription = subscription
@@ -75,14 +88,18 @@ class Instance:
         if now_ms - max(self._last_get_ms, self._last_push_ms) >= self.subscription.interval_ms:
             self._last_get_ms = now_ms
         elif self._last_error not in ASKED_AGAIN:
-            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "the client asks more often than it is to push")
+            raise KafkaError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED, "the client asks more often than it is to push"
+            )
         self._last_error = ErrorCode.NONE
 
     def begin_push(self, push: Push, max_bytes: int, now_ms: int) -> None:
-        """Let the client push. The first push after a question may come at once, and so may the last one of all.
+        """Let the client push. The first push after a question may come at once, and so may the
+        last one of all.
 
         Raises:
-            KafkaError: INVALID_REQUEST, the client had ended; THROTTLING_QUOTA_EXCEEDED; UNKNOWN_SUBSCRIPTION_ID;
+            KafkaError: INVALID_REQUEST, the client had ended; THROTTLING_QUOTA_EXCEEDED;
+            UNKNOWN_SUBSCRIPTION_ID;
                 UNSUPPORTED_COMPRESSION_TYPE; TELEMETRY_TOO_LARGE.
         """
         try:
@@ -97,23 +114,36 @@ class Instance:
 
     def _check_push(self, push: Push, max_bytes: int, now_ms: int) -> None:
         if self._is_ending:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the client said before that it pushes for the last time")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "the client said before that it pushes for the last time"
+            )
         is_first = self._last_get_ms > self._last_push_ms
         if is_first or now_ms - self._last_push_ms >= self.subscription.interval_ms:
             self._last_push_ms = now_ms
         elif not push.is_terminating:
-            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "the client pushes more often than it is to")
+            raise KafkaError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED, "the client pushes more often than it is to"
+            )
         if push.subscription_id != self.subscription.subscription_id:
-            raise KafkaError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID, "what the client is to push has changed")
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SUBSCRIPTION_ID, "what the client is to push has changed"
+            )
         if push.codec not in (0, *ACCEPTED_CODECS):
-            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no codec {push.codec}")
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no codec {push.codec}"
+            )
         if push.size_bytes > max_bytes:
-            text = f"{push.size_bytes} bytes of metrics are more than telemetry.max.bytes ({max_bytes})"
+            text = (
+                f"{push.size_bytes} bytes of metrics are more than telemetry.max.bytes"
+                f" ({max_bytes})"
+            )
             raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE, text)
 
 
 class Instances:
-    """The clients that asked or pushed lately; the longest silent one goes first when there are too many."""
+    """The clients that asked or pushed lately; the longest silent one goes first when there are too
+    many.
+    """
 
     def __init__(self, max_count: int = MAX_INSTANCES) -> None:
         self._max_count = max_count
@@ -125,8 +155,17 @@ class Instances:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def find(self, instance_id: UUID, version: int, connection_id: int, subscribe: Callable[[], Subscription], now_ms: int) -> Instance:
-        """Return the instance of a client; a new one where it is not known, or known by earlier subscriptions."""
+    def find(
+        self,
+        instance_id: UUID,
+        version: int,
+        connection_id: int,
+        subscribe: Callable[[], Subscription],
+        now_ms: int,
+    ) -> Instance:
+        """Return the instance of a client; a new one where it is not known, or known by earlier
+        subscriptions.
+        """
         known = self._by_id.get(instance_id)
         if known is None or known.version != version or known.is_silent_at(now_ms):
             known = self._by_id[instance_id] = Instance(subscribe(), version, connection_id)

@@ -1,8 +1,9 @@
 """Decodes pushed metrics: OTLP's ``MetricsData`` (version 1) becomes points (KIP-714).
 
-Decides which kinds of metrics are kept: gauges, and sums that grow. Histograms and summaries, which no Kafka client pushes, are counted and
-passed over. What is read is bounded by the bytes that it is read from, and by ``MAX_POINTS``; a point with more labels than are kept costs
-no more to read than one without.
+Decides which kinds of metrics are kept: gauges, and sums that grow. Histograms and summaries, which
+no Kafka client pushes, are counted and passed over. What is read is bounded by the bytes that it is
+read from, and by ``MAX_POINTS``; a point with more labels than are kept costs no more to read than
+one without.
 
 The library is imported with the first push: most brokers never see one.
 """
@@ -18,7 +19,9 @@ from log_service.common.types import Buffer
 from log_service.records.compression import decompress
 
 MAX_POINTS = 10_000
-"""Of one push, which are looked at; a client that pushes all of its metrics has a few hundred, and some ten more for each partition."""
+"""Of one push, which are looked at; a client that pushes all of its metrics has a few hundred, and
+some ten more for each partition.
+"""
 MAX_LABELS = 16
 MAX_TEXT = 256
 """Characters of a metric's name, and of a label's name and value."""
@@ -32,7 +35,9 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Point(NamedTuple):
-    """One number. ``is_growth`` says that it is to be added to what was pushed before, ``is_count`` that it never falls."""
+    """One number. ``is_growth`` says that it is to be added to what was pushed before, ``is_count``
+    that it never falls.
+    """
 
     name: str
     labels: Labels
@@ -50,7 +55,8 @@ class Pushed:
 
 
 def read_push(codec: int, compressed: Buffer, max_bytes: int) -> Pushed:
-    """Return what a client pushed. Blocks for as long as it takes to decompress and read ``max_bytes``.
+    """Return what a client pushed. Blocks for as long as it takes to decompress and read
+    ``max_bytes``.
 
     Raises:
         KafkaError: INVALID_RECORD, the bytes are no metrics, or more than ``max_bytes``.
@@ -61,7 +67,9 @@ def read_push(codec: int, compressed: Buffer, max_bytes: int) -> Pushed:
     try:
         data = MetricsData.FromString(decompress(codec, compressed, max_bytes))
     except (DecodeError, KafkaError) as error:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"the metrics that were pushed cannot be read: {error}") from error
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"the metrics that were pushed cannot be read: {error}"
+        ) from error
     points = tuple(point for point in islice(_points(data), MAX_POINTS) if point is not None)
     return Pushed(points, _count(data) - len(points))
 
@@ -71,8 +79,16 @@ def _count(data: Any) -> int:
 
     A metric of a kind that is passed over counts as one.
     """
-    metrics = (metric for resource in data.resource_metrics for scope in resource.scope_metrics for metric in scope.metrics)
-    return sum(len(getattr(metric, kind).data_points) if (kind := _kept_kind(metric)) else 1 for metric in metrics)
+    metrics = (
+        metric
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    )
+    return sum(
+        len(getattr(metric, kind).data_points) if (kind := _kept_kind(metric)) else 1
+        for metric in metrics
+    )
 
 
 def _kept_kind(metric: Any) -> str | None:
@@ -111,14 +127,18 @@ def _labels(attributes: Sequence[Any]) -> Labels | None:
     """Return labels, None where they are more than are kept."""
     if len(attributes) > MAX_LABELS:
         return None
-    return tuple((each.key[:MAX_TEXT], _text(each.value)[:MAX_TEXT]) for each in attributes if each.key)
+    return tuple(
+        (each.key[:MAX_TEXT], _text(each.value)[:MAX_TEXT]) for each in attributes if each.key
+    )
 
 
 def _joined(common: Labels | None, own: Labels | None) -> Labels | None:
     if common is None or own is None or len(common) + len(own) > MAX_LABELS:
         return None
     labels = common + own
-    return labels if sum(len(name) + len(value) for name, value in labels) <= MAX_LABELS_TEXT else None
+    return (
+        labels if sum(len(name) + len(value) for name, value in labels) <= MAX_LABELS_TEXT else None
+    )
 
 
 def _text(value: Any) -> str:

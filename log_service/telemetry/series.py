@@ -1,9 +1,11 @@
 """The newest values of what clients pushed (KIP-714), for the metrics page.
 
-Decides how many series are kept, and for how long after a client's last push. Growth is added up, so that a sum is a counter, whatever the
-client sends. A series that finds no room is counted and left out; those that are there stay.
+Decides how many series are kept, and for how long after a client's last push. Growth is added up,
+so that a sum is a counter, whatever the client sends. A series that finds no room is counted and
+left out; those that are there stay.
 
-Invariant: the number of series is bounded, over all clients and for each of them, and so is what is kept of each text.
+Invariant: the number of series is bounded, over all clients and for each of them, and so is what is
+kept of each text.
 """
 
 from collections.abc import Iterable, Iterator
@@ -43,14 +45,18 @@ class _Client:
 class PushedSeries:
     """The metrics that the clients of a node pushed."""
 
-    def __init__(self, max_series: int = MAX_SERIES, max_series_of_client: int = MAX_SERIES_OF_CLIENT) -> None:
+    def __init__(
+        self, max_series: int = MAX_SERIES, max_series_of_client: int = MAX_SERIES_OF_CLIENT
+    ) -> None:
         self._max_series = max_series
         self._max_series_of_client = max_series_of_client
         self._clients: dict[UUID, _Client] = {}
         self._count = 0
         self.push_count = 0
         self.left_out_count = 0
-        """Points that were passed over, because there was no room or because their kind is not kept."""
+        """Points that were passed over, because there was no room or because their kind is not
+        kept.
+        """
 
     def __repr__(self) -> str:
         return f"<PushedSeries clients={len(self._clients)} series={self._count}>"
@@ -63,7 +69,9 @@ class PushedSeries:
         """Clients of which something is kept."""
         return len(self._clients)
 
-    def take(self, instance_id: UUID, client_id: str, pushed: Pushed, now_ms: int, keep_ms: int) -> None:
+    def take(
+        self, instance_id: UUID, client_id: str, pushed: Pushed, now_ms: int, keep_ms: int
+    ) -> None:
         """Take what a client pushed, and keep it for ``keep_ms``, or until the client pushes again."""
         self.forget_silent(now_ms)
         self.push_count += 1
@@ -90,7 +98,9 @@ class PushedSeries:
 
     def forget_silent(self, now_ms: int) -> None:
         """Forget the clients that did not push for too long."""
-        for instance_id in [key for key, client in self._clients.items() if client.forgotten_at_ms <= now_ms]:
+        for instance_id in [
+            key for key, client in self._clients.items() if client.forgotten_at_ms <= now_ms
+        ]:
             self._count -= len(self._clients.pop(instance_id).values)
 
     def by_name(self) -> Iterator[tuple[str, list[Shown]]]:
@@ -98,7 +108,9 @@ class PushedSeries:
         names: dict[str, list[Shown]] = {}
         for instance_id, client in self._clients.items():
             for (name, labels), value in client.values.items():
-                names.setdefault(name, []).append(Shown(instance_id, client.client_id, labels, value))
+                names.setdefault(name, []).append(
+                    Shown(instance_id, client.client_id, labels, value)
+                )
         yield from sorted(names.items())
 
 

@@ -1,8 +1,9 @@
 """Decides which client pushes which metrics, and how often. The ``client-metrics`` resources of a
 cluster say so (KIP-714).
 
-Each resource names prefixes of metrics, an interval, and the clients that it is for, by regular expressions of their attributes. A client
-pushes what all resources together ask for that match it, as often as the one that is in the greatest hurry.
+Each resource names prefixes of metrics, an interval, and the clients that it is for, by regular
+expressions of their attributes. A client pushes what all resources together ask for that match it,
+as often as the one that is in the greatest hurry.
 """
 
 import logging
@@ -34,7 +35,9 @@ class ClientAttributes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """One ``client-metrics`` resource. ``patterns`` are regular expressions by attribute; all have to match the whole value."""
+    """One ``client-metrics`` resource. ``patterns`` are regular expressions by attribute; all have
+    to match the whole value.
+    """
 
     metrics: tuple[str, ...]
     interval_ms: int
@@ -42,13 +45,17 @@ class Resource:
 
     def is_for(self, client: ClientAttributes) -> bool:
         """Whether a client is one of those that the resource is for."""
-        return all(is_match(pattern, getattr(client, attribute)) for attribute, pattern in self.patterns)
+        return all(
+            is_match(pattern, getattr(client, attribute)) for attribute, pattern in self.patterns
+        )
 
 
 def resource(name: str, configs: Mapping[str, str]) -> Resource | None:
-    """Return what the configuration of a resource says; None where it cannot be gone by, which is logged.
+    """Return what the configuration of a resource says; None where it cannot be gone by, which is
+    logged.
 
-    Apache Kafka takes expressions of Java's syntax, so that a metadata log of its may hold some that RE2's does not have.
+    Apache Kafka takes expressions of Java's syntax, so that a metadata log of its may hold some
+    that RE2's does not have.
     """
     patterns = []
     for item in _items(configs.get("match", "")):
@@ -58,10 +65,16 @@ def resource(name: str, configs: Mapping[str, str]) -> Resource | None:
         for _, pattern in patterns:
             validate_regex(pattern)
     except KafkaError as error:
-        logger.warning("client metrics %s are for no client: %s; give it another match", name, error)
+        logger.warning(
+            "client metrics %s are for no client: %s; give it another match", name, error
+        )
         return None
     interval_ms = int(configs.get("interval.ms", DEFAULT_INTERVAL_MS))
-    return Resource(metrics=tuple(_items(configs.get("metrics", ""))), interval_ms=interval_ms, patterns=tuple(patterns))
+    return Resource(
+        metrics=tuple(_items(configs.get("metrics", ""))),
+        interval_ms=interval_ms,
+        patterns=tuple(patterns),
+    )
 
 
 def _items(text: str) -> list[str]:
@@ -80,7 +93,9 @@ class Subscription:
     interval_ms: int
 
 
-def subscription_of(instance_id: UUID, client: ClientAttributes, resources: Iterable[Resource]) -> Subscription:
+def subscription_of(
+    instance_id: UUID, client: ClientAttributes, resources: Iterable[Resource]
+) -> Subscription:
     """Return what a client pushes by these resources."""
     interval_ms, prefixes = DEFAULT_INTERVAL_MS, set[str]()
     for each in resources:
@@ -89,4 +104,6 @@ def subscription_of(instance_id: UUID, client: ClientAttributes, resources: Iter
             prefixes.update(each.metrics)
     metrics = (ALL_METRICS,) if ALL_METRICS in prefixes else tuple(sorted(prefixes))
     number = crc32("\n".join((*metrics, str(interval_ms))).encode(), crc32(instance_id.bytes))
-    return Subscription(subscription_id=number - (1 << 31), metrics=metrics, interval_ms=interval_ms)
+    return Subscription(
+        subscription_id=number - (1 << 31), metrics=metrics, interval_ms=interval_ms
+    )

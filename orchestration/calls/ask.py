@@ -17,7 +17,11 @@ from orchestration.retained.archive_reading import find_archive
 from orchestration.settings import Settings, load_settings
 from orchestration.topics.spec import TopicSpec
 from orchestration.warehouse.store import Warehouse, validate_question
-from orchestration.warehouse.topics_in_sql import IncompleteAnswerWarning, TopicRelations, topic_names
+from orchestration.warehouse.topics_in_sql import (
+    IncompleteAnswerWarning,
+    TopicRelations,
+    topic_names,
+)
 
 __all__ = ["IncompleteAnswerWarning", "ask"]
 
@@ -71,5 +75,8 @@ def _advised(lake: Lake, names: Iterable[str]) -> Iterator[None]:
         yield
     except LogServiceError as error:
         if all(find_archive(lake, name) is not None for name in names):
-            raise LogServiceError(f"{error}. What is archived can be asked without it: --archived, or is_archive_only=True") from error
+            raise LogServiceError(
+                f"{error}. What is archived can be asked without it: --archived, or"
+                " is_archive_only=True"
+            ) from error
         raise

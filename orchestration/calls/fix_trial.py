@@ -35,7 +35,13 @@ class _FixedLetters:
     letters: Sequence[Mapping[str, Any]]
     values: Mapping[RecordPlace, bytes | None]
 
-    def __call__(self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - a RangeReader
+    def __call__(
+        self,
+        topic: str,  # noqa: ARG002 - a RangeReader
+        wanted: OffsetRange,
+        *,
+        topic_id: str | None = None,
+    ) -> Iterator[pa.RecordBatch]:
         rows = [
             {
                 "offset": row["_offset"],
@@ -46,7 +52,9 @@ class _FixedLetters:
                 "headers": row["headers"] or [],
             }
             for row in self.letters
-            if row["_topic_id"] == topic_id and row["_partition"] == wanted.partition and row["_offset"] in wanted
+            if row["_topic_id"] == topic_id
+            and row["_partition"] == wanted.partition
+            and row["_offset"] in wanted
         ]
         if rows:
             yield pa.RecordBatch.from_pylist(rows, schema=WITH_HEADERS)
@@ -59,7 +67,11 @@ def follower(name: str) -> TopicTable | None:
 
 
 def rejected_again(
-    session: Any, lake: Lake, table: TopicTable, letters: Iterable[Mapping[str, Any]], fixes: Sequence[Fix]
+    session: Any,
+    lake: Lake,
+    table: TopicTable,
+    letters: Iterable[Mapping[str, Any]],
+    fixes: Sequence[Fix],
 ) -> dict[RecordPlace, Rejection]:
     """Return the rejections that ``table`` would make of the records of ``fixes``.
 
@@ -73,7 +85,10 @@ def rejected_again(
     snapshot = lake.snapshot(table.name) if table.unique_by else None
     existing = None if snapshot is None else TableKeys(snapshot=snapshot)
     found: dict[RecordPlace, Rejection] = {}
-    forgiven = {number: [one.offset for one in fixes if one.partition == number] for number in {one.partition for one in fixes}}
+    forgiven = {
+        number: [one.offset for one in fixes if one.partition == number]
+        for number in {one.partition for one in fixes}
+    }
     for topic_id in sorted({one.topic_id for one in fixes}):
         kept = replay_ranges([one for one in fixes if one.topic_id == topic_id])
         ranges = OffsetRanges(topic=table.topic.name, topic_id=topic_id, ranges=tuple(kept))

@@ -61,20 +61,29 @@ def replay(
     :raises StoreError: a database refuses.
     """
     request = ReplayRequest(
-        ranges=tuple(OffsetRange(partition=partition, start=start, end=end) for partition, start, end in offsets),
+        ranges=tuple(
+            OffsetRange(partition=partition, start=start, end=end)
+            for partition, start, end in offsets
+        ),
         from_ms=milliseconds(_text(from_time)),
         to_ms=milliseconds(_text(to_time)),
         is_everything=everything,
         is_of_dead_letters=dead_letters,
     )
     if request.is_empty:
-        raise ValueError("say what to replay: offsets, from_time and to_time, everything=True or dead_letters=True")
+        raise ValueError(
+            "say what to replay: offsets, from_time and to_time, everything=True or"
+            " dead_letters=True"
+        )
     name = table if isinstance(table, str) else table.key.path[-1]
     declare_archives()
     kind = declared(name)
     if kind is None:
         known = ", ".join(replayable_names()) or "none"
-        raise ValueError(f"no table {name} that follows a topic is declared; import the project first. Declared tables: {known}")
+        raise ValueError(
+            f"no table {name} that follows a topic is declared; import the project first. Declared"
+            f" tables: {known}"
+        )
     is_of_dead_letters = request == ReplayRequest(is_of_dead_letters=True)
     why = kind.why_no_replay(is_everything=everything, is_of_dead_letters=is_of_dead_letters)
     if why is not None:

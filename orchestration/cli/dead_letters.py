@@ -35,9 +35,14 @@ class PlaceParameter(click.ParamType["Place"]):
 
     name = "place"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> "Place":
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> "Place":
         """Return the place."""
-        from orchestration.dead_letters.places import Place, PlaceError  # noqa: PLC0415 - with the command, not with its help
+        from orchestration.dead_letters.places import (  # noqa: PLC0415 - with the command, not with its help
+            Place,
+            PlaceError,
+        )
 
         if isinstance(value, Place):
             return value
@@ -59,21 +64,39 @@ def dead_letters() -> None:
 
 @dead_letters.command(name="list", short_help="Count dead letters, or list those of a table.")
 @click.argument("table", type=TableParameter(), required=False)
-@click.option("--rule", help="Only those that this rule rejected; `schema` and `unique_by` are rules, too.")
-@click.option("--limit", type=click.IntRange(min=1), default=LISTED, show_default=True, help="With TABLE: at most so many.")
+@click.option(
+    "--rule", help="Only those that this rule rejected; `schema` and `unique_by` are rules, too."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=LISTED,
+    show_default=True,
+    help="With TABLE: at most so many.",
+)
 @json_option
 def list_letters(*, table: str | None, rule: str | None, limit: int, as_json: bool) -> None:
     """Count the dead letters by table, rule and reason. With TABLE list them one by one."""
     with opened_letters() as (letters, _):
         if table is None:
             summary = [row for row in letters.summary() if rule in {None, row["rule"]}]
-            print_rows(summary, COUNTED, as_json=as_json, empty="no table has rejected anything", flexible=("reason",))
+            print_rows(
+                summary,
+                COUNTED,
+                as_json=as_json,
+                empty="no table has rejected anything",
+                flexible=("reason",),
+            )
             return
-        from orchestration.dead_letters.places import names_of_topics  # noqa: PLC0415 - with the command, not with its help
+        from orchestration.dead_letters.places import (  # noqa: PLC0415 - with the command, not with its help
+            names_of_topics,
+        )
 
         refuse_unknown(table, letters)
         names = names_of_topics(letters, table)
-        rows = [told(row, names) for row in letters.of_target(table, chosen_rule(rule), limit=limit)]
+        rows = [
+            told(row, names) for row in letters.of_target(table, chosen_rule(rule), limit=limit)
+        ]
         nothing = "" if rows else nothing_found(table, rule, letters)
         print_rows(rows, SHOWN, as_json=as_json, empty=nothing, flexible=("value", "reason"))
 
@@ -88,7 +111,9 @@ def nothing_found(table: str, rule: str | None, letters: "DeadLetters") -> str:
     if rules:
         return f"the rule {rule} rejected nothing of {table}; these did: {', '.join(rules)}"
     tables = sorted({str(row["target"]) for row in summary})
-    return f"{table} has no dead letters" + (f"; these tables have some: {', '.join(tables)}" if tables else "")
+    return f"{table} has no dead letters" + (
+        f"; these tables have some: {', '.join(tables)}" if tables else ""
+    )
 
 
 @dead_letters.command(short_help="Show a dead letter whole.")
@@ -102,14 +127,19 @@ def show(*, table: str, place: "Place", as_json: bool) -> None:
     table rejected records of several, as a join does.
     """
     with opened_letters() as (letters, _):
-        from orchestration.dead_letters.places import letter_at, names_of_topics  # noqa: PLC0415 - with the command, not with its help
+        from orchestration.dead_letters.places import (  # noqa: PLC0415 - with the command, not with its help
+            letter_at,
+            names_of_topics,
+        )
 
         refuse_unknown(table, letters)
         row = told(letter_at(letters, table, place), names_of_topics(letters, table))
     if as_json:
         print_json(row)
         return
-    headers = "; ".join(one["key"] + ("" if one["value"] is None else f"={one['value']}") for one in row["headers"])
+    headers = "; ".join(
+        one["key"] + ("" if one["value"] is None else f"={one['value']}") for one in row["headers"]
+    )
     for label, value in {**row, "headers": headers}.items():
         click.echo(for_terminal(f"{label:<14} {'' if value is None else value}".rstrip()))
 
@@ -120,10 +150,17 @@ def show(*, table: str, place: "Place", as_json: bool) -> None:
 @click.option("--value", help="What the record's value should have been.")
 @click.option("--edit", is_flag=True, help="Change the value in your editor.")
 @click.option(
-    "--with", "function", metavar="MODULE:FUNCTION", help="A function of the project: it gets a value, bytes, and returns it fixed."
+    "--with",
+    "function",
+    metavar="MODULE:FUNCTION",
+    help="A function of the project: it gets a value, bytes, and returns it fixed.",
 )
 @click.option("--rule", help="With --with: only dead letters of this rule.")
-@click.option("--execute", is_flag=True, help="Keep the fixes and replay their records; without this they are only shown.")
+@click.option(
+    "--execute",
+    is_flag=True,
+    help="Keep the fixes and replay their records; without this they are only shown.",
+)
 @json_option
 def fix(
     *,
@@ -151,11 +188,20 @@ def fix(
     if sum([value is not None, edit, function is not None]) != 1:
         raise click.UsageError("say how: --value TEXT, --edit, or --with MODULE:FUNCTION")
     if (place is None) != (function is not None):
-        raise click.UsageError(f"--value and --edit are about one record, {WHERE}; --with is about all of the table")
+        raise click.UsageError(
+            f"--value and --edit are about one record, {WHERE}; --with is about all of the table"
+        )
     with opened_letters() as (letters, settings):
-        from orchestration.cli.replay import refuse_transforms  # noqa: PLC0415 - with the command, not with its help
+        from orchestration.cli.replay import (  # noqa: PLC0415
+            refuse_transforms,
+        )
         from orchestration.cli.surroundings import loaded_project  # noqa: PLC0415
-        from orchestration.dead_letters.fixes import Fixes, fix_of, repaired, replay_ranges  # noqa: PLC0415
+        from orchestration.dead_letters.fixes import (  # noqa: PLC0415 - with the command, not with its help
+            Fixes,
+            fix_of,
+            repaired,
+            replay_ranges,
+        )
         from orchestration.dead_letters.places import letter_at  # noqa: PLC0415
 
         loaded_project()
@@ -168,20 +214,29 @@ def fix(
             text = value if value is not None else edited(letter_at(letters, table, place))
             fixes = [] if text is None else [fix_of(letters, table, place, text.encode())]
         deleted = deleted_topics(letters, table, settings) if fixes else {}
-        if place is not None and (gone := [one.topic_id for one in fixes if one.topic_id in deleted]):
-            raise click.ClickException(f"the topic {deleted[gone[0]]} of the id {gone[0]} is deleted: its records can be replayed no more")
+        if place is not None and (
+            gone := [one.topic_id for one in fixes if one.topic_id in deleted]
+        ):
+            raise click.ClickException(
+                f"the topic {deleted[gone[0]]} of the id {gone[0]} is deleted: its records can be"
+                " replayed no more"
+            )
         nothing = "" if fixes else nothing_to_fix(table, rule, letters)
         tell_of_deleted(sum(one.topic_id in deleted for one in fixes))
         fixes = [one for one in fixes if one.topic_id not in deleted]
         if not execute or not fixes:
             found = letters.of_target(table) if fixes else []
-            again, why_untried = tried(letters, table, found, fixes, settings) if fixes else ({}, "")
+            again, why_untried = (
+                tried(letters, table, found, fixes, settings) if fixes else ({}, "")
+            )
             show_fixes(letters, table, found, fixes, again, as_json=as_json, nothing=nothing)
             if why_untried:
                 click.echo(why_untried, err=True)
             return
         Fixes(letters.lake).put(table, fixes, note=function or "by hand")
-        tell_replay(table, len(fixes), replayed(settings, table, replay_ranges(fixes)), as_json=as_json)
+        tell_replay(
+            table, len(fixes), replayed(settings, table, replay_ranges(fixes)), as_json=as_json
+        )
 
 
 @dead_letters.command(short_help="Read all dead letters of a table once more.")
@@ -204,7 +259,10 @@ def replay(*, table: str, execute: bool, as_json: bool) -> None:
             if as_json:
                 print_json(told_count)
             elif rows:
-                click.echo(f"{table}: {counted(len(rows), 'dead letter')} would be replayed; --execute does it")
+                click.echo(
+                    f"{table}: {counted(len(rows), 'dead letter')} would be replayed; --execute"
+                    " does it"
+                )
             elif not found:
                 click.echo(nothing_found(table, None, letters))
             return
@@ -217,7 +275,11 @@ def opened_letters() -> Iterator[tuple["DeadLetters", "Settings"]]:
 
     Refusals within become sentences.
     """
-    from orchestration.cli.surroundings import explained, found_settings, project_folder  # noqa: PLC0415 - with the command
+    from orchestration.cli.surroundings import (  # noqa: PLC0415 - with the command
+        explained,
+        found_settings,
+        project_folder,
+    )
 
     settings = found_settings()
     project_folder()
@@ -234,13 +296,19 @@ def deleted_topics(letters: "DeadLetters", table: str, settings: "Settings") -> 
 
     It is empty where the broker is away, because a replay then tells that itself.
     """
-    from orchestration.log_client import connection  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.log_client import (  # noqa: PLC0415 - with the command, not with its help
+        connection,
+    )
     from orchestration.log_client.protocol import LogServiceError  # noqa: PLC0415
 
     topics = letters.topics_of(table)
     try:
         with connection.connect(settings.bootstrap_servers, timeout_ms=LOOK_TIMEOUT_MS) as log:
-            there = {one.topic_id for name in sorted(set(topics.values())) if (one := log.describe_topic(name)) is not None}
+            there = {
+                one.topic_id
+                for name in sorted(set(topics.values()))
+                if (one := log.describe_topic(name)) is not None
+            }
     except LogServiceError:
         return {}
     return {topic_id: name for topic_id, name in topics.items() if topic_id not in there}
@@ -250,7 +318,11 @@ def tell_of_deleted(count: int) -> None:
     """Tell how many dead letters cannot be replayed."""
     if count:
         verbs = ("is", "stays") if count == 1 else ("are", "stay")
-        click.echo(f"{counted(count, 'dead letter')} {verbs[0]} of a topic that is deleted, and {verbs[1]}", err=True)
+        click.echo(
+            f"{counted(count, 'dead letter')} {verbs[0]} of a topic that is deleted, and"
+            f" {verbs[1]}",
+            err=True,
+        )
 
 
 def chosen_rule(rule: str | None) -> Any:
@@ -262,7 +334,9 @@ def chosen_rule(rule: str | None) -> Any:
 
 def told(row: dict[str, Any], names: Mapping[str, str | None]) -> dict[str, Any]:
     """Return a dead letter as it is shown. ``names`` are those of ``names_of_topics``."""
-    from orchestration.dead_letters.places import place_of  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.dead_letters.places import (  # noqa: PLC0415 - with the command, not with its help
+        place_of,
+    )
 
     return {
         "table": row["target"],
@@ -275,7 +349,9 @@ def told(row: dict[str, Any], names: Mapping[str, str | None]) -> dict[str, Any]
         "rejected_at": shown_time(row["rejected_at"]),
         "run": row["run_id"],
         "key": text_of(row["key"]),
-        "headers": [{"key": one["key"], "value": text_of(one["value"])} for one in row["headers"] or ()],
+        "headers": [
+            {"key": one["key"], "value": text_of(one["value"])} for one in row["headers"] or ()
+        ],
         "value": text_of(row["value"]),
     }
 
@@ -295,10 +371,14 @@ def edited(row: dict[str, Any]) -> str | None:
 
     :raises ClickException: the dead letter has only the beginning of the value.
     """
-    from orchestration.offsets.byte_limits import is_cut_short  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.offsets.byte_limits import (  # noqa: PLC0415 - with the command, not with its help
+        is_cut_short,
+    )
 
     if is_cut_short(row["reason"]):
-        raise click.ClickException(f"{row['reason']}: it cannot be edited; give a whole value with --value")
+        raise click.ClickException(
+            f"{row['reason']}: it cannot be edited; give a whole value with --value"
+        )
     text = text_of(row["value"]) or ""
     found = click.edit(text, extension=".json")
     return None if found is None or found.rstrip("\n") == text.rstrip("\n") else found.rstrip("\n")
@@ -313,7 +393,10 @@ def repair_named(name: str) -> Callable[[bytes | None], bytes | None]:
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise click.ClickException(f"--with {name}: {error}. It has to be MODULE:FUNCTION, as assets.repairs:dots_for_commas") from error
+        raise click.ClickException(
+            f"--with {name}: {error}. It has to be MODULE:FUNCTION, as"
+            " assets.repairs:dots_for_commas"
+        ) from error
     if not callable(found):
         raise click.ClickException(f"--with {name} is no function")
     repair: Callable[[bytes | None], bytes | None] = found
@@ -321,14 +404,21 @@ def repair_named(name: str) -> Callable[[bytes | None], bytes | None]:
 
 
 def tried(
-    letters: "DeadLetters", table: str, found: Sequence[Mapping[str, Any]], fixes: Sequence["Fix"], settings: "Settings"
+    letters: "DeadLetters",
+    table: str,
+    found: Sequence[Mapping[str, Any]],
+    fixes: Sequence["Fix"],
+    settings: "Settings",
 ) -> tuple[Mapping["RecordPlace", str] | None, str]:
     """Return the reasons why the table would reject fixed records again, by record.
 
     They are None where no trial was made, and then the text tells why. ``found`` are the table's
     dead letters.
     """
-    from orchestration.calls.fix_trial import follower, rejected_again  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.calls.fix_trial import (  # noqa: PLC0415 - with the command, not with its help
+        follower,
+        rejected_again,
+    )
     from orchestration.cli.surroundings import quiet_spark  # noqa: PLC0415
     from orchestration.spark.session import close_session, open_session  # noqa: PLC0415
     from orchestration.transforms.dagster_views.failures import FINAL, PASSING  # noqa: PLC0415
@@ -344,9 +434,20 @@ def tried(
         finally:
             close_session(session, settings)
     except (*FINAL, *PASSING) as error:
-        return None, f"whether {table} would reject some of it again could not be tried: {str(error).partition(chr(10))[0]}"
-    repeats = {place: f" of {one.duplicate_of}" if one.duplicate_of else "" for place, one in rejections.items()}
-    return {place: f"{one.rule}: {one.reason}{repeats[place]}" for place, one in rejections.items()}, ""
+        return (
+            None,
+            (
+                f"whether {table} would reject some of it again could not be tried:"
+                f" {str(error).partition(chr(10))[0]}"
+            ),
+        )
+    repeats = {
+        place: f" of {one.duplicate_of}" if one.duplicate_of else ""
+        for place, one in rejections.items()
+    }
+    return {
+        place: f"{one.rule}: {one.reason}{repeats[place]}" for place, one in rejections.items()
+    }, ""
 
 
 def show_fixes(
@@ -363,18 +464,36 @@ def show_fixes(
 
     ``nothing`` is printed where there are no fixes.
     """
-    from orchestration.dead_letters.places import names_of_topics, place_of  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.dead_letters.places import (  # noqa: PLC0415 - with the command, not with its help
+        names_of_topics,
+        place_of,
+    )
 
     before = {(row["_topic_id"], row["_partition"], row["_offset"]): row for row in found}
     names = names_of_topics(letters, table) if fixes else {}
     rows = []
     for one in fixes:
         row = before[one.topic_id, one.partition, one.offset]
-        told = {"place": str(place_of(row, names)), "reason": row["reason"], "before": text_of(row["value"]), "after": text_of(one.value)}
-        verdict = {} if again is None else {"rejected_again": again.get((one.topic_id, one.partition, one.offset))}
+        told = {
+            "place": str(place_of(row, names)),
+            "reason": row["reason"],
+            "before": text_of(row["value"]),
+            "after": text_of(one.value),
+        }
+        verdict = (
+            {}
+            if again is None
+            else {"rejected_again": again.get((one.topic_id, one.partition, one.offset))}
+        )
         rows.append({**told, **verdict})
     columns = ["place", "reason", "before", "after", *(["rejected_again"] if again else [])]
-    print_rows(rows, columns, as_json=as_json, empty=nothing, flexible=("before", "after", "reason", "rejected_again"))
+    print_rows(
+        rows,
+        columns,
+        as_json=as_json,
+        empty=nothing,
+        flexible=("before", "after", "reason", "rejected_again"),
+    )
     if rows and not as_json:
         if again:
             click.echo(f"{len(again)} of {len(rows)} would be rejected again")
@@ -387,15 +506,23 @@ def nothing_to_fix(table: str, rule: str | None, letters: "DeadLetters") -> str:
     Either no dead letter was found, or each value stays as it was.
     """
     is_any = bool(letters.of_target(table, chosen_rule(rule), limit=1))
-    return "nothing to fix: each value stays as it is" if is_any else nothing_found(table, rule, letters)
+    return (
+        "nothing to fix: each value stays as it is"
+        if is_any
+        else nothing_found(table, rule, letters)
+    )
 
 
-def replayed(settings: "Settings", table: str, ranges: Sequence["OffsetRange"] | None) -> dict[str, Any]:
+def replayed(
+    settings: "Settings", table: str, ranges: Sequence["OffsetRange"] | None
+) -> dict[str, Any]:
     """Replay ranges of a table by the project's job, or with None its rejected records.
 
     A table without a replay of a part is replayed whole.
     """
-    from orchestration.cli.replay import refuse_transforms  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.cli.replay import (  # noqa: PLC0415 - with the command, not with its help
+        refuse_transforms,
+    )
     from orchestration.cli.surroundings import loaded_project, run_replay  # noqa: PLC0415
     from orchestration.transforms.kinds import is_replayed_whole  # noqa: PLC0415
 
@@ -412,7 +539,9 @@ def replayed(settings: "Settings", table: str, ranges: Sequence["OffsetRange"] |
 def tell_replay(table: str, fixed: int, done: dict[str, Any], *, as_json: bool) -> None:
     """Print the results of a replay."""
     if as_json:
-        sys.stdout.write(json.dumps({"table": table, "executed": True, "fixed": fixed, **done}) + "\n")
+        sys.stdout.write(
+            json.dumps({"table": table, "executed": True, "fixed": fixed, **done}) + "\n"
+        )
         return
     start = f"{fixed} fixed; " if fixed else ""
     totals = f"{counted(done['rows'], 'row')}, {counted(done['dead_letters'], 'dead letter')}"

@@ -41,7 +41,12 @@ def lag(*, table: str | None, as_json: bool) -> None:
     oldest record waits. LAST_RUN is the reason, if the last run failed. With TABLE only that one is
     shown. Call it in the folder of the project. Exit code 1 where the log service does not respond.
     """
-    from orchestration.cli.surroundings import explained, found_settings, loaded_project, project_folder  # noqa: PLC0415 - with the command
+    from orchestration.cli.surroundings import (  # noqa: PLC0415 - with the command
+        explained,
+        found_settings,
+        loaded_project,
+        project_folder,
+    )
 
     settings = found_settings()
     project_folder()
@@ -50,23 +55,43 @@ def lag(*, table: str | None, as_json: bool) -> None:
     with explained():
         found, trouble = looked_at(assets, table, settings)
     if not found and table is not None:
-        known = ", ".join(sorted({key.path[-1] for asset in assets for key in asset.keys if is_table(key)})) or "none"
+        known = (
+            ", ".join(
+                sorted({key.path[-1] for asset in assets for key in asset.keys if is_table(key)})
+            )
+            or "none"
+        )
         raise click.ClickException(f"the project has no table {table}; it has {known}")
-    print_rows(found, COLUMNS, as_json=as_json, empty="the project declares no table", flexible=("last_run", "topics"))
+    print_rows(
+        found,
+        COLUMNS,
+        as_json=as_json,
+        empty="the project declares no table",
+        flexible=("last_run", "topics"),
+    )
     if trouble:
         raise click.ClickException(f"lag is not known: {trouble}")
 
 
-def looked_at(assets: "Sequence[dg.AssetsDefinition]", table: str | None, settings: "Settings") -> tuple[list[dict[str, Any]], str]:
+def looked_at(
+    assets: "Sequence[dg.AssetsDefinition]", table: str | None, settings: "Settings"
+) -> tuple[list[dict[str, Any]], str]:
     """Return a row per table, and why lag is not known, empty if it is."""
-    from orchestration.lake.tables import Lake  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.lake.tables import (  # noqa: PLC0415 - with the command, not with its help
+        Lake,
+    )
     from orchestration.log_client import connection  # noqa: PLC0415
     from orchestration.log_client.protocol import LogServiceError  # noqa: PLC0415
     from orchestration.transforms.kinds import topic_feeds  # noqa: PLC0415
     from orchestration.warehouse.store import Warehouse  # noqa: PLC0415
 
     lake = Lake(settings.lake_root)
-    chosen = {key: asset for asset in assets for key in sorted(asset.keys) if is_table(key) and table in {None, key.path[-1]}}
+    chosen = {
+        key: asset
+        for asset in assets
+        for key in sorted(asset.keys)
+        if is_table(key) and table in {None, key.path[-1]}
+    }
     feeds = {feed.asset_key: feed for feed in topic_feeds(assets)}
     failed = failed_runs(chosen, settings)
     counts = Counts(lake, Warehouse(settings.warehouse_directory, lake), feeds)
@@ -74,8 +99,18 @@ def looked_at(assets: "Sequence[dg.AssetsDefinition]", table: str | None, settin
     with ExitStack() as stack:
         log, trouble = None, ""
         try:
-            log = stack.enter_context(connection.connect(settings.bootstrap_servers, timeout_ms=TIMEOUT_MS)) if feeds else None
-            lags = dict(lag_columns(log, lake, [feed for key, feed in feeds.items() if key in chosen])) if log else {}
+            log = (
+                stack.enter_context(
+                    connection.connect(settings.bootstrap_servers, timeout_ms=TIMEOUT_MS)
+                )
+                if feeds
+                else None
+            )
+            lags = (
+                dict(lag_columns(log, lake, [feed for key, feed in feeds.items() if key in chosen]))
+                if log
+                else {}
+            )
         except LogServiceError as error:
             lags, trouble = {}, str(error)
         for key, asset in sorted(chosen.items()):
@@ -87,7 +122,9 @@ def looked_at(assets: "Sequence[dg.AssetsDefinition]", table: str | None, settin
                     "topics": list(feed.topics) if feed else None,
                     "rows": counts.of(key, asset.metadata_by_key[key]),
                     **lags.get(key, {"lag": None, "seconds_behind": None}),
-                    "last_run": f"failed: {cut(failed[key], SHOWN_REASON)}" if key in failed else None,
+                    "last_run": (
+                        f"failed: {cut(failed[key], SHOWN_REASON)}" if key in failed else None
+                    ),
                 }
             )
     return rows, trouble
@@ -95,22 +132,35 @@ def looked_at(assets: "Sequence[dg.AssetsDefinition]", table: str | None, settin
 
 def is_table(key: "dg.AssetKey") -> bool:
     """Return whether an asset is a table, a mart, or a table in a database."""
-    from orchestration.dead_letters.table import DEAD_LETTERS  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.dead_letters.table import (  # noqa: PLC0415 - with the command, not with its help
+        DEAD_LETTERS,
+    )
 
     return len(key.path) > 1 and key.path[0] in TABLE_PREFIXES and key.path[-1] != DEAD_LETTERS
 
 
-def lag_columns(log: "LogClient", lake: "Lake", feeds: "Sequence[TopicFeed]") -> "Iterator[tuple[dg.AssetKey, dict[str, Any]]]":
+def lag_columns(
+    log: "LogClient", lake: "Lake", feeds: "Sequence[TopicFeed]"
+) -> "Iterator[tuple[dg.AssetKey, dict[str, Any]]]":
     """Yield the lag of each table whose topics exist.
 
     :raises LogServiceError: the log service does not respond.
     """
-    from orchestration.retained.lag import measure_lag, seconds_behind  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.retained.lag import (  # noqa: PLC0415 - with the command, not with its help
+        measure_lag,
+        seconds_behind,
+    )
 
     for feed in feeds:
         measured = measure_lag(log, lake, topic=feed.topic, table=feed.table, also=feed.also)
         if measured is not None:
-            yield feed.asset_key, {"lag": measured.lag, "seconds_behind": seconds_behind(log, measured, time.time())}
+            yield (
+                feed.asset_key,
+                {
+                    "lag": measured.lag,
+                    "seconds_behind": seconds_behind(log, measured, time.time()),
+                },
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +176,9 @@ class Counts:
 
     def of(self, key: "dg.AssetKey", metadata: Mapping[str, Any]) -> int | None:
         """Return the number of rows, None if the table does not exist yet, or is not counted."""
-        from orchestration.lake.tables import LAKE_PREFIX  # noqa: PLC0415 - with the command, not with its help
+        from orchestration.lake.tables import (  # noqa: PLC0415 - with the command, not with its help
+            LAKE_PREFIX,
+        )
         from orchestration.transforms.to_database.assets import SINK_METADATA  # noqa: PLC0415
 
         stored = metadata.get(SINK_METADATA)
@@ -141,9 +193,13 @@ class Counts:
         return int(self.warehouse.query(f'SELECT count(*) AS n FROM "{name}"')["n"][0].as_py())  # noqa: S608 - a validated name
 
 
-def failed_runs(keys: "Collection[dg.AssetKey]", settings: "Settings") -> "Mapping[dg.AssetKey, str]":
+def failed_runs(
+    keys: "Collection[dg.AssetKey]", settings: "Settings"
+) -> "Mapping[dg.AssetKey, str]":
     """Return the reasons of the assets whose last run failed. Without Dagster there are none."""
-    from orchestration.installation.instance import open_instance  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.installation.instance import (  # noqa: PLC0415 - with the command, not with its help
+        open_instance,
+    )
     from orchestration.project.home import dagster_home  # noqa: PLC0415
     from orchestration.sensing.failing_assets import FailingAssets  # noqa: PLC0415
 

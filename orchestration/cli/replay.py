@@ -26,13 +26,20 @@ class OffsetsParameter(click.ParamType[Bounds]):
 
     name = "partition:start-end"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Bounds:
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Bounds:
         """Return partition, start and end."""
         if isinstance(value, tuple):
             return value
         found = OFFSETS.fullmatch(str(value))
         if found is None or int(found[2]) > int(found[3]):
-            self.fail(f"{value!r} is no range like 0:100-200: partition, first offset, and the offset after the last", param, ctx)
+            self.fail(
+                f"{value!r} is no range like 0:100-200: partition, first offset, and the offset"
+                " after the last",
+                param,
+                ctx,
+            )
         return int(found[1]), int(found[2]), int(found[3])
 
 
@@ -45,9 +52,21 @@ class OffsetsParameter(click.ParamType[Bounds]):
     metavar="P:START-END",
     help="A range of a partition; may be repeated. It adds to a span of time.",
 )
-@click.option("--from", "from_ms", type=TimeParameter(), metavar="TIME", help="From this time of records on.")
-@click.option("--to", "to_ms", type=TimeParameter(), metavar="TIME", help="Up to this time of records, exclusive.")
-@click.option("--everything", is_flag=True, help="All that the table has committed and that log or archive holds.")
+@click.option(
+    "--from", "from_ms", type=TimeParameter(), metavar="TIME", help="From this time of records on."
+)
+@click.option(
+    "--to",
+    "to_ms",
+    type=TimeParameter(),
+    metavar="TIME",
+    help="Up to this time of records, exclusive.",
+)
+@click.option(
+    "--everything",
+    is_flag=True,
+    help="All that the table has committed and that log or archive holds.",
+)
 @click.option("--dead-letters", is_flag=True, help="What the table rejected.")
 @click.option("--execute", is_flag=True, help="Do it; without this the offsets are only shown.")
 @json_option
@@ -77,12 +96,21 @@ def replay(
       tidelog replay clean_orders --dead-letters --execute
     """
     if not (offsets or everything or dead_letters) and from_ms is None and to_ms is None:
-        raise click.UsageError("say what to replay: --offsets, --from and --to, --everything or --dead-letters")
+        raise click.UsageError(
+            "say what to replay: --offsets, --from and --to, --everything or --dead-letters"
+        )
     if everything and (offsets or dead_letters or from_ms is not None or to_ms is not None):
-        raise click.UsageError("--everything leaves nothing to choose: give it alone, or leave it out")
+        raise click.UsageError(
+            "--everything leaves nothing to choose: give it alone, or leave it out"
+        )
     if from_ms is not None and to_ms is not None and from_ms >= to_ms:
         raise click.UsageError("--from is not before --to: no record lies between them")
-    from orchestration.cli.surroundings import found_settings, loaded_project, project_folder, run_replay  # noqa: PLC0415
+    from orchestration.cli.surroundings import (  # noqa: PLC0415
+        found_settings,
+        loaded_project,
+        project_folder,
+        run_replay,
+    )
 
     settings = found_settings()
     project_folder()
@@ -93,11 +121,19 @@ def replay(
 
     known = replayable_names()
     if table not in known:
-        if why := why_built_anew(table, definitions.get_repository_def().assets_defs_by_key.values()):
+        if why := why_built_anew(
+            table, definitions.get_repository_def().assets_defs_by_key.values()
+        ):
             raise click.ClickException(why)
-        raise click.ClickException(f"the project has no table {table} that follows a topic; it has {', '.join(known) or 'none'}")
+        raise click.ClickException(
+            f"the project has no table {table} that follows a topic; it has"
+            f" {', '.join(known) or 'none'}"
+        )
     config = {
-        "offsets": [{"partition": partition, "start": start, "end": end} for partition, start, end in offsets],
+        "offsets": [
+            {"partition": partition, "start": start, "end": end}
+            for partition, start, end in offsets
+        ],
         "from_time": iso(from_ms),
         "to_time": iso(to_ms),
         "everything": everything,
@@ -111,12 +147,17 @@ def replay(
     if as_json:
         print_json({"table": table, "executed": execute, **told})
     elif not execute:
-        click.echo(f"{table}: {counted(told['offset_count'], 'offset')} would be replayed: {told['offsets']}{from_archive(told)}")
+        click.echo(
+            f"{table}: {counted(told['offset_count'], 'offset')} would be replayed:"
+            f" {told['offsets']}{from_archive(told)}"
+        )
         click.echo("nothing was done; --execute does it")
     else:
         click.echo(
-            f"{table}: {counted(told['records'], 'record')} replayed in {counted(told['commits'], 'commit')}: "
-            f"{counted(told['rows'], 'row')}, {counted(told['dead_letters'], 'dead letter')}; offsets {told['offsets']}{from_archive(told)}"
+            f"{table}: {counted(told['records'], 'record')} replayed in"
+            f" {counted(told['commits'], 'commit')}: {counted(told['rows'], 'row')},"
+            f" {counted(told['dead_letters'], 'dead letter')}; offsets"
+            f" {told['offsets']}{from_archive(told)}"
         )
 
 
@@ -126,12 +167,16 @@ def from_archive(told: Mapping[str, Any]) -> str:
     return f"; {count} of them from the archive" if count else ""
 
 
-def refuse_transforms(name: str, *, is_everything: bool = False, is_of_dead_letters: bool = False) -> None:
+def refuse_transforms(
+    name: str, *, is_everything: bool = False, is_of_dead_letters: bool = False
+) -> None:
     """Refuse a replay that the project's table ``name`` cannot do, and tell why.
 
     :raises ClickException: ``name`` allows no replay, or only one of everything or of dead letters.
     """
-    from orchestration.transforms.kinds import why_no_replay  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.transforms.kinds import (  # noqa: PLC0415 - with the command, not with its help
+        why_no_replay,
+    )
 
     why = why_no_replay(name, is_everything=is_everything, is_of_dead_letters=is_of_dead_letters)
     if why is not None:
@@ -144,18 +189,23 @@ def why_built_anew(name: str, assets: "Iterable[dg.AssetsDefinition]") -> str | 
 
     ``assets`` are those of the project. None of them has the name where the result is None.
     """
-    from orchestration.marts.mart import BUILT_ANEW  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.marts.mart import (  # noqa: PLC0415 - with the command, not with its help
+        BUILT_ANEW,
+    )
 
     for asset in sorted(assets, key=lambda one: one.key):
         kind = BUILT_ANEW.get(asset.key.path[0])
-        inputs = sorted(one.to_user_string() for one in asset.asset_deps[asset.key] if one.path[0] in BUILT_ANEW)
+        inputs = sorted(
+            one.to_user_string() for one in asset.asset_deps[asset.key] if one.path[0] in BUILT_ANEW
+        )
         if kind is None or not inputs or asset.key.path[1:] != [name]:
             continue
         is_automated = asset.automation_conditions_by_key.get(asset.key) is not None
         when = "when one of these changes, as by a replay into it, or " if is_automated else ""
         return (
-            f"{name} is {kind}: nothing is replayed into it. It is built anew from {', '.join(inputs)} {when}when "
-            f"{asset.key.to_user_string()} is materialized in the Dagster UI"
+            f"{name} is {kind}: nothing is replayed into it. It is built anew from"
+            f" {', '.join(inputs)} {when}when {asset.key.to_user_string()} is materialized in the"
+            " Dagster UI"
         )
     return None
 

@@ -17,9 +17,14 @@ TIMEOUT_MS = 10_000
 """The limit of each request to the log service, because a person waits for the answer."""
 
 DECLARED: Mapping[str, str] = {
-    "marts": "The project declares the mart {name}, and it was never built: that happens once what it reads has rows.",
-    "lake": "The project declares the table {name}, and nothing was committed to it yet. `tidelog up` starts a run when "
-    "its topic has records; a run that failed is in the UI, under Runs.",
+    "marts": (
+        "The project declares the mart {name}, and it was never built: that happens once what it"
+        " reads has rows."
+    ),
+    "lake": (
+        "The project declares the table {name}, and nothing was committed to it yet. `tidelog up`"
+        " starts a run when its topic has records; a run that failed is in the UI, under Runs."
+    ),
     "topics": "{name} is a topic of the project: SELECT ... FROM topics.{name}",
 }
 """The advice about a relation that does not exist yet, by the first part of its asset's key."""
@@ -28,7 +33,9 @@ DECLARED: Mapping[str, str] = {
 @click.command()
 @click.argument("question", metavar="SELECT", required=False)
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
-@click.option("--archived", is_flag=True, help="Ask no broker: topics are what the lake has archived of them.")
+@click.option(
+    "--archived", is_flag=True, help="Ask no broker: topics are what the lake has archived of them."
+)
 @json_option
 def sql(*, question: str | None, as_csv: bool, archived: bool, as_json: bool) -> None:
     """Answer a question in SQL (DuckDB's), read from standard input where none is given.
@@ -49,18 +56,31 @@ def sql(*, question: str | None, as_csv: bool, archived: bool, as_json: bool) ->
         raise click.UsageError("--csv or --json, not both")
     if not asked.strip():
         raise click.UsageError('there is no question: tidelog sql "SELECT ..."')
-    from orchestration.cli.surroundings import explained, found_settings, project_folder  # noqa: PLC0415 - with the command
+    from orchestration.cli.surroundings import (  # noqa: PLC0415 - with the command
+        explained,
+        found_settings,
+        project_folder,
+    )
 
     settings = found_settings()
     project_folder()
     with kept_imports():
         from orchestration.calls.ask import IncompleteAnswerWarning, ask  # noqa: PLC0415
-        from orchestration.warehouse.store import UnknownRelationError, WarehouseError  # noqa: PLC0415
+        from orchestration.warehouse.store import (  # noqa: PLC0415
+            UnknownRelationError,
+            WarehouseError,
+        )
 
     try:
         with explained(), warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always", IncompleteAnswerWarning)
-            answer = ask(asked, topics=declared_topics(asked), settings=settings, is_archive_only=archived, timeout_ms=TIMEOUT_MS)
+            answer = ask(
+                asked,
+                topics=declared_topics(asked),
+                settings=settings,
+                is_archive_only=archived,
+                timeout_ms=TIMEOUT_MS,
+            )
     except UnknownRelationError as error:
         raise click.ClickException(f"{error}{declared_as(error.name)}") from error
     except WarehouseError as error:
@@ -75,7 +95,12 @@ def sql(*, question: str | None, as_csv: bool, archived: bool, as_json: bool) ->
     if as_json:
         print_json(rows)
         return
-    print_rows([{name: shown(value) for name, value in row.items()} for row in rows], answer.column_names, as_json=False, empty="no rows")
+    print_rows(
+        [{name: shown(value) for name, value in row.items()} for row in rows],
+        answer.column_names,
+        as_json=False,
+        empty="no rows",
+    )
 
 
 def declared_topics(question: str) -> list[Any]:
@@ -83,7 +108,9 @@ def declared_topics(question: str) -> list[Any]:
 
     There are none where the query names no topic, or where there is no project.
     """
-    from orchestration.warehouse.topics_in_sql import topic_names  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.warehouse.topics_in_sql import (  # noqa: PLC0415 - with the command, not with its help
+        topic_names,
+    )
 
     if not topic_names(question) or not is_project_here():
         return []
@@ -100,13 +127,18 @@ def declared_as(name: str) -> str:
     """
     if not is_project_here():
         return ""
-    from orchestration.cli.surroundings import loaded_project  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.cli.surroundings import (  # noqa: PLC0415 - with the command, not with its help
+        loaded_project,
+    )
 
     try:
         keys = loaded_project().get_repository_def().assets_defs_by_key
     except click.ClickException:
         return ""
-    found = sorted({key.path[0] for key in keys if key.path[1:] == [name]} & set(DECLARED), key=list(DECLARED).index)
+    found = sorted(
+        {key.path[0] for key in keys if key.path[1:] == [name]} & set(DECLARED),
+        key=list(DECLARED).index,
+    )
     return f"\n{DECLARED[found[0]].format(name=name)}" if found else ""
 
 
@@ -126,9 +158,14 @@ def plain_rows(rows: Any) -> list[dict[str, Any]]:
 
     Times beyond the years 1 to 9999, which older releases stored, are texts, too.
     """
-    from orchestration.values.times import values_of  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.values.times import (  # noqa: PLC0415 - with the command, not with its help
+        values_of,
+    )
 
-    columns = ([plain(value, one.type) for value in values_of(column)] for one, column in zip(rows.schema, rows.columns, strict=True))
+    columns = (
+        [plain(value, one.type) for value in values_of(column)]
+        for one, column in zip(rows.schema, rows.columns, strict=True)
+    )
     return [dict(zip(rows.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
@@ -141,7 +178,9 @@ def plain(value: Any, kind: Any) -> Any:
     if isinstance(value, dict):
         return {one.name: plain(value[one.name], one.type) for one in kind}
     if isinstance(value, list) and hasattr(kind, "item_type"):
-        return {_as_key(plain(name, kind.key_type)): plain(one, kind.item_type) for name, one in value}
+        return {
+            _as_key(plain(name, kind.key_type)): plain(one, kind.item_type) for name, one in value
+        }
     if isinstance(value, list):
         return [plain(one, kind.value_type) for one in value]
     return _plain_scalar(value)

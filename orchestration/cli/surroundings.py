@@ -20,13 +20,24 @@ import click
 
 from log_service.common.private_files import private_directory
 from orchestration.project.importing import kept_imports
-from orchestration.settings import REGISTRY_URL, Settings, SettingsError, export_environment, load_settings, process_environment
+from orchestration.settings import (
+    REGISTRY_URL,
+    Settings,
+    SettingsError,
+    export_environment,
+    load_settings,
+    process_environment,
+)
 
 if TYPE_CHECKING:
     import dagster as dg
 
 NEEDED = ("dagster", "deltalake", "duckdb", "pyspark")
-FOUND_BY = {"broker": "TIDELOG_BOOTSTRAP_SERVERS", "spark": "TIDELOG_SPARK_REMOTE", "registry": REGISTRY_URL}
+FOUND_BY = {
+    "broker": "TIDELOG_BOOTSTRAP_SERVERS",
+    "spark": "TIDELOG_SPARK_REMOTE",
+    "registry": REGISTRY_URL,
+}
 READY = "ready"
 ERROR_OUTPUT = 2
 """The descriptor of the error output, which a JVM inherits."""
@@ -38,21 +49,32 @@ QUIET_LOGGERS = {"console": {"config": {"log_level": "CRITICAL"}}}
 def found_settings() -> Settings:
     """Return the settings in force here.
 
-    Broker, registry and Spark are those of a running ``tidelog up`` where the settings name no others.
+    Broker, registry and Spark are those of a running ``tidelog up`` where the settings name no
+    others.
 
     :raises ClickException: a setting cannot be used, or the platform is not installed.
     """
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
-        raise click.ClickException(f"this needs {', '.join(missing)}: pip install 'tidelog[platform]'")
+        raise click.ClickException(
+            f"this needs {', '.join(missing)}: pip install 'tidelog[platform]'"
+        )
     from log_service.supervisor import state  # noqa: PLC0415 - with the command, not with its help
     from orchestration.spark.session import CONNECT_MODE  # noqa: PLC0415
 
     try:
         settings = load_settings()
-        running = {one.name: one.address for one in state.read(settings.data_directory) if one.state == READY}
+        running = {
+            one.name: one.address
+            for one in state.read(settings.data_directory)
+            if one.state == READY
+        }
         given = process_environment()
-        found = {setting: running[name] for name, setting in FOUND_BY.items() if name in running and not given.get(setting)}
+        found = {
+            setting: running[name]
+            for name, setting in FOUND_BY.items()
+            if name in running and not given.get(setting)
+        }
         export_environment(found)
         settings = load_settings()
     except SettingsError as error:
@@ -66,7 +88,10 @@ def loaded_project() -> "dg.Definitions":
 
     :raises ClickException: there is none, or it cannot be loaded.
     """
-    from orchestration.project.location import DEFINITIONS, root_cause  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.project.location import (  # noqa: PLC0415 - with the command, not with its help
+        DEFINITIONS,
+        root_cause,
+    )
 
     try:
         with kept_imports():
@@ -79,7 +104,10 @@ def loaded_project() -> "dg.Definitions":
 @contextmanager
 def explained() -> Iterator[None]:
     """Turn refusals of the platform into a sentence at the terminal."""
-    from orchestration.transforms.dagster_views.failures import FINAL, PASSING  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.transforms.dagster_views.failures import (  # noqa: PLC0415 - with the command, not with its help
+        FINAL,
+        PASSING,
+    )
 
     try:
         yield
@@ -99,7 +127,11 @@ def quiet_spark(settings: Settings) -> Iterator[None]:
         return
     scratch = private_directory(settings.spark_scratch_directory)
     sys.stderr.flush()
-    with (scratch / SPARK_LOG).open("wb") as log, os.fdopen(os.dup(ERROR_OUTPUT), "w") as terminal, redirect_stderr(terminal):
+    with (
+        (scratch / SPARK_LOG).open("wb") as log,
+        os.fdopen(os.dup(ERROR_OUTPUT), "w") as terminal,
+        redirect_stderr(terminal),
+    ):
         os.dup2(log.fileno(), ERROR_OUTPUT)
         try:
             yield
@@ -108,7 +140,9 @@ def quiet_spark(settings: Settings) -> Iterator[None]:
             os.dup2(terminal.fileno(), ERROR_OUTPUT)
 
 
-def run_replay(definitions: "dg.Definitions", table: str, config: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+def run_replay(
+    definitions: "dg.Definitions", table: str, config: Mapping[str, Any], settings: Settings
+) -> dict[str, Any]:
     """Replay into ``table`` by the project's job, and return the metadata of its one output.
 
     The offsets are planned first, outside of the installation's Dagster. So neither a dry run nor a
@@ -128,19 +162,34 @@ def run_replay(definitions: "dg.Definitions", table: str, config: Mapping[str, A
         return planned
     home = dagster_home(settings.data_directory)
     has_instance = (home / "dagster.yaml").exists()
-    with quiet_spark(settings), open_instance(home) if has_instance else dg.DagsterInstance.ephemeral() as instance:
+    with (
+        quiet_spark(settings),
+        open_instance(home) if has_instance else dg.DagsterInstance.ephemeral() as instance,
+    ):
         return _ran(definitions, table, config, instance)
 
 
-def _ran(definitions: "dg.Definitions", table: str, config: Mapping[str, Any], instance: "dg.DagsterInstance") -> dict[str, Any]:
-    from orchestration.transforms.dagster_views.replays import JOB_PREFIX, NODE  # noqa: PLC0415 - with the command
+def _ran(
+    definitions: "dg.Definitions",
+    table: str,
+    config: Mapping[str, Any],
+    instance: "dg.DagsterInstance",
+) -> dict[str, Any]:
+    from orchestration.transforms.dagster_views.replays import (  # noqa: PLC0415 - with the command
+        JOB_PREFIX,
+        NODE,
+    )
 
     run_config = {"ops": {NODE: {"config": dict(config)}}, "loggers": QUIET_LOGGERS}
     job = definitions.resolve_job_def(JOB_PREFIX + table)
     result = job.execute_in_process(run_config, instance=instance, raise_on_error=False)
     if not result.success:
         raise click.ClickException(why_failed(result))
-    outputs = [event.step_output_data.metadata for event in result.all_events if event.event_type_value == "STEP_OUTPUT"]
+    outputs = [
+        event.step_output_data.metadata
+        for event in result.all_events
+        if event.event_type_value == "STEP_OUTPUT"
+    ]
     return {label: one.value for label, one in outputs[-1].items()} if outputs else {}
 
 

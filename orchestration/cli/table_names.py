@@ -23,7 +23,12 @@ class TableParameter(click.ParamType[str]):
 
     name = "table"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002 - click's signature
+    def convert(
+        self,
+        value: object,
+        param: click.Parameter | None,  # noqa: ARG002 - click's signature
+        ctx: click.Context | None,  # noqa: ARG002 - click's signature
+    ) -> str:
         """Return the table's name."""
         return table_named(str(value))
 
@@ -52,7 +57,10 @@ def refuse_unknown(table: str, letters: "DeadLetters") -> None:
     if table in declared:
         return
     if of_topic:
-        raise click.ClickException(f"{table} is a topic, and dead letters belong to tables: name {' or '.join(sorted(of_topic))}")
+        raise click.ClickException(
+            f"{table} is a topic, and dead letters belong to tables: name"
+            f" {' or '.join(sorted(of_topic))}"
+        )
     told = ", ".join(sorted({*targets, *declared})) or "none"
     raise click.ClickException(f"there is no table or topic {table}; there are {told}")
 
@@ -64,7 +72,9 @@ def declared_here(topic: str) -> tuple[Collection[str], Collection[str]]:
     """
     if not is_project_here():
         return (), ()
-    from orchestration.cli.surroundings import loaded_project  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.cli.surroundings import (  # noqa: PLC0415 - with the command, not with its help
+        loaded_project,
+    )
     from orchestration.transforms.kinds import kinds_of  # noqa: PLC0415
 
     assets = loaded_project().get_repository_def().assets_defs_by_key.values()
@@ -74,6 +84,8 @@ def declared_here(topic: str) -> tuple[Collection[str], Collection[str]]:
 
 def is_project_here() -> bool:
     """Whether the current folder is a project."""
-    from orchestration.project.location import ASSETS  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.project.location import (  # noqa: PLC0415 - with the command, not with its help
+        ASSETS,
+    )
 
     return (Path.cwd() / ASSETS / "__init__.py").is_file()

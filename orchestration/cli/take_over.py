@@ -36,7 +36,12 @@ def take_over(*, table: str, execute: bool, as_json: bool) -> None:
       tidelog take-over accounts_now
       tidelog take-over accounts_now --execute
     """
-    from orchestration.cli.surroundings import explained, found_settings, loaded_project, project_folder  # noqa: PLC0415 - with the command
+    from orchestration.cli.surroundings import (  # noqa: PLC0415 - with the command
+        explained,
+        found_settings,
+        loaded_project,
+        project_folder,
+    )
     from orchestration.transforms.to_database.stores import StoreError  # noqa: PLC0415
 
     found_settings()
@@ -50,14 +55,18 @@ def take_over(*, table: str, execute: bool, as_json: bool) -> None:
     except StoreError as error:
         raise click.ClickException(str(error)) from error
     if as_json:
-        print_json({"table": place.asset, "held_by": held, "executed": held is not None and execute})
+        print_json(
+            {"table": place.asset, "held_by": held, "executed": held is not None and execute}
+        )
     elif held is None:
         click.echo(f"{place.asset}: the table is no one else's; there is nothing to take over")
     elif execute:
         click.echo(f"{place.asset}: the table belonged to {held}. It is this project's own now")
     else:
         click.echo(f"{place.asset}: the table belongs to {held}")
-        click.echo("nothing was done; --execute takes it over, and its owner then commits nothing any more")
+        click.echo(
+            "nothing was done; --execute takes it over, and its owner then commits nothing any more"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +94,11 @@ def opened_place(definitions: "dg.Definitions", table: str) -> Iterator[Place]:
     from orchestration.transforms.to_database.sql_store import refusals_translated  # noqa: PLC0415
 
     assets = definitions.get_repository_def().assets_defs_by_key
-    of_sql = {key.to_user_string(): key for key in assets if key.path[0] == database_copy.SQL_PREFIX and len(key.path) > 1}
+    of_sql = {
+        key.to_user_string(): key
+        for key in assets
+        if key.path[0] == database_copy.SQL_PREFIX and len(key.path) > 1
+    }
     of_topics = {f"lake/{name}": declared for name, declared in declared_tables().items()}
     asset = chosen(table, [*of_topics, *of_sql])
     with ExitStack() as stack:
@@ -94,9 +107,15 @@ def opened_place(definitions: "dg.Definitions", table: str) -> Iterator[Place]:
         lake = resources.lake.open()
         if asset in of_topics:
             declared = of_topics[asset]
-            store = stack.enter_context(opened(declared, resources.database, resources.warehouse, lake))
+            store = stack.enter_context(
+                opened(declared, resources.database, resources.warehouse, lake)
+            )
             has_account = lake.snapshot(declared.name) is not None
-            yield Place(asset=asset, holder=store.holder, take=partial(store.take_over, is_of_this_lake=has_account))
+            yield Place(
+                asset=asset,
+                holder=store.holder,
+                take=partial(store.take_over, is_of_this_lake=has_account),
+            )
             return
         key, engine = of_sql[asset], stack.enter_context(resources.database.open())
         stack.enter_context(refusals_translated(shown_url(engine.url)))
@@ -120,5 +139,8 @@ def chosen(table: str, known: list[str]) -> str:
     if len(found) > 1:
         raise click.ClickException(f"the project has {' and '.join(found)}: name one of them whole")
     if not found:
-        raise click.ClickException(f"the project keeps no table {table} in a database; it has {', '.join(sorted(known)) or 'none'}")
+        raise click.ClickException(
+            f"the project keeps no table {table} in a database; it has"
+            f" {', '.join(sorted(known)) or 'none'}"
+        )
     return found[0]

@@ -45,7 +45,9 @@ def read_sql(context: dg.ComponentLoadContext, sql: str | None, sql_file: str | 
     :raises ValueError: both are given, or none, or the file cannot be read.
     """
     if (sql is None) == (sql_file is None):
-        raise ValueError("give the statement either as sql or as sql_file, the name of a file beside this one")
+        raise ValueError(
+            "give the statement either as sql or as sql_file, the name of a file beside this one"
+        )
     if sql is not None:
         return sql
     file = folder_of(context) / str(sql_file)
@@ -87,7 +89,11 @@ def blamed(attributes: Mapping[str, Any], text: str) -> str:
 
     It is the longest attribute that the sentence names, else the name.
     """
-    named = [key for key in attributes if re.search(rf"\b{re.escape(key.removeprefix('value_'))}\b", text)]
+    named = [
+        key
+        for key in attributes
+        if re.search(rf"\b{re.escape(key.removeprefix('value_'))}\b", text)
+    ]
     return max(named, key=len, default="name")
 
 

@@ -17,7 +17,11 @@ from typing import Any, get_args
 import dagster as dg
 import yaml  # type: ignore[import-untyped]
 from dagster.components.core.component_tree import ComponentTree
-from dagster.components.core.decl import ComponentDecl, YamlFileDecl, build_component_decl_from_yaml_file
+from dagster.components.core.decl import (
+    ComponentDecl,
+    YamlFileDecl,
+    build_component_decl_from_yaml_file,
+)
 from dagster.components.core.defs_module import ComponentFileModel, ComponentPath
 from dagster_shared.error import DagsterUnresolvableSymbolError
 from dagster_shared.seven import load_module_object
@@ -73,7 +77,10 @@ def _declared(tree: ComponentTree, file: Path) -> ComponentDecl[Any]:
         assert isinstance(decl, YamlFileDecl)
         for one in (decl, *decl.decls):
             if issubclass(one.component_type, dg.DefsFolderComponent):
-                raise ProjectError(f"{file}: a project has no components of folders; put post_processing into the file of each component")
+                raise ProjectError(
+                    f"{file}: a project has no components of folders; put post_processing into the"
+                    " file of each component"
+                )
             tree.state_tracker.set_cache_data(one.loc, component_decl=one)
         return decl
 
@@ -101,7 +108,10 @@ def mistakes_told(file: Path) -> Iterator[None]:
 
 def innermost(error: BaseException) -> BaseException:
     """Return the cause of an error: Tidelog's own sentence, a refused value, or the first cause."""
-    while not isinstance(error, ProjectError | ValidationError) and (cause := error.__cause__ or error.__context__) is not None:
+    while (
+        not isinstance(error, ProjectError | ValidationError)
+        and (cause := error.__cause__ or error.__context__) is not None
+    ):
         error = cause
     return error
 
@@ -115,7 +125,10 @@ def sentence(file: Path, error: BaseException) -> str:
     if isinstance(error, ValidationError):
         return "; ".join(_refusal(file, one) for one in _meant(error))
     if isinstance(error, DagsterUnresolvableSymbolError):
-        return f"{type_line(file)}: there is no such component: {error}. `dg list components` shows those that are installed"
+        return (
+            f"{type_line(file)}: there is no such component: {error}. `dg list components` shows"
+            " those that are installed"
+        )
     return f"{file}: {type(error).__name__}: {error}"
 
 
@@ -147,19 +160,29 @@ def _parts(part: str | int) -> list[str | int]:
     if isinstance(part, int):
         return [part]
     words = part.partition(" at ")[0].split(".")
-    return [int(one) if one.isdecimal() else one for one in words if one.isdecimal() or (one.isidentifier() and one not in TYPES)]
+    return [
+        int(one) if one.isdecimal() else one
+        for one in words
+        if one.isdecimal() or (one.isidentifier() and one not in TYPES)
+    ]
 
 
 def suggestion(file: Path, wrong: str) -> str:
     """Return the attribute that was probably meant, or all known ones."""
-    known = sorted({name for document in documents(file) for name in known_attributes(document.value)})
+    known = sorted(
+        {name for document in documents(file) for name in known_attributes(document.value)}
+    )
     near = get_close_matches(wrong, known, n=1)
     return f": did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
 
 
 def known_attributes(document: Any) -> Iterator[str]:
     """Yield the attributes of a document's component, and of the models in them."""
-    module, _, name = str(document.get("type", "")).rpartition(".") if isinstance(document, dict) else ("", "", "")
+    module, _, name = (
+        str(document.get("type", "")).rpartition(".")
+        if isinstance(document, dict)
+        else ("", "", "")
+    )
     yield from ComponentFileModel.model_fields
     if module:
         component: Any = load_module_object(module, name)
@@ -180,7 +203,9 @@ def _types_in(annotation: Any) -> Iterator[Any]:
         yield from _types_in(part)
 
 
-def placed(file: Path, path: Sequence[str | int], near: SourcePosition | None, value: object) -> str:
+def placed(
+    file: Path, path: Sequence[str | int], near: SourcePosition | None, value: object
+) -> str:
     """Return file and line of a value at ``path``, in the document that contains ``near``.
 
     Where ``near`` is not known, they are those of the value itself.
@@ -195,9 +220,17 @@ def placed(file: Path, path: Sequence[str | int], near: SourcePosition | None, v
     return str(file) if near is None else f"{file}, line {near.start.line}"
 
 
-def _places_of(held: Any, key: str, value: object, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+def _places_of(
+    held: Any, key: str, value: object, path: tuple[str | int, ...]
+) -> Iterator[tuple[str | int, ...]]:
     """Yield where in a document a key has a value."""
-    entries = held.items() if isinstance(held, dict) else enumerate(held) if isinstance(held, list) else ()
+    entries = (
+        held.items()
+        if isinstance(held, dict)
+        else enumerate(held)
+        if isinstance(held, list)
+        else ()
+    )
     for name, one in entries:
         if name == key and one == value:
             yield (*path, name)

@@ -27,7 +27,9 @@ class MartComponent(Declaration, dg.Resolvable, dg.Model):
 
     name: str = Field(description="The mart's name")
     sql: str | None = Field(default=None, description="The statement")
-    sql_file: str | None = Field(default=None, description="The name of a file beside this one that holds the statement")
+    sql_file: str | None = Field(
+        default=None, description="The name of a file beside this one that holds the statement"
+    )
     tables: list[str] = Field(default=[], description="The tables of the lake that it reads")
     marts: list[str] = Field(default=[], description="The other marts that it reads")
     description: str = Field(default="", description="What the mart answers")

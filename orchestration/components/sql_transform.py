@@ -28,7 +28,10 @@ class RuleAttributes(dg.Resolvable, dg.Model):
 
     name: str
     condition: str = Field(description="Spark SQL over the columns of the result")
-    severity: Severity = Field(default=Severity.QUARANTINE, description="warn, quarantine (the record becomes a dead letter) or fail")
+    severity: Severity = Field(
+        default=Severity.QUARANTINE,
+        description="warn, quarantine (the record becomes a dead letter) or fail",
+    )
     description: str = ""
 
 
@@ -44,7 +47,11 @@ class ExpectationAttributes(dg.Resolvable, dg.Model):
 
 def _example(name: str) -> Mapping[str, Any]:
     places = ", ".join(PROVENANCE)
-    return {"name": name, "topic": "orders", "sql": f"SELECT id, amount, {places} FROM orders WHERE amount IS NOT NULL"}  # noqa: S608
+    return {
+        "name": name,
+        "topic": "orders",
+        "sql": f"SELECT id, amount, {places} FROM orders WHERE amount IS NOT NULL",  # noqa: S608
+    }
 
 
 @dg.scaffold_with(example(_example))
@@ -56,23 +63,49 @@ class SqlTransformComponent(Declaration, dg.Resolvable, dg.Model):
 
     name: str = Field(description="The table's name")
     sql: str | None = Field(default=None, description="The statement")
-    sql_file: str | None = Field(default=None, description="The name of a file beside this one that holds the statement")
+    sql_file: str | None = Field(
+        default=None, description="The name of a file beside this one that holds the statement"
+    )
     topic: str | None = Field(default=None, description="The topic that the table follows, by name")
-    tables: list[str] = Field(default=[], description="The tables of the lake that it is computed from")
+    tables: list[str] = Field(
+        default=[], description="The tables of the lake that it is computed from"
+    )
     description: str = Field(default="", description="What the table holds")
-    unique_by: list[str] = Field(default=[], description="Columns whose values may be there once; a repetition becomes a dead letter")
-    latest_by: list[str] = Field(default=[], description="Columns of which the newest row per value is kept")
-    deleted_when: str | None = Field(default=None, description="Condition of rows that remove their key's row")
+    unique_by: list[str] = Field(
+        default=[],
+        description="Columns whose values may be there once; a repetition becomes a dead letter",
+    )
+    latest_by: list[str] = Field(
+        default=[], description="Columns of which the newest row per value is kept"
+    )
+    deleted_when: str | None = Field(
+        default=None, description="Condition of rows that remove their key's row"
+    )
     rules: list[RuleAttributes] = Field(default=[], description="Conditions that rows should meet")
-    expectations: list[ExpectationAttributes] = Field(default=[], description="Expectations of Great Expectations")
-    sample_rows: int | None = Field(default=DEFAULT_SAMPLE_ROWS, description="How many rows expectations that do not block look at")
+    expectations: list[ExpectationAttributes] = Field(
+        default=[], description="Expectations of Great Expectations"
+    )
+    sample_rows: int | None = Field(
+        default=DEFAULT_SAMPLE_ROWS,
+        description="How many rows expectations that do not block look at",
+    )
     is_evolving: bool = Field(default=False, description="Whether columns may come and go")
-    minimum_interval_s: int | None = Field(default=None, description="Seconds between the starts of two runs")
+    minimum_interval_s: int | None = Field(
+        default=None, description="Seconds between the starts of two runs"
+    )
     records_per_run: int | None = Field(default=None, description="The most records of one commit")
-    history_from: str | None = Field(default=None, description="The first day of the table's backfill, e.g. 2026-01-31")
-    has_headers: bool = Field(default=False, description="Whether the statement reads the records' headers, as _headers")
-    max_failed: int | float | None = Field(default=None, description="How many records of a batch, or which share, may make it fail")
-    is_automated: bool = Field(default=True, description="Whether a table from tables is computed by itself")
+    history_from: str | None = Field(
+        default=None, description="The first day of the table's backfill, e.g. 2026-01-31"
+    )
+    has_headers: bool = Field(
+        default=False, description="Whether the statement reads the records' headers, as _headers"
+    )
+    max_failed: int | float | None = Field(
+        default=None, description="How many records of a batch, or which share, may make it fail"
+    )
+    is_automated: bool = Field(
+        default=True, description="Whether a table from tables is computed by itself"
+    )
     group_name: str = Field(default="lake", description="Dagster's group")
     tags: dict[str, str] = Field(default={}, description="Dagster's tags")
     owners: list[str] = Field(default=[], description="Dagster's owners")
@@ -80,7 +113,9 @@ class SqlTransformComponent(Declaration, dg.Resolvable, dg.Model):
     def declare(self, context: dg.ComponentLoadContext) -> Made:
         """Return the table's asset."""
         if (self.topic is None) == (not self.tables):
-            raise ValueError("a table comes either from a topic or from tables: give one of the two")
+            raise ValueError(
+                "a table comes either from a topic or from tables: give one of the two"
+            )
         statement = read_sql(context, self.sql, self.sql_file)
         topic = None if self.topic is None else named_topic(self.topic)
         if topic is not None:
@@ -100,7 +135,10 @@ class SqlTransformComponent(Declaration, dg.Resolvable, dg.Model):
             latest_by=self.latest_by,
             deleted_when=self.deleted_when,
             rules=[Rule(**dict(one)) for one in self.rules],
-            suite=Suite(*(Expectation(**dict(one)) for one in self.expectations), sample_rows=self.sample_rows),
+            suite=Suite(
+                *(Expectation(**dict(one)) for one in self.expectations),
+                sample_rows=self.sample_rows,
+            ),
             is_evolving=self.is_evolving,
             minimum_interval_s=self.minimum_interval_s,
             records_per_run=self.records_per_run,
@@ -124,7 +162,8 @@ def named_topic(name: str) -> TopicSpec:
     except KeyError:
         known: Sequence[str] = declared_topics()
         raise ValueError(
-            f"no topic {name} is declared (declared: {', '.join(known) or 'none'}): declare it with a TopicComponent or a topic_asset"
+            f"no topic {name} is declared (declared: {', '.join(known) or 'none'}): declare it with"
+            " a TopicComponent or a topic_asset"
         ) from None
 
 

@@ -7,7 +7,13 @@ from typing import Any, Literal
 import dagster as dg
 from pydantic import BaseModel, Field
 
-from orchestration.components.attributes import Declaration, Made, example, folder_of, refusals_placed
+from orchestration.components.attributes import (
+    Declaration,
+    Made,
+    example,
+    folder_of,
+    refusals_placed,
+)
 from orchestration.formats import AvroSchema, ProtobufSchema, avro_schema, protobuf_schema
 from orchestration.topics.spec import TopicSpec, config_text, declare_topic, topic_asset
 from orchestration.values.scalars import DecimalForm, EpochUnit, Rounding
@@ -21,19 +27,34 @@ class AvroAttributes(dg.Resolvable, dg.Model):
     """A schema of Avro."""
 
     file: str = Field(description="The name of a schema file beside this one, e.g. orders.avsc")
-    framing: Literal["plain", "confluent"] = Field(default="plain", description="What comes before a value")
-    older: list[str] = Field(default=[], description="Files of schemas by which records were written before, beside this one")
-    leave_out: list[str] = Field(default=[], description="Fields that become no columns, e.g. lines[].tree")
+    framing: Literal["plain", "confluent"] = Field(
+        default="plain", description="What comes before a value"
+    )
+    older: list[str] = Field(
+        default=[],
+        description="Files of schemas by which records were written before, beside this one",
+    )
+    leave_out: list[str] = Field(
+        default=[], description="Fields that become no columns, e.g. lines[].tree"
+    )
     depth: int = Field(default=0, description="How often a record may be within itself")
 
 
 class ProtobufAttributes(dg.Resolvable, dg.Model):
     """A message of Protobuf."""
 
-    file: str = Field(description="The name of a set of descriptors or a .proto file beside this one, e.g. orders.desc")
+    file: str = Field(
+        description=(
+            "The name of a set of descriptors or a .proto file beside this one, e.g. orders.desc"
+        )
+    )
     message: str = Field(description="The message, with its package")
-    framing: Literal["plain", "confluent"] = Field(default="plain", description="What comes before a value")
-    leave_out: list[str] = Field(default=[], description="Fields that become no columns, e.g. lines[].tree")
+    framing: Literal["plain", "confluent"] = Field(
+        default="plain", description="What comes before a value"
+    )
+    leave_out: list[str] = Field(
+        default=[], description="Fields that become no columns, e.g. lines[].tree"
+    )
     depth: int = Field(default=0, description="How often a message may be within itself")
 
 
@@ -45,25 +66,53 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
     """
 
     name: str = Field(description="The topic's name")
-    partitions: int = Field(default=1, description="How many partitions it has at least; partitions are never removed")
+    partitions: int = Field(
+        default=1, description="How many partitions it has at least; partitions are never removed"
+    )
     replication_factor: int = Field(default=1, description="How many replicas each partition has")
-    configs: dict[str, str | int | float | bool] = Field(default={}, description="Kafka's topic configs, e.g. retention.ms")
+    configs: dict[str, str | int | float | bool] = Field(
+        default={}, description="Kafka's topic configs, e.g. retention.ms"
+    )
     key: str | None = Field(default=None, description="What records are keyed by, for readers")
-    key_schema: str | None = Field(default=None, description="The fields of the JSON in a record's key, as Spark DDL; without: a text")
-    key_avro: AvroAttributes | None = Field(default=None, description="The schema of keys in Avro, in the place of key_schema")
-    key_protobuf: ProtobufAttributes | None = Field(default=None, description="The schema of keys in Protobuf, in its place")
-    value_schema: str | None = Field(default=None, description="The fields of the JSON in a record's value, as Spark DDL; without: bytes")
-    avro: AvroAttributes | None = Field(default=None, description="The schema of values in Avro, in the place of value_schema")
-    protobuf: ProtobufAttributes | None = Field(default=None, description="The schema of values in Protobuf, in its place")
-    rounding: Rounding | None = Field(default=None, description="How decimals with more digits than their scale are rounded")
-    epoch_unit: EpochUnit | None = Field(default=None, description="The unit of times that come as numbers; without: s")
-    decimals: DecimalForm | None = Field(default=None, description="base64: decimals come as the base64 of their unscaled bytes")
-    archive: bool = Field(default=False, description="Whether the records are kept in the lake, too")
+    key_schema: str | None = Field(
+        default=None,
+        description="The fields of the JSON in a record's key, as Spark DDL; without: a text",
+    )
+    key_avro: AvroAttributes | None = Field(
+        default=None, description="The schema of keys in Avro, in the place of key_schema"
+    )
+    key_protobuf: ProtobufAttributes | None = Field(
+        default=None, description="The schema of keys in Protobuf, in its place"
+    )
+    value_schema: str | None = Field(
+        default=None,
+        description="The fields of the JSON in a record's value, as Spark DDL; without: bytes",
+    )
+    avro: AvroAttributes | None = Field(
+        default=None, description="The schema of values in Avro, in the place of value_schema"
+    )
+    protobuf: ProtobufAttributes | None = Field(
+        default=None, description="The schema of values in Protobuf, in its place"
+    )
+    rounding: Rounding | None = Field(
+        default=None, description="How decimals with more digits than their scale are rounded"
+    )
+    epoch_unit: EpochUnit | None = Field(
+        default=None, description="The unit of times that come as numbers; without: s"
+    )
+    decimals: DecimalForm | None = Field(
+        default=None, description="base64: decimals come as the base64 of their unscaled bytes"
+    )
+    archive: bool = Field(
+        default=False, description="Whether the records are kept in the lake, too"
+    )
     description: str = Field(default="", description="What the topic is about")
     group_name: str = Field(default="topics", description="Dagster's group")
 
     @classmethod
-    def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> "TopicComponent":
+    def load(
+        cls, attributes: BaseModel | None, context: dg.ComponentLoadContext
+    ) -> "TopicComponent":
         """Return the component, and remember its topic.
 
         Transforms may then name the topic in any file.
@@ -97,14 +146,27 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
         """Return the schema that is given under one of ``names``."""
         given = {name: one for name in names if (one := getattr(self, name)) is not None}
         if len(given) > 1:
-            raise ValueError(f"{' and '.join(given)} cannot be given together: {'keys' if 'key' in names[0] else 'values'} have one format")
+            raise ValueError(
+                f"{' and '.join(given)} cannot be given together:"
+                f" {'keys' if 'key' in names[0] else 'values'} have one format"
+            )
         for one in given.values():
             if isinstance(one, AvroAttributes):
                 older = [folder / file for file in one.older]
-                return avro_schema(folder / one.file, framing=one.framing, older=older, leave_out=one.leave_out, depth=one.depth)
+                return avro_schema(
+                    folder / one.file,
+                    framing=one.framing,
+                    older=older,
+                    leave_out=one.leave_out,
+                    depth=one.depth,
+                )
             if isinstance(one, ProtobufAttributes):
                 return protobuf_schema(
-                    folder / one.file, message=one.message, framing=one.framing, leave_out=one.leave_out, depth=one.depth
+                    folder / one.file,
+                    message=one.message,
+                    framing=one.framing,
+                    leave_out=one.leave_out,
+                    depth=one.depth,
                 )
             return str(one)
         return None

@@ -59,7 +59,11 @@ class Owner:
 
     def is_same(self, other: "Owner") -> bool:
         """Return whether both are one, wherever the lake has been moved to."""
-        return (self.lake_id, self.asset, self.deployment) == (other.lake_id, other.asset, other.deployment)
+        return (self.lake_id, self.asset, self.deployment) == (
+            other.lake_id,
+            other.asset,
+            other.deployment,
+        )
 
     def __str__(self) -> str:
         deployment = f", deployment {self.deployment}" if self.deployment else ""
@@ -118,9 +122,10 @@ def _place(draft: Path, path: Path) -> None:
 def refusal(place: str, table: str, held: str, owner: Owner) -> NotOwnerError:
     """Return the error of ``owner``, which would write the table of ``held``."""
     return NotOwnerError(
-        f"the table {table} in {place} belongs to {held}. Nothing was written, because {owner} would change rows that are not its own. "
-        f"Give one of them another table. Where {owner.asset} is to go on with this one in place of the other: "
-        f"tidelog take-over {owner.name}"
+        f"the table {table} in {place} belongs to {held}. Nothing was written, because {owner}"
+        " would change rows that are not its own. Give one of them another table. Where"
+        f" {owner.asset} is to go on with this one in place of the other: tidelog take-over"
+        f" {owner.name}"
     )
 
 
@@ -131,14 +136,24 @@ def create_owners(connection: sa.Connection | sa.Engine) -> None:
 
 def sql_owner(connection: sa.Connection, table: str) -> tuple[Owner, datetime] | None:
     """Return the owner of ``table`` and when it last wrote, None where the database knows none."""
-    found = connection.execute(sa.select(_owners).where(_owners.c.table_name == table.lower())).mappings().first()
+    found = (
+        connection.execute(sa.select(_owners).where(_owners.c.table_name == table.lower()))
+        .mappings()
+        .first()
+    )
     if found is None:
         return None
     names = {name: str(found[name]) for name in ("lake_id", "asset", "deployment", "place")}
     return Owner(**names), found["written_at"]
 
 
-def hold(connection: sa.Connection, place: str, table: str, owner: Owner, others: Callable[[], str | None]) -> None:
+def hold(
+    connection: sa.Connection,
+    place: str,
+    table: str,
+    owner: Owner,
+    others: Callable[[], str | None],
+) -> None:
     """Lock the table's owner, which has to be ``owner``, until the transaction ends.
 
     A table without owner becomes its own. ``others`` returns the owner of such a table by the rest
@@ -154,7 +169,12 @@ def hold(connection: sa.Connection, place: str, table: str, owner: Owner, others
         _owners.c.deployment == owner.deployment,
     )
     now = datetime.now(UTC)
-    if connection.execute(_owners.update().where(is_own).values(place=owner.place, written_at=now)).rowcount == 1:
+    if (
+        connection.execute(
+            _owners.update().where(is_own).values(place=owner.place, written_at=now)
+        ).rowcount
+        == 1
+    ):
         return
     found = sql_owner(connection, table)
     held = others() if found is None else told(*found)
@@ -176,5 +196,10 @@ def give(connection: sa.Connection, table: str, owner: Owner) -> None:
 
 
 def _insert(connection: sa.Connection, table: str, owner: Owner, at: datetime) -> None:
-    names = {"lake_id": owner.lake_id, "asset": owner.asset, "deployment": owner.deployment, "place": owner.place}
+    names = {
+        "lake_id": owner.lake_id,
+        "asset": owner.asset,
+        "deployment": owner.deployment,
+        "place": owner.place,
+    }
     connection.execute(_owners.insert().values(table_name=table.lower(), written_at=at, **names))

@@ -20,7 +20,11 @@ KEY_LENGTH = 255
 
 def chunks(rows: pa.Table, dialect: str) -> Iterator[list[dict[str, Any]]]:
     """Yield the rows as dictionaries, at most ``ROWS_AT_ONCE`` together."""
-    moments = [field.name for field in rows.schema if pa.types.is_timestamp(field.type) and field.type.tz] if dialect == "sqlite" else []
+    moments = (
+        [field.name for field in rows.schema if pa.types.is_timestamp(field.type) and field.type.tz]
+        if dialect == "sqlite"
+        else []
+    )
     nested = [field.name for field in rows.schema if pa.types.is_nested(field.type)]
     for batch in rows.to_batches(max_chunksize=ROWS_AT_ONCE):
         chunk = batch.to_pylist()
@@ -53,7 +57,11 @@ def _without_zone(moment: datetime | None) -> datetime | None:
 
 def sql_column(field: pa.Field, *, is_key: bool) -> "sa.Column[Any]":
     """Return the column for a field. A key's column is part of the primary key."""
-    kind = sa.String(KEY_LENGTH) if is_key and pa.types.is_string(field.type) else _sql_type(field.type)
+    kind = (
+        sa.String(KEY_LENGTH)
+        if is_key and pa.types.is_string(field.type)
+        else _sql_type(field.type)
+    )
     return sa.Column(field.name, kind, primary_key=is_key, autoincrement=False)
 
 
@@ -65,7 +73,9 @@ def _sql_type(kind: pa.DataType) -> "sa.types.TypeEngine[Any]":
     return next((make() for is_kind, make in _SQL_TYPES if is_kind(kind)), sa.JSON())
 
 
-_SQL_TYPES: Sequence[tuple[Callable[[pa.DataType], bool], Callable[[], "sa.types.TypeEngine[Any]"]]] = (
+_SQL_TYPES: Sequence[
+    tuple[Callable[[pa.DataType], bool], Callable[[], "sa.types.TypeEngine[Any]"]]
+] = (
     (pa.types.is_boolean, sa.Boolean),
     (pa.types.is_int64, sa.BigInteger),
     (pa.types.is_integer, sa.Integer),

@@ -65,24 +65,39 @@ class FixedReader:
     reader: RangeReader
     values: Mapping[At, bytes | None]
 
-    def __call__(self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None) -> Iterator[pa.RecordBatch]:
+    def __call__(
+        self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the records of the range, the fixed ones with their corrected values."""
         for batch in self.reader(topic, wanted, topic_id=topic_id):
             yield self._fixed(batch, wanted.partition)
 
     def _fixed(self, batch: pa.RecordBatch, partition: int) -> pa.RecordBatch:
-        found = {row: offset for row, offset in enumerate(batch["offset"].to_pylist()) if (partition, offset) in self.values}
+        found = {
+            row: offset
+            for row, offset in enumerate(batch["offset"].to_pylist())
+            if (partition, offset) in self.values
+        }
         if not found:
             return batch
         values = batch["value"].to_pylist()
         for row, offset in found.items():
             values[row] = self.values[partition, offset]
         position = batch.schema.get_field_index("value")
-        batch = batch.set_column(position, batch.schema.field(position), pa.array(values, batch.schema.field(position).type))
+        batch = batch.set_column(
+            position,
+            batch.schema.field(position),
+            pa.array(values, batch.schema.field(position).type),
+        )
         if UNREADABLE not in batch.schema.names:
             return batch
-        reasons = [None if row in found else reason for row, reason in enumerate(batch[UNREADABLE].to_pylist())]
-        return batch.set_column(batch.schema.get_field_index(UNREADABLE), UNREADABLE, pa.array(reasons, pa.string()))
+        reasons = [
+            None if row in found else reason
+            for row, reason in enumerate(batch[UNREADABLE].to_pylist())
+        ]
+        return batch.set_column(
+            batch.schema.get_field_index(UNREADABLE), UNREADABLE, pa.array(reasons, pa.string())
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +111,9 @@ class ChosenReader:
     places: Mapping[int, Sequence[int]]
     """Offsets by partition."""
 
-    def __call__(self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None) -> Iterator[pa.RecordBatch]:
+    def __call__(
+        self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the chosen records of the range."""
         chosen = pa.array(self.places.get(wanted.partition, ()), pa.int64())
         for batch in self.reader(topic, wanted, topic_id=topic_id):
@@ -117,10 +134,16 @@ class Fixes:
         if snapshot is None:
             return {}
         chosen = (pads.field("target") == target) & (pads.field("_topic_id") == topic_id)
-        rows = snapshot.dataset().to_table(columns=["_partition", "_offset", "value"], filter=chosen).to_pylist()
+        rows = (
+            snapshot.dataset()
+            .to_table(columns=["_partition", "_offset", "value"], filter=chosen)
+            .to_pylist()
+        )
         return {(row["_partition"], row["_offset"]): row["value"] for row in rows}
 
-    def put(self, target: str, fixes: Sequence[Fix], *, note: str = "", now: datetime | None = None) -> None:
+    def put(
+        self, target: str, fixes: Sequence[Fix], *, note: str = "", now: datetime | None = None
+    ) -> None:
         """Keep ``fixes``, in place of older ones of the same offsets, in one commit.
 
         :raises CommitConflictError: rivals were faster in every attempt.
@@ -141,18 +164,34 @@ class Fixes:
             schema=SCHEMA,
         )
         for _ in range(ATTEMPTS):
-            snapshot = self.lake.snapshot(FIXES) or self.lake.create(FIXES, SCHEMA, description="What rejected records should have been")
-            held = snapshot.dataset().to_table(filter=pads.field("target") == target).select(SCHEMA.names)
+            snapshot = self.lake.snapshot(FIXES) or self.lake.create(
+                FIXES, SCHEMA, description="What rejected records should have been"
+            )
+            held = (
+                snapshot.dataset()
+                .to_table(filter=pads.field("target") == target)
+                .select(SCHEMA.names)
+            )
             columns = (held[name].to_pylist() for name in ("_topic_id", "_partition", "_offset"))
-            kept = held.filter(pa.array([place not in given for place in zip(*columns, strict=True)], pa.bool_()))
+            kept = held.filter(
+                pa.array([place not in given for place in zip(*columns, strict=True)], pa.bool_())
+            )
             version = (snapshot.transaction_version(target) or 0) + 1
             rows = pa.concat_tables([kept.cast(SCHEMA), new])
             try:
-                overwrite_where(snapshot, rows, f"target = {quoted_text(target)}", {target: version}, {"target": target, "note": note})
+                overwrite_where(
+                    snapshot,
+                    rows,
+                    f"target = {quoted_text(target)}",
+                    {target: version},
+                    {"target": target, "note": note},
+                )
             except CommitConflictError:
                 continue
             return
-        raise CommitConflictError(f"the table {FIXES} changed {ATTEMPTS} times while fixes of {target} were to be kept")
+        raise CommitConflictError(
+            f"the table {FIXES} changed {ATTEMPTS} times while fixes of {target} were to be kept"
+        )
 
 
 def fix_of(letters: DeadLetters, target: str, place: Place, value: bytes | None) -> Fix:
@@ -161,10 +200,14 @@ def fix_of(letters: DeadLetters, target: str, place: Place, value: bytes | None)
     :raises PlaceError: the table rejected no such record, or several.
     """
     row = letter_at(letters, target, place)
-    return Fix(topic_id=row["_topic_id"], partition=place.partition, offset=place.offset, value=value)
+    return Fix(
+        topic_id=row["_topic_id"], partition=place.partition, offset=place.offset, value=value
+    )
 
 
-def repaired(letters: DeadLetters, target: str, repair: Repair, *, rule: str | None = None) -> list[Fix]:
+def repaired(
+    letters: DeadLetters, target: str, repair: Repair, *, rule: str | None = None
+) -> list[Fix]:
     """Return the fixes that ``repair`` makes of a table's dead letters.
 
     ``repair`` gets a value and returns the corrected one. An unchanged value gets no fix, nor does
@@ -181,11 +224,24 @@ def repaired(letters: DeadLetters, target: str, repair: Repair, *, rule: str | N
         try:
             value = repair(row["value"])
         except Exception as error:  # the author's code may raise anything
-            raise FixError(f"the repair of {target} {place} raised {type(error).__name__}: {error}. Nothing was fixed") from error
+            raise FixError(
+                f"the repair of {target} {place} raised {type(error).__name__}: {error}. Nothing"
+                " was fixed"
+            ) from error
         if value is not None and not isinstance(value, bytes):
-            raise FixError(f"the repair of {target} {place} returned {type(value).__name__}: it has to return bytes, or None")
+            raise FixError(
+                f"the repair of {target} {place} returned {type(value).__name__}: it has to return"
+                " bytes, or None"
+            )
         if value != row["value"]:
-            found.append(Fix(topic_id=row["_topic_id"], partition=row["_partition"], offset=row["_offset"], value=value))
+            found.append(
+                Fix(
+                    topic_id=row["_topic_id"],
+                    partition=row["_partition"],
+                    offset=row["_offset"],
+                    value=value,
+                )
+            )
     return found
 
 
@@ -194,4 +250,8 @@ def replay_ranges(fixes: Sequence[Fix]) -> list[OffsetRange]:
     offsets: dict[int, list[int]] = {}
     for one in fixes:
         offsets.setdefault(one.partition, []).append(one.offset)
-    return [one for partition in sorted(offsets) for one in ranges_of_offsets(partition, offsets[partition], MAX_REPLAY_RANGES)]
+    return [
+        one
+        for partition in sorted(offsets)
+        for one in ranges_of_offsets(partition, offsets[partition], MAX_REPLAY_RANGES)
+    ]

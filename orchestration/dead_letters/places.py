@@ -42,7 +42,10 @@ class Place:
         """
         found = PLACE.fullmatch(text)
         if found is None:
-            raise PlaceError(f"{text!r} is no place like 0:17 or orders/0:17: the topic where there are several, partition and offset")
+            raise PlaceError(
+                f"{text!r} is no place like 0:17 or orders/0:17: the topic where there are several,"
+                " partition and offset"
+            )
         return cls(topic=found[1], partition=int(found[2]), offset=int(found[3]))
 
 
@@ -55,7 +58,9 @@ def names_of_topics(letters: DeadLetters, target: str) -> dict[str, str | None]:
     if len(topics) < 2:
         return dict.fromkeys(topics)
     names = list(topics.values())
-    return {topic_id: name if names.count(name) == 1 else topic_id for topic_id, name in topics.items()}
+    return {
+        topic_id: name if names.count(name) == 1 else topic_id for topic_id, name in topics.items()
+    }
 
 
 def place_of(row: Mapping[str, Any], names: Mapping[str, str | None]) -> Place:
@@ -73,15 +78,25 @@ def letter_at(letters: DeadLetters, target: str, place: Place) -> dict[str, Any]
         chosen &= (pads.field("topic") == place.topic) | (pads.field("_topic_id") == place.topic)
     rows = letters.of_target(target, chosen)
     if not rows:
-        raise PlaceError(f"{target} has no dead letter at {place}; see: tidelog dead-letters list {target}")
+        raise PlaceError(
+            f"{target} has no dead letter at {place}; see: tidelog dead-letters list {target}"
+        )
     if len(rows) > 1:
         names = names_of_topics(letters, target)
         several = " or ".join(str(place_of(row, names)) for row in rows)
-        raise PlaceError(f"{target} has {counted(len(rows), 'dead letter')} at {place}, of several topics: say {several}")
+        raise PlaceError(
+            f"{target} has {counted(len(rows), 'dead letter')} at {place}, of several topics: say"
+            f" {several}"
+        )
     return rows[0]
 
 
 def told_removed(count: int, target: str) -> str:
     """Return the note on dead letters of ``target`` whose records are no longer in the log."""
     one = f"the record of 1 dead letter of {target} is no longer in the log; it stays as it is"
-    return agreed(count, one, f"the records of {counted(count, 'dead letter')} of {target} are no longer in the log; they stay as they are")
+    return agreed(
+        count,
+        one,
+        f"the records of {counted(count, 'dead letter')} of {target} are no longer in the log; they"
+        " stay as they are",
+    )

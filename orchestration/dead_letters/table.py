@@ -100,7 +100,9 @@ class Origin:
     run_id: str
 
 
-def envelopes(origin: Origin, rejections: Sequence[Rejection], records: pa.Table, now: datetime) -> pa.Table:
+def envelopes(
+    origin: Origin, rejections: Sequence[Rejection], records: pa.Table, now: datetime
+) -> pa.Table:
     """Join ``rejections`` with their ``records`` into rows of the table.
 
     The records have the columns ``_partition, _offset, _timestamp, key, value, headers``.
@@ -108,11 +110,14 @@ def envelopes(origin: Origin, rejections: Sequence[Rejection], records: pa.Table
     :raises LookupError: a rejected record is not among the records.
     """
     why = {(one.partition, one.offset): one for one in rejections}
-    found = list(zip(records["_partition"].to_pylist(), records["_offset"].to_pylist(), strict=True))
+    found = list(
+        zip(records["_partition"].to_pylist(), records["_offset"].to_pylist(), strict=True)
+    )
     missing = why.keys() - set(found)
     if missing:
         raise LookupError(
-            f"{len(missing)} rejected records of topic {origin.topic} are not in the batch, e.g. partition and offset {min(missing)}"
+            f"{len(missing)} rejected records of topic {origin.topic} are not in the batch, e.g."
+            f" partition and offset {min(missing)}"
         )
     kept = records.filter(pa.array([place in why for place in found], pa.bool_()))
     reasons = [why[place] for place in found if place in why]
@@ -151,10 +156,14 @@ class DeadLetters:
         found = self.lake.snapshot(DEAD_LETTERS) or self.lake.create(
             DEAD_LETTERS, ENVELOPE, description=description, partition_by=[PARTITION_COLUMN]
         )
-        missing = [ENVELOPE.field(name) for name in ADDED_LATER if name not in found.arrow_schema.names]
+        missing = [
+            ENVELOPE.field(name) for name in ADDED_LATER if name not in found.arrow_schema.names
+        ]
         return add_columns(found, missing, partition_by=[PARTITION_COLUMN]) if missing else found
 
-    def cleaned(self, snapshot: TableSnapshot, origin: Origin, target: TableSnapshot) -> TableSnapshot:
+    def cleaned(
+        self, snapshot: TableSnapshot, origin: Origin, target: TableSnapshot
+    ) -> TableSnapshot:
         """Return ``snapshot`` without the rows of attempts that the target never named.
 
         Mostly there are none, and then no commit is made. The target is fenced first, so that none
@@ -166,20 +175,40 @@ class DeadLetters:
         named = named_attempt(target, origin.topic_id)
         unnamed = pads.field("attempt") > named
         ended = pads.field("ended_by").is_valid() & (pads.field("ended_by") != NOT_ENDED)
-        left = snapshot.dataset().to_table(columns=ENVELOPE.names, filter=_own(origin) & (unnamed | ended))
+        left = snapshot.dataset().to_table(
+            columns=ENVELOPE.names, filter=_own(origin) & (unnamed | ended)
+        )
         if not left.num_rows:
             return snapshot
         fence(target, {letters_transaction(origin.topic_id): named})
-        is_kept = (pads.field("attempt").is_null() | (pads.field("attempt") <= named)) & (pads.field("ended_by") > named)
+        is_kept = (pads.field("attempt").is_null() | (pads.field("attempt") <= named)) & (
+            pads.field("ended_by") > named
+        )
         kept = left.filter(is_kept)
-        kept = kept.set_column(kept.schema.get_field_index("ended_by"), "ended_by", pa.array([NOT_ENDED] * kept.num_rows, pa.int64()))
+        kept = kept.set_column(
+            kept.schema.get_field_index("ended_by"),
+            "ended_by",
+            pa.array([NOT_ENDED] * kept.num_rows, pa.int64()),
+        )
         predicate = f"{_own_sql(origin)} AND (attempt > {named} OR ended_by IS NOT NULL)"
-        undone = snapshot.dataset().to_table(columns=ENVELOPE.names, filter=_own(origin) & (pads.field("ended_by") == NOT_ENDED))
+        undone = snapshot.dataset().to_table(
+            columns=ENVELOPE.names, filter=_own(origin) & (pads.field("ended_by") == NOT_ENDED)
+        )
         rows = pa.concat_tables([kept, undone]).cast(ENVELOPE)
-        return self._overwrite(snapshot, _Commit(origin=origin, predicate=predicate, rows=rows, note="left by attempts that ended"))
+        return self._overwrite(
+            snapshot,
+            _Commit(
+                origin=origin, predicate=predicate, rows=rows, note="left by attempts that ended"
+            ),
+        )
 
     def replace_pending(
-        self, snapshot: TableSnapshot, origin: Origin, ranges: OffsetRanges, committed: Mapping[int, Checkpoint], rows: pa.Table
+        self,
+        snapshot: TableSnapshot,
+        origin: Origin,
+        ranges: OffsetRanges,
+        committed: Mapping[int, Checkpoint],
+        rows: pa.Table,
     ) -> int | None:
         """Make ``rows`` the dead letters of ``ranges``, in place of all at or above the
         checkpoints.
@@ -190,18 +219,32 @@ class DeadLetters:
         :raises CommitConflictError: a rival run of the same target committed dead letters since
             ``snapshot``.
         """
-        bounds = {one.partition: committed[one.partition].next_offset if one.partition in committed else 0 for one in ranges}
-        parts = [f"(_partition = {partition} AND _offset >= {bound})" for partition, bound in bounds.items()]
+        bounds = {
+            one.partition: committed[one.partition].next_offset if one.partition in committed else 0
+            for one in ranges
+        }
+        parts = [
+            f"(_partition = {partition} AND _offset >= {bound})"
+            for partition, bound in bounds.items()
+        ]
         if rows.num_rows == 0 and not _is_pending(snapshot, origin, bounds):
             return None
         attempt = next_attempt(snapshot, origin)
         predicate = f"{_own_sql(origin)} AND ({' OR '.join(parts)})"
         self._overwrite(
-            snapshot, _Commit(origin=origin, predicate=predicate, rows=_numbered(rows, "attempt", attempt), note=f"pending of {ranges}")
+            snapshot,
+            _Commit(
+                origin=origin,
+                predicate=predicate,
+                rows=_numbered(rows, "attempt", attempt),
+                note=f"pending of {ranges}",
+            ),
         )
         return attempt
 
-    def begin_replay(self, snapshot: TableSnapshot, origin: Origin, ranges: OffsetRanges, rows: pa.Table) -> int | None:
+    def begin_replay(
+        self, snapshot: TableSnapshot, origin: Origin, ranges: OffsetRanges, rows: pa.Table
+    ) -> int | None:
         """Put ``rows``, the rejections of a replay of ``ranges``, beside the dead letters they
         replace.
 
@@ -215,7 +258,9 @@ class DeadLetters:
         if rows.num_rows + existing.num_rows == 0:
             return None
         attempt = next_attempt(snapshot, origin)
-        both = pa.concat_tables([_numbered(existing, "ended_by", attempt), _numbered(rows, "attempt", attempt)])
+        both = pa.concat_tables(
+            [_numbered(existing, "ended_by", attempt), _numbered(rows, "attempt", attempt)]
+        )
         self._overwrite_ranges(snapshot, origin, ranges, both)
         return attempt
 
@@ -253,7 +298,9 @@ class DeadLetters:
             return pads.dataset(ENVELOPE.empty_table())
         return snapshot.dataset().filter(~self._committed_expression(snapshot))
 
-    def of_target(self, target: str, chosen: pads.Expression | None = None, *, limit: int | None = None) -> list[dict[str, Any]]:
+    def of_target(
+        self, target: str, chosen: pads.Expression | None = None, *, limit: int | None = None
+    ) -> list[dict[str, Any]]:
         """Return the dead letters of a table that count, with the reader's columns.
 
         They are in the order of topic id, partition and offset.
@@ -267,8 +314,13 @@ class DeadLetters:
 
     def topics_of(self, target: str) -> dict[str, str]:
         """Return the names of the topics, by id, of which a table has dead letters that count."""
-        rows = self.committed([target]).to_table(columns=["_topic_id", "topic"], filter=pads.field("target") == target)
-        return {row["_topic_id"]: row["topic"] for row in rows.group_by(["_topic_id", "topic"]).aggregate([]).to_pylist()}
+        rows = self.committed([target]).to_table(
+            columns=["_topic_id", "topic"], filter=pads.field("target") == target
+        )
+        return {
+            row["_topic_id"]: row["topic"]
+            for row in rows.group_by(["_topic_id", "topic"]).aggregate([]).to_pylist()
+        }
 
     def summary(self, targets: Collection[str] | None = None) -> list[dict[str, str | int]]:
         """Return the counts of committed dead letters by target, topic, rule and reason.
@@ -276,8 +328,15 @@ class DeadLetters:
         The most frequent come first. ``targets`` restricts them to these tables.
         """
         columns = ["target", "topic", "rule", "reason"]
-        counted = self.committed(targets).to_table(columns=columns).group_by(columns).aggregate([([], "count_all")])
-        ordered = counted.sort_by([("count_all", "descending"), ("target", "ascending"), ("rule", "ascending")])
+        counted = (
+            self.committed(targets)
+            .to_table(columns=columns)
+            .group_by(columns)
+            .aggregate([([], "count_all")])
+        )
+        ordered = counted.sort_by(
+            [("count_all", "descending"), ("target", "ascending"), ("rule", "ascending")]
+        )
         return list(ordered.rename_columns([*columns, "count"]).to_pylist())
 
     def by_day(self) -> list[dict[str, str | int]]:
@@ -297,8 +356,16 @@ class DeadLetters:
         places = self.committed().to_table(columns=["rejected_at"])["rejected_at"]
         if not len(places):
             return []
-        rows = self.committed().filter(pads.field("rejected_at") >= pc.scalar(_nth_newest(places, count))).to_table(columns=names)
-        return list(rows.sort_by([("rejected_at", "descending"), ("_offset", "descending")]).slice(0, count).to_pylist())
+        rows = (
+            self.committed()
+            .filter(pads.field("rejected_at") >= pc.scalar(_nth_newest(places, count)))
+            .to_table(columns=names)
+        )
+        return list(
+            rows.sort_by([("rejected_at", "descending"), ("_offset", "descending")])
+            .slice(0, count)
+            .to_pylist()
+        )
 
     def replay_ranges(self, target: str, topic_id: str) -> list[OffsetRange]:
         """Return ranges that cover the committed dead letters of ``target``.
@@ -309,7 +376,9 @@ class DeadLetters:
         return [
             one
             for partition in sorted(offsets)
-            for one in ranges_of_offsets(partition, offsets[partition], MAX_REPLAY_RANGES_PER_PARTITION)
+            for one in ranges_of_offsets(
+                partition, offsets[partition], MAX_REPLAY_RANGES_PER_PARTITION
+            )
         ]
 
     def places(self, target: str, topic_id: str) -> dict[int, list[int]]:
@@ -317,7 +386,9 @@ class DeadLetters:
         chosen = (pads.field("target") == target) & (pads.field("_topic_id") == topic_id)
         found = self.committed([target]).to_table(columns=["_partition", "_offset"], filter=chosen)
         offsets: dict[int, list[int]] = {}
-        for partition, offset in zip(found["_partition"].to_pylist(), found["_offset"].to_pylist(), strict=True):
+        for partition, offset in zip(
+            found["_partition"].to_pylist(), found["_offset"].to_pylist(), strict=True
+        ):
             offsets.setdefault(partition, []).append(offset)
         return {partition: sorted(found) for partition, found in sorted(offsets.items())}
 
@@ -328,18 +399,32 @@ class DeadLetters:
         """
         chosen = pc.scalar(False)
         for partition, offsets in places.items():
-            chosen |= (pads.field("_partition") == partition) & pads.field("_offset").isin(list(offsets))
+            chosen |= (pads.field("_partition") == partition) & pads.field("_offset").isin(
+                list(offsets)
+            )
         own = (pads.field("target") == target) & (pads.field("_topic_id") == topic_id)
-        found = self.committed([target]).to_table(columns=ENVELOPE.names, filter=own & chosen).cast(ENVELOPE)
+        found = (
+            self.committed([target])
+            .to_table(columns=ENVELOPE.names, filter=own & chosen)
+            .cast(ENVELOPE)
+        )
         not_ended = pa.nulls(found.num_rows, pa.int64())
-        return found.set_column(ENVELOPE.get_field_index("ended_by"), ENVELOPE.field("ended_by"), not_ended)
+        return found.set_column(
+            ENVELOPE.get_field_index("ended_by"), ENVELOPE.field("ended_by"), not_ended
+        )
 
     def _written(self) -> TableSnapshot | None:
         """Return the newest version, or None if no run has created the table yet."""
         return None if self.lake.snapshot(DEAD_LETTERS) is None else self.snapshot()
 
-    def _committed_expression(self, snapshot: TableSnapshot, chosen: Collection[str] | None = None) -> pads.Expression:
-        keys = snapshot.dataset().to_table(columns=["target", "_topic_id", "_partition"]).group_by(["target", "_topic_id", "_partition"])
+    def _committed_expression(
+        self, snapshot: TableSnapshot, chosen: Collection[str] | None = None
+    ) -> pads.Expression:
+        keys = (
+            snapshot.dataset()
+            .to_table(columns=["target", "_topic_id", "_partition"])
+            .group_by(["target", "_topic_id", "_partition"])
+        )
         expression = pc.scalar(False)
         targets = {}
         for row in keys.aggregate([]).to_pylist():
@@ -366,12 +451,26 @@ class DeadLetters:
     def _of_ranges(self, snapshot: TableSnapshot, origin: Origin, ranges: OffsetRanges) -> pa.Table:
         chosen = pc.scalar(False)
         for one in ranges:
-            chosen |= (pads.field("_partition") == one.partition) & (pads.field("_offset") >= one.start) & (pads.field("_offset") < one.end)
+            chosen |= (
+                (pads.field("_partition") == one.partition)
+                & (pads.field("_offset") >= one.start)
+                & (pads.field("_offset") < one.end)
+            )
         return snapshot.dataset().to_table(columns=ENVELOPE.names, filter=_own(origin) & chosen)
 
-    def _overwrite_ranges(self, snapshot: TableSnapshot, origin: Origin, ranges: OffsetRanges, rows: pa.Table) -> TableSnapshot:
+    def _overwrite_ranges(
+        self, snapshot: TableSnapshot, origin: Origin, ranges: OffsetRanges, rows: pa.Table
+    ) -> TableSnapshot:
         predicate = f"target = {quoted_text(origin.target)} AND {ranges_predicate(ranges)}"
-        return self._overwrite(snapshot, _Commit(origin=origin, predicate=predicate, rows=rows.cast(ENVELOPE), note=f"replay of {ranges}"))
+        return self._overwrite(
+            snapshot,
+            _Commit(
+                origin=origin,
+                predicate=predicate,
+                rows=rows.cast(ENVELOPE),
+                note=f"replay of {ranges}",
+            ),
+        )
 
     def _overwrite(self, snapshot: TableSnapshot, commit: "_Commit") -> TableSnapshot:
         """Commit from ``snapshot``.
@@ -382,7 +481,11 @@ class DeadLetters:
         """
         attempt = next_attempt(snapshot, commit.origin)
         bumped = {attempts_transaction(commit.origin): attempt}
-        notes = {"target": commit.origin.target, "note": commit.note, "run_id": commit.origin.run_id}
+        notes = {
+            "target": commit.origin.target,
+            "note": commit.note,
+            "run_id": commit.origin.run_id,
+        }
         for _ in range(RIVAL_ATTEMPTS):
             try:
                 return overwrite_where(snapshot, commit.rows, commit.predicate, bumped, notes)
@@ -391,7 +494,8 @@ class DeadLetters:
                 if next_attempt(snapshot, commit.origin) != attempt:
                     raise
         raise CommitConflictError(
-            f"the table {DEAD_LETTERS} changed {RIVAL_ATTEMPTS} times while {commit.origin.target} tried to commit to it"
+            f"the table {DEAD_LETTERS} changed {RIVAL_ATTEMPTS} times while {commit.origin.target}"
+            " tried to commit to it"
         )
 
 
@@ -433,7 +537,9 @@ def naming(topic_id: str, attempt: int | None) -> dict[str, int]:
 
 def _numbered(rows: pa.Table, column: str, attempt: int) -> pa.Table:
     numbers = pa.array([attempt] * rows.num_rows, pa.int64())
-    return rows.set_column(rows.schema.get_field_index(column), ENVELOPE.field(column), numbers).cast(ENVELOPE)
+    return rows.set_column(
+        rows.schema.get_field_index(column), ENVELOPE.field(column), numbers
+    ).cast(ENVELOPE)
 
 
 def _nth_newest(moments: pa.ChunkedArray, count: int) -> datetime:

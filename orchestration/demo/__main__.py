@@ -60,17 +60,28 @@ def _arguments() -> argparse.Namespace:
 
 
 def _prepared(arguments: argparse.Namespace, console: Console) -> tuple[Story, Supervisor]:
-    data_directory, current, named = arguments.data.resolve(), Path.cwd(), arguments.project.resolve()
+    data_directory, current, named = (
+        arguments.data.resolve(),
+        Path.cwd(),
+        arguments.project.resolve(),
+    )
     try:
         project = find_project(named)
     except ProjectError as error:
         raise DemoError(f"{named} is no project: {ADVICE}") from error
     modules = import_project(project)
-    assets = {id(value): value for module in modules for value in vars(module).values() if isinstance(value, dg.AssetsDefinition)}
+    assets = {
+        id(value): value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, dg.AssetsDefinition)
+    }
     prepare_directory(data_directory)
     spec = installation(data_directory, project, is_secure=arguments.secure)
     if spec.context.operator_config is not None:
-        export_environment({FILE_VARIABLE: str(spec.context.operator_config)})  # the story is told by the person who administers
+        export_environment(
+            {FILE_VARIABLE: str(spec.context.operator_config)}
+        )  # the story is told by the person who administers
     story = Story(
         pipeline=Pipeline.of(list(assets.values())),
         settings=load_settings(platform_environment(spec.context)),
@@ -119,7 +130,9 @@ async def _stop_on_signals(story: Story, supervisor: Supervisor, scope: trio.Can
             if wishes.is_second:
                 supervisor.kill()
                 return
-            story.console.print("stopping; Ctrl-C once more, after a second or later, kills everything at once")
+            story.console.print(
+                "stopping; Ctrl-C once more, after a second or later, kills everything at once"
+            )
             story.is_stopping.set()
             scope.cancel()
 

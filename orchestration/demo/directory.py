@@ -10,7 +10,10 @@ from pathlib import Path
 from log_service.supervisor.state import is_locked
 
 MARKER = "tidelog-demo"
-MARKER_TEXT = "tidelog demo made this directory and empties it when it starts again. Remove this file to keep what is here.\n"
+MARKER_TEXT = (
+    "tidelog demo made this directory and empties it when it starts again. Remove this file to keep"
+    " what is here.\n"
+)
 
 
 class DemoError(RuntimeError):
@@ -26,9 +29,14 @@ def prepare_directory(directory: Path) -> None:
         raise DemoError(f"{directory} is a file: name a directory with --data")
     if directory.is_dir() and any(directory.iterdir()):
         if not (directory / MARKER).is_file():
-            raise DemoError(f"{directory} was not made by a demo, so it is not emptied: name another directory with --data")
+            raise DemoError(
+                f"{directory} was not made by a demo, so it is not emptied: name another directory"
+                " with --data"
+            )
         if is_locked(directory):
-            raise DemoError(f"tidelog runs on {directory}: stop it first, or name another directory with --data")
+            raise DemoError(
+                f"tidelog runs on {directory}: stop it first, or name another directory with --data"
+            )
         _empty(directory)
     directory.mkdir(parents=True, exist_ok=True)
     (directory / MARKER).write_text(MARKER_TEXT)

@@ -54,38 +54,58 @@ class Pipeline:
         feeds = topic_feeds(assets)
         followed = {feed.asset_key for feed in feeds}
         downstream = tuple(
-            Asset(key=spec.key, inputs=tuple(dep.asset_key.path[-1] for dep in spec.deps if dep.asset_key.path[0] == LAKE_PREFIX))
+            Asset(
+                key=spec.key,
+                inputs=tuple(
+                    dep.asset_key.path[-1]
+                    for dep in spec.deps
+                    if dep.asset_key.path[0] == LAKE_PREFIX
+                ),
+            )
             for asset in assets
             for spec in asset.specs
-            if spec.key.path[0] in {LAKE_PREFIX, MART_PREFIX, SQL_PREFIX} and spec.key not in {*followed, DEAD_LETTERS_KEY}
+            if spec.key.path[0] in {LAKE_PREFIX, MART_PREFIX, SQL_PREFIX}
+            and spec.key not in {*followed, DEAD_LETTERS_KEY}
         )
         return cls(topics=topic_specs(assets), feeds=feeds, downstream=downstream)
 
 
 def lags(pipeline: Pipeline, log: LogClient, lake: Lake) -> dict[str, TopicLag]:
     """Return, by table, its lag behind its topic."""
-    found = {feed.table: measure_lag(log, lake, topic=feed.topic, table=feed.table, also=feed.also) for feed in pipeline.feeds}
+    found = {
+        feed.table: measure_lag(log, lake, topic=feed.topic, table=feed.table, also=feed.also)
+        for feed in pipeline.feeds
+    }
     return {table: lag for table, lag in found.items() if lag is not None}
 
 
 def stale(pipeline: Pipeline, lake: Lake, instance: dg.DagsterInstance) -> Iterator[Asset]:
     """Yield the assets that were not computed from the current versions of their inputs."""
     for asset in pipeline.downstream:
-        versions = {name: snapshot.version for name in asset.inputs if (snapshot := lake.snapshot(name)) is not None}
+        versions = {
+            name: snapshot.version
+            for name in asset.inputs
+            if (snapshot := lake.snapshot(name)) is not None
+        }
         if len(versions) < len(asset.inputs) or not _is_current(asset, versions, lake, instance):
             yield asset
 
 
-def _is_current(asset: Asset, versions: dict[str, int], lake: Lake, instance: dg.DagsterInstance) -> bool:
+def _is_current(
+    asset: Asset, versions: dict[str, int], lake: Lake, instance: dg.DagsterInstance
+) -> bool:
     match asset.key.path[0]:
         case "marts":
             built = str(latest_metadata(instance, asset.key, "inputs") or "").split()
             return {f"{name}:{version}" for name, version in versions.items()} == set(built)
         case "sql":
-            return [latest_metadata(instance, asset.key, VERSION_METADATA)] == list(versions.values())
+            return [latest_metadata(instance, asset.key, VERSION_METADATA)] == list(
+                versions.values()
+            )
         case _:
             target = lake.snapshot(asset.name)
             ids = {name: lake.existing(name).table_id for name in asset.inputs}
             return target is not None and all(
-                target.transaction_version(INPUT_TRANSACTION + ids[name]) == version for name, version in versions.items()
+                target.transaction_version(INPUT_TRANSACTION + ids[name]) == version
+                for name, version in versions.items()
             )

@@ -12,7 +12,9 @@ from log_service.supervisor.spec import InstallationSpec, ServiceContext
 from orchestration.installation.services import LOOPBACK, WEB, components, free_port
 
 
-def installation(data_directory: Path, project_directory: Path, *, is_secure: bool = False) -> InstallationSpec:
+def installation(
+    data_directory: Path, project_directory: Path, *, is_secure: bool = False
+) -> InstallationSpec:
     """Return the demo's components, all of which have to start.
 
     ``is_secure`` protects the broker as ``tidelog up --secure`` does.
@@ -29,10 +31,20 @@ def installation(data_directory: Path, project_directory: Path, *, is_secure: bo
     )
     protection = protect(context.data_directory, LOOPBACK, [BROKER]) if is_secure else None
     if protection is not None:
-        context = replace(context, client_config=protection.client_file(PLATFORM), operator_config=protection.client_file(OPERATOR))
+        context = replace(
+            context,
+            client_config=protection.client_file(PLATFORM),
+            operator_config=protection.client_file(OPERATOR),
+        )
     own = own_places(context.data_directory)
-    chosen = [replace(one, environment={**one.environment, **own}, is_essential=True) for one in components(context) if one.name != WEB]
-    return InstallationSpec(context=context, components=(broker_component(context, protection=protection), *chosen))
+    chosen = [
+        replace(one, environment={**one.environment, **own}, is_essential=True)
+        for one in components(context)
+        if one.name != WEB
+    ]
+    return InstallationSpec(
+        context=context, components=(broker_component(context, protection=protection), *chosen)
+    )
 
 
 def own_places(data_directory: Path) -> dict[str, str]:

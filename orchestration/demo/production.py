@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from log_service.client import BlockingProducer, KafkaError, RecordMetadata
 from orchestration.demo.directory import DemoError
@@ -75,7 +82,10 @@ def _produce_one(producer: BlockingProducer, data: DataSet, progress: Progress) 
     _show(progress, task, receipts.acknowledged)
     if receipts.errors or receipts.acknowledged != sent:
         why = receipts.errors[0] if receipts.errors else "no reason was given"
-        raise DemoError(f"only {receipts.acknowledged} of {sent} records of topic {data.topic} were acknowledged: {why}")
+        raise DemoError(
+            f"only {receipts.acknowledged} of {sent} records of topic {data.topic} were"
+            f" acknowledged: {why}"
+        )
     return receipts.acknowledged
 
 

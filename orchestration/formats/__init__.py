@@ -8,7 +8,8 @@ A schema from a file gives the columns of a value, and reads it.
 - ``descriptors``: the files that describe messages.
 - ``json_values``: JSON as a format like these. ``json_schema_fields``: JSON Schemas as columns.
 - ``registry``: asks a schema registry. ``prefixes``: the prefixes of a batch in bulk.
-  ``avro_resolving``: Avro's bytes as another schema has them. ``registered``: values with a registry.
+  ``avro_resolving``: Avro's bytes as another schema has them. ``registered``: values with a
+  registry.
 - ``keys``: keys of records as values of key columns.
 """
 
@@ -36,7 +37,9 @@ __all__ = [
     "protobuf_schema",
 ]
 DeclaredFormat = AvroSchema | ProtobufSchema | RegistrySchema
-KINDS: Mapping[str, type[DeclaredFormat]] = {one.KIND: one for one in (AvroSchema, ProtobufSchema, RegistrySchema)}
+KINDS: Mapping[str, type[DeclaredFormat]] = {
+    one.KIND: one for one in (AvroSchema, ProtobufSchema, RegistrySchema)
+}
 
 
 def format_of(declared: Mapping[str, Any]) -> DeclaredFormat:

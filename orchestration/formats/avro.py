@@ -51,7 +51,12 @@ class AvroSchema:
     def of(cls, declared: Mapping[str, Any]) -> Self:
         """Return the schema whose ``declared()`` holds ``declared``."""
         ends = tuple(declared["older_ends"])
-        return cls(text=declared["text"], framing=declared["framing"], older_ends=ends, chosen=Chosen.of(declared))
+        return cls(
+            text=declared["text"],
+            framing=declared["framing"],
+            older_ends=ends,
+            chosen=Chosen.of(declared),
+        )
 
     @property
     def fields(self) -> types.StructType:
@@ -69,7 +74,14 @@ class AvroSchema:
     def declared(self) -> dict[str, Any]:
         """Return the schema as a JSON object."""
         chosen = {} if self.chosen == ALL else self.chosen.declared()
-        return {self.KIND: {"text": self.text, "framing": self.framing, "older_ends": list(self.older_ends), **chosen}}
+        return {
+            self.KIND: {
+                "text": self.text,
+                "framing": self.framing,
+                "older_ends": list(self.older_ends),
+                **chosen,
+            }
+        }
 
 
 def avro_schema(
@@ -105,17 +117,27 @@ def avro_schema(
         count = len(before.fields)
         if count > len(record.fields) or before.fields != record.fields[:count]:
             raise SchemaFileError(
-                f"the older schema {in_project(one)} is not the beginning of {in_project(file)}: only fields that were added at "
-                "the end can be told from a record's bytes. Add fields at the end and change no others, or use a new topic"
+                f"the older schema {in_project(one)} is not the beginning of {in_project(file)}:"
+                " only fields that were added at the end can be told from a record's bytes. Add"
+                " fields at the end and change no others, or use a new topic"
             )
         ends.append(count)
-    found = AvroSchema(text=text, framing=framing, older_ends=tuple(sorted({*ends} - {len(record.fields)})), chosen=chosen)
+    found = AvroSchema(
+        text=text,
+        framing=framing,
+        older_ends=tuple(sorted({*ends} - {len(record.fields)})),
+        chosen=chosen,
+    )
     try:
         _reading(found)
     except UnfitError as error:
-        raise SchemaFileError(f"a default in the schema file {in_project(file)} does not fit: {error}") from error
+        raise SchemaFileError(
+            f"a default in the schema file {in_project(file)} does not fit: {error}"
+        ) from error
     except ValueError as error:
-        raise SchemaFileError(f"the schema file {in_project(file)} cannot be read together with older ones: {error}") from error
+        raise SchemaFileError(
+            f"the schema file {in_project(file)} cannot be read together with older ones: {error}"
+        ) from error
     return found
 
 
@@ -125,7 +147,9 @@ def _from_file(file: str | Path, chosen: Chosen, *, is_older: bool = False) -> t
         record = parse_avro(text, chosen, is_older=is_older)
         return json.dumps(json.loads(text), separators=(",", ":")), record
     except ValueError as error:
-        raise SchemaFileError(f"the schema file {in_project(file)} is no Avro schema of a topic: {error}") from error
+        raise SchemaFileError(
+            f"the schema file {in_project(file)} is no Avro schema of a topic: {error}"
+        ) from error
 
 
 @lru_cache

@@ -75,7 +75,12 @@ def spark_fields(record: AvroType) -> types.StructType:
 
 
 def _spark_field(one: AvroField) -> types.StructField:
-    return types.StructField(one.name, _spark_type(one.type), one.type.is_nullable is True, {"comment": one.doc} if one.doc else None)
+    return types.StructField(
+        one.name,
+        _spark_type(one.type),
+        one.type.is_nullable is True,
+        {"comment": one.doc} if one.doc else None,
+    )
 
 
 def _spark_type(kind: AvroType) -> types.DataType:
@@ -86,10 +91,20 @@ def _spark_type(kind: AvroType) -> types.DataType:
     if kind.name == "record":
         return spark_fields(kind)
     if kind.members:
-        return types.StructType([types.StructField(name, _spark_type(one)) for name, one in kind.members if _is_column(one)])
+        return types.StructType(
+            [
+                types.StructField(name, _spark_type(one))
+                for name, one in kind.members
+                if _is_column(one)
+            ]
+        )
     if kind.items is not None:
         items = _spark_type(kind.items)
-        return types.ArrayType(items) if kind.name == "array" else types.MapType(types.StringType(), items)
+        return (
+            types.ArrayType(items)
+            if kind.name == "array"
+            else types.MapType(types.StringType(), items)
+        )
     return SPARK_TYPES[kind.name]
 
 
@@ -100,14 +115,19 @@ def _is_column(member: AvroType) -> bool:
 # From bytes to a value
 
 
-def record_reader(record: AvroType, begin: Callable[[bytes], int], ends: Collection[int] = ()) -> Callable[[bytes], Sequence[Any]]:
+def record_reader(
+    record: AvroType, begin: Callable[[bytes], int], ends: Collection[int] = ()
+) -> Callable[[bytes], Sequence[Any]]:
     """Return a function that reads a whole value as the fields of ``record``.
 
     ``begin`` returns where the record begins in the value. A value may also end after the first N
     fields, for each N of ``ends``. The fields behind it then have their defaults.
     """
     fields = [(one.name, reader_of(one.type, one.name)) for one in record.fields]
-    defaults = {end: [default_of(one) if one.is_column else None for one in record.fields[end:]] for end in ends}
+    defaults = {
+        end: [default_of(one) if one.is_column else None for one in record.fields[end:]]
+        for end in ends
+    }
     columns = [number for number, one in enumerate(record.fields) if one.is_column]
 
     def chosen(found: Sequence[Any]) -> Sequence[Any]:
@@ -117,7 +137,10 @@ def record_reader(record: AvroType, begin: Callable[[bytes], int], ends: Collect
         at, name = begin(data), ""
         found: list[Any] = []
         try:
-            for name, read_field in fields:  # noqa: B007 - the refusal below names the field that was read
+            for (
+                name,  # noqa: B007 - the refusal below names the field that was read
+                read_field,
+            ) in fields:
                 if at == len(data) and len(found) in defaults:
                     return chosen([*found, *defaults[len(found)]])
                 value, at = read_field(data, at)
@@ -170,7 +193,9 @@ def _plain_reader(kind: AvroType, where: str) -> Read:
         return _struct_reader(kind, where)
     if kind.items is not None:
         read_item = reader_of(kind.items, f"{where}[]")
-        return array_reader(read_item, where) if kind.name == "array" else map_reader(read_item, where)
+        return (
+            array_reader(read_item, where) if kind.name == "array" else map_reader(read_item, where)
+        )
     read = raw_reader(kind, where)
     convert = conversion_of(kind, where)
     if convert is None:
@@ -306,7 +331,9 @@ def _members_reader(kind: AvroType, where: str) -> Read:
 
 
 def _struct_reader(kind: AvroType, where: str) -> Read:
-    fields = [(one.name, reader_of(one.type, f"{where}.{one.name}"), one.is_column) for one in kind.fields]
+    fields = [
+        (one.name, reader_of(one.type, f"{where}.{one.name}"), one.is_column) for one in kind.fields
+    ]
 
     def read(data: bytes, at: int) -> tuple[Any, int]:
         found = {}
@@ -382,7 +409,11 @@ def conversion_of(kind: AvroType, where: str) -> Convert | None:
         unit_us = 1_000 if kind.logical.endswith("millis") else 1
         return lambda number: microseconds(unit_us * number, where)
     if kind.logical == "uuid":
-        return (lambda octets: str(UUID(bytes=octets))) if kind.name == "fixed" else lambda text: _uuid(text, where)
+        return (
+            (lambda octets: str(UUID(bytes=octets)))
+            if kind.name == "fixed"
+            else lambda text: _uuid(text, where)
+        )
     return None
 
 
@@ -434,9 +465,14 @@ def default_of(one: AvroField) -> Any:
         return None
     if (default == [] and kind.name == "array") or (default == {} and kind.name == "map"):
         return []
-    is_read = type(default) in DEFAULTS.get(kind.name, ()) and (kind.name != "enum" or default in kind.symbols)
+    is_read = type(default) in DEFAULTS.get(kind.name, ()) and (
+        kind.name != "enum" or default in kind.symbols
+    )
     end = INTEGER_ENDS.get(kind.name)
     if not is_read or (end is not None and not -end <= default < end):
-        raise ValueError(f"field {one.name}: {default!r} is no default that is read for {kind.name}; a union with null has null")
+        raise ValueError(
+            f"field {one.name}: {default!r} is no default that is read for {kind.name}; a union"
+            " with null has null"
+        )
     convert = None if kind.name == "enum" else conversion_of(kind, one.name)
     return default if convert is None else convert(default)

@@ -54,7 +54,11 @@ def resolving_reader(written: AvroType, declared: AvroType) -> Callable[[bytes],
         at, name = 0, ""
         found = dict(defaults)
         try:
-            for name, read_field, target in fields:  # noqa: B007 - the refusal below names the field
+            for (
+                name,  # noqa: B007 - the refusal below names the field
+                read_field,
+                target,
+            ) in fields:
                 value, at = read_field(data, at)
                 if target is not None:
                     found[target] = value
@@ -89,7 +93,9 @@ def _fields(written: AvroType, declared: AvroType, path: str) -> tuple[Fields, M
         if target is None:
             found.append((each.name, reader_of(each.type, where), None))
         else:
-            found.append((each.name, _resolved(each.type, target.type, f"{path}{target.name}"), target.name))
+            found.append(
+                (each.name, _resolved(each.type, target.type, f"{path}{target.name}"), target.name)
+            )
     return found, defaults
 
 
@@ -99,7 +105,9 @@ def _default(one: AvroField, where: str) -> Any:
     try:
         return default_of(one)
     except ValueError as error:
-        raise UnresolvableError(f"it has no field {where}, and the declared default cannot be read: {error}") from error
+        raise UnresolvableError(
+            f"it has no field {where}, and the declared default cannot be read: {error}"
+        ) from error
 
 
 def _resolved(written: AvroType, declared: AvroType, where: str) -> Read:
@@ -157,18 +165,28 @@ def _into(written: AvroType, declared: AvroType, where: str, name: str = "") -> 
     if not declared.is_union:
         return _plain(written, declared, where)
     names = [one for one, branch in _branches(declared) if branch.name != "null"]
-    for member, branch in sorted(_branches(declared), key=lambda one: _distance(written, name, *one)):
+    for member, branch in sorted(
+        _branches(declared), key=lambda one: _distance(written, name, *one)
+    ):
         try:
             read = _plain(written, branch, where)
         except UnresolvableError:
             continue
-        return _in_struct(read, member, names) if declared.members and branch.name != "null" else read
+        return (
+            _in_struct(read, member, names) if declared.members and branch.name != "null" else read
+        )
     raise _mismatch(written, declared, where)
 
 
-def _distance(written: AvroType, name: str, member: str, branch: AvroType) -> tuple[bool, bool, bool]:
+def _distance(
+    written: AvroType, name: str, member: str, branch: AvroType
+) -> tuple[bool, bool, bool]:
     """Return how far a branch is from a written type. The nearest one is tried first."""
-    return (branch.name != written.name, member != (name or written.name), branch.logical != written.logical)
+    return (
+        branch.name != written.name,
+        member != (name or written.name),
+        branch.logical != written.logical,
+    )
 
 
 def _in_struct(read: Read, member: str, names: Sequence[str]) -> Read:
@@ -188,12 +206,18 @@ def _plain(written: AvroType, declared: AvroType, where: str) -> Read:
         return _struct(written, declared, where)
     if is_same and written.items is not None and declared.items is not None:
         read_item = _resolved(written.items, declared.items, f"{where}[]")
-        return array_reader(read_item, where) if written.name == "array" else map_reader(read_item, where)
+        return (
+            array_reader(read_item, where)
+            if written.name == "array"
+            else map_reader(read_item, where)
+        )
     if is_same and written.name == "enum":
         return _converted(raw_reader(written, where), _symbol(written, declared, where))
     if not is_same and declared.name not in WIDER.get(written.name, ()):
         raise _mismatch(written, declared, where)
-    if written.size != declared.size or (written.logical == declared.logical == "decimal" and written.scale != declared.scale):
+    if written.size != declared.size or (
+        written.logical == declared.logical == "decimal" and written.scale != declared.scale
+    ):
         raise _mismatch(written, declared, where)
     return _scalar(written, declared, where)
 
@@ -250,7 +274,9 @@ def _converted(read: Read, convert: Convert) -> Read:
 
 
 def _mismatch(written: AvroType, declared: AvroType, where: str) -> UnresolvableError:
-    return UnresolvableError(f"field {where} is {_told(written)}, and not {_told(declared)} as declared")
+    return UnresolvableError(
+        f"field {where} is {_told(written)}, and not {_told(declared)} as declared"
+    )
 
 
 def _told(kind: AvroType) -> str:

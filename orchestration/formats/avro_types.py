@@ -20,7 +20,16 @@ from orchestration.formats.columns import Chosen, validate_names
 
 ALL = Chosen()
 
-PRIMITIVES: Mapping[str, int] = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8, "bytes": 1, "string": 1}
+PRIMITIVES: Mapping[str, int] = {
+    "null": 0,
+    "boolean": 1,
+    "int": 1,
+    "long": 1,
+    "float": 4,
+    "double": 8,
+    "bytes": 1,
+    "string": 1,
+}
 """The least bytes of a value, by type."""
 UNION = "union"
 COMPLEX = ("record", "enum", "array", "map", "fixed")
@@ -110,7 +119,8 @@ def parse_avro(text: str | bytes, chosen: Chosen = ALL, *, is_older: bool = Fals
     found = names.type(declared, "the schema", "", "")
     if found.name != "record" or found.is_union:
         raise ValueError(
-            f"the schema is {with_article(UNION if found.is_union else found.name)}: only the fields of a record can become columns"
+            f"the schema is {with_article(UNION if found.is_union else found.name)}: only the"
+            " fields of a record can become columns"
         )
     if not is_older:
         chosen.validate_used(names.left_out)
@@ -215,12 +225,19 @@ class _Names:
                 raise ValueError(f"{where} is a union within a union")
             found.append((name, kind))
         null = names.index("null") if "null" in names else NO_NULL
-        return AvroType(name=UNION, least_bytes=1, is_union=True, null_index=null, members=tuple(found))
+        return AvroType(
+            name=UNION, least_bytes=1, is_union=True, null_index=null, members=tuple(found)
+        )
 
-    def _declare(self, kind: str, declared: Mapping[str, Any], where: str, path: str, space: str) -> AvroType:
+    def _declare(
+        self, kind: str, declared: Mapping[str, Any], where: str, path: str, space: str
+    ) -> AvroType:
         name = declared.get("name")
         if not isinstance(name, str) or not all(NAME.fullmatch(part) for part in name.split(".")):
-            raise ValueError(f"{where}: {with_article(kind)} needs a name of letters, digits and underscores, not {name!r}")
+            raise ValueError(
+                f"{where}: {with_article(kind)} needs a name of letters, digits and underscores,"
+                f" not {name!r}"
+            )
         full = _full(name, str(declared.get("namespace", space)))
         if self._origins.setdefault(full, declared) is not declared or full in PRIMITIVES:
             raise ValueError(f"{where}: the name {full} is taken")
@@ -234,7 +251,9 @@ class _Names:
         self._known[full] = found
         return found
 
-    def _placed_record(self, declared: Mapping[str, Any], full: str, path: str, space: str) -> AvroType:
+    def _placed_record(
+        self, declared: Mapping[str, Any], full: str, path: str, space: str
+    ) -> AvroType:
         """Return a record, and remember what it is within while its fields are read."""
         self._declared[full] = declared, space
         passed = self._passed_above
@@ -248,18 +267,30 @@ class _Names:
 
     def _record(self, declared: Mapping[str, Any], where: str, path: str, space: str) -> AvroType:
         listed = declared.get("fields")
-        if not isinstance(listed, list) or not all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in listed):
+        if not isinstance(listed, list) or not all(
+            isinstance(one, dict) and isinstance(one.get("name"), str) for one in listed
+        ):
             raise ValueError(f"{where} needs fields, a list of objects with a name and a type")
         validate_names([one["name"] for one in listed], where)
-        fields = tuple(self._field(one, f"{path}.{one['name']}" if path else one["name"], space) for one in listed)
+        fields = tuple(
+            self._field(one, f"{path}.{one['name']}" if path else one["name"], space)
+            for one in listed
+        )
         if fields and not any(one.is_column for one in fields):
-            raise ValueError(f"{where} has no field left that can become a column: leave the field out that holds it")
-        return AvroType(name="record", least_bytes=sum(one.type.least_bytes for one in fields), fields=fields)
+            raise ValueError(
+                f"{where} has no field left that can become a column: leave the field out that"
+                " holds it"
+            )
+        return AvroType(
+            name="record", least_bytes=sum(one.type.least_bytes for one in fields), fields=fields
+        )
 
     def _field(self, declared: Mapping[str, Any], path: str, space: str) -> AvroField:
         name = declared["name"]
         if not NAME.fullmatch(name):
-            raise ValueError(f"field {path}: {name!r} is no name of letters, digits and underscores")
+            raise ValueError(
+                f"field {path}: {name!r} is no name of letters, digits and underscores"
+            )
         is_left_out = path in self._chosen.leave_out and self._passed_above is None
         if is_left_out:
             self.left_out.add(path)
@@ -271,15 +302,22 @@ class _Names:
         doc = str(declared.get("doc") or "")
         aliases = tuple(str(one) for one in declared.get("aliases") or ())
         default = declared.get("default", NOTHING)
-        return AvroField(name=name, type=found, doc=doc, default=default, aliases=aliases, is_column=is_column)
+        return AvroField(
+            name=name, type=found, doc=doc, default=default, aliases=aliases, is_column=is_column
+        )
 
-    def _collection(self, kind: str, declared: Mapping[str, Any], where: str, path: str, space: str) -> AvroType:
+    def _collection(
+        self, kind: str, declared: Mapping[str, Any], where: str, path: str, space: str
+    ) -> AvroType:
         wanted = "items" if kind == "array" else "values"
         if wanted not in declared:
             raise ValueError(f"{where}: {with_article(kind)} needs {wanted}")
         items = self.type(declared[wanted], f"{where}[]", f"{path}[]", space)
         if kind == "array" and not items.least_bytes:
-            raise ValueError(f"{where} is an array of what takes no bytes: a damaged value could claim any number of them")
+            raise ValueError(
+                f"{where} is an array of what takes no bytes: a damaged value could claim any"
+                " number of them"
+            )
         return AvroType(name=kind, least_bytes=1, items=items)
 
 
@@ -300,9 +338,19 @@ def _full(name: str, space: str) -> str:
 
 def _enum(declared: Mapping[str, Any], where: str) -> AvroType:
     symbols = declared.get("symbols")
-    if not isinstance(symbols, list) or not symbols or not all(isinstance(one, str) for one in symbols) or len({*symbols}) < len(symbols):
+    if (
+        not isinstance(symbols, list)
+        or not symbols
+        or not all(isinstance(one, str) for one in symbols)
+        or len({*symbols}) < len(symbols)
+    ):
         raise ValueError(f"{where}: an enum needs symbols, a list of texts that differ")
-    return AvroType(name="enum", least_bytes=1, symbols=tuple(symbols), default_symbol=str(declared.get("default") or ""))
+    return AvroType(
+        name="enum",
+        least_bytes=1,
+        symbols=tuple(symbols),
+        default_symbol=str(declared.get("default") or ""),
+    )
 
 
 def _fixed(declared: Mapping[str, Any], where: str) -> AvroType:
@@ -322,9 +370,14 @@ def _logical(found: AvroType, declared: Mapping[str, Any], where: str) -> AvroTy
     if logical != "decimal":
         return replace(found, logical=logical)
     precision, scale = declared.get("precision"), declared.get("scale", 0)
-    if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or not 1 <= precision <= MAX_DECIMAL_DIGITS:
+    if (
+        type(precision) is not int
+        or type(scale) is not int
+        or not 0 <= scale <= precision
+        or not 1 <= precision <= MAX_DECIMAL_DIGITS
+    ):
         raise ValueError(
-            f"{where}: a decimal has a precision of 1 to {MAX_DECIMAL_DIGITS} digits and a scale of no more, "
-            f"not precision {precision} and scale {scale}"
+            f"{where}: a decimal has a precision of 1 to {MAX_DECIMAL_DIGITS} digits and a scale of"
+            f" no more, not precision {precision} and scale {scale}"
         )
     return replace(found, logical=logical, precision=precision, scale=scale)

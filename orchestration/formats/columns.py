@@ -56,7 +56,9 @@ class Chosen:
 
     def __post_init__(self) -> None:
         if self.depth < 0:
-            raise ValueError(f"depth is {self.depth}: say how often a type may be within itself, or leave it out")
+            raise ValueError(
+                f"depth is {self.depth}: say how often a type may be within itself, or leave it out"
+            )
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
@@ -75,8 +77,9 @@ class Chosen:
         """Return the fault of a field whose type contains the field."""
         field = where.removesuffix("[]")
         return (
-            f"field {field} is of the type {name} that it is part of, and no depth is declared. Declare how often it may be within itself "
-            f"(depth=3), or leave the field out (leave_out={field!r})"
+            f"field {field} is of the type {name} that it is part of, and no depth is declared."
+            " Declare how often it may be within itself (depth=3), or leave the field out"
+            f" (leave_out={field!r})"
         )
 
     def validate_used(self, used: Collection[str]) -> None:
@@ -86,7 +89,10 @@ class Chosen:
         """
         for one in self.leave_out:
             if one not in used:
-                raise ValueError(f"there is no field {one} to leave out; what is within an array or a map is written lines[].price")
+                raise ValueError(
+                    f"there is no field {one} to leave out; what is within an array or a map is"
+                    " written lines[].price"
+                )
 
 
 class ValueFormat(Protocol):
@@ -137,7 +143,10 @@ def read_values(values: pa.Array, read: ReadValue, schema: pa.Schema) -> tuple[p
 def _table(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
     if not rows:
         return schema.empty_table()
-    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)]
+    columns = [
+        pa.array(column, field.type)
+        for column, field in zip(zip(*rows, strict=True), schema, strict=True)
+    ]
     return pa.table(columns, schema=schema)
 
 
@@ -167,7 +176,10 @@ def in_places(table: pa.Table, faults: pa.Array) -> pa.StructArray:
 
 def arrow_schema(fields: types.StructType) -> pa.Schema:
     """Return ``fields`` as an Arrow schema, all nullable."""
-    found = to_arrow_schema(types.StructType([types.StructField(one.name, nullable(one.dataType)) for one in fields]), timezone="UTC")
+    found = to_arrow_schema(
+        types.StructType([types.StructField(one.name, nullable(one.dataType)) for one in fields]),
+        timezone="UTC",
+    )
     return pa.schema([pa.field(one.name, one.type) for one in found])
 
 
@@ -175,7 +187,9 @@ def arrow_schema(fields: types.StructType) -> pa.Schema:
 def nullable(kind: types.DataType) -> types.DataType:
     """Return ``kind`` with nullable inner fields."""
     if isinstance(kind, types.StructType):
-        return types.StructType([types.StructField(one.name, nullable(one.dataType)) for one in kind])
+        return types.StructType(
+            [types.StructField(one.name, nullable(one.dataType)) for one in kind]
+        )
     if isinstance(kind, types.ArrayType):
         return types.ArrayType(nullable(kind.elementType))
     if isinstance(kind, types.MapType):
@@ -235,7 +249,10 @@ def validate_names(names: Sequence[str], where: str) -> None:
     seen: dict[str, str] = {}
     for name in names:
         if name.lower() in seen:
-            raise ValueError(f"{where} has the fields {seen[name.lower()]} and {name}, which would be the same column")
+            raise ValueError(
+                f"{where} has the fields {seen[name.lower()]} and {name}, which would be the same"
+                " column"
+            )
         seen[name.lower()] = name
 
 
@@ -248,5 +265,6 @@ def read_file(file: str | Path) -> bytes:
         return in_project(file).read_bytes()
     except OSError as error:
         raise SchemaFileError(
-            f"the schema file {in_project(file)} cannot be read: {error.strerror or error}. A relative path begins at the project's folder"
+            f"the schema file {in_project(file)} cannot be read: {error.strerror or error}. A"
+            " relative path begins at the project's folder"
         ) from error

@@ -37,23 +37,32 @@ def descriptor_set(file: Path) -> bytes:
         found = FileDescriptorSet.FromString(content)
     except DecodeError as error:
         raise SchemaFileError(
-            f"the schema file {file.absolute()} is no set of descriptors: {error}. Make it with "
-            f"protoc --include_imports --descriptor_set_out={file.name} YOUR.proto, or give the .proto file itself"
+            f"the schema file {file.absolute()} is no set of descriptors: {error}. Make it with"
+            f" protoc --include_imports --descriptor_set_out={file.name} YOUR.proto, or give the"
+            " .proto file itself"
         ) from error
     if not found.file:
-        raise SchemaFileError(f"the schema file {file.absolute()} is no set of descriptors: it describes no file")
+        raise SchemaFileError(
+            f"the schema file {file.absolute()} is no set of descriptors: it describes no file"
+        )
     return content
 
 
 def _compiled(file: Path) -> bytes:
     if find_spec("grpc_tools") is None:
         raise SchemaFileError(
-            f"the schema file {file} has to be compiled: pip install 'tidelog[proto]', or make a set of descriptors of it once "
-            f"(protoc --include_imports --descriptor_set_out={file.stem}.desc {file.name}) and declare that"
+            f"the schema file {file} has to be compiled: pip install 'tidelog[proto]', or make a"
+            " set of descriptors of it once (protoc --include_imports"
+            f" --descriptor_set_out={file.stem}.desc {file.name}) and declare that"
         )
     with TemporaryDirectory() as folder:
         out = Path(folder) / "set.desc"
-        arguments = [f"--proto_path={file.parent}", "--include_imports", f"--descriptor_set_out={out}", file.name]
+        arguments = [
+            f"--proto_path={file.parent}",
+            "--include_imports",
+            f"--descriptor_set_out={out}",
+            file.name,
+        ]
         done = subprocess.run(  # noqa: S603 - our own interpreter
             [sys.executable, "-m", "grpc_tools.protoc", *arguments],
             capture_output=True,
@@ -62,8 +71,14 @@ def _compiled(file: Path) -> bytes:
             check=False,
         )
         if done.returncode:
-            told = " ".join(line for line in done.stderr.splitlines() if "Warning" not in line) or f"protoc ended with {done.returncode}"
-            raise SchemaFileError(f"the schema file {file} cannot be compiled: {told}. Imports are looked for in its folder")
+            told = (
+                " ".join(line for line in done.stderr.splitlines() if "Warning" not in line)
+                or f"protoc ended with {done.returncode}"
+            )
+            raise SchemaFileError(
+                f"the schema file {file} cannot be compiled: {told}. Imports are looked for in its"
+                " folder"
+            )
         return out.read_bytes()
 
 
@@ -96,13 +111,18 @@ def _add(pool: DescriptorPool, one: FileDescriptorProto, known: set[str], file: 
         pool.FindFileByName(one.name)
     except (TypeError, KeyError) as error:
         raise SchemaFileError(
-            f"the schema file {file} is not whole: {one.name} cannot be read ({error}). Make it with protoc --include_imports"
+            f"the schema file {file} is not whole: {one.name} cannot be read ({error}). Make it"
+            " with protoc --include_imports"
         ) from error
 
 
 def _add_well_known(pool: DescriptorPool, name: str) -> None:
     """Add a file that comes with Protobuf from the runtime, which may not have loaded it yet."""
-    from google.protobuf import duration_pb2, timestamp_pb2, wrappers_pb2  # noqa: F401, PLC0415 - importing them loads them
+    from google.protobuf import (  # noqa: F401, PLC0415 - importing them loads them
+        duration_pb2,
+        timestamp_pb2,
+        wrappers_pb2,
+    )
 
     try:
         known = Default().FindFileByName(name)

@@ -42,9 +42,15 @@ def _column(declared: Any, path: str, depth: int) -> tuple[types.DataType, bool]
     """Return the type of a column, and whether its values may be null."""
     where = f"property {path}" if path else "the schema"
     if not isinstance(declared, Mapping) or depth > MAX_DEPTH:
-        raise ValueError(f"{where} is {json.dumps(declared)[:80]}, and nothing tells its type: declare the topic's columns in DDL")
+        raise ValueError(
+            f"{where} is {json.dumps(declared)[:80]}, and nothing tells its type: declare the"
+            " topic's columns in DDL"
+        )
     if "$ref" in declared or "allOf" in declared:
-        raise ValueError(f"{where} is made of other schemas ($ref, allOf), which no column is made of: declare the topic's columns in DDL")
+        raise ValueError(
+            f"{where} is made of other schemas ($ref, allOf), which no column is made of: declare"
+            " the topic's columns in DDL"
+        )
     for choice in CHOICES:
         if choice in declared:
             return _chosen(declared[choice], path, depth, where)
@@ -52,20 +58,30 @@ def _column(declared: Any, path: str, depth: int) -> tuple[types.DataType, bool]
     kinds = [named] if isinstance(named, str) else list(named or ())
     others = [one for one in kinds if one != "null"]
     if len(others) != 1:
-        raise ValueError(f"{where} is of {len(others)} types, and a column has one: declare the topic's columns in DDL")
+        raise ValueError(
+            f"{where} is of {len(others)} types, and a column has one: declare the topic's columns"
+            " in DDL"
+        )
     return _single(others[0], declared, path, depth, where), len(others) < len(kinds)
 
 
-def _chosen(choices: Sequence[Any], path: str, depth: int, where: str) -> tuple[types.DataType, bool]:
+def _chosen(
+    choices: Sequence[Any], path: str, depth: int, where: str
+) -> tuple[types.DataType, bool]:
     """Return the column of a choice between null and one type."""
     others = [one for one in choices if one != {"type": "null"}]
     if len(others) != 1:
-        raise ValueError(f"{where} is a choice of {len(others)} schemas, and a column has one: declare the topic's columns in DDL")
+        raise ValueError(
+            f"{where} is a choice of {len(others)} schemas, and a column has one: declare the"
+            " topic's columns in DDL"
+        )
     kind, is_nullable = _column(others[0], path, depth + 1)
     return kind, is_nullable or len(others) < len(choices)
 
 
-def _single(kind: Any, declared: Mapping[str, Any], path: str, depth: int, where: str) -> types.DataType:
+def _single(
+    kind: Any, declared: Mapping[str, Any], path: str, depth: int, where: str
+) -> types.DataType:
     if kind in SCALARS:
         return SCALARS[kind]
     if kind == "array":
@@ -76,11 +92,15 @@ def _single(kind: Any, declared: Mapping[str, Any], path: str, depth: int, where
     if isinstance(properties, Mapping) and properties:
         return _struct(properties, declared.get("required") or (), path, depth)
     if isinstance(declared.get("additionalProperties"), Mapping) and path:
-        return types.MapType(types.StringType(), _column(declared["additionalProperties"], f"{path}[]", depth + 1)[0])
+        return types.MapType(
+            types.StringType(), _column(declared["additionalProperties"], f"{path}[]", depth + 1)[0]
+        )
     raise ValueError(f"{where} is an object without properties, and nothing can be a column")
 
 
-def _struct(properties: Mapping[str, Any], required: Sequence[str], path: str, depth: int) -> types.StructType:
+def _struct(
+    properties: Mapping[str, Any], required: Sequence[str], path: str, depth: int
+) -> types.StructType:
     validate_names(list(properties), f"property {path}" if path else "the schema")
     fields = []
     for name, one in properties.items():

@@ -57,7 +57,9 @@ class JsonFormat:
         faults = [None if self.is_lenient else fault for _, fault in found]
         rows = [row for (row, _), fault in zip(found, faults, strict=True) if fault is None]
         columns = list(zip(*rows, strict=True)) or [()] * len(schema)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        arrays = [
+            pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)
+        ]
         return pa.table(arrays, schema=schema), pa.array(faults, pa.string())
 
 
@@ -71,7 +73,11 @@ def json_format(fields: types.StructType | None, *, is_lenient: bool = False) ->
 
     Return None if there are none, or if Spark has to read them.
     """
-    return None if fields is None or not len(fields) or has_variant(fields) else JsonFormat(fields, is_lenient)
+    return (
+        None
+        if fields is None or not len(fields) or has_variant(fields)
+        else JsonFormat(fields, is_lenient)
+    )
 
 
 def has_variant(kind: types.DataType) -> bool:

@@ -40,7 +40,12 @@ def read_keys(keys: pa.Array, columns: pa.Schema, declared: KeySchema | None) ->
     if lacking:
         return [(None, f"the key has no field {', '.join(lacking)}")] * len(keys)
     if isinstance(declared, types.StructType):
-        return _each(keys, _json_reader(types.StructType([fields[name] for name in columns.names]), columns, fields.names))
+        return _each(
+            keys,
+            _json_reader(
+                types.StructType([fields[name] for name in columns.names]), columns, fields.names
+            ),
+        )
     return _formatted(keys, declared, columns)
 
 
@@ -66,7 +71,8 @@ def _reader(columns: pa.Schema) -> ReadKey:
             return read_json(key)
         if only is None:
             raise UnfitError(
-                f"the key is neither a JSON object with {', '.join(columns.names)} nor an array of them, and no key_schema is declared"
+                f"the key is neither a JSON object with {', '.join(columns.names)} nor an array of"
+                " them, and no key_schema is declared"
             )
         return [_text_value(key, only.type)]
 
@@ -106,13 +112,17 @@ def _has_all(key: bytes, names: Sequence[str]) -> bool:
 
 def _unwrapped(document: Any, names: Sequence[str]) -> Any:
     """Return the payload of Connect's envelope. Any other document is returned as it is."""
-    is_envelope = isinstance(document, dict) and document.keys() == ENVELOPE and not ENVELOPE & set(names)
+    is_envelope = (
+        isinstance(document, dict) and document.keys() == ENVELOPE and not ENVELOPE & set(names)
+    )
     return document["payload"] if is_envelope else document
 
 
 def _fields_of(columns: pa.Schema) -> types.StructType:
     """Return ``columns`` as fields of JSON. A column whose type no schema can declare is a text."""
-    return types.StructType([types.StructField(one.name, _spark_type(one.type), nullable=False) for one in columns])
+    return types.StructType(
+        [types.StructField(one.name, _spark_type(one.type), nullable=False) for one in columns]
+    )
 
 
 def _spark_type(kind: pa.DataType) -> types.DataType:
@@ -145,7 +155,9 @@ def _named(document: Any, order: Sequence[str]) -> Mapping[str, Any]:
     """Return the values of a key that is no JSON object, by their names."""
     if isinstance(document, list) and len(order) > 1:
         if len(document) != len(order):
-            raise UnfitError(f"the key has {len(document)} values, and not those of {', '.join(order)}")
+            raise UnfitError(
+                f"the key has {len(document)} values, and not those of {', '.join(order)}"
+            )
         return dict(zip(order, document, strict=True))
     if len(order) > 1:
         raise UnfitError("the key is not a JSON object")
@@ -176,7 +188,11 @@ def _cast(values: Mapping[str, Any], schema: pa.Schema, columns: pa.Schema) -> l
         if values[column.name] is None:
             raise UnfitError(f"the key's field {column.name} is null")
         try:
-            found.append(pa.scalar(values[column.name], schema.field(column.name).type).cast(column.type))
+            found.append(
+                pa.scalar(values[column.name], schema.field(column.name).type).cast(column.type)
+            )
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            raise UnfitError(f"the key's field {column.name} is not {arrow_type_name(column.type)}") from None
+            raise UnfitError(
+                f"the key's field {column.name} is not {arrow_type_name(column.type)}"
+            ) from None
     return found

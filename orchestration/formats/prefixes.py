@@ -52,13 +52,17 @@ def without_prefix(values: pa.Array) -> pa.Array:
     is_kept[(starts - first)[:, None] + np.arange(FRAME_BYTES)] = False
     content = data[first : ends[-1]][is_kept]
     offsets = (ends - first - FRAME_BYTES * np.arange(len(ends))).astype(np.int32)
-    return pa.Array.from_buffers(pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(content)])
+    return pa.Array.from_buffers(
+        pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(content)]
+    )
 
 
 def _parts(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
     """Return the offsets of values, one more than there are values, and their bytes."""
     _, offsets, content = values.buffers()
-    ends = np.frombuffer(offsets, np.int32, len(values) + 1, values.offset * OFFSET_BYTES).astype(np.int64)
+    ends = np.frombuffer(offsets, np.int32, len(values) + 1, values.offset * OFFSET_BYTES).astype(
+        np.int64
+    )
     return ends, np.frombuffer(content or b"", np.uint8)
 
 

@@ -16,7 +16,14 @@ from typing import Any, ClassVar, Self
 import pyarrow as pa
 from pyspark.sql import types
 
-from orchestration.formats.columns import Chosen, Framing, SchemaFileError, arrow_schema, read_values, validate_framing
+from orchestration.formats.columns import (
+    Chosen,
+    Framing,
+    SchemaFileError,
+    arrow_schema,
+    read_values,
+    validate_framing,
+)
 from orchestration.formats.descriptors import descriptor_set, find_message
 from orchestration.formats.protobuf_reading import ALL, message_reader, spark_fields
 from orchestration.project.location import in_project
@@ -41,7 +48,12 @@ class ProtobufSchema:
     def of(cls, declared: Mapping[str, Any]) -> Self:
         """Return the schema whose ``declared()`` holds ``declared``."""
         descriptors = base64.b64decode(declared["descriptors"])
-        return cls(message=declared["message"], framing=declared["framing"], descriptors=descriptors, chosen=Chosen.of(declared))
+        return cls(
+            message=declared["message"],
+            framing=declared["framing"],
+            descriptors=descriptors,
+            chosen=Chosen.of(declared),
+        )
 
     @property
     def fields(self) -> types.StructType:
@@ -59,11 +71,23 @@ class ProtobufSchema:
     def declared(self) -> dict[str, Any]:
         """Return the schema as a JSON object."""
         descriptors = base64.b64encode(self.descriptors).decode()
-        return {self.KIND: {"message": self.message, "framing": self.framing, "descriptors": descriptors, **self.chosen.declared()}}
+        return {
+            self.KIND: {
+                "message": self.message,
+                "framing": self.framing,
+                "descriptors": descriptors,
+                **self.chosen.declared(),
+            }
+        }
 
 
 def protobuf_schema(
-    file: str | Path, *, message: str, framing: Framing = "plain", leave_out: str | Sequence[str] = (), depth: int = 0
+    file: str | Path,
+    *,
+    message: str,
+    framing: Framing = "plain",
+    leave_out: str | Sequence[str] = (),
+    depth: int = 0,
 ) -> ProtobufSchema:
     """Return the schema of ``message`` (with its package: ``shop.Order``) for a ``TopicSpec``.
 
@@ -92,7 +116,9 @@ def protobuf_schema(
     try:
         _reading(found)
     except ValueError as error:
-        raise SchemaFileError(f"the schema file {path} cannot be a topic's schema: {error}") from error
+        raise SchemaFileError(
+            f"the schema file {path} cannot be a topic's schema: {error}"
+        ) from error
     return found
 
 
@@ -105,4 +131,7 @@ def _fields(schema: ProtobufSchema) -> types.StructType:
 def _reading(schema: ProtobufSchema) -> tuple[Callable[[bytes], Sequence[Any]], pa.Schema]:
     schema_of_columns = arrow_schema(_fields(schema))
     message = find_message(schema.descriptors, schema.message)
-    return message_reader(message, is_framed=schema.framing == "confluent", chosen=schema.chosen), schema_of_columns
+    return (
+        message_reader(message, is_framed=schema.framing == "confluent", chosen=schema.chosen),
+        schema_of_columns,
+    )

@@ -28,7 +28,26 @@ NANOS_END = 1_000_000_000
 NAMED_COUNT, KEY_LENGTH = 3, 40
 """Most missing fields that a reason names, and most characters of a map's key in it."""
 INT, BIGINT, UNSIGNED = types.IntegerType(), types.LongType(), types.DecimalType(20, 0)
-DOUBLE, FLOAT, I64, U64, I32, F64, F32, BOOL, STRING, GROUP, MESSAGE, BYTES, U32, ENUM, SF32, SF64, S32, S64 = range(1, 19)
+(
+    DOUBLE,
+    FLOAT,
+    I64,
+    U64,
+    I32,
+    F64,
+    F32,
+    BOOL,
+    STRING,
+    GROUP,
+    MESSAGE,
+    BYTES,
+    U32,
+    ENUM,
+    SF32,
+    SF64,
+    S32,
+    S64,
+) = range(1, 19)
 """The types of fields, by their numbers in descriptors."""
 SPARK_TYPES: dict[int, types.DataType] = {
     DOUBLE: types.DoubleType(),
@@ -105,7 +124,9 @@ def spark_fields(message: Any, chosen: Chosen = ALL) -> types.StructType:
     """
     place = Place(chosen, above=(message.full_name,))
     if not place.kept(message):
-        raise ValueError(f"the message {message.full_name} has no fields, and nothing can be a column")
+        raise ValueError(
+            f"the message {message.full_name} has no fields, and nothing can be a column"
+        )
     found = _columns(message, place)
     chosen.validate_used(place.met)
     return found
@@ -114,7 +135,12 @@ def spark_fields(message: Any, chosen: Chosen = ALL) -> types.StructType:
 def _columns(message: Any, place: Place) -> types.StructType:
     kept = place.kept(message)
     validate_names([one.name for one in kept], f"the message {message.full_name}")
-    return types.StructType([types.StructField(one.name, _column(one, place, place.of(one.name)), has_null(one)) for one in kept])
+    return types.StructType(
+        [
+            types.StructField(one.name, _column(one, place, place.of(one.name)), has_null(one))
+            for one in kept
+        ]
+    )
 
 
 def _message_of(field: Any) -> Any:
@@ -150,9 +176,10 @@ def _validate_keeps_all(field: Any, path: str) -> None:
     """
     if field.type == ENUM and field.enum_type.is_closed:
         raise ValueError(
-            f"field {path} holds several values of {field.enum_type.full_name}, a closed enum as proto2 has them: Protobuf leaves out "
-            "numbers that have no name there, and nothing tells that they are gone. Declare the field as int32, which has the same bytes, "
-            "in the file that the topic reads, or the enum in a file of proto3"
+            f"field {path} holds several values of {field.enum_type.full_name}, a closed enum as"
+            " proto2 has them: Protobuf leaves out numbers that have no name there, and nothing"
+            " tells that they are gone. Declare the field as int32, which has the same bytes, in"
+            " the file that the topic reads, or the enum in a file of proto3"
         )
 
 
@@ -201,7 +228,9 @@ def message_reader(
                 raise UnfitError(_lacking(found))
             return list(read_fields(found).values())
         except DecodeError:
-            raise UnfitError(f"the value is no {message.full_name}: its bytes are damaged or end early") from None
+            raise UnfitError(
+                f"the value is no {message.full_name}: its bytes are damaged or end early"
+            ) from None
 
     return read
 
@@ -215,7 +244,10 @@ def _lacking(found: Any) -> str:
     missing = _missing(found, "")
     named = list(islice(missing, NAMED_COUNT))
     count = sum(1 for _ in missing)
-    return f"the value lacks required fields: {', '.join(named)}{f' and {count} more' if count else ''}"
+    return (
+        "the value lacks required fields:"
+        f" {', '.join(named)}{f' and {count} more' if count else ''}"
+    )
 
 
 def _missing(found: Any, path: str) -> Iterator[str]:
@@ -253,7 +285,10 @@ def index_of(message: Any) -> list[int]:
     """
     outer = message.containing_type
     if outer is not None:
-        return [*index_of(outer), [one.full_name for one in outer.nested_types].index(message.full_name)]
+        return [
+            *index_of(outer),
+            [one.full_name for one in outer.nested_types].index(message.full_name),
+        ]
     return [list(message.file.message_types_by_name).index(message.name)]
 
 
@@ -267,7 +302,9 @@ def _begin(data: bytes, place: Sequence[int]) -> int:
     try:
         told, at = _place(data, unframed(data))
     except IndexError:
-        raise UnfitError("the value does not tell its message's place in its file, as Confluent's framing has it") from None
+        raise UnfitError(
+            "the value does not tell its message's place in its file, as Confluent's framing has it"
+        ) from None
     if (told or [0]) != place:
         raise UnfitError(f"the value is message {told or [0]} of its file, and not {list(place)}")
     return at
@@ -300,7 +337,11 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 def _reader(message: Any, place: Place) -> Callable[[Any], dict[str, Any]]:
     """Return a function that reads the fields of a message, by name."""
     getters = [(one.name, _getter(one, place, place.of(one.name))) for one in place.kept(message)]
-    cut = [one for one in message.fields if place.is_cut(one) and place.of(one.name) not in place.chosen.leave_out]
+    cut = [
+        one
+        for one in message.fields
+        if place.is_cut(one) and place.of(one.name) not in place.chosen.leave_out
+    ]
     if not cut:
         return lambda found: {name: get(found) for name, get in getters}
 
@@ -317,16 +358,25 @@ def _getter(field: Any, place: Place, where: str) -> Convert:
     """Return a function that gets the value of ``field`` from its message."""
     name = field.name
     if is_map(field):
-        key, value = (_conversion(one, place, at) or _same for one, at in zip(_map_fields(field), (where, f"{where}[]"), strict=True))
+        key, value = (
+            _conversion(one, place, at) or _same
+            for one, at in zip(_map_fields(field), (where, f"{where}[]"), strict=True)
+        )
         return lambda found: [
-            (told, value(held[one])) for held in (getattr(found, name),) for told, one in sorted((key(one), one) for one in held)
+            (told, value(held[one]))
+            for held in (getattr(found, name),)
+            for told, one in sorted((key(one), one) for one in held)
         ]
     convert = _conversion(field, place, f"{where}[]" if field.is_repeated else where)
     if field.is_repeated:
         if convert is None:
             return lambda found: list(getattr(found, name))
         return lambda found: [convert(one) for one in getattr(found, name)]
-    get: Convert = (lambda found: getattr(found, name)) if convert is None else (lambda found: convert(getattr(found, name)))
+    get: Convert = (
+        (lambda found: getattr(found, name))
+        if convert is None
+        else (lambda found: convert(getattr(found, name)))
+    )
     if not has_null(field):
         return get
     return lambda found: get(found) if found.HasField(name) else None
@@ -370,7 +420,9 @@ def _text(text: str | bytes, where: str) -> str:
 def _json(found: Any, where: str) -> str:
     """Return a Struct, a Value or a ListValue as JSON."""
     try:
-        return json.dumps(MessageToDict(found), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return json.dumps(
+            MessageToDict(found), ensure_ascii=False, separators=(",", ":"), allow_nan=False
+        )
     except (SerializeToJsonError, ValueError, UnicodeError):
         raise UnfitError(f"field {where} holds what JSON has no form for") from None
 

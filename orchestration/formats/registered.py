@@ -24,7 +24,14 @@ from orchestration.formats.columns import NO_PREFIX, ValueFormat, arrow_schema, 
 from orchestration.formats.descriptors import find_message
 from orchestration.formats.json_schema_fields import json_schema_fields
 from orchestration.formats.json_values import JsonFormat
-from orchestration.formats.prefixes import NO_ID, by_schema, in_order, refused, schema_ids, without_prefix
+from orchestration.formats.prefixes import (
+    NO_ID,
+    by_schema,
+    in_order,
+    refused,
+    schema_ids,
+    without_prefix,
+)
 from orchestration.formats.protobuf import ProtobufSchema
 from orchestration.formats.protobuf_reading import message_reader
 from orchestration.formats.registry import (
@@ -88,34 +95,53 @@ class RegistrySchema:
         :raises IncompatibleSchemaError: another version of the subject cannot be read as declared.
         """
         columns, ids = arrow_schema(self.fields), schema_ids(values)
-        parts = [(places, *self._read_group(schema_id, values.take(pa.array(places)), columns)) for schema_id, places in by_schema(ids)]
+        parts = [
+            (places, *self._read_group(schema_id, values.take(pa.array(places)), columns))
+            for schema_id, places in by_schema(ids)
+        ]
         return in_order(len(values), parts, columns) if parts else refused(0, "", columns)
 
     def declared(self) -> dict[str, Any]:
         """Return the schema as a JSON object."""
-        own = {"address": self.address, "unknown_schema": self.unknown_schema, "message": self.message}
+        own = {
+            "address": self.address,
+            "unknown_schema": self.unknown_schema,
+            "message": self.message,
+        }
         return {self.KIND: {**asdict(self.declared_version), **own}}
 
     def __str__(self) -> str:
         one = self.declared_version
         return f"version {one.version} of {one.subject} (schema id {one.id})"
 
-    def _read_group(self, schema_id: int, values: pa.Array, columns: pa.Schema) -> tuple[pa.Table, pa.Array]:
+    def _read_group(
+        self, schema_id: int, values: pa.Array, columns: pa.Schema
+    ) -> tuple[pa.Table, pa.Array]:
         if schema_id == NO_ID:
-            faults = pa.array([NO_PREFIX if one else NULL_VALUE for one in values.is_valid().to_pylist()], pa.string())
+            faults = pa.array(
+                [NO_PREFIX if one else NULL_VALUE for one in values.is_valid().to_pylist()],
+                pa.string(),
+            )
             return columns.empty_table(), faults
         try:
             reader = _group_reader(self, schema_id)
         except UnknownSchemaError as error:
             reason = f"its schema id {schema_id} is not known to the registry {self.address}"
             if self.unknown_schema == "wait":
-                raise UnknownSchemaError(f"a record waits, because {reason}: register it, or let such records be dead letters") from error
+                raise UnknownSchemaError(
+                    f"a record waits, because {reason}: register it, or let such records be dead"
+                    " letters"
+                ) from error
             return refused(len(values), reason, columns)
         return refused(len(values), reader, columns) if isinstance(reader, str) else reader(values)
 
 
 def from_registry(
-    subject: str, *, version: int | None = None, message: str | None = None, unknown_schema: UnknownSchema = "dead_letter"
+    subject: str,
+    *,
+    version: int | None = None,
+    message: str | None = None,
+    unknown_schema: UnknownSchema = "dead_letter",
 ) -> RegistrySchema:
     """Return the schema of a subject for a ``TopicSpec``, whose values have a registry's prefix.
 
@@ -135,16 +161,21 @@ def from_registry(
     :raises ValueError: there is no such way with unknown schemas.
     """
     if unknown_schema not in UNKNOWN_SCHEMA:
-        raise ValueError(f"unknown_schema is {unknown_schema!r}: it is one of {', '.join(UNKNOWN_SCHEMA)}")
+        raise ValueError(
+            f"unknown_schema is {unknown_schema!r}: it is one of {', '.join(UNKNOWN_SCHEMA)}"
+        )
     address = registry_address()
     declared = subject_version(address, subject, version)
     try:
         named = message or (_first_message(declared) if declared.language == PROTOBUF else "")
-        found = RegistrySchema(address=address, declared_version=declared, unknown_schema=unknown_schema, message=named)
+        found = RegistrySchema(
+            address=address, declared_version=declared, unknown_schema=unknown_schema, message=named
+        )
         _validate(found)
     except ValueError as error:
         raise RegistrySchemaError(
-            f"version {declared.version} of the subject {subject} at {address} cannot be a topic's schema: {error}"
+            f"version {declared.version} of the subject {subject} at {address} cannot be a topic's"
+            f" schema: {error}"
         ) from error
     return found
 
@@ -160,7 +191,9 @@ def _first_message(declared: SubjectVersion) -> str:
 def _validate(schema: RegistrySchema) -> None:
     """Refuse a schema by which no value could be read. Raises ValueError."""
     if schema.declared_version.language not in (AVRO, JSON, PROTOBUF):
-        raise ValueError(f"it is in the language {schema.declared_version.language}, which is not read")
+        raise ValueError(
+            f"it is in the language {schema.declared_version.language}, which is not read"
+        )
     if schema.message and schema.declared_version.language != PROTOBUF:
         raise ValueError(f"it has no messages, and message={schema.message!r} names one")
     _format(schema).read(pa.array([], pa.binary()))
@@ -191,15 +224,23 @@ def _group_reader(schema: RegistrySchema, schema_id: int) -> ReadGroup | str:
     try:
         if language == AVRO:
             return _avro_reader(schema, written.text)
-        return _protobuf_reader(schema, written.text) if language == PROTOBUF else _json_reader(schema)
+        return (
+            _protobuf_reader(schema, written.text) if language == PROTOBUF else _json_reader(schema)
+        )
     except ValueError as error:
         versions = versions_of(schema.address, schema_id)
         if declared.subject not in versions:
-            others = ", ".join(f"version {version} of {name}" for name, version in sorted(versions.items())) or "no subject"
+            others = (
+                ", ".join(
+                    f"version {version} of {name}" for name, version in sorted(versions.items())
+                )
+                or "no subject"
+            )
             return f"its schema id {schema_id} is {others}, and cannot be read as {schema}: {error}"
         raise IncompatibleSchemaError(
-            f"records of version {versions[declared.subject]} of {declared.subject} (schema id {schema_id}) cannot be read as {schema}, "
-            f"which is declared: {error}. Register a version that reads both and load the project anew, or use a new topic"
+            f"records of version {versions[declared.subject]} of {declared.subject} (schema id"
+            f" {schema_id}) cannot be read as {schema}, which is declared: {error}. Register a"
+            " version that reads both and load the project anew, or use a new topic"
         ) from error
 
 
@@ -217,7 +258,10 @@ def _protobuf_reader(schema: RegistrySchema, text: str) -> ReadGroup:
     """
     message = find_message(b64decode(schema.declared_version.content), schema.message)
     place = _place(file_descriptor(text), schema.message)
-    read, columns = message_reader(message, is_framed=True, place=place), arrow_schema(schema.fields)
+    read, columns = (
+        message_reader(message, is_framed=True, place=place),
+        arrow_schema(schema.fields),
+    )
     return lambda values: read_values(values, read, columns)
 
 

@@ -75,7 +75,9 @@ def registry_address() -> str:
     try:
         return ", ".join(RegistryClientSettings.of(url, settings).urls)
     except ConfigError as error:
-        raise SettingsError(f"{REGISTRY_URL} and the variables that begin like it cannot be used: {error}") from error
+        raise SettingsError(
+            f"{REGISTRY_URL} and the variables that begin like it cannot be used: {error}"
+        ) from error
 
 
 def subject_version(address: str, subject: str, version: int | None) -> SubjectVersion:
@@ -94,10 +96,16 @@ def subject_version(address: str, subject: str, version: int | None) -> SubjectV
         kept = _kept(file) if error.is_retriable else None
         if kept is None:
             raise RegistrySchemaError(
-                f"{error}. The topic's columns come from there: TIDELOG_SCHEMA_REGISTRY_URL names the registry, and a producer "
-                "registers the subject"
+                f"{error}. The topic's columns come from there: TIDELOG_SCHEMA_REGISTRY_URL names"
+                " the registry, and a producer registers the subject"
             ) from error
-        logger.warning("%s. The project is loaded with version %s of %s, as %s has it", error, kept.version, subject, file)
+        logger.warning(
+            "%s. The project is loaded with version %s of %s, as %s has it",
+            error,
+            kept.version,
+            subject,
+            file,
+        )
         return kept
     _keep(file, found)
     return found
@@ -115,7 +123,11 @@ def written_schema(address: str, subject: str, schema_id: int) -> Schema:
     context = subject if subject.startswith(":.") else None
     with _asked_at(address) as client:
         found = client.get_schema(schema_id, context)
-        return client.get_schema(schema_id, context, fmt=SERIALIZED) if found.schema_type == PROTOBUF else found
+        return (
+            client.get_schema(schema_id, context, fmt=SERIALIZED)
+            if found.schema_type == PROTOBUF
+            else found
+        )
 
 
 def versions_of(address: str, schema_id: int) -> Mapping[str, int]:
@@ -144,7 +156,9 @@ def _asked_at(address: str) -> Iterator["BlockingSchemaRegistryClient"]:
 
 def _client(address: str) -> "BlockingSchemaRegistryClient":
     """Return a client of the registry at ``address``, which logs in as the environment says."""
-    from log_service.client import BlockingSchemaRegistryClient  # noqa: PLC0415 - httpx comes with the first schema, not with each project
+    from log_service.client import (  # noqa: PLC0415 - httpx comes with the first schema, not with each project
+        BlockingSchemaRegistryClient,
+    )
 
     url, settings = registry_settings()
     has_user = registry_address() == address
@@ -155,15 +169,24 @@ def _asked(address: str, subject: str, version: int | None) -> SubjectVersion:
     """Ask the registry. Raises SchemaRegistryError: it refuses, or does not respond."""
     with _client(address) as client:
         found = client.get_version(subject, "latest" if version is None else version)
-        content = _descriptors(client, found) if found.schema.schema_type == PROTOBUF else found.schema.text
+        content = (
+            _descriptors(client, found)
+            if found.schema.schema_type == PROTOBUF
+            else found.schema.text
+        )
         if found.schema.references and found.schema.schema_type != PROTOBUF:
             names = ", ".join(one.name for one in found.schema.references)
             raise RegistrySchemaError(
-                f"version {found.version} of {subject} at {address} refers to other schemas ({names}), "
-                "which only Protobuf's may: register the schema with its types in it, or declare the topic's columns by a file"
+                f"version {found.version} of {subject} at {address} refers to other schemas"
+                f" ({names}), which only Protobuf's may: register the schema with its types in it,"
+                " or declare the topic's columns by a file"
             )
     return SubjectVersion(
-        subject=subject, version=found.version or 0, id=found.id, language=found.schema.schema_type.upper(), content=content
+        subject=subject,
+        version=found.version or 0,
+        id=found.id,
+        language=found.schema.schema_type.upper(),
+        content=content,
     )
 
 
@@ -177,12 +200,18 @@ def _descriptors(client: "BlockingSchemaRegistryClient", found: RegisteredSchema
     return b64encode(FileDescriptorSet(file=whole.values()).SerializeToString()).decode()
 
 
-def _add(file: FileDescriptorProto, files: Mapping[str, FileDescriptorProto], whole: dict[str, FileDescriptorProto]) -> None:
+def _add(
+    file: FileDescriptorProto,
+    files: Mapping[str, FileDescriptorProto],
+    whole: dict[str, FileDescriptorProto],
+) -> None:
     """Add a file behind those that it imports. Well-known ones come from Python's packages.
 
     :raises RegistrySchemaError: an import is neither known nor a reference of the schema.
     """
-    from log_service.client.schemas.protobuf import known_file  # noqa: PLC0415 - with a schema of Protobuf
+    from log_service.client.schemas.protobuf import (  # noqa: PLC0415 - with a schema of Protobuf
+        known_file,
+    )
 
     for name in file.dependency:
         if name not in whole:
@@ -201,7 +230,9 @@ def file_descriptor(text: str, name: str = ROOT) -> FileDescriptorProto:
     try:
         file = FileDescriptorProto.FromString(b64decode(text, validate=True))
     except (ValueError, DecodeError) as error:
-        raise RegistrySchemaError(f"the registry returns {name} as text: it has to know format={SERIALIZED}") from error
+        raise RegistrySchemaError(
+            f"the registry returns {name} as text: it has to know format={SERIALIZED}"
+        ) from error
     file.name = name
     return file
 
@@ -223,4 +254,8 @@ def _keep(file: Path, found: SubjectVersion) -> None:
         new.write_text(json.dumps(asdict(found)))
         new.replace(file)
     except OSError as error:
-        logger.warning("%s could not be written (%s): the project will not load while no registry responds", file, error.strerror)
+        logger.warning(
+            "%s could not be written (%s): the project will not load while no registry responds",
+            file,
+            error.strerror,
+        )

@@ -43,13 +43,23 @@ def mirror_assets(file: Path | str = DEFAULT_FILE) -> list[dg.AssetSpec]:
     try:
         flows = _settings(file).flows
     except ConfigError as error:
-        return [mistaken_asset(dg.AssetKey([MIRROR_PREFIX, _key_part(Path(file).name)]), str(error), MIRROR_PREFIX)]
+        return [
+            mistaken_asset(
+                dg.AssetKey([MIRROR_PREFIX, _key_part(Path(file).name)]), str(error), MIRROR_PREFIX
+            )
+        ]
     return [
         dg.AssetSpec(
             key=asset_key(flow),
-            description=f"What is mirrored from {flow.source.alias} to {flow.target.alias}: topics {', '.join(flow.topics)}",
+            description=(
+                f"What is mirrored from {flow.source.alias} to {flow.target.alias}: topics"
+                f" {', '.join(flow.topics)}"
+            ),
             group_name=MIRROR_PREFIX,
-            metadata={"tidelog/source": flow.source.bootstrap_servers, "tidelog/target": flow.target.bootstrap_servers},
+            metadata={
+                "tidelog/source": flow.source.bootstrap_servers,
+                "tidelog/target": flow.target.bootstrap_servers,
+            },
         )
         for flow in flows
     ]
@@ -65,7 +75,10 @@ def _key_part(name: str) -> str:
 
 
 def mirror_sensor(
-    file: Path | str = DEFAULT_FILE, *, name: str = "mirror_lags", now_s: Callable[[], float] = time.time
+    file: Path | str = DEFAULT_FILE,
+    *,
+    name: str = "mirror_lags",
+    now_s: Callable[[], float] = time.time,
 ) -> dg.SensorDefinition:
     """Return the sensor that reports the lags of a mirror's flows.
 
@@ -92,7 +105,12 @@ def mirror_sensor(
         due, told = decide_lags(behind, read_cursor(context.cursor), now_s(), failures)
         due_flows = [flow for flow in settings.flows if flow.name in due]
         events = [
-            lag_event(flow, found[flow.name]) if flow.name in found else failure_event(flow, failures[flow.name]) for flow in due_flows
+            (
+                lag_event(flow, found[flow.name])
+                if flow.name in found
+                else failure_event(flow, failures[flow.name])
+            )
+            for flow in due_flows
         ]
         reasons = [*failures.values(), *([] if events else ["no mirror has got on or behind"])]
         return dg.SensorResult(
@@ -118,7 +136,10 @@ def measure(settings: "MirrorSettings", flow: "FlowSettings") -> "FlowLag":
 
 
 def decide_lags(
-    lags: Mapping[str, int], told: Mapping[str, Told], now_s: float, failures: Mapping[str, str] | None = None
+    lags: Mapping[str, int],
+    told: Mapping[str, Told],
+    now_s: float,
+    failures: Mapping[str, str] | None = None,
 ) -> tuple[frozenset[str], dict[str, Told]]:
     """Return the flows to report, and the reports to remember.
 
@@ -131,7 +152,9 @@ def decide_lags(
     measured = {flow: f"{lag} at {int(now_s // 60)}" if lag else "0" for flow, lag in lags.items()}
     values = {**measured, **failed}
     due = frozenset(
-        flow for flow, value in values.items() if is_due(told.get(flow), value, now_s, is_urgent=value == "0" or flow in failed)
+        flow
+        for flow, value in values.items()
+        if is_due(told.get(flow), value, now_s, is_urgent=value == "0" or flow in failed)
     )
     return due, {**told, **{flow: Told(value=values[flow], at_s=now_s) for flow in due}}
 
@@ -158,14 +181,20 @@ def lag_event(flow: "FlowSettings", found: "FlowLag") -> dg.AssetObservation:
             "records_behind": found.records_behind,
             **({} if seconds is None else {"seconds_behind": seconds}),
             "lost": sum(each.lost_count for each in found.topics),
-            "topics": dg.MetadataValue.table(rows) if rows else dg.MetadataValue.text("no topic is mirrored"),
+            "topics": (
+                dg.MetadataValue.table(rows)
+                if rows
+                else dg.MetadataValue.text("no topic is mirrored")
+            ),
         },
     )
 
 
 def failure_event(flow: "FlowSettings", why: str) -> dg.AssetObservation:
     """Return the sample of a flow that cannot be measured."""
-    return dg.AssetObservation(asset_key=asset_key(flow), description=why, metadata={"failure": why})
+    return dg.AssetObservation(
+        asset_key=asset_key(flow), description=why, metadata={"failure": why}
+    )
 
 
 def _settings(file: Path | str) -> "MirrorSettings":

@@ -71,13 +71,19 @@ def queue_asset(spec: QueueSpec) -> dg.AssetSpec:
     return dg.AssetSpec(
         key=spec.asset_key,
         deps=[spec.topic.asset_key],
-        description=spec.description or f"What the share group {spec.group_id} has not done with yet of the topic {spec.topic.name}",
+        description=spec.description
+        or f"What the share group {spec.group_id} has not done with yet of the topic {spec.topic.name}",
         group_name=QUEUE_PREFIX,
         metadata={"tidelog/topic": spec.topic.name, "tidelog/group": spec.group_id},
     )
 
 
-def queue_sensor(specs: Sequence[QueueSpec], *, name: str = "queue_depths", now_s: Callable[[], float] = time.time) -> dg.SensorDefinition:
+def queue_sensor(
+    specs: Sequence[QueueSpec],
+    *,
+    name: str = "queue_depths",
+    now_s: Callable[[], float] = time.time,
+) -> dg.SensorDefinition:
     """Return the sensor that tells the depths of queues. ``now_s`` returns the time in seconds."""
 
     @dg.sensor(
@@ -86,7 +92,9 @@ def queue_sensor(specs: Sequence[QueueSpec], *, name: str = "queue_depths", now_
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Tells how deep queues are: records that no worker is done with",
     )
-    def watch_queues(context: dg.SensorEvaluationContext, log_service: LogServiceResource) -> dg.SensorResult:
+    def watch_queues(
+        context: dg.SensorEvaluationContext, log_service: LogServiceResource
+    ) -> dg.SensorResult:
         found: dict[str, QueueDepth] = {}
         reasons: list[str] = []
         for spec in specs:
@@ -94,7 +102,11 @@ def queue_sensor(specs: Sequence[QueueSpec], *, name: str = "queue_depths", now_
                 found[spec.group_id] = look(log_service, spec)
             except LogServiceError as error:
                 reasons.append(f"the queue {spec.group_id} cannot be looked at: {error}")
-        due, told = decide_depths({group: each.depth for group, each in found.items()}, read_cursor(context.cursor), now_s())
+        due, told = decide_depths(
+            {group: each.depth for group, each in found.items()},
+            read_cursor(context.cursor),
+            now_s(),
+        )
         events = [depth_event(spec, found[spec.group_id]) for spec in specs if spec.group_id in due]
         reasons += [] if events else ["no queue has changed"]
         return dg.SensorResult(
@@ -113,13 +125,20 @@ def look(log_service: LogServiceResource, spec: QueueSpec) -> QueueDepth:
     """
     with log_service.open_admin(timeout_ms=TIMEOUT_MS) as admin:
         offsets = admin.list_share_group_offsets(spec.group_id)
-    mine = sorted((where.partition, each) for where, each in offsets.items() if where.topic == spec.topic.name)
+    mine = sorted(
+        (where.partition, each) for where, each in offsets.items() if where.topic == spec.topic.name
+    )
     return QueueDepth(
-        partitions=tuple(PartitionDepth(partition=index, start_offset=each.start_offset, depth=each.lag) for index, each in mine)
+        partitions=tuple(
+            PartitionDepth(partition=index, start_offset=each.start_offset, depth=each.lag)
+            for index, each in mine
+        )
     )
 
 
-def decide_depths(depths: Mapping[str, int | None], told: Mapping[str, Told], now_s: float) -> tuple[frozenset[str], dict[str, Told]]:
+def decide_depths(
+    depths: Mapping[str, int | None], told: Mapping[str, Told], now_s: float
+) -> tuple[frozenset[str], dict[str, Told]]:
     """Return the queues to report, and the reports to remember.
 
     A depth that changed is reported at most once per interval, and an empty queue at once.
@@ -134,13 +153,20 @@ def decide_depths(depths: Mapping[str, int | None], told: Mapping[str, Told], no
 
 def depth_event(spec: QueueSpec, found: QueueDepth) -> dg.AssetObservation:
     """Return the sample of a queue's depth."""
-    rows = [dg.TableRecord({"partition": one.partition, "start_offset": one.start_offset, "depth": one.depth}) for one in found.partitions]
+    rows = [
+        dg.TableRecord(
+            {"partition": one.partition, "start_offset": one.start_offset, "depth": one.depth}
+        )
+        for one in found.partitions
+    ]
     return dg.AssetObservation(
         asset_key=spec.asset_key,
         description="Records that no worker is done with",
         metadata={
             "depth": found.depth or 0,
             "partitions_not_begun": sum(one.depth is None for one in found.partitions),
-            "partitions": dg.MetadataValue.table(rows) if rows else dg.MetadataValue.text("no partitions"),
+            "partitions": (
+                dg.MetadataValue.table(rows) if rows else dg.MetadataValue.text("no partitions")
+            ),
         },
     )

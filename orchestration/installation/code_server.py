@@ -74,7 +74,9 @@ def serve(socket_path: Path, *, is_watching: bool, complaint: Path | None = None
             server_termination_event=ended,
             logger=logger,
             loadable_target_origin=LoadableTargetOrigin(
-                executable_path=sys.executable, working_directory=str(Path.cwd()), module_name=DEFINITIONS
+                executable_path=sys.executable,
+                working_directory=str(Path.cwd()),
+                module_name=DEFINITIONS,
             ),
             location_name=PROJECT_LOCATION,
             server_threadpool_executor=executor,
@@ -83,10 +85,16 @@ def serve(socket_path: Path, *, is_watching: bool, complaint: Path | None = None
     if is_watching:
         servicer.watch_project(ended)
     server = DagsterGrpcServer(
-        server_termination_event=ended, dagster_api_servicer=servicer, socket=str(socket_path), logger=logger, threadpool_executor=executor
+        server_termination_event=ended,
+        dagster_api_servicer=servicer,
+        socket=str(socket_path),
+        logger=logger,
+        threadpool_executor=executor,
     )
     project.settle(None)
-    threading.Thread(target=project.look_after, args=(ended,), name="look-after", daemon=True).start()
+    threading.Thread(
+        target=project.look_after, args=(ended,), name="look-after", daemon=True
+    ).start()
     threading.Thread(target=start_rehearsal, args=(forking,), name="rehearsal", daemon=True).start()
     wait_without_looking(server.server, ended)
     try:
@@ -127,7 +135,9 @@ def start_rehearsal(forking: BaseContext) -> None:
 
 def rehearse_once() -> None:
     """Rehearse in the forked process, which has the import at hand already."""
-    from orchestration.transforms.rehearsal import rehearse  # noqa: PLC0415 - seconds of import that this process does without
+    from orchestration.transforms.rehearsal import (  # noqa: PLC0415 - seconds of import that this process does without
+        rehearse,
+    )
 
     rehearse()
 

@@ -34,14 +34,19 @@ def code_socket(data_directory: Path) -> Path:
     path = directory / f"{sha256(os.fsencode(data_directory.resolve())).hexdigest()[:16]}.sock"
     if len(os.fsencode(path)) > MAX_PATH_BYTES:
         raise ConfigError(
-            f"the path of the code server's socket is longer than {MAX_PATH_BYTES} bytes: set TMPDIR to a directory with a shorter path "
-            f"than {directory.parent}"
+            f"the path of the code server's socket is longer than {MAX_PATH_BYTES} bytes: set"
+            f" TMPDIR to a directory with a shorter path than {directory.parent}"
         )
     with suppress(FileExistsError):
         directory.mkdir(mode=0o700)
     found = directory.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+    if (
+        not stat.S_ISDIR(found.st_mode)
+        or found.st_uid != os.getuid()
+        or stat.S_IMODE(found.st_mode) & 0o077
+    ):
         raise ConfigError(
-            f"{directory} has to be a directory of this account's that no other can enter: remove it, or set TMPDIR to another directory"
+            f"{directory} has to be a directory of this account's that no other can enter: remove"
+            " it, or set TMPDIR to another directory"
         )
     return path

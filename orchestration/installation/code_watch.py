@@ -53,7 +53,9 @@ class Asked:
         self.stamp: Stamp = None
         self.at_s = 0.0
 
-    def server_id_of(self, socket_path: str, ask: Callable[[], str], now_s: Callable[[], float]) -> str:
+    def server_id_of(
+        self, socket_path: str, ask: Callable[[], str], now_s: Callable[[], float]
+    ) -> str:
         """Return the id of the load that is served.
 
         ``ask`` asks the code server where the last answer may be outdated.

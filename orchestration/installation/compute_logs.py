@@ -24,7 +24,9 @@ class FileComputeLogs(LocalComputeLogManager):
     """Dagster's local log manager without the mirror. ``base_dir`` is the instance's directory."""
 
     @classmethod
-    def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]) -> "FileComputeLogs":
+    def from_config_value(
+        cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]
+    ) -> "FileComputeLogs":
         """Return the manager of an instance."""
         base = Path(config_value["base_dir"]) / STORAGE_DIRECTORY
         return cls(inst_data=inst_data, **{**config_value, "base_dir": str(base)})

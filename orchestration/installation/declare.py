@@ -29,7 +29,9 @@ LOAD_WITHIN_S = 60
 
 def main() -> None:
     """Write the file, unless it is up to date."""
-    parser = argparse.ArgumentParser(prog="python -m orchestration declare", description="Write which topics a project declares")
+    parser = argparse.ArgumentParser(
+        prog="python -m orchestration declare", description="Write which topics a project declares"
+    )
     parser.add_argument("--project", type=Path, required=True)
     parser.add_argument("--file", type=Path, required=True)
     given = parser.parse_args()
@@ -48,7 +50,9 @@ def declare(project: Path, file: Path) -> None:
     sys.path.insert(0, str(project))
     try:
         assets = import_module(DEFINITIONS).defs.get_repository_def().assets_defs_by_key.values()
-        write_declared(file, project, import_module("orchestration.topics.spec").topic_specs(assets))
+        write_declared(
+            file, project, import_module("orchestration.topics.spec").topic_specs(assets)
+        )
     except Exception as error:  # noqa: BLE001 - a project may raise anything
         print(f"the declared topics are as they were: {root_cause(error)}", file=sys.stderr)  # noqa: T201 - the broker's log
 
@@ -59,7 +63,11 @@ def write_declared(file: Path, project: Path, specs: Iterable["TopicSpec"]) -> N
     The format is that of a broker's ``auto.create.topics.declarations``.
     """
     topics = {
-        spec.name: {"partitions": spec.partitions, "replication_factor": spec.replication_factor, "configs": dict(spec.configs)}
+        spec.name: {
+            "partitions": spec.partitions,
+            "replication_factor": spec.replication_factor,
+            "configs": dict(spec.configs),
+        }
         for spec in specs
     }
     replace_private(file, json.dumps({"project": str(project), "topics": topics}, indent=2))
@@ -77,4 +85,6 @@ def is_up_to_date(file: Path, project: Path) -> bool:
 
 
 def _give_up(*_: object) -> None:
-    sys.exit(f"the declared topics are as they were: the project was not loaded within {LOAD_WITHIN_S} s")
+    sys.exit(
+        f"the declared topics are as they were: the project was not loaded within {LOAD_WITHIN_S} s"
+    )

@@ -21,7 +21,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import (
+    INDEX_SHARD_NAME,
+    SqliteEventLogStorage,
+)
 from dagster._core.storage.runs.sqlite.sqlite_run_storage import SqliteRunStorage
 from dagster._core.storage.schedules.sqlite.sqlite_schedule_storage import SqliteScheduleStorage
 from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS, create_db_conn_string
@@ -128,7 +131,10 @@ def is_stamped(engine: Engine) -> bool:
     """
     with engine.connect() as connection:
         try:
-            return connection.execute(text("SELECT version_num FROM alembic_version")).first() is not None
+            return (
+                connection.execute(text("SELECT version_num FROM alembic_version")).first()
+                is not None
+            )
         except OperationalError:
             return False
 
@@ -169,7 +175,9 @@ class KeptEventLogStorage(SqliteEventLogStorage):
             with engine.begin() as connection:
                 yield connection
             if shard != INDEX_SHARD_NAME:
-                os.utime(self.path_for_shard(shard))  # the UI watches a run's file, and a commit changes only the log beside it
+                os.utime(
+                    self.path_for_shard(shard)
+                )  # the UI watches a run's file, and a commit changes only the log beside it
 
     def _have_tables(self, shard: str, engine: Engine) -> None:
         """Create the tables where there are none.
@@ -178,7 +186,9 @@ class KeptEventLogStorage(SqliteEventLogStorage):
         """
         if shard != INDEX_SHARD_NAME:
             self._initdb(engine)
-        elif not self._kept.has(self.conn_string_for_shard(shard), TABLES, lambda: is_stamped(engine)):
+        elif not self._kept.has(
+            self.conn_string_for_shard(shard), TABLES, lambda: is_stamped(engine)
+        ):
             super()._initdb(engine)
 
     def has_secondary_index(self, name: str) -> bool:
@@ -217,7 +227,9 @@ def kept(storage: Any, file: str) -> Any:
                 yield connection
 
         def has_built_index(self, migration_name: str) -> bool:
-            return self._is_there(f"index {migration_name}", lambda: super(Kept, self).has_built_index(migration_name))
+            return self._is_there(
+                f"index {migration_name}", lambda: super(Kept, self).has_built_index(migration_name)
+            )
 
         def _is_there(self, what: str, look: Callable[[], bool]) -> bool:
             return self._kept.has(self._conn_string, what, look)
@@ -241,7 +253,11 @@ class KeptScheduleStorage(kept(SqliteScheduleStorage, "schedules")):  # type: ig
     """
 
     def _has_instigators_table(self, conn: Connection) -> bool:
-        return bool(self._is_there(INSTIGATORS, lambda: super(KeptScheduleStorage, self)._has_instigators_table(conn)))
+        return bool(
+            self._is_there(
+                INSTIGATORS, lambda: super(KeptScheduleStorage, self)._has_instigators_table(conn)
+            )
+        )
 
     def has_instigators_table(self) -> bool:
         """Return whether states are kept by selector."""
@@ -266,6 +282,8 @@ class KeptStorage(DagsterSqliteStorage):
         super(DagsterSqliteStorage, self).__init__()  # type: ignore[no-untyped-call]  # the next class's would open the three files again
 
     @classmethod
-    def from_config_value(cls, inst_data: ConfigurableClassData, config_value: Any) -> "KeptStorage":
+    def from_config_value(
+        cls, inst_data: ConfigurableClassData, config_value: Any
+    ) -> "KeptStorage":
         """Return the storage that a ``dagster.yaml`` asks for."""
         return cls.from_local(inst_data=inst_data, **config_value)

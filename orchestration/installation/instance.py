@@ -24,7 +24,13 @@ from orchestration.installation.postgres_url import check_postgres
 from orchestration.project.home import ALIVE, UNFINISHED, dagster_home
 from orchestration.project.location import ProjectError, find_project
 from orchestration.project.workspace import other_locations
-from orchestration.settings import HOME_VARIABLE, SettingsError, instance_home, load_settings, named_in_environment
+from orchestration.settings import (
+    HOME_VARIABLE,
+    SettingsError,
+    instance_home,
+    load_settings,
+    named_in_environment,
+)
 
 PROJECT_LOCATION = "tidelog"
 CANCEL_DEADLINE_S = 45.0
@@ -38,7 +44,10 @@ EARLIER_CONFIGURATIONS = frozenset(
     }
 )
 """SHA-256 of each dagster.yaml that an earlier release wrote. An unchanged file is replaced."""
-DEAD_RUN = "The process of this run is gone; what it had committed stays, and the next run carries on from there."
+DEAD_RUN = (
+    "The process of this run is gone; what it had committed stays, and the next run carries on from"
+    " there."
+)
 POLL_S = 0.2
 
 DAGSTER_YAML = """\
@@ -140,14 +149,18 @@ def write_configuration(home: Path, *, is_postgres: bool = False) -> None:
             path.write_text(text)
     if is_postgres and POSTGRES_SETTING not in (home / "dagster.yaml").read_text():
         raise ConfigError(
-            f"TIDELOG_POSTGRES_URL is set, and {home / 'dagster.yaml'}, which you have changed, does not read it. Put this into the file "
-            f"in the place of its storage, or remove the file to have it written anew:\n{POSTGRES_STORAGE}"
+            f"TIDELOG_POSTGRES_URL is set, and {home / 'dagster.yaml'}, which you have changed,"
+            " does not read it. Put this into the file in the place of its storage, or remove the"
+            f" file to have it written anew:\n{POSTGRES_STORAGE}"
         )
 
 
 def is_ours(text: str) -> bool:
     """Return whether the text is a dagster.yaml of this release, or of an earlier one."""
-    return text in {DAGSTER_YAML, POSTGRES_YAML} or sha256(text.encode()).hexdigest() in EARLIER_CONFIGURATIONS
+    return (
+        text in {DAGSTER_YAML, POSTGRES_YAML}
+        or sha256(text.encode()).hexdigest() in EARLIER_CONFIGURATIONS
+    )
 
 
 def validate_postgres(is_postgres: bool) -> None:  # noqa: FBT001 - the setting itself
@@ -157,17 +170,25 @@ def validate_postgres(is_postgres: bool) -> None:  # noqa: FBT001 - the setting 
     """
     missing = [name for name in POSTGRES_PACKAGES if is_postgres and find_spec(name) is None]
     if missing:
-        raise ConfigError(f"TIDELOG_POSTGRES_URL needs {' and '.join(missing)}: pip install 'tidelog[platform,postgres]'")
+        raise ConfigError(
+            f"TIDELOG_POSTGRES_URL needs {' and '.join(missing)}: pip install"
+            " 'tidelog[platform,postgres]'"
+        )
 
 
 @contextmanager
 def open_instance(home: Path) -> Iterator[DagsterInstance]:
     """Yield the instance of a folder, in a process that is not told DAGSTER_HOME."""
-    with named_in_environment(HOME_VARIABLE, str(home)), DagsterInstance.from_config(str(home)) as instance:
+    with (
+        named_in_environment(HOME_VARIABLE, str(home)),
+        DagsterInstance.from_config(str(home)) as instance,
+    ):
         yield instance
 
 
-def write_workspace(data_directory: Path, project_directory: Path, code_socket: Path, *, is_postgres: bool = False) -> Path:
+def write_workspace(
+    data_directory: Path, project_directory: Path, code_socket: Path, *, is_postgres: bool = False
+) -> Path:
     """Write the workspace file of an installation and return its path.
 
     It names the project's code server, and the user's other code locations.
@@ -185,7 +206,10 @@ def write_workspace(data_directory: Path, project_directory: Path, code_socket: 
     write_configuration(home, is_postgres=is_postgres)
     path = home / "workspace.yaml"
     server = {"grpc_server": {"socket": str(code_socket), "location_name": PROJECT_LOCATION}}
-    path.write_text("# Written anew by `tidelog up`.\n" + yaml.safe_dump({"load_from": [server, *others]}, sort_keys=False))
+    path.write_text(
+        "# Written anew by `tidelog up`.\n"
+        + yaml.safe_dump({"load_from": [server, *others]}, sort_keys=False)
+    )
     return path
 
 
@@ -201,7 +225,9 @@ def fail_dead_runs(instance: DagsterInstance) -> list[DagsterRun]:
     return dead
 
 
-def cancel_runs(instance: DagsterInstance, deadline_s: float = CANCEL_DEADLINE_S) -> list[DagsterRun]:
+def cancel_runs(
+    instance: DagsterInstance, deadline_s: float = CANCEL_DEADLINE_S
+) -> list[DagsterRun]:
     """Cancel running runs, wait for their end, and return those that go on at the deadline."""
     for run in instance.get_runs(filters=RunsFilter(statuses=list(UNFINISHED))):
         instance.run_launcher.terminate(run.run_id)

@@ -13,7 +13,10 @@ from typing import Any
 
 import coloredlogs  # type: ignore[import-untyped]
 
-STACK_LINES = re.compile(r"^(Stack Trace:|Traceback \(most recent call last\):|  File \".*\", line \d+.*|    .*)\n?", re.MULTILINE)
+STACK_LINES = re.compile(
+    r"^(Stack Trace:|Traceback \(most recent call last\):|  File \".*\", line \d+.*|    .*)\n?",
+    re.MULTILINE,
+)
 LINKS = re.compile(
     r"^\s*(The above exception (was caused by|occurred during handling of) the following exception:"
     r"|During handling of the above exception, another exception occurred:"
@@ -21,7 +24,9 @@ LINKS = re.compile(
     re.MULTILINE,
 )
 PROJECT_LOGGER = "tidelog.project"
-ExceptionInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+ExceptionInfo = (
+    tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+)
 
 
 class PlainFormatter(logging.Formatter):

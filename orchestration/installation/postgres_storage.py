@@ -18,8 +18,14 @@ class PostgresStorage(DagsterPostgresStorage):
     """The storage at ``postgres_url``, which names no driver."""
 
     @classmethod
-    def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Any) -> "PostgresStorage":
+    def from_config_value(
+        cls, inst_data: ConfigurableClassData | None, config_value: Any
+    ) -> "PostgresStorage":
         """Return the storage that a ``dagster.yaml`` asks for."""
         url = str(config_value["postgres_url"])
-        named = f"{DRIVER_SCHEME}{url.removeprefix(POSTGRES_SCHEME)}" if url.startswith(POSTGRES_SCHEME) else url
+        named = (
+            f"{DRIVER_SCHEME}{url.removeprefix(POSTGRES_SCHEME)}"
+            if url.startswith(POSTGRES_SCHEME)
+            else url
+        )
         return cls(postgres_url=named, inst_data=inst_data)

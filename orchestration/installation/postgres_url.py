@@ -11,7 +11,10 @@ from orchestration.settings import POSTGRES_SCHEME, SettingsError
 
 TIMEOUT_S = 10
 AUTHORITY = re.compile(rf"{POSTGRES_SCHEME}(?P<authority>[^/?#]*)(?P<rest>.*)", re.DOTALL)
-ENCODED = "characters such as '/', ':', '@' and ' ' in its user or password have to be written as %2F, %3A, %40 and %20"
+ENCODED = (
+    "characters such as '/', ':', '@' and ' ' in its user or password have to be written as %2F,"
+    " %3A, %40 and %20"
+)
 
 
 def check_postgres(url: str) -> None:
@@ -22,7 +25,10 @@ def check_postgres(url: str) -> None:
     """
     import psycopg  # noqa: PLC0415 - where PostgreSQL is used at all
 
-    unreadable = f"TIDELOG_POSTGRES_URL cannot be read as {POSTGRES_SCHEME}user:password@host/name: {ENCODED}"
+    unreadable = (
+        f"TIDELOG_POSTGRES_URL cannot be read as {POSTGRES_SCHEME}user:password@host/name:"
+        f" {ENCODED}"
+    )
     if not is_clear(url):
         raise SettingsError(unreadable)
     try:
@@ -31,7 +37,9 @@ def check_postgres(url: str) -> None:
         raise SettingsError(unreadable) from error
     except psycopg.Error as error:
         reason = " ".join(without_password(str(error), url).split())
-        raise SettingsError(f"the database that TIDELOG_POSTGRES_URL names cannot be used: {reason}") from error
+        raise SettingsError(
+            f"the database that TIDELOG_POSTGRES_URL names cannot be used: {reason}"
+        ) from error
 
 
 def is_clear(url: str) -> bool:
@@ -44,7 +52,9 @@ def is_clear(url: str) -> bool:
         return False
     authority, rest = found["authority"], found["rest"]
     _, colon, port = authority.rpartition(":")
-    return authority.count("@") <= 1 and not ("@" in rest and "@" not in authority and colon and not port.isdecimal())
+    return authority.count("@") <= 1 and not (
+        "@" in rest and "@" not in authority and colon and not port.isdecimal()
+    )
 
 
 def without_password(text: str, url: str) -> str:

@@ -44,11 +44,15 @@ class ForkedRuns:
 
     def Process(self, *, target: Callable[..., object], args: Sequence[object]) -> BaseProcess:  # noqa: N802 - multiprocessing's name
         """Return a process that runs ``target`` with the current project."""
-        process: BaseProcess = self._forking.Process(target=run_with_project, args=(self.reload_count, target, args))  # type: ignore[attr-defined]
+        process: BaseProcess = self._forking.Process(
+            target=run_with_project, args=(self.reload_count, target, args)
+        )  # type: ignore[attr-defined]
         return process
 
 
-def run_with_project(reload_count: int, target: Callable[..., object], args: Sequence[object]) -> None:
+def run_with_project(
+    reload_count: int, target: Callable[..., object], args: Sequence[object]
+) -> None:
     """Run ``target`` in a forked process, with the current project.
 
     The fork's copy of the project is forgotten where the project was reloaded since.
@@ -107,7 +111,9 @@ class ProjectServer(DagsterApiServer):
                 )
                 self._serializable_load_error = None
             except Exception as error:  # noqa: BLE001 - a project may raise anything
-                self._serializable_load_error = serializable_error_info_from_exc_info(sys.exc_info())
+                self._serializable_load_error = serializable_error_info_from_exc_info(
+                    sys.exc_info()
+                )
                 fault = root_cause(error)
                 self._logger.warning("%s", fault)
             self._server_id = str(uuid4())
@@ -115,7 +121,9 @@ class ProjectServer(DagsterApiServer):
 
     def watch_project(self, ended: threading.Event) -> None:
         """Reload whenever a file of the project changes, until ``ended``."""
-        threading.Thread(target=self._watch, args=(ended,), name="watch-project", daemon=True).start()
+        threading.Thread(
+            target=self._watch, args=(ended,), name="watch-project", daemon=True
+        ).start()
 
     def _watch(self, ended: threading.Event) -> None:
         seen = dict(_stamps())

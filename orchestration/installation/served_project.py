@@ -78,9 +78,15 @@ class ServedProject:
         if self._home is None:
             return
         try:
-            write_declared(load_settings().data_directory / DECLARED_TOPICS_FILE, Path.cwd().resolve(), topic_specs(self._assets))
+            write_declared(
+                load_settings().data_directory / DECLARED_TOPICS_FILE,
+                Path.cwd().resolve(),
+                topic_specs(self._assets),
+            )
         except (OSError, SettingsError) as error:
-            self._logger.warning("the declared topics could not be written for the brokers: %s", error)
+            self._logger.warning(
+                "the declared topics could not be written for the brokers: %s", error
+            )
 
     def look_at_topics(self) -> None:
         """Report the differences of topics from their declarations.
@@ -88,7 +94,9 @@ class ServedProject:
         They are changes, deletions or creations by a person meanwhile.
         """
         try:
-            with connect(load_settings().bootstrap_servers, timeout_ms=RECONCILE_TIMEOUT_MS) as client:
+            with connect(
+                load_settings().bootstrap_servers, timeout_ms=RECONCILE_TIMEOUT_MS
+            ) as client:
                 found = differences(client, topic_specs(self._assets))
         except (LogServiceError, SettingsError) as error:
             self._tell_of_topics([f"the declared topics were not looked at: {error}"])
@@ -102,7 +110,9 @@ class ServedProject:
         A log service that is away stops no server. It is asked again with a later look.
         """
         try:
-            with connect(load_settings().bootstrap_servers, timeout_ms=RECONCILE_TIMEOUT_MS) as client:
+            with connect(
+                load_settings().bootstrap_servers, timeout_ms=RECONCILE_TIMEOUT_MS
+            ) as client:
                 changes = reconcile_all(client, topic_specs(self._assets))
         except (LogServiceError, SettingsError) as error:
             self._are_topics_settled = False
@@ -131,7 +141,9 @@ class ServedProject:
                     if failing is None and self._home is not None:
                         failing = FailingAssets(opened.enter_context(open_instance(self._home)))
                     self.look(failing, is_turn_of_topics=count % LOOKS_PER_RECONCILE == 0)
-                except Exception:  # what Dagster's storage raises is of many kinds, and the next look may do
+                except (
+                    Exception
+                ):  # what Dagster's storage raises is of many kinds, and the next look may do
                     self._logger.exception("what is wrong with the project cannot be looked at")
 
     def look(self, failing: FailingAssets | None, *, is_turn_of_topics: bool) -> None:
@@ -142,4 +154,7 @@ class ServedProject:
         if is_turn_of_topics:
             self.look_at_topics() if self._are_topics_settled else self.reconcile_topics()
         if failing is not None:
-            self._troubles.tell(ASSETS, failing.look({key for asset in self._assets for key in asset.keys}, self._retries))
+            self._troubles.tell(
+                ASSETS,
+                failing.look({key for asset in self._assets for key in asset.keys}, self._retries),
+            )

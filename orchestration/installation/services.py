@@ -19,12 +19,28 @@ from urllib.parse import urlsplit
 from log_service.client import ConfigError
 from log_service.common.urls import host_port
 from log_service.supervisor.components import DECLARED_TOPICS_FILE
-from log_service.supervisor.spec import CODE, Component, GrpcReadiness, HeartbeatReadiness, HttpReadiness, ServiceContext
+from log_service.supervisor.spec import (
+    CODE,
+    Component,
+    GrpcReadiness,
+    HeartbeatReadiness,
+    HttpReadiness,
+    ServiceContext,
+)
 from orchestration.installation.code_socket import code_socket
 from orchestration.installation.daemon.heartbeat import heartbeat_file
 from orchestration.installation.instance import write_workspace
 from orchestration.project.home import dagster_home
-from orchestration.settings import REGISTRY_URL, UI_HOSTS, UI_LOGIN, SettingsError, load_settings, process_environment, ui_hosts, ui_login
+from orchestration.settings import (
+    REGISTRY_URL,
+    UI_HOSTS,
+    UI_LOGIN,
+    SettingsError,
+    load_settings,
+    process_environment,
+    ui_hosts,
+    ui_login,
+)
 from orchestration.spark.java import JavaError
 from orchestration.spark.server import SPARK_RELEASE_SESSION, SparkServer, release_of_no_session
 from orchestration.spark.session import CONNECT_MODE, DEFAULT_CONNECT_PORT
@@ -35,11 +51,15 @@ REMOTE_SETTING = "TIDELOG_SPARK_REMOTE"
 SPARK, WEB, DAEMON = "spark", "dagster", "daemon"
 PACKAGE = "orchestration"
 """The package that runs each process by its name."""
-MEMORY_VARIABLES: Mapping[str, str] = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
+MEMORY_VARIABLES: Mapping[str, str] = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_ARENA_MAX": "2",
+}
 CODE_SERVER_PING = "/api.DagsterApi/Ping"
 COMPLAINT_FILE = "project_error.txt"
 CANCEL_RUNS_DEADLINE_S = 60.0
-# It waits for a tick that waits for records. Killing it is safe: whatever it was about is found again.
+# It waits for a tick that waits for records. Killing it is safe: whatever it was about is found
+# again.
 DAEMON_STOP_DEADLINE_S = 2.0
 
 
@@ -59,11 +79,17 @@ def _components(context: ServiceContext) -> list[Component]:
     environment = platform_environment(context)
     socket_path = code_socket(context.data_directory)
     is_postgres = load_settings({**process_environment(), **environment}).postgres_url is not None
-    workspace = write_workspace(context.data_directory, context.project_directory, socket_path, is_postgres=is_postgres)
+    workspace = write_workspace(
+        context.data_directory, context.project_directory, socket_path, is_postgres=is_postgres
+    )
     heartbeat = heartbeat_file(dagster_home(context.data_directory))
     python = sys.executable
     return [
-        external_spark(context.spark_remote) if context.spark_remote else own_spark(context, environment),
+        (
+            external_spark(context.spark_remote)
+            if context.spark_remote
+            else own_spark(context, environment)
+        ),
         code_server(context, environment, socket_path),
         Component(
             name=WEB,
@@ -79,7 +105,9 @@ def _components(context: ServiceContext) -> list[Component]:
                 "--workspace",
                 str(workspace),
             ),
-            readiness=HttpReadiness(url=f"{ui_url(context)}/{'login' if asks_for_login(context) else 'server_info'}"),
+            readiness=HttpReadiness(
+                url=f"{ui_url(context)}/{'login' if asks_for_login(context) else 'server_info'}"
+            ),
             address=ui_url(context),
             after=(CODE,),
             environment={**environment, **ui_environment(context)},
@@ -88,7 +116,17 @@ def _components(context: ServiceContext) -> list[Component]:
         ),
         Component(
             name=DAEMON,
-            argv=(python, "-m", PACKAGE, "daemon", "run", "--log-level", "warning", "--workspace", str(workspace)),
+            argv=(
+                python,
+                "-m",
+                PACKAGE,
+                "daemon",
+                "run",
+                "--log-level",
+                "warning",
+                "--workspace",
+                str(workspace),
+            ),
             readiness=HeartbeatReadiness(path=heartbeat),
             prepare=(("rm", "-f", str(heartbeat)),),
             after=(CODE,),
@@ -100,7 +138,9 @@ def _components(context: ServiceContext) -> list[Component]:
     ]
 
 
-def code_server(context: ServiceContext, environment: Mapping[str, str], socket_path: Path) -> Component:
+def code_server(
+    context: ServiceContext, environment: Mapping[str, str], socket_path: Path
+) -> Component:
     """Return the component that loads the project.
 
     The project's declared topics are written before the brokers start.
@@ -131,7 +171,18 @@ def code_server(context: ServiceContext, environment: Mapping[str, str], socket_
         environment=environment,
         working_directory=context.project_directory,
         prepare=(("rm", "-f", str(complaint)), *granting(context), (*instance, "prepare")),
-        before_brokers=((python, "-m", PACKAGE, "declare", "--project", str(context.project_directory), "--file", declared),),
+        before_brokers=(
+            (
+                python,
+                "-m",
+                PACKAGE,
+                "declare",
+                "--project",
+                str(context.project_directory),
+                "--file",
+                declared,
+            ),
+        ),
         before_stop=((*instance, "cancel-runs"),),
         stop_deadline_s=CANCEL_RUNS_DEADLINE_S,
         is_essential=False,
@@ -165,7 +216,15 @@ def granting(context: ServiceContext) -> tuple[tuple[str, ...], ...]:
     """
     if context.operator_config is None:
         return ()
-    return ((sys.executable, "-m", "log_service.supervisor.grants", context.bootstrap_servers, str(context.operator_config)),)
+    return (
+        (
+            sys.executable,
+            "-m",
+            "log_service.supervisor.grants",
+            context.bootstrap_servers,
+            str(context.operator_config),
+        ),
+    )
 
 
 def own_spark(context: ServiceContext, environment: Mapping[str, str]) -> Component:
@@ -177,7 +236,13 @@ def own_spark(context: ServiceContext, environment: Mapping[str, str]) -> Compon
         argv=tuple(server.argv()),
         readiness=spark_readiness(LOOPBACK, context.spark_port, token_path(settings)),
         address=server.url,
-        environment=server.environment({**process_environment(), **clients_environment(context), "PYTHONPATH": environment["PYTHONPATH"]}),
+        environment=server.environment(
+            {
+                **process_environment(),
+                **clients_environment(context),
+                "PYTHONPATH": environment["PYTHONPATH"],
+            }
+        ),
         working_directory=context.data_directory,
         is_essential=False,
     )
@@ -195,7 +260,10 @@ def external_spark(remote: str) -> Component:
         port = 0
     if address.scheme != "sc" or not address.hostname or not port:
         shown = remote.partition(";")[0]  # what follows may be a token
-        raise ConfigError(f"{REMOTE_SETTING} is {shown!r}: it has to be sc://host:port, the address of a Spark Connect server")
+        raise ConfigError(
+            f"{REMOTE_SETTING} is {shown!r}: it has to be sc://host:port, the address of a Spark"
+            " Connect server"
+        )
     return Component(
         name=SPARK,
         argv=(),
@@ -215,7 +283,12 @@ def spark_readiness(host: str, port: int, token: Path | None) -> GrpcReadiness:
     own variable goes before the file.
     """
     return GrpcReadiness(
-        host=host, port=port, method=SPARK_RELEASE_SESSION, message=release_of_no_session(), token_path=token, token_variable=TOKEN_VARIABLE
+        host=host,
+        port=port,
+        method=SPARK_RELEASE_SESSION,
+        message=release_of_no_session(),
+        token_path=token,
+        token_variable=TOKEN_VARIABLE,
     )
 
 
@@ -259,7 +332,11 @@ def clients_environment(context: ServiceContext) -> dict[str, str]:
 
     There are none where the installation does not decide it.
     """
-    return {} if context.client_config is None else {"TIDELOG_CLIENT_CONFIG": str(context.client_config)}
+    return (
+        {}
+        if context.client_config is None
+        else {"TIDELOG_CLIENT_CONFIG": str(context.client_config)}
+    )
 
 
 def free_port() -> int:

@@ -24,7 +24,10 @@ def main() -> None:
     """Run the webserver until it is told to stop."""
     ask_seldom()
     login_file = ui_login(process_environment())
-    guard(ui_hosts(process_environment()), None if login_file is None else ClusterUsers.of_file(login_file))
+    guard(
+        ui_hosts(process_environment()),
+        None if login_file is None else ClusterUsers.of_file(login_file),
+    )
     cli.main()  # type: ignore[no-untyped-call]
 
 
@@ -39,7 +42,11 @@ def guard(allowed_hosts: Collection[str], users: ClusterUsers | None = None) -> 
         if users is None:
             return GuardedUi(create(context, *arguments, **named), allowed_hosts)
         read_only_for_readers(context)
-        return GuardedUi(LoginUi(create(context, *arguments, **named), Sessions(users)), allowed_hosts, FORM_PATHS)
+        return GuardedUi(
+            LoginUi(create(context, *arguments, **named), Sessions(users)),
+            allowed_hosts,
+            FORM_PATHS,
+        )
 
     vars(cli)[CREATE] = create_guarded
 

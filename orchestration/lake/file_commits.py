@@ -38,7 +38,11 @@ Places = dict[str, npt.NDArray[np.int64]]
 
 
 def replace_rows(
-    snapshot: TableSnapshot, gone: pa.Table, rows: pa.Table, transactions: Mapping[str, int], notes: Mapping[str, str]
+    snapshot: TableSnapshot,
+    gone: pa.Table,
+    rows: pa.Table,
+    transactions: Mapping[str, int],
+    notes: Mapping[str, str],
 ) -> TableSnapshot:
     """Replace the rows whose key columns are among ``gone`` by ``rows``, in one commit.
 
@@ -49,11 +53,24 @@ def replace_rows(
     folder = snapshot.folder
     sizes = _sizes(snapshot)
     touched = _touched(folder, sizes, gone)
-    added = _write(folder, snapshot.arrow_schema, _kept(folder, touched, snapshot.arrow_schema), rows)
+    added = _write(
+        folder, snapshot.arrow_schema, _kept(folder, touched, snapshot.arrow_schema), rows
+    )
     now_ms = int(time.time() * 1000)
     actions = [
-        {"commitInfo": {"timestamp": now_ms, "operation": "MERGE", "operationParameters": {}, "engineInfo": "tidelog", **_prefixed(notes)}},
-        *({"txn": {"appId": name, "version": version, "lastUpdated": now_ms}} for name, version in sorted(transactions.items())),
+        {
+            "commitInfo": {
+                "timestamp": now_ms,
+                "operation": "MERGE",
+                "operationParameters": {},
+                "engineInfo": "tidelog",
+                **_prefixed(notes),
+            }
+        },
+        *(
+            {"txn": {"appId": name, "version": version, "lastUpdated": now_ms}}
+            for name, version in sorted(transactions.items())
+        ),
         *(_remove(name, sizes[name], now_ms) for name in touched),
         *(_add(folder / name, now_ms) for name in added),
     ]
@@ -75,7 +92,9 @@ def _touched(folder: Path, names: Collection[str], gone: pa.Table) -> Places:
     if not names or not gone.num_rows:
         return {}
     files = [str(folder / name) for name in names]
-    same = " AND ".join(f"held.{quoted_name(key)} = gone.{quoted_name(key)}" for key in gone.column_names)
+    same = " AND ".join(
+        f"held.{quoted_name(key)} = gone.{quoted_name(key)}" for key in gone.column_names
+    )
     with duckdb.connect() as connection:
         connection.register("gone", gone)
         query = f"""
@@ -105,7 +124,12 @@ def _kept(folder: Path, touched: Places, schema: pa.Schema) -> Iterator[pa.Table
 def _with_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return ``rows`` of an older file with the columns that the table has now."""
     columns = [
-        rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type) for field in schema
+        (
+            rows[field.name].cast(field.type)
+            if field.name in rows.column_names
+            else pa.nulls(rows.num_rows, field.type)
+        )
+        for field in schema
     ]
     return pa.table(columns, schema=schema)
 
@@ -135,12 +159,23 @@ def _write(folder: Path, schema: pa.Schema, kept: Iterator[pa.Table], rows: pa.T
 
 
 def _remove(name: str, size: int, now_ms: int) -> dict[str, object]:
-    described = {"deletionTimestamp": now_ms, "dataChange": True, "extendedFileMetadata": True, "partitionValues": {}, "size": size}
+    described = {
+        "deletionTimestamp": now_ms,
+        "dataChange": True,
+        "extendedFileMetadata": True,
+        "partitionValues": {},
+        "size": size,
+    }
     return {"remove": {"path": name, **described}}
 
 
 def _add(file: Path, now_ms: int) -> dict[str, object]:
-    described = {"partitionValues": {}, "size": file.stat().st_size, "modificationTime": now_ms, "dataChange": True}
+    described = {
+        "partitionValues": {},
+        "size": file.stat().st_size,
+        "modificationTime": now_ms,
+        "dataChange": True,
+    }
     return {"add": {"path": file.name, **described, "stats": statistics_of(file)}}
 
 
@@ -158,7 +193,9 @@ def _create(log: Path, version: int, text: str, name: str) -> None:
             os.fsync(file.fileno())
         os.link(draft, log / f"{version:020}.json")
     except FileExistsError as error:
-        raise CommitConflictError(f"another writer committed to the table {name} at the same time") from error
+        raise CommitConflictError(
+            f"another writer committed to the table {name} at the same time"
+        ) from error
     finally:
         with suppress(FileNotFoundError):
             draft.unlink()

@@ -21,7 +21,9 @@ class SchemaConflictError(Exception):
     """
 
 
-def conform(rows: pa.Table, name: str, schema: pa.Schema, *, is_evolving: bool = False) -> tuple[pa.Table, Literal["merge"] | None]:
+def conform(
+    rows: pa.Table, name: str, schema: pa.Schema, *, is_evolving: bool = False
+) -> tuple[pa.Table, Literal["merge"] | None]:
     """Return ``rows`` in the table's order and types, and the schema mode of the write.
 
     The mode is "merge" where columns are new. With ``is_evolving`` structs may have new fields and
@@ -41,21 +43,35 @@ def conform(rows: pa.Table, name: str, schema: pa.Schema, *, is_evolving: bool =
     missing = [field for field in schema if field.name not in rows.schema.names]
     added = [field for field in rows.schema if field.name not in schema.names]
     if not is_evolving:
-        problems += [f"{field.name} ({arrow_type_name(field.type)}) is in the table and not in the result" for field in missing]
-        problems += [f"{field.name} ({arrow_type_name(field.type)}) is in the result and not in the table" for field in added]
+        problems += [
+            f"{field.name} ({arrow_type_name(field.type)}) is in the table and not in the result"
+            for field in missing
+        ]
+        problems += [
+            f"{field.name} ({arrow_type_name(field.type)}) is in the result and not in the table"
+            for field in added
+        ]
     if problems:
         raise SchemaConflictError(
-            f"the result does not fit the table {name}: {'; '.join(problems)}. Nothing was committed. Let the transform return the table's "
-            f"columns{'' if is_evolving else ', allow new and missing ones with is_evolving=True'}, or move the table away and let it be "
-            "built anew"
+            f"the result does not fit the table {name}: {'; '.join(problems)}. Nothing was"
+            " committed. Let the transform return the table's"
+            f" columns{'' if is_evolving else ', allow new and missing ones with is_evolving=True'},"
+            " or move the table away and let it be built anew"
         )
     fields = [field.with_type(joined.get(field.name) or field.type) for field in schema]
     columns = [
-        rows[field.name].cast(field.type) if field.name in rows.schema.names else pa.nulls(rows.num_rows, field.type) for field in fields
+        (
+            rows[field.name].cast(field.type)
+            if field.name in rows.schema.names
+            else pa.nulls(rows.num_rows, field.type)
+        )
+        for field in fields
     ]
     columns += [rows[field.name] for field in added]
     is_wider = any(field.type != before.type for field, before in zip(fields, schema, strict=True))
-    return pa.table(columns, schema=pa.schema([*fields, *added])), "merge" if added or is_wider else None
+    return pa.table(columns, schema=pa.schema([*fields, *added])), (
+        "merge" if added or is_wider else None
+    )
 
 
 def joined_type(table: pa.DataType, result: pa.DataType) -> pa.DataType | None:
@@ -71,15 +87,24 @@ def joined_type(table: pa.DataType, result: pa.DataType) -> pa.DataType | None:
     if _is_list(table) and _is_list(result):
         items = joined_type(table.value_type, result.value_type)
         return None if items is None else pa.list_(table.value_field.with_type(items))
-    if pa.types.is_map(table) and pa.types.is_map(result) and _is_same(table.key_type, result.key_type):
+    if (
+        pa.types.is_map(table)
+        and pa.types.is_map(result)
+        and _is_same(table.key_type, result.key_type)
+    ):
         items = joined_type(table.item_type, result.item_type)
-        return None if items is None else pa.map_(table.key_field, table.item_field.with_type(items))
+        return (
+            None if items is None else pa.map_(table.key_field, table.item_field.with_type(items))
+        )
     return None
 
 
 def _joined_struct(table: pa.StructType, result: pa.StructType) -> pa.DataType | None:
     mine, theirs = ({field.name: field for field in one} for one in (table, result))
-    joined = {name: joined_type(field.type, theirs[name].type) if name in theirs else field.type for name, field in mine.items()}
+    joined = {
+        name: joined_type(field.type, theirs[name].type) if name in theirs else field.type
+        for name, field in mine.items()
+    }
     added = [field for name, field in theirs.items() if name not in mine]
     is_ambiguous = bool({field.name.lower() for field in added} & {name.lower() for name in mine})
     if None in joined.values() or is_ambiguous:
@@ -96,7 +121,9 @@ def _is_narrower(one: pa.DataType, other: pa.DataType) -> bool:
     if pa.types.is_signed_integer(one) and pa.types.is_signed_integer(other):
         return bool(one.bit_width < other.bit_width)
     if pa.types.is_decimal(one) and pa.types.is_decimal(other):
-        return bool(one.scale <= other.scale and one.precision - one.scale <= other.precision - other.scale)
+        return bool(
+            one.scale <= other.scale and one.precision - one.scale <= other.precision - other.scale
+        )
     return bool(pa.types.is_float32(one) and pa.types.is_float64(other))
 
 
@@ -109,8 +136,9 @@ def validate_shape(name: str, existing: Sequence[str], declared: Sequence[str]) 
     """
     if tuple(existing) != tuple(declared):
         raise SchemaConflictError(
-            f"the table {name} keeps {_kept(existing)}, and its declaration keeps {_kept(declared)}: one cannot become the other. Nothing "
-            "was committed. Declare it as it was, give it another name, or move the table away and let it be built anew"
+            f"the table {name} keeps {_kept(existing)}, and its declaration keeps"
+            f" {_kept(declared)}: one cannot become the other. Nothing was committed. Declare it as"
+            " it was, give it another name, or move the table away and let it be built anew"
         )
 
 
@@ -127,16 +155,21 @@ def validate_types(schema: pa.Schema, name: str) -> None:
     repeated = sorted({column for column in schema.names if schema.names.count(column) > 1})
     if void:
         raise SchemaConflictError(
-            f"the result for {name} has columns without a type: {', '.join(void)}. Cast them, e.g. lit(None).cast('string')"
+            f"the result for {name} has columns without a type: {', '.join(void)}. Cast them, e.g."
+            " lit(None).cast('string')"
         )
     if repeated:
-        raise SchemaConflictError(f"the result for {name} names columns twice: {', '.join(repeated)}. Rename or drop one of each")
+        raise SchemaConflictError(
+            f"the result for {name} names columns twice: {', '.join(repeated)}. Rename or drop one"
+            " of each"
+        )
 
 
 def _changed_types(result: pa.Schema, table: pa.Schema, fitting: Collection[str]) -> list[str]:
     common = [field for field in table if field.name in result.names and field.name not in fitting]
     return [
-        f"{field.name} is {arrow_type_name(field.type)} in the table and {arrow_type_name(result.field(field.name).type)} in the result"
+        f"{field.name} is {arrow_type_name(field.type)} in the table and"
+        f" {arrow_type_name(result.field(field.name).type)} in the result"
         for field in common
         if not _is_same(field.type, result.field(field.name).type)
     ]

@@ -34,7 +34,9 @@ class StagedFiles:
 
     def dataset(self) -> pads.Dataset:
         """Return the rows."""
-        return pads.dataset([str(file) for file in self.files], schema=self.schema, format="parquet")
+        return pads.dataset(
+            [str(file) for file in self.files], schema=self.schema, format="parquet"
+        )
 
     def add_actions(self) -> list[AddAction]:
         """Move the files into the table's folder and return their entries for its log."""
@@ -44,7 +46,9 @@ class StagedFiles:
             described = statistics_of(file)
             file.replace(place)
             changed_ms = int(time() * 1000)
-            actions.append(AddAction(place.name, place.stat().st_size, {}, changed_ms, True, described))
+            actions.append(
+                AddAction(place.name, place.stat().st_size, {}, changed_ms, True, described)
+            )
         return actions
 
     def release(self) -> None:

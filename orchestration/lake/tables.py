@@ -41,7 +41,9 @@ DEFAULT_RETENTION_HOURS = 168
 METADATA_PREFIX = "tidelog."
 PERCENT_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 UNKNOWN_EPOCH = -1
-LATEST_BY = "tidelog.latestBy"  # a table's property: the key columns of which it keeps the newest row
+LATEST_BY = (  # a table's property: the key columns of which it keeps the newest row
+    "tidelog.latestBy"
+)
 JOINED_AS = "tidelog.joinedAs"  # a table's property: what it joins, and how
 
 
@@ -74,7 +76,9 @@ class TableSnapshot:
             next_offset = self.transaction_version(f"{topic_id}/{partition}")
             if next_offset is not None:
                 epoch = self.transaction_version(f"{topic_id}/{partition}/leader_epoch")
-                found[partition] = Checkpoint(next_offset=next_offset, leader_epoch=None if epoch == UNKNOWN_EPOCH else epoch)
+                found[partition] = Checkpoint(
+                    next_offset=next_offset, leader_epoch=None if epoch == UNKNOWN_EPOCH else epoch
+                )
         return found
 
     def transaction_version(self, application_id: str) -> int | None:
@@ -93,9 +97,18 @@ class TableSnapshot:
             return ()
         actions = pa.table(self.delta.get_add_actions(flatten=True))
         if "min._topic_id" not in actions.column_names or actions["min._topic_id"].null_count:
-            return tuple(sorted(pc.unique(self.dataset().to_table(columns=["_topic_id"])["_topic_id"]).to_pylist()))
+            return tuple(
+                sorted(
+                    pc.unique(
+                        self.dataset().to_table(columns=["_topic_id"])["_topic_id"]
+                    ).to_pylist()
+                )
+            )
         found = [
-            value for name in ("min._topic_id", "max._topic_id") if name in actions.column_names for value in actions[name].to_pylist()
+            value
+            for name in ("min._topic_id", "max._topic_id")
+            if name in actions.column_names
+            for value in actions[name].to_pylist()
         ]
         return tuple(sorted({value for value in found if value is not None}))
 
@@ -170,7 +183,9 @@ class TableSnapshot:
 
     def _columns_younger_than_a_file(self) -> set[str]:
         actions = pa.table(self.delta.get_add_actions(flatten=True))
-        counted = [name.removeprefix("min.") for name in actions.column_names if name.startswith("min.")]
+        counted = [
+            name.removeprefix("min.") for name in actions.column_names if name.startswith("min.")
+        ]
         return {name for name in counted if actions[f"null_count.{name}"].null_count}
 
 
@@ -188,15 +203,20 @@ class Lake:
         found = PERCENT_ESCAPE.search(str(self.root.absolute()))
         if found is not None:
             raise ValueError(
-                f"the lake cannot be in {self.root}: the library of Delta tables takes {found[0]} in the name of a folder for another "
-                "character and looks elsewhere. Rename the folder, or set TIDELOG_LAKE to a path without % before two hexadecimal digits"
+                f"the lake cannot be in {self.root}: the library of Delta tables takes {found[0]}"
+                " in the name of a folder for another character and looks elsewhere. Rename the"
+                " folder, or set TIDELOG_LAKE to a path without % before two hexadecimal digits"
             )
 
     def names(self) -> tuple[str, ...]:
         """Return the names of the tables that exist."""
         if not self.root.is_dir():
             return ()
-        return tuple(sorted(folder.name for folder in self.root.iterdir() if (folder / "_delta_log").is_dir()))
+        return tuple(
+            sorted(
+                folder.name for folder in self.root.iterdir() if (folder / "_delta_log").is_dir()
+            )
+        )
 
     def snapshot(self, name: str) -> TableSnapshot | None:
         """Return the newest version of the table, None if it does not exist yet."""
@@ -214,13 +234,19 @@ class Lake:
         found = self.snapshot(name)
         if found is None:
             known = ", ".join(self.names()) or "none yet"
-            raise TableMissingError(f"the lake at {self.root} has no table {name}; it has {known}. Materialize lake/{name} first")
+            raise TableMissingError(
+                f"the lake at {self.root} has no table {name}; it has {known}. Materialize"
+                f" lake/{name} first"
+            )
         return found
 
     def path(self, name: str) -> Path:
         """Return the folder of the table."""
         if not TABLE_NAME.fullmatch(name):
-            raise ValueError(f"{name!r} cannot be a table's name: letters, digits and underscores, not starting with a digit")
+            raise ValueError(
+                f"{name!r} cannot be a table's name: letters, digits and underscores, not starting"
+                " with a digit"
+            )
         return self.root / name
 
     def create(
@@ -246,7 +272,11 @@ class Lake:
                 name=name,
                 description=description[:4000] or None,
                 partition_by=partition_by,
-                configuration={**(properties or {}), **({LATEST_BY: json.dumps(list(latest_by))} if latest_by else {})} or None,
+                configuration={
+                    **(properties or {}),
+                    **({LATEST_BY: json.dumps(list(latest_by))} if latest_by else {}),
+                }
+                or None,
                 raise_if_key_not_exists=False,
             )
         except (CommitFailedError, DeltaError):
@@ -271,7 +301,14 @@ class Lake:
         Files of killed runs are deleted, too.
         """
         delta = self.existing(name).delta
-        return list(delta.vacuum(retention_hours=retention_hours, dry_run=False, enforce_retention_duration=False, full=True))
+        return list(
+            delta.vacuum(
+                retention_hours=retention_hours,
+                dry_run=False,
+                enforce_retention_duration=False,
+                full=True,
+            )
+        )
 
 
 def append_with_offsets(
@@ -297,14 +334,21 @@ def append_with_offsets(
     """
     carried = {**advance(snapshot, ranges, leader_epochs, expected), **(transactions or {})}
     fitting, mode = conform(rows, snapshot.name, snapshot.arrow_schema, is_evolving=is_evolving)
-    properties = commit_properties({"ranges": str(ranges), "topic": ranges.topic, **(notes or {})}, carried)
+    properties = commit_properties(
+        {"ranges": str(ranges), "topic": ranges.topic, **(notes or {})}, carried
+    )
     with conflicts_translated(snapshot.name):
-        write_deltalake(snapshot.delta, fitting, mode="append", schema_mode=mode, commit_properties=properties)
+        write_deltalake(
+            snapshot.delta, fitting, mode="append", schema_mode=mode, commit_properties=properties
+        )
     return after_commit(snapshot)
 
 
 def advance(
-    snapshot: TableSnapshot, ranges: OffsetRanges, leader_epochs: Mapping[int, int], expected: Mapping[int, Checkpoint]
+    snapshot: TableSnapshot,
+    ranges: OffsetRanges,
+    leader_epochs: Mapping[int, int],
+    expected: Mapping[int, Checkpoint],
 ) -> dict[str, int]:
     """Return the transactions that move the checkpoints from ``expected`` to the ends of
     ``ranges``.
@@ -313,7 +357,9 @@ def advance(
     :raises ProgressError: a checkpoint would go back.
     """
     committed = snapshot.checkpoints(ranges.topic_id, ranges.ends())
-    if committed != {partition: expected[partition] for partition in ranges.ends() if partition in expected}:
+    if committed != {
+        partition: expected[partition] for partition in ranges.ends() if partition in expected
+    }:
         raise CommitConflictError(f"another run moved the checkpoints of the table {snapshot.name}")
     validate_advance(ranges.topic, committed, ranges.ends())
     return offset_transactions(ranges, leader_epochs)
@@ -325,7 +371,10 @@ def offset_transactions(ranges: OffsetRanges, leader_epochs: Mapping[int, int]) 
     An unknown epoch replaces an older one, because the older one belongs to earlier offsets.
     """
     ends = ranges.ends()
-    epochs = {f"{ranges.topic_id}/{partition}/leader_epoch": leader_epochs.get(partition, UNKNOWN_EPOCH) for partition in ends}
+    epochs = {
+        f"{ranges.topic_id}/{partition}/leader_epoch": leader_epochs.get(partition, UNKNOWN_EPOCH)
+        for partition in ends
+    }
     return {**{f"{ranges.topic_id}/{partition}": end for partition, end in ends.items()}, **epochs}
 
 
@@ -347,7 +396,9 @@ def overwrite_ranges(
     :raises SchemaConflictError: the rows do not fit the table.
     """
     fitting, mode = conform(rows, snapshot.name, snapshot.arrow_schema, is_evolving=is_evolving)
-    properties = commit_properties({"replay": str(ranges), "topic": ranges.topic, **(notes or {})}, transactions or {})
+    properties = commit_properties(
+        {"replay": str(ranges), "topic": ranges.topic, **(notes or {})}, transactions or {}
+    )
     with conflicts_translated(snapshot.name):
         write_deltalake(
             snapshot.delta,
@@ -369,12 +420,17 @@ def fence(snapshot: TableSnapshot, transactions: Mapping[str, int]) -> TableSnap
     """
     with conflicts_translated(snapshot.name):
         write_deltalake(
-            snapshot.delta, snapshot.arrow_schema.empty_table(), mode="append", commit_properties=commit_properties({}, transactions)
+            snapshot.delta,
+            snapshot.arrow_schema.empty_table(),
+            mode="append",
+            commit_properties=commit_properties({}, transactions),
         )
     return after_commit(snapshot)
 
 
-def add_columns(snapshot: TableSnapshot, fields: Sequence[pa.Field], *, partition_by: list[str]) -> TableSnapshot:
+def add_columns(
+    snapshot: TableSnapshot, fields: Sequence[pa.Field], *, partition_by: list[str]
+) -> TableSnapshot:
     """Give the table further columns, null in every row, and return its newest version.
 
     A rival that added them already is no conflict. The rows are written anew, because delta-rs
@@ -384,19 +440,32 @@ def add_columns(snapshot: TableSnapshot, fields: Sequence[pa.Field], *, partitio
     for field in fields:
         rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
     with suppress(CommitFailedError):
-        write_deltalake(snapshot.delta, rows, mode="overwrite", schema_mode="overwrite", partition_by=partition_by)
+        write_deltalake(
+            snapshot.delta,
+            rows,
+            mode="overwrite",
+            schema_mode="overwrite",
+            partition_by=partition_by,
+        )
     newest = DeltaTable(snapshot.delta.table_uri)
     return TableSnapshot(name=snapshot.name, version=newest.version(), delta=newest)
 
 
 def ranges_predicate(ranges: OffsetRanges) -> str:
     """Return the SQL predicate of the rows of ``ranges``."""
-    parts = [f"(_partition = {one.partition} AND _offset >= {one.start} AND _offset < {one.end})" for one in ranges]
+    parts = [
+        f"(_partition = {one.partition} AND _offset >= {one.start} AND _offset < {one.end})"
+        for one in ranges
+    ]
     return f"_topic_id = {quoted_text(ranges.topic_id)} AND ({' OR '.join(parts)})"
 
 
 def overwrite_where(
-    snapshot: TableSnapshot, rows: pa.Table, predicate: str, transactions: Mapping[str, int], notes: Mapping[str, str]
+    snapshot: TableSnapshot,
+    rows: pa.Table,
+    predicate: str,
+    transactions: Mapping[str, int],
+    notes: Mapping[str, str],
 ) -> TableSnapshot:
     """Replace the rows that match ``predicate`` by ``rows`` in one commit that carries
     ``transactions``.
@@ -416,7 +485,10 @@ def overwrite_where(
 
 
 def replace_all(
-    snapshot: TableSnapshot, rows: pa.Table | pa.RecordBatchReader, transactions: Mapping[str, int], notes: Mapping[str, str]
+    snapshot: TableSnapshot,
+    rows: pa.Table | pa.RecordBatchReader,
+    transactions: Mapping[str, int],
+    notes: Mapping[str, str],
 ) -> TableSnapshot:
     """Replace the whole table, with its columns, in one commit that carries ``transactions``.
 
@@ -436,7 +508,11 @@ def replace_all(
 
 
 def replace_all_by_files(
-    snapshot: TableSnapshot, actions: Sequence[AddAction], schema: pa.Schema, transactions: Mapping[str, int], notes: Mapping[str, str]
+    snapshot: TableSnapshot,
+    actions: Sequence[AddAction],
+    schema: pa.Schema,
+    transactions: Mapping[str, int],
+    notes: Mapping[str, str],
 ) -> None:
     """Replace the whole table by files in its folder, in one commit that carries ``transactions``.
 
@@ -444,18 +520,26 @@ def replace_all_by_files(
     """
     with conflicts_translated(snapshot.name):
         snapshot.delta.create_write_transaction(
-            [*actions], mode="overwrite", schema=schema, commit_properties=commit_properties(notes, transactions)
+            [*actions],
+            mode="overwrite",
+            schema=schema,
+            commit_properties=commit_properties(notes, transactions),
         )
 
 
-def commit_properties(notes: Mapping[str, str], transactions: Mapping[str, int]) -> CommitProperties:
+def commit_properties(
+    notes: Mapping[str, str], transactions: Mapping[str, int]
+) -> CommitProperties:
     """Return the properties of a commit.
 
     They are application transactions, and notes for people under Tidelog's prefix.
     """
     return CommitProperties(
         custom_metadata={f"{METADATA_PREFIX}{key}": value for key, value in notes.items()},
-        app_transactions=[Transaction(application_id, version) for application_id, version in sorted(transactions.items())],
+        app_transactions=[
+            Transaction(application_id, version)
+            for application_id, version in sorted(transactions.items())
+        ],
     )
 
 
@@ -476,4 +560,6 @@ def conflicts_translated(name: str) -> Iterator[None]:
     try:
         yield
     except CommitFailedError as conflict:
-        raise CommitConflictError(f"another writer committed to the table {name} at the same time") from conflict
+        raise CommitConflictError(
+            f"another writer committed to the table {name} at the same time"
+        ) from conflict

@@ -53,7 +53,9 @@ from orchestration.offsets.planning import PartitionOffsets
 from orchestration.offsets.ranges import OffsetRange
 from orchestration.settings import client_settings
 
-UNREACHABLE = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE})
+UNREACHABLE = frozenset(
+    {ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE}
+)
 TRANSACTION_TIMEOUT_MS = 60_000
 """The time limit of a transaction.
 
@@ -85,7 +87,9 @@ class ClientRangeReader:
     client_config: str | None = None
     is_tolerant: bool = False
 
-    def __call__(self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None) -> Iterator[pa.RecordBatch]:
+    def __call__(
+        self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the committed records of the range as Arrow batches.
 
         :raises OtherTopicError: the topic has another id than ``topic_id``.
@@ -131,7 +135,11 @@ class Connection:
     """A connected ``LogClient``. The protocol tells the promises of its methods."""
 
     def __init__(
-        self, admin: BlockingAdmin, bootstrap_servers: str, timeout_ms: int | None = None, client_config: str | None = None
+        self,
+        admin: BlockingAdmin,
+        bootstrap_servers: str,
+        timeout_ms: int | None = None,
+        client_config: str | None = None,
     ) -> None:
         self._admin = admin
         self.bootstrap_servers = bootstrap_servers
@@ -177,22 +185,38 @@ class Connection:
             return {}
         asked = {TopicPartition(topic, partition): epoch for partition, epoch in epochs.items()}
         with _explained(self.bootstrap_servers):
-            return {place.partition: end.end_offset for place, end in self._admin.offsets_for_leader_epoch(asked).items()}
+            return {
+                place.partition: end.end_offset
+                for place, end in self._admin.offsets_for_leader_epoch(asked).items()
+            }
 
     def offsets_at(self, topic: str, timestamp_ms: int) -> dict[int, int | None]:
         """Return, by partition, the first offset at or after a time."""
         with _explained(self.bootstrap_servers):
             partitions = self._admin.describe_topics([topic])[topic].topic_partitions
-            found = self._admin.list_offsets({place: OffsetSpec.at(timestamp_ms) for place in partitions})
-        return {place.partition: one.offset if one.offset >= 0 else None for place, one in found.items()}
+            found = self._admin.list_offsets(
+                {place: OffsetSpec.at(timestamp_ms) for place in partitions}
+            )
+        return {
+            place.partition: one.offset if one.offset >= 0 else None for place, one in found.items()
+        }
 
     def range_reader(self, *, is_tolerant: bool = False) -> RangeReader:
         """Return a reader that connects by itself."""
-        return ClientRangeReader(self.bootstrap_servers, self._timeout_ms, self.client_config, is_tolerant)
+        return ClientRangeReader(
+            self.bootstrap_servers, self._timeout_ms, self.client_config, is_tolerant
+        )
 
-    def create_topic(self, topic: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> None:
+    def create_topic(
+        self, topic: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]
+    ) -> None:
         """Create the topic."""
-        wanted = NewTopic(name=topic, partition_count=partitions, replication_factor=replication_factor, configs=configs)
+        wanted = NewTopic(
+            name=topic,
+            partition_count=partitions,
+            replication_factor=replication_factor,
+            configs=configs,
+        )
         with _explained(self.bootstrap_servers):
             self._admin.create_topics([wanted])
 
@@ -213,15 +237,23 @@ class Connection:
         with _explained(self.bootstrap_servers):
             self._admin.alter_configs({ConfigResource.topic(topic): configs})
 
-    def wait_for_records(self, positions: Mapping[tuple[str, int], int], timeout_ms: int) -> set[tuple[str, int]]:
+    def wait_for_records(
+        self, positions: Mapping[tuple[str, int], int], timeout_ms: int
+    ) -> set[tuple[str, int]]:
         """Return the (topic, partition) pairs with records at or above their offset, once one has
         any.
 
         The result is empty after ``timeout_ms``.
         """
-        wanted = {TopicPartition(topic, partition): offset for (topic, partition), offset in positions.items()}
+        wanted = {
+            TopicPartition(topic, partition): offset
+            for (topic, partition), offset in positions.items()
+        }
         with _explained(self.bootstrap_servers):
-            return {(place.topic, place.partition) for place in self._admin.wait_for_records(wanted, timeout_ms)}
+            return {
+                (place.topic, place.partition)
+                for place in self._admin.wait_for_records(wanted, timeout_ms)
+            }
 
     def apply_retention(self) -> tuple[RetentionPass, ...] | None:
         """Let the brokers apply retention to all topics now.
@@ -264,14 +296,22 @@ class Connection:
         """Delete the records below an offset, by partition, and return the new log starts."""
         wanted = {TopicPartition(topic, partition): offset for partition, offset in before.items()}
         with _explained(self.bootstrap_servers):
-            return {place.partition: offset for place, offset in self._admin.delete_records(wanted).items()}
+            return {
+                place.partition: offset
+                for place, offset in self._admin.delete_records(wanted).items()
+            }
 
     def mirror_offsets(self, group_id: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Commit ``offsets`` for a group without members."""
         with _explained(self.bootstrap_servers):
-            self._admin.alter_group_offsets(group_id, {TopicPartition(topic, partition): offset for partition, offset in offsets.items()})
+            self._admin.alter_group_offsets(
+                group_id,
+                {TopicPartition(topic, partition): offset for partition, offset in offsets.items()},
+            )
 
-    def committed_offsets(self, group_id: str, topic: str, partitions: Iterable[int]) -> dict[int, CommittedOffset]:
+    def committed_offsets(
+        self, group_id: str, topic: str, partitions: Iterable[int]
+    ) -> dict[int, CommittedOffset]:
         """Return the offsets that a group committed in these partitions of the topic.
 
         They are asked for by name, because a coordinator otherwise leaves out a partition with only
@@ -282,7 +322,9 @@ class Connection:
             found = self._admin.list_group_offsets(group_id, places, is_stable_required=True)
         return {
             place.partition: CommittedOffset(
-                next_offset=one.offset, leader_epoch=one.leader_epoch if one.leader_epoch >= 0 else None, note=one.metadata
+                next_offset=one.offset,
+                leader_epoch=one.leader_epoch if one.leader_epoch >= 0 else None,
+                note=one.metadata,
             )
             for place, one in found.items()
         }
@@ -309,22 +351,35 @@ class Connection:
 class ClientSender:
     """A ``Sender`` over a producer whose transactions are initialized."""
 
-    def __init__(self, producer: BlockingProducer, connection: Connection, max_record_bytes: int) -> None:
+    def __init__(
+        self, producer: BlockingProducer, connection: Connection, max_record_bytes: int
+    ) -> None:
         self._producer = producer
         self._connection = connection
         self.max_record_bytes = max_record_bytes
 
     def send(
-        self, topic: str, records: Iterable[OutgoingRecord], *, group_id: str, source: str, offsets: Mapping[int, CommittedOffset]
+        self,
+        topic: str,
+        records: Iterable[OutgoingRecord],
+        *,
+        group_id: str,
+        source: str,
+        offsets: Mapping[int, CommittedOffset],
     ) -> None:
         """Send ``records`` and commit ``offsets`` in one transaction.
 
         Return when the group tells them.
         """
-        progress = {TopicPartition(source, partition): _offset_and_metadata(one) for partition, one in offsets.items()}
+        progress = {
+            TopicPartition(source, partition): _offset_and_metadata(one)
+            for partition, one in offsets.items()
+        }
         with self._transaction():
             self._send_each((topic, one) for one in records)
-            self._producer.send_offsets_to_transaction(progress, ConsumerGroupMetadata(group_id=group_id))
+            self._producer.send_offsets_to_transaction(
+                progress, ConsumerGroupMetadata(group_id=group_id)
+            )
         self._wait_until_told(group_id, source, offsets)
 
     def send_all(self, records: Iterable[tuple[str, OutgoingRecord]]) -> None:
@@ -334,7 +389,13 @@ class ClientSender:
 
     def _send_each(self, records: Iterable[tuple[str, OutgoingRecord]]) -> None:
         for topic, one in records:
-            self._producer.send(topic, value=one.value, key=one.key, headers=one.headers, timestamp_ms=one.timestamp_ms)
+            self._producer.send(
+                topic,
+                value=one.value,
+                key=one.key,
+                headers=one.headers,
+                timestamp_ms=one.timestamp_ms,
+            )
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -349,7 +410,9 @@ class ClientSender:
                     self._producer.abort_transaction()
                 raise
 
-    def _wait_until_told(self, group_id: str, source: str, offsets: Mapping[int, CommittedOffset]) -> None:
+    def _wait_until_told(
+        self, group_id: str, source: str, offsets: Mapping[int, CommittedOffset]
+    ) -> None:
         """Wait until the group tells the committed offsets.
 
         A commit is acknowledged before its markers are in the group's log. Until then, the group
@@ -360,7 +423,10 @@ class ClientSender:
         deadline_s = monotonic() + TOLD_WITHIN_S
         while self._connection.committed_offsets(group_id, source, offsets) != offsets:
             if monotonic() > deadline_s:
-                raise LogServiceError(f"the group {group_id} does not tell the offsets that were committed for it {TOLD_WITHIN_S} s ago")
+                raise LogServiceError(
+                    f"the group {group_id} does not tell the offsets that were committed for it"
+                    f" {TOLD_WITHIN_S} s ago"
+                )
             sleep(TOLD_POLL_S)
 
     def _commit(self) -> None:
@@ -382,7 +448,9 @@ class ClientSender:
 
 
 @contextmanager
-def connect(bootstrap_servers: str, *, timeout_ms: int | None = None, client_config: str | None = None) -> Iterator[Connection]:
+def connect(
+    bootstrap_servers: str, *, timeout_ms: int | None = None, client_config: str | None = None
+) -> Iterator[Connection]:
     """Yield a connection, closed afterwards.
 
     ``timeout_ms`` bounds every call. The client's own default holds where it is None.
@@ -398,19 +466,30 @@ def connect(bootstrap_servers: str, *, timeout_ms: int | None = None, client_con
 
 
 @contextmanager
-def connect_admin(bootstrap_servers: str, *, timeout_ms: int | None = None, client_config: str | None = None) -> Iterator[BlockingAdmin]:
+def connect_admin(
+    bootstrap_servers: str, *, timeout_ms: int | None = None, client_config: str | None = None
+) -> Iterator[BlockingAdmin]:
     """Yield the client's own admin, for operating the cluster.
 
     ``timeout_ms`` and ``client_config`` are as for ``connect``.
 
     :raises LogServiceError: the addresses make no sense, or a call within the block fails.
     """
-    with _explained(bootstrap_servers), _admin(bootstrap_servers, timeout_ms, client_config) as admin:
+    with (
+        _explained(bootstrap_servers),
+        _admin(bootstrap_servers, timeout_ms, client_config) as admin,
+    ):
         yield admin
 
 
-def _admin(bootstrap_servers: str, timeout_ms: int | None, client_config: str | None) -> BlockingAdmin:
-    limits = {} if timeout_ms is None else {"default_api_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms}
+def _admin(
+    bootstrap_servers: str, timeout_ms: int | None, client_config: str | None
+) -> BlockingAdmin:
+    limits = (
+        {}
+        if timeout_ms is None
+        else {"default_api_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms}
+    )
     return BlockingAdmin(bootstrap_servers, **(client_settings(file=client_config) | limits))
 
 
@@ -429,7 +508,9 @@ def _explained(bootstrap_servers: str) -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        raise LogServiceError(f"the log service at {bootstrap_servers} cannot be addressed: {error}") from error
+        raise LogServiceError(
+            f"the log service at {bootstrap_servers} cannot be addressed: {error}"
+        ) from error
     except ProducerFenced as error:
         raise SenderFencedError(str(error)) from error
     except KafkaError as error:
@@ -437,12 +518,18 @@ def _explained(bootstrap_servers: str) -> Iterator[None]:
             raise OtherTopicError(str(error)) from error
         told = f"the log service at {bootstrap_servers} answered {error.code.name}: {error}"
         if error.code in UNREACHABLE:
-            raise LogServiceAwayError(f"{told}. Is it running? TIDELOG_BOOTSTRAP_SERVERS names its address") from error
+            raise LogServiceAwayError(
+                f"{told}. Is it running? TIDELOG_BOOTSTRAP_SERVERS names its address"
+            ) from error
         raise LogServiceError(told) from error
 
 
 def _offset_and_metadata(one: CommittedOffset) -> OffsetAndMetadata:
-    return OffsetAndMetadata(offset=one.next_offset, leader_epoch=-1 if one.leader_epoch is None else one.leader_epoch, metadata=one.note)
+    return OffsetAndMetadata(
+        offset=one.next_offset,
+        leader_epoch=-1 if one.leader_epoch is None else one.leader_epoch,
+        metadata=one.note,
+    )
 
 
 def _compaction_pass(one: CompactionResult) -> CompactionPass:

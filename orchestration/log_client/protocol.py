@@ -2,8 +2,8 @@
 
 The log service is Tidelog's, Apache Kafka, or a test's in memory. Decides nothing. Topic ids are
 texts (Kafka's 22 letters of url-safe base64), offsets and epochs are ints, and record batches are
-Arrow with the columns of ``RECORD_SCHEMA``. ``orchestration.log_client.connection`` is the adapter over
-``log_service.client``.
+Arrow with the columns of ``RECORD_SCHEMA``. ``orchestration.log_client.connection`` is the adapter
+over ``log_service.client``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -146,7 +146,9 @@ class RangeReader(Protocol):
     no key. The value of the first of them is the batch's bytes, up to a bound.
     """
 
-    def __call__(self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None) -> Iterator[pa.RecordBatch]:
+    def __call__(
+        self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield batches of ``RECORD_SCHEMA`` until the position has reached ``wanted.end``.
 
         They hold committed records only. With ``topic_id`` all of them are records of the topic of
@@ -167,7 +169,13 @@ class Sender(Protocol):
         ...
 
     def send(
-        self, topic: str, records: Iterable[OutgoingRecord], *, group_id: str, source: str, offsets: Mapping[int, CommittedOffset]
+        self,
+        topic: str,
+        records: Iterable[OutgoingRecord],
+        *,
+        group_id: str,
+        source: str,
+        offsets: Mapping[int, CommittedOffset],
     ) -> None:
         """Send ``records`` to ``topic`` and commit the group's ``offsets``, both in one
         transaction.
@@ -223,7 +231,9 @@ class LogClient(Protocol):
         """
         ...
 
-    def create_topic(self, topic: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> None:
+    def create_topic(
+        self, topic: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]
+    ) -> None:
         """Create the topic. A topic that exists already is an error."""
         ...
 
@@ -239,7 +249,9 @@ class LogClient(Protocol):
         """Set the given keys and leave the others (KIP-339)."""
         ...
 
-    def wait_for_records(self, positions: Mapping[tuple[str, int], int], timeout_ms: int) -> set[tuple[str, int]]:
+    def wait_for_records(
+        self, positions: Mapping[tuple[str, int], int], timeout_ms: int
+    ) -> set[tuple[str, int]]:
         """Return the (topic, partition) pairs with records at or above their offset, once one has
         any.
 
@@ -271,7 +283,9 @@ class LogClient(Protocol):
         """Commit ``offsets`` for a group without members, for tools that show lag."""
         ...
 
-    def committed_offsets(self, group_id: str, topic: str, partitions: Iterable[int]) -> dict[int, CommittedOffset]:
+    def committed_offsets(
+        self, group_id: str, topic: str, partitions: Iterable[int]
+    ) -> dict[int, CommittedOffset]:
         """Return the offsets that a group committed, by partition.
 
         Partitions without one are left out. Waits for the end of transactions with the group's

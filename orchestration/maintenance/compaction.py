@@ -27,7 +27,11 @@ class CompactionReport:
     @property
     def problems(self) -> list[str]:
         """Return a sentence for each problem that needs a person."""
-        return [f"{one.topic}-{one.partition} was not compacted: {one.reason}" for one in self.passes or () if one.reason is not None]
+        return [
+            f"{one.topic}-{one.partition} was not compacted: {one.reason}"
+            for one in self.passes or ()
+            if one.reason is not None
+        ]
 
     def metadata(self) -> dict[str, dg.MetadataValue]:
         """Return the metadata that the UI shows and plots."""
@@ -37,10 +41,16 @@ class CompactionReport:
             "records_after": dg.MetadataValue.int(sum(one.records_after for one in passes)),
             "bytes_before": dg.MetadataValue.int(sum(one.bytes_before for one in passes)),
             "bytes_after": dg.MetadataValue.int(sum(one.bytes_after for one in passes)),
-            "tombstones_removed": dg.MetadataValue.int(sum(one.tombstones_removed for one in passes)),
+            "tombstones_removed": dg.MetadataValue.int(
+                sum(one.tombstones_removed for one in passes)
+            ),
             "tombstones_kept": dg.MetadataValue.int(sum(one.tombstones_kept for one in passes)),
-            "dirty_ratio_before": dg.MetadataValue.float(max((one.dirty_ratio_before for one in passes), default=0.0)),
-            "dirty_ratio_after": dg.MetadataValue.float(max((one.dirty_ratio_after for one in passes), default=0.0)),
+            "dirty_ratio_before": dg.MetadataValue.float(
+                max((one.dirty_ratio_before for one in passes), default=0.0)
+            ),
+            "dirty_ratio_after": dg.MetadataValue.float(
+                max((one.dirty_ratio_after for one in passes), default=0.0)
+            ),
             "seconds": dg.MetadataValue.float(sum((one.seconds for one in passes), 0.0)),
             "partitions_compacted": dg.MetadataValue.int(sum(one.passes > 0 for one in passes)),
             "partitions_looked_at": dg.MetadataValue.int(len(passes)),
@@ -72,11 +82,20 @@ def _table(passes: Sequence[CompactionPass]) -> dict[str, dg.MetadataValue]:
     return {"compacted": dg.MetadataValue.table(rows)} if rows else {}
 
 
-def compaction_asset(*, name: str = "compaction", timeout_s: int = DEFAULT_TIMEOUT_S) -> dg.AssetsDefinition:
+def compaction_asset(
+    *, name: str = "compaction", timeout_s: int = DEFAULT_TIMEOUT_S
+) -> dg.AssetsDefinition:
     """Return the asset whose run compacts due topics, and waits ``timeout_s`` seconds for it."""
 
-    @dg.asset(key=[GROUP, name], group_name=GROUP, kinds={"kafka"}, description="Keeps of each key the latest record, in compacted topics")
-    def apply_compaction(context: dg.AssetExecutionContext, log_service: LogServiceResource) -> dg.MaterializeResult[None]:
+    @dg.asset(
+        key=[GROUP, name],
+        group_name=GROUP,
+        kinds={"kafka"},
+        description="Keeps of each key the latest record, in compacted topics",
+    )
+    def apply_compaction(
+        context: dg.AssetExecutionContext, log_service: LogServiceResource
+    ) -> dg.MaterializeResult[None]:
         with log_service.open() as log:
             report = run_compaction(log, timeout_s=timeout_s)
         for problem in report.problems:

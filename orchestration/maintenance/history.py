@@ -5,8 +5,8 @@ whole instance, whichever project a run belonged to. So the standard upkeep, whi
 declared, touches only the instance of ``tidelog up``.
 
 Keeps the newest materialization, observation and check of each asset, and of each partition, at any
-age, because sensors, automation and the UI build on them. Knows the default storage (SQLite, one file per run) and any
-other SQL storage of Dagster.
+age, because sensors, automation and the UI build on them. Knows the default storage (SQLite, one
+file per run) and any other SQL storage of Dagster.
 """
 
 import time
@@ -29,8 +29,8 @@ EVENTS = SqlEventLogStorageTable
 MAX_RUNS_AT_ONCE = 5_000
 DAY_S = 86_400.0
 OTHERS_INSTANCE = (
-    "this instance of Dagster is not that of tidelog up: its history is left alone. "
-    "Where it is to be pruned, for all projects on it, declare history_asset(limits=Limits(...)) in the project"
+    "this instance of Dagster is not that of tidelog up: its history is left alone. Where it is to"
+    " be pruned, for all projects on it, declare history_asset(limits=Limits(...)) in the project"
 )
 FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 
@@ -60,7 +60,9 @@ class Limits:
     succeeded_runs: int = 2_000
 
 
-def history_asset(*, name: str = "history", limits: Limits | None = None, is_own_instance_only: bool = False) -> dg.AssetsDefinition:
+def history_asset(
+    *, name: str = "history", limits: Limits | None = None, is_own_instance_only: bool = False
+) -> dg.AssetsDefinition:
     """Return the asset whose run deletes runs, events and ticks beyond ``limits``.
 
     They are those of the whole instance, also of other projects. With ``is_own_instance_only`` it
@@ -72,8 +74,10 @@ def history_asset(*, name: str = "history", limits: Limits | None = None, is_own
         key=[GROUP, name],
         group_name=GROUP,
         kinds={"dagster"},
-        description=f"Forgets runs and ticks older than {kept.days:g} days, runs that succeeded beyond {kept.succeeded_runs}, "
-        f"and events without a run older than {kept.event_days:g} days",
+        description=(
+            f"Forgets runs and ticks older than {kept.days:g} days, runs that succeeded beyond"
+            f" {kept.succeeded_runs}, and events without a run older than {kept.event_days:g} days"
+        ),
     )
     def forget(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         if is_own_instance_only and not is_own_instance():
@@ -99,13 +103,20 @@ def is_own_instance() -> bool:
     That instance lies in the data directory.
     """
     home = process_environment().get(HOME_VARIABLE)
-    return home is not None and Path(home).absolute() == dagster_home(load_settings().data_directory)
+    return home is not None and Path(home).absolute() == dagster_home(
+        load_settings().data_directory
+    )
 
 
 def prune(instance: dg.DagsterInstance, limits: Limits, now: float) -> Pruned:
     """Delete the history beyond ``limits`` at a time (seconds since the epoch)."""
     kept = set(newest_runs(instance))
-    doomed = dict.fromkeys([*old_runs(instance, now - limits.days * DAY_S), *surplus_runs(instance, limits.succeeded_runs)])
+    doomed = dict.fromkeys(
+        [
+            *old_runs(instance, now - limits.days * DAY_S),
+            *surplus_runs(instance, limits.succeeded_runs),
+        ]
+    )
     gone = [run for run in doomed if run not in kept]
     freed = sum(delete_run(instance, run) for run in gone)
     purge_ticks(instance, now - limits.days * DAY_S)
@@ -118,7 +129,11 @@ def old_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
 
     Their number is bounded.
     """
-    return _oldest(instance, dg.RunsFilter(statuses=list(FINISHED), created_before=moment(before)), MAX_RUNS_AT_ONCE)
+    return _oldest(
+        instance,
+        dg.RunsFilter(statuses=list(FINISHED), created_before=moment(before)),
+        MAX_RUNS_AT_ONCE,
+    )
 
 
 def surplus_runs(instance: dg.DagsterInstance, limit: int) -> list[str]:
@@ -129,7 +144,10 @@ def surplus_runs(instance: dg.DagsterInstance, limit: int) -> list[str]:
 
 
 def _oldest(instance: dg.DagsterInstance, filters: dg.RunsFilter, count: int) -> list[str]:
-    return [record.dagster_run.run_id for record in instance.get_run_records(filters, limit=count, ascending=True)]
+    return [
+        record.dagster_run.run_id
+        for record in instance.get_run_records(filters, limit=count, ascending=True)
+    ]
 
 
 def newest_runs(instance: dg.DagsterInstance) -> Iterator[str]:
@@ -149,7 +167,10 @@ def delete_run(instance: dg.DagsterInstance, run_id: str) -> int:
         return 0
     path = Path(storage.path_for_shard(run_id))
     freed = 0
-    for file in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal"))):
+    for file in (
+        path,
+        *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal")),
+    ):
         if file.exists():
             freed += file.stat().st_size
             file.unlink()
@@ -164,13 +185,22 @@ def delete_runless_events(instance: dg.DagsterInstance, before: float) -> int:
     storage = instance.event_log_storage
     if not isinstance(storage, SqlEventLogStorage):
         return 0
-    old = (EVENTS.c.run_id == RUNLESS_RUN_ID) & (EVENTS.c.timestamp < moment(before).replace(tzinfo=None))
+    old = (EVENTS.c.run_id == RUNLESS_RUN_ID) & (
+        EVENTS.c.timestamp < moment(before).replace(tzinfo=None)
+    )
     with storage.index_connection() as connection:
-        newest = sa.select(sa.func.max(EVENTS.c.id)).group_by(EVENTS.c.asset_key, EVENTS.c.dagster_event_type, EVENTS.c.partition)
+        newest = sa.select(sa.func.max(EVENTS.c.id)).group_by(
+            EVENTS.c.asset_key, EVENTS.c.dagster_event_type, EVENTS.c.partition
+        )
         deleted = connection.execute(sa.delete(EVENTS).where(old, EVENTS.c.id.not_in(newest)))
-    if isinstance(storage, SqliteEventLogStorage) and Path(storage.path_for_shard(RUNLESS_RUN_ID)).exists():
+    if (
+        isinstance(storage, SqliteEventLogStorage)
+        and Path(storage.path_for_shard(RUNLESS_RUN_ID)).exists()
+    ):
         with storage.run_connection(RUNLESS_RUN_ID) as connection:
-            newest = sa.select(sa.func.max(EVENTS.c.id)).group_by(EVENTS.c.asset_key, EVENTS.c.dagster_event_type, EVENTS.c.partition)
+            newest = sa.select(sa.func.max(EVENTS.c.id)).group_by(
+                EVENTS.c.asset_key, EVENTS.c.dagster_event_type, EVENTS.c.partition
+            )
             connection.execute(sa.delete(EVENTS).where(old, EVENTS.c.id.not_in(newest)))
     return int(deleted.rowcount)
 

@@ -36,20 +36,42 @@ class TableUpkeep:
     is_busy: bool = False
 
 
-def lake_asset(*, name: str = "lake", retention_hours: int = DEFAULT_RETENTION_HOURS, many_files: int = MANY_FILES) -> dg.AssetsDefinition:
+def lake_asset(
+    *,
+    name: str = "lake",
+    retention_hours: int = DEFAULT_RETENTION_HOURS,
+    many_files: int = MANY_FILES,
+) -> dg.AssetsDefinition:
     """Return the asset whose run maintains all tables of the lake.
 
     Replaced files stay readable for ``retention_hours``.
     """
 
-    @dg.asset(key=[GROUP, name], group_name=GROUP, kinds={"deltalake"}, description="Merges small files of tables and deletes old ones")
-    def keep_lake(context: dg.AssetExecutionContext, lake: LakeResource) -> dg.MaterializeResult[None]:
+    @dg.asset(
+        key=[GROUP, name],
+        group_name=GROUP,
+        kinds={"deltalake"},
+        description="Merges small files of tables and deletes old ones",
+    )
+    def keep_lake(
+        context: dg.AssetExecutionContext, lake: LakeResource
+    ) -> dg.MaterializeResult[None]:
         opened = lake.open()
-        done = [keep_table(opened, table, retention_hours=retention_hours, many_files=many_files) for table in opened.names()]
+        done = [
+            keep_table(opened, table, retention_hours=retention_hours, many_files=many_files)
+            for table in opened.names()
+        ]
         for one in done:
             if one.is_busy:
-                context.log.info("%s was written to at the same time; its files are merged next time", one.table)
-        rows = [dg.TableRecord({"table": one.table, "merged": one.files_merged, "deleted": one.files_deleted}) for one in done]
+                context.log.info(
+                    "%s was written to at the same time; its files are merged next time", one.table
+                )
+        rows = [
+            dg.TableRecord(
+                {"table": one.table, "merged": one.files_merged, "deleted": one.files_deleted}
+            )
+            for one in done
+        ]
         return dg.MaterializeResult(
             metadata={
                 "tables": len(done),
@@ -72,7 +94,10 @@ def keep_table(lake: Lake, table: str, *, retention_hours: int, many_files: int)
     except CommitConflictError:
         is_busy = True
     return TableUpkeep(
-        table=table, files_merged=merged, files_deleted=len(lake.vacuum(table, retention_hours=retention_hours)), is_busy=is_busy
+        table=table,
+        files_merged=merged,
+        files_deleted=len(lake.vacuum(table, retention_hours=retention_hours)),
+        is_busy=is_busy,
     )
 
 

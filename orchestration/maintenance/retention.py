@@ -37,7 +37,14 @@ class RetentionReport:
         passes = self.passes or ()
         touched = [one for one in passes if one.segments]
         rows = [
-            dg.TableRecord({"topic": one.topic, "partition": one.partition, "segments": one.segments, "bytes": one.bytes})
+            dg.TableRecord(
+                {
+                    "topic": one.topic,
+                    "partition": one.partition,
+                    "segments": one.segments,
+                    "bytes": one.bytes,
+                }
+            )
             for one in touched
         ]
         return {
@@ -50,14 +57,21 @@ class RetentionReport:
         }
 
 
-def retention_asset(*, name: str = "retention", delete_consumed: Sequence[str] = ()) -> dg.AssetsDefinition:
+def retention_asset(
+    *, name: str = "retention", delete_consumed: Sequence[str] = ()
+) -> dg.AssetsDefinition:
     """Return the asset whose run applies retention.
 
     Records of the topics ``delete_consumed`` are deleted as soon as all tables have read them. They
     cannot be replayed afterwards.
     """
 
-    @dg.asset(key=[GROUP, name], group_name=GROUP, kinds={"kafka"}, description="Removes segments that retention no longer keeps")
+    @dg.asset(
+        key=[GROUP, name],
+        group_name=GROUP,
+        kinds={"kafka"},
+        description="Removes segments that retention no longer keeps",
+    )
     def apply_retention(
         context: dg.AssetExecutionContext, log_service: LogServiceResource, lake: LakeResource
     ) -> dg.MaterializeResult[None]:
@@ -65,7 +79,9 @@ def retention_asset(*, name: str = "retention", delete_consumed: Sequence[str] =
         with log_service.open() as log:
             report = run_retention(log, lake.open(), consumers_of(feeds, delete_consumed))
         for topic in set(delete_consumed) - {topic for feed in feeds for topic in feed.topics}:
-            context.log.warning("no table follows the topic %s: its records are left to retention", topic)
+            context.log.warning(
+                "no table follows the topic %s: its records are left to retention", topic
+            )
         if report.passes is None:
             context.log.info(BY_ITSELF)
         return dg.MaterializeResult(metadata=report.metadata())
@@ -75,7 +91,12 @@ def retention_asset(*, name: str = "retention", delete_consumed: Sequence[str] =
 
 def consumers_of(feeds: Iterable[TopicFeed], topics: Sequence[str]) -> list[TopicFeed]:
     """Return the tables that read one of ``topics``, once per topic that they read."""
-    return [replace(feed, topic=topic, also=()) for feed in feeds for topic in feed.topics if topic in topics]
+    return [
+        replace(feed, topic=topic, also=())
+        for feed in feeds
+        for topic in feed.topics
+        if topic in topics
+    ]
 
 
 def run_retention(log: LogClient, lake: Lake, consumers: Sequence[TopicFeed]) -> RetentionReport:
@@ -87,7 +108,11 @@ def run_retention(log: LogClient, lake: Lake, consumers: Sequence[TopicFeed]) ->
     """
     deleted = {}
     for topic in sorted({feed.topic for feed in consumers}):
-        measured = [measure_lag(log, lake, topic=topic, table=feed.table) for feed in consumers if feed.topic == topic]
+        measured = [
+            measure_lag(log, lake, topic=topic, table=feed.table)
+            for feed in consumers
+            if feed.topic == topic
+        ]
         before = decide_deletions([lag for lag in measured if lag is not None])
         if before:
             starts = {one.partition: one.log_start_offset for one in log.partition_offsets(topic)}

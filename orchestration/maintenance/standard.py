@@ -17,7 +17,12 @@ KEPT_HISTORY = Limits(days=7, event_days=2, succeeded_runs=500)
 
 def standard_maintenance() -> tuple[list[dg.AssetsDefinition], list[dg.ScheduleDefinition]]:
     """Return the assets and their schedules."""
-    assets = [retention_asset(), compaction_asset(), lake_asset(), history_asset(limits=KEPT_HISTORY, is_own_instance_only=True)]
+    assets = [
+        retention_asset(),
+        compaction_asset(),
+        lake_asset(),
+        history_asset(limits=KEPT_HISTORY, is_own_instance_only=True),
+    ]
     return assets, [asset_schedule(asset, HOURLY) for asset in assets]
 
 

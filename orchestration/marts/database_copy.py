@@ -85,11 +85,14 @@ def sql_table(
     copied = None if columns is None else names_of(columns)
     astray = [] if copied is None else sorted(set(key) - set(copied))
     if astray:
-        raise ValueError(f"the primary key of the SQL table {name} has {', '.join(astray)}, which is not among its columns")
+        raise ValueError(
+            f"the primary key of the SQL table {name} has {', '.join(astray)}, which is not among"
+            " its columns"
+        )
     if not TABLE_NAME.fullmatch(name) or name in {VERSIONS_TABLE, SHAPES_TABLE, OWNERS}:
         raise ValueError(
-            f"{name!r} cannot be a table's name: letters, digits and underscores, not starting with a digit, and none of {VERSIONS_TABLE}, "
-            f"{SHAPES_TABLE} and {OWNERS}, which hold notes"
+            f"{name!r} cannot be a table's name: letters, digits and underscores, not starting with"
+            f" a digit, and none of {VERSIONS_TABLE}, {SHAPES_TABLE} and {OWNERS}, which hold notes"
         )
     source = input_name(f"the SQL table {name}", table)
 
@@ -114,18 +117,39 @@ def sql_table(
         opened = lake.open()
         snapshot = opened.snapshot(source)
         if snapshot is None:
-            context.log.info("%s: waiting for the lake table %s, which does not exist yet", name, source)
+            context.log.info(
+                "%s: waiting for the lake table %s, which does not exist yet", name, source
+            )
             return
         try:
             with database.open() as engine:
-                copy = replace_table(engine, name, snapshot, copied, key, owner=owner_of(opened.root, f"{SQL_PREFIX}/{name}"))
+                copy = replace_table(
+                    engine,
+                    name,
+                    snapshot,
+                    copied,
+                    key,
+                    owner=owner_of(opened.root, f"{SQL_PREFIX}/{name}"),
+                )
         except (SqlError, NotOwnerError, sa.exc.SQLAlchemyError) as error:
             is_passing = isinstance(error, sa.exc.OperationalError)
-            raise dg.Failure(description=f"the SQL table {name} stays as it was: {error}", allow_retries=is_passing) from error
-        metadata: dict[str, int | bool | str] = {"rows": copy.rows, "table_version": copy.version, "unchanged": copy.is_unchanged}
+            raise dg.Failure(
+                description=f"the SQL table {name} stays as it was: {error}",
+                allow_retries=is_passing,
+            ) from error
+        metadata: dict[str, int | bool | str] = {
+            "rows": copy.rows,
+            "table_version": copy.version,
+            "unchanged": copy.is_unchanged,
+        }
         if copy.left_out:
             told = "; ".join(copy.reasons)
-            context.log.warning("%s: the database refuses values of %s, left out: %s", name, counted(copy.left_out, "row"), told)
+            context.log.warning(
+                "%s: the database refuses values of %s, left out: %s",
+                name,
+                counted(copy.left_out, "row"),
+                told,
+            )
             metadata |= {"rows_left_out": copy.left_out, "why_left_out": told}
         yield dg.MaterializeResult(metadata=metadata)
 
@@ -133,7 +157,13 @@ def sql_table(
 
 
 def replace_table(
-    engine: sa.Engine, name: str, snapshot: TableSnapshot, columns: Sequence[str] | None, primary_key: Sequence[str], *, owner: Owner
+    engine: sa.Engine,
+    name: str,
+    snapshot: TableSnapshot,
+    columns: Sequence[str] | None,
+    primary_key: Sequence[str],
+    *,
+    owner: Owner,
 ) -> SqlCopy:
     """Make the SQL table ``name`` hold the rows of ``snapshot``, in one transaction.
 
@@ -150,32 +180,67 @@ def replace_table(
     rows = _rows(snapshot, columns)
     astray = [column for column in primary_key if column not in rows.column_names]
     if astray:
-        raise SqlError(f"the primary key has no columns {', '.join(astray)} among those that are copied: {', '.join(rows.column_names)}")
+        raise SqlError(
+            f"the primary key has no columns {', '.join(astray)} among those that are copied:"
+            f" {', '.join(rows.column_names)}"
+        )
     metadata = sa.MetaData()
-    declared = sa.Table(name, metadata, *(sql_column(field, is_key=field.name in primary_key) for field in rows.schema))
+    declared = sa.Table(
+        name,
+        metadata,
+        *(sql_column(field, is_key=field.name in primary_key) for field in rows.schema),
+    )
     versions, shapes = _versions(metadata), _shapes(metadata)
     with engine.begin() as connection:
         for notes in (versions, shapes):
             notes.create(connection, checkfirst=True)
         owners.create_owners(connection)
         is_present = sa.inspect(connection).has_table(name)
-        owners.hold(connection, shown_url(engine.url), name, owner, lambda: _another(connection, versions, name, snapshot.table_id))
+        owners.hold(
+            connection,
+            shown_url(engine.url),
+            name,
+            owner,
+            lambda: _another(connection, versions, name, snapshot.table_id),
+        )
         is_same_shape = is_present and _is_shaped(connection, declared, shapes)
-        held = connection.execute(sa.select(versions.c.lake_table_id, versions.c.version).where(versions.c.name == name)).first()
-        if is_same_shape and held is not None and tuple(held) == (snapshot.table_id, snapshot.version):
+        held = connection.execute(
+            sa.select(versions.c.lake_table_id, versions.c.version).where(versions.c.name == name)
+        ).first()
+        if (
+            is_same_shape
+            and held is not None
+            and tuple(held) == (snapshot.table_id, snapshot.version)
+        ):
             return SqlCopy(rows=rows.num_rows, version=snapshot.version, is_unchanged=True)
         if is_present and not is_same_shape:
             connection.execute(sa.schema.DropTable(declared))
         declared.create(connection, checkfirst=True)
         connection.execute(declared.delete())
         untellable = untellable_rows(rows)
-        refused = [f"the column {column} has a time beyond the years 1 to 9999" for column in untellable.values()]
-        told = rows.filter(pa.array([number not in untellable for number in range(rows.num_rows)], pa.bool_())) if untellable else rows
+        refused = [
+            f"the column {column} has a time beyond the years 1 to 9999"
+            for column in untellable.values()
+        ]
+        told = (
+            rows.filter(
+                pa.array([number not in untellable for number in range(rows.num_rows)], pa.bool_())
+            )
+            if untellable
+            else rows
+        )
         for chunk in chunks(told, engine.dialect.name):
             refused += _insert(connection, declared, chunk)
             if len(refused) > MAX_LEFT_OUT:
-                raise SqlError(f"the database refuses values of {len(refused)} rows, more than {MAX_LEFT_OUT}: {_distinct(refused)[0]}")
-        _note(connection, versions, {"name": name, "lake_table_id": snapshot.table_id, "version": snapshot.version})
+                raise SqlError(
+                    f"the database refuses values of {len(refused)} rows, more than {MAX_LEFT_OUT}:"
+                    f" {_distinct(refused)[0]}"
+                )
+        _note(
+            connection,
+            versions,
+            {"name": name, "lake_table_id": snapshot.table_id, "version": snapshot.version},
+        )
         _note(connection, shapes, {"name": name, "shape": _shape(declared)})
     return SqlCopy(
         rows=rows.num_rows - len(refused),
@@ -212,17 +277,25 @@ def take_over(engine: sa.Engine, name: str, owner: Owner) -> None:
         owners.give(connection, name, owner)
 
 
-def _another(connection: sa.Connection, versions: sa.Table, name: str, table_id: str | None) -> str | None:
+def _another(
+    connection: sa.Connection, versions: sa.Table, name: str, table_id: str | None
+) -> str | None:
     """Return the apparent owner of a table without owner.
 
     It is None if the table does not exist, or if its rows were made of the lake table ``table_id``.
     """
     if not sa.inspect(connection).has_table(name):
         return None
-    noted = connection.execute(sa.select(versions.c.lake_table_id).where(versions.c.name == name)).scalar()
+    noted = connection.execute(
+        sa.select(versions.c.lake_table_id).where(versions.c.name == name)
+    ).scalar()
     if noted is None:
         return "somebody else: no sql_table made it"
-    return None if noted == table_id else f"another sql_table: its rows are those of the lake table with the id {noted}"
+    return (
+        None
+        if noted == table_id
+        else f"another sql_table: its rows are those of the lake table with the id {noted}"
+    )
 
 
 def _insert(connection: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]) -> list[str]:
@@ -250,10 +323,14 @@ def _rows(snapshot: TableSnapshot, columns: Sequence[str] | None) -> pa.Table:
     unknown = [column for column in names if column not in snapshot.arrow_schema.names]
     if unknown:
         raise SqlError(
-            f"the lake table {snapshot.name} has no columns {', '.join(unknown)}; it has {', '.join(snapshot.arrow_schema.names)}"
+            f"the lake table {snapshot.name} has no columns {', '.join(unknown)}; it has"
+            f" {', '.join(snapshot.arrow_schema.names)}"
         )
     if snapshot.row_count > MAX_ROWS:
-        raise SqlError(f"the lake table {snapshot.name} has {counted(snapshot.row_count, 'row')}; a reference table has at most {MAX_ROWS}")
+        raise SqlError(
+            f"the lake table {snapshot.name} has {counted(snapshot.row_count, 'row')}; a reference"
+            f" table has at most {MAX_ROWS}"
+        )
     return snapshot.dataset().to_table(columns=names)
 
 
@@ -294,20 +371,31 @@ def _is_shaped(connection: sa.Connection, declared: sa.Table, shapes: sa.Table) 
     description is compared. A type that it tells by another name costs one replacement, after which
     a note exists.
     """
-    found = {column["name"]: column["type"] for column in sa.inspect(connection).get_columns(declared.name)}
+    found = {
+        column["name"]: column["type"]
+        for column in sa.inspect(connection).get_columns(declared.name)
+    }
     if found.keys() != {column.name for column in declared.columns}:
         return False
-    noted = connection.execute(sa.select(shapes.c.shape).where(shapes.c.name == declared.name)).scalar()
+    noted = connection.execute(
+        sa.select(shapes.c.shape).where(shapes.c.name == declared.name)
+    ).scalar()
     if noted is not None:
         return bool(noted == _shape(declared))
     key = sa.inspect(connection).get_pk_constraint(declared.name)["constrained_columns"]
     is_same_key = set(key) == {column.name for column in declared.primary_key}
-    return is_same_key and all(_told(found[column.name], connection) == _told(column.type, connection) for column in declared.columns)
+    return is_same_key and all(
+        _told(found[column.name], connection) == _told(column.type, connection)
+        for column in declared.columns
+    )
 
 
 def _shape(declared: sa.Table) -> str:
     """Return types by column, and which columns are the key, as they are noted."""
-    return json.dumps({column.name: [repr(column.type), column.primary_key] for column in declared.columns}, sort_keys=True)
+    return json.dumps(
+        {column.name: [repr(column.type), column.primary_key] for column in declared.columns},
+        sort_keys=True,
+    )
 
 
 def _told(kind: "sa.types.TypeEngine[Any]", connection: sa.Connection) -> str:

@@ -26,7 +26,11 @@ QUESTIONS = frozenset({duckdb.StatementType.SELECT, duckdb.StatementType.MULTI})
 DuckDB takes a PIVOT over values that are not listed for several statements.
 """
 PREVIEW_ROWS = 20
-BUILT_ANEW = {MART_PREFIX: "a mart", LAKE_PREFIX: "a table from tables", SQL_PREFIX: "a copy in the SQL database"}
+BUILT_ANEW = {
+    MART_PREFIX: "a mart",
+    LAKE_PREFIX: "a table from tables",
+    SQL_PREFIX: "a copy in the SQL database",
+}
 """The assets that are built anew from tables and marts, by the beginning of their keys."""
 
 
@@ -57,7 +61,10 @@ def mart(
         ``tables`` or ``marts`` is of another kind.
     """
     if not TABLE_NAME.fullmatch(name):
-        raise ValueError(f"{name!r} cannot be a mart's name: letters, digits and underscores, not starting with a digit")
+        raise ValueError(
+            f"{name!r} cannot be a mart's name: letters, digits and underscores, not starting with"
+            " a digit"
+        )
     validate_question(name, sql)
     inputs = [input_name(f"the mart {name}", one) for one in one_or_more(tables)]
     others = [input_name(f"the mart {name}", one, MART_PREFIX) for one in one_or_more(marts)]
@@ -65,7 +72,9 @@ def mart(
     @dg.asset(
         key=mart_key(name),
         deps=[*(table_key(one) for one in inputs), *(mart_key(one) for one in others)],
-        description=described(description or f"Built anew whenever {' or '.join([*inputs, *others])} changes.", sql),
+        description=described(
+            description or f"Built anew whenever {' or '.join([*inputs, *others])} changes.", sql
+        ),
         kinds={"duckdb", "sql"},
         metadata={**table_address(name, DUCKDB), SQL_METADATA: sql},
         pool=f"mart_{name}",
@@ -77,9 +86,13 @@ def mart(
         owners=owners,
         freshness_policy=freshness_policy,
     )
-    def build_mart(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> Iterator[dg.MaterializeResult[None]]:
+    def build_mart(
+        context: dg.AssetExecutionContext, warehouse: WarehouseResource
+    ) -> Iterator[dg.MaterializeResult[None]]:
         opened = warehouse.open()
-        missing = [one for one in inputs if one not in opened.lake.names()] + [one for one in others if one not in opened.names()]
+        missing = [one for one in inputs if one not in opened.lake.names()] + [
+            one for one in others if one not in opened.names()
+        ]
         if missing:
             context.log.info("%s: waiting for %s, which do not exist yet", name, ", ".join(missing))
             return
@@ -114,13 +127,23 @@ def validate_inputs(assets: Iterable[dg.AssetsDefinition], known: Collection[dg.
     kinds = {LAKE_PREFIX: "table", MART_PREFIX: "mart"}
     for asset in assets:
         for key, needed in asset.asset_deps.items():
-            missing = sorted(one for one in needed - set(known) if one.path[0] in kinds) if key.path[0] in BUILT_ANEW else []
+            missing = (
+                sorted(one for one in needed - set(known) if one.path[0] in kinds)
+                if key.path[0] in BUILT_ANEW
+                else []
+            )
             for one in missing:
                 kind = kinds[one.path[0]]
-                there = ", ".join(sorted(other.path[-1] for other in known if other.path[0] == one.path[0])) or "none"
+                there = (
+                    ", ".join(
+                        sorted(other.path[-1] for other in known if other.path[0] == one.path[0])
+                    )
+                    or "none"
+                )
                 raise ValueError(
-                    f"{key.to_user_string()} reads the {kind} {one.path[-1]}, which no asset of the project makes; {kind}s that one makes: "
-                    f"{there}. Where it comes from elsewhere, say so in a module: NAME = dg.AssetSpec({one.path})"
+                    f"{key.to_user_string()} reads the {kind} {one.path[-1]}, which no asset of the"
+                    f" project makes; {kind}s that one makes: {there}. Where it comes from"
+                    f" elsewhere, say so in a module: NAME = dg.AssetSpec({one.path})"
                 )
 
 
@@ -134,9 +157,15 @@ def _built(warehouse: Warehouse, name: str, sql: str) -> dg.MaterializeResult[No
         build = warehouse.build(name, sql)
         preview = warehouse.query(f'SELECT * FROM "{name}" LIMIT {PREVIEW_ROWS}')  # noqa: S608 - a validated name
     except WarehouseError as error:
-        raise dg.Failure(description=f"the mart {name} was not built, the old one stays: {error}", allow_retries=False) from error
+        raise dg.Failure(
+            description=f"the mart {name} was not built, the old one stays: {error}",
+            allow_retries=False,
+        ) from error
     columns = [dg.TableColumn(column, kind) for column, kind in build.columns]
-    rows = [dg.TableRecord({key: _shown(value) for key, value in row.items()}) for row in preview.to_pylist()]
+    rows = [
+        dg.TableRecord({key: _shown(value) for key, value in row.items()})
+        for row in preview.to_pylist()
+    ]
     return dg.MaterializeResult(
         asset_key=mart_key(name),
         metadata={
@@ -146,7 +175,11 @@ def _built(warehouse: Warehouse, name: str, sql: str) -> dg.MaterializeResult[No
             "file": dg.MetadataValue.path(str(build.path)),
             "dagster/uri": build.path.absolute().as_uri(),
             "inputs": " ".join(f"{table}:{version}" for table, version in build.inputs.items()),
-            "first_rows": dg.MetadataValue.table(rows, schema=dg.TableSchema(columns=columns)) if rows else "none",
+            "first_rows": (
+                dg.MetadataValue.table(rows, schema=dg.TableSchema(columns=columns))
+                if rows
+                else "none"
+            ),
             "dagster/column_schema": dg.TableSchema(columns=columns),
         },
     )

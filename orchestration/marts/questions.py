@@ -29,15 +29,22 @@ SQL_METADATA = "tidelog/sql"
 OWN_RELATIONS = ("duckdb_", "pg_", "sqlite_")
 """The beginnings of names of DuckDB's own relations."""
 NOT_THERE = re.compile(
-    r'(?:Referenced column|Column) "(?P<name>[^"]+)" (?:not found|in \w+ list not found|does not exist)|named "(?P<of>[^"]+)"'
+    r'(?:Referenced column|Column) "(?P<name>[^"]+)" (?:not found|in \w+ list not found|does not'
+    r' exist)|named "(?P<of>[^"]+)"'
 )
 """DuckDB's messages for a column that is not there."""
 UNFOLDING = re.compile(r"\bunnest\b", re.IGNORECASE)
 """A function whose columns depend on the type of its argument, which is not known."""
-SEALED = {**CONNECTION_SETTINGS, "enable_external_access": "false", "python_enable_replacements": "false"}
+SEALED = {
+    **CONNECTION_SETTINGS,
+    "enable_external_access": "false",
+    "python_enable_replacements": "false",
+}
 
 
-def validate_questions(assets: Iterable[dg.AssetsDefinition], known: Collection[dg.AssetKey]) -> None:
+def validate_questions(
+    assets: Iterable[dg.AssetsDefinition], known: Collection[dg.AssetKey]
+) -> None:
     """Refuse marts whose SQL names a relation or a column that is not there.
 
     ``known`` are the keys of the project's assets.
@@ -48,7 +55,11 @@ def validate_questions(assets: Iterable[dg.AssetsDefinition], known: Collection[
     relations = Relations(
         names=frozenset({*_relation_names(found, known), DEAD_LETTERS}),
         columns={**_declared_columns(found), DEAD_LETTERS: tuple(ENVELOPE.names)},
-        questions={key.path[-1]: str(values[SQL_METADATA]) for key, values in _metadata(found) if SQL_METADATA in values},
+        questions={
+            key.path[-1]: str(values[SQL_METADATA])
+            for key, values in _metadata(found)
+            if SQL_METADATA in values
+        },
     )
     for mart in sorted(relations.questions):
         relations.validate(mart)
@@ -71,7 +82,9 @@ class Relations:
         :raises ValueError: a relation or a column is not there.
         """
         if mart not in self.answers:
-            self.answers[mart] = None  # for marts that read each other in a circle, which Dagster refuses
+            self.answers[mart] = (
+                None  # for marts that read each other in a circle, which Dagster refuses
+            )
             self.answers[mart] = self._answer(mart)
         return self.answers[mart]
 
@@ -94,17 +107,26 @@ class Relations:
         meant = closest_name(relation, self.names)
         guess = f"did you mean {meant}? There are" if meant else "there are"
         return (
-            f"the sql of the mart {mart} reads {relation}, which no asset of the project makes: {guess} {', '.join(sorted(self.names))}. "
-            f"Where it comes from elsewhere, say so in a module: NAME = dg.AssetSpec(['{LAKE_PREFIX}', '{relation}'])"
+            f"the sql of the mart {mart} reads {relation}, which no asset of the project makes:"
+            f" {guess} {', '.join(sorted(self.names))}. Where it comes from elsewhere, say so in a"
+            f" module: NAME = dg.AssetSpec(['{LAKE_PREFIX}', '{relation}'])"
         )
 
 
 def named_relations(sql: str) -> Iterator[str]:
     """Yield the relations that SQL reads, without its own ones, files, and those of DuckDB."""
     tree = parsed(sql)
-    own = {str(one["key"]) for node in _nodes(tree) for one in (node.get("cte_map") or {}).get("map", ())}
+    own = {
+        str(one["key"])
+        for node in _nodes(tree)
+        for one in (node.get("cte_map") or {}).get("map", ())
+    }
     for node in _nodes(tree):
-        if node.get("type") == "BASE_TABLE" and not node.get("schema_name") and not node.get("catalog_name"):
+        if (
+            node.get("type") == "BASE_TABLE"
+            and not node.get("schema_name")
+            and not node.get("catalog_name")
+        ):
             name = str(node["table_name"])
             if WORD.fullmatch(name) and name not in own and not name.startswith(OWN_RELATIONS):
                 yield name
@@ -117,7 +139,9 @@ def answered(mart: str, sql: str, columns: Mapping[str, tuple[str, ...]]) -> tup
     """
     with duckdb.connect(config=SEALED) as connection:
         for relation, names in columns.items():
-            connection.register(relation, pa.schema([(name, pa.null()) for name in names]).empty_table())
+            connection.register(
+                relation, pa.schema([(name, pa.null()) for name in names]).empty_table()
+            )
         try:
             found = tuple(connection.sql(sql).columns)
         except duckdb.Error as error:
@@ -131,8 +155,12 @@ def answered(mart: str, sql: str, columns: Mapping[str, tuple[str, ...]]) -> tup
 def _not_there(mart: str, column: str, columns: Mapping[str, tuple[str, ...]]) -> str:
     meant = closest_name(column, {name for names in columns.values() for name in names})
     advice = f"did you mean {meant}? " if meant else ""
-    told = "; ".join(f"{relation} has {', '.join(names)}" for relation, names in sorted(columns.items()))
-    return f"the sql of the mart {mart} names the column {column}, which is not there: {advice}{told}"
+    told = "; ".join(
+        f"{relation} has {', '.join(names)}" for relation, names in sorted(columns.items())
+    )
+    return (
+        f"the sql of the mart {mart} names the column {column}, which is not there: {advice}{told}"
+    )
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
@@ -143,15 +171,25 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
         yield from _nodes(one)
 
 
-def _metadata(assets: Iterable[dg.AssetsDefinition]) -> Iterator[tuple[dg.AssetKey, Mapping[str, Any]]]:
+def _metadata(
+    assets: Iterable[dg.AssetsDefinition],
+) -> Iterator[tuple[dg.AssetKey, Mapping[str, Any]]]:
     for asset in assets:
         yield from asset.metadata_by_key.items()
 
 
-def _relation_names(assets: Iterable[dg.AssetsDefinition], known: Collection[dg.AssetKey]) -> Iterator[str]:
+def _relation_names(
+    assets: Iterable[dg.AssetsDefinition], known: Collection[dg.AssetKey]
+) -> Iterator[str]:
     yield from (key.path[-1] for key in known if key.path[0] in {LAKE_PREFIX, MART_PREFIX})
-    yield from (str(values[SINK_METADATA]) for _, values in _metadata(assets) if SINK_METADATA in values)
+    yield from (
+        str(values[SINK_METADATA]) for _, values in _metadata(assets) if SINK_METADATA in values
+    )
 
 
 def _declared_columns(assets: Iterable[dg.AssetsDefinition]) -> dict[str, tuple[str, ...]]:
-    return {key.path[-1]: tuple(values[COLUMNS_METADATA]) for key, values in _metadata(assets) if COLUMNS_METADATA in values}
+    return {
+        key.path[-1]: tuple(values[COLUMNS_METADATA])
+        for key, values in _metadata(assets)
+        if COLUMNS_METADATA in values
+    }

@@ -53,7 +53,9 @@ def opened_bytes(batch: pa.RecordBatch) -> int:
     return sum(batch[name].nbytes for name in ("key", "value", "headers"))
 
 
-def bounded(batch: pa.RecordBatch, topic: str, record_bytes: int) -> tuple[pa.RecordBatch, pa.Array | None]:
+def bounded(
+    batch: pa.RecordBatch, topic: str, record_bytes: int
+) -> tuple[pa.RecordBatch, pa.Array | None]:
     """Return the batch with too large fields cut short, and the refusals of its records.
 
     A refusal is the reason, null where a record is accepted. The refusals are None where all
@@ -61,23 +63,39 @@ def bounded(batch: pa.RecordBatch, topic: str, record_bytes: int) -> tuple[pa.Re
     """
     if opened_bytes(batch) <= record_bytes:
         return batch, None
-    sizes = pc.add(pc.add(_lengths(batch["key"]), _lengths(batch["value"])), _header_bytes(batch["headers"]))
+    sizes = pc.add(
+        pc.add(_lengths(batch["key"]), _lengths(batch["value"])), _header_bytes(batch["headers"])
+    )
     is_large = pc.greater(sizes, record_bytes)
     if not pc.any(is_large).as_py():
         return batch, None
     columns = {name: batch[name] for name in batch.schema.names}
     for name in ("key", "value"):
-        columns[name] = pc.if_else(is_large, pc.binary_slice(batch[name], 0, KEPT_VALUE_BYTES), batch[name])
+        columns[name] = pc.if_else(
+            is_large, pc.binary_slice(batch[name], 0, KEPT_VALUE_BYTES), batch[name]
+        )
     columns["headers"] = _where_not(is_large, batch["headers"])
-    places = zip(is_large.to_pylist(), sizes.to_pylist(), batch["_partition"].to_pylist(), batch["_offset"].to_pylist(), strict=True)
-    faults = [_fault(topic, partition, offset, size, record_bytes) if large else None for large, size, partition, offset in places]
-    return pa.RecordBatch.from_arrays(list(columns.values()), schema=batch.schema), pa.array(faults, pa.string())
+    places = zip(
+        is_large.to_pylist(),
+        sizes.to_pylist(),
+        batch["_partition"].to_pylist(),
+        batch["_offset"].to_pylist(),
+        strict=True,
+    )
+    faults = [
+        _fault(topic, partition, offset, size, record_bytes) if large else None
+        for large, size, partition, offset in places
+    ]
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=batch.schema), pa.array(
+        faults, pa.string()
+    )
 
 
 def _fault(topic: str, partition: int, offset: int, size: int, record_bytes: int) -> str:
     return (
-        f"the record has {size} bytes, and a run takes at most {record_bytes} of one {SETTING_NAMED}: "
-        f"its first {KEPT_VALUE_BYTES} bytes are kept here, the whole one is in topic {topic}, partition {partition}, offset {offset}"
+        f"the record has {size} bytes, and a run takes at most {record_bytes} of one"
+        f" {SETTING_NAMED}: its first {KEPT_VALUE_BYTES} bytes are kept here, the whole one is in"
+        f" topic {topic}, partition {partition}, offset {offset}"
     )
 
 
@@ -94,7 +112,11 @@ def _header_bytes(headers: pa.Array) -> pa.Array:
     """Return the bytes of the headers of each record."""
     counts = pc.fill_null(pc.list_value_length(headers), 0).to_pylist()
     flat = headers.flatten()
-    sizes = iter(pc.add(_lengths(flat.field("key")), _lengths(flat.field("value"))).to_pylist() if len(flat) else ())
+    sizes = iter(
+        pc.add(_lengths(flat.field("key")), _lengths(flat.field("value"))).to_pylist()
+        if len(flat)
+        else ()
+    )
     return pa.array([sum(next(sizes) for _ in range(count)) for count in counts], pa.int64())
 
 
@@ -124,7 +146,11 @@ class BudgetedRead:
 
         Each range is read from its start, some not to their end, some not at all.
         """
-        return OffsetRanges(topic=self._ranges.topic, topic_id=self._ranges.topic_id, ranges=tuple(sorted(self._taken)))
+        return OffsetRanges(
+            topic=self._ranges.topic,
+            topic_id=self._ranges.topic_id,
+            ranges=tuple(sorted(self._taken)),
+        )
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the batches of the ranges. The unused share of a range goes to the others."""
@@ -133,7 +159,9 @@ class BudgetedRead:
             if self._run_bytes is None:
                 yield from self._range(one, None)
             elif one.is_empty or self.opened < self._run_bytes:
-                yield from self._range(one, (self._run_bytes - self.opened) // (len(order) - position))
+                yield from self._range(
+                    one, (self._run_bytes - self.opened) // (len(order) - position)
+                )
 
     def _range(self, one: OffsetRange, share: int | None) -> Iterator[pa.RecordBatch]:
         end, opened = one.end, 0

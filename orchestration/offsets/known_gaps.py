@@ -15,7 +15,9 @@ Versions = Callable[[str], int | None]
 """Returns the version that an application transaction last committed, None if it never did."""
 
 
-def marks_of(taken: OffsetRanges, committed: Mapping[int, Checkpoint], versions: Versions) -> dict[str, int]:
+def marks_of(
+    taken: OffsetRanges, committed: Mapping[int, Checkpoint], versions: Versions
+) -> dict[str, int]:
     """Return the marks of a commit of ``taken``.
 
     They are the beginnings of new partitions, and the losses before the ranges of the others.
@@ -46,7 +48,9 @@ def holes_in(topic_id: str, partition: int, versions: Versions) -> tuple[OffsetR
     found = []
     end = versions(hole)
     while end:
-        found.append(OffsetRange(partition=partition, start=versions(f"{hole}/{end}") or 0, end=end))
+        found.append(
+            OffsetRange(partition=partition, start=versions(f"{hole}/{end}") or 0, end=end)
+        )
         end = versions(f"{hole}/{end}/before")
     return tuple(reversed(found))
 

@@ -100,8 +100,8 @@ def plan_batch(
     recreated = sorted(set(other_topic_ids) - {topic_id})
     if recreated and not committed:
         notes.append(
-            f"topic {topic} was recreated: its id is now {topic_id} (the table also holds {', '.join(recreated)}); "
-            "reading starts at its log start"
+            f"topic {topic} was recreated: its id is now {topic_id} (the table also holds"
+            f" {', '.join(recreated)}); reading starts at its log start"
         )
     starts = {}
     for state in sorted(log, key=lambda one: one.partition):
@@ -110,12 +110,16 @@ def plan_batch(
             state,
             committed.get(state.partition),
             epoch_ends.get(state.partition),
-            min(state.log_start_offset, archived_starts.get(state.partition, state.log_start_offset)),
+            min(
+                state.log_start_offset, archived_starts.get(state.partition, state.log_start_offset)
+            ),
             is_loss_accepted=is_loss_accepted,
         )
         starts[state.partition] = start
         notes.extend(note)
-    pending = {state.partition: max(state.last_stable_offset - starts[state.partition], 0) for state in log}
+    pending = {
+        state.partition: max(state.last_stable_offset - starts[state.partition], 0) for state in log
+    }
     shares = share_limit(pending, limit)
     ranges = tuple(
         OffsetRange(partition=partition, start=starts[partition], end=starts[partition] + share)
@@ -123,7 +127,11 @@ def plan_batch(
         if share > 0 or _is_overtaken(committed.get(partition), starts[partition])
     )
     backlog = sum(pending.values()) - sum(shares.values())
-    return BatchPlan(ranges=OffsetRanges(topic=topic, topic_id=topic_id, ranges=ranges), backlog=backlog, notes=tuple(notes))
+    return BatchPlan(
+        ranges=OffsetRanges(topic=topic, topic_id=topic_id, ranges=ranges),
+        backlog=backlog,
+        notes=tuple(notes),
+    )
 
 
 def _is_overtaken(checkpoint: Checkpoint | None, start: int) -> bool:
@@ -135,7 +143,13 @@ def _is_overtaken(checkpoint: Checkpoint | None, start: int) -> bool:
 
 
 def _start_of(
-    topic: str, state: PartitionOffsets, checkpoint: Checkpoint | None, epoch_end: int | None, held_from: int, *, is_loss_accepted: bool
+    topic: str,
+    state: PartitionOffsets,
+    checkpoint: Checkpoint | None,
+    epoch_end: int | None,
+    held_from: int,
+    *,
+    is_loss_accepted: bool,
 ) -> tuple[int, list[str]]:
     if checkpoint is None:
         return state.log_start_offset, []
@@ -145,24 +159,35 @@ def _start_of(
     if start >= state.log_start_offset:
         return start, []
     if start >= held_from:
-        return start, [f"{where}: the offsets [{start}, {state.log_start_offset}) are no longer in the log and are read from its archive"]
-    lost = f"{where}: the offsets [{start}, {held_from}) were removed from the log before the table read them"
+        return start, [
+            f"{where}: the offsets [{start}, {state.log_start_offset}) are no longer in the log and"
+            " are read from its archive"
+        ]
+    lost = (
+        f"{where}: the offsets [{start}, {held_from}) were removed from the log before the table"
+        " read them"
+    )
     if not is_loss_accepted:
         raise ProgressError(
-            f"{lost}. Nothing was read or committed. Give the topic a longer retention (retention.ms, retention.bytes); "
-            "to go on without those records run the table once with the config accept_lost_records: true"
+            f"{lost}. Nothing was read or committed. Give the topic a longer retention"
+            " (retention.ms, retention.bytes); to go on without those records run the table once"
+            " with the config accept_lost_records: true"
         )
     return held_from, [f"{lost}; going on without them, as the run's config asks"]
 
 
-def _validate_not_truncated(where: str, state: PartitionOffsets, checkpoint: Checkpoint, epoch_end: int | None) -> None:
+def _validate_not_truncated(
+    where: str, state: PartitionOffsets, checkpoint: Checkpoint, epoch_end: int | None
+) -> None:
     advice = (
-        "The log lost records that the table holds (an unclean election, or a log directory put back from a copy). "
-        "Nothing was read or committed. Restore the log, or move the table away and let it be built anew"
+        "The log lost records that the table holds (an unclean election, or a log directory put"
+        " back from a copy). Nothing was read or committed. Restore the log, or move the table away"
+        " and let it be built anew"
     )
     if state.high_watermark < checkpoint.next_offset:
         raise ProgressError(
-            f"{where}: the high watermark {state.high_watermark} is below the table's checkpoint {checkpoint.next_offset}. {advice}"
+            f"{where}: the high watermark {state.high_watermark} is below the table's checkpoint"
+            f" {checkpoint.next_offset}. {advice}"
         )
     is_log_empty = state.log_start_offset >= state.high_watermark
     if epoch_end is None or checkpoint.leader_epoch is None or is_log_empty:
@@ -188,7 +213,10 @@ def share_limit(pending: Mapping[int, int], limit: int) -> dict[int, int]:
     {0: 10, 1: 50, 2: 50}
     """
     shares: dict[int, int] = {}
-    left, open_partitions = limit, sorted(pending, key=lambda partition: (pending[partition], partition))
+    left, open_partitions = (
+        limit,
+        sorted(pending, key=lambda partition: (pending[partition], partition)),
+    )
     for position, partition in enumerate(open_partitions):
         share = min(pending[partition], left // (len(open_partitions) - position))
         if share == 0 and left > 0 and pending[partition] > 0:
@@ -216,32 +244,44 @@ def plan_replay(
     ranges: list[OffsetRange] = []
     for one in sorted(wanted):
         if one.partition not in held:
-            raise ProgressError(f"topic {topic} has no partition {one.partition}: it has {len(held)}")
+            raise ProgressError(
+                f"topic {topic} has no partition {one.partition}: it has {len(held)}"
+            )
         if ranges and ranges[-1].partition == one.partition and ranges[-1].end > one.start:
             raise ProgressError(f"the replay ranges {ranges[-1]} and {one} of {topic} overlap")
-        ranges.append(_validated_replay(f"{topic}-{one.partition}", one, held[one.partition], committed.get(one.partition)))
+        ranges.append(
+            _validated_replay(
+                f"{topic}-{one.partition}", one, held[one.partition], committed.get(one.partition)
+            )
+        )
     return OffsetRanges(topic=topic, topic_id=topic_id, ranges=tuple(ranges)).without_empty()
 
 
-def _validated_replay(where: str, wanted: OffsetRange, held: Sequence[OffsetRange], checkpoint: Checkpoint | None) -> OffsetRange:
+def _validated_replay(
+    where: str, wanted: OffsetRange, held: Sequence[OffsetRange], checkpoint: Checkpoint | None
+) -> OffsetRange:
     next_offset = checkpoint.next_offset if checkpoint else 0
     if wanted.end > next_offset:
         raise ProgressError(
-            f"{where}: the replay [{wanted.start}, {wanted.end}) reaches above the checkpoint {next_offset}. "
-            "A replay repeats what was committed; a run without replay reads what comes after"
+            f"{where}: the replay [{wanted.start}, {wanted.end}) reaches above the checkpoint"
+            f" {next_offset}. A replay repeats what was committed; a run without replay reads what"
+            " comes after"
         )
     gone = outside([wanted], held)
     if gone:
         places = ", ".join(f"[{one.start}, {one.end})" for one in gone)
         left = ", ".join(f"[{one.start}, {one.end})" for one in held) or "nothing"
         raise ProgressError(
-            f"{where}: of the replay [{wanted.start}, {wanted.end}) neither the log nor an archive of the topic holds {places}: "
-            f"those records are gone. Replay within what is left: {left}"
+            f"{where}: of the replay [{wanted.start}, {wanted.end}) neither the log nor an archive"
+            f" of the topic holds {places}: those records are gone. Replay within what is left:"
+            f" {left}"
         )
     return wanted
 
 
-def clip_replay(start: int | None, end: int | None, held: Sequence[OffsetRange], checkpoint: Checkpoint | None) -> list[OffsetRange]:
+def clip_replay(
+    start: int | None, end: int | None, held: Sequence[OffsetRange], checkpoint: Checkpoint | None
+) -> list[OffsetRange]:
     """Return the committed parts of [start, end) of a partition that are among ``held``.
 
     A bound that is None stands for the checkpoint. A replay by time passes None, because a time
@@ -257,7 +297,9 @@ def clip_replay(start: int | None, end: int | None, held: Sequence[OffsetRange],
     ]
 
 
-def validate_advance(topic: str, committed: Mapping[int, Checkpoint], ends: Mapping[int, int]) -> None:
+def validate_advance(
+    topic: str, committed: Mapping[int, Checkpoint], ends: Mapping[int, int]
+) -> None:
     """Refuse a commit that would move a checkpoint back, because the table format itself accepts
     it.
 
@@ -267,5 +309,6 @@ def validate_advance(topic: str, committed: Mapping[int, Checkpoint], ends: Mapp
         checkpoint = committed.get(partition)
         if checkpoint is not None and end < checkpoint.next_offset:
             raise ProgressError(
-                f"{topic}-{partition}: a commit of offset {end} would move the checkpoint back from {checkpoint.next_offset}; refused"
+                f"{topic}-{partition}: a commit of offset {end} would move the checkpoint back from"
+                f" {checkpoint.next_offset}; refused"
             )

@@ -26,7 +26,10 @@ class OffsetRange:
 
     def __post_init__(self) -> None:
         if self.partition < 0 or not 0 <= self.start <= self.end:
-            raise ValueError(f"partition {self.partition} [{self.start}, {self.end}) is no range: 0 <= start <= end is needed")
+            raise ValueError(
+                f"partition {self.partition} [{self.start}, {self.end}) is no range: 0 <= start <="
+                " end is needed"
+            )
 
     @property
     def count(self) -> int:
@@ -56,7 +59,9 @@ class OffsetRanges:
     def __post_init__(self) -> None:
         for before, after in pairwise(self.ranges):
             if (before.partition, before.end) > (after.partition, after.start):
-                raise ValueError(f"the ranges of topic {self.topic} have to ascend and not to overlap: {self}")
+                raise ValueError(
+                    f"the ranges of topic {self.topic} have to ascend and not to overlap: {self}"
+                )
 
     @property
     def count(self) -> int:
@@ -70,7 +75,11 @@ class OffsetRanges:
 
     def without_empty(self) -> "OffsetRanges":
         """Return the ranges that span at least one offset."""
-        return OffsetRanges(topic=self.topic, topic_id=self.topic_id, ranges=tuple(one for one in self.ranges if not one.is_empty))
+        return OffsetRanges(
+            topic=self.topic,
+            topic_id=self.topic_id,
+            ranges=tuple(one for one in self.ranges if not one.is_empty),
+        )
 
     def ends(self) -> dict[int, int]:
         """Return the end (the next offset) of the last range of each partition."""
@@ -86,7 +95,10 @@ class OffsetRanges:
         for one in (*self, *other):
             start, end = bounds.get(one.partition, (one.start, one.end))
             bounds[one.partition] = (min(start, one.start), max(end, one.end))
-        ranges = tuple(OffsetRange(partition=partition, start=start, end=end) for partition, (start, end) in sorted(bounds.items()))
+        ranges = tuple(
+            OffsetRange(partition=partition, start=start, end=end)
+            for partition, (start, end) in sorted(bounds.items())
+        )
         return OffsetRanges(topic=self.topic, topic_id=self.topic_id, ranges=ranges)
 
     def __iter__(self) -> Iterator[OffsetRange]:
@@ -100,7 +112,11 @@ def places_within(places: Places, ranges: Iterable[OffsetRange]) -> dict[int, li
     """Return those of ``places`` that lie in ``ranges``. Partitions without any are left out."""
     held = list(ranges)
     found = {
-        partition: [one for one in offsets if any(span.partition == partition and one in span for span in held)]
+        partition: [
+            one
+            for one in offsets
+            if any(span.partition == partition and one in span for span in held)
+        ]
         for partition, offsets in places.items()
     }
     return {partition: offsets for partition, offsets in found.items() if offsets}
@@ -111,7 +127,9 @@ def merged(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
     whole: list[OffsetRange] = []
     for one in sorted(ranges):
         if whole and whole[-1].partition == one.partition and one.start <= whole[-1].end:
-            whole[-1] = OffsetRange(partition=one.partition, start=whole[-1].start, end=max(whole[-1].end, one.end))
+            whole[-1] = OffsetRange(
+                partition=one.partition, start=whole[-1].start, end=max(whole[-1].end, one.end)
+            )
         else:
             whole.append(one)
     return whole
@@ -129,7 +147,11 @@ def within(ranges: Iterable[OffsetRange], others: Iterable[OffsetRange]) -> list
         for other in held
         if one.partition == other.partition
     ]
-    return [OffsetRange(partition=partition, start=start, end=end) for partition, start, end in sorted(bounds) if start < end]
+    return [
+        OffsetRange(partition=partition, start=start, end=end)
+        for partition, start, end in sorted(bounds)
+        if start < end
+    ]
 
 
 def outside(ranges: Iterable[OffsetRange], others: Iterable[OffsetRange]) -> list[OffsetRange]:
@@ -157,7 +179,10 @@ def outside(ranges: Iterable[OffsetRange], others: Iterable[OffsetRange]) -> lis
 def split_range(whole: OffsetRange, size: int) -> Sequence[OffsetRange]:
     """Cut ``whole`` into ranges of at most ``size`` offsets, in order."""
     starts = range(whole.start, whole.end, size)
-    return [OffsetRange(partition=whole.partition, start=start, end=min(start + size, whole.end)) for start in starts]
+    return [
+        OffsetRange(partition=whole.partition, start=start, end=min(start + size, whole.end))
+        for start in starts
+    ]
 
 
 def ranges_of_offsets(partition: int, offsets: Sequence[int], max_ranges: int) -> list[OffsetRange]:
@@ -168,13 +193,22 @@ def ranges_of_offsets(partition: int, offsets: Sequence[int], max_ranges: int) -
     ordered = sorted(set(offsets))
     if not ordered:
         return []
-    gaps = sorted(range(1, len(ordered)), key=lambda index: ordered[index] - ordered[index - 1], reverse=True)
-    cuts = sorted(index for index in gaps[: max_ranges - 1] if ordered[index] - ordered[index - 1] > 1)
+    gaps = sorted(
+        range(1, len(ordered)), key=lambda index: ordered[index] - ordered[index - 1], reverse=True
+    )
+    cuts = sorted(
+        index for index in gaps[: max_ranges - 1] if ordered[index] - ordered[index - 1] > 1
+    )
     bounds = [0, *cuts, len(ordered)]
-    return [OffsetRange(partition=partition, start=ordered[first], end=ordered[after - 1] + 1) for first, after in pairwise(bounds)]
+    return [
+        OffsetRange(partition=partition, start=ordered[first], end=ordered[after - 1] + 1)
+        for first, after in pairwise(bounds)
+    ]
 
 
-def table_of_offsets(ranges: OffsetRanges, high_watermarks: Mapping[int, int]) -> list[dict[str, int]]:
+def table_of_offsets(
+    ranges: OffsetRanges, high_watermarks: Mapping[int, int]
+) -> list[dict[str, int]]:
     """Return one row per partition, for the table in a materialization.
 
     Its columns are partition, start, end, high_watermark and lag.

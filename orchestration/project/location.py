@@ -24,7 +24,9 @@ LIBRARIES = frozenset({"site-packages", "dist-packages", "orchestration", "log_s
 
 They are a virtual environment and, in this repository, the platform itself.
 """
-WATCHED_SUFFIXES = frozenset({".py", ".sql", ".yaml", ".yml", ".json", ".avsc", ".proto", ".properties"})
+WATCHED_SUFFIXES = frozenset(
+    {".py", ".sql", ".yaml", ".yml", ".json", ".avsc", ".proto", ".properties"}
+)
 
 
 class ProjectError(RuntimeError):
@@ -55,10 +57,14 @@ def in_project(path: str | Path) -> Path:
 def what_is_missing(directory: Path) -> str:
     """Return the sentence on a directory that is no project."""
     if (directory / ASSETS).is_dir():
-        return f"{directory} is no project yet: its folder {ASSETS}/ has no __init__.py; create one, it may be empty"
+        return (
+            f"{directory} is no project yet: its folder {ASSETS}/ has no __init__.py; create one,"
+            " it may be empty"
+        )
     return (
-        f"{directory} is no project: it has no folder {ASSETS}/ with an __init__.py. Start from a project's folder, "
-        "name one with --project (in a workspace.yaml: its whole path as working_directory), or write a new one with: tidelog init NAME"
+        f"{directory} is no project: it has no folder {ASSETS}/ with an __init__.py. Start from a"
+        " project's folder, name one with --project (in a workspace.yaml: its whole path as"
+        " working_directory), or write a new one with: tidelog init NAME"
     )
 
 
@@ -69,7 +75,12 @@ def import_project(project: Path) -> list[ModuleType]:
     """
     if sys.path[0] != str(project):
         sys.path.insert(0, str(project))
-    return [module for name in (ASSETS, SENSORS) if (project / name / "__init__.py").is_file() for module in _import_package(project, name)]
+    return [
+        module
+        for name in (ASSETS, SENSORS)
+        if (project / name / "__init__.py").is_file()
+        for module in _import_package(project, name)
+    ]
 
 
 def root_cause(error: BaseException) -> str:
@@ -77,7 +88,11 @@ def root_cause(error: BaseException) -> str:
     while not isinstance(error, ProjectError) and error.__cause__ is not None:
         error = error.__cause__
     own = isinstance(error, ProjectError)
-    return str(error) if own else f"The project in {in_project('')} cannot be loaded: {type(error).__name__}: {error}"
+    return (
+        str(error)
+        if own
+        else f"The project in {in_project('')} cannot be loaded: {type(error).__name__}: {error}"
+    )
 
 
 def forget_project(project: Path) -> None:
@@ -94,7 +109,9 @@ def forget_project(project: Path) -> None:
 
 def _is_of_project(root: Path, module: ModuleType) -> bool:
     origin = Path(getattr(module, "__file__", None) or "/")
-    return origin.is_relative_to(root) and not LIBRARIES.intersection(origin.relative_to(root).parts)
+    return origin.is_relative_to(root) and not LIBRARIES.intersection(
+        origin.relative_to(root).parts
+    )
 
 
 def loaded_s() -> float:
@@ -108,7 +125,11 @@ def watched_files(project: Path) -> Iterator[Path]:
     Files of virtual environments and of hidden folders are left out.
     """
     for entry in sorted(project.iterdir()):
-        if entry.is_dir() and not entry.name.startswith((".", "__")) and not (entry / "pyvenv.cfg").exists():
+        if (
+            entry.is_dir()
+            and not entry.name.startswith((".", "__"))
+            and not (entry / "pyvenv.cfg").exists()
+        ):
             yield from watched_files(entry)
         elif entry.suffix in WATCHED_SUFFIXES:
             yield entry
@@ -125,10 +146,15 @@ def _import(project: Path, name: str) -> ModuleType:
     try:
         module = import_module(name)
     except Exception as error:
-        raise ProjectError(f"{_place(error, project)} cannot be loaded: {_reason(error)}") from error
+        raise ProjectError(
+            f"{_place(error, project)} cannot be loaded: {_reason(error)}"
+        ) from error
     origin = Path(module.__file__ or "").resolve()
     if not origin.is_relative_to(project):
-        raise ProjectError(f"the package {name} was taken from {origin}, not from the project {project}: rename whichever is in the way")
+        raise ProjectError(
+            f"the package {name} was taken from {origin}, not from the project {project}: rename"
+            " whichever is in the way"
+        )
     return module
 
 
@@ -136,8 +162,16 @@ def _place(error: BaseException, project: Path) -> str:
     """Return file and line of the project's own code that is nearest to the error."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}, line {error.lineno},"
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).resolve().is_relative_to(project)]
-    ours = [frame for frame in own if Path(frame.filename).resolve().relative_to(project).parts[0] in {ASSETS, SENSORS}]
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).resolve().is_relative_to(project)
+    ]
+    ours = [
+        frame
+        for frame in own
+        if Path(frame.filename).resolve().relative_to(project).parts[0] in {ASSETS, SENSORS}
+    ]
     return f"{ours[-1].filename}, line {ours[-1].lineno}," if ours else f"the project {project}"
 
 

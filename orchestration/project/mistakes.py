@@ -36,7 +36,10 @@ class Troubles:
         No sentences mean that all is well. Behind ``MOMENTARY`` a sentence may go on with a part
         that changes.
         """
-        told = tuple(MOMENTARY.join(" ".join(part.split()) for part in one.split(MOMENTARY, 1)) for one in sentences)
+        told = tuple(
+            MOMENTARY.join(" ".join(part.split()) for part in one.split(MOMENTARY, 1))
+            for one in sentences
+        )
         with self._lock:
             if self._parts.get(part, ()) == told:
                 return False
@@ -49,15 +52,24 @@ class Troubles:
         """Replace the file by one for its owner alone, because the error of an asset may quote
         records.
         """
-        replace_private(file, "".join(f"{line}\n" for lines in self._parts.values() for line in lines))
+        replace_private(
+            file, "".join(f"{line}\n" for lines in self._parts.values() for line in lines)
+        )
 
 
 def mistaken_asset(key: dg.AssetKey, mistake: str, group_name: str) -> dg.AssetSpec:
     """Return the asset that stands for a declaration which cannot be used."""
-    return dg.AssetSpec(key=key, description=mistake, group_name=group_name, metadata={MISTAKE: mistake})
+    return dg.AssetSpec(
+        key=key, description=mistake, group_name=group_name, metadata={MISTAKE: mistake}
+    )
 
 
 def mistakes(assets: Iterable[dg.AssetsDefinition]) -> list[str]:
     """Return the mistakes that ``assets`` stand for, each once."""
-    found = [metadata[MISTAKE] for asset in assets for metadata in asset.metadata_by_key.values() if MISTAKE in metadata]
+    found = [
+        metadata[MISTAKE]
+        for asset in assets
+        for metadata in asset.metadata_by_key.values()
+        if MISTAKE in metadata
+    ]
     return list(dict.fromkeys(str(getattr(one, "value", one)) for one in found))

@@ -12,7 +12,9 @@ from pathlib import Path
 
 from orchestration.project.location import ASSETS
 
-ORDERS_DOCSTRING = '"""Orders: a topic, a table of what makes sense of it, and a mart that sums it up."""\n\n'
+ORDERS_DOCSTRING = (
+    '"""Orders: a topic, a table of what makes sense of it, and a mart that sums it up."""\n\n'
+)
 ORDERS = '''\
 from pyspark.sql import DataFrame
 
@@ -157,9 +159,14 @@ def write_project(directory: Path) -> list[Path]:
     if keyword.iskeyword(name):
         raise ValueError(f"{name!r} cannot be a project's name: Python keeps this word for itself")
     if not name.replace("-", "_").isidentifier():
-        raise ValueError(f"{name!r} cannot be a project's name: letters, digits, '-' and '_', not starting with a digit")
+        raise ValueError(
+            f"{name!r} cannot be a project's name: letters, digits, '-' and '_', not starting with"
+            " a digit"
+        )
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise FileExistsError(f"{directory} is there already and not empty; nothing was written. Name a new directory")
+        raise FileExistsError(
+            f"{directory} is there already and not empty; nothing was written. Name a new directory"
+        )
     written = []
     for path, text in files(name).items():
         file = directory / path

@@ -32,8 +32,13 @@ def other_locations(project: Path) -> list[dict[str, Any]]:
     entries = content.get("load_from") if isinstance(content, dict) else content
     if entries is None:
         return []
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) and len(entry) == 1 for entry in entries):
-        raise ProjectError(f"{path} is no workspace: load_from has to be a list of code locations, such as python_module or grpc_server")
+    if not isinstance(entries, list) or not all(
+        isinstance(entry, dict) and len(entry) == 1 for entry in entries
+    ):
+        raise ProjectError(
+            f"{path} is no workspace: load_from has to be a list of code locations, such as"
+            " python_module or grpc_server"
+        )
     return [_absolute(entry, project) for entry in entries if not _is_project(entry)]
 
 
@@ -51,4 +56,9 @@ def _absolute(entry: dict[str, Any], project: Path) -> dict[str, Any]:
         return {kind: str(project / value)}
     if not isinstance(value, dict):
         return entry
-    return {kind: {key: str(project / one) if key in PATHS and isinstance(one, str) else one for key, one in value.items()}}
+    return {
+        kind: {
+            key: str(project / one) if key in PATHS and isinstance(one, str) else one
+            for key, one in value.items()
+        }
+    }

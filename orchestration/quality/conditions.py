@@ -25,13 +25,47 @@ NEVER_FIRST = COMPARISONS | {"*", "/", "%", "||", "AND", "OR", "LIKE", "IN", "IS
 LAMBDA = "->"
 NO_COLUMNS = frozenset(
     (
-        *("current_catalog", "current_database", "current_date", "current_schema", "current_time", "current_timestamp"),
+        *(
+            "current_catalog",
+            "current_database",
+            "current_date",
+            "current_schema",
+            "current_time",
+            "current_timestamp",
+        ),
         *("current_timezone", "current_user", "localtimestamp", "session_user", "user"),
-        *("year", "quarter", "month", "week", "day", "dayofyear", "hour", "minute", "second", "millisecond", "microsecond"),
+        *(
+            "year",
+            "quarter",
+            "month",
+            "week",
+            "day",
+            "dayofyear",
+            "hour",
+            "minute",
+            "second",
+            "millisecond",
+            "microsecond",
+        ),
     )
 )
 """Words of SQL that look like columns, which are functions without brackets and units of time."""
-NEVER_LAST = COMPARISONS | {"+", "-", "*", "/", "%", "||", "AND", "OR", "NOT", "LIKE", "IN", "IS", "BETWEEN", ","}
+NEVER_LAST = COMPARISONS | {
+    "+",
+    "-",
+    "*",
+    "/",
+    "%",
+    "||",
+    "AND",
+    "OR",
+    "NOT",
+    "LIKE",
+    "IN",
+    "IS",
+    "BETWEEN",
+    ",",
+}
 
 
 def validate_condition(what: str, condition: str) -> None:
@@ -70,7 +104,11 @@ def _faults(condition: str) -> Iterator[str]:
         yield f"nothing is before {told[0][1]}"
     if words and words[-1] in NEVER_LAST:
         yield f"nothing is behind {told[-1][1]}"
-    yield from (f"{one} and {other} follow each other" for one, other in pairwise(words) if {one, other} <= COMPARISONS)
+    yield from (
+        f"{one} and {other} follow each other"
+        for one, other in pairwise(words)
+        if {one, other} <= COMPARISONS
+    )
 
 
 def named_columns(condition: str) -> tuple[str, ...]:
@@ -81,7 +119,10 @@ def named_columns(condition: str) -> tuple[str, ...]:
     tokens = [(str(one.lastgroup), one[0]) for one in TOKEN.finditer(condition)]
     if (("operator", LAMBDA)) in tokens:  # its arguments look like columns
         return ()
-    plain = "".join(quoted_text(text[1:-1]) if kind == "quoted" and text[0] == '"' else text for kind, text in tokens)
+    plain = "".join(
+        quoted_text(text[1:-1]) if kind == "quoted" and text[0] == '"' else text
+        for kind, text in tokens
+    )
     nodes = parsed(f"SELECT * FROM given WHERE ({plain}\n)")  # noqa: S608 - it is parsed and never run
     if not nodes:
         return ()
@@ -94,7 +135,9 @@ def parsed(statement: str) -> list[dict[str, Any]]:
     import duckdb  # noqa: PLC0415 - for declarations that know their columns
 
     with duckdb.connect() as connection:
-        (text,) = connection.execute("SELECT json_serialize_sql(?)", [statement]).fetchone() or ("{}",)
+        (text,) = connection.execute("SELECT json_serialize_sql(?)", [statement]).fetchone() or (
+            "{}",
+        )
     return [one["node"] for one in json.loads(text).get("statements", ())]
 
 

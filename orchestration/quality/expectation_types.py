@@ -37,7 +37,9 @@ def validate_expectation(type: str, arguments: Mapping[str, Any]) -> None:  # no
         raise ValueError(f"{type} takes no argument {unknown[0]}{_meant(unknown[0], taken)}")
     missing = sorted(set(schema.get("required", ())) - set(arguments))
     if missing:
-        raise ValueError(f"{type} needs the argument {missing[0]}: expect({type!r}, {missing[0]}=...)")
+        raise ValueError(
+            f"{type} needs the argument {missing[0]}: expect({type!r}, {missing[0]}=...)"
+        )
 
 
 @cache
@@ -50,7 +52,9 @@ def known_types() -> frozenset[str]:
 def _core() -> Path:
     spec = find_spec(PACKAGE)
     if spec is None or spec.origin is None:
-        raise ValueError(f"expectations need the package {PACKAGE}: install tidelog with its extra 'platform'")
+        raise ValueError(
+            f"expectations need the package {PACKAGE}: install tidelog with its extra 'platform'"
+        )
     return Path(spec.origin).parent / "expectations" / "core"
 
 

@@ -19,7 +19,11 @@ def fitted(arguments: Mapping[str, Any], frame: Any) -> dict[str, Any]:
     ``frame`` is a Spark or pandas DataFrame.
     """
     fit = _fit(arguments.get("column"), frame)
-    return dict(arguments) if fit is None else {name: _each(value, fit) for name, value in arguments.items()}
+    return (
+        dict(arguments)
+        if fit is None
+        else {name: _each(value, fit) for name, value in arguments.items()}
+    )
 
 
 def _each(value: Any, fit: Callable[[date], date]) -> Any:
@@ -31,7 +35,11 @@ def _each(value: Any, fit: Callable[[date], date]) -> Any:
 def _fit(column: Any, frame: Any) -> Callable[[date], date] | None:
     if not isinstance(column, str) or column not in frame.columns:
         return None
-    return _pandas_fit(frame[column]) if isinstance(frame, pd.DataFrame) else _FITS.get(type(frame.schema[column].dataType))
+    return (
+        _pandas_fit(frame[column])
+        if isinstance(frame, pd.DataFrame)
+        else _FITS.get(type(frame.schema[column].dataType))
+    )
 
 
 def _pandas_fit(column: Any) -> Callable[[date], date] | None:

@@ -57,7 +57,9 @@ def warn(name: str, condition: str, description: str = "") -> Rule:
 
 def quarantine(name: str, condition: str, description: str = "") -> Rule:
     """Declare a rule whose violations send the record to the dead letters, with the rule's name."""
-    return Rule(name=name, condition=condition, severity=Severity.QUARANTINE, description=description)
+    return Rule(
+        name=name, condition=condition, severity=Severity.QUARANTINE, description=description
+    )
 
 
 def fail(name: str, condition: str, description: str = "") -> Rule:
@@ -71,7 +73,10 @@ def validate_check_name(name: str) -> None:
     :raises ValueError: names the name.
     """
     if not CHECK_NAME.fullmatch(name):
-        raise ValueError(f"{name!r} cannot be a check's name: letters, digits and underscores, starting with a letter")
+        raise ValueError(
+            f"{name!r} cannot be a check's name: letters, digits and underscores, starting with a"
+            " letter"
+        )
 
 
 def validate_rules(rules: Sequence[Rule], *, is_quarantine_possible: bool) -> None:
@@ -82,28 +87,41 @@ def validate_rules(rules: Sequence[Rule], *, is_quarantine_possible: bool) -> No
     names = [rule.name for rule in rules]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise ValueError(f"rules need names of their own: {', '.join(repeated)} is there more than once")
+        raise ValueError(
+            f"rules need names of their own: {', '.join(repeated)} is there more than once"
+        )
     if len(rules) > MAX_RULES:
         raise ValueError(f"{len(rules)} rules are too many for one transform: at most {MAX_RULES}")
     astray = [rule.name for rule in rules if rule.severity is Severity.QUARANTINE]
     if astray and not is_quarantine_possible:
-        raise ValueError(f"a table from tables has no records to put aside: make {', '.join(astray)} a warn or fail rule")
+        raise ValueError(
+            f"a table from tables has no records to put aside: make {', '.join(astray)} a warn or"
+            " fail rule"
+        )
 
 
 def violations_sql(rules: Sequence[Rule]) -> str:
     """Return the Spark SQL expression of a BIGINT whose bit i is set where rule i is violated."""
-    terms = [f"CASE WHEN NOT ({rule.condition}) THEN {1 << position}L ELSE 0L END" for position, rule in enumerate(rules)]
+    terms = [
+        f"CASE WHEN NOT ({rule.condition}) THEN {1 << position}L ELSE 0L END"
+        for position, rule in enumerate(rules)
+    ]
     return " + ".join(terms) if terms else "0L"
 
 
 def count_violations(rules: Sequence[Rule], violations: Bits) -> dict[str, int]:
     """Return the number of rows that violate each rule, by name."""
-    return {rule.name: int(np.count_nonzero(violations & (1 << position))) for position, rule in enumerate(rules)}
+    return {
+        rule.name: int(np.count_nonzero(violations & (1 << position)))
+        for position, rule in enumerate(rules)
+    }
 
 
 def quarantined(rules: Sequence[Rule], violations: Bits) -> npt.NDArray[np.bool_]:
     """Return which rows violate a quarantine rule."""
-    mask = sum(1 << position for position, rule in enumerate(rules) if rule.severity is Severity.QUARANTINE)
+    mask = sum(
+        1 << position for position, rule in enumerate(rules) if rule.severity is Severity.QUARANTINE
+    )
     broken: npt.NDArray[np.bool_] = np.not_equal(violations & mask, 0)
     return broken
 
@@ -113,14 +131,19 @@ def first_quarantine_rule(rules: Sequence[Rule], violations: int) -> Rule:
 
     There must be one.
     """
-    return next(rule for position, rule in enumerate(rules) if rule.severity is Severity.QUARANTINE and violations & (1 << position))
+    return next(
+        rule
+        for position, rule in enumerate(rules)
+        if rule.severity is Severity.QUARANTINE and violations & (1 << position)
+    )
 
 
 def told_broken(rules: Iterable[Rule], counts: Mapping[str, int]) -> tuple[str, ...]:
     """Return a sentence on each fail rule that at least one row violates."""
     broken = [(rule, counts.get(rule.name, 0)) for rule in rules if rule.severity is Severity.FAIL]
     return tuple(
-        f"rule {rule.name}: {counted(count, 'row')} {agreed(count, 'violates', 'violate')} {rule.condition}"
+        f"rule {rule.name}: {counted(count, 'row')} {agreed(count, 'violates', 'violate')}"
+        f" {rule.condition}"
         for rule, count in broken
         if count > 0
     )

@@ -52,11 +52,16 @@ class Suite:
     expectations: tuple[Expectation, ...]
     sample_rows: int | None
 
-    def __init__(self, *expectations: Expectation, sample_rows: int | None = DEFAULT_SAMPLE_ROWS) -> None:
+    def __init__(
+        self, *expectations: Expectation, sample_rows: int | None = DEFAULT_SAMPLE_ROWS
+    ) -> None:
         names = [one.check_name for one in expectations]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
-            raise ValueError(f"expectations need names of their own; give name=... to tell apart: {', '.join(repeated)}")
+            raise ValueError(
+                "expectations need names of their own; give name=... to tell apart:"
+                f" {', '.join(repeated)}"
+            )
         object.__setattr__(self, "expectations", expectations)
         object.__setattr__(self, "sample_rows", sample_rows)
 
@@ -64,7 +69,9 @@ class Suite:
         """Return the blocking expectations and the others, each as a suite."""
         blocking = (one for one in self.expectations if one.is_blocking)
         others = (one for one in self.expectations if not one.is_blocking)
-        return Suite(*blocking, sample_rows=self.sample_rows), Suite(*others, sample_rows=self.sample_rows)
+        return Suite(*blocking, sample_rows=self.sample_rows), Suite(
+            *others, sample_rows=self.sample_rows
+        )
 
     def in_order(self, outcomes: Sequence["Outcome"]) -> tuple["Outcome", ...]:
         """Return the outcomes in the order in which the expectations were declared."""
@@ -85,7 +92,14 @@ class Outcome:
     observed: Mapping[str, int | float | str]
 
 
-def expect(type: str, *, name: str = "", is_blocking: bool = False, description: str = "", **arguments: Any) -> Expectation:  # noqa: A002 - GX's word
+def expect(
+    type: str,  # noqa: A002 - GX's word
+    *,
+    name: str = "",
+    is_blocking: bool = False,
+    description: str = "",
+    **arguments: Any,
+) -> Expectation:
     """Declare an expectation by its type and arguments.
 
     For example: ``expect("expect_column_values_to_be_between", column="distance", min_value=0,
@@ -93,7 +107,9 @@ def expect(type: str, *, name: str = "", is_blocking: bool = False, description:
 
     :raises ValueError: there is no such expectation, or it takes other arguments.
     """
-    declared = Expectation(type=type, arguments=arguments, name=name, is_blocking=is_blocking, description=description)
+    declared = Expectation(
+        type=type, arguments=arguments, name=name, is_blocking=is_blocking, description=description
+    )
     validate_check_name(declared.check_name)
     validate_expectation(type, arguments)
     return declared
@@ -109,30 +125,58 @@ def run_suite(suite: Suite, frame: Any, *, table: str) -> tuple[Outcome, ...]:
 
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
-    source = context.data_sources.add_spark("lake") if _is_spark(frame) else context.data_sources.add_pandas("lake")
-    batch = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe("batch").get_batch({"dataframe": frame})
+    source = (
+        context.data_sources.add_spark("lake")
+        if _is_spark(frame)
+        else context.data_sources.add_pandas("lake")
+    )
+    batch = (
+        source.add_dataframe_asset(table)
+        .add_batch_definition_whole_dataframe("batch")
+        .get_batch({"dataframe": frame})
+    )
     return tuple(_evaluated(one, batch, frame) for one in suite.expectations)
 
 
 def _evaluated(expectation: Expectation, batch: Any, frame: Any) -> Outcome:
     from great_expectations.exceptions.exceptions import GreatExpectationsError  # noqa: PLC0415
-    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration  # noqa: PLC0415
+    from great_expectations.expectations.expectation_configuration import (  # noqa: PLC0415
+        ExpectationConfiguration,
+    )
 
     from orchestration.quality.moments import fitted  # noqa: PLC0415 - with pandas
 
     try:
-        configuration = ExpectationConfiguration(type=expectation.type, kwargs=fitted(expectation.arguments, frame))
+        configuration = ExpectationConfiguration(
+            type=expectation.type, kwargs=fitted(expectation.arguments, frame)
+        )
         answer = batch.validate(configuration.to_domain_obj())
     except (GreatExpectationsError, ValueError, TypeError) as error:
-        return Outcome(expectation=expectation, is_met=False, observed={"error": f"{expectation.type} cannot be evaluated: {error}"})
-    return Outcome(expectation=expectation, is_met=bool(answer.success), observed=_observed(answer.to_json_dict()))
+        return Outcome(
+            expectation=expectation,
+            is_met=False,
+            observed={"error": f"{expectation.type} cannot be evaluated: {error}"},
+        )
+    return Outcome(
+        expectation=expectation,
+        is_met=bool(answer.success),
+        observed=_observed(answer.to_json_dict()),
+    )
 
 
 def _observed(answer: Mapping[str, Any]) -> dict[str, int | float | str]:
     result = answer.get("result") or {}
-    wanted = ("element_count", "unexpected_count", "unexpected_percent", "missing_count", "observed_value")
+    wanted = (
+        "element_count",
+        "unexpected_count",
+        "unexpected_percent",
+        "missing_count",
+        "observed_value",
+    )
     found = {name: _plain(result.get(name)) for name in wanted}
-    observed = {name: value for name, value in found.items() if isinstance(value, int | float | str)}
+    observed = {
+        name: value for name, value in found.items() if isinstance(value, int | float | str)
+    }
     samples = result.get("partial_unexpected_list") or []
     if samples:
         observed["unexpected_values"] = ", ".join(str(value) for value in samples[:10])
@@ -150,7 +194,9 @@ def _plain(value: Any) -> Any:
 
 def _exception_text(info: Mapping[str, Any]) -> str:
     candidates = [info, *(value for value in info.values() if isinstance(value, Mapping))]
-    return next((str(one["exception_message"]) for one in candidates if one.get("exception_message")), "")
+    return next(
+        (str(one["exception_message"]) for one in candidates if one.get("exception_message")), ""
+    )
 
 
 def _is_spark(frame: Any) -> bool:
@@ -159,9 +205,15 @@ def _is_spark(frame: Any) -> bool:
 
 def _name_of(kind: str, arguments: Mapping[str, Any]) -> str:
     columns = [value for key, value in arguments.items() if key.startswith("column")]
-    flat = [str(one) for value in columns for one in (value if isinstance(value, list | tuple) else [value])]
+    flat = [
+        str(one)
+        for value in columns
+        for one in (value if isinstance(value, list | tuple) else [value])
+    ]
     name = "_".join([*flat, kind.removeprefix("expect_")])
-    plain = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name).lstrip("_0123456789")
+    plain = "".join(
+        letter if letter.isalnum() and letter.isascii() else "_" for letter in name
+    ).lstrip("_0123456789")
     if len(plain) <= MAX_NAME_LENGTH:
         return plain
     return f"{plain[:MAX_NAME_LENGTH]}_{hashlib.sha256(plain.encode()).hexdigest()[:8]}"

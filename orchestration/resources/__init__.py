@@ -16,7 +16,14 @@ from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
 from orchestration.resources.warehouse import WarehouseResource
 
-__all__ = ["DatabaseResource", "LakeResource", "LogServiceResource", "SparkResource", "WarehouseResource", "default_resources"]
+__all__ = [
+    "DatabaseResource",
+    "LakeResource",
+    "LogServiceResource",
+    "SparkResource",
+    "WarehouseResource",
+    "default_resources",
+]
 
 
 def default_resources() -> dict[str, Any]:

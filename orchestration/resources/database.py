@@ -16,7 +16,10 @@ from orchestration.databases.urls import may_hold_secret
 from orchestration.resources.declared import accept, refused_config
 from orchestration.settings import SettingsError, load_settings
 
-FROM_ENVIRONMENT = 'put the URL into an environment variable and name that, as DatabaseResource(url=dg.EnvVar("SHOP_DATABASE"))'
+FROM_ENVIRONMENT = (
+    "put the URL into an environment variable and name that, as"
+    ' DatabaseResource(url=dg.EnvVar("SHOP_DATABASE"))'
+)
 
 
 class DatabaseResource(dg.ConfigurableResource[Engine]):
@@ -34,16 +37,27 @@ class DatabaseResource(dg.ConfigurableResource[Engine]):
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         """Check whether the run's config names another place."""
-        self._refusal = refused_config(context, "database", "TIDELOG_SQL_URL, or DatabaseResource(url=...) among its resources,")
+        self._refusal = refused_config(
+            context,
+            "database",
+            "TIDELOG_SQL_URL, or DatabaseResource(url=...) among its resources,",
+        )
 
     def get_resource_definition(self) -> Any:
         """Return the definition that Dagster keeps of this resource.
 
         :raises SettingsError: a secret stands, or may stand, in the text of ``url``.
         """
-        secret = None if self.url is None or isinstance(self.url, dg.EnvVar) else may_hold_secret(self.url)
+        secret = (
+            None
+            if self.url is None or isinstance(self.url, dg.EnvVar)
+            else may_hold_secret(self.url)
+        )
         if secret is not None:
-            raise SettingsError(f"the url of a DatabaseResource holds {secret}; Dagster would show it to everyone: {FROM_ENVIRONMENT}")
+            raise SettingsError(
+                f"the url of a DatabaseResource holds {secret}; Dagster would show it to everyone:"
+                f" {FROM_ENVIRONMENT}"
+            )
         return super().get_resource_definition()
 
     @contextmanager
@@ -69,12 +83,19 @@ def open_engine(url: str) -> Engine:
     """
     try:
         parsed = make_url(url)
-        if parsed.get_backend_name() == "sqlite" and parsed.database and not parsed.database.startswith((":memory:", "file:")):
+        if (
+            parsed.get_backend_name() == "sqlite"
+            and parsed.database
+            and not parsed.database.startswith((":memory:", "file:"))
+        ):
             Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-        engine = create_engine(parsed, connect_args=connect_arguments(parsed, connect_s=CONNECT_WITHIN_S))
+        engine = create_engine(
+            parsed, connect_args=connect_arguments(parsed, connect_s=CONNECT_WITHIN_S)
+        )
     except (ArgumentError, ImportError) as error:
         raise SettingsError(
-            f"TIDELOG_SQL_URL cannot be used: {error}. Give SQLAlchemy's form, e.g. postgresql+psycopg://user@host/name"
+            f"TIDELOG_SQL_URL cannot be used: {error}. Give SQLAlchemy's form, e.g."
+            " postgresql+psycopg://user@host/name"
         ) from error
     if engine.dialect.name == "sqlite":
         _cover_schema_changes(engine)

@@ -28,18 +28,27 @@ def refused_config(context: dg.InitResourceContext, name: str, places: str) -> s
     if "config" not in configured:
         return ""
     given, declared = configured["config"] or {}, declared_config(context.resource_def)
-    other = {field: given.get(field) for field in sorted({*given, *declared}) if given.get(field) != declared.get(field)}
+    other = {
+        field: given.get(field)
+        for field in sorted({*given, *declared})
+        if given.get(field) != declared.get(field)
+    }
     if not other:
         return ""
     refused = "the run's config " + " and ".join(
-        f"{'leaves out' if value is None else 'names'} resources.{name}.config.{field}" for field, value in other.items()
+        f"{'leaves out' if value is None else 'names'} resources.{name}.config.{field}"
+        for field, value in other.items()
     )
     if is_left_to_runs(context.resource_def):
         return (
-            f"{refused}: a run uses the {name} of its project, and this project declares configure_at_launch(), which leaves the place to "
-            f"each run. Let {places} say it instead, or give a resource that runs configure another name than {name}"
+            f"{refused}: a run uses the {name} of its project, and this project declares"
+            f" configure_at_launch(), which leaves the place to each run. Let {places} say it"
+            f" instead, or give a resource that runs configure another name than {name}"
         )
-    return f"{refused}: a run uses the {name} of its project, which {places} says. Leave resources.{name} out of the run's config"
+    return (
+        f"{refused}: a run uses the {name} of its project, which {places} says. Leave"
+        f" resources.{name} out of the run's config"
+    )
 
 
 def is_left_to_runs(resource: dg.ResourceDefinition | None) -> bool:
@@ -47,7 +56,9 @@ def is_left_to_runs(resource: dg.ResourceDefinition | None) -> bool:
 
     Of Dagster's definitions, only the function shows this.
     """
-    return resource is not None and resource.resource_fn.__qualname__.startswith(f"{PartialResource.__name__}.")
+    return resource is not None and resource.resource_fn.__qualname__.startswith(
+        f"{PartialResource.__name__}."
+    )
 
 
 def declared_config(resource: dg.ResourceDefinition | None) -> Mapping[str, Any]:

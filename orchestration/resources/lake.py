@@ -19,7 +19,9 @@ class LakeResource(dg.ConfigurableResource[Lake]):
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         """Check whether the run's config names another place."""
-        self._refusal = refused_config(context, "lake", "TIDELOG_LAKE, or LakeResource(root=...) among its resources,")
+        self._refusal = refused_config(
+            context, "lake", "TIDELOG_LAKE, or LakeResource(root=...) among its resources,"
+        )
 
     def open(self) -> Lake:
         """Return the lake.

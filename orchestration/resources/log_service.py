@@ -34,7 +34,10 @@ class LogServiceResource(dg.ConfigurableResource[LogClient]):
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         """Check whether the run's config names another place."""
-        places = "TIDELOG_BOOTSTRAP_SERVERS, or LogServiceResource(bootstrap_servers=...) among its resources,"
+        places = (
+            "TIDELOG_BOOTSTRAP_SERVERS, or LogServiceResource(bootstrap_servers=...) among its"
+            " resources,"
+        )
         self._refusal = refused_config(context, "log_service", places)
 
     @contextmanager
@@ -48,7 +51,9 @@ class LogServiceResource(dg.ConfigurableResource[LogClient]):
         accept(self._refusal)
         from orchestration.log_client.connection import connect  # noqa: PLC0415
 
-        with connect(self._servers(), timeout_ms=timeout_ms, client_config=self.client_config) as client:
+        with connect(
+            self._servers(), timeout_ms=timeout_ms, client_config=self.client_config
+        ) as client:
             yield client
 
     @contextmanager
@@ -62,7 +67,9 @@ class LogServiceResource(dg.ConfigurableResource[LogClient]):
         accept(self._refusal)
         from orchestration.log_client.connection import connect_admin  # noqa: PLC0415
 
-        with connect_admin(self._servers(), timeout_ms=timeout_ms, client_config=self.client_config) as admin:
+        with connect_admin(
+            self._servers(), timeout_ms=timeout_ms, client_config=self.client_config
+        ) as admin:
             yield admin
 
     def _servers(self) -> str:

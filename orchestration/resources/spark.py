@@ -25,7 +25,9 @@ class SparkResource(LazyPySparkResource):
 
     def _init_session(self) -> None:
         if self._spark_session is None:
-            self._spark_session = open_session(load_settings(), {key: str(value) for key, value in self.spark_config.items()})
+            self._spark_session = open_session(
+                load_settings(), {key: str(value) for key, value in self.spark_config.items()}
+            )
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:  # noqa: ARG002 - Dagster's signature
         """Release the run's session on a warm server, which would otherwise keep it."""

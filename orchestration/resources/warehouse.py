@@ -24,7 +24,11 @@ class WarehouseResource(dg.ConfigurableResource[Warehouse]):
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         """Check whether the run's config names another place."""
-        self._refusal = refused_config(context, "warehouse", "TIDELOG_WAREHOUSE, or WarehouseResource(directory=...) among its resources,")
+        self._refusal = refused_config(
+            context,
+            "warehouse",
+            "TIDELOG_WAREHOUSE, or WarehouseResource(directory=...) among its resources,",
+        )
 
     def open(self) -> Warehouse:
         """Return the warehouse.
@@ -33,5 +37,10 @@ class WarehouseResource(dg.ConfigurableResource[Warehouse]):
         """
         accept(self._refusal)
         settings = load_settings()
-        directory = Path(self.directory).absolute() if self.directory else settings.warehouse_directory
-        return Warehouse(directory, Lake(Path(self.lake_root).absolute() if self.lake_root else settings.lake_root))
+        directory = (
+            Path(self.directory).absolute() if self.directory else settings.warehouse_directory
+        )
+        return Warehouse(
+            directory,
+            Lake(Path(self.lake_root).absolute() if self.lake_root else settings.lake_root),
+        )

@@ -32,9 +32,14 @@ class Archive:
 
     def __post_init__(self) -> None:
         if self.chunk_records < 1 or self.within_s < 1:
-            raise ValueError(f"an archive needs chunk_records and within_s of at least 1: {self.chunk_records}, {self.within_s}")
+            raise ValueError(
+                f"an archive needs chunk_records and within_s of at least 1: {self.chunk_records},"
+                f" {self.within_s}"
+            )
         if self.kept_days is not None and self.kept_days <= 0:
-            raise ValueError(f"kept_days is {self.kept_days:g}: give a number above 0, or None to keep all")
+            raise ValueError(
+                f"kept_days is {self.kept_days:g}: give a number above 0, or None to keep all"
+            )
 
     @property
     def kept_s(self) -> float | None:
@@ -53,7 +58,10 @@ def archive_table(topic: str) -> str:
     name = OTHER_LETTERS.sub("_", topic) + SUFFIX
     name = f"_{name}" if name[0].isdigit() else name
     if not TABLE_NAME.fullmatch(name):
-        raise ValueError(f"the topic {topic} cannot be archived: the table's name {name} would be longer than 128 letters")
+        raise ValueError(
+            f"the topic {topic} cannot be archived: the table's name {name} would be longer than"
+            " 128 letters"
+        )
     return name
 
 
@@ -69,6 +77,7 @@ def validate_archive(topic: str, archive: Archive, configs: Mapping[str, str]) -
         return  # the log service refuses it, and says why
     if 0 <= retention_ms <= archive.within_s * 1000:
         raise ValueError(
-            f"retention.ms of topic {topic} is {retention_ms}, and its archive reads what waits every {archive.within_s} s: records would "
-            "be gone before. Give Archive(within_s=...) a smaller number, or retention.ms a larger one"
+            f"retention.ms of topic {topic} is {retention_ms}, and its archive reads what waits"
+            f" every {archive.within_s} s: records would be gone before. Give Archive(within_s=...)"
+            " a smaller number, or retention.ms a larger one"
         )

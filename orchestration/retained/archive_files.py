@@ -143,7 +143,11 @@ def _moment(time_us: int | None) -> datetime | None:
 
 
 def _plain(value: object) -> object:
-    return value.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z" if isinstance(value, datetime) else value
+    return (
+        value.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+        if isinstance(value, datetime)
+        else value
+    )
 
 
 def archive_rows(topic_id: str, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -161,10 +165,20 @@ def archive_rows(topic_id: str, batch: pa.RecordBatch) -> pa.RecordBatch:
         batch["value"],
         batch["headers"] if "headers" in batch.schema.names else pa.nulls(size, HEADERS),
     ]
-    return pa.record_batch([column.cast(field.type) for column, field in zip(columns, FILE_SCHEMA, strict=True)], schema=FILE_SCHEMA)
+    return pa.record_batch(
+        [column.cast(field.type) for column, field in zip(columns, FILE_SCHEMA, strict=True)],
+        schema=FILE_SCHEMA,
+    )
 
 
-def write_chunk(folder: Path, topic_id: str, wanted: OffsetRange, batches: Iterable[pa.RecordBatch], *, limit_bytes: int) -> Chunk:
+def write_chunk(
+    folder: Path,
+    topic_id: str,
+    wanted: OffsetRange,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    limit_bytes: int,
+) -> Chunk:
     """Write the records of ``wanted`` into a file in ``folder``.
 
     The file ends early behind the batch that reaches ``limit_bytes``.
@@ -208,7 +222,13 @@ def write_chunk(folder: Path, topic_id: str, wanted: OffsetRange, batches: Itera
 
 def _writer(file: Path) -> pq.ParquetWriter:
     repeated = ["_topic_id", "_leader_epoch", "_key"]
-    return pq.ParquetWriter(file, FILE_SCHEMA, compression="zstd", use_dictionary=repeated, write_statistics=list(BOUNDED))
+    return pq.ParquetWriter(
+        file,
+        FILE_SCHEMA,
+        compression="zstd",
+        use_dictionary=repeated,
+        write_statistics=list(BOUNDED),
+    )
 
 
 @contextmanager
@@ -238,7 +258,16 @@ def move_in(table_folder: Path, chunks: Sequence[Chunk]) -> list[AddAction]:
         sync(place.parent)
         described = place.stat()
         name = place.relative_to(table_folder).as_posix()
-        actions.append(AddAction(name, described.st_size, values, int(described.st_mtime * 1000), True, chunk.statistics))
+        actions.append(
+            AddAction(
+                name,
+                described.st_size,
+                values,
+                int(described.st_mtime * 1000),
+                True,
+                chunk.statistics,
+            )
+        )
     return actions
 
 

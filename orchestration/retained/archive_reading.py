@@ -44,7 +44,9 @@ class ArchivedFile:
     offsets: tuple[int, int] | None = None
     times_ms: tuple[int, int] | None = None
 
-    def may_hold(self, topic_id: str, wanted: OffsetRange, from_ms: int | None, to_ms: int | None) -> bool:
+    def may_hold(
+        self, topic_id: str, wanted: OffsetRange, from_ms: int | None, to_ms: int | None
+    ) -> bool:
         """Return whether the file may hold a record of ``topic_id`` in ``wanted``.
 
         The record's timestamp is at least ``from_ms`` and below ``to_ms``.
@@ -52,7 +54,10 @@ class ArchivedFile:
         return (
             self.partition == wanted.partition
             and (self.topic_ids is None or self.topic_ids[0] <= topic_id <= self.topic_ids[1])
-            and (self.offsets is None or (self.offsets[0] < wanted.end and self.offsets[1] >= wanted.start))
+            and (
+                self.offsets is None
+                or (self.offsets[0] < wanted.end and self.offsets[1] >= wanted.start)
+            )
             and (self.times_ms is None or from_ms is None or self.times_ms[1] >= from_ms)
             and (self.times_ms is None or to_ms is None or self.times_ms[0] < to_ms)
         )
@@ -64,7 +69,11 @@ class ArchivedFile:
 
 
 def chosen_files(
-    files: Iterable[ArchivedFile], topic_id: str, wanted: OffsetRange, from_ms: int | None = None, to_ms: int | None = None
+    files: Iterable[ArchivedFile],
+    topic_id: str,
+    wanted: OffsetRange,
+    from_ms: int | None = None,
+    to_ms: int | None = None,
 ) -> list[ArchivedFile]:
     """Return those of ``files`` that may hold the wanted records, in the order of their offsets."""
     found = [one for one in files if one.may_hold(topic_id, wanted, from_ms, to_ms)]
@@ -101,7 +110,11 @@ def files_of(snapshot: TableSnapshot) -> list[ArchivedFile]:
             changed_ms=_milliseconds(row["modification_time"]),
             topic_ids=_bounds(row, "_topic_id"),
             offsets=_bounds(row, "_offset"),
-            times_ms=None if (times := _bounds(row, "_timestamp")) is None else (_milliseconds(times[0]), _milliseconds(times[1])),
+            times_ms=(
+                None
+                if (times := _bounds(row, "_timestamp")) is None
+                else (_milliseconds(times[0]), _milliseconds(times[1]))
+            ),
         )
         for row in rows
     ]
@@ -134,7 +147,12 @@ class ArchivedRecords:
     files: tuple[ArchivedFile, ...]
 
     def batches(
-        self, ranges: Sequence[OffsetRange], columns: Collection[str], *, from_ms: int | None = None, to_ms: int | None = None
+        self,
+        ranges: Sequence[OffsetRange],
+        columns: Collection[str],
+        *,
+        from_ms: int | None = None,
+        to_ms: int | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the records of ``ranges``, each batch with its partition.
 
@@ -145,7 +163,12 @@ class ArchivedRecords:
         for one in ranges:
             chosen = chosen_files(self.files, self.topic_id, one, from_ms, to_ms)
             for file in chosen:
-                source = pads.dataset(self.folder / Path(file.path), schema=FILE_SCHEMA, format="parquet", partitioning=None)
+                source = pads.dataset(
+                    self.folder / Path(file.path),
+                    schema=FILE_SCHEMA,
+                    format="parquet",
+                    partitioning=None,
+                )
                 scanner = source.scanner(
                     columns=wanted,
                     filter=_row_filter(self.topic_id, one, from_ms, to_ms),
@@ -155,7 +178,10 @@ class ArchivedRecords:
                 )
                 for batch in scanner.to_batches():
                     if batch.num_rows:
-                        yield one.partition, batch.rename_columns([name.removeprefix("_") for name in wanted])
+                        yield (
+                            one.partition,
+                            batch.rename_columns([name.removeprefix("_") for name in wanted]),
+                        )
 
     def first_at(self, wanted: OffsetRange, timestamp_ms: int) -> int | None:
         """Return the first offset of ``wanted`` with at least ``timestamp_ms``, or None."""
@@ -163,7 +189,9 @@ class ArchivedRecords:
         for file in chosen_files(self.files, self.topic_id, wanted, timestamp_ms):
             if first is not None and file.offsets is not None and file.offsets[0] > first:
                 break
-            for _, batch in replace(self, files=(file,)).batches([wanted], ["offset"], from_ms=timestamp_ms):
+            for _, batch in replace(self, files=(file,)).batches(
+                [wanted], ["offset"], from_ms=timestamp_ms
+            ):
                 found = int(pc.min(batch["offset"]).as_py())
                 first = found if first is None else min(first, found)
         return first
@@ -180,7 +208,9 @@ class ArchivedTopic:
     @property
     def records(self) -> ArchivedRecords:
         """Return the records, without the table."""
-        return ArchivedRecords(folder=self.snapshot.folder, topic_id=self.topic_id, files=self.files)
+        return ArchivedRecords(
+            folder=self.snapshot.folder, topic_id=self.topic_id, files=self.files
+        )
 
     @property
     def partitions(self) -> tuple[int, ...]:
@@ -198,12 +228,17 @@ class ArchivedTopic:
         known: dict[int, int] = {}
         for one in self.files:
             if one.may_hold(self.topic_id, _whole(one.partition), None, None):
-                is_told = one.offsets is not None and one.topic_ids == (self.topic_id, self.topic_id)
+                is_told = one.offsets is not None and one.topic_ids == (
+                    self.topic_id,
+                    self.topic_id,
+                )
                 start = one.offsets[0] if is_told and one.offsets is not None else 0
                 known[one.partition] = min(start, known.get(one.partition, start))
         ends = self.snapshot.checkpoints(self.topic_id, partitions)
         found = {}
-        for number, end in ((number, checkpoint.next_offset) for number, checkpoint in ends.items()):
+        for number, end in (
+            (number, checkpoint.next_offset) for number, checkpoint in ends.items()
+        ):
             noted = self.snapshot.transaction_version(beginning(self.topic_id, number))
             first = known.get(number, end) if noted is None else noted
             found[number] = OffsetRange(partition=number, start=min(first, end), end=end)
@@ -214,7 +249,11 @@ class ArchivedTopic:
 
         They were removed from the log, or could not be read.
         """
-        return [hole for number in partitions for hole in holes_in(self.topic_id, number, self.snapshot.transaction_version)]
+        return [
+            hole
+            for number in partitions
+            for hole in holes_in(self.topic_id, number, self.snapshot.transaction_version)
+        ]
 
 
 def _whole(partition: int) -> OffsetRange:
@@ -222,7 +261,11 @@ def _whole(partition: int) -> OffsetRange:
 
 
 def _row_filter(topic_id: str, wanted: OffsetRange, from_ms: int | None, to_ms: int | None) -> Any:
-    chosen = (pc.field("_topic_id") == topic_id) & (pc.field("_offset") >= wanted.start) & (pc.field("_offset") < wanted.end)
+    chosen = (
+        (pc.field("_topic_id") == topic_id)
+        & (pc.field("_offset") >= wanted.start)
+        & (pc.field("_offset") < wanted.end)
+    )
     stamp = FILE_SCHEMA.field("_timestamp").type
     if from_ms is not None:
         chosen &= pc.field("_timestamp") >= pa.scalar(from_ms * 1000, stamp)

@@ -77,7 +77,9 @@ class TopicLag:
     @property
     def pending(self) -> int:
         """The number of offsets that a run could read now."""
-        return sum(one.pending for one in self.partitions) + sum(other.pending for other in self.others)
+        return sum(one.pending for one in self.partitions) + sum(
+            other.pending for other in self.others
+        )
 
     @property
     def high_watermark(self) -> int:
@@ -85,22 +87,32 @@ class TopicLag:
         return sum(one.high_watermark for one in self.partitions)
 
 
-def lag_of(topic: str, topic_id: str, log: Sequence[PartitionOffsets], committed: Mapping[int, Checkpoint]) -> TopicLag:
+def lag_of(
+    topic: str, topic_id: str, log: Sequence[PartitionOffsets], committed: Mapping[int, Checkpoint]
+) -> TopicLag:
     """Return the lag between the offsets of the log and the offsets that a table committed."""
     partitions = tuple(
         PartitionLag(
             partition=one.partition,
             log_start_offset=one.log_start_offset,
-            committed_offset=committed[one.partition].next_offset if one.partition in committed else one.log_start_offset,
+            committed_offset=(
+                committed[one.partition].next_offset
+                if one.partition in committed
+                else one.log_start_offset
+            ),
             last_stable_offset=one.last_stable_offset,
             high_watermark=one.high_watermark,
         )
         for one in log
     )
-    return TopicLag(topic=topic, topic_id=topic_id, committed=dict(committed), partitions=partitions)
+    return TopicLag(
+        topic=topic, topic_id=topic_id, committed=dict(committed), partitions=partitions
+    )
 
 
-def measure_lag(log: LogClient, lake: Lake, *, topic: str, table: str, also: Sequence[str] = ()) -> TopicLag | None:
+def measure_lag(
+    log: LogClient, lake: Lake, *, topic: str, table: str, also: Sequence[str] = ()
+) -> TopicLag | None:
     """Return the lag of ``table`` behind ``topic``, and behind the topics that it reads ``also``.
 
     Return None if one of the topics does not exist.
@@ -109,7 +121,9 @@ def measure_lag(log: LogClient, lake: Lake, *, topic: str, table: str, also: Seq
     """
     found = [log.describe_topic(one) for one in (topic, *also)]
     known = [one for one in found if one is not None]
-    return lag_behind(log, known, lambda: lake.snapshot(table)) if len(known) == len(found) else None
+    return (
+        lag_behind(log, known, lambda: lake.snapshot(table)) if len(known) == len(found) else None
+    )
 
 
 def lag_behind(log: LogClient, descriptions: Sequence[TopicDescription], load: Load) -> TopicLag:
@@ -133,7 +147,11 @@ def lag_in(log: LogClient, description: TopicDescription, load: Load) -> TopicLa
     topic = description.topic
     offsets = log.partition_offsets(topic)
     snapshot = load()
-    committed = snapshot.checkpoints(description.topic_id, [one.partition for one in offsets]) if snapshot else {}
+    committed = (
+        snapshot.checkpoints(description.topic_id, [one.partition for one in offsets])
+        if snapshot
+        else {}
+    )
     return lag_of(topic, description.topic_id, offsets, committed)
 
 
@@ -150,8 +168,19 @@ def seconds_behind(log: LogClient, lag: TopicLag, now_s: float) -> float | None:
         return 0.0
     read = log.range_reader()
     times_s: list[float] = []
-    with suppress(LogServiceError):  # retention was faster, or the log went away: lag is told all the same, and no more time is spent
+    with suppress(
+        LogServiceError
+    ):  # retention was faster, or the log went away: lag is told all the same, and no more time is spent
         for topic, one in waiting:
-            first = OffsetRange(partition=one.partition, start=one.next_readable_offset, end=one.next_readable_offset + 1)
-            times_s += [moment.timestamp() for batch in read(topic, first) for moment in batch["timestamp"].to_pylist() if moment]
+            first = OffsetRange(
+                partition=one.partition,
+                start=one.next_readable_offset,
+                end=one.next_readable_offset + 1,
+            )
+            times_s += [
+                moment.timestamp()
+                for batch in read(topic, first)
+                for moment in batch["timestamp"].to_pylist()
+                if moment
+            ]
     return max(round(now_s - min(times_s), 3), 0.0) if times_s else None

@@ -17,7 +17,13 @@ from orchestration.lake.tables import Lake
 from orchestration.log_client.protocol import HEADERS, RECORD_SCHEMA, LogClient, RangeReader
 from orchestration.offsets.planning import PartitionOffsets
 from orchestration.offsets.ranges import OffsetRange, merged, outside, within
-from orchestration.retained.archive_reading import RECORD_COLUMNS, ArchivedRecords, ArchivedTopic, archived_topic, find_archive
+from orchestration.retained.archive_reading import (
+    RECORD_COLUMNS,
+    ArchivedRecords,
+    ArchivedTopic,
+    archived_topic,
+    find_archive,
+)
 from orchestration.retained.topic_reads import beside, kept_holes
 
 READ_SCHEMA = RECORD_SCHEMA.append(pa.field("headers", HEADERS))
@@ -37,7 +43,9 @@ class HeldReader:
     archived: Ranges
     live: Ranges
 
-    def __call__(self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None) -> Iterator[pa.RecordBatch]:
+    def __call__(
+        self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the records of the range that archive and log hold, in the order of their offsets.
 
         :raises OtherTopicError, LogServiceError: the log cannot be read.
@@ -63,7 +71,9 @@ class HeldTopic:
     archive: ArchivedTopic | None
     archived: Ranges
     live: Ranges
-    _asked: dict[int, dict[int, int | None]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _asked: dict[int, dict[int, int | None]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def ranges(self) -> dict[int, list[OffsetRange]]:
@@ -71,7 +81,10 @@ class HeldTopic:
 
         A partition without readable offsets has no range.
         """
-        return {number: merged([*self.archived.get(number, ()), *found]) for number, found in self.live.items()}
+        return {
+            number: merged([*self.archived.get(number, ()), *found])
+            for number, found in self.live.items()
+        }
 
     @property
     def tails(self) -> dict[int, list[OffsetRange]]:
@@ -88,7 +101,10 @@ class HeldTopic:
 
     def archived_count(self, ranges: Iterable[OffsetRange]) -> int:
         """Return how many offsets of ``ranges`` are read from the archive."""
-        return sum(one.count for one in within(ranges, [part for found in self.archived.values() for part in found]))
+        return sum(
+            one.count
+            for one in within(ranges, [part for found in self.archived.values() for part in found])
+        )
 
     def offsets_at(self, timestamp_ms: int) -> dict[int, int | None]:
         """Return, by partition, the first offset at or after a time, or None if there is none.
@@ -97,7 +113,10 @@ class HeldTopic:
         """
         if timestamp_ms not in self._asked:
             found = self.log.offsets_at(self.topic, timestamp_ms)
-            self._asked[timestamp_ms] = {number: self._first_at(number, found.get(number), timestamp_ms) for number in self.live}
+            self._asked[timestamp_ms] = {
+                number: self._first_at(number, found.get(number), timestamp_ms)
+                for number in self.live
+            }
         return self._asked[timestamp_ms]
 
     def _first_at(self, partition: int, in_log: int | None, timestamp_ms: int) -> int | None:
@@ -113,13 +132,18 @@ class HeldTopic:
         return in_log
 
 
-def held_topic(topic: str, topic_id: str, log: LogClient, offsets: Sequence[PartitionOffsets], lake: Lake) -> HeldTopic:
+def held_topic(
+    topic: str, topic_id: str, log: LogClient, offsets: Sequence[PartitionOffsets], lake: Lake
+) -> HeldTopic:
     """Return the ranges that archive and log hold of the topic of that id.
 
     ``offsets`` are those of the log. They were read before the archive, so the archive holds all
     that retention had removed from the log by then.
     """
-    whole = {one.partition: OffsetRange(partition=one.partition, start=0, end=one.last_stable_offset) for one in offsets}
+    whole = {
+        one.partition: OffsetRange(partition=one.partition, start=0, end=one.last_stable_offset)
+        for one in offsets
+    }
     found = find_archive(lake, topic)
     archive = None if found is None else archived_topic(found, topic_id)
     covered = {} if archive is None else archive.ranges(whole)

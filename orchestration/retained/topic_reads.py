@@ -15,7 +15,12 @@ from orchestration.lake.tables import Lake
 from orchestration.log_client.protocol import LogClient
 from orchestration.offsets.planning import PartitionOffsets
 from orchestration.offsets.ranges import OffsetRange
-from orchestration.retained.archive_reading import ArchivedTopic, archived_topic, find_archive, newest_topic_id
+from orchestration.retained.archive_reading import (
+    ArchivedTopic,
+    archived_topic,
+    find_archive,
+    newest_topic_id,
+)
 
 NO_OFFSET = 2**63 - 1
 
@@ -51,11 +56,21 @@ class Bounds:
         """Return bounds that hold all that is in one or the other."""
         has_sets = self.partitions is not None and other.partitions is not None
         return Bounds(
-            partitions=(self.partitions or frozenset()) | (other.partitions or frozenset()) if has_sets else None,
+            partitions=(
+                (self.partitions or frozenset()) | (other.partitions or frozenset())
+                if has_sets
+                else None
+            ),
             start=min(self.start, other.start),
             end=max(self.end, other.end),
-            from_ms=None if self.from_ms is None or other.from_ms is None else min(self.from_ms, other.from_ms),
-            to_ms=None if self.to_ms is None or other.to_ms is None else max(self.to_ms, other.to_ms),
+            from_ms=(
+                None
+                if self.from_ms is None or other.from_ms is None
+                else min(self.from_ms, other.from_ms)
+            ),
+            to_ms=(
+                None if self.to_ms is None or other.to_ms is None else max(self.to_ms, other.to_ms)
+            ),
         )
 
     def cut(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
@@ -96,7 +111,13 @@ class TopicSource:
 
     def read(self, bounds: Bounds) -> TopicRead:
         """Return the ranges within ``bounds``."""
-        partitions = [one.partition for one in self.offsets] if self.log is not None else self.archive.partitions if self.archive else ()
+        partitions = (
+            [one.partition for one in self.offsets]
+            if self.log is not None
+            else self.archive.partitions
+            if self.archive
+            else ()
+        )
         archived = {} if self.archive is None else self.archive.ranges(partitions)
         live, gaps = beside(self.offsets, archived)
         gaps += [] if self.archive is None else kept_holes(self.archive.holes(partitions), archived)
@@ -125,14 +146,18 @@ class TopicSource:
                 found.append(OffsetRange(partition=one.partition, start=start, end=one.end))
         return found
 
-    def batches(self, read: TopicRead, columns: Collection[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def batches(
+        self, read: TopicRead, columns: Collection[str]
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the records of ``read`` with the given ``columns``, each batch with its partition.
 
         The archive's records come first. A batch of the log that cannot be read comes as a tolerant
         reader gives it, with the column ``UNREADABLE``.
         """
         if self.archive is not None and read.archived:
-            yield from self.archive.records.batches(read.archived, columns, from_ms=read.bounds.from_ms, to_ms=read.bounds.to_ms)
+            yield from self.archive.records.batches(
+                read.archived, columns, from_ms=read.bounds.from_ms, to_ms=read.bounds.to_ms
+            )
         if self.log is not None and read.live:
             reader = self.log.range_reader(is_tolerant=True)
             for one in read.live:
@@ -140,7 +165,9 @@ class TopicSource:
                     yield one.partition, batch
 
 
-def beside(offsets: Iterable[PartitionOffsets], archived: Mapping[int, OffsetRange]) -> tuple[list[OffsetRange], list[OffsetRange]]:
+def beside(
+    offsets: Iterable[PartitionOffsets], archived: Mapping[int, OffsetRange]
+) -> tuple[list[OffsetRange], list[OffsetRange]]:
     """Return the ranges that the log holds beside the archive, and the gaps.
 
     Gaps are offsets behind the archive's end that the log no longer holds.
@@ -148,20 +175,37 @@ def beside(offsets: Iterable[PartitionOffsets], archived: Mapping[int, OffsetRan
     live, gaps = [], []
     for one in offsets:
         covered = archived.get(one.partition)
-        first, after = (one.log_start_offset, one.log_start_offset) if covered is None else (covered.start, covered.end)
-        pieces = [(one.log_start_offset, min(first, one.last_stable_offset)), (max(after, one.log_start_offset), one.last_stable_offset)]
-        live += [OffsetRange(partition=one.partition, start=start, end=end) for start, end in pieces if start < end]
+        first, after = (
+            (one.log_start_offset, one.log_start_offset)
+            if covered is None
+            else (covered.start, covered.end)
+        )
+        pieces = [
+            (one.log_start_offset, min(first, one.last_stable_offset)),
+            (max(after, one.log_start_offset), one.last_stable_offset),
+        ]
+        live += [
+            OffsetRange(partition=one.partition, start=start, end=end)
+            for start, end in pieces
+            if start < end
+        ]
         if after < one.log_start_offset:
             gaps.append(OffsetRange(partition=one.partition, start=after, end=one.log_start_offset))
     return live, gaps
 
 
-def kept_holes(holes: Iterable[OffsetRange], archived: Mapping[int, OffsetRange]) -> list[OffsetRange]:
+def kept_holes(
+    holes: Iterable[OffsetRange], archived: Mapping[int, OffsetRange]
+) -> list[OffsetRange]:
     """Return those of ``holes`` that lie behind the start of the archived offsets.
 
     Older holes do not matter, because the records before them are no longer kept.
     """
-    return [one for one in holes if one.partition in archived and one.start > archived[one.partition].start]
+    return [
+        one
+        for one in holes
+        if one.partition in archived and one.start > archived[one.partition].start
+    ]
 
 
 def find_source(topic: str, log: LogClient | None, lake: Lake | None) -> TopicSource | None:
@@ -181,5 +225,9 @@ def find_source(topic: str, log: LogClient | None, lake: Lake | None) -> TopicSo
         topic_id = topic_id or newest_topic_id(archived_topic(snapshot, "").files)
         archive = archived_topic(snapshot, topic_id or "")
     if description is None:
-        return None if archive is None else TopicSource(topic=topic, topic_id=topic_id, log=None, archive=archive)
+        return (
+            None
+            if archive is None
+            else TopicSource(topic=topic, topic_id=topic_id, log=None, archive=archive)
+        )
     return TopicSource(topic=topic, topic_id=topic_id, log=log, archive=archive, offsets=offsets)

@@ -83,7 +83,10 @@ def validate_aggregates(table: str, by: Sequence[str], aggregates: Sequence[Aggr
         raise ValueError(f"the columns of table {table} are not different: {', '.join(names)}")
     unfit = [one.name for one in aggregates if not TABLE_NAME.fullmatch(one.name)]
     if unfit or set(names) & {"_topic_id", "_partition", "_offset"}:
-        raise ValueError(f"columns of table {table} cannot be called {', '.join(unfit) or 'as the place of a record is'}")
+        raise ValueError(
+            f"columns of table {table} cannot be called"
+            f" {', '.join(unfit) or 'as the place of a record is'}"
+        )
 
 
 def validate_columns(rows: pa.Table, by: Sequence[str], aggregates: Sequence[Aggregate]) -> None:
@@ -91,9 +94,15 @@ def validate_columns(rows: pa.Table, by: Sequence[str], aggregates: Sequence[Agg
 
     :raises AggregateError: names them.
     """
-    missing = sorted({*by, *(one.column for one in aggregates if one.column is not None)} - set(rows.column_names))
+    missing = sorted(
+        {*by, *(one.column for one in aggregates if one.column is not None)}
+        - set(rows.column_names)
+    )
     if missing:
-        raise AggregateError(f"the result lacks {', '.join(missing)}, by which it is grouped or of which an aggregate is made")
+        raise AggregateError(
+            f"the result lacks {', '.join(missing)}, by which it is grouped or of which an"
+            " aggregate is made"
+        )
 
 
 def group_rejections(rows: pa.Table, by: Sequence[str]) -> tuple[Rejection, ...]:
@@ -101,13 +110,20 @@ def group_rejections(rows: pa.Table, by: Sequence[str]) -> tuple[Rejection, ...]
     found: dict[tuple[int, int], Rejection] = {}
     for column in by:
         nameless = rows.filter(rows[column].is_null())
-        for partition, offset in zip(nameless["_partition"].to_pylist(), nameless["_offset"].to_pylist(), strict=True):
+        for partition, offset in zip(
+            nameless["_partition"].to_pylist(), nameless["_offset"].to_pylist(), strict=True
+        ):
             reason = f"the column {column}, by which rows are grouped, is null"
-            found.setdefault((partition, offset), Rejection(partition=partition, offset=offset, reason=reason, rule=GROUP_RULE))
+            found.setdefault(
+                (partition, offset),
+                Rejection(partition=partition, offset=offset, reason=reason, rule=GROUP_RULE),
+            )
     return tuple(found.values())
 
 
-def merged(rows: pa.Table, held: HasRows | None, by: Sequence[str], aggregates: Sequence[Aggregate]) -> Changes:
+def merged(
+    rows: pa.Table, held: HasRows | None, by: Sequence[str], aggregates: Sequence[Aggregate]
+) -> Changes:
     """Return the changes that ``rows`` make to the groups of the table ``held``.
 
     :raises AggregateError: a total exceeds its type, or a column cannot be aggregated like that.
@@ -118,24 +134,35 @@ def merged(rows: pa.Table, held: HasRows | None, by: Sequence[str], aggregates: 
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("new_rows", rows)
         try:
-            connection.execute(f"CREATE TABLE batch AS SELECT {keys}, {_of_batch(rows.schema, aggregates)} FROM new_rows GROUP BY ALL")  # noqa: S608
+            connection.execute(
+                f"CREATE TABLE batch AS SELECT {keys}, {_of_batch(rows.schema, aggregates)} FROM"  # noqa: S608
+                " new_rows GROUP BY ALL"
+            )
             batch = connection.sql("SELECT * FROM batch").to_arrow_table()
             if held is None:
                 found = batch
                 is_held = np.zeros(found.num_rows, np.bool_)
             else:
                 connection.register("existing", relevant_to(held.dataset(), batch, by))
-                both = ", ".join(f"{_merging(one, batch.schema)} AS {quoted_name(one.name)}" for one in aggregates)
+                both = ", ".join(
+                    f"{_merging(one, batch.schema)} AS {quoted_name(one.name)}"
+                    for one in aggregates
+                )
                 own = ", ".join(f"batch.{quoted_name(key)}" for key in by)
-                connection.execute(f"CREATE TABLE held AS SELECT * FROM existing AS held SEMI JOIN batch ON {same}")  # noqa: S608
+                connection.execute(
+                    f"CREATE TABLE held AS SELECT * FROM existing AS held SEMI JOIN batch ON {same}"  # noqa: S608
+                )
                 is_there = f"held.{quoted_name(by[0])} IS NOT NULL AS _is_held"
-                joined = connection.sql(f"SELECT {own}, {both}, {is_there} FROM batch LEFT JOIN held ON {same}").to_arrow_table()  # noqa: S608
+                joined = connection.sql(
+                    f"SELECT {own}, {both}, {is_there} FROM batch LEFT JOIN held ON {same}"  # noqa: S608
+                ).to_arrow_table()
                 is_held = np.asarray(joined["_is_held"].to_numpy(zero_copy_only=False), np.bool_)
                 found = joined.drop_columns(["_is_held"])
         except duckdb.Error as error:
             raise AggregateError(
-                f"the aggregates {', '.join(one.name for one in aggregates)} cannot be computed: {str(error).splitlines()[0]}. "
-                "Nothing was committed. Cast the column, e.g. to DECIMAL(38, 2) or DOUBLE, or refuse larger values by a rule"
+                f"the aggregates {', '.join(one.name for one in aggregates)} cannot be computed:"
+                f" {str(error).splitlines()[0]}. Nothing was committed. Cast the column, e.g. to"
+                " DECIMAL(38, 2) or DOUBLE, or refuse larger values by a rule"
             ) from error
     found = found.cast(nullable(found.schema))
     updated = int(is_held.sum())
@@ -150,7 +177,9 @@ def merged(rows: pa.Table, held: HasRows | None, by: Sequence[str], aggregates: 
     )
 
 
-def accumulated(rows: pa.Table, groups: pa.Table | None, by: Sequence[str], aggregates: Sequence[Aggregate]) -> pa.Table:
+def accumulated(
+    rows: pa.Table, groups: pa.Table | None, by: Sequence[str], aggregates: Sequence[Aggregate]
+) -> pa.Table:
     """Return all of ``groups`` with ``rows`` merged into them.
 
     None means that there are no groups yet.
@@ -165,7 +194,9 @@ def accumulated(rows: pa.Table, groups: pa.Table | None, by: Sequence[str], aggr
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("groups", groups)
         connection.register("replaced", changes.replaced)
-        others = connection.sql(f"SELECT * FROM groups AS held ANTI JOIN replaced ON {same}").to_arrow_table()  # noqa: S608 - names are quoted
+        others = connection.sql(
+            f"SELECT * FROM groups AS held ANTI JOIN replaced ON {same}"  # noqa: S608 - names are quoted
+        ).to_arrow_table()
     return pa.concat_tables([others.cast(changes.rows.schema), changes.rows])
 
 
@@ -194,7 +225,10 @@ def _computing(schema: pa.Schema, one: Aggregate) -> str:
     if pa.types.is_integer(kind):
         return f"CAST({computed} AS BIGINT)"
     added, own = f"CAST({computed} AS DOUBLE)", f"CAST({column} AS DOUBLE)"
-    return f"CASE WHEN NOT isfinite({added}) AND bool_and(isfinite({own})) THEN {_beyond(one)} ELSE {added} END"
+    return (
+        f"CASE WHEN NOT isfinite({added}) AND bool_and(isfinite({own})) THEN {_beyond(one)} ELSE"
+        f" {added} END"
+    )
 
 
 def _beyond(one: Aggregate) -> str:
@@ -216,5 +250,8 @@ def _merging(one: Aggregate, schema: pa.Schema) -> str:
         return f"{'least' if one.kind == 'smallest' else 'greatest'}({new}, {old})"
     both = f"{new} + {old}"
     if pa.types.is_floating(schema.field(one.name).type):
-        both = f"CASE WHEN NOT isfinite({both}) AND isfinite({new}) AND isfinite({old}) THEN {_beyond(one)} ELSE {both} END"
+        both = (
+            f"CASE WHEN NOT isfinite({both}) AND isfinite({new}) AND isfinite({old}) THEN"
+            f" {_beyond(one)} ELSE {both} END"
+        )
     return f"CASE WHEN {old} IS NULL THEN {new} WHEN {new} IS NULL THEN {old} ELSE {both} END"

@@ -23,7 +23,16 @@ from orchestration.lake.durable import sync
 from orchestration.lake.schemas import SchemaConflictError
 from orchestration.lake.tables import CommitConflictError, TableSnapshot
 from orchestration.offsets.planning import ProgressError
-from orchestration.rows.joins import LEFT, MATCHED, RIGHT, SIDES, JoinClock, JoinShape, Side, SideClock
+from orchestration.rows.joins import (
+    LEFT,
+    MATCHED,
+    RIGHT,
+    SIDES,
+    JoinClock,
+    JoinShape,
+    Side,
+    SideClock,
+)
 
 STATE = "join_state"
 FOLDER = "_join_state"
@@ -46,7 +55,10 @@ def declared_text(topics: Sequence[str], shape: JoinShape) -> str:
     It tells the topics, the key columns, the range of time, and the kind of join.
     """
     on = ", ".join(f"{left} = {right}" for left, right in shape.on)
-    times = f"{shape.event_time[1]} from {shape.before_us} us before to {shape.after_us} us after {shape.event_time[0]}"
+    times = (
+        f"{shape.event_time[1]} from {shape.before_us} us before to {shape.after_us} us after"
+        f" {shape.event_time[0]}"
+    )
     return f"{shape.how} join of {topics[0]} and {topics[1]} on {on}, {times}"
 
 
@@ -59,8 +71,9 @@ def validate_joined(snapshot: TableSnapshot, declared: str) -> None:
         return
     told = "no join" if snapshot.joined_as is None else f"the {snapshot.joined_as}"
     raise SchemaConflictError(
-        f"the table {snapshot.name} is {told}, and its declaration says {declared}: rows that only the new one needs were not kept. "
-        "Nothing was committed. Declare it as it was, give it another name, or move the table away and let it be built anew"
+        f"the table {snapshot.name} is {told}, and its declaration says {declared}: rows that only"
+        " the new one needs were not kept. Nothing was committed. Declare it as it was, give it"
+        " another name, or move the table away and let it be built anew"
     )
 
 
@@ -78,15 +91,20 @@ def read_state(snapshot: TableSnapshot) -> JoinState | None:
     folder = snapshot.folder / FOLDER / str(number)
     try:
         told = json.loads((folder / CLOCK).read_text())
-        kept = {side: pq.read_table(folder / f"{side}.parquet", partitioning=None) for side in SIDES}
+        kept = {
+            side: pq.read_table(folder / f"{side}.parquet", partitioning=None) for side in SIDES
+        }
     except FileNotFoundError as gone:
         if DeltaTable(str(snapshot.folder)).transaction_version(STATE) == number:
             raise ProgressError(
-                f"the rows that the join {snapshot.name} keeps for partners are not in {folder}: was the table copied without its folder "
-                f"{FOLDER}, or set back to an older version? Nothing was committed. Put the folder back, or move the table away and let it "
-                "be built anew"
+                f"the rows that the join {snapshot.name} keeps for partners are not in {folder}:"
+                f" was the table copied without its folder {FOLDER}, or set back to an older"
+                " version? Nothing was committed. Put the folder back, or move the table away and"
+                " let it be built anew"
             ) from gone
-        raise CommitConflictError(f"another writer committed to the table {snapshot.name} after it was looked at") from gone
+        raise CommitConflictError(
+            f"another writer committed to the table {snapshot.name} after it was looked at"
+        ) from gone
     return JoinState(kept=kept, clock=_clock(told))
 
 
@@ -102,13 +120,18 @@ def fitted(kept: pa.Table | None, schema: pa.Schema, name: str) -> pa.Table:
         return wanted.empty_table()
     try:
         columns = [
-            kept[field.name].cast(field.type) if field.name in kept.column_names else pa.nulls(kept.num_rows, field.type)
+            (
+                kept[field.name].cast(field.type)
+                if field.name in kept.column_names
+                else pa.nulls(kept.num_rows, field.type)
+            )
             for field in wanted
         ]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ProgressError(
-            f"rows that the join {name} keeps do not fit the topic's schema of now: {error}. Nothing was committed. Put the schema back, "
-            "or move the table away and let it be built anew"
+            f"rows that the join {name} keeps do not fit the topic's schema of now: {error}."
+            " Nothing was committed. Put the schema back, or move the table away and let it be"
+            " built anew"
         ) from error
     return pa.table(columns, schema=wanted)
 
@@ -137,7 +160,11 @@ class StateWriter:
         folder.mkdir(parents=True)
         for side, table in state.kept.items():
             pq.write_table(table, folder / f"{side}.parquet", compression="zstd")
-        clock = {"left": asdict(state.clock.left), "right": asdict(state.clock.right), "watermark_us": state.clock.watermark_us}
+        clock = {
+            "left": asdict(state.clock.left),
+            "right": asdict(state.clock.right),
+            "watermark_us": state.clock.watermark_us,
+        }
         (folder / CLOCK).write_text(json.dumps(clock))
         files = list(folder.iterdir())
         for path in (*files, folder, folder.parent, folder.parent.parent):
@@ -164,4 +191,6 @@ def _clock(told: Mapping[str, object]) -> JoinClock:
 def _side(told: object) -> SideClock:
     assert isinstance(told, dict)
     greatest = {int(partition): int(time_us) for partition, time_us in told["greatest_us"].items()}
-    return SideClock(topic_id=str(told["topic_id"]), greatest_us=greatest, read_at_us=int(told["read_at_us"]))
+    return SideClock(
+        topic_id=str(told["topic_id"]), greatest_us=greatest, read_at_us=int(told["read_at_us"])
+    )

@@ -178,7 +178,9 @@ def joined(
         rows, unusable = _with_key_and_time(shape, side, arrivals[side].rows)
         rows, ahead = _not_ahead(shape, side, rows, now_us)
         greatest[side] = _greatest_by_partition(rows, shape.time(side), now_us)
-        usable[side], late = _in_time(rows, shape.time(side), clock.watermark_us if is_late_possible else None)
+        usable[side], late = _in_time(
+            rows, shape.time(side), clock.watermark_us if is_late_possible else None
+        )
         rejections[side] = (*unusable, *ahead, *late)
     after = advanced(shape, clock, arrivals, greatest, now_us)
     sides = {side: _Rows.of(shape, side, kept[side], usable[side]) for side in SIDES}
@@ -187,7 +189,11 @@ def joined(
     remaining: dict[Side, pa.Table] = {}
     for side in SIDES:
         found = sides[side].with_partners(pairs[side])
-        is_kept = found.times_us + shape.reach_us(side) >= after.watermark_us if after.watermark_us is not None else found.all
+        is_kept = (
+            found.times_us + shape.reach_us(side) >= after.watermark_us
+            if after.watermark_us is not None
+            else found.all
+        )
         remaining[side] = found.rows.filter(pa.array(is_kept))
         if shape.is_outer(side):
             alone = np.flatnonzero(~is_kept & ~found.is_matched)
@@ -200,19 +206,31 @@ def joined(
 
 def first_clock(topic_ids: Mapping[Side, str], now_us: int) -> JoinClock:
     """Return the clock of a join that has read nothing yet."""
-    left, right = (SideClock(topic_id=topic_ids[side], greatest_us={}, read_at_us=now_us) for side in SIDES)
+    left, right = (
+        SideClock(topic_id=topic_ids[side], greatest_us={}, read_at_us=now_us) for side in SIDES
+    )
     return JoinClock(left=left, right=right)
 
 
 def advanced(
-    shape: JoinShape, clock: JoinClock, arrivals: Mapping[Side, Arrivals], greatest: Mapping[Side, Mapping[int, int]], now_us: int
+    shape: JoinShape,
+    clock: JoinClock,
+    arrivals: Mapping[Side, Arrivals],
+    greatest: Mapping[Side, Mapping[int, int]],
+    now_us: int,
 ) -> JoinClock:
     """Return the clock after a batch. ``greatest`` holds its greatest event times by partition.
 
     The watermark is the lesser of both sides' watermarks. An idle side does not hold it back.
     """
-    sides = {side: _seen(clock.side(side), arrivals[side], greatest[side], now_us) for side in SIDES}
-    marks = [_mark(shape, sides[side], arrivals[side]) for side in SIDES if not is_idle(shape, sides[side], arrivals[side], now_us)]
+    sides = {
+        side: _seen(clock.side(side), arrivals[side], greatest[side], now_us) for side in SIDES
+    }
+    marks = [
+        _mark(shape, sides[side], arrivals[side])
+        for side in SIDES
+        if not is_idle(shape, sides[side], arrivals[side], now_us)
+    ]
     known = [mark for mark in marks if mark is not None]
     watermark_us = clock.watermark_us
     if marks and len(known) == len(marks):
@@ -223,17 +241,24 @@ def advanced(
 def is_idle(shape: JoinShape, clock: SideClock, arrivals: Arrivals, now_us: int) -> bool:
     """Return whether a side has given no record for so long that it is no longer waited for."""
     is_silent = not arrivals.is_any_read and not arrivals.waiting
-    return shape.idle_after_us is not None and is_silent and now_us - clock.read_at_us >= shape.idle_after_us
+    return (
+        shape.idle_after_us is not None
+        and is_silent
+        and now_us - clock.read_at_us >= shape.idle_after_us
+    )
 
 
-def _seen(clock: SideClock, arrivals: Arrivals, greatest: Mapping[int, int], now_us: int) -> SideClock:
+def _seen(
+    clock: SideClock, arrivals: Arrivals, greatest: Mapping[int, int], now_us: int
+) -> SideClock:
     """Return a side's clock after a batch.
 
     The clock starts anew with a topic that was created anew, because its partitions are others.
     """
     before = clock.greatest_us if clock.topic_id == arrivals.topic_id else {}
     together = {
-        partition: max(times[partition] for times in (before, greatest) if partition in times) for partition in {*before, *greatest}
+        partition: max(times[partition] for times in (before, greatest) if partition in times)
+        for partition in {*before, *greatest}
     }
     read_at_us = now_us if arrivals.is_any_read else clock.read_at_us
     return SideClock(topic_id=arrivals.topic_id, greatest_us=together, read_at_us=read_at_us)
@@ -248,11 +273,15 @@ def _mark(shape: JoinShape, clock: SideClock, arrivals: Arrivals) -> int | None:
     if arrivals.waiting:
         if not arrivals.waiting <= clock.greatest_us.keys():
             return None
-        return min(clock.greatest_us[partition] for partition in arrivals.waiting) - shape.lateness_us
+        return (
+            min(clock.greatest_us[partition] for partition in arrivals.waiting) - shape.lateness_us
+        )
     return max(clock.greatest_us.values()) - shape.lateness_us if clock.greatest_us else None
 
 
-def _with_key_and_time(shape: JoinShape, side: Side, rows: pa.Table) -> tuple[pa.Table, tuple[Rejection, ...]]:
+def _with_key_and_time(
+    shape: JoinShape, side: Side, rows: pa.Table
+) -> tuple[pa.Table, tuple[Rejection, ...]]:
     """Return the rows with a key and a time, and the rejections of the others.
 
     A row of a year beyond 9999 would be kept for ever, because the watermark never comes there.
@@ -263,16 +292,23 @@ def _with_key_and_time(shape: JoinShape, side: Side, rows: pa.Table) -> tuple[pa
         found += _rejections(rows.filter(rows[column].is_null()), why, KEY_RULE)
         rows = rows.filter(rows[column].is_valid())
     time = shape.time(side)
-    found += _rejections(rows.filter(rows[time].is_null()), f"the event time {time} is null", TIME_RULE)
+    found += _rejections(
+        rows.filter(rows[time].is_null()), f"the event time {time} is null", TIME_RULE
+    )
     rows = rows.filter(rows[time].is_valid())
     times_us = _times_us(rows, time)
     is_told = (times_us >= FIRST_US) & (times_us <= LAST_US)
-    why = f"the event time {time} lies outside of the years 1 to 9999: is it written in another unit than declared?"
+    why = (
+        f"the event time {time} lies outside of the years 1 to 9999: is it written in another unit"
+        " than declared?"
+    )
     found += _rejections(rows.filter(pa.array(~is_told)), why, TIME_RULE)
     return rows.filter(pa.array(is_told)), tuple(found)
 
 
-def _not_ahead(shape: JoinShape, side: Side, rows: pa.Table, now_us: int) -> tuple[pa.Table, tuple[Rejection, ...]]:
+def _not_ahead(
+    shape: JoinShape, side: Side, rows: pa.Table, now_us: int
+) -> tuple[pa.Table, tuple[Rejection, ...]]:
     """Return the rows whose times are near enough to their records', and the others' rejections.
 
     A row far ahead would be kept until the watermark comes there. A record's time counts no further
@@ -287,14 +323,19 @@ def _not_ahead(shape: JoinShape, side: Side, rows: pa.Table, now_us: int) -> tup
     is_ahead = times_us > record_us + shape.ahead_us
     far = rows.filter(pa.array(is_ahead))
     reasons = [
-        f"the event time {time} is {moment(time_us).isoformat()}, more than {shape.ahead_us * MICROSECOND} ahead of "
-        f"{moment(max(stamp_us, FIRST_US)).isoformat()}, the time of the record: is its clock right? The join says how far ahead it may be"
-        for time_us, stamp_us in zip(times_us[is_ahead].tolist(), record_us[is_ahead].tolist(), strict=True)
+        f"the event time {time} is {moment(time_us).isoformat()}, more than"
+        f" {shape.ahead_us * MICROSECOND} ahead of {moment(max(stamp_us, FIRST_US)).isoformat()},"
+        " the time of the record: is its clock right? The join says how far ahead it may be"
+        for time_us, stamp_us in zip(
+            times_us[is_ahead].tolist(), record_us[is_ahead].tolist(), strict=True
+        )
     ]
     return rows.filter(pa.array(~is_ahead)), _each_rejected(far, reasons, TIME_RULE)
 
 
-def _in_time(rows: pa.Table, time: str, watermark_us: int | None) -> tuple[pa.Table, tuple[Rejection, ...]]:
+def _in_time(
+    rows: pa.Table, time: str, watermark_us: int | None
+) -> tuple[pa.Table, tuple[Rejection, ...]]:
     """Return the rows at or above the watermark, and the rejections of the late ones."""
     if watermark_us is None:
         return rows, ()
@@ -302,8 +343,9 @@ def _in_time(rows: pa.Table, time: str, watermark_us: int | None) -> tuple[pa.Ta
     is_late = times_us < watermark_us
     late = rows.filter(pa.array(is_late))
     reasons = [
-        f"late by {(watermark_us - time_us) * MICROSECOND}: {time} is {moment(time_us).isoformat()}, and the watermark was at "
-        f"{moment(watermark_us).isoformat()}"
+        f"late by {(watermark_us - time_us) * MICROSECOND}: {time} is"
+        f" {moment(time_us).isoformat()}, and the watermark was at"
+        f" {moment(watermark_us).isoformat()}"
         for time_us in times_us[is_late].tolist()
     ]
     return rows.filter(pa.array(~is_late)), _each_rejected(late, reasons, LATE_RULE)
@@ -316,7 +358,9 @@ def _rejections(rows: pa.Table, reason: str, rule: str) -> tuple[Rejection, ...]
 def _each_rejected(rows: pa.Table, reasons: Sequence[str], rule: str) -> tuple[Rejection, ...]:
     return tuple(
         Rejection(partition=partition, offset=offset, reason=reason, rule=rule)
-        for partition, offset, reason in zip(rows["_partition"].to_pylist(), rows["_offset"].to_pylist(), reasons, strict=True)
+        for partition, offset, reason in zip(
+            rows["_partition"].to_pylist(), rows["_offset"].to_pylist(), reasons, strict=True
+        )
     )
 
 
@@ -328,7 +372,10 @@ def _greatest_by_partition(rows: pa.Table, time: str, now_us: int) -> dict[int, 
     """
     times_us, partitions = _times_us(rows, time), rows["_partition"].to_numpy()
     is_past = times_us <= now_us
-    return {int(one): int(times_us[is_past & (partitions == one)].max()) for one in np.unique(partitions[is_past])}
+    return {
+        int(one): int(times_us[is_past & (partitions == one)].max())
+        for one in np.unique(partitions[is_past])
+    }
 
 
 def _times_us(rows: pa.Table, time: str) -> Numbers:
@@ -349,7 +396,12 @@ class _Rows:
         unmatched = new.append_column(MATCHED, pa.array(np.zeros(new.num_rows, np.bool_)))
         rows = pa.concat_tables([kept.select(unmatched.column_names), unmatched])
         is_new = np.arange(rows.num_rows) >= kept.num_rows
-        return cls(keys=shape.keys(side), rows=rows, times_us=_times_us(rows, shape.time(side)), is_new=is_new)
+        return cls(
+            keys=shape.keys(side),
+            rows=rows,
+            times_us=_times_us(rows, shape.time(side)),
+            is_new=is_new,
+        )
 
     @property
     def all(self) -> Flags:
@@ -371,7 +423,14 @@ class _Rows:
         new rows.
         """
         columns = {f"k{number}": self.rows[name] for number, name in enumerate(self.keys)}
-        return pa.table({**columns, "t": self.times_us, "n": np.arange(self.rows.num_rows), "is_new": self.is_new})
+        return pa.table(
+            {
+                **columns,
+                "t": self.times_us,
+                "n": np.arange(self.rows.num_rows),
+                "is_new": self.is_new,
+            }
+        )
 
 
 def _pairs(shape: JoinShape, sides: Mapping[Side, _Rows]) -> dict[Side, Numbers]:
@@ -394,20 +453,38 @@ def _pairs(shape: JoinShape, sides: Mapping[Side, _Rows]) -> dict[Side, Numbers]
     left, right = np.asarray(found["l"], np.int64), np.asarray(found["r"], np.int64)
     if len(left) > MAX_PAIRS:
         raise JoinError(
-            f"a batch gives more than {MAX_PAIRS} pairs: {', '.join(shape.keys(LEFT))} is the same in too many records of both topics. "
-            "Nothing was committed. Join on more columns, shorten within, or set a smaller records_per_run"
+            f"a batch gives more than {MAX_PAIRS} pairs: {', '.join(shape.keys(LEFT))} is the same"
+            " in too many records of both topics. Nothing was committed. Join on more columns,"
+            " shorten within, or set a smaller records_per_run"
         )
     order = np.lexsort((right, left))
     return {LEFT: left[order], RIGHT: right[order]}
 
 
-def _side_by_side(shape: JoinShape, sides: Mapping[Side, _Rows], left: Numbers, right: Numbers) -> pa.Table:
+def _side_by_side(
+    shape: JoinShape, sides: Mapping[Side, _Rows], left: Numbers, right: Numbers
+) -> pa.Table:
     """Return the rows of the result. The number ``NO_ROW`` stands for a missing partner."""
     numbers = {LEFT: left, RIGHT: right}
-    taken = {side: sides[side].rows.take(pa.array(numbers[side], mask=numbers[side] == NO_ROW)).combine_chunks() for side in SIDES}
-    columns = [_either(taken[LEFT][mine], taken[RIGHT][theirs], numbers[LEFT] == NO_ROW) for mine, theirs in shape.on]
-    columns += [_struct(taken[side].drop_columns([MATCHED, "_topic_id"]), numbers[side] == NO_ROW) for side in SIDES]
-    columns += [_struct(taken[side].select(PLACE), numbers[side] == NO_ROW, strip=True) for side in SIDES]
+    taken = {
+        side: (
+            sides[side]
+            .rows.take(pa.array(numbers[side], mask=numbers[side] == NO_ROW))
+            .combine_chunks()
+        )
+        for side in SIDES
+    }
+    columns = [
+        _either(taken[LEFT][mine], taken[RIGHT][theirs], numbers[LEFT] == NO_ROW)
+        for mine, theirs in shape.on
+    ]
+    columns += [
+        _struct(taken[side].drop_columns([MATCHED, "_topic_id"]), numbers[side] == NO_ROW)
+        for side in SIDES
+    ]
+    columns += [
+        _struct(taken[side].select(PLACE), numbers[side] == NO_ROW, strip=True) for side in SIDES
+    ]
     return pa.table(columns, names=[*shape.keys(LEFT), *SIDES, *(PLACES[side] for side in SIDES)])
 
 
@@ -420,6 +497,9 @@ def _struct(rows: pa.Table, is_null: Flags, *, strip: bool = False) -> pa.Struct
 
     ``strip`` takes the underscore from the names of the columns.
     """
-    fields = [pa.field(field.name.removeprefix("_") if strip else field.name, field.type) for field in rows.schema]
+    fields = [
+        pa.field(field.name.removeprefix("_") if strip else field.name, field.type)
+        for field in rows.schema
+    ]
     arrays = [column.combine_chunks() for column in rows.columns]
     return pa.StructArray.from_arrays(arrays, fields=fields, mask=pa.array(is_null))

@@ -104,7 +104,9 @@ def newest(
     batch = pa.concat_tables([rows.select(places), _fitting(deletions, rows.select(places).schema)])
     batch = batch.append_column(ROW, pa.array(np.arange(batch.num_rows, dtype=np.int64)))
     remembered = _fitting(held.deletions, rows.select(places).schema)
-    numbered = remembered.append_column(ROW, pa.array(np.arange(remembered.num_rows, dtype=np.int64)))
+    numbered = remembered.append_column(
+        ROW, pa.array(np.arange(remembered.num_rows, dtype=np.int64))
+    )
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("batch", batch)
@@ -112,14 +114,18 @@ def newest(
         _collect_held(connection, keys, held, batch, replaced)
         _judge(connection, keys, topic_id, is_whole=replaced is not None and replaced.is_whole)
         _validate_known(connection, keys, replaced)
-        chosen = _fetched(connection, "SELECT _row, is_row, time FROM best WHERE is_newer ORDER BY _row")
+        chosen = _fetched(
+            connection, "SELECT _row, is_row, time FROM best WHERE is_newer ORDER BY _row"
+        )
         gone = _fetched(connection, _sql_gone(keys))
         kept = _fetched(connection, _sql_kept(keys))
     is_deletion = pc.greater_equal(chosen[ROW], rows.num_rows)
     written, ended = chosen.filter(pc.invert(is_deletion)), chosen.filter(is_deletion)
     updated = pc.sum(pc.fill_null(written["is_row"], False)).as_py() or 0
     ending = _timed(batch.take(ended[ROW]), ended["time"]).select(places)
-    replaced_rows = batch.take(chosen.filter(pc.fill_null(chosen["is_row"], False))[ROW]).select([*keys])
+    replaced_rows = batch.take(chosen.filter(pc.fill_null(chosen["is_row"], False))[ROW]).select(
+        [*keys]
+    )
     old = remembered.take(kept[ROW])
     old = old.filter(_is_needed(old, topic_id, log_starts))
     return Changes(
@@ -133,7 +139,11 @@ def newest(
 
 
 def _collect_held(
-    connection: duckdb.DuckDBPyConnection, keys: Sequence[str], held: Held, batch: pa.Table, replaced: Replaced | None
+    connection: duckdb.DuckDBPyConnection,
+    keys: Sequence[str],
+    held: Held,
+    batch: pa.Table,
+    replaced: Replaced | None,
 ) -> None:
     """Create the table ``held`` with the rows and deletions of the keys in the batch or the
     replay.
@@ -146,14 +156,18 @@ def _collect_held(
         select = ""
     else:
         dataset = held.snapshot.dataset()
-        connection.register("existing", dataset if replaced is not None else relevant_to(dataset, batch, keys))
+        connection.register(
+            "existing", dataset if replaced is not None else relevant_to(dataset, batch, keys)
+        )
     connection.execute(
         f"CREATE TABLE held AS SELECT *, ({voided}) AS is_voided FROM ("  # noqa: S608 - names are quoted
         f"{select}SELECT {columns}, FALSE AS is_row FROM deletions AS known WHERE {where})"
     )
 
 
-def _judge(connection: duckdb.DuckDBPyConnection, keys: Sequence[str], topic_id: str, *, is_whole: bool) -> None:
+def _judge(
+    connection: duckdb.DuckDBPyConnection, keys: Sequence[str], topic_id: str, *, is_whole: bool
+) -> None:
     """Create the table ``best`` with the newest change of each key of the batch.
 
     It also tells whether the change is newer than the held one. Rows that a replay of everything
@@ -186,7 +200,9 @@ def _judge(connection: duckdb.DuckDBPyConnection, keys: Sequence[str], topic_id:
     )
 
 
-def _validate_known(connection: duckdb.DuckDBPyConnection, keys: Sequence[str], replaced: Replaced | None) -> None:
+def _validate_known(
+    connection: duckdb.DuckDBPyConnection, keys: Sequence[str], replaced: Replaced | None
+) -> None:
     """Refuse a replay of a part that leaves a key without the row that the part had given it."""
     if replaced is None or replaced.is_whole:
         return
@@ -197,11 +213,14 @@ def _validate_known(connection: duckdb.DuckDBPyConnection, keys: Sequence[str], 
     found = connection.execute(left).fetchall()
     if not found:
         return
-    places = ", ".join(f"{row[-2]}:{row[-1]} ({', '.join(map(str, row[:-2]))})" for row in found[:MAX_NAMED])
+    places = ", ".join(
+        f"{row[-2]}:{row[-1]} ({', '.join(map(str, row[:-2]))})" for row in found[:MAX_NAMED]
+    )
     raise ProgressError(
-        f"{len(found)} keys of topic {replaced.ranges.topic} would lose what the range gave them, and the table does not know what they "
-        f"had before: partition:offset (key) {places}{' ...' if len(found) > MAX_NAMED else ''}. Nothing was committed. "
-        "Replay everything instead"
+        f"{len(found)} keys of topic {replaced.ranges.topic} would lose what the range gave them,"
+        " and the table does not know what they had before: partition:offset (key)"
+        f" {places}{' ...' if len(found) > MAX_NAMED else ''}. Nothing was committed. Replay"
+        " everything instead"
     )
 
 
@@ -248,7 +267,9 @@ def _timed(rows: pa.Table, times: pa.ChunkedArray) -> pa.Table:
 
 
 def _fitting(deletions: pa.Table | None, schema: pa.Schema) -> pa.Table:
-    return schema.empty_table() if deletions is None else deletions.select(schema.names).cast(schema)
+    return (
+        schema.empty_table() if deletions is None else deletions.select(schema.names).cast(schema)
+    )
 
 
 def _fetched(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:

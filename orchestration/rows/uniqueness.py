@@ -35,14 +35,18 @@ class TableKeys:
     without: str | None = None
 
 
-def find_repetitions(batch: pa.Table, unique_by: Sequence[str], existing: TableKeys | None) -> npt.NDArray[np.int64]:
+def find_repetitions(
+    batch: pa.Table, unique_by: Sequence[str], existing: TableKeys | None
+) -> npt.NDArray[np.int64]:
     """Return the row numbers of ``batch`` that repeat a key, ascending.
 
     ``batch`` has the columns of provenance.
     """
     if batch.num_rows == 0 or not unique_by:
         return np.empty(0, np.int64)
-    rows = batch.select([*unique_by, "_partition", "_offset"]).append_column(ROW, pa.array(np.arange(batch.num_rows)))
+    rows = batch.select([*unique_by, "_partition", "_offset"]).append_column(
+        ROW, pa.array(np.arange(batch.num_rows))
+    )
     keys = ", ".join(quoted_name(column) for column in unique_by)
     repeated = f"""
         SELECT {ROW} FROM (
@@ -51,8 +55,13 @@ def find_repetitions(batch: pa.Table, unique_by: Sequence[str], existing: TableK
     with duckdb.connect() as connection:
         connection.register("batch", rows)
         if existing is not None:
-            connection.register("existing", relevant_to(existing.snapshot.dataset(), batch, unique_by))
-            matching = " AND ".join(f"batch.{quoted_name(column)} IS NOT DISTINCT FROM held.{quoted_name(column)}" for column in unique_by)
+            connection.register(
+                "existing", relevant_to(existing.snapshot.dataset(), batch, unique_by)
+            )
+            matching = " AND ".join(
+                f"batch.{quoted_name(column)} IS NOT DISTINCT FROM held.{quoted_name(column)}"
+                for column in unique_by
+            )
             held = f"SELECT {keys} FROM existing WHERE NOT ({existing.without or 'FALSE'})"  # noqa: S608 - written by us
             repeated += f" UNION SELECT {ROW} FROM batch SEMI JOIN ({held}) AS held ON {matching}"  # noqa: S608 - names are quoted
         found = connection.sql(f"SELECT {ROW} FROM ({repeated}) ORDER BY {ROW}").fetchnumpy()  # noqa: S608 - names are quoted
@@ -60,7 +69,10 @@ def find_repetitions(batch: pa.Table, unique_by: Sequence[str], existing: TableK
 
 
 def find_originals(
-    batch: pa.Table, repeated: npt.NDArray[np.int64], unique_by: Sequence[str], existing: TableKeys | None
+    batch: pa.Table,
+    repeated: npt.NDArray[np.int64],
+    unique_by: Sequence[str],
+    existing: TableKeys | None,
 ) -> list[tuple[str, int, int]]:
     """Return the topic id, partition and offset of the row that has the key of each ``repeated``
     row.
@@ -70,7 +82,9 @@ def find_originals(
     if not len(repeated):
         return []
     keys = ", ".join(quoted_name(column) for column in unique_by)
-    rows = batch.select([*unique_by, *PROVENANCE]).append_column(ROW, pa.array(np.arange(batch.num_rows)))
+    rows = batch.select([*unique_by, *PROVENANCE]).append_column(
+        ROW, pa.array(np.arange(batch.num_rows))
+    )
     asked = rows.take(pa.array(repeated))
     place = "min((_offset, _partition, _topic_id)) AS place"
     first = f"SELECT {keys}, {place}, 1 AS rank FROM batch GROUP BY {keys}"  # noqa: S608 - names are quoted
@@ -78,10 +92,15 @@ def find_originals(
         connection.register("batch", rows)
         connection.register("asked", asked)
         if existing is not None:
-            connection.register("existing", relevant_to(existing.snapshot.dataset(), asked, unique_by))
+            connection.register(
+                "existing", relevant_to(existing.snapshot.dataset(), asked, unique_by)
+            )
             held = f"SELECT {keys}, {place}, 0 AS rank FROM existing WHERE NOT ({existing.without or 'FALSE'})"  # noqa: S608
             first += f" UNION ALL {held} GROUP BY {keys}"
-        matching = " AND ".join(f"asked.{quoted_name(column)} IS NOT DISTINCT FROM known.{quoted_name(column)}" for column in unique_by)
+        matching = " AND ".join(
+            f"asked.{quoted_name(column)} IS NOT DISTINCT FROM known.{quoted_name(column)}"
+            for column in unique_by
+        )
         best = "arg_min(known.place, known.rank)"
         columns = f"{best}[3], {best}[2], {best}[1]"
         found = connection.sql(
@@ -106,4 +125,9 @@ def relevant_to(dataset: pads.Dataset, batch: pa.Table, unique_by: Sequence[str]
 
 
 def _is_ordered(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_timestamp(kind)
+        or pa.types.is_date(kind)
+    )

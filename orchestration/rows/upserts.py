@@ -37,7 +37,11 @@ NO_FILE = 0
 def remembered_deletions(snapshot: TableSnapshot) -> pa.Table | None:
     """Return the deletions that the table remembers (keys and place), or None if there are none."""
     number = snapshot.transaction_version(DELETED_KEYS) or NO_FILE
-    return None if number == NO_FILE else pq.read_table(snapshot.folder / FOLDER / _name(number), partitioning=None)
+    return (
+        None
+        if number == NO_FILE
+        else pq.read_table(snapshot.folder / FOLDER / _name(number), partitioning=None)
+    )
 
 
 def upsert(
@@ -54,7 +58,9 @@ def upsert(
     :raises SchemaConflictError: the rows do not fit the table.
     """
     base = _after_own_fence(snapshot)
-    fitting, mode = conform(changes.rows, snapshot.name, snapshot.arrow_schema, is_evolving=is_evolving)
+    fitting, mode = conform(
+        changes.rows, snapshot.name, snapshot.arrow_schema, is_evolving=is_evolving
+    )
     number = _kept(snapshot, changes)
     carried = {**(transactions or {}), DELETED_KEYS: number}
     if changes.replaced.num_rows:
@@ -64,14 +70,24 @@ def upsert(
     else:
         with conflicts_translated(snapshot.name):
             properties = commit_properties(notes or {}, carried)
-            write_deltalake(snapshot.delta, fitting, mode="append", schema_mode=mode, commit_properties=properties)
+            write_deltalake(
+                snapshot.delta,
+                fitting,
+                mode="append",
+                schema_mode=mode,
+                commit_properties=properties,
+            )
         committed = after_commit(snapshot)
     _tidy(committed, number)
     return committed
 
 
 def replace_groups(
-    snapshot: TableSnapshot, rows: pa.Table, *, notes: Mapping[str, str] | None = None, transactions: Mapping[str, int] | None = None
+    snapshot: TableSnapshot,
+    rows: pa.Table,
+    *,
+    notes: Mapping[str, str] | None = None,
+    transactions: Mapping[str, int] | None = None,
 ) -> TableSnapshot:
     """Replace all rows of a table by ``rows``, in one commit with ``transactions``.
 
@@ -80,9 +96,17 @@ def replace_groups(
     """
     _after_own_fence(snapshot)
     fitting, _ = conform(rows, snapshot.name, snapshot.arrow_schema)
-    carried = {**(transactions or {}), DELETED_KEYS: snapshot.transaction_version(DELETED_KEYS) or NO_FILE}
+    carried = {
+        **(transactions or {}),
+        DELETED_KEYS: snapshot.transaction_version(DELETED_KEYS) or NO_FILE,
+    }
     with conflicts_translated(snapshot.name):
-        write_deltalake(snapshot.delta, fitting, mode="overwrite", commit_properties=commit_properties(notes or {}, carried))
+        write_deltalake(
+            snapshot.delta,
+            fitting,
+            mode="overwrite",
+            commit_properties=commit_properties(notes or {}, carried),
+        )
     return after_commit(snapshot)
 
 
@@ -96,7 +120,10 @@ def _after_own_fence(snapshot: TableSnapshot) -> TableSnapshot:
     :raises CommitConflictError: another writer committed after ``snapshot``.
     """
     if snapshot.delta.version() > snapshot.version + 1:
-        raise CommitConflictError(f"another writer committed to the table {snapshot.name} after it was decided what changes")
+        raise CommitConflictError(
+            f"another writer committed to the table {snapshot.name} after it was decided what"
+            " changes"
+        )
     return after_commit(snapshot)
 
 
@@ -107,7 +134,13 @@ def _with_new_columns(snapshot: TableSnapshot, rows: pa.Table) -> TableSnapshot:
     """
     held = {DELETED_KEYS: snapshot.transaction_version(DELETED_KEYS) or NO_FILE}
     with conflicts_translated(snapshot.name):
-        write_deltalake(snapshot.delta, rows.slice(0, 0), mode="append", schema_mode="merge", commit_properties=commit_properties({}, held))
+        write_deltalake(
+            snapshot.delta,
+            rows.slice(0, 0),
+            mode="append",
+            schema_mode="merge",
+            commit_properties=commit_properties({}, held),
+        )
     return after_commit(snapshot)
 
 

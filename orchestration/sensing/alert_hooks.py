@@ -59,8 +59,12 @@ class Patience:
         """Return ``HOOKS_WITHIN_S`` less the waits that ended within ``WINDOW_S``."""
         now_s = self._clock_s()
         with self._lock:
-            self._waits = [(began_s, ended_s) for began_s, ended_s in self._waits if ended_s > now_s - WINDOW_S]
-            return max(HOOKS_WITHIN_S - sum(ended_s - began_s for began_s, ended_s in self._waits), 0.0)
+            self._waits = [
+                (began_s, ended_s) for began_s, ended_s in self._waits if ended_s > now_s - WINDOW_S
+            ]
+            return max(
+                HOOKS_WITHIN_S - sum(ended_s - began_s for began_s, ended_s in self._waits), 0.0
+            )
 
     def wait_for(self, threads: Sequence[Thread]) -> None:
         """Wait until all threads have ended, or until no time is left."""
@@ -99,17 +103,26 @@ def send_alert(alert: Alert) -> None:
     except Exception:
         logger.exception("the alert %r was sent nowhere", alert.text)
         return
-    under_way = {thread: where for where, hook in hooks if (thread := _begun(alert, where, hook)) is not None}
+    under_way = {
+        thread: where for where, hook in hooks if (thread := _begun(alert, where, hook)) is not None
+    }
     PATIENCE.wait_for(list(under_way))
     for thread, where in under_way.items():
         if thread.is_alive():
-            logger.warning("the alert %r was not sent to %s in time: it is tried beside the tick", alert.text, where)
+            logger.warning(
+                "the alert %r was not sent to %s in time: it is tried beside the tick",
+                alert.text,
+                where,
+            )
 
 
 def hooks_of(settings: Settings, alert: Alert) -> Iterator[tuple[str, Callable[[], None]]]:
     """Yield functions that send an alert, each with the name of its target for error messages."""
     if (webhook := settings.alert_webhook) is not None:
-        yield f"the webhook at {urlsplit(webhook.reveal()).hostname}", lambda: post(webhook.reveal(), alert)
+        yield (
+            f"the webhook at {urlsplit(webhook.reveal()).hostname}",
+            lambda: post(webhook.reveal(), alert),
+        )
     if (server := settings.alert_smtp) is not None and settings.alert_email_to:
         yield f"the mail server {server[0]}:{server[1]}", lambda: mail(settings, server, alert)
 
@@ -120,7 +133,9 @@ def reason_of(error: Exception) -> str:
     Errors whose text may hold the URL are described by their type only.
     """
     if isinstance(error, HTTPError):
-        return f"HTTP Error {error.code}" + (", a redirect: name the URL where it ends" if 300 <= error.code < 400 else "")
+        return f"HTTP Error {error.code}" + (
+            ", a redirect: name the URL where it ends" if 300 <= error.code < 400 else ""
+        )
     return (str(error).strip() if isinstance(error, OSError) else "") or type(error).__name__
 
 
@@ -140,7 +155,9 @@ def post(url: str, alert: Alert) -> None:
         "failures": alert.failures,
         "run_id": alert.run_id,
     }
-    request = Request(url, data=json.dumps(told).encode(), headers={"Content-Type": "application/json"})  # noqa: S310 - settings allow http(s) only
+    request = Request(  # noqa: S310 - settings allow http(s) only
+        url, data=json.dumps(told).encode(), headers={"Content-Type": "application/json"}
+    )
     try:
         build_opener(NoRedirects).open(request, timeout=SOCKET_WITHIN_S).close()
     except HTTPError as error:
@@ -173,7 +190,12 @@ def _begun(alert: Alert, where: str, hook: Callable[[], None]) -> Thread | None:
             places.release()
 
     if not places.acquire(blocking=False):
-        logger.error("the alert %r was not sent to %s: %d hooks are still under way", alert.text, where, MOST_UNDER_WAY)
+        logger.error(
+            "the alert %r was not sent to %s: %d hooks are still under way",
+            alert.text,
+            where,
+            MOST_UNDER_WAY,
+        )
         return None
     thread = Thread(target=run, name="alert", daemon=True)
     try:

@@ -8,7 +8,9 @@ import dagster as dg
 INTERVAL_S = 5
 
 
-def automation_sensor(*, name: str = "downstream", interval_s: int = INTERVAL_S) -> dg.AutomationConditionSensorDefinition:
+def automation_sensor(
+    *, name: str = "downstream", interval_s: int = INTERVAL_S
+) -> dg.AutomationConditionSensorDefinition:
     """Return the sensor that starts runs of tables, marts and SQL tables whose inputs changed."""
     return dg.AutomationConditionSensorDefinition(
         name=name,

@@ -48,7 +48,13 @@ class FailingAssets:
         self._newest_event: int | None = None
         self._looks_since = -1
 
-    def look(self, known: Collection[dg.AssetKey], retries: Retries = NO_RETRIES, *, now_s: float | None = None) -> list[str]:
+    def look(
+        self,
+        known: Collection[dg.AssetKey],
+        retries: Retries = NO_RETRIES,
+        *,
+        now_s: float | None = None,
+    ) -> list[str]:
         """Look at the ended runs, and return a line for each failing asset in ``known``.
 
         The line ends with the next try, behind ``MOMENTARY``.
@@ -81,7 +87,9 @@ class FailingAssets:
         since = max(self._seen.values()) - OVERLAP if self._seen else None
         filters = dg.RunsFilter(statuses=list(ENDED), updated_after=since)
         limit = LOOK_RUNS if self._seen else FIRST_LOOK_RUNS
-        records = self._instance.get_run_records(filters, limit=limit, order_by="update_timestamp", ascending=False)
+        records = self._instance.get_run_records(
+            filters, limit=limit, order_by="update_timestamp", ascending=False
+        )
         for record in reversed(records):
             if record.dagster_run.run_id not in self._seen:
                 self._take(record.dagster_run, record.update_timestamp.timestamp())
@@ -96,7 +104,9 @@ class FailingAssets:
         elif selected and not is_tried_again(run.tags):
             events = [
                 entry.dagster_event
-                for entry in self._instance.all_logs(run.run_id, {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE})
+                for entry in self._instance.all_logs(
+                    run.run_id, {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE}
+                )
                 if entry.dagster_event is not None
             ]
             steps = [event for event in events if event.is_step_failure]
@@ -109,4 +119,6 @@ class FailingAssets:
 def line_of(key: dg.AssetKey, why: str, *momentary: str) -> str:
     """Return the line on a failing asset. ``momentary`` changes while the failure stays."""
     more = "; ".join(filter(None, momentary))
-    return f"{key.to_user_string()} failed in its last run: {why}" + (f"{MOMENTARY}{more}" if more else "")
+    return f"{key.to_user_string()} failed in its last run: {why}" + (
+        f"{MOMENTARY}{more}" if more else ""
+    )

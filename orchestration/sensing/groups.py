@@ -96,15 +96,24 @@ def group_sensor(
         name=name,
         minimum_interval_seconds=INTERVAL_S,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Tells how far the groups of other programs are behind: lag by topic, members, state",
+        description=(
+            "Tells how far the groups of other programs are behind: lag by topic, members, state"
+        ),
     )
-    def watch_groups(context: dg.SensorEvaluationContext, log_service: LogServiceResource) -> dg.SensorResult | dg.SkipReason:
+    def watch_groups(
+        context: dg.SensorEvaluationContext, log_service: LogServiceResource
+    ) -> dg.SensorResult | dg.SkipReason:
         try:
             looked = look_at_groups(log_service, names, max_groups, after=read_stop(context.cursor))
         except LogServiceError as error:
             return dg.SkipReason(f"the groups cannot be listed: {error}")
-        due, gone, told = decide_groups(looked.found, looked.listed, read_told(context.cursor), now_s())
-        events = [*(group_event(group, looked.found[group]) for group in due), *map(gone_event, gone)]
+        due, gone, told = decide_groups(
+            looked.found, looked.listed, read_told(context.cursor), now_s()
+        )
+        events = [
+            *(group_event(group, looked.found[group]) for group in due),
+            *map(gone_event, gone),
+        ]
         reasons = [*looked.reasons, *([] if events else ["no group has changed"])]
         return dg.SensorResult(
             asset_events=events,
@@ -134,7 +143,9 @@ def decide_groups(
     return sorted(fresh), gone, {**kept, **fresh}
 
 
-def choose_groups(group_ids: Collection[str], names: Sequence[str], max_groups: int) -> tuple[list[str], str]:
+def choose_groups(
+    group_ids: Collection[str], names: Sequence[str], max_groups: int
+) -> tuple[list[str], str]:
     """Return the groups that a tick looks at, and a sentence if there are more.
 
     They are other programs' groups that match a pattern, ordered by name.
@@ -142,13 +153,17 @@ def choose_groups(group_ids: Collection[str], names: Sequence[str], max_groups: 
     fitting = sorted(
         group
         for group in group_ids
-        if not group.startswith((OF_TABLES, OF_TRANSFORMS)) and any(fnmatchcase(group, pattern) for pattern in names)
+        if not group.startswith((OF_TABLES, OF_TRANSFORMS))
+        and any(fnmatchcase(group, pattern) for pattern in names)
     )
     if len(fitting) <= max_groups:
         return fitting, ""
-    return fitting[:max_groups], (
-        f"of {len(fitting)} groups only the first {max_groups} by name are looked at: "
-        "choose with group_sensor(names=[...]), or allow more with max_groups"
+    return (
+        fitting[:max_groups],
+        (
+            f"of {len(fitting)} groups only the first {max_groups} by name are looked at: "
+            "choose with group_sensor(names=[...]), or allow more with max_groups"
+        ),
     )
 
 
@@ -164,7 +179,9 @@ def look_at_groups(
 
     :raises LogServiceError: the log service does not answer.
     """
-    from log_service.client import KafkaError  # noqa: PLC0415 - a sensor's tick alone has use for it
+    from log_service.client import (  # noqa: PLC0415 - a sensor's tick alone has use for it
+        KafkaError,
+    )
 
     deadline_s = clock_s() + LOOK_S
     found: dict[str, GroupLag] = {}
@@ -180,15 +197,17 @@ def look_at_groups(
                 stopped_at = chosen[number - 1]
                 left = len(chosen) - number
                 reasons.append(
-                    f"{counted(left, 'group')} {agreed(left, 'was', 'were')} not looked at, because the others took {LOOK_S:.0f} s: "
-                    f"the next tick begins with {group}"
+                    f"{counted(left, 'group')} {agreed(left, 'was', 'were')} not looked at, because"
+                    f" the others took {LOOK_S:.0f} s: the next tick begins with {group}"
                 )
                 break
             try:
                 found[group] = look(admin, listed[group], ends)
             except (KafkaError, ValueError) as error:
                 reasons.append(f"the group {group} cannot be looked at: {error}")
-    return Looked(listed=frozenset(listed), found=found, reasons=tuple(reasons), stopped_at=stopped_at)
+    return Looked(
+        listed=frozenset(listed), found=found, reasons=tuple(reasons), stopped_at=stopped_at
+    )
 
 
 def written(told: Mapping[str, Told], stopped_at: str) -> str:
@@ -222,7 +241,9 @@ def _kept(cursor: str | None) -> dict[str, Any] | None:
     return kept if isinstance(kept, dict) and isinstance(kept.get(TOLD), dict) else None
 
 
-def look(admin: "BlockingAdmin", listed: "GroupListing", ends: "dict[TopicPartition, int]") -> GroupLag:
+def look(
+    admin: "BlockingAdmin", listed: "GroupListing", ends: "dict[TopicPartition, int]"
+) -> GroupLag:
     """Return the current state of a group.
 
     ``ends`` are known high watermarks. Those that are fetched here are added to it.
@@ -234,10 +255,18 @@ def look(admin: "BlockingAdmin", listed: "GroupListing", ends: "dict[TopicPartit
     is_empty = listed.state.lower() == "empty"
     if kind == "share":
         members = 0 if is_empty else len(admin.describe_share_groups([group])[group].members)
-        lags = {where: each.lag for where, each in admin.list_share_group_offsets(group).items() if each.lag is not None}
+        lags = {
+            where: each.lag
+            for where, each in admin.list_share_group_offsets(group).items()
+            if each.lag is not None
+        }
     else:
         members = 0 if is_empty else len(admin.describe_groups([group])[group].members)
-        lags = _lags_of(admin, {where: each.offset for where, each in admin.list_group_offsets(group).items()}, ends)
+        lags = _lags_of(
+            admin,
+            {where: each.offset for where, each in admin.list_group_offsets(group).items()},
+            ends,
+        )
     by_topic: dict[str, int] = {}
     for where, lag in lags.items():
         by_topic[where.topic] = by_topic.get(where.topic, 0) + lag
@@ -245,13 +274,22 @@ def look(admin: "BlockingAdmin", listed: "GroupListing", ends: "dict[TopicPartit
 
 
 def _lags_of(
-    admin: "BlockingAdmin", committed: "Mapping[TopicPartition, int]", ends: "dict[TopicPartition, int]"
+    admin: "BlockingAdmin",
+    committed: "Mapping[TopicPartition, int]",
+    ends: "dict[TopicPartition, int]",
 ) -> "dict[TopicPartition, int]":
     from log_service.client import OffsetSpec  # noqa: PLC0415
 
     unknown = [where for where in committed if where not in ends]
     if unknown:
-        ends.update({where: each.offset for where, each in admin.list_offsets(dict.fromkeys(unknown, OffsetSpec.latest())).items()})
+        ends.update(
+            {
+                where: each.offset
+                for where, each in admin.list_offsets(
+                    dict.fromkeys(unknown, OffsetSpec.latest())
+                ).items()
+            }
+        )
     return {where: max(ends[where] - offset, 0) for where, offset in committed.items()}
 
 
@@ -262,7 +300,9 @@ def asset_key(group_id: str) -> dg.AssetKey:
 
 def group_event(group_id: str, found: GroupLag) -> dg.AssetObservation:
     """Return the observation of a group."""
-    rows = [dg.TableRecord({"topic": topic, "lag": lag}) for topic, lag in sorted(found.lags.items())]
+    rows = [
+        dg.TableRecord({"topic": topic, "lag": lag}) for topic, lag in sorted(found.lags.items())
+    ]
     return dg.AssetObservation(
         asset_key=asset_key(group_id),
         description="How far the group is behind",
@@ -271,7 +311,11 @@ def group_event(group_id: str, found: GroupLag) -> dg.AssetObservation:
             "members": found.member_count,
             "state": found.state,
             "kind": found.kind,
-            "topics": dg.MetadataValue.table(rows) if rows else dg.MetadataValue.text("the group has no offsets"),
+            "topics": (
+                dg.MetadataValue.table(rows)
+                if rows
+                else dg.MetadataValue.text("the group has no offsets")
+            ),
         },
     )
 
@@ -279,5 +323,7 @@ def group_event(group_id: str, found: GroupLag) -> dg.AssetObservation:
 def gone_event(group_id: str) -> dg.AssetObservation:
     """Return the observation that a group is gone."""
     return dg.AssetObservation(
-        asset_key=asset_key(group_id), description="The group is gone", metadata={"lag": 0, "members": 0, "state": "gone"}
+        asset_key=asset_key(group_id),
+        description="The group is gone",
+        metadata={"lag": 0, "members": 0, "state": "gone"},
     )

@@ -81,7 +81,9 @@ def decide_runs(tables: Iterable[TableState], now_s: float) -> RunDecision:
 
 def next_start_s(last_start_s: float | None, minimum_interval_s: float, failures: int) -> float:
     """Return the time from which the next run may start, after so many failures in a row."""
-    return 0.0 if last_start_s is None else last_start_s + max(minimum_interval_s, backoff_s(failures))
+    return (
+        0.0 if last_start_s is None else last_start_s + max(minimum_interval_s, backoff_s(failures))
+    )
 
 
 def backoff_s(failures: int) -> float:
@@ -92,4 +94,6 @@ def backoff_s(failures: int) -> float:
     >>> [backoff_s(count) for count in (0, 1, 2, 9)]
     [0.0, 10.0, 20.0, 300.0]
     """
-    return min(FIRST_BACKOFF_S * 2 ** min(failures - 1, 30), LAST_BACKOFF_S) if failures > 0 else 0.0
+    return (
+        min(FIRST_BACKOFF_S * 2 ** min(failures - 1, 30), LAST_BACKOFF_S) if failures > 0 else 0.0
+    )

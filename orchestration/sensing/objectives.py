@@ -13,7 +13,13 @@ import dagster as dg
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.retained.lag import measure_lag
-from orchestration.retained.lag_objective import CHECK_NAME, Verdict, declare_objective, evaluation, judge
+from orchestration.retained.lag_objective import (
+    CHECK_NAME,
+    Verdict,
+    declare_objective,
+    evaluation,
+    judge,
+)
 from orchestration.transforms import TopicFeed, topic_feeds
 
 OBJECTIVE_METADATA = "tidelog/within_s"
@@ -28,14 +34,19 @@ def lag_objective(table: dg.AssetsDefinition, *, within_s: int) -> dg.AssetCheck
     """
     feeds = topic_feeds([table])
     if len(feeds) != 1:
-        raise ValueError(f"{table.key.to_user_string()} follows no topic: only tables from topics have a lag")
+        raise ValueError(
+            f"{table.key.to_user_string()} follows no topic: only tables from topics have a lag"
+        )
     feed = feeds[0]
     declare_objective(feed.asset_key, within_s)
 
     @dg.asset_check(
         asset=feed.asset_key,
         name=CHECK_NAME,
-        description=f"Every record of the topic {' and '.join(feed.topics)} is in the table within {within_s} s",
+        description=(
+            f"Every record of the topic {' and '.join(feed.topics)} is in the table within"
+            f" {within_s} s"
+        ),
         metadata={OBJECTIVE_METADATA: within_s},
     )
     def keeps_up(log_service: LogServiceResource, lake: LakeResource) -> dg.AssetCheckResult:
@@ -43,15 +54,21 @@ def lag_objective(table: dg.AssetsDefinition, *, within_s: int) -> dg.AssetCheck
             lag = measure_lag(log, lake.open(), topic=feed.topic, table=feed.table, also=feed.also)
             if lag is None:
                 return dg.AssetCheckResult(
-                    passed=False, description=f"there is no topic {' or '.join(feed.topics)}", severity=dg.AssetCheckSeverity.WARN
+                    passed=False,
+                    description=f"there is no topic {' or '.join(feed.topics)}",
+                    severity=dg.AssetCheckSeverity.WARN,
                 )
             verdict = judge(log, lag, within_s, int(time.time() * 1000))
-        return dg.AssetCheckResult(passed=verdict.is_kept, metadata=verdict.metadata(), severity=dg.AssetCheckSeverity.WARN)
+        return dg.AssetCheckResult(
+            passed=verdict.is_kept, metadata=verdict.metadata(), severity=dg.AssetCheckSeverity.WARN
+        )
 
     return keeps_up
 
 
-def objectives(checks: Iterable[dg.AssetChecksDefinition | dg.AssetsDefinition]) -> dict[dg.AssetKey, int]:
+def objectives(
+    checks: Iterable[dg.AssetChecksDefinition | dg.AssetsDefinition],
+) -> dict[dg.AssetKey, int]:
     """Return the objectives among ``checks``: seconds by the table's asset key."""
     found = {}
     for definition in checks:

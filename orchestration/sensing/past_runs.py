@@ -39,7 +39,9 @@ def past_runs(instance: dg.DagsterInstance, tag: str, value: str) -> PastRuns:
     return PastRuns(
         is_running=any(record.dagster_run.status in UNFINISHED for record in records),
         last_start_s=records[0].create_timestamp.timestamp() if records else None,
-        failures=failures_in_a_row([one.dagster_run for one in records if one.create_timestamp.timestamp() >= since_s]),
+        failures=failures_in_a_row(
+            [one.dagster_run for one in records if one.create_timestamp.timestamp() >= since_s]
+        ),
     )
 
 

@@ -94,8 +94,13 @@ class Progress:
         try:
             held = json.loads(cursor or "{}")
             kinds = {name: told_in(held.get(name, {})) for name in KINDS}
-            alerts = {str(subject): str(occurrence) for subject, occurrence in held.get(ALERTS, {}).items()}
-            unjudged = {str(subject): int(count) for subject, count in held.get(UNJUDGED, {}).items()}
+            alerts = {
+                str(subject): str(occurrence)
+                for subject, occurrence in held.get(ALERTS, {}).items()
+            }
+            unjudged = {
+                str(subject): int(count) for subject, count in held.get(UNJUDGED, {}).items()
+            }
             first = str(held.get(FIRST, ""))
         except UNREADABLE:
             return cls()
@@ -104,7 +109,11 @@ class Progress:
     def to_cursor(self) -> str:
         """Return the text that ``from_cursor`` reads."""
         told = {name: stored(getattr(self, name)) for name in KINDS}
-        more = {ALERTS: dict(sorted(self.alerts.items())), UNJUDGED: dict(sorted(self.unjudged.items())), FIRST: self.first}
+        more = {
+            ALERTS: dict(sorted(self.alerts.items())),
+            UNJUDGED: dict(sorted(self.unjudged.items())),
+            FIRST: self.first,
+        }
         return json.dumps({**told, **{name: held for name, held in more.items() if held}})
 
 
@@ -130,7 +139,12 @@ class EventDecision:
     progress: Progress
 
 
-def decide_events(lags: Mapping[str, TopicLag], told: Progress, now_s: float, verdicts: Mapping[str, str] | None = None) -> EventDecision:
+def decide_events(
+    lags: Mapping[str, TopicLag],
+    told: Progress,
+    now_s: float,
+    verdicts: Mapping[str, str] | None = None,
+) -> EventDecision:
     """Return what to tell of ``lags`` and ``verdicts``, both by table.
 
     A verdict is told when it changes.
@@ -151,7 +165,12 @@ def decide_events(lags: Mapping[str, TopicLag], told: Progress, now_s: float, ve
         if is_due(told.lags.get(table), str(lag.lag), now_s, is_urgent=lag.lag == 0):
             tables[table] = Told(value=str(lag.lag), at_s=now_s)
             last = told.lags.get(table)
-            if last is not None and now_s - last.at_s >= QUIET_S and last.value.isdecimal() and int(last.value) < lag.lag:
+            if (
+                last is not None
+                and now_s - last.at_s >= QUIET_S
+                and last.value.isdecimal()
+                and int(last.value) < lag.lag
+            ):
                 stood_at[table] = int(last.value)
     progress = replace(
         told,
@@ -159,7 +178,13 @@ def decide_events(lags: Mapping[str, TopicLag], told: Progress, now_s: float, ve
         lags={**told.lags, **tables},
         verdicts={**told.verdicts, **judged},
     )
-    return EventDecision(topics=tuple(topics), tables=tuple(tables), judged=tuple(judged), stood_at=stood_at, progress=progress)
+    return EventDecision(
+        topics=tuple(topics),
+        tables=tuple(tables),
+        judged=tuple(judged),
+        stood_at=stood_at,
+        progress=progress,
+    )
 
 
 def is_due(last: Told | None, value: str, now_s: float, *, is_urgent: bool = False) -> bool:
@@ -177,7 +202,9 @@ def in_a_row(before: Mapping[str, int], now: Iterable[str], most: int) -> dict[s
     return {subject: min(before.get(subject, 0) + 1, most + 1) for subject in now}
 
 
-def in_turn(feeds: Sequence["TopicFeed"], first: str, behind: Collection[str] = ()) -> list["TopicFeed"]:
+def in_turn(
+    feeds: Sequence["TopicFeed"], first: str, behind: Collection[str] = ()
+) -> list["TopicFeed"]:
     """Return the feeds in turn from the table ``first`` on, with tables among ``behind`` last."""
     at = next((place for place, feed in enumerate(feeds) if feed.table == first), 0)
     return sorted([*feeds[at:], *feeds[:at]], key=lambda feed: feed.table in behind)

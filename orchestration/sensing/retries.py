@@ -38,22 +38,34 @@ class Retries:
             interval_s = interval_of(feed, load_settings().minimum_interval_s)
             return told_due(past_runs(instance, TABLE_TAG, feed.table).due_s(interval_s), now_s)
         if source := self.sources.get(key):
-            return told_due(past_runs(instance, SOURCE_TAG, source.source).due_s(source.every_s), now_s)
+            return told_due(
+                past_runs(instance, SOURCE_TAG, source.source).due_s(source.every_s), now_s
+            )
         if key not in self.is_automated:
             return ""
         pause_s = FAILED_AGAIN_MINUTES * 60
-        return told_due(ceil(now_s / pause_s) * pause_s, now_s) if self.is_automated[key] else STARTED_BY_OTHERS
+        return (
+            told_due(ceil(now_s / pause_s) * pause_s, now_s)
+            if self.is_automated[key]
+            else STARTED_BY_OTHERS
+        )
 
 
 def retries_of(assets: Iterable[dg.AssetsDefinition]) -> Retries:
     """Return how ``assets`` are tried again."""
     found = tuple(assets)
     feeds = {feed.asset_key: feed for feed in topic_feeds(found)}
-    conditions = {key: asset.automation_conditions_by_key.get(key) for asset in found for key in asset.keys}
+    conditions = {
+        key: asset.automation_conditions_by_key.get(key) for asset in found for key in asset.keys
+    }
     return Retries(
         feeds=feeds,
         sources={feed.asset_key: feed for feed in source_feeds(found)},
-        is_automated={key: one is not None for key, one in conditions.items() if key.path[0] in BUILT_ANEW and key not in feeds},
+        is_automated={
+            key: one is not None
+            for key, one in conditions.items()
+            if key.path[0] in BUILT_ANEW and key not in feeds
+        },
     )
 
 

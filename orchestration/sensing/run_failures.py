@@ -23,7 +23,9 @@ The 1,024th failure is the last that is told. A table that goes on failing reach
 """
 MAX_NAMED = 3
 """The most assets of one run that an alert names."""
-OWN_SENTENCE = re.compile(rf"\A(?:{re.escape(dg.Failure.__module__)}\.{dg.Failure.__qualname__}|orchestration(?:\.\w+)+): ")
+OWN_SENTENCE = re.compile(
+    rf"\A(?:{re.escape(dg.Failure.__module__)}\.{dg.Failure.__qualname__}|orchestration(?:\.\w+)+): "
+)
 """Dagster's prefix of a sentence written for people: the class of the platform's own errors."""
 
 
@@ -50,7 +52,9 @@ class Alert:
         return f"{self.subject} {self.what}{times}: {self.why}{run}"
 
 
-def decide_alert(*, subject: str, run_id: str, tags: Mapping[str, str], failures: int, why: str) -> Alert | None:
+def decide_alert(
+    *, subject: str, run_id: str, tags: Mapping[str, str], failures: int, why: str
+) -> Alert | None:
     """Return the alert, or None if nothing is to be told.
 
     Of failures in a row the 1st, 2nd, 4th, 8th... is told. A run that died (killed, its machine
@@ -79,7 +83,9 @@ def is_told(failures: int, told_before: int | None = None) -> bool:
     return failures > 0 and 1 << (failures.bit_length() - 1) > before
 
 
-def run_failure_alerts(*, name: str = "run_failures", notify: Callable[[Alert], None] | None = None) -> dg.SensorDefinition:
+def run_failure_alerts(
+    *, name: str = "run_failures", notify: Callable[[Alert], None] | None = None
+) -> dg.SensorDefinition:
     """Return the sensor. ``notify`` is called with every alert, e.g. to send it to a chat."""
 
     @dg.run_failure_sensor(
@@ -93,7 +99,13 @@ def run_failure_alerts(*, name: str = "run_failures", notify: Callable[[Alert], 
         table, steps = run.tags.get(TABLE_TAG), context.get_step_failure_events()
         failed = failed_assets(run.asset_selection or (), [event.step_key or "" for event in steps])
         reasons = reasons_of(failed, steps, context.failure_event.message)
-        runs = context.instance.get_runs(dg.RunsFilter(tags={TABLE_TAG: table}), limit=REMEMBERED_FAILURES) if table else [run]
+        runs = (
+            context.instance.get_runs(
+                dg.RunsFilter(tags={TABLE_TAG: table}), limit=REMEMBERED_FAILURES
+            )
+            if table
+            else [run]
+        )
         alert = decide_alert(
             subject=table or named(failed) or run.job_name,
             run_id=run.run_id,
@@ -105,11 +117,22 @@ def run_failure_alerts(*, name: str = "run_failures", notify: Callable[[Alert], 
             return
         context.log.error(alert.text)
         about = (
-            {table_key(table): alert} if table else {key: replace(alert, subject=key.to_user_string(), why=reasons[key]) for key in failed}
+            {table_key(table): alert}
+            if table
+            else {
+                key: replace(alert, subject=key.to_user_string(), why=reasons[key])
+                for key in failed
+            }
         )
         for key, one in about.items():
-            metadata: dict[str, int | str] = {"failures_in_a_row": one.failures, "failure": one.why, "run": run.run_id}
-            context.instance.report_runless_asset_event(dg.AssetObservation(asset_key=key, description=one.text, metadata=metadata))
+            metadata: dict[str, int | str] = {
+                "failures_in_a_row": one.failures,
+                "failure": one.why,
+                "run": run.run_id,
+            }
+            context.instance.report_runless_asset_event(
+                dg.AssetObservation(asset_key=key, description=one.text, metadata=metadata)
+            )
         if notify is not None:
             notify(alert)
 
@@ -121,7 +144,9 @@ def up_to(run: dg.DagsterRun, runs: Sequence[dg.DagsterRun]) -> list[dg.DagsterR
     return list(dropwhile(lambda one: one.run_id != run.run_id, runs))
 
 
-def failed_assets(selection: Collection[dg.AssetKey], failed_steps: Collection[str]) -> list[dg.AssetKey]:
+def failed_assets(
+    selection: Collection[dg.AssetKey], failed_steps: Collection[str]
+) -> list[dg.AssetKey]:
     """Return the failed assets of a run, in order: those with failed steps.
 
     If no asset's step failed (the run was killed), all are returned.
@@ -137,9 +162,14 @@ def named(assets: Sequence[dg.AssetKey]) -> str:
     return " and ".join(filter(None, [", ".join([*told, *more][:-1]), *[*told, *more][-1:]]))
 
 
-def reasons_of(assets: Iterable[dg.AssetKey], step_failures: Sequence[dg.DagsterEvent], run_message: str | None) -> dict[dg.AssetKey, str]:
+def reasons_of(
+    assets: Iterable[dg.AssetKey], step_failures: Sequence[dg.DagsterEvent], run_message: str | None
+) -> dict[dg.AssetKey, str]:
     """Return the reason of each failed asset of a run: that of its own step, if there is one."""
-    own = {key: [event for event in step_failures if event.step_key == key.to_python_identifier()] for key in assets}
+    own = {
+        key: [event for event in step_failures if event.step_key == key.to_python_identifier()]
+        for key in assets
+    }
     return {key: reason_among(events or step_failures, run_message) for key, events in own.items()}
 
 
@@ -147,12 +177,16 @@ def told_together(reasons: Mapping[dg.AssetKey, str]) -> str:
     """Return the reasons of one run's assets as one text, each by its asset if they differ."""
     if len(set(reasons.values())) <= 1:
         return next(iter(reasons.values()), "")
-    return "; ".join(f"{key.to_user_string()}: {why}" for key, why in list(reasons.items())[:MAX_NAMED])
+    return "; ".join(
+        f"{key.to_user_string()}: {why}" for key, why in list(reasons.items())[:MAX_NAMED]
+    )
 
 
 def reason_among(step_failures: Sequence[dg.DagsterEvent], run_message: str | None) -> str:
     """Return the first line of the failed steps' error, else of ``run_message``."""
-    errors = [event.step_failure_data.error for event in step_failures if event.step_failure_data.error]
+    errors = [
+        event.step_failure_data.error for event in step_failures if event.step_failure_data.error
+    ]
     causes = [error.cause or error for error in errors]
     text = causes[0].message if causes else (run_message or "no reason was given")
     lines = OWN_SENTENCE.sub("", text.strip()).splitlines()

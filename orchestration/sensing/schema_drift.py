@@ -60,7 +60,11 @@ class Drift:
         return "; ".join(parts)
 
     def _named(self) -> Sequence[tuple[str, tuple[str, ...]]]:
-        return (("new columns", self.added), ("columns that are gone", self.removed), ("columns of another type", self.changed))
+        return (
+            ("new columns", self.added),
+            ("columns that are gone", self.removed),
+            ("columns of another type", self.changed),
+        )
 
 
 def decide_drift(before: Shape | None, now: Shape) -> Drift:
@@ -107,7 +111,12 @@ def look_at(lake: Lake, before: Mapping[str, Shape]) -> Looked:
         unread[DEAD_LETTERS] = reason_of(error)
     kept = {name: before[name] for name in names if name in before and name in unread}
     return Looked(
-        shapes=kept | {name: Shape(columns=found, misfits=misfits.get(name, 0)) for name, found in columns.items()}, unread=unread
+        shapes=kept
+        | {
+            name: Shape(columns=found, misfits=misfits.get(name, 0))
+            for name, found in columns.items()
+        },
+        unread=unread,
     )
 
 
@@ -117,7 +126,11 @@ def columns_of(lake: Lake, name: str) -> dict[str, dict[str, str]]:
     Raises one of ``UNREADABLE``.
     """
     snapshot = lake.snapshot(name)
-    return {} if snapshot is None else {name: {column.name: str(column.type) for column in snapshot.arrow_schema}}
+    return (
+        {}
+        if snapshot is None
+        else {name: {column.name: str(column.type) for column in snapshot.arrow_schema}}
+    )
 
 
 def misfits_of(lake: Lake, tables: Collection[str]) -> dict[str, int]:
@@ -156,25 +169,43 @@ def schema_drift_sensor(
         name=name,
         minimum_interval_seconds=interval_s,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Tells when columns come, go or change their type, and when records stop fitting their topic's schema",
+        description=(
+            "Tells when columns come, go or change their type, and when records stop fitting their"
+            " topic's schema"
+        ),
     )
     def watch_shapes(context: dg.SensorEvaluationContext, lake: LakeResource) -> dg.SensorResult:
         told = watch_watchdog(context)
         before = read_shapes(context.cursor)
         looked = look_at(lake.open(), before)
-        told = {subject: occurrence for subject, occurrence in told.items() if occurrence != UNREAD or subject in looked.unread}
+        told = {
+            subject: occurrence
+            for subject, occurrence in told.items()
+            if occurrence != UNREAD or subject in looked.unread
+        }
         alerts = [
-            Alert(subject=subject, run_id="", failures=1, why=why, what="could not be read") for subject, why in looked.unread.items()
+            Alert(subject=subject, run_id="", failures=1, why=why, what="could not be read")
+            for subject, why in looked.unread.items()
         ]
         for alert in alerts:
             context.log.error(alert.text)
             if notify is not None and alert.subject not in told:
                 notify(alert)
-        drifts = {table: decide_drift(before.get(table), shape) for table, shape in looked.shapes.items()}
-        events = [drift_event(table, drift, looked.shapes[table]) for table, drift in drifts.items() if drift.summary]
+        drifts = {
+            table: decide_drift(before.get(table), shape) for table, shape in looked.shapes.items()
+        }
+        events = [
+            drift_event(table, drift, looked.shapes[table])
+            for table, drift in drifts.items()
+            if drift.summary
+        ]
         quiet = "no table changed its shape" if looked.shapes else "the lake has no tables yet"
         return dg.SensorResult(
-            skip_reason=None if events else dg.SkipReason("; ".join(alert.text for alert in alerts) or quiet),
+            skip_reason=(
+                None
+                if events
+                else dg.SkipReason("; ".join(alert.text for alert in alerts) or quiet)
+            ),
             cursor=written(looked.shapes, {**told, **dict.fromkeys(looked.unread, UNREAD)}),
             asset_events=events,
         )
@@ -213,7 +244,9 @@ def drift_event(table: str, drift: Drift, now: Shape) -> dg.AssetObservation:
 def read_shapes(cursor: str | None) -> dict[str, Shape]:
     """Read a cursor. An unreadable one counts as lost."""
     try:
-        return {name: Shape(**one) for name, one in json.loads(cursor or "{}").items() if name != ALERTS}
+        return {
+            name: Shape(**one) for name, one in json.loads(cursor or "{}").items() if name != ALERTS
+        }
     except (ValueError, TypeError, AttributeError):
         return {}
 
@@ -221,12 +254,18 @@ def read_shapes(cursor: str | None) -> dict[str, Shape]:
 def read_alerts(cursor: str | None) -> dict[str, str]:
     """Read the last told failure by sensor, empty if the cursor is unreadable."""
     try:
-        return {str(subject): str(occurrence) for subject, occurrence in json.loads(cursor or "{}").get(ALERTS, {}).items()}
+        return {
+            str(subject): str(occurrence)
+            for subject, occurrence in json.loads(cursor or "{}").get(ALERTS, {}).items()
+        }
     except (ValueError, AttributeError):
         return {}
 
 
 def written(shapes: Mapping[str, Shape], alerts: Mapping[str, str] | None = None) -> str:
     """Return the text that ``read_shapes`` and ``read_alerts`` read."""
-    kept = {name: {**asdict(shape), "columns": dict(shape.columns)} for name, shape in sorted(shapes.items())}
+    kept = {
+        name: {**asdict(shape), "columns": dict(shape.columns)}
+        for name, shape in sorted(shapes.items())
+    }
     return json.dumps({**kept, **({ALERTS: dict(alerts)} if alerts else {})})

@@ -26,7 +26,12 @@ from time import monotonic
 
 import dagster as dg
 
-from orchestration.log_client.protocol import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
+from orchestration.log_client.protocol import (
+    LogClient,
+    LogServiceAwayError,
+    LogServiceError,
+    TopicDescription,
+)
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.new_records import next_start_s
 from orchestration.sensing.past_runs import past_runs
@@ -121,9 +126,14 @@ def source_sensor(
         asset_selection=dg.AssetSelection.key_prefixes("sources"),
         minimum_interval_seconds=INTERVAL_S,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Looks for files that were dropped and rows that changed, and starts a run per source that has some",
+        description=(
+            "Looks for files that were dropped and rows that changed, and starts a run per source"
+            " that has some"
+        ),
     )
-    def look_at_sources(context: dg.SensorEvaluationContext, log_service: LogServiceResource) -> dg.SensorResult | dg.SkipReason:
+    def look_at_sources(
+        context: dg.SensorEvaluationContext, log_service: LogServiceResource
+    ) -> dg.SensorResult | dg.SkipReason:
         assert context.repository_def is not None
         feeds = source_feeds(context.repository_def.assets_defs_by_key.values())
         now_s = used.now_s()
@@ -132,7 +142,12 @@ def source_sensor(
             return dg.SkipReason("no source is due" if feeds else "the project has no source")
         try:
             with log_service.open(timeout_ms=LOG_TIMEOUT_MS) as log:
-                begun = begin_looks(looks, [feed for feed in feeds if feed.source in due], log, datetime.fromtimestamp(now_s, UTC))
+                begun = begin_looks(
+                    looks,
+                    [feed for feed in feeds if feed.source in due],
+                    log,
+                    datetime.fromtimestamp(now_s, UTC),
+                )
         except LogServiceError as error:
             return dg.SkipReason(str(error))
         until_s = monotonic() + looks_within_s
@@ -152,10 +167,16 @@ def source_sensor(
             for feed, one in looked.items()
             if one.is_wanting
         ]
-        whys = [f"the source {feed.source} cannot be looked at: {one.why}" for feed, one in looked.items() if one.why]
+        whys = [
+            f"the source {feed.source} cannot be looked at: {one.why}"
+            for feed, one in looked.items()
+            if one.why
+        ]
         return dg.SensorResult(
             run_requests=requests,
-            skip_reason=None if requests else dg.SkipReason("; ".join(whys) or "nothing new in any source"),
+            skip_reason=(
+                None if requests else dg.SkipReason("; ".join(whys) or "nothing new in any source")
+            ),
             cursor=Progress(unjudged=unlooked).to_cursor(),
             asset_events=[unlooked_event(feed, alert) for feed, alert in alerts.items()],
         )
@@ -186,7 +207,9 @@ class Look:
     why: str = ""
 
 
-def decide_unlooked(before: Mapping[str, int], looked: Mapping[str, str], known: Iterable[str]) -> tuple[dict[str, int], tuple[str, ...]]:
+def decide_unlooked(
+    before: Mapping[str, int], looked: Mapping[str, str], known: Iterable[str]
+) -> tuple[dict[str, int], tuple[str, ...]]:
     """Return each source's number of ticks in a row without a look, and the sources to tell now.
 
     ``looked`` has the sources that were due, each with the reason why it was not looked at, or an
@@ -194,11 +217,17 @@ def decide_unlooked(before: Mapping[str, int], looked: Mapping[str, str], known:
     that were not due.
     """
     counts = in_a_row(before, [source for source, why in looked.items() if why], UNLOOKED_TICKS)
-    waiting = {source: before[source] for source in known if source in before and source not in looked}
-    return {**waiting, **counts}, tuple(source for source, count in counts.items() if count == UNLOOKED_TICKS)
+    waiting = {
+        source: before[source] for source in known if source in before and source not in looked
+    }
+    return {**waiting, **counts}, tuple(
+        source for source, count in counts.items() if count == UNLOOKED_TICKS
+    )
 
 
-def begin_looks(looks: Looks, feeds: Sequence[SourceFeed], log: LogClient, now: datetime) -> dict[SourceFeed, Future[bool]]:
+def begin_looks(
+    looks: Looks, feeds: Sequence[SourceFeed], log: LogClient, now: datetime
+) -> dict[SourceFeed, Future[bool]]:
     """Read the positions of sources, and begin to look whether they have more.
 
     Any broker describes any topic, so the log service is away if none does. Positions come from the
@@ -227,7 +256,11 @@ def begin_looks(looks: Looks, feeds: Sequence[SourceFeed], log: LogClient, now: 
 
 
 def begin_look(
-    looks: Looks, feed: SourceFeed, target: TopicDescription | None, newest: Mapping[bytes, bytes | None], now: datetime
+    looks: Looks,
+    feed: SourceFeed,
+    target: TopicDescription | None,
+    newest: Mapping[bytes, bytes | None],
+    now: datetime,
 ) -> Future[bool]:
     """Begin to look whether a source has more than it sent to ``target``.
 
@@ -235,7 +268,11 @@ def begin_look(
 
     :raises SettingsError: a setting that the source needs is missing.
     """
-    found = None if target is None else found_among(newest, sender_id(feed.source, load_settings().deployment), target)
+    found = (
+        None
+        if target is None
+        else found_among(newest, sender_id(feed.source, load_settings().deployment), target)
+    )
     source, position = declared_source(feed.source), None if found is None else found.position
     return looks.begin(feed.source, lambda: source.is_wanting(position, now))
 
@@ -257,7 +294,9 @@ def failed(error: Exception) -> Future[bool]:
     return done
 
 
-def outcome(feed: SourceFeed, look: Future[bool], until_s: float, context: dg.SensorEvaluationContext) -> Look:
+def outcome(
+    feed: SourceFeed, look: Future[bool], until_s: float, context: dg.SensorEvaluationContext
+) -> Look:
     """Return whether to start a run of the source: it would find something, or report a failure.
 
     After a look that took too long there may be nothing new, and a run would take as long, at every
@@ -268,7 +307,11 @@ def outcome(feed: SourceFeed, look: Future[bool], until_s: float, context: dg.Se
     except TimeoutError:
         context.log.error("the source %s cannot be looked at: it does not respond", feed.source)
     except (LookTooLongError, LogServiceAwayError) as error:
-        context.log.error("whether the source %s has something new is not known, and no run is started: %s", feed.source, error)
+        context.log.error(
+            "whether the source %s has something new is not known, and no run is started: %s",
+            feed.source,
+            error,
+        )
         return Look(why=str(error))
     except (LogServiceError, SourceError, SettingsError, OSError) as error:
         context.log.error("the source %s cannot be looked at: %s", feed.source, error)
@@ -278,11 +321,15 @@ def outcome(feed: SourceFeed, look: Future[bool], until_s: float, context: dg.Se
 def alert_of(feed: SourceFeed, why: str) -> Alert:
     """Return the alert for a source that could not be looked at for long."""
     subject = feed.asset_key.to_user_string()
-    return Alert(subject=subject, run_id="", failures=UNLOOKED_TICKS, why=why, what="could not be looked at")
+    return Alert(
+        subject=subject, run_id="", failures=UNLOOKED_TICKS, why=why, what="could not be looked at"
+    )
 
 
 def unlooked_event(feed: SourceFeed, alert: Alert) -> dg.AssetObservation:
     """Return the observation with the alert's text on the source's asset."""
     return dg.AssetObservation(
-        asset_key=feed.asset_key, description=alert.text, metadata={"failures_in_a_row": alert.failures, "failure": alert.why}
+        asset_key=feed.asset_key,
+        description=alert.text,
+        metadata={"failures_in_a_row": alert.failures, "failure": alert.why},
     )

@@ -47,10 +47,18 @@ def decide_topic_drift(before: Mapping[str, str], found: Mapping[str, Sequence[s
         elif last != now:
             remembered[subject] = now
             events[topic] = now
-            alerts.append(Alert(subject=subject, run_id="", failures=1, why=now, what="is not as it is declared"))
+            alerts.append(
+                Alert(
+                    subject=subject, run_id="", failures=1, why=now, what="is not as it is declared"
+                )
+            )
     return TopicDrift(alerts=tuple(alerts), events=events, remembered=remembered)
 
 
 def topic_drift_event(spec: TopicSpec, told: str) -> dg.AssetObservation:
     """Return the observation on a topic whose drift is told, or is over."""
-    return dg.AssetObservation(asset_key=spec.asset_key, description=f"The topic {spec.name}: {told}", metadata={"declaration": told})
+    return dg.AssetObservation(
+        asset_key=spec.asset_key,
+        description=f"The topic {spec.name}: {told}",
+        metadata={"declaration": told},
+    )

@@ -23,7 +23,12 @@ import dagster as dg
 from deltalake.exceptions import DeltaError
 
 from orchestration.lake.tables import Lake, TableSnapshot
-from orchestration.log_client.protocol import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
+from orchestration.log_client.protocol import (
+    LogClient,
+    LogServiceAwayError,
+    LogServiceError,
+    TopicDescription,
+)
 from orchestration.offsets.planning import Checkpoint
 from orchestration.project.home import UNFINISHED
 from orchestration.project.location import DEFINITIONS
@@ -32,7 +37,13 @@ from orchestration.resources.log_service import LogServiceResource
 from orchestration.retained.lag import TopicLag, lag_behind, seconds_behind
 from orchestration.sensing.new_records import RunDecision, TableState, decide_runs
 from orchestration.sensing.past_runs import past_runs, told_due
-from orchestration.sensing.progress import Progress, decide_events, in_a_row, in_turn, partition_rows
+from orchestration.sensing.progress import (
+    Progress,
+    decide_events,
+    in_a_row,
+    in_turn,
+    partition_rows,
+)
 from orchestration.settings import load_settings
 from orchestration.topics.spec import TOPIC_PREFIX, reconcile_all, topic_specs
 from orchestration.transforms import is_announced
@@ -136,12 +147,20 @@ class Watch:
         return [self._state(feed, lags[feed.table]) for feed in self.feeds if feed.table in lags]
 
     def _state(self, feed: TopicFeed, lag: TopicLag) -> TableState:
-        interval_s, snapshot, now_s = interval_of(feed, self.minimum_interval_s), self._snapshot_of(feed), self.clock.now_s()
+        interval_s, snapshot, now_s = (
+            interval_of(feed, self.minimum_interval_s),
+            self._snapshot_of(feed),
+            self.clock.now_s(),
+        )
         state = TableState(
             table=feed.table,
             pending=feed.start.due_offsets(lag, snapshot, now_s),
             is_announced=is_announced(
-                self.instance, feed.asset_key, lag.topic_id, lag.committed, {other.topic_id: other.committed for other in lag.others}
+                self.instance,
+                feed.asset_key,
+                lag.topic_id,
+                lag.committed,
+                {other.topic_id: other.committed for other in lag.others},
             ),
             is_misplaced=any(is_misplaced(one, one.committed) for one in lag.each),
             is_upkeep_due=feed.start.is_upkeep_due(snapshot, now_s),
@@ -150,7 +169,12 @@ class Watch:
         if not state.is_wanting:
             return state
         past = past_runs(self.instance, TABLE_TAG, feed.table)
-        return replace(state, is_running=past.is_running, last_start_s=past.last_start_s, failures=past.failures)
+        return replace(
+            state,
+            is_running=past.is_running,
+            last_start_s=past.last_start_s,
+            failures=past.failures,
+        )
 
     def _snapshot_of(self, feed: TopicFeed) -> Snapshot:
         def load() -> TableSnapshot | None:
@@ -163,7 +187,9 @@ class Watch:
     def run_config_of(self, feed: TopicFeed, follow_s: int) -> Mapping[str, object]:
         """Return the config of a run that is to be started now."""
         is_following = not interval_of(feed, self.minimum_interval_s)
-        return feed.start.run_config(self._snapshot_of(feed), self.clock.now_s(), follow_s=follow_s if is_following else 0)
+        return feed.start.run_config(
+            self._snapshot_of(feed), self.clock.now_s(), follow_s=follow_s if is_following else 0
+        )
 
     def wait(self, lags: Mapping[str, TopicLag], decision: RunDecision, deadline_s: float) -> None:
         """Wait for new records, for a table that becomes due, or for the end of a run in the way.
@@ -177,9 +203,17 @@ class Watch:
         if decision.in_flight:
             self._wait_for_runs(decision.in_flight, min(limit_s, POLL_S))
             return
-        followed = [lags[feed.table] for feed in self.feeds if feed.table in lags and feed.start.is_each_record_awaited]
+        followed = [
+            lags[feed.table]
+            for feed in self.feeds
+            if feed.table in lags and feed.start.is_each_record_awaited
+        ]
         each = [of for lag in followed for of in lag.each]
-        ends = {(of.topic, one.partition): one.last_stable_offset for of in each for one in of.partitions}
+        ends = {
+            (of.topic, one.partition): one.last_stable_offset
+            for of in each
+            for one in of.partitions
+        }
         started_s = self.clock.now_s()
         while (left_s := started_s + limit_s - self.clock.now_s()) > 0:
             if self._is_anything_new(ends, min(left_s, self.wait_s)) or not self.is_current():
@@ -235,7 +269,11 @@ def watch_until(watch: Watch, deadline_s: float, progress: Progress) -> Findings
     while True:
         lags = watch.lags()
         decision = decide_runs(watch.states(lags), watch.clock.now_s())
-        is_idle = len(lags) == len(watch.feeds) and not decision.is_anything_wanting and is_all_told(lags, progress)
+        is_idle = (
+            len(lags) == len(watch.feeds)
+            and not decision.is_anything_wanting
+            and is_all_told(lags, progress)
+        )
         until_s = deadline_s + watch.wait_s if is_idle else deadline_s
         if decision.start or watch.clock.now_s() >= until_s or not watch.is_current():
             return Findings(lags=lags, decision=decision)
@@ -257,11 +295,15 @@ def interval_of(feed: TopicFeed, default_s: float) -> float:
 def is_misplaced(lag: TopicLag, committed: Mapping[int, Checkpoint]) -> bool:
     """Return whether a checkpoint lies above the log's end or below its start."""
     return any(
-        one.partition in committed and not one.log_start_offset <= one.committed_offset <= one.high_watermark for one in lag.partitions
+        one.partition in committed
+        and not one.log_start_offset <= one.committed_offset <= one.high_watermark
+        for one in lag.partitions
     )
 
 
-def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Clock | None = None) -> dg.SensorDefinition:
+def topic_sensor(
+    *, name: str = "new_records", wait_s: float = WAIT_S, clock: Clock | None = None
+) -> dg.SensorDefinition:
     """Return the sensor for every topic that a table of the project follows.
 
     A tick waits ``wait_s`` seconds at a time. It targets assets and no job, because Dagster's list
@@ -275,7 +317,10 @@ def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Cl
         asset_selection=FOLLOWERS,
         minimum_interval_seconds=1,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Waits for new records in all topics and starts a run per table that has some; tells high watermarks and lag",
+        description=(
+            "Waits for new records in all topics and starts a run per table that has some; tells"
+            " high watermarks and lag"
+        ),
     )
     def follow_topics(
         context: dg.SensorEvaluationContext, log_service: LogServiceResource, lake: LakeResource
@@ -303,20 +348,31 @@ def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Cl
                 )
                 findings = watch_until(watch, began_s + wait_s, progress)
                 requests = [
-                    run_request(feed, context.repository_def, watch.run_config_of(feed, settings.follow_s))
+                    run_request(
+                        feed, context.repository_def, watch.run_config_of(feed, settings.follow_s)
+                    )
                     for feed in feeds
                     if feed.table in findings.decision.start
                 ]
                 for table, why in watch.failures.items():
                     context.log.error("the table %s cannot be looked at: %s", table, why)
-                return sensor_result(watch, findings, requests, progress, new_events, tell_until_s=began_s + TELLS_WITHIN_S)
+                return sensor_result(
+                    watch,
+                    findings,
+                    requests,
+                    progress,
+                    new_events,
+                    tell_until_s=began_s + TELLS_WITHIN_S,
+                )
         except LogServiceError as error:
             return dg.SkipReason(str(error))
 
     return follow_topics
 
 
-def declaration_events(log: LogClient, context: dg.SensorEvaluationContext) -> list[dg.AssetObservation]:
+def declaration_events(
+    log: LogClient, context: dg.SensorEvaluationContext
+) -> list[dg.AssetObservation]:
     """Bring the project's topics up to their declarations, and return the observations.
 
     They report topics that were changed, and differences that no run can mend: fewer partitions,
@@ -324,13 +380,19 @@ def declaration_events(log: LogClient, context: dg.SensorEvaluationContext) -> l
     """
     assert context.repository_def is not None
     events = []
-    for topic, changes in reconcile_all(log, topic_specs(context.repository_def.assets_defs_by_key.values())).items():
+    for topic, changes in reconcile_all(
+        log, topic_specs(context.repository_def.assets_defs_by_key.values())
+    ).items():
         for note in changes.notes:
             context.log.warning(note)
         if changes.notes or changes.is_change:
             text = "; ".join([*changes.notes, *([changes.summary] if changes.is_change else [])])
             events.append(
-                dg.AssetObservation(asset_key=dg.AssetKey([TOPIC_PREFIX, topic]), description=text, metadata={"declaration": text})
+                dg.AssetObservation(
+                    asset_key=dg.AssetKey([TOPIC_PREFIX, topic]),
+                    description=text,
+                    metadata={"declaration": text},
+                )
             )
     return events
 
@@ -359,19 +421,27 @@ def sensor_result(
         lag = findings.lags[table]
         if table in told.stood_at:
             events.append(standing_lag_event(by_table[table], told.stood_at[table]))
-        behind_s = seconds_behind(watch.log, lag, now_s) if watch.clock.now_s() < tell_until_s else None
+        behind_s = (
+            seconds_behind(watch.log, lag, now_s) if watch.clock.now_s() < tell_until_s else None
+        )
         events.append(lag_event(by_table[table], lag, behind_s))
     kept = told.progress.only_of(by_table, {topic for feed in feeds for topic in feed.topics})
     unseen = {*watch.failures, *(table for table in watch.postponed if table in progress.unjudged)}
     return dg.SensorResult(
         run_requests=list(requests),
         skip_reason=None if requests else dg.SkipReason(skip_reason(findings, watch)),
-        cursor=replace(kept, unjudged=in_a_row(progress.unjudged, unseen, 1), first=next(iter(watch.postponed), "")).to_cursor(),
+        cursor=replace(
+            kept,
+            unjudged=in_a_row(progress.unjudged, unseen, 1),
+            first=next(iter(watch.postponed), ""),
+        ).to_cursor(),
         asset_events=events,
     )
 
 
-def run_request(feed: TopicFeed, repository: dg.RepositoryDefinition, config: Mapping[str, object]) -> dg.RunRequest:
+def run_request(
+    feed: TopicFeed, repository: dg.RepositoryDefinition, config: Mapping[str, object]
+) -> dg.RunRequest:
     """Return the request for one run of a table, with its checks and its asset's ``config``.
 
     It has no run key, because that would de-duplicate for ever, even after a failed run.
@@ -392,7 +462,9 @@ def watermark_event(lag: TopicLag) -> dg.AssetMaterialization:
         description="The high watermark moved",
         metadata={
             "high_watermark": lag.high_watermark,
-            "records_retained": sum(one.high_watermark - one.log_start_offset for one in lag.partitions),
+            "records_retained": sum(
+                one.high_watermark - one.log_start_offset for one in lag.partitions
+            ),
             "partitions": len(lag.partitions),
         },
     )
@@ -412,9 +484,17 @@ def lag_event(feed: TopicFeed, lag: TopicLag, behind_s: float | None) -> dg.Asse
         metadata={
             "lag": lag.lag,
             **({} if behind_s is None else {"seconds_behind": behind_s}),
-            "committed_offset": sum(one.committed_offset for of in lag.each for one in of.partitions),
-            **({f"lag of {of.topic}": replace(of, others=()).lag for of in lag.each} if lag.others else {}),
-            "offsets": dg.MetadataValue.table(rows) if rows else dg.MetadataValue.text("no partitions"),
+            "committed_offset": sum(
+                one.committed_offset for of in lag.each for one in of.partitions
+            ),
+            **(
+                {f"lag of {of.topic}": replace(of, others=()).lag for of in lag.each}
+                if lag.others
+                else {}
+            ),
+            "offsets": (
+                dg.MetadataValue.table(rows) if rows else dg.MetadataValue.text("no partitions")
+            ),
         },
     )
 
@@ -438,7 +518,9 @@ def _times(count: int) -> str:
 def skip_reason(findings: Findings, watch: Watch) -> str:
     """Return why a tick started nothing."""
     seen = {*findings.lags, *watch.failures, *watch.postponed}
-    missing = sorted({topic for feed in watch.feeds if feed.table not in seen for topic in feed.topics})
+    missing = sorted(
+        {topic for feed in watch.feeds if feed.table not in seen for topic in feed.topics}
+    )
     parts = ["no new records"]
     waiting, now_s = findings.decision.waiting, watch.clock.now_s()
     if findings.decision.in_flight:
@@ -447,10 +529,20 @@ def skip_reason(findings: Findings, watch: Watch) -> str:
         parts = ["new records wait for their table's interval"]
     elif waiting:
         parts = []
-    parts += [f"{one.table} failed {_times(one.failures)}: {told_due(one.due_s, now_s)}" for one in waiting if one.failures]
+    parts += [
+        f"{one.table} failed {_times(one.failures)}: {told_due(one.due_s, now_s)}"
+        for one in waiting
+        if one.failures
+    ]
     if missing:
         parts.append(f"topics that do not exist: {', '.join(missing)}")
-    parts += [f"the table {table} cannot be looked at: {why}" for table, why in sorted(watch.failures.items())]
+    parts += [
+        f"the table {table} cannot be looked at: {why}"
+        for table, why in sorted(watch.failures.items())
+    ]
     if watch.postponed:
-        parts.append(f"looking at tables took {LOOKS_WITHIN_S:.0f} s, and the next tick begins with {watch.postponed[0]}")
+        parts.append(
+            f"looking at tables took {LOOKS_WITHIN_S:.0f} s, and the next tick begins with"
+            f" {watch.postponed[0]}"
+        )
     return "; ".join(parts)

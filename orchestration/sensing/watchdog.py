@@ -27,12 +27,22 @@ from functools import partial
 from itertools import takewhile
 
 import dagster as dg
-from dagster._core.scheduler.instigation import InstigatorState, InstigatorTick, InstigatorType, TickStatus
+from dagster._core.scheduler.instigation import (
+    InstigatorState,
+    InstigatorTick,
+    InstigatorType,
+    TickStatus,
+)
 from deltalake.exceptions import DeltaError
 
 from log_service.common.counts import agreed, counted
 from orchestration.lake.tables import Lake
-from orchestration.log_client.protocol import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
+from orchestration.log_client.protocol import (
+    LogClient,
+    LogServiceAwayError,
+    LogServiceError,
+    TopicDescription,
+)
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.retained.lag import lag_behind
@@ -81,7 +91,9 @@ class TickSeen:
     why: str = ""
 
 
-def decide_sensor_alert(sensor: str, ticks: Sequence[TickSeen], now_s: float, told: str = "") -> Alert | None:
+def decide_sensor_alert(
+    sensor: str, ticks: Sequence[TickSeen], now_s: float, told: str = ""
+) -> Alert | None:
     """Return the alert for a sensor, or None.
 
     ``ticks`` are its ticks, newest first.
@@ -93,7 +105,10 @@ def decide_sensor_alert(sensor: str, ticks: Sequence[TickSeen], now_s: float, to
     if ticks and ticks[0].is_running:
         seconds = now_s - ticks[0].started_s
         if seconds > HUNG_AFTER_S:
-            why = f"its tick has not ended after {seconds:.0f} s; a restart of the code server ends it"
+            why = (
+                f"its tick has not ended after {seconds:.0f} s; a restart of the code server"
+                " ends it"
+            )
             return Alert(subject=subject, run_id=occurrence(ticks[0]), failures=1, why=why)
         ticks = ticks[1:]
     failed = [occurrence(tick) for tick in takewhile(lambda tick: tick.is_failed, ticks)]
@@ -102,7 +117,9 @@ def decide_sensor_alert(sensor: str, ticks: Sequence[TickSeen], now_s: float, to
     if not (is_told(len(failed), told_before) if is_counted else told_before == 0):
         return None
     what = "failed" if is_counted else "failed at least"
-    return Alert(subject=subject, run_id=failed[0], failures=len(failed), why=ticks[0].why, what=what)
+    return Alert(
+        subject=subject, run_id=failed[0], failures=len(failed), why=ticks[0].why, what=what
+    )
 
 
 def occurrence(tick: TickSeen) -> str:
@@ -128,7 +145,9 @@ class Judgement:
     first: str = ""
 
 
-def decide_unjudged(before: Mapping[str, int], unjudged: Mapping[str, str]) -> tuple[dict[str, int], list[Alert]]:
+def decide_unjudged(
+    before: Mapping[str, int], unjudged: Mapping[str, str]
+) -> tuple[dict[str, int], list[Alert]]:
     """Return each subject's number of ticks in a row without a verdict, and the alerts about it.
 
     ``before`` has the numbers of the previous tick. While the log service is away nothing is known
@@ -150,7 +169,10 @@ def decide_unjudged(before: Mapping[str, int], unjudged: Mapping[str, str]) -> t
 
 
 def watchdog_sensor(
-    *, name: str = WATCHDOG, notify: Callable[[Alert], None] | None = None, now_s: Callable[[], float] = time.time
+    *,
+    name: str = WATCHDOG,
+    notify: Callable[[Alert], None] | None = None,
+    now_s: Callable[[], float] = time.time,
 ) -> dg.SensorDefinition:
     """Return the sensor. ``notify`` is called with every alert, e.g. to send it to a chat."""
 
@@ -158,20 +180,36 @@ def watchdog_sensor(
         name=name,
         minimum_interval_seconds=INTERVAL_S,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Judges whether tables keep up with their topics, and tells of sensors that fail or hang",
+        description=(
+            "Judges whether tables keep up with their topics, and tells of sensors that fail or"
+            " hang"
+        ),
     )
-    def watch(context: dg.SensorEvaluationContext, log_service: LogServiceResource, lake: LakeResource) -> dg.SensorResult:
+    def watch(
+        context: dg.SensorEvaluationContext, log_service: LogServiceResource, lake: LakeResource
+    ) -> dg.SensorResult:
         assert context.repository_def is not None
         progress, began_s = Progress.from_cursor(context.cursor), now_s()
         feeds = topic_feeds(context.repository_def.assets_defs_by_key.values())
         wanted = objectives(context.repository_def.asset_checks_defs_by_key.values())
         judgement = Judgement(first=progress.first)
-        specs = {spec.name: spec for spec in topic_specs(context.repository_def.assets_defs_by_key.values())}
+        specs = {
+            spec.name: spec
+            for spec in topic_specs(context.repository_def.assets_defs_by_key.values())
+        }
         drift = decide_topic_drift({}, {})
         try:
             with log_service.open(timeout_ms=LOG_TIMEOUT_MS) as log:
-                judgement = judged(log, lake.open(), feeds=in_turn(feeds, progress.first), wanted=wanted, now_s=now_s)
-                drift = decide_topic_drift(progress.alerts, differences_within(log, specs.values(), began_s, now_s))
+                judgement = judged(
+                    log,
+                    lake.open(),
+                    feeds=in_turn(feeds, progress.first),
+                    wanted=wanted,
+                    now_s=now_s,
+                )
+                drift = decide_topic_drift(
+                    progress.alerts, differences_within(log, specs.values(), began_s, now_s)
+                )
         except LogServiceError as error:
             judgement.unjudged[LOG_SERVICE] = str(error)
         for subject, why in judgement.unjudged.items():
@@ -182,17 +220,30 @@ def watchdog_sensor(
         watched = watched_sensors(sensor_states(context.instance), name, own_names)
         found = sensor_alerts(context.instance, watched, now_s(), progress.alerts)
         alerts = [alert for alert in found if progress.alerts.get(alert.subject) != alert.run_id]
-        told = decide_events({}, progress, now_s(), {table: one.text for table, one in verdicts.items()})
-        missed = [missed_objective(table, verdicts[table]) for table in told.judged if not verdicts[table].is_kept]
+        told = decide_events(
+            {}, progress, now_s(), {table: one.text for table, one in verdicts.items()}
+        )
+        missed = [
+            missed_objective(table, verdicts[table])
+            for table in told.judged
+            if not verdicts[table].is_kept
+        ]
         for alert in [*alerts, *missed, *stuck, *drift.alerts]:
             context.log.error(alert.text)
             if notify is not None:
                 notify(alert)
         by_table = {feed.table: feed for feed in feeds}
-        kept = replace(told.progress.only_of(by_table, ()), unjudged=unjudged, first=judgement.first)
+        kept = replace(
+            told.progress.only_of(by_table, ()), unjudged=unjudged, first=judgement.first
+        )
         return dg.SensorResult(
-            skip_reason=dg.SkipReason("; ".join(alert.text for alert in [*alerts, *missed, *stuck, *drift.alerts]) or "nothing to tell"),
-            cursor=kept.with_alerts({**{alert.subject: alert.run_id for alert in alerts}, **drift.remembered}).to_cursor(),
+            skip_reason=dg.SkipReason(
+                "; ".join(alert.text for alert in [*alerts, *missed, *stuck, *drift.alerts])
+                or "nothing to tell"
+            ),
+            cursor=kept.with_alerts(
+                {**{alert.subject: alert.run_id for alert in alerts}, **drift.remembered}
+            ).to_cursor(),
             asset_events=[
                 *(verdict_event(by_table[table], verdicts[table]) for table in told.judged),
                 *(topic_drift_event(specs[topic], text) for topic, text in drift.events.items()),
@@ -220,12 +271,20 @@ def differences_within(
 
 def missed_objective(table: str, verdict: Verdict) -> Alert:
     """Return the alert for a table that has just missed its objective."""
-    why = f"{counted(verdict.late, 'record')} {agreed(verdict.late, 'is', 'are')} older than {verdict.within_s} s and not in the table"
+    why = (
+        f"{counted(verdict.late, 'record')} {agreed(verdict.late, 'is', 'are')} older than"
+        f" {verdict.within_s} s and not in the table"
+    )
     return Alert(subject=table, run_id="", failures=1, why=why, what="does not keep up")
 
 
 def judged(
-    log: LogClient, lake: Lake, *, feeds: Sequence[TopicFeed], wanted: Mapping[dg.AssetKey, int], now_s: Callable[[], float]
+    log: LogClient,
+    lake: Lake,
+    *,
+    feeds: Sequence[TopicFeed],
+    wanted: Mapping[dg.AssetKey, int],
+    now_s: Callable[[], float],
 ) -> Judgement:
     """Return the verdicts on tables with an objective, and all tables that cannot be looked at.
 
@@ -240,7 +299,9 @@ def judged(
     for feed in feeds:
         if now_s() - began_s >= LOOKS_WITHIN_S:
             found.first = found.first or feed.table
-            found.unjudged[feed.table] = f"it was not looked at, because looking at others took {LOOKS_WITHIN_S:.0f} s"
+            found.unjudged[feed.table] = (
+                f"it was not looked at, because looking at others took {LOOKS_WITHIN_S:.0f} s"
+            )
             continue
         try:
             topics = described(log, feed)
@@ -252,7 +313,9 @@ def judged(
         try:
             lag = lag_behind(log, topics, partial(lake.snapshot, feed.table)) if topics else None
             if lag is not None and feed.asset_key in wanted:
-                found.verdicts[feed.table] = judge(log, lag, wanted[feed.asset_key], int(now_s() * 1000))
+                found.verdicts[feed.table] = judge(
+                    log, lag, wanted[feed.asset_key], int(now_s() * 1000)
+                )
         except (LogServiceError, DeltaError, OSError) as error:
             found.unjudged[feed.table] = str(error).strip() or type(error).__name__
     return found
@@ -273,7 +336,9 @@ def sensor_states(instance: dg.DagsterInstance) -> Sequence[InstigatorState]:
     return instance.all_instigator_state(instigator_type=InstigatorType.SENSOR)
 
 
-def watched_sensors(states: Sequence[InstigatorState], name: str, own_names: Collection[str]) -> list[InstigatorState]:
+def watched_sensors(
+    states: Sequence[InstigatorState], name: str, own_names: Collection[str]
+) -> list[InstigatorState]:
     """Return the sensors that the watchdog ``name`` watches.
 
     ``own_names`` are those of its project.
@@ -281,7 +346,12 @@ def watched_sensors(states: Sequence[InstigatorState], name: str, own_names: Col
     It watches neither itself nor sensors that its project no longer has.
     """
     own_locations = {location_of(state) for state in states if state.name == name}
-    return [state for state in states if state.name != name and (state.name in own_names or location_of(state) not in own_locations)]
+    return [
+        state
+        for state in states
+        if state.name != name
+        and (state.name in own_names or location_of(state) not in own_locations)
+    ]
 
 
 def location_of(state: InstigatorState) -> str:
@@ -289,7 +359,12 @@ def location_of(state: InstigatorState) -> str:
     return str(state.origin.repository_origin.code_location_origin.location_name)
 
 
-def sensor_alerts(instance: dg.DagsterInstance, states: Iterable[InstigatorState], now_s: float, told: Mapping[str, str]) -> list[Alert]:
+def sensor_alerts(
+    instance: dg.DagsterInstance,
+    states: Iterable[InstigatorState],
+    now_s: float,
+    told: Mapping[str, str],
+) -> list[Alert]:
     """Return the alerts for running sensors.
 
     ``told`` has the ``run_id`` of the last alert by subject.
@@ -297,7 +372,9 @@ def sensor_alerts(instance: dg.DagsterInstance, states: Iterable[InstigatorState
     alerts = []
     for state in states:
         if state.is_running:
-            alert = decide_sensor_alert(state.name, ticks_of(instance, state), now_s, told.get(subject_of(state.name), ""))
+            alert = decide_sensor_alert(
+                state.name, ticks_of(instance, state), now_s, told.get(subject_of(state.name), "")
+            )
             alerts += [] if alert is None else [alert]
     return alerts
 
@@ -307,11 +384,19 @@ def ticks_of(instance: dg.DagsterInstance, state: InstigatorState) -> list[TickS
 
     If the last one that has ended failed, the ticks before it are included.
     """
-    newest = [seen(tick) for tick in instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=2)]
+    newest = [
+        seen(tick)
+        for tick in instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=2)
+    ]
     under_way = int(bool(newest) and newest[0].is_running)
     if not any(tick.is_failed for tick in newest[under_way:][:1]):
         return newest
-    return [seen(tick) for tick in instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=REMEMBERED_TICKS + under_way)]
+    return [
+        seen(tick)
+        for tick in instance.get_ticks(
+            state.instigator_origin_id, state.selector_id, limit=REMEMBERED_TICKS + under_way
+        )
+    ]
 
 
 def seen(tick: InstigatorTick) -> TickSeen:
@@ -321,7 +406,11 @@ def seen(tick: InstigatorTick) -> TickSeen:
     """
     error = tick.tick_data.error
     cause = (error.cause or error) if error is not None else None
-    why = cause.message.strip().splitlines()[0][:500] if cause is not None and cause.message.strip() else "no reason was given"
+    why = (
+        cause.message.strip().splitlines()[0][:500]
+        if cause is not None and cause.message.strip()
+        else "no reason was given"
+    )
     return TickSeen(
         tick_id=int(tick.tick_id),
         started_s=tick.timestamp,

@@ -88,9 +88,14 @@ def sql_source(
     """
     keys = names_of(key)
     if not keys:
-        raise ValueError(f"the source {name} needs a key: the columns that tell one row of {table} from another")
+        raise ValueError(
+            f"the source {name} needs a key: the columns that tell one row of {table} from another"
+        )
     if cursor is None and compare_every_s is None:
-        raise ValueError(f"the source {name} sees nothing: give it a cursor, comparisons (compare_every_s), or both")
+        raise ValueError(
+            f"the source {name} sees nothing: give it a cursor, comparisons (compare_every_s), or"
+            " both"
+        )
     validate_topic(name, topic)
     _validate_takes_json(name, topic)
 
@@ -105,7 +110,15 @@ def sql_source(
             delay_s=delay_s,
         )
 
-    return source_asset(name, topic, make, every_s, "sql", group_name, description or f"Changes of the SQL table {table}")
+    return source_asset(
+        name,
+        topic,
+        make,
+        every_s,
+        "sql",
+        group_name,
+        description or f"Changes of the SQL table {table}",
+    )
 
 
 def folder_source(
@@ -137,12 +150,24 @@ def folder_source(
     """
     validate_topic(name, topic)
     if read_as != "whole":
-        _validate_takes_json(name, topic, 'or send whole files, each a value in that format (read_as="whole")')
+        _validate_takes_json(
+            name, topic, 'or send whole files, each a value in that format (read_as="whole")'
+        )
 
     def make() -> Source:
-        return DroppedFiles(folder=in_project(folder), pattern=pattern, read_as=read_as, key=key, settle_s=settle_s)
+        return DroppedFiles(
+            folder=in_project(folder), pattern=pattern, read_as=read_as, key=key, settle_s=settle_s
+        )
 
-    return source_asset(name, topic, make, every_s, "file", group_name, description or f"Files that are dropped into {folder}")
+    return source_asset(
+        name,
+        topic,
+        make,
+        every_s,
+        "file",
+        group_name,
+        description or f"Files that are dropped into {folder}",
+    )
 
 
 def _validate_takes_json(name: str, topic: TopicSpec, *others: str) -> None:
@@ -154,18 +179,30 @@ def _validate_takes_json(name: str, topic: TopicSpec, *others: str) -> None:
     """
     if topic.value_format is not None:
         advice = ", ".join(["declare it with Spark's DDL", *others])
-        raise ValueError(f"the source {name} sends JSON, and the schema of the topic {topic.name} is another format's: {advice}")
+        raise ValueError(
+            f"the source {name} sends JSON, and the schema of the topic {topic.name} is another"
+            f" format's: {advice}"
+        )
 
 
 def source_asset(  # noqa: PLR0917 - both kinds of source give all of them
-    name: str, topic: TopicSpec, make: MakeSource, every_s: float, kind: str, group_name: str, description: str
+    name: str,
+    topic: TopicSpec,
+    make: MakeSource,
+    every_s: float,
+    kind: str,
+    group_name: str,
+    description: str,
 ) -> dg.AssetsDefinition:
     """Return the asset of a source of any kind.
 
     :raises ValueError: the name cannot be a source's.
     """
     if not TABLE_NAME.fullmatch(name):
-        raise ValueError(f"{name!r} cannot be a source's name: letters, digits and underscores, not starting with a digit")
+        raise ValueError(
+            f"{name!r} cannot be a source's name: letters, digits and underscores, not starting"
+            " with a digit"
+        )
     _declared[name] = make
     key = dg.AssetKey([SOURCE_PREFIX, name])
     feed = {"source": name, "topic": topic.name, "every_s": every_s}
@@ -193,7 +230,16 @@ def source_asset(  # noqa: PLR0917 - both kinds of source give all of them
             with log.open_sender(identity) as sender:
                 source = declared_source(name)
                 run_id, now = context.run.run_id, datetime.now(UTC)
-                sent = run_source(source, identity, target, log, sender, run_id=run_id, now=now, note=context.log.warning)
+                sent = run_source(
+                    source,
+                    identity,
+                    target,
+                    log,
+                    sender,
+                    run_id=run_id,
+                    now=now,
+                    note=context.log.warning,
+                )
             if not sent.counts:
                 context.log.info("%s: nothing new", name)
                 return
@@ -235,7 +281,9 @@ def _explained(name: str) -> Iterator[None]:
     try:
         yield
     except (SourceError, LogServiceError, SettingsError) as error:
-        is_passing = isinstance(error, LogServiceError) or (isinstance(error, SourceError) and error.is_passing)
+        is_passing = isinstance(error, LogServiceError) or (
+            isinstance(error, SourceError) and error.is_passing
+        )
         told = f"{name}: {error}. What was committed before stays; the next run goes on after it"
         raise dg.Failure(description=told, allow_retries=is_passing) from error
 
@@ -249,5 +297,7 @@ def _resolved(url: str | dg.EnvVar | None) -> str | None:
         return url
     found = url.get_value()
     if found is None:
-        raise SettingsError(f"the variable {url.env_var_name} is not set: it holds the URL of a source's database")
+        raise SettingsError(
+            f"the variable {url.env_var_name} is not set: it holds the URL of a source's database"
+        )
     return found

@@ -24,7 +24,14 @@ import pyarrow.parquet as pq
 
 from orchestration.log_client.protocol import OutgoingRecord
 from orchestration.sources.json_rows import json_key, json_value
-from orchestration.sources.reading import Portion, Position, Situation, SourceError, portioned, size_of
+from orchestration.sources.reading import (
+    Portion,
+    Position,
+    Situation,
+    SourceError,
+    portioned,
+    size_of,
+)
 
 ReadAs = Literal["lines", "csv", "parquet", "whole"]
 BY_SUFFIX: dict[str, ReadAs] = {".csv": "csv", ".parquet": "parquet"}
@@ -69,11 +76,15 @@ class DroppedFiles:
                 found.append((stat.st_mtime_ns, path.name, path))
         return [path for _, _, path in sorted(found)]
 
-    def portions(self, position: Position | None, situation: Situation, note: Callable[[str], None]) -> Iterator[Portion]:
+    def portions(
+        self, position: Position | None, situation: Situation, note: Callable[[str], None]
+    ) -> Iterator[Portion]:
         """Yield the records of the ready files, file by file, the position's file first."""
         begun = None if position is None else self._begun(position)
         files = self.ready(situation.now)
-        for path in [begun, *(one for one in files if one != begun)] if begun is not None else files:
+        for path in (
+            [begun, *(one for one in files if one != begun)] if begun is not None else files
+        ):
             identity = identity_of(path)
             is_begun = path == begun and position is not None
             if is_begun and position is not None and position["is_done"]:
@@ -84,7 +95,9 @@ class DroppedFiles:
                 note(f"{path.name} is rejected: {reason}")
                 self._reject(path, reason)
                 continue
-            yield from self._portions_of(path, identity, int(position["records"]) if is_begun and position is not None else 0)
+            yield from self._portions_of(
+                path, identity, int(position["records"]) if is_begun and position is not None else 0
+            )
 
     def _begun(self, position: Position) -> Path | None:
         """Return the file of the position, None if it has left the folder.
@@ -99,8 +112,8 @@ class DroppedFiles:
         if position["is_done"]:
             return None
         raise SourceError(
-            f"{path} was changed or replaced after {position['records']} of its records were sent: what comes next in it is not known. "
-            "Give the new file another name"
+            f"{path} was changed or replaced after {position['records']} of its records were sent:"
+            " what comes next in it is not known. Give the new file another name"
         )
 
     def _portions_of(self, path: Path, identity: list[int], sent: int) -> Iterator[Portion]:
@@ -108,17 +121,33 @@ class DroppedFiles:
 
         The last portion may be empty, and says that it is done.
         """
-        numbered = ((self._record(path, number, value), number + 1) for number, value in enumerate(self._values(path)) if number >= sent)
+        numbered = (
+            (self._record(path, number, value), number + 1)
+            for number, value in enumerate(self._values(path))
+            if number >= sent
+        )
         count = sent
         for records, after in portioned(numbered):
             if identity_of(path) != identity:
-                raise SourceError(f"{path} was changed while it was read: let files come into the folder whole, by a rename")
+                raise SourceError(
+                    f"{path} was changed while it was read: let files come into the folder whole,"
+                    " by a rename"
+                )
             count = after
-            yield Portion(records=records, position=self._position(path, identity, count, is_done=False))
+            yield Portion(
+                records=records, position=self._position(path, identity, count, is_done=False)
+            )
         done = self._position(path, identity, count, is_done=True)
-        yield Portion(records=(), position=done, finish=lambda: _ignored(self._move(path, DONE)), counts={"files": 1})
+        yield Portion(
+            records=(),
+            position=done,
+            finish=lambda: _ignored(self._move(path, DONE)),
+            counts={"files": 1},
+        )
 
-    def _position(self, path: Path, identity: list[int], records: int, *, is_done: bool) -> Position:
+    def _position(
+        self, path: Path, identity: list[int], records: int, *, is_done: bool
+    ) -> Position:
         return {"file": path.name, "identity": identity, "records": records, "is_done": is_done}
 
     def _kind(self, path: Path) -> ReadAs:
@@ -133,7 +162,10 @@ class DroppedFiles:
             for number, value in enumerate(self._values(path)):
                 size = size_of(self._record(path, number, value))
                 if size > MAX_RECORD_BYTES:
-                    return f"its record {number} has {size} bytes, and one takes at most {MAX_RECORD_BYTES}"
+                    return (
+                        f"its record {number} has {size} bytes, and one takes at most"
+                        f" {MAX_RECORD_BYTES}"
+                    )
         except UnicodeDecodeError as error:
             return f"it is no UTF-8: {error.reason} at byte {error.start} of a block"
         except (csv.Error, pa.ArrowException, ValueError) as error:
@@ -160,7 +192,9 @@ class DroppedFiles:
         headers = (("file", path.name.encode()), ("record", str(number).encode()))
         if isinstance(value, bytes):
             return OutgoingRecord(key=_key_in(value, self.key), value=value, headers=headers)
-        key = None if self.key is None or value.get(self.key) is None else json_key([value[self.key]])
+        key = (
+            None if self.key is None or value.get(self.key) is None else json_key([value[self.key]])
+        )
         return OutgoingRecord(key=key, value=json_value(value), headers=headers)
 
     def _move(self, path: Path, where: str) -> Path:

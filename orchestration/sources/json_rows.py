@@ -16,13 +16,19 @@ from typing import Any
 
 def json_value(row: Mapping[str, Any]) -> bytes:
     """Return a row as a JSON object, its fields in the order of the row."""
-    return json.dumps({name: plain(value) for name, value in row.items()}, separators=(",", ":"), ensure_ascii=False).encode()
+    return json.dumps(
+        {name: plain(value) for name, value in row.items()},
+        separators=(",", ":"),
+        ensure_ascii=False,
+    ).encode()
 
 
 def json_key(values: Sequence[Any]) -> bytes:
     """Return a record's key: the text of one value (bytes as they are), or a JSON array."""
     if len(values) > 1:
-        return json.dumps([plain(one) for one in values], separators=(",", ":"), ensure_ascii=False).encode()
+        return json.dumps(
+            [plain(one) for one in values], separators=(",", ":"), ensure_ascii=False
+        ).encode()
     if isinstance(values[0], bytes):
         return values[0]
     found = plain(values[0])
@@ -41,5 +47,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
         return b64encode(bytes(value)).decode()
     if isinstance(value, Mapping | list | tuple):
-        return {str(name): plain(one) for name, one in value.items()} if isinstance(value, Mapping) else [plain(one) for one in value]
-    return value.isoformat() if isinstance(value, date) else format(value, "f") if isinstance(value, Decimal) else str(value)
+        return (
+            {str(name): plain(one) for name, one in value.items()}
+            if isinstance(value, Mapping)
+            else [plain(one) for one in value]
+        )
+    return (
+        value.isoformat()
+        if isinstance(value, date)
+        else format(value, "f")
+        if isinstance(value, Decimal)
+        else str(value)
+    )

@@ -38,13 +38,25 @@ class Found:
     note: str | None = None
 
 
-def position_record(source: str, target: TopicDescription, position: Position, run_id: str) -> OutgoingRecord:
+def position_record(
+    source: str, target: TopicDescription, position: Position, run_id: str
+) -> OutgoingRecord:
     """Return the record of how far ``source`` has come in sending to ``target``."""
-    told = {"tidelog": POSITION_VERSION, "topic": target.topic, "topic_id": target.topic_id, "run": run_id, "position": position}
-    return OutgoingRecord(key=source.encode(), value=json.dumps(told, separators=(",", ":")).encode())
+    told = {
+        "tidelog": POSITION_VERSION,
+        "topic": target.topic,
+        "topic_id": target.topic_id,
+        "run": run_id,
+        "position": position,
+    }
+    return OutgoingRecord(
+        key=source.encode(), value=json.dumps(told, separators=(",", ":")).encode()
+    )
 
 
-def read_position(log: LogClient, source: str, target: TopicDescription, *, is_final: bool = True) -> Found:
+def read_position(
+    log: LogClient, source: str, target: TopicDescription, *, is_final: bool = True
+) -> Found:
     """Return the position at which ``source`` continues.
 
     ``is_final`` False reads what is readable at once, which may be an older position.
@@ -73,7 +85,9 @@ def read_positions(log: LogClient, *, is_final: bool = True) -> dict[bytes, byte
     return newest
 
 
-def found_among(newest: Mapping[bytes, bytes | None], source: str, target: TopicDescription) -> Found:
+def found_among(
+    newest: Mapping[bytes, bytes | None], source: str, target: TopicDescription
+) -> Found:
     """Return the position at which ``source`` continues, from the newest records of all sources."""
     told = newest.get(source.encode())
     return decide_position(source, target, None if told is None else json.loads(told))
@@ -85,5 +99,15 @@ def decide_position(source: str, target: TopicDescription, told: Any) -> Found:
         return Found(position=None)
     if told["topic_id"] == target.topic_id:
         return Found(position=told["position"])
-    was = told["topic"] if told["topic"] != target.topic else f"{told['topic']} with the id {told['topic_id']}"
-    return Found(position=None, note=f"{source} sent to the topic {was} before: {target.topic} ({target.topic_id}) gets everything anew")
+    was = (
+        told["topic"]
+        if told["topic"] != target.topic
+        else f"{told['topic']} with the id {told['topic_id']}"
+    )
+    return Found(
+        position=None,
+        note=(
+            f"{source} sent to the topic {was} before: {target.topic} ({target.topic_id}) gets"
+            " everything anew"
+        ),
+    )

@@ -76,7 +76,9 @@ class Source(Protocol):
         """
         ...
 
-    def portions(self, position: Position | None, situation: Situation, note: Callable[[str], None]) -> Iterator[Portion]:
+    def portions(
+        self, position: Position | None, situation: Situation, note: Callable[[str], None]
+    ) -> Iterator[Portion]:
         """Yield new records after ``position``.
 
         The next portion is requested after the last commit.
@@ -87,7 +89,9 @@ class Source(Protocol):
         ...
 
 
-def settled_ranges(log: LogClient, topic: str, *, within_s: float = SETTLED_WITHIN_S) -> list[OffsetRange]:
+def settled_ranges(
+    log: LogClient, topic: str, *, within_s: float = SETTLED_WITHIN_S
+) -> list[OffsetRange]:
     """Return all that was committed to a topic by now, once no open transaction hides any of it.
 
     Readers of committed records stop at the first open transaction of any producer. Records behind
@@ -97,24 +101,40 @@ def settled_ranges(log: LogClient, topic: str, *, within_s: float = SETTLED_WITH
     :raises SourceError: a transaction stays open for longer than ``within_s``.
     """
     asked = log.partition_offsets(topic)
-    ends = {one.partition: one.high_watermark if within_s else one.last_stable_offset for one in asked}
+    ends = {
+        one.partition: one.high_watermark if within_s else one.last_stable_offset for one in asked
+    }
     deadline_s = monotonic() + within_s
-    while any(one.last_stable_offset < ends[one.partition] for one in asked if one.partition in ends):
+    while any(
+        one.last_stable_offset < ends[one.partition] for one in asked if one.partition in ends
+    ):
         if monotonic() > deadline_s:
-            raise SourceError(f"a transaction in the topic {topic} is open for more than {within_s:.0f} s", is_passing=True)
+            raise SourceError(
+                f"a transaction in the topic {topic} is open for more than {within_s:.0f} s",
+                is_passing=True,
+            )
         sleep(SETTLED_POLL_S)
         asked = log.partition_offsets(topic)
     starts = {one.partition: one.log_start_offset for one in asked}
-    found = (OffsetRange(partition=number, start=min(starts[number], end), end=end) for number, end in sorted(ends.items()))
+    found = (
+        OffsetRange(partition=number, start=min(starts[number], end), end=end)
+        for number, end in sorted(ends.items())
+    )
     return [one for one in found if not one.is_empty]
 
 
 def size_of(record: OutgoingRecord) -> int:
     """Return the approximate size of a record in bytes."""
-    return len(record.key or b"") + len(record.value or b"") + sum(len(name) + len(value or b"") for name, value in record.headers)
+    return (
+        len(record.key or b"")
+        + len(record.value or b"")
+        + sum(len(name) + len(value or b"") for name, value in record.headers)
+    )
 
 
-def portioned(records: Iterator[tuple[OutgoingRecord, Any]]) -> Iterator[tuple[list[OutgoingRecord], Any]]:
+def portioned(
+    records: Iterator[tuple[OutgoingRecord, Any]],
+) -> Iterator[tuple[list[OutgoingRecord], Any]]:
     """Cut records, each with the place after it, into portions with the place after each."""
     portion: list[OutgoingRecord] = []
     size, place = 0, None

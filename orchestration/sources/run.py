@@ -54,7 +54,9 @@ def _existing(log: LogClient, spec: TopicSpec, note: Callable[[str], None]) -> T
         note(f"topic {spec.name}: {reconcile(log, spec).summary}")
     found = log.describe_topic(spec.name)
     if found is None:
-        raise SourceError(f"the topic {spec.name} was created and is not there yet", is_passing=True)
+        raise SourceError(
+            f"the topic {spec.name} was created and is not there yet", is_passing=True
+        )
     return found
 
 
@@ -80,10 +82,16 @@ def run_source(
     if found.note is not None:
         note(found.note)
     counts: Counter[str] = Counter()
-    for portion in source.portions(found.position, Situation(log=log, target=target, now=now), note):
+    for portion in source.portions(
+        found.position, Situation(log=log, target=target, now=now), note
+    ):
         records = [(target.topic, one) for one in portion.records]
-        sender.send_all([*records, (POSITIONS.name, position_record(name, target, portion.position, run_id))])
-        counts.update({"records": len(portion.records), "transactions": 1, **(portion.counts or {})})
+        sender.send_all(
+            [*records, (POSITIONS.name, position_record(name, target, portion.position, run_id))]
+        )
+        counts.update(
+            {"records": len(portion.records), "transactions": 1, **(portion.counts or {})}
+        )
         if portion.finish is not None:
             portion.finish()
     return Sent(counts=counts)

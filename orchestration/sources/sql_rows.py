@@ -21,11 +21,24 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from orchestration.databases.deadlines import CONNECT_WITHIN_S, connect_arguments, is_cut_off, limit_statements
+from orchestration.databases.deadlines import (
+    CONNECT_WITHIN_S,
+    connect_arguments,
+    is_cut_off,
+    limit_statements,
+)
 from orchestration.databases.urls import shown_url
 from orchestration.log_client.protocol import LogClient, OutgoingRecord
 from orchestration.sources.json_rows import json_key, json_value
-from orchestration.sources.reading import LookTooLongError, Portion, Position, Situation, SourceError, portioned, settled_ranges
+from orchestration.sources.reading import (
+    LookTooLongError,
+    Portion,
+    Position,
+    Situation,
+    SourceError,
+    portioned,
+    settled_ranges,
+)
 
 ROWS_AT_ONCE = 5_000
 LATER = "_is_later"
@@ -68,7 +81,9 @@ class SqlRows:
             newer = self._newer(table, (position or {}).get("after"), now).limit(1)
             return connection.execute(newer).first() is not None
 
-    def portions(self, position: Position | None, situation: Situation, note: Callable[[str], None]) -> Iterator[Portion]:
+    def portions(
+        self, position: Position | None, situation: Situation, note: Callable[[str], None]
+    ) -> Iterator[Portion]:
         """Yield the rows beyond the cursor, or of a comparison that is due and finds them too."""
         if self._is_comparison_due(position, situation.now):
             note(f"comparing the table {self.table} with the topic {situation.target.topic}")
@@ -84,7 +99,12 @@ class SqlRows:
 
     def _by_cursor(self, position: Position, now: datetime) -> Iterator[Portion]:
         with self._reflected() as (connection, table):
-            pages = self._pages(connection, lambda place: self._newer(table, place, now), self._order(), position.get("after"))
+            pages = self._pages(
+                connection,
+                lambda place: self._newer(table, place, now),
+                self._order(),
+                position.get("after"),
+            )
             for records, after in portioned((self._record(row), place) for row, place in pages):
                 yield Portion(records=records, position={**position, "after": after})
 
@@ -95,15 +115,29 @@ class SqlRows:
         """
         kept = dict(kept_values(situation.log, situation.target.topic))
         with self._reflected() as (connection, table):
-            last = None if self.cursor is None else self._last_place(connection, table, situation.now)
-            pages = self._pages(connection, lambda place: self._compared(table, last, place), self.key, None)
+            last = (
+                None if self.cursor is None else self._last_place(connection, table, situation.now)
+            )
+            pages = self._pages(
+                connection, lambda place: self._compared(table, last, place), self.key, None
+            )
             differing = self._differing((row for row, _ in pages), kept)
             for records, _ in portioned(differing):
-                yield Portion(records=records, position=position, counts={"deleted": sum(one.value is None for one in records)})
+                yield Portion(
+                    records=records,
+                    position=position,
+                    counts={"deleted": sum(one.value is None for one in records)},
+                )
         place = {} if last is None else {"after": last}
-        yield Portion(records=(), position={**position, **place, "compared_at": situation.now.timestamp()}, counts={"comparisons": 1})
+        yield Portion(
+            records=(),
+            position={**position, **place, "compared_at": situation.now.timestamp()},
+            counts={"comparisons": 1},
+        )
 
-    def _differing(self, rows: Iterator[Mapping[str, Any]], kept: dict[bytes, bytes]) -> Iterator[tuple[OutgoingRecord, Any]]:
+    def _differing(
+        self, rows: Iterator[Mapping[str, Any]], kept: dict[bytes, bytes]
+    ) -> Iterator[tuple[OutgoingRecord, Any]]:
         """Yield rows that differ from the topic, then deletions of keys without a row."""
         for found in rows:
             row = {name: value for name, value in found.items() if name != LATER}
@@ -116,7 +150,11 @@ class SqlRows:
             yield OutgoingRecord(key=key, value=None, headers=(("op", b"delete"),)), None
 
     def _pages(
-        self, connection: sa.Connection, chosen: "Callable[[Any], sa.Select[Any]]", order: Sequence[str], place: Any
+        self,
+        connection: sa.Connection,
+        chosen: "Callable[[Any], sa.Select[Any]]",
+        order: Sequence[str],
+        place: Any,
     ) -> Iterator[tuple[Mapping[str, Any], Any]]:
         """Yield rows, each with the place after it.
 
@@ -129,7 +167,10 @@ class SqlRows:
                 row = dict(found)
                 missing = [name for name in self.key if row[name] is None]
                 if missing:
-                    raise SourceError(f"a row of the table {self.table} has no {', '.join(missing)}: name columns as key that each row has")
+                    raise SourceError(
+                        f"a row of the table {self.table} has no {', '.join(missing)}: name columns"
+                        " as key that each row has"
+                    )
                 place = [encoded(row[name]) for name in order]
                 yield row, place
             if len(rows) < ROWS_AT_ONCE:
@@ -138,7 +179,12 @@ class SqlRows:
     def _last_place(self, connection: sa.Connection, table: sa.Table, now: datetime) -> Any:
         """Return the place of the last row that the cursor may see now, None if there is none."""
         order = [table.c[name] for name in self._order()]
-        newest = self._newer(table, None, now).order_by(None).order_by(*(column.desc() for column in order)).limit(1)
+        newest = (
+            self._newer(table, None, now)
+            .order_by(None)
+            .order_by(*(column.desc() for column in order))
+            .limit(1)
+        )
         row = connection.execute(newest).mappings().first()
         connection.rollback()
         return None if row is None else [encoded(row[name]) for name in self._order()]
@@ -149,34 +195,63 @@ class SqlRows:
         if self.cursor is not None:
             later = table.c[self.cursor].is_not(None)
             if last is not None:
-                later = sa.and_(later, _beyond([table.c[name] for name in self._order()], [decoded(one) for one in last]))
+                later = sa.and_(
+                    later,
+                    _beyond(
+                        [table.c[name] for name in self._order()], [decoded(one) for one in last]
+                    ),
+                )
         keys = [table.c[name] for name in self.key]
-        chosen = sa.select(*self._columns(table), sa.case((later, 1), else_=0).label(LATER)).order_by(*keys)
-        return chosen if place is None else chosen.where(_beyond(keys, [decoded(one) for one in place]))
+        chosen = sa.select(
+            *self._columns(table), sa.case((later, 1), else_=0).label(LATER)
+        ).order_by(*keys)
+        return (
+            chosen
+            if place is None
+            else chosen.where(_beyond(keys, [decoded(one) for one in place]))
+        )
 
     def _newer(self, table: sa.Table, place: Any, now: datetime) -> "sa.Select[Any]":
         """Return the rows beyond a place of the cursor, in the order of cursor and key."""
         assert self.cursor is not None
         order = [table.c[name] for name in self._order()]
-        chosen = sa.select(*self._columns(table)).where(table.c[self.cursor].is_not(None)).order_by(*order)
+        chosen = (
+            sa.select(*self._columns(table))
+            .where(table.c[self.cursor].is_not(None))
+            .order_by(*order)
+        )
         if place is not None:
             chosen = chosen.where(_beyond(order, [decoded(one) for one in place]))
         if self.delay_s and isinstance(table.c[self.cursor].type, sa.DateTime):
             latest = now.astimezone(UTC) - timedelta(seconds=self.delay_s)
             is_zoned = bool(getattr(table.c[self.cursor].type, "timezone", False))
-            chosen = chosen.where(table.c[self.cursor] <= (latest if is_zoned else latest.replace(tzinfo=None)))
+            chosen = chosen.where(
+                table.c[self.cursor] <= (latest if is_zoned else latest.replace(tzinfo=None))
+            )
         return chosen
 
     def _order(self) -> tuple[str, ...]:
         """Return the columns that order rows for the cursor."""
-        return () if self.cursor is None else (self.cursor, *(one for one in self.key if one != self.cursor))
+        return (
+            ()
+            if self.cursor is None
+            else (self.cursor, *(one for one in self.key if one != self.cursor))
+        )
 
     def _columns(self, table: sa.Table) -> "list[sa.Column[Any]]":
-        wanted = dict.fromkeys((*self.columns, *self.key, *([self.cursor] if self.cursor else []))) if self.columns else table.c.keys()
+        wanted = (
+            dict.fromkeys((*self.columns, *self.key, *([self.cursor] if self.cursor else [])))
+            if self.columns
+            else table.c.keys()
+        )
         return [table.c[name] for name in wanted]
 
     def _record(self, row: Mapping[str, Any]) -> OutgoingRecord:
-        return OutgoingRecord(key=json_key([row[name] for name in self.key]), value=json_value(row), headers=(("op", b"upsert"),))
+        return OutgoingRecord(
+            key=json_key([row[name] for name in self.key]),
+            value=json_value(row),
+            headers=(("op", b"upsert"),),
+        )
 
     @contextmanager
     def _reflected(self, *, is_a_look: bool = False) -> Iterator[tuple[sa.Connection, sa.Table]]:
@@ -189,20 +264,32 @@ class SqlRows:
         try:
             with engine.connect() as connection:
                 schema, _, name = self.table.rpartition(".")
-                table = sa.Table(name, sa.MetaData(), schema=schema or None, autoload_with=connection)
+                table = sa.Table(
+                    name, sa.MetaData(), schema=schema or None, autoload_with=connection
+                )
                 wanted = (*self.key, *self.columns, *([self.cursor] if self.cursor else []))
                 unknown = sorted({one for one in wanted if one not in table.c})
                 if unknown:
-                    raise SourceError(f"the table {self.table} has no columns {', '.join(unknown)}; it has {', '.join(table.c.keys())}")
+                    raise SourceError(
+                        f"the table {self.table} has no columns {', '.join(unknown)}; it has"
+                        f" {', '.join(table.c.keys())}"
+                    )
                 yield connection, table
         except sa.exc.NoSuchTableError as error:
-            raise SourceError(f"the database at {shown_url(engine.url)} has no table {self.table}") from error
+            raise SourceError(
+                f"the database at {shown_url(engine.url)} has no table {self.table}"
+            ) from error
         except sa.exc.SQLAlchemyError as error:
             cause = getattr(error, "orig", None) or error
             told = str(cause).strip().partition("\n")[0]
             if is_a_look and is_cut_off(cause):
-                advice = f"an index on {', '.join(self._order())} of the table {self.table} makes it short"
-                raise LookTooLongError(f"{shown_url(engine.url)}: {told}. A look may take {LOOK_WITHIN_S} s: {advice}") from error
+                advice = (
+                    f"an index on {', '.join(self._order())} of the table {self.table} makes it"
+                    " short"
+                )
+                raise LookTooLongError(
+                    f"{shown_url(engine.url)}: {told}. A look may take {LOOK_WITHIN_S} s: {advice}"
+                ) from error
             is_passing = isinstance(error, sa.exc.OperationalError)
             raise SourceError(f"{shown_url(engine.url)}: {told}", is_passing=is_passing) from error
         finally:
@@ -217,16 +304,21 @@ def kept_values(log: LogClient, topic: str) -> Iterator[tuple[bytes, bytes]]:
     :raises SourceError: the topic forgets values that nothing took the place of.
     """
     configs = log.topic_configs(topic)
-    if configs.get("cleanup.policy") != "compact" and (configs.get("retention.ms"), configs.get("retention.bytes", "-1")) != ("-1", "-1"):
+    if configs.get("cleanup.policy") != "compact" and (
+        configs.get("retention.ms"),
+        configs.get("retention.bytes", "-1"),
+    ) != ("-1", "-1"):
         raise SourceError(
-            f"the topic {topic} forgets records after a while, and a comparison needs the newest of each key: "
-            "give it cleanup.policy=compact, or retention.ms=-1"
+            f"the topic {topic} forgets records after a while, and a comparison needs the newest of"
+            " each key: give it cleanup.policy=compact, or retention.ms=-1"
         )
     kept: dict[bytes, bytes] = {}
     read = log.range_reader()
     for one in settled_ranges(log, topic):
         for batch in read(topic, one):
-            for key, value in zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True):
+            for key, value in zip(
+                batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True
+            ):
                 if key is not None and value is None:
                     kept.pop(key, None)
                 elif key is not None:
@@ -249,10 +341,14 @@ def _engine(url: str, within_s: int | None = None) -> sa.Engine:
     try:
         parsed = sa.make_url(url)
         connect_s = CONNECT_WITHIN_S if within_s is None else within_s
-        engine = sa.create_engine(parsed, connect_args=connect_arguments(parsed, connect_s=connect_s, lock_s=within_s))
+        engine = sa.create_engine(
+            parsed, connect_args=connect_arguments(parsed, connect_s=connect_s, lock_s=within_s)
+        )
     except (sa.exc.ArgumentError, ImportError) as error:
         example = "postgresql+psycopg://user@host/name"
-        raise SourceError(f"the database's URL cannot be used: {error}. Give SQLAlchemy's form, e.g. {example}") from error
+        raise SourceError(
+            f"the database's URL cannot be used: {error}. Give SQLAlchemy's form, e.g. {example}"
+        ) from error
     if within_s is not None:
         limit_statements(engine, within_s)
     return engine
@@ -264,7 +360,10 @@ def _beyond(order: "Sequence[sa.Column[Any]]", place: Sequence[Any]) -> "sa.Colu
     It is written out because not every database compares rows.
     """
     cases = [
-        sa.and_(*(column == value for column, value in zip(order[:at], place[:at], strict=True)), order[at] > place[at])
+        sa.and_(
+            *(column == value for column, value in zip(order[:at], place[:at], strict=True)),
+            order[at] > place[at],
+        )
         for at in range(len(order))
     ]
     return sa.or_(*cases)
@@ -282,7 +381,9 @@ def encoded(value: Any) -> list[Any]:
         return ["bytes", value.hex()]
     if isinstance(value, bool | int | float | str):
         return ["plain", value]
-    raise SourceError(f"a cursor or key of type {type(value).__name__} cannot be remembered: name another column")
+    raise SourceError(
+        f"a cursor or key of type {type(value).__name__} cannot be remembered: name another column"
+    )
 
 
 def decoded(stored: Sequence[Any]) -> Any:

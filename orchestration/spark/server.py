@@ -40,7 +40,15 @@ def release_of_no_session() -> bytes:
     """
     session, user = NO_SESSION.encode(), NO_USER.encode()
     context = b"\x0a" + bytes([len(user)]) + user
-    return b"\x0a" + bytes([len(session)]) + session + b"\x12" + bytes([len(context)]) + context + b"\x20\x01"
+    return (
+        b"\x0a"
+        + bytes([len(session)])
+        + session
+        + b"\x12"
+        + bytes([len(context)])
+        + context
+        + b"\x20\x01"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +76,21 @@ class SparkServer:
         }
         master = configuration.pop("spark.master")
         memory = configuration.pop("spark.driver.memory")
-        options = [part for key, value in configuration.items() for part in ("--conf", f"{key}={value}")]
+        options = [
+            part for key, value in configuration.items() for part in ("--conf", f"{key}={value}")
+        ]
         submit = str(spark_home() / "bin" / "spark-submit")
-        return [submit, "--master", master, "--driver-memory", memory, *options, "--class", SERVER_CLASS, "spark-internal"]
+        return [
+            submit,
+            "--master",
+            master,
+            "--driver-memory",
+            memory,
+            *options,
+            "--class",
+            SERVER_CLASS,
+            "spark-internal",
+        ]
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return the whole environment of the child.

@@ -19,9 +19,22 @@ from urllib.parse import urlsplit
 from log_service.common.listeners import strangers_at
 from log_service.common.private_files import private_directory
 from orchestration.project.location import in_project
-from orchestration.settings import Settings, SettingsError, export_environment, process_environment, use_utc
+from orchestration.settings import (
+    Settings,
+    SettingsError,
+    export_environment,
+    process_environment,
+    use_utc,
+)
 from orchestration.spark.java import find_java_home
-from orchestration.spark.token import DIALLED_HOST, LOCAL_HOSTS, TOKEN_VARIABLE, dialled, token_for, token_in_file
+from orchestration.spark.token import (
+    DIALLED_HOST,
+    LOCAL_HOSTS,
+    TOKEN_VARIABLE,
+    dialled,
+    token_for,
+    token_in_file,
+)
 
 APPLICATION_NAME = "tidelog"
 DEFAULT_CONNECT_PORT = 15002
@@ -122,8 +135,8 @@ def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> 
     """
     if REMOTE_KEY in (extra or {}):
         raise SettingsError(
-            f"{REMOTE_KEY} cannot be a key of spark_config, because runs would show the Spark server's token wherever it says: "
-            "name a server of your own with TIDELOG_SPARK_REMOTE"
+            f"{REMOTE_KEY} cannot be a key of spark_config, because runs would show the Spark"
+            " server's token wherever it says: name a server of your own with TIDELOG_SPARK_REMOTE"
         )
     from pyspark.sql import SparkSession  # noqa: PLC0415 - a second of import that only runs need
 
@@ -134,10 +147,21 @@ def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> 
         token = token_for(settings, process_environment())
         if token is not None and token == token_in_file(settings):
             refuse_strangers(settings.spark_remote)
-        builder = SparkSession.builder.remote(settings.spark_remote if token is None else dialled(settings.spark_remote))
-        export_environment({"SPARK_CONNECT_RELEASE_SESSION_ON_EXIT": "true", **({TOKEN_VARIABLE: token} if token else {})})
+        builder = SparkSession.builder.remote(
+            settings.spark_remote if token is None else dialled(settings.spark_remote)
+        )
+        export_environment(
+            {
+                "SPARK_CONNECT_RELEASE_SESSION_ON_EXIT": "true",
+                **({TOKEN_VARIABLE: token} if token else {}),
+            }
+        )
     else:
-        chosen = {**process_configuration(settings), **session_configuration(settings), **(extra or {})}
+        chosen = {
+            **process_configuration(settings),
+            **session_configuration(settings),
+            **(extra or {}),
+        }
         builder = SparkSession.builder
         export_environment(spark_environment(settings, process_environment()))
         private_directory(settings.spark_scratch_directory)
@@ -161,8 +185,9 @@ def refuse_strangers(remote: str) -> None:
     strangers = ", ".join(str(user_id) for user_id in sorted(strangers_at(DIALLED_HOST, port)))
     if strangers:
         raise SparkGoneError(
-            f"another account of this machine (user id {strangers}) listens on port {port}, where the Spark server of this installation "
-            "belongs, and the server's token is not sent there: end that program, or start tidelog up with another --spark-port"
+            f"another account of this machine (user id {strangers}) listens on port {port}, where"
+            " the Spark server of this installation belongs, and the server's token is not sent"
+            " there: end that program, or start tidelog up with another --spark-port"
         )
 
 
@@ -182,7 +207,10 @@ def wait_until_reachable(remote: str, within_s: float) -> None:
         except OSError as error:
             if monotonic() >= deadline:
                 where = f"{host}:{port}"  # the rest of the address may have a token
-                text = f"the Spark server at {where} does not answer ({error}): is it up? Unset TIDELOG_SPARK_REMOTE to do without"
+                text = (
+                    f"the Spark server at {where} does not answer ({error}): is it up? Unset"
+                    " TIDELOG_SPARK_REMOTE to do without"
+                )
                 raise SparkGoneError(text) from error
         else:
             return
@@ -191,7 +219,9 @@ def wait_until_reachable(remote: str, within_s: float) -> None:
 
 def is_server_gone(error: BaseException) -> bool:
     """Return whether an error of Spark says that the server or the session is gone."""
-    return any(mark in str(error) for mark in SERVER_GONE) and type(error).__module__.startswith("pyspark.errors.exceptions.connect")
+    return any(mark in str(error) for mark in SERVER_GONE) and type(error).__module__.startswith(
+        "pyspark.errors.exceptions.connect"
+    )
 
 
 def close_session(session: Any, settings: Settings) -> None:
@@ -219,7 +249,9 @@ def _limit_retries(session: Any) -> None:
     """
     from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415
 
-    session.client.set_retry_policies([DefaultPolicy(max_retries=MAX_RETRIES, max_backoff=MAX_BACKOFF_MS)])
+    session.client.set_retry_policies(
+        [DefaultPolicy(max_retries=MAX_RETRIES, max_backoff=MAX_BACKOFF_MS)]
+    )
 
 
 def _python_path(environ: Mapping[str, str]) -> str:

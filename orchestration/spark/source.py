@@ -39,7 +39,10 @@ SOURCE_SCHEMA = pa.schema(
         pa.field("headers", HEADERS),
     ]
 )
-SOURCE_DDL = "_topic_id STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP, _leader_epoch INT, key BINARY, value BINARY"
+SOURCE_DDL = (
+    "_topic_id STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP, _leader_epoch INT, key"
+    " BINARY, value BINARY"
+)
 HEADERS_DDL = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 FAULT, PARSED = "_fault", "_parsed"
 SOURCE_NAME = "tidelog_range"
@@ -96,19 +99,31 @@ class StatisticsCount:
         if not batch.num_rows:
             return
         self.record_count += batch.num_rows
-        self.size_bytes += sum(pc.sum(pc.binary_length(batch[name])).as_py() or 0 for name in ("key", "value"))
+        self.size_bytes += sum(
+            pc.sum(pc.binary_length(batch[name])).as_py() or 0 for name in ("key", "value")
+        )
         self._add_times(batch["_timestamp"].cast(pa.int64()))
         partition = batch["_partition"][0].as_py()
-        self._leader_epochs[partition] = max(pc.max(batch["_leader_epoch"]).as_py(), self._leader_epochs.get(partition, -1))
-        self._last_offsets[partition] = max(pc.max(batch["_offset"]).as_py(), self._last_offsets.get(partition, -1))
+        self._leader_epochs[partition] = max(
+            pc.max(batch["_leader_epoch"]).as_py(), self._leader_epochs.get(partition, -1)
+        )
+        self._last_offsets[partition] = max(
+            pc.max(batch["_offset"]).as_py(), self._last_offsets.get(partition, -1)
+        )
 
     def _add_times(self, times_us: pa.Array) -> None:
         bounds = pc.min_max(times_us).as_py()
         if bounds["max"] is None:
             return
-        self._newest_us = bounds["max"] if self._newest_us is None else max(bounds["max"], self._newest_us)
+        self._newest_us = (
+            bounds["max"] if self._newest_us is None else max(bounds["max"], self._newest_us)
+        )
         first, last = bounds["min"] // DAY_US, bounds["max"] // DAY_US
-        self._days |= {first} if first == last else set(pc.unique(pc.divide(times_us, DAY_US)).drop_null().to_pylist())
+        self._days |= (
+            {first}
+            if first == last
+            else set(pc.unique(pc.divide(times_us, DAY_US)).drop_null().to_pylist())
+        )
 
     def statistics(self) -> BatchStatistics:
         """Return the statistics of the batches so far."""
@@ -141,8 +156,12 @@ class RecordBatchFrame:
         They are read again. Values that are too large are cut.
         """
         touched = [one for one in self.ranges if wanted.get(one.partition)]
-        batches = chain.from_iterable(source_batches(self.reader, self.ranges, one) for one in touched)
-        return chosen_records((admitted(batch, self.ranges.topic, self.record_bytes)[0] for batch in batches), wanted)
+        batches = chain.from_iterable(
+            source_batches(self.reader, self.ranges, one) for one in touched
+        )
+        return chosen_records(
+            (admitted(batch, self.ranges.topic, self.record_bytes)[0] for batch in batches), wanted
+        )
 
     def release(self) -> None:
         """Release the batch that Spark keeps."""
@@ -171,15 +190,28 @@ def read_by_workers(
     """
     session.dataSource.register(OffsetRangeSource)
     handed = RangeWork(
-        reader=reader, ranges=ranges, judge=judge, value_format=value_format, has_headers=has_headers, record_bytes=record_bytes
+        reader=reader,
+        ranges=ranges,
+        judge=judge,
+        value_format=value_format,
+        has_headers=has_headers,
+        record_bytes=record_bytes,
     )
     work = base64.b64encode(pickle.dumps(handed)).decode()
     frame = session.read.format(SOURCE_NAME).option("work", work).load().persist()
-    return RecordBatchFrame(frame=frame, statistics=_frame_statistics(frame), reader=reader, ranges=ranges, record_bytes=record_bytes)
+    return RecordBatchFrame(
+        frame=frame,
+        statistics=_frame_statistics(frame),
+        reader=reader,
+        ranges=ranges,
+        record_bytes=record_bytes,
+    )
 
 
 def _frame_statistics(frame: Any) -> BatchStatistics:
-    size = sql.coalesce(sql.length("key"), sql.lit(0)) + sql.coalesce(sql.length("value"), sql.lit(0))
+    size = sql.coalesce(sql.length("key"), sql.lit(0)) + sql.coalesce(
+        sql.length("value"), sql.lit(0)
+    )
     found = frame.groupBy("_partition").agg(
         sql.count(sql.lit(1)).alias("records"),
         sql.max("_leader_epoch").alias("leader_epoch"),
@@ -192,19 +224,27 @@ def _frame_statistics(frame: Any) -> BatchStatistics:
     return BatchStatistics(
         records=sum(row["records"] for row in rows),
         bytes=sum(row["bytes"] for row in rows),
-        newest_timestamp_ms=max((row["newest"] for row in rows if row["newest"] is not None), default=None),
+        newest_timestamp_ms=max(
+            (row["newest"] for row in rows if row["newest"] is not None), default=None
+        ),
         leader_epochs={row["_partition"]: row["leader_epoch"] for row in rows},
         last_offsets={row["_partition"]: row["last_offset"] for row in rows},
         days=frozenset(day for row in rows for day in row["days"]),
     )
 
 
-def chosen_records(batches: Iterable[pa.RecordBatch], wanted: Mapping[int, Sequence[int]]) -> pa.Table:
+def chosen_records(
+    batches: Iterable[pa.RecordBatch], wanted: Mapping[int, Sequence[int]]
+) -> pa.Table:
     """Return the records of ``batches`` at the given offsets by partition.
 
     The batches are of ``SOURCE_SCHEMA``.
     """
-    sets = {partition: pa.array(sorted(offsets), pa.int64()) for partition, offsets in wanted.items() if offsets}
+    sets = {
+        partition: pa.array(sorted(offsets), pa.int64())
+        for partition, offsets in wanted.items()
+        if offsets
+    }
     kept = (batch.filter(_is_wanted(batch, sets)) for batch in batches)
     return pa.Table.from_batches([batch for batch in kept if batch.num_rows], schema=SOURCE_SCHEMA)
 
@@ -212,12 +252,16 @@ def chosen_records(batches: Iterable[pa.RecordBatch], wanted: Mapping[int, Seque
 def _is_wanted(batch: pa.RecordBatch, sets: Mapping[int, pa.Array]) -> pa.Array:
     chosen = pa.array([False] * batch.num_rows, pa.bool_())
     for partition, offsets in sets.items():
-        of_partition = pc.and_(pc.equal(batch["_partition"], partition), pc.is_in(batch["_offset"], value_set=offsets))
+        of_partition = pc.and_(
+            pc.equal(batch["_partition"], partition), pc.is_in(batch["_offset"], value_set=offsets)
+        )
         chosen = pc.or_(chosen, of_partition)
     return chosen
 
 
-def source_batches(reader: RangeReader, ranges: OffsetRanges, one: OffsetRange) -> Iterator[pa.RecordBatch]:
+def source_batches(
+    reader: RangeReader, ranges: OffsetRanges, one: OffsetRange
+) -> Iterator[pa.RecordBatch]:
     """Yield the records of ``one`` of ``ranges`` as ``SOURCE_SCHEMA``.
 
     A tolerant reader adds the column ``UNREADABLE`` at the end.
@@ -234,14 +278,24 @@ def source_batches(reader: RangeReader, ranges: OffsetRanges, one: OffsetRange) 
                 batch["leader_epoch"],
                 batch["key"].cast(pa.binary()),
                 batch["value"].cast(pa.binary()),
-                batch["headers"].cast(HEADERS) if "headers" in batch.schema.names else pa.nulls(batch.num_rows, HEADERS),
+                (
+                    batch["headers"].cast(HEADERS)
+                    if "headers" in batch.schema.names
+                    else pa.nulls(batch.num_rows, HEADERS)
+                ),
             ],
             schema=SOURCE_SCHEMA,
         )
-        yield made.append_column(UNREADABLE, batch[UNREADABLE]) if UNREADABLE in batch.schema.names else made
+        yield (
+            made.append_column(UNREADABLE, batch[UNREADABLE])
+            if UNREADABLE in batch.schema.names
+            else made
+        )
 
 
-def admitted(batch: pa.RecordBatch, topic: str, record_bytes: int) -> tuple[pa.RecordBatch, pa.Array | None]:
+def admitted(
+    batch: pa.RecordBatch, topic: str, record_bytes: int
+) -> tuple[pa.RecordBatch, pa.Array | None]:
     """Return ``batch`` as ``SOURCE_SCHEMA``, and the faults of records that are refused.
 
     A refused record cannot be read, or is too large and is cut. The faults are null for other
@@ -290,7 +344,9 @@ class OffsetRangeSource(DataSource):
     def schema(self) -> str:
         """Return the columns."""
         work = self._work
-        parsed = "" if work.value_format is None else f", {PARSED} {ddl_of(work.value_format.fields)}"
+        parsed = (
+            "" if work.value_format is None else f", {PARSED} {ddl_of(work.value_format.fields)}"
+        )
         return f"{source_ddl(has_headers=work.has_headers)}, {FAULT} STRING{parsed}"
 
     def reader(self, schema: Any) -> "OffsetRangeReader":  # noqa: ARG002 - Spark's signature
@@ -325,11 +381,17 @@ class OffsetRangeReader(DataSourceReader):
         for whole in source_batches(self._work.reader, self._work.ranges, partition.value):
             batch, refused = admitted(whole, self._work.ranges.topic, self._work.record_bytes)
             given = batch if self._work.has_headers else batch.drop_columns(["headers"])
-            values = batch["value"] if refused is None else pc.if_else(refused.is_valid(), None, batch["value"])
+            values = (
+                batch["value"]
+                if refused is None
+                else pc.if_else(refused.is_valid(), None, batch["value"])
+            )
             if value_format is not None:
                 table, faults = value_format.read(values)
                 parsed = in_places(table, faults)
-                yield given.append_column(FAULT, _first_fault(refused, faults)).append_column(PARSED, parsed)
+                yield given.append_column(FAULT, _first_fault(refused, faults)).append_column(
+                    PARSED, parsed
+                )
             else:
                 faults = pa.nulls(batch.num_rows, pa.string()) if judge is None else judge(values)
                 yield given.append_column(FAULT, _first_fault(refused, faults))

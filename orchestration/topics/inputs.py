@@ -25,9 +25,15 @@ def input_name(reader: str, given: str | dg.AssetsDefinition, kind: str = LAKE_P
     if isinstance(given, str):
         return given
     if not isinstance(given, dg.AssetsDefinition):
-        raise ValueError(f"{reader} reads what is of the type {type(given).__name__}: name {KINDS[kind]} by its asset or by its name")  # noqa: TRY004 - as what else is wrong in a declaration
+        raise ValueError(  # noqa: TRY004 - as what else is wrong in a declaration
+            f"{reader} reads what is of the type {type(given).__name__}: name {KINDS[kind]} by its"
+            " asset or by its name"
+        )
     found = given.key.path[0]
     if found != kind:
         advice = ADVICE.get(found, "")
-        raise ValueError(f"{reader} reads {given.key.to_user_string()} as {KINDS[kind]}, and that is none{advice}")
+        raise ValueError(
+            f"{reader} reads {given.key.to_user_string()} as {KINDS[kind]}, and that is"
+            f" none{advice}"
+        )
     return given.key.path[-1]

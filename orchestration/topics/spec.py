@@ -22,7 +22,12 @@ from log_service.config.topic import validate_topic_configs
 from orchestration.formats import AvroSchema, ProtobufSchema, RegistrySchema, ValueFormat, format_of
 from orchestration.formats.json_values import has_variant, json_format
 from orchestration.formats.keys import KeySchema
-from orchestration.log_client.protocol import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
+from orchestration.log_client.protocol import (
+    LogClient,
+    LogServiceAwayError,
+    LogServiceError,
+    TopicDescription,
+)
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.retained.archive import Archive, validate_archive
 from orchestration.values.ddl import SchemaError, parse_ddl
@@ -31,7 +36,16 @@ from orchestration.values.scalars import DecimalForm, EpochUnit, Reading, Roundi
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 TOPIC_METADATA = "tidelog/topic"
 TOPIC_PREFIX = "topics"
-RECORD_COLUMNS = ("_topic_id", "_partition", "_offset", "_timestamp", "_key", "_headers", "_value", "_bytes")
+RECORD_COLUMNS = (
+    "_topic_id",
+    "_partition",
+    "_offset",
+    "_timestamp",
+    "_key",
+    "_headers",
+    "_value",
+    "_bytes",
+)
 """Columns of a record beside the fields of its value, in transforms and in ``topics.NAME``."""
 VENDOR_PREFIXES = ("confluent.", "redpanda.")
 
@@ -68,8 +82,13 @@ class TopicSpec:
 
     def __post_init__(self) -> None:
         if not TOPIC_NAME.fullmatch(self.name) or self.name in {".", ".."}:
-            raise ValueError(f"{self.name!r} cannot be a topic's name: up to 249 letters, digits, '.', '_' and '-'")
-        object.__setattr__(self, "configs", {key: config_text(value) for key, value in self.configs.items()})
+            raise ValueError(
+                f"{self.name!r} cannot be a topic's name: up to 249 letters, digits, '.', '_'"
+                " and '-'"
+            )
+        object.__setattr__(
+            self, "configs", {key: config_text(value) for key, value in self.configs.items()}
+        )
         validate_configs(self.name, self.configs)
         if self.partitions < 1 or self.replication_factor < 1:
             raise ValueError(f"topic {self.name} needs at least one partition and one replica")
@@ -85,14 +104,30 @@ class TopicSpec:
 
     def _validate_reading(self) -> None:
         """Refuse ways to read values where values are not read that way."""
-        for name, given in (("rounding", self.rounding), ("epoch_unit", self.epoch_unit), ("decimals", self.decimals)):
-            if given is not None and json_format(self.fields if isinstance(self.schema, str) else None) is None:
-                raise ValueError(f"topic {self.name} has {name}={given!r}, which is for values in JSON with a schema that has no VARIANT")
+        for name, given in (
+            ("rounding", self.rounding),
+            ("epoch_unit", self.epoch_unit),
+            ("decimals", self.decimals),
+        ):
+            if (
+                given is not None
+                and json_format(self.fields if isinstance(self.schema, str) else None) is None
+            ):
+                raise ValueError(
+                    f"topic {self.name} has {name}={given!r}, which is for values in JSON with a"
+                    " schema that has no VARIANT"
+                )
 
     @property
     def archived(self) -> Archive | None:
         """The rules of the topic's archive, or None if it has none."""
-        return self.archive if isinstance(self.archive, Archive) else Archive() if self.archive else None
+        return (
+            self.archive
+            if isinstance(self.archive, Archive)
+            else Archive()
+            if self.archive
+            else None
+        )
 
     @property
     def fields(self) -> types.StructType | None:
@@ -101,7 +136,10 @@ class TopicSpec:
             return None
         if not isinstance(self.schema, str):
             return self.schema.fields
-        return _fields_of(self.schema, Reading(rounding=self.rounding, epoch_unit=self.epoch_unit, decimals=self.decimals))
+        return _fields_of(
+            self.schema,
+            Reading(rounding=self.rounding, epoch_unit=self.epoch_unit, decimals=self.decimals),
+        )
 
     @property
     def value_format(self) -> ValueFormat | None:
@@ -157,7 +195,9 @@ def validate_field_names(topic: str, fields: types.StructType | None) -> None:
 
     :raises ValueError: names the topic and its fields.
     """
-    taken = [one for one in (fields.names if fields is not None else []) if one.lower() in RECORD_COLUMNS]
+    taken = [
+        one for one in (fields.names if fields is not None else []) if one.lower() in RECORD_COLUMNS
+    ]
     if taken:
         raise ValueError(
             f"the schema of topic {topic} cannot have a field called {', '.join(taken)}: "
@@ -193,8 +233,15 @@ def validate_topic(name: str, topic: object) -> None:
     """
     if isinstance(topic, TopicSpec):
         return
-    told = f"the asset {topic.key.to_user_string()}" if isinstance(topic, dg.AssetsDefinition) else repr(topic)
-    raise ValueError(f"{name} wants a topic, and was given {told}: give the TopicSpec that says what the topic is")
+    told = (
+        f"the asset {topic.key.to_user_string()}"
+        if isinstance(topic, dg.AssetsDefinition)
+        else repr(topic)
+    )
+    raise ValueError(
+        f"{name} wants a topic, and was given {told}: give the TopicSpec that says what the"
+        " topic is"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +276,9 @@ def _partitions(spec: TopicSpec, existing: TopicDescription) -> str:
     return f"topic {spec.name} has {counted(existing.partitions, 'partition')}, {declared}"
 
 
-def plan_changes(spec: TopicSpec, existing: TopicDescription | None, configs: Mapping[str, str]) -> TopicChanges:
+def plan_changes(
+    spec: TopicSpec, existing: TopicDescription | None, configs: Mapping[str, str]
+) -> TopicChanges:
     """Return the changes from ``existing`` and the ``configs`` in force to ``spec``."""
     if existing is None:
         return TopicChanges(is_new=True, partitions=None, configs={}, notes=())
@@ -238,8 +287,8 @@ def plan_changes(spec: TopicSpec, existing: TopicDescription | None, configs: Ma
         notes.append(f"{_partitions(spec, existing)}; partitions are never removed")
     if existing.replication_factor != spec.replication_factor:
         notes.append(
-            f"topic {spec.name} has replication factor {existing.replication_factor}, {spec.replication_factor} is declared; "
-            "moving replicas is not this asset's work"
+            f"topic {spec.name} has replication factor {existing.replication_factor},"
+            f" {spec.replication_factor} is declared; moving replicas is not this asset's work"
         )
     return TopicChanges(
         is_new=False,
@@ -254,10 +303,19 @@ def reconcile(client: LogClient, spec: TopicSpec) -> TopicChanges:
     return _bring_up(client, spec, client.describe_topic(spec.name))
 
 
-def _bring_up(client: LogClient, spec: TopicSpec, existing: TopicDescription | None) -> TopicChanges:
-    changes = plan_changes(spec, existing, client.topic_configs(spec.name) if existing and spec.configs else {})
+def _bring_up(
+    client: LogClient, spec: TopicSpec, existing: TopicDescription | None
+) -> TopicChanges:
+    changes = plan_changes(
+        spec, existing, client.topic_configs(spec.name) if existing and spec.configs else {}
+    )
     if changes.is_new:
-        client.create_topic(spec.name, partitions=spec.partitions, replication_factor=spec.replication_factor, configs=dict(spec.configs))
+        client.create_topic(
+            spec.name,
+            partitions=spec.partitions,
+            replication_factor=spec.replication_factor,
+            configs=dict(spec.configs),
+        )
     if changes.partitions:
         client.add_partitions(spec.name, changes.partitions)
     if changes.configs:
@@ -312,7 +370,10 @@ def _differences(client: LogClient, spec: TopicSpec) -> tuple[str, ...]:
     found = [*changes.notes]
     if changes.partitions:
         found.append(f"{_partitions(spec, existing)}: {advice}")
-    found += [f"topic {spec.name} has {key}={configs.get(key)}, {value} is declared: {advice}" for key, value in changes.configs.items()]
+    found += [
+        f"topic {spec.name} has {key}={configs.get(key)}, {value} is declared: {advice}"
+        for key, value in changes.configs.items()
+    ]
     return tuple(found)
 
 
@@ -328,7 +389,9 @@ def topic_asset(spec: TopicSpec, *, group_name: str = "topics") -> dg.AssetsDefi
         metadata=_declaration(spec),
         retry_policy=dg.RetryPolicy(max_retries=2, delay=2),
     )
-    def reconcile_topic(context: dg.AssetExecutionContext, log_service: LogServiceResource) -> dg.MaterializeResult[None]:
+    def reconcile_topic(
+        context: dg.AssetExecutionContext, log_service: LogServiceResource
+    ) -> dg.MaterializeResult[None]:
         with log_service.open() as client:
             changes = reconcile(client, spec)
             offsets = client.partition_offsets(spec.name)
@@ -340,7 +403,9 @@ def topic_asset(spec: TopicSpec, *, group_name: str = "topics") -> dg.AssetsDefi
                 "changes": changes.summary,
                 "partitions": len(offsets),
                 "high_watermark": sum(one.high_watermark for one in offsets),
-                "records_retained": sum(one.high_watermark - one.log_start_offset for one in offsets),
+                "records_retained": sum(
+                    one.high_watermark - one.log_start_offset for one in offsets
+                ),
                 **({"schema": str(spec.schema)} if isinstance(spec.schema, RegistrySchema) else {}),
             }
         )
@@ -383,14 +448,18 @@ def topic_specs(assets: Iterable[dg.AssetsDefinition]) -> tuple[TopicSpec, ...]:
         _declared_spec(declared.value)
         for asset in assets
         for metadata in asset.metadata_by_key.values()
-        if isinstance(declared := metadata.get(TOPIC_METADATA), dg.JsonMetadataValue) and isinstance(declared.value, dict)
+        if isinstance(declared := metadata.get(TOPIC_METADATA), dg.JsonMetadataValue)
+        and isinstance(declared.value, dict)
     ]
     return tuple(sorted(found, key=lambda spec: spec.name))
 
 
 def _declared_spec(declared: Mapping[str, Any]) -> TopicSpec:
     archive = declared.get("archive")
-    schemas = {name: format_of(one) if isinstance(one := declared.get(name), Mapping) else one for name in ("schema", "key_schema")}
+    schemas = {
+        name: format_of(one) if isinstance(one := declared.get(name), Mapping) else one
+        for name in ("schema", "key_schema")
+    }
     return TopicSpec(**{**declared, **schemas, "archive": Archive(**archive) if archive else False})
 
 

@@ -107,7 +107,10 @@ class DerivedTable:
         validate_parameters(self.name, self.function, len(self.inputs))
         validate_checked_columns(self.name, self.function, self.rules, self.suite)
         if self.name in self.inputs or len(set(self.inputs)) != len(self.inputs):
-            raise ValueError(f"the inputs of table {self.name} have to be other tables, each once: {', '.join(self.inputs)}")
+            raise ValueError(
+                f"the inputs of table {self.name} have to be other tables, each once:"
+                f" {', '.join(self.inputs)}"
+            )
 
     @property
     def code_fingerprint(self) -> int:
@@ -116,7 +119,9 @@ class DerivedTable:
         A changed transform is therefore computed anew from unchanged inputs.
         """
         rules = [(rule.name, rule.condition, rule.severity.value) for rule in self.rules]
-        digest = hashlib.sha256(repr((_source(self.function), rules, self.inputs)).encode()).digest()
+        digest = hashlib.sha256(
+            repr((_source(self.function), rules, self.inputs)).encode()
+        ).digest()
         return int.from_bytes(digest[:7], "big")
 
 
@@ -155,12 +160,17 @@ def validate_table_name(name: str) -> None:
     :raises ValueError: says why.
     """
     if not TABLE_NAME.fullmatch(name):
-        raise ValueError(f"{name!r} cannot be a table's name: letters, digits and underscores, not starting with a digit")
+        raise ValueError(
+            f"{name!r} cannot be a table's name: letters, digits and underscores, not starting with"
+            " a digit"
+        )
     if name in RESERVED_NAMES:
         raise ValueError(f"{name} is the lake's own table: give the transform another name")
 
 
-def one_or_more(given: str | dg.AssetsDefinition | Sequence[str | dg.AssetsDefinition]) -> Sequence[str | dg.AssetsDefinition]:
+def one_or_more(
+    given: str | dg.AssetsDefinition | Sequence[str | dg.AssetsDefinition],
+) -> Sequence[str | dg.AssetsDefinition]:
     """Return the inputs as a sequence of assets or names. A single one may be given as it is."""
     return [given] if isinstance(given, str | dg.AssetsDefinition) else given
 
@@ -176,9 +186,15 @@ def validate_limits(name: str, minimum_interval_s: int | None, records_per_run: 
     :raises ValueError: says which.
     """
     if minimum_interval_s is not None and minimum_interval_s < 0:
-        raise ValueError(f"minimum_interval_s of {name} is {minimum_interval_s}: give seconds, or 0 for a table that follows its topic")
+        raise ValueError(
+            f"minimum_interval_s of {name} is {minimum_interval_s}: give seconds, or 0 for a table"
+            " that follows its topic"
+        )
     if records_per_run is not None and records_per_run < 1:
-        raise ValueError(f"records_per_run of {name} is {records_per_run}: a run reads at least 1 record; leave it out for the default")
+        raise ValueError(
+            f"records_per_run of {name} is {records_per_run}: a run reads at least 1 record; leave"
+            " it out for the default"
+        )
 
 
 def validate_max_failed(name: str, max_failed: float | None) -> None:
@@ -188,11 +204,15 @@ def validate_max_failed(name: str, max_failed: float | None) -> None:
     """
     if max_failed is None:
         return
-    is_fit = 1 <= max_failed <= MOST_FAILED if type(max_failed) is int else type(max_failed) is float and 0 < max_failed <= 1
+    is_fit = (
+        1 <= max_failed <= MOST_FAILED
+        if type(max_failed) is int
+        else type(max_failed) is float and 0 < max_failed <= 1
+    )
     if not is_fit:
         raise ValueError(
-            f"max_failed of {name} is {max_failed!r}: give how many records of a batch may fail, from 1 to {MOST_FAILED}, or which share "
-            "of them, as 0.01"
+            f"max_failed of {name} is {max_failed!r}: give how many records of a batch may fail,"
+            f" from 1 to {MOST_FAILED}, or which share of them, as 0.01"
         )
 
 
@@ -203,7 +223,9 @@ def validate_day(name: str, day: object) -> None:
     """
     if isinstance(day, date):
         return
-    raise ValueError(f"history_from of {name} is {day!r}: give a day, e.g. datetime.date(2026, 1, 31)")
+    raise ValueError(
+        f"history_from of {name} is {day!r}: give a day, e.g. datetime.date(2026, 1, 31)"
+    )
 
 
 def validate_suite(name: str, suite: object) -> None:
@@ -222,14 +244,28 @@ def validate_latest(table: TopicTable) -> None:
     :raises ValueError: says why.
     """
     if table.deleted_when is not None and not table.latest_by:
-        raise ValueError(f"deleted_when says when a key's row goes: table {table.name} needs latest_by, the columns of the key")
-    if table.aggregates and (table.latest_by or table.is_evolving):
-        raise ValueError(f"table {table.name} keeps aggregates: neither latest_by nor is_evolving goes with them")
-    if table.latest_by and table.unique_by:
-        raise ValueError(f"table {table.name} cannot have both: unique_by keeps the first row of a key, latest_by the newest")
-    if len(set(table.latest_by)) != len(table.latest_by) or set(table.latest_by) & {"_topic_id", "_partition", "_offset", "_timestamp"}:
         raise ValueError(
-            f"latest_by of table {table.name} has to name other columns than a record's place, each once: {', '.join(table.latest_by)}"
+            f"deleted_when says when a key's row goes: table {table.name} needs latest_by, the"
+            " columns of the key"
+        )
+    if table.aggregates and (table.latest_by or table.is_evolving):
+        raise ValueError(
+            f"table {table.name} keeps aggregates: neither latest_by nor is_evolving goes with them"
+        )
+    if table.latest_by and table.unique_by:
+        raise ValueError(
+            f"table {table.name} cannot have both: unique_by keeps the first row of a key,"
+            " latest_by the newest"
+        )
+    if len(set(table.latest_by)) != len(table.latest_by) or set(table.latest_by) & {
+        "_topic_id",
+        "_partition",
+        "_offset",
+        "_timestamp",
+    }:
+        raise ValueError(
+            f"latest_by of table {table.name} has to name other columns than a record's place, each"
+            f" once: {', '.join(table.latest_by)}"
         )
     if table.deleted_when is not None:
         validate_condition(f"deleted_when of table {table.name}", table.deleted_when)
@@ -242,7 +278,11 @@ def validate_known_columns(table: TopicTable) -> None:
 
     :raises ValueError: names the column.
     """
-    named = {"unique_by": table.unique_by, "latest_by": table.latest_by, "aggregate_by": table.aggregate_by}
+    named = {
+        "unique_by": table.unique_by,
+        "latest_by": table.latest_by,
+        "aggregate_by": table.aggregate_by,
+    }
     named["aggregates"] = tuple(one.column for one in table.aggregates if one.column is not None)
     for argument, columns in named.items():
         for column in columns:
@@ -250,11 +290,15 @@ def validate_known_columns(table: TopicTable) -> None:
                 raise ValueError(f"{argument} of table {table.name} names no column: {column!r}")
             _validate_column(table.name, argument, column, result_columns(table.function))
     if table.deleted_when is not None:
-        _validate_condition(table.name, "deleted_when", table.deleted_when, result_columns(table.function))
+        _validate_condition(
+            table.name, "deleted_when", table.deleted_when, result_columns(table.function)
+        )
     validate_checked_columns(table.name, table.function, table.rules, table.suite)
 
 
-def validate_checked_columns(name: str, function: Transform, rules: Sequence[Rule], suite: Suite) -> None:
+def validate_checked_columns(
+    name: str, function: Transform, rules: Sequence[Rule], suite: Suite
+) -> None:
     """Refuse rules and expectations on columns that the result does not have, where these are
     known.
 
@@ -268,10 +312,14 @@ def validate_checked_columns(name: str, function: Transform, rules: Sequence[Rul
     for one in suite.expectations:
         for argument in ("column", "column_A", "column_B"):
             if isinstance(one.arguments.get(argument), str):
-                _validate_column(name, f"the expectation {one.check_name}", one.arguments[argument], known)
+                _validate_column(
+                    name, f"the expectation {one.check_name}", one.arguments[argument], known
+                )
 
 
-def _validate_condition(name: str, what: str, condition: str, known: Collection[str] | None) -> None:
+def _validate_condition(
+    name: str, what: str, condition: str, known: Collection[str] | None
+) -> None:
     if known is None:
         return
     folded = {column.lower() for column in known}
@@ -284,7 +332,10 @@ def _validate_column(name: str, what: str, column: str, known: Collection[str] |
     if known is not None and column not in known:
         meant = closest_name(column, known)
         advice = f"did you mean {meant}? It" if meant else "it"
-        raise ValueError(f"{what} of table {name} names {column}, which the result does not have: {advice} has {', '.join(known)}")
+        raise ValueError(
+            f"{what} of table {name} names {column}, which the result does not have: {advice} has"
+            f" {', '.join(known)}"
+        )
 
 
 def validate_check_names(rules: Sequence[Rule], suite: Suite) -> None:
@@ -294,7 +345,10 @@ def validate_check_names(rules: Sequence[Rule], suite: Suite) -> None:
     """
     shared = {rule.name for rule in rules} & {one.check_name for one in suite.expectations}
     if shared:
-        raise ValueError(f"a rule and an expectation share the name {', '.join(sorted(shared))}: give the expectation another name=...")
+        raise ValueError(
+            f"a rule and an expectation share the name {', '.join(sorted(shared))}: give the"
+            " expectation another name=..."
+        )
 
 
 def validate_parameters(name: str, function: Transform, count: int) -> None:
@@ -303,9 +357,14 @@ def validate_parameters(name: str, function: Transform, count: int) -> None:
     :raises ValueError: says how many it takes.
     """
     parameters: Mapping[str, inspect.Parameter] = inspect.signature(function).parameters
-    required = [one for one in parameters.values() if one.default is one.empty and one.kind not in {one.VAR_POSITIONAL, one.VAR_KEYWORD}]
+    required = [
+        one
+        for one in parameters.values()
+        if one.default is one.empty and one.kind not in {one.VAR_POSITIONAL, one.VAR_KEYWORD}
+    ]
     is_open = any(one.kind is one.VAR_POSITIONAL for one in parameters.values())
     if len(required) > count or (len(parameters) < count and not is_open):
         raise ValueError(
-            f"the transform of table {name} takes {len(parameters)} parameters and there are {count} sources: one DataFrame each"
+            f"the transform of table {name} takes {len(parameters)} parameters and there are"
+            f" {count} sources: one DataFrame each"
         )

@@ -4,12 +4,16 @@ import re
 
 MAX_TEXT = 1_500
 UNKNOWN_HEADERS = "name `_headers` cannot be resolved"
-HEADERS_ADVICE = ". A transform is given the headers of records where it is declared with has_headers=True"
+HEADERS_ADVICE = (
+    ". A transform is given the headers of records where it is declared with has_headers=True"
+)
 MAX_WHOLE_TEXT = 20_000
 _PLAN = re.compile(r"\s*\bSQLSTATE: \w+.*|;\s*\n['A-Z+].*", re.DOTALL)
 """The end of Spark's sentences: its code, the place in the statement, and the logical plan."""
 _PYTHON_TRACE = "Traceback (most recent call last):"
-_JAVA_TRACE = re.compile(r"\n+(?:JVM stacktrace:|\s+at |Caused by:|\*\*|Driver stacktrace:).*", re.DOTALL)
+_JAVA_TRACE = re.compile(
+    r"\n+(?:JVM stacktrace:|\s+at |Caused by:|\*\*|Driver stacktrace:).*", re.DOTALL
+)
 
 
 class TransformError(Exception):

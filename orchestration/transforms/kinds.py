@@ -44,7 +44,9 @@ class StartRule(Protocol):
         """Return whether a run has work to do without new records."""
         ...
 
-    def run_config(self, snapshot: Snapshot, now_s: float, *, follow_s: int) -> Mapping[str, object]:
+    def run_config(
+        self, snapshot: Snapshot, now_s: float, *, follow_s: int
+    ) -> Mapping[str, object]:
         """Return the config of a run that starts now.
 
         ``follow_s`` is how many seconds the run should go on, 0 for one range.
@@ -65,7 +67,13 @@ class EveryRecord:
         """Return False."""
         return False
 
-    def run_config(self, snapshot: Snapshot, now_s: float, *, follow_s: int) -> Mapping[str, object]:  # noqa: ARG002 - a StartRule
+    def run_config(
+        self,
+        snapshot: Snapshot,  # noqa: ARG002 - a StartRule
+        now_s: float,  # noqa: ARG002 - a StartRule
+        *,
+        follow_s: int,
+    ) -> Mapping[str, object]:
         """Return how long the run follows its topic."""
         return {"follow_s": follow_s} if follow_s else {}
 
@@ -98,7 +106,12 @@ class TopicFeed:
 
 def feed_of(table: TopicTable) -> TopicFeed:
     """Return the feed of a table that follows one topic."""
-    return TopicFeed(asset_key=table_key(table.name), table=table.name, topic=table.topic.name, minimum_interval_s=table.minimum_interval_s)
+    return TopicFeed(
+        asset_key=table_key(table.name),
+        table=table.name,
+        topic=table.topic.name,
+        minimum_interval_s=table.minimum_interval_s,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,13 +228,19 @@ def replayable_names() -> list[str]:
     return [kind.name for kind in all_declared() if kind.is_replayable]
 
 
-def why_no_replay(name: str, *, is_everything: bool = False, is_of_dead_letters: bool = False) -> str | None:
+def why_no_replay(
+    name: str, *, is_everything: bool = False, is_of_dead_letters: bool = False
+) -> str | None:
     """Return why there is no such replay into ``name``, as ``Kind.why_no_replay``.
 
     None if there is one, or no such table is declared.
     """
     kind = declared(name)
-    return None if kind is None else kind.why_no_replay(is_everything=is_everything, is_of_dead_letters=is_of_dead_letters)
+    return (
+        None
+        if kind is None
+        else kind.why_no_replay(is_everything=is_everything, is_of_dead_letters=is_of_dead_letters)
+    )
 
 
 def is_replayed_whole(name: str) -> bool:
@@ -235,7 +254,9 @@ def kinds_of(assets: Iterable[dg.AssetsDefinition]) -> list[Kind]:
 
     :raises ValueError: two of them cannot stand beside each other.
     """
-    found = sorted((text.kind for asset in assets for _, text in _texts(asset)), key=lambda kind: kind.name)
+    found = sorted(
+        (text.kind for asset in assets for _, text in _texts(asset)), key=lambda kind: kind.name
+    )
     for kind in found:
         kind.validate_beside(found)
     return found
@@ -243,7 +264,9 @@ def kinds_of(assets: Iterable[dg.AssetsDefinition]) -> list[Kind]:
 
 def topic_feeds(assets: Iterable[dg.AssetsDefinition]) -> tuple[TopicFeed, ...]:
     """Return the feeds of the tables among ``assets`` that follow topics, by name."""
-    found = [replace(text.kind.feed, asset_key=key) for asset in assets for key, text in _texts(asset)]
+    found = [
+        replace(text.kind.feed, asset_key=key) for asset in assets for key, text in _texts(asset)
+    ]
     return tuple(sorted(found, key=lambda feed: feed.table))
 
 

@@ -26,7 +26,10 @@ logger = logging.getLogger(__name__)
 
 ROUNDS = 5
 RECORDS = 8
-TOPIC = TopicSpec(name="rehearsal", schema="name STRING NOT NULL, amount DOUBLE, count BIGINT, day INT, seen TIMESTAMP")
+TOPIC = TopicSpec(
+    name="rehearsal",
+    schema="name STRING NOT NULL, amount DOUBLE, count BIGINT, day INT, seen TIMESTAMP",
+)
 VALUE = b'{"name": "a", "amount": 1.5, "count": 1, "day": 1, "seen": "2013-01-01T05:00:00Z"}'
 
 
@@ -57,8 +60,17 @@ def _reader(topic: str, wanted: OffsetRange, *, topic_id: str | None = None) -> 
 
 def compute(session: Any) -> ComputedBatch:
     """Compute one artificial batch in ``session`` and return its result."""
-    table = TopicTable(name="rehearsal", topic=TOPIC, function=_transform, rules=(quarantine("amount_is_positive", "amount > 0"),))
-    ranges = OffsetRanges(topic=TOPIC.name, topic_id="rehearsal", ranges=(OffsetRange(partition=0, start=0, end=RECORDS),))
+    table = TopicTable(
+        name="rehearsal",
+        topic=TOPIC,
+        function=_transform,
+        rules=(quarantine("amount_is_positive", "amount > 0"),),
+    )
+    ranges = OffsetRanges(
+        topic=TOPIC.name,
+        topic_id="rehearsal",
+        ranges=(OffsetRange(partition=0, start=0, end=RECORDS),),
+    )
     source = read_batch(session, _reader, ranges, TOPIC.fields, arrow_records=RECORDS)
     try:
         return compute_batch(session, table, source, None)

@@ -14,7 +14,19 @@ from typing import Any
 
 from orchestration.quality.conditions import parsed
 
-UNCHANGED = frozenset(("coalesce", "distinct", "dropDuplicates", "filter", "limit", "orderBy", "repartition", "sort", "where"))
+UNCHANGED = frozenset(
+    (
+        "coalesce",
+        "distinct",
+        "dropDuplicates",
+        "filter",
+        "limit",
+        "orderBy",
+        "repartition",
+        "sort",
+        "where",
+    )
+)
 """Methods of a DataFrame that return the same columns."""
 NOT_PLAIN = frozenset("*`")
 """Characters of a name by which ``select`` may mean another column, or several."""
@@ -33,7 +45,9 @@ def result_columns(function: Callable[..., Any]) -> tuple[str, ...] | None:
     except (OSError, TypeError, SyntaxError, ValueError):
         return None
     written = tree.body[0] if tree.body else None
-    if not isinstance(written, ast.FunctionDef) or written.name != getattr(function, "__name__", None):
+    if not isinstance(written, ast.FunctionDef) or written.name != getattr(
+        function, "__name__", None
+    ):
         return None
     parameters = {one.arg for one in [*written.args.posonlyargs, *written.args.args]}
     found = {_selected(one.value, parameters) for one in _returns(written.body)}
@@ -85,7 +99,11 @@ def _named(argument: ast.expr) -> str | None:
     an expression with an alias.
     """
     if isinstance(argument, ast.Call):
-        called = argument.func.attr if isinstance(argument.func, ast.Attribute) else getattr(argument.func, "id", "")
+        called = (
+            argument.func.attr
+            if isinstance(argument.func, ast.Attribute)
+            else getattr(argument.func, "id", "")
+        )
         is_plain = called in NAMING and len(argument.args) == 1 and not argument.keywords
         return _plain_text(argument.args[0]) if is_plain else None
     if isinstance(argument, ast.Attribute):
@@ -108,7 +126,10 @@ def _named_expression(argument: ast.expr) -> str | None:
     return names[0] if names is not None and len(names) == 1 else None
 
 
-SELECTS: Mapping[str, Callable[[ast.expr], str | None]] = {"select": _named, "selectExpr": _named_expression}
+SELECTS: Mapping[str, Callable[[ast.expr], str | None]] = {
+    "select": _named,
+    "selectExpr": _named_expression,
+}
 """Methods of a DataFrame that choose columns, and the name of a column by its argument."""
 
 

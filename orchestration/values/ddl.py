@@ -15,7 +15,10 @@ from functools import lru_cache
 
 from pyspark.sql import types
 
-TOKEN = re.compile(r"""\s*(?:(?P<name>`(?:[^`]|``)+`|\w+)|(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?P<mark>[<>(),:]))""", re.ASCII)
+TOKEN = re.compile(
+    r"""\s*(?:(?P<name>`(?:[^`]|``)+`|\w+)|(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?P<mark>[<>(),:]))""",
+    re.ASCII,
+)
 MAX_DECIMAL_DIGITS = 38
 TYPES: dict[str, Callable[[], types.DataType]] = {
     "BOOLEAN": types.BooleanType,
@@ -127,7 +130,10 @@ def _fields(words: _Words, end: str, path: str = "") -> Iterator[types.StructFie
     while True:
         name = words.take()
         if not name.is_quoted and not re.fullmatch(r"\w+", name.text):
-            raise SchemaError(f"{_shown(name)} stands where {'a field of ' + path if path else 'a field'} has to be")
+            raise SchemaError(
+                f"{_shown(name)} stands where {'a field of ' + path if path else 'a field'} has"
+                " to be"
+            )
         full = f"{path}.{name.text}" if path else name.text
         if name.text.lower() in seen:
             raise SchemaError(f"field {full} is declared twice")
@@ -167,7 +173,9 @@ def _type(words: _Words, where: str, path: str) -> types.DataType:
         words.expect("<", where)
         key = _type(words, where, path)
         if not isinstance(key, types.StringType):
-            raise SchemaError(f"{where}: the keys of a JSON object are texts, so they have to be STRING")
+            raise SchemaError(
+                f"{where}: the keys of a JSON object are texts, so they have to be STRING"
+            )
         words.expect(",", where)
         value = _type(words, where, f"{path}[]")
         words.expect(">", where)
@@ -179,7 +187,9 @@ def _type(words: _Words, where: str, path: str) -> types.DataType:
         return struct
     near = get_close_matches(name, KNOWN, 1)
     advice = f"; did you mean {near[0]}?" if near else f": a type is one of {', '.join(KNOWN)}"
-    raise SchemaError(f"{where}: there is no type {word.text}{advice}" if word.text else f"{where} has no type")
+    raise SchemaError(
+        f"{where}: there is no type {word.text}{advice}" if word.text else f"{where} has no type"
+    )
 
 
 def _decimal(words: _Words, where: str) -> types.DecimalType:
@@ -191,7 +201,10 @@ def _decimal(words: _Words, where: str) -> types.DecimalType:
     words.expect(")", where)
     precision, scale = (*digits, 0)[:2]
     if not 0 <= scale <= precision <= MAX_DECIMAL_DIGITS or not precision:
-        raise SchemaError(f"{where}: a DECIMAL has up to {MAX_DECIMAL_DIGITS} digits, and no more of them behind the point")
+        raise SchemaError(
+            f"{where}: a DECIMAL has up to {MAX_DECIMAL_DIGITS} digits, and no more of them behind"
+            " the point"
+        )
     return types.DecimalType(precision, scale)
 
 

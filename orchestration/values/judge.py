@@ -22,7 +22,9 @@ class ValueJudge:
     def __call__(self, values: pa.Array) -> pa.Array:
         """Return the fault of each of ``values`` (binary), null if it fits."""
         plain = plain_schema(self.fields)
-        is_plain = np.zeros(len(values), np.bool_) if plain is None else read_plain(values, plain)[1]
+        is_plain = (
+            np.zeros(len(values), np.bool_) if plain is None else read_plain(values, plain)[1]
+        )
         doubtful = np.flatnonzero(~is_plain)
         faults = np.full(len(values), None, object)
         faults[doubtful] = StrictSchema(self.fields).faults_of(values.take(pa.array(doubtful)))

@@ -95,9 +95,18 @@ def plain_schema(fields: types.StructType) -> PlainSchema | None:
     kinds = [None if _is_unscaled(field) else _arrow_type(field.dataType) for field in fields]
     if not kinds or None in kinds:
         return None
-    columns = pa.schema([pa.field(field.name, kind) for field, kind in zip(fields, kinds, strict=True)])
-    epochs = {field.name: UNITS_PER_SECOND[unit] for field in fields if _is_epoch(field) and (unit := reading_of(field).epoch_unit)}
-    parsed = [pa.field(field.name, pa.int64() if field.name in epochs else _parsed_type(field.type)) for field in columns]
+    columns = pa.schema(
+        [pa.field(field.name, kind) for field, kind in zip(fields, kinds, strict=True)]
+    )
+    epochs = {
+        field.name: UNITS_PER_SECOND[unit]
+        for field in fields
+        if _is_epoch(field) and (unit := reading_of(field).epoch_unit)
+    }
+    parsed = [
+        pa.field(field.name, pa.int64() if field.name in epochs else _parsed_type(field.type))
+        for field in columns
+    ]
     required = tuple(field.name for field in fields if not field.nullable)
     return PlainSchema(
         columns=columns,
@@ -124,7 +133,9 @@ def _is_epoch(field: types.StructField) -> bool:
 
     Texts are then doubtful, because numbers are expected.
     """
-    return isinstance(field.dataType, types.TimestampType) and reading_of(field).epoch_unit is not None
+    return (
+        isinstance(field.dataType, types.TimestampType) and reading_of(field).epoch_unit is not None
+    )
 
 
 def _parsed_type(kind: pa.DataType) -> pa.DataType:
@@ -160,15 +171,21 @@ def _is_candidate(values: pa.Array, *, has_decimals: bool) -> Flags:
     sizes = np.diff(offsets)
     candidates: Flags = (sizes >= len(b"{}")) & (sizes <= MAX_BYTES)
     filled = np.flatnonzero(candidates)
-    candidates[filled] = (octets[offsets[filled]] == ord("{")) & (octets[offsets[filled + 1] - 1] == ord("}"))
+    candidates[filled] = (octets[offsets[filled]] == ord("{")) & (
+        octets[offsets[filled + 1] - 1] == ord("}")
+    )
     for mark in MARKS:
         if _has(octets[offsets[0] : offsets[-1]], mark):  # a search in each costs ten times more
             candidates &= ~_flags(pc.match_substring(values, mark))
     long = np.flatnonzero(candidates & (sizes > SAFE_BYTES))
     if long.size:
         texts = values.take(pa.array(long))
-        brackets = pc.add(pc.count_substring(texts, b"["), pc.count_substring(texts, b"{")).to_numpy()
-        candidates[long] = (brackets <= MAX_DEPTH) & ~_flags(pc.match_substring_regex(texts, LONG_NUMBER))
+        brackets = pc.add(
+            pc.count_substring(texts, b"["), pc.count_substring(texts, b"{")
+        ).to_numpy()
+        candidates[long] = (brackets <= MAX_DEPTH) & ~_flags(
+            pc.match_substring_regex(texts, LONG_NUMBER)
+        )
     if has_decimals:
         candidates &= ~_flags(pc.match_substring_regex(values, WIDE_NUMBER))
     return candidates & _flags(values.is_valid()) if values.null_count else candidates
@@ -180,7 +197,11 @@ def _octets(values: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int
     One more place says where the last one ends.
     """
     _, offsets, octets = values.buffers()
-    starts = np.zeros(1, np.int32) if offsets is None else np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
+    starts = (
+        np.zeros(1, np.int32)
+        if offsets is None
+        else np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
+    )
     return np.frombuffer(octets or b"", np.uint8), starts
 
 
@@ -201,7 +222,9 @@ def _parsed(values: pa.Array, schema: PlainSchema) -> tuple[pa.Table, Flags] | N
     """Return the columns of ``values`` and flags of certain rows, None if Arrow refuses a value."""
     if not len(values):
         return None
-    lines = pc.binary_join_element_wise(values, pa.scalar(b"", values.type), pa.scalar(b"\n", values.type))
+    lines = pc.binary_join_element_wise(
+        values, pa.scalar(b"", values.type), pa.scalar(b"\n", values.type)
+    )
     body = lines.buffers()[2]
     largest = pc.max(pc.binary_length(lines)).as_py()
     try:
@@ -209,12 +232,17 @@ def _parsed(values: pa.Array, schema: PlainSchema) -> tuple[pa.Table, Flags] | N
         table = pj.read_json(
             pa.py_buffer(body),
             read_options=pj.ReadOptions(block_size=max(BLOCK_BYTES, 2 * largest)),
-            parse_options=pj.ParseOptions(explicit_schema=schema.parsed, unexpected_field_behavior="ignore"),
+            parse_options=pj.ParseOptions(
+                explicit_schema=schema.parsed, unexpected_field_behavior="ignore"
+            ),
         )
         if table.num_rows != len(values):
             return None
         is_certain: Flags = np.ones(len(values), np.bool_)
-        columns = [_typed(table[field.name], field.type, schema.epochs.get(field.name), is_certain) for field in schema.columns]
+        columns = [
+            _typed(table[field.name], field.type, schema.epochs.get(field.name), is_certain)
+            for field in schema.columns
+        ]
     except pa.ArrowInvalid:
         return None
     for name in schema.required:
@@ -223,15 +251,23 @@ def _parsed(values: pa.Array, schema: PlainSchema) -> tuple[pa.Table, Flags] | N
     return pa.table(columns, schema=schema.columns), is_certain
 
 
-def _typed(column: pa.ChunkedArray, wanted: pa.DataType, epoch: int | None, is_certain: Flags) -> pa.ChunkedArray:
+def _typed(
+    column: pa.ChunkedArray, wanted: pa.DataType, epoch: int | None, is_certain: Flags
+) -> pa.ChunkedArray:
     """Return ``column`` in its final type, and lower the flags of rows that are read otherwise.
 
     :raises pa.ArrowInvalid: no such day or time exists.
     """
     if wanted == TIMESTAMP:
-        return _timestamps(column, is_certain) if epoch is None else _moments(column, epoch, is_certain)
+        return (
+            _timestamps(column, is_certain)
+            if epoch is None
+            else _moments(column, epoch, is_certain)
+        )
     if wanted == pa.date32():
-        days = _kept(column, pc.equal(pc.binary_length(column), DATE_LENGTH), is_certain).cast(wanted)
+        days = _kept(column, pc.equal(pc.binary_length(column), DATE_LENGTH), is_certain).cast(
+            wanted
+        )
         return _within(days, pa.int32(), FIRST_DAY, LAST_DAY, is_certain)
     if wanted == pa.float64():
         numbers = pc.fill_null(column, 1.0).to_numpy()
@@ -248,7 +284,9 @@ def _moments(numbers: pa.ChunkedArray, per_second: int, is_certain: Flags) -> pa
     Numbers beyond the years that texts can express are doubtful.
     """
     first, last = FIRST_US * per_second // US_PER_SECOND, LAST_US * per_second // US_PER_SECOND
-    numbers = _within(numbers, pa.int64(), max(first + 1, -MAX_INTEGER), min(last, MAX_INTEGER), is_certain)
+    numbers = _within(
+        numbers, pa.int64(), max(first + 1, -MAX_INTEGER), min(last, MAX_INTEGER), is_certain
+    )
     if per_second > US_PER_SECOND:
         floored = np.floor_divide(pc.fill_null(numbers, 0).to_numpy(), per_second // US_PER_SECOND)
         numbers = pc.if_else(numbers.is_valid(), pa.array(floored), pa.scalar(None, pa.int64()))
@@ -257,13 +295,17 @@ def _moments(numbers: pa.ChunkedArray, per_second: int, is_certain: Flags) -> pa
     return numbers.cast(TIMESTAMP)
 
 
-def _within(column: pa.ChunkedArray, kind: pa.DataType, first: int, last: int, is_certain: Flags) -> pa.ChunkedArray:
+def _within(
+    column: pa.ChunkedArray, kind: pa.DataType, first: int, last: int, is_certain: Flags
+) -> pa.ChunkedArray:
     """Return ``column`` with null where its numbers of ``kind`` are not in [``first``, ``last``].
 
     Those rows are doubtful.
     """
     numbers = column.cast(kind)
-    return _kept(column, pc.and_(pc.greater_equal(numbers, first), pc.less_equal(numbers, last)), is_certain)
+    return _kept(
+        column, pc.and_(pc.greater_equal(numbers, first), pc.less_equal(numbers, last)), is_certain
+    )
 
 
 def _timestamps(texts: pa.ChunkedArray, is_certain: Flags) -> pa.ChunkedArray:
@@ -271,12 +313,16 @@ def _timestamps(texts: pa.ChunkedArray, is_certain: Flags) -> pa.ChunkedArray:
 
     Other texts are doubtful.
     """
-    is_utc = pc.and_(pc.ends_with(texts, "Z"), pc.greater_equal(pc.binary_length(texts), SHORTEST_UTC_TIME))
+    is_utc = pc.and_(
+        pc.ends_with(texts, "Z"), pc.greater_equal(pc.binary_length(texts), SHORTEST_UTC_TIME)
+    )
     if pc.all(is_utc).as_py() is False:
         is_local = pc.match_substring_regex(texts, LOCAL_TIME)
         texts = pc.if_else(is_local, pc.binary_join_element_wise(texts, "Z", ""), texts)
         is_utc = pc.or_(is_utc, is_local)
-    return _within(_kept(texts, is_utc, is_certain).cast(TIMESTAMP), pa.int64(), FIRST_US, LAST_US, is_certain)
+    return _within(
+        _kept(texts, is_utc, is_certain).cast(TIMESTAMP), pa.int64(), FIRST_US, LAST_US, is_certain
+    )
 
 
 def _kept(texts: pa.ChunkedArray, is_kept: pa.ChunkedArray, is_certain: Flags) -> pa.ChunkedArray:

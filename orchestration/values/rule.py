@@ -45,17 +45,41 @@ def _refused(fault: str, *texts: str) -> tuple[Form, ...]:
 
 RULE: Mapping[str, tuple[Form, ...]] = {
     "BOOLEAN": (Form("true", value=True), Form("null"), *_refused("BOOLEAN", '"true"', "1")),
-    "INT": (Form("5", 5), Form("-2147483648", -2147483648), *_refused("INT", "2147483648", "5.0", "5e0", '"5"', "true")),
-    "DOUBLE": (Form("5", 5.0), Form("1e3", 1000.0), Form("1e-400", 0.0), *_refused("DOUBLE", "1e400", '"5"', '"NaN"')),
+    "INT": (
+        Form("5", 5),
+        Form("-2147483648", -2147483648),
+        *_refused("INT", "2147483648", "5.0", "5e0", '"5"', "true"),
+    ),
+    "DOUBLE": (
+        Form("5", 5.0),
+        Form("1e3", 1000.0),
+        Form("1e-400", 0.0),
+        *_refused("DOUBLE", "1e400", '"5"', '"NaN"'),
+    ),
     "FLOAT": (Form("0.5", 0.5), *_refused("FLOAT", "1e39", '"0.5"')),
-    "STRING": (Form('"a"', "a"), Form(r'"\ud83d\ude00"', "\U0001f600"), *_refused("STRING", "5", "true", "{}", r'"\ud800"')),
+    "STRING": (
+        Form('"a"', "a"),
+        Form(r'"\ud83d\ude00"', "\U0001f600"),
+        *_refused("STRING", "5", "true", "{}", r'"\ud800"'),
+    ),
     "DECIMAL(12,2)": (
         Form("7.5", Decimal("7.50")),
         Form('"7.50"', Decimal("7.50")),
         Form("1.5000", Decimal("1.50")),
         Form('"1e3"', Decimal("1000.00")),
         *_refused(
-            "DECIMAL(12,2)", '"7,50"', '"1.234,50"', '",,1,,"', '"-,5"', '"\u0663"', '" 5"', '""', '"NaN"', "12345678901", "1e40", "true"
+            "DECIMAL(12,2)",
+            '"7,50"',
+            '"1.234,50"',
+            '",,1,,"',
+            '"-,5"',
+            '"\u0663"',
+            '" 5"',
+            '""',
+            '"NaN"',
+            "12345678901",
+            "1e40",
+            "true",
         ),
         *_refused(_FINE, "12.345", '"12.345"', "1e-9"),
         Form("12.345", Decimal("12.35"), reading=UP),
@@ -76,7 +100,13 @@ RULE: Mapping[str, tuple[Form, ...]] = {
         Form("1769860800000", NOON, reading=MS),
         Form('"2026-01-31T12:00:00Z"', NOON, reading=MS),
         *_refused(
-            _TIME, '"10:30"', '"2026"', '"2026-01"', '"2026-01-31T12:00:00 PST"', '"2026-01-31T12:00:00 Europe/Berlin"', '"2026-02-30"'
+            _TIME,
+            '"10:30"',
+            '"2026"',
+            '"2026-01"',
+            '"2026-01-31T12:00:00 PST"',
+            '"2026-01-31T12:00:00 Europe/Berlin"',
+            '"2026-02-30"',
         ),
         *_refused(_YEARS, '"0000-01-01T00:00:00Z"', '"9999-12-31T23:00:00-02:00"'),
         *_refused(f"{_YEARS} (epoch milliseconds?)", "1769860800000"),
@@ -90,10 +120,17 @@ RULE: Mapping[str, tuple[Form, ...]] = {
         Form('"2026-01-31"', date(2026, 1, 31)),
         *_refused(_DAY, '"2026-01-31T12:00:00Z"', '"20260131"', '"2026-01"', '"2026"', "20484"),
     ),
-    "BINARY": (Form('"YWI="', b"ab"), *_refused("BINARY: bytes are written in base64", '"YWI"', '"a b="', "5")),
+    "BINARY": (
+        Form('"YWI="', b"ab"),
+        *_refused("BINARY: bytes are written in base64", '"YWI"', '"a b="', "5"),
+    ),
     "ARRAY<INT>": (Form("[1, null]", [1, None]), *_refused("ARRAY<INT>", "1", "{}")),
     "MAP<STRING,INT>": (Form('{"k": 1}', [("k", 1)]), *_refused("MAP<STRING,INT>", "[]", '"k"')),
-    "STRUCT<n: INT>": (Form('{"n": 1, "other": 2}', {"n": 1}), Form("{}", {"n": None}), *_refused("STRUCT<n: INT>", "[]", "1")),
+    "STRUCT<n: INT>": (
+        Form('{"n": 1, "other": 2}', {"n": 1}),
+        Form("{}", {"n": None}),
+        *_refused("STRUCT<n: INT>", "[]", "1"),
+    ),
 }
 """The forms by type, as a schema declares it."""
 
@@ -115,7 +152,10 @@ def _lines() -> Iterator[str]:
                 )
                 if name
             )
-            yield f"| `{kind}`{declared} | `{form.json}` | {'null' if form.json == 'null' else _outcome(form)} |"
+            yield (
+                f"| `{kind}`{declared} | `{form.json}` |"
+                f" {'null' if form.json == 'null' else _outcome(form)} |"
+            )
 
 
 def _told(name: str, value: str | None) -> str:

@@ -13,7 +13,15 @@ from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal, Inexact, InvalidOperation
+from decimal import (
+    ROUND_DOWN,
+    ROUND_HALF_EVEN,
+    ROUND_HALF_UP,
+    Context,
+    Decimal,
+    Inexact,
+    InvalidOperation,
+)
 from typing import Any, Literal, get_args
 
 from pyspark.sql import types
@@ -23,9 +31,22 @@ from orchestration.values.times import EPOCH, FIRST_US, LAST_US, MICROSECOND
 Rounding = Literal["half_up", "half_even", "down"]
 EpochUnit = Literal["s", "ms", "us", "ns"]
 DecimalForm = Literal["plain", "base64"]
-ROUNDINGS: Mapping[Rounding, str] = {"half_up": ROUND_HALF_UP, "half_even": ROUND_HALF_EVEN, "down": ROUND_DOWN}
-UNITS_PER_SECOND: Mapping[EpochUnit, int] = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-ROUNDING_KEY, EPOCH_UNIT_KEY, DECIMALS_KEY = "tidelog.rounding", "tidelog.epoch_unit", "tidelog.decimals"
+ROUNDINGS: Mapping[Rounding, str] = {
+    "half_up": ROUND_HALF_UP,
+    "half_even": ROUND_HALF_EVEN,
+    "down": ROUND_DOWN,
+}
+UNITS_PER_SECOND: Mapping[EpochUnit, int] = {
+    "s": 1,
+    "ms": 1_000,
+    "us": 1_000_000,
+    "ns": 1_000_000_000,
+}
+ROUNDING_KEY, EPOCH_UNIT_KEY, DECIMALS_KEY = (
+    "tidelog.rounding",
+    "tidelog.epoch_unit",
+    "tidelog.decimals",
+)
 """Keys in a field's metadata that say how its values are read."""
 DECIMAL_TEXT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?", re.ASCII)
 DAY = r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})"
@@ -34,7 +55,9 @@ ZONE = r" ?(Z|UTC|GMT|[+-][0-9]{2}(?::?[0-9]{2})?)"
 DATE_TEXT = re.compile(DAY, re.ASCII)
 LOCAL_TEXT = re.compile(f"{DAY}(?:[T ]{CLOCK})?", re.ASCII)
 ZONED_TEXT = re.compile(f"{DAY}(?:[T ]{CLOCK}(?:{ZONE})?)?", re.ASCII)
-BASE64_TEXT = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", re.ASCII)
+BASE64_TEXT = re.compile(
+    r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", re.ASCII
+)
 MAX_OFFSET = timedelta(hours=18)
 US_PER_SECOND = 1_000_000
 FIRST_DAY = date(1970, 1, 1).toordinal()
@@ -68,24 +91,41 @@ class Reading:
             ("decimals", self.decimals, DecimalForm),
         ):
             if given is not None and given not in get_args(known):
-                raise ValueError(f"there is no {name} {given!r}: it is one of {', '.join(get_args(known))}")
+                raise ValueError(
+                    f"there is no {name} {given!r}: it is one of {', '.join(get_args(known))}"
+                )
 
     def declared_in(self, fields: types.StructType) -> types.StructType:
         """Return ``fields`` with this reading in the metadata of each."""
-        given = ((ROUNDING_KEY, self.rounding), (EPOCH_UNIT_KEY, self.epoch_unit), (DECIMALS_KEY, self.decimals))
+        given = (
+            (ROUNDING_KEY, self.rounding),
+            (EPOCH_UNIT_KEY, self.epoch_unit),
+            (DECIMALS_KEY, self.decimals),
+        )
         noted = {key: value for key, value in given if value is not None}
         if not noted:
             return fields
-        return types.StructType([types.StructField(one.name, one.dataType, one.nullable, {**one.metadata, **noted}) for one in fields])
+        return types.StructType(
+            [
+                types.StructField(one.name, one.dataType, one.nullable, {**one.metadata, **noted})
+                for one in fields
+            ]
+        )
 
 
 def reading_of(field: types.StructField) -> Reading:
     """Return the declared reading of the values of ``field``."""
     noted = field.metadata
-    return Reading(rounding=noted.get(ROUNDING_KEY), epoch_unit=noted.get(EPOCH_UNIT_KEY), decimals=noted.get(DECIMALS_KEY))
+    return Reading(
+        rounding=noted.get(ROUNDING_KEY),
+        epoch_unit=noted.get(EPOCH_UNIT_KEY),
+        decimals=noted.get(DECIMALS_KEY),
+    )
 
 
-def decimal_reader(kind: types.DecimalType, reading: Reading, fault: str) -> Callable[[Any], Decimal]:
+def decimal_reader(
+    kind: types.DecimalType, reading: Reading, fault: str
+) -> Callable[[Any], Decimal]:
     """Return a function that reads numbers and texts as ``kind``.
 
     ``fault`` is the text for invalid values.
@@ -94,7 +134,11 @@ def decimal_reader(kind: types.DecimalType, reading: Reading, fault: str) -> Cal
         return _unscaled_reader(kind, fault)
     step = Decimal(1).scaleb(-kind.scale)
     mode = ROUND_DOWN if reading.rounding is None else ROUNDINGS[reading.rounding]
-    exact = Context(prec=kind.precision, rounding=mode, traps=[InvalidOperation, *([Inexact] if reading.rounding is None else [])])
+    exact = Context(
+        prec=kind.precision,
+        rounding=mode,
+        traps=[InvalidOperation, *([Inexact] if reading.rounding is None else [])],
+    )
 
     def read(value: Any) -> Decimal:
         if type(value) is str:
@@ -155,13 +199,19 @@ def timestamp_reader(reading: Reading, fault: str) -> Callable[[Any], int]:
 def _unit_hint(value: int, per_second: int) -> str:
     """Return a guess at the unit that would make ``value`` a time, empty if there is none."""
     names = {1_000: "milliseconds", 1_000_000: "microseconds", 1_000_000_000: "nanoseconds"}
-    finer = [name for unit, name in names.items() if unit > per_second and FIRST_US <= value * US_PER_SECOND // unit <= LAST_US]
+    finer = [
+        name
+        for unit, name in names.items()
+        if unit > per_second and FIRST_US <= value * US_PER_SECOND // unit <= LAST_US
+    ]
     return f" (epoch {finer[0]}?)" if finer else ""
 
 
 def read_local_time(value: Any, fault: str) -> int:
     """Return a text without zone as microseconds since 1970."""
-    return _time_us(LOCAL_TEXT.fullmatch(value) if type(value) is str else None, fault, NOT_A_LOCAL_TIME)
+    return _time_us(
+        LOCAL_TEXT.fullmatch(value) if type(value) is str else None, fault, NOT_A_LOCAL_TIME
+    )
 
 
 def read_day(value: Any, fault: str) -> int:
@@ -187,7 +237,15 @@ def _time_us(found: re.Match[str] | None, fault: str, advice: str) -> int:
         raise MisfitError(fault + advice)
     year, month, day, hour, minute, second, fraction, *zone = found.groups()
     try:
-        local = datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0), tzinfo=UTC)
+        local = datetime(
+            int(year),
+            int(month),
+            int(day),
+            int(hour or 0),
+            int(minute or 0),
+            int(second or 0),
+            tzinfo=UTC,
+        )
     except ValueError:
         raise MisfitError(fault + (BEYOND_YEARS if int(year) == 0 else advice)) from None
     offset = _offset(zone[0]) if zone and zone[0] else timedelta()

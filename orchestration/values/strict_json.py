@@ -132,7 +132,9 @@ def load_document(value: bytes | None) -> Any:
         return (DECODER if len(text) <= SAFE_LENGTH else BOUNDED_DECODER).decode(text)
     except json.JSONDecodeError as error:
         is_more = error.msg == "Extra data"
-        raise _RefusedError("the value goes on after its JSON document" if is_more else NOT_JSON) from None
+        raise _RefusedError(
+            "the value goes on after its JSON document" if is_more else NOT_JSON
+        ) from None
 
 
 def _row_of(value: bytes | None, readers: Sequence[tuple[str, Read]]) -> Row:
@@ -167,7 +169,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) == len(pairs):
         return found
     repeated = RepeatedNames(found)
-    repeated.names = frozenset(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+    repeated.names = frozenset(
+        name for name, count in Counter(name for name, _ in pairs).items() if count > 1
+    )
     return repeated
 
 
@@ -180,7 +184,9 @@ def _bounded_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _bounded(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     def parse_bounded(text: str) -> Any:
         if len(text) > MAX_NUMBER_LENGTH:
-            raise _RefusedError(f"the value has a number of more than {MAX_NUMBER_LENGTH} characters")
+            raise _RefusedError(
+                f"the value has a number of more than {MAX_NUMBER_LENGTH} characters"
+            )
         return parse(text)
 
     return parse_bounded
@@ -202,9 +208,14 @@ def _fraction(text: str) -> Decimal:
         return Decimal(float(text))
 
 
-DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse_constant, parse_float=_fraction)
+DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_constant=_refuse_constant, parse_float=_fraction
+)
 BOUNDED_DECODER = json.JSONDecoder(
-    object_pairs_hook=_bounded_object, parse_constant=_refuse_constant, parse_int=_bounded(int), parse_float=_bounded(_fraction)
+    object_pairs_hook=_bounded_object,
+    parse_constant=_refuse_constant,
+    parse_int=_bounded(int),
+    parse_float=_bounded(_fraction),
 )
 
 
@@ -216,13 +227,22 @@ def _readers_of(fields: types.StructType) -> Sequence[tuple[str, Read]]:
     return _field_readers(fields)
 
 
-def _field_readers(fields: types.StructType, inherited: Reading | None = None) -> list[tuple[str, Read]]:
+def _field_readers(
+    fields: types.StructType, inherited: Reading | None = None
+) -> list[tuple[str, Read]]:
     """Return for each field its name and a function that reads it in a whole document.
 
     Inner fields are read as the outer one declares.
     """
     return [
-        (field.name, _in_document(field.name, is_optional=field.nullable, read=_reader(field.dataType, inherited or reading_of(field))))
+        (
+            field.name,
+            _in_document(
+                field.name,
+                is_optional=field.nullable,
+                read=_reader(field.dataType, inherited or reading_of(field)),
+            ),
+        )
         for field in fields
     ]
 

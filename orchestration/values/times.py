@@ -70,13 +70,19 @@ def untellable_rows(rows: pa.Table) -> dict[int, str]:
             for chunk in column.chunks if has_times(column.type) else ():
                 _validate_told(chunk)
         except (OverflowError, ValueError):
-            found |= {number: name for number, one in enumerate(column) if number not in found and not is_tellable(one)}
+            found |= {
+                number: name
+                for number, one in enumerate(column)
+                if number not in found and not is_tellable(one)
+            }
     return found
 
 
 def has_times(kind: pa.DataType) -> bool:
     """Return whether values of ``kind`` are times, or may hold some."""
-    return pa.types.is_temporal(kind) or any(has_times(kind.field(at).type) for at in range(kind.num_fields))
+    return pa.types.is_temporal(kind) or any(
+        has_times(kind.field(at).type) for at in range(kind.num_fields)
+    )
 
 
 def _validate_told(chunk: pa.Array) -> None:
@@ -84,7 +90,11 @@ def _validate_told(chunk: pa.Array) -> None:
 
     :raises OverflowError, ValueError: Python cannot read one of them.
     """
-    (chunk if pa.types.is_nested(chunk.type) else pa.array([*pc.min_max(chunk).values()], chunk.type)).to_pylist()
+    (
+        chunk
+        if pa.types.is_nested(chunk.type)
+        else pa.array([*pc.min_max(chunk).values()], chunk.type)
+    ).to_pylist()
 
 
 def _value_of(one: pa.Scalar) -> object:
@@ -106,7 +116,11 @@ def _far_text(one: pa.Scalar) -> str:
     """
     is_date = pa.types.is_date(one.type)
     day_us = 86_400_000_000
-    time_us = one.cast(pa.date32()).cast(pa.int32()).as_py() * day_us if is_date else one.cast(pa.timestamp("us")).cast(pa.int64()).as_py()
+    time_us = (
+        one.cast(pa.date32()).cast(pa.int32()).as_py() * day_us
+        if is_date
+        else one.cast(pa.timestamp("us")).cast(pa.int64()).as_py()
+    )
     eras, rest_us = divmod(time_us, DAYS_PER_ERA * day_us)
     near = moment(rest_us)
     text = f"{near.year + YEARS_PER_ERA * eras}-{near:%m-%d}"

@@ -23,13 +23,19 @@ def unwritten_rows(rows: pa.Table) -> dict[int, str]:
     found = {number: f"{name} {NO_TIME}" for number, name in untellable_rows(rows).items()}
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         if not _all_finite(column):
-            places = (number for number in range(len(column)) if not _all_finite(column.slice(number, 1)))
+            places = (
+                number for number in range(len(column)) if not _all_finite(column.slice(number, 1))
+            )
             found |= dict.fromkeys(places, f"{name} {NO_NUMBER}")
     return found
 
 
 def _all_finite(column: pa.ChunkedArray) -> bool:
-    return all(pc.all(pc.is_finite(leaf)).as_py() is not False for chunk in column.chunks for leaf in _floats(chunk))
+    return all(
+        pc.all(pc.is_finite(leaf)).as_py() is not False
+        for chunk in column.chunks
+        for leaf in _floats(chunk)
+    )
 
 
 def _floats(array: pa.Array) -> Iterator[pa.Array]:
@@ -38,7 +44,11 @@ def _floats(array: pa.Array) -> Iterator[pa.Array]:
     if pa.types.is_floating(kind):
         yield array
     elif pa.types.is_map(kind):
-        yield from (leaf for entries in (array.keys, array.items) for leaf in _floats(_entries(array, entries)))
+        yield from (
+            leaf
+            for entries in (array.keys, array.items)
+            for leaf in _floats(_entries(array, entries))
+        )
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         yield from _floats(array.flatten())
     elif pa.types.is_struct(kind):

@@ -30,7 +30,9 @@ SUFFIX = ".duckdb"
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PATTERN = re.compile(r"[*?\[]")
 """The characters that DuckDB takes for a pattern in the name of a file."""
-UNKNOWN = re.compile(r'Table with name (?P<name>.+) does not exist!(?:\nDid you mean "(?P<guess>.+)"\?)?')
+UNKNOWN = re.compile(
+    r'Table with name (?P<name>.+) does not exist!(?:\nDid you mean "(?P<guess>.+)"\?)?'
+)
 """DuckDB's message for a relation that does not exist."""
 READING = frozenset(
     {
@@ -93,12 +95,21 @@ class Warehouse:
         """Return the marts that exist."""
         if not self.directory.is_dir():
             return ()
-        return tuple(sorted(file.name.removesuffix(SUFFIX) for file in self.directory.glob(f"*{SUFFIX}") if not file.name.startswith(".")))
+        return tuple(
+            sorted(
+                file.name.removesuffix(SUFFIX)
+                for file in self.directory.glob(f"*{SUFFIX}")
+                if not file.name.startswith(".")
+            )
+        )
 
     def path(self, name: str) -> Path:
         """Return the file of a mart."""
         if not TABLE_NAME.fullmatch(name):
-            raise ValueError(f"{name!r} cannot be a mart's name: letters, digits and underscores, not starting with a digit")
+            raise ValueError(
+                f"{name!r} cannot be a mart's name: letters, digits and underscores, not starting"
+                " with a digit"
+            )
         return self.directory / f"{name}{SUFFIX}"
 
     def query(self, sql: str, topics: TopicRelations | None = None) -> pa.Table:
@@ -152,7 +163,9 @@ class Warehouse:
         )
 
     @contextmanager
-    def _connection(self, sql: str, path: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, dict[str, int]]]:
+    def _connection(
+        self, sql: str, path: str
+    ) -> Iterator[tuple[duckdb.DuckDBPyConnection, dict[str, int]]]:
         """Yield a connection with the relations that ``sql`` names, and the versions of its lake
         tables.
         """
@@ -196,10 +209,17 @@ class Warehouse:
         except duckdb.Error as error:
             tables, marts = self.lake.names(), self.names()
             missing = [] if topics is None else topics.missing(sql)
-            kind = "no topics" if topics is not None and topics.log is not None else "no archived topics"
+            kind = (
+                "no topics"
+                if topics is not None and topics.log is not None
+                else "no archived topics"
+            )
             told = f"; {kind}: {', '.join(missing)}" if missing else ""
             reason = _well_guessed(str(error), sql, {*tables, *marts, DEAD_LETTERS})
-            text = f"{reason}\n(tables of the lake: {', '.join(tables) or 'none'}; marts: {', '.join(marts) or 'none'}{told})"
+            text = (
+                f"{reason}\n(tables of the lake: {', '.join(tables) or 'none'}; marts:"
+                f" {', '.join(marts) or 'none'}{told})"
+            )
             unknown = UNKNOWN.search(str(error))
             if unknown is not None and unknown["name"] not in missing:
                 raise UnknownRelationError(text, unknown["name"]) from error
@@ -221,7 +241,10 @@ def validate_question(sql: str) -> None:
         told = f"these are {len(kinds)} statements" if kinds else "there is no statement in it"
         raise WarehouseError(f"a question is one SELECT, and {told}: ask one at a time")
     if kinds[0] not in READING:
-        raise WarehouseError(f"a question is one SELECT, and this is {kinds[0].name}: questions only read, and runs of the project write")
+        raise WarehouseError(
+            f"a question is one SELECT, and this is {kinds[0].name}: questions only read, and runs"
+            " of the project write"
+        )
 
 
 def _well_guessed(reason: str, sql: str, known: Collection[str]) -> str:
@@ -234,7 +257,10 @@ def _well_guessed(reason: str, sql: str, known: Collection[str]) -> str:
         return reason
     near = get_close_matches(unknown["name"], sorted(known), n=1, cutoff=NEAR)
     guess = f'\nDid you mean "{near[0]}"?' if near else ""
-    return f"{reason[: unknown.start()]}Table with name {unknown['name']} does not exist!{guess}{reason[unknown.end() :]}"
+    return (
+        f"{reason[: unknown.start()]}Table with name {unknown['name']} does not"
+        f" exist!{guess}{reason[unknown.end() :]}"
+    )
 
 
 def _read_files(connection: duckdb.DuckDBPyConnection, name: str, snapshot: TableSnapshot) -> bool:
@@ -244,7 +270,11 @@ def _read_files(connection: duckdb.DuckDBPyConnection, name: str, snapshot: Tabl
     partitioned are in no file. Columns that are younger than a file are null in its rows.
     """
     files = snapshot.files
-    if not files or snapshot.delta.metadata().partition_columns or PATTERN.search(str(snapshot.folder)):
+    if (
+        not files
+        or snapshot.delta.metadata().partition_columns
+        or PATTERN.search(str(snapshot.folder))
+    ):
         return False
     schema = snapshot.arrow_schema
     columns = ", ".join(quoted_name(column) for column in schema.names)
@@ -253,7 +283,9 @@ def _read_files(connection: duckdb.DuckDBPyConnection, name: str, snapshot: Tabl
     stand_in = f"{name}_as_declared"
     connection.register(stand_in, schema.empty_table())
     try:
-        is_same = _described(connection, f"SELECT {columns} FROM {source}") == _described(connection, f"FROM {quoted_name(stand_in)}")  # noqa: S608
+        is_same = _described(connection, f"SELECT {columns} FROM {source}") == _described(  # noqa: S608
+            connection, f"FROM {quoted_name(stand_in)}"
+        )
     except duckdb.Error:
         return False
     finally:
@@ -266,7 +298,9 @@ def _read_files(connection: duckdb.DuckDBPyConnection, name: str, snapshot: Tabl
 
 def _described(connection: duckdb.DuckDBPyConnection, question: str) -> list[tuple[str, str]]:
     """Return the columns of an answer with their types."""
-    return [(str(row[0]), str(row[1])) for row in connection.execute(f"DESCRIBE {question}").fetchall()]
+    return [
+        (str(row[0]), str(row[1])) for row in connection.execute(f"DESCRIBE {question}").fetchall()
+    ]
 
 
 def _table_of(answer: object) -> pa.Table:

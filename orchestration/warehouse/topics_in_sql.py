@@ -29,7 +29,13 @@ from orchestration.formats.json_values import has_variant, json_format
 from orchestration.lake.quoting import quoted_name, quoted_text
 from orchestration.lake.tables import Lake
 from orchestration.log_client.protocol import UNREADABLE, LogClient
-from orchestration.retained.topic_reads import EVERYTHING, Bounds, TopicRead, TopicSource, find_source
+from orchestration.retained.topic_reads import (
+    EVERYTHING,
+    Bounds,
+    TopicRead,
+    TopicSource,
+    find_source,
+)
 from orchestration.values.times import milliseconds_of
 
 SCHEMA_NAME = "topics"
@@ -114,16 +120,41 @@ class TopicRelations:
         connection.execute(f"CREATE SCHEMA {SCHEMA_NAME}")
         formats = [self._format(source.topic) for source in sources]
         for number, (source, value_format) in enumerate(zip(sources, formats, strict=True)):
-            connection.register(base_name(number), pads.dataset(base_schema(number, value_format).empty_table()))
-            connection.execute(view_sql(number, source.topic, self.schemas.get(source.topic), value_format))
+            connection.register(
+                base_name(number), pads.dataset(base_schema(number, value_format).empty_table())
+            )
+            connection.execute(
+                view_sql(number, source.topic, self.schemas.get(source.topic), value_format)
+            )
         needs = _needs(explained_scans(connection, sql), len(sources))
-        reads = [source.read(need.bounds) if need.scans else TopicRead() for source, need in zip(sources, needs, strict=True)]
+        reads = [
+            source.read(need.bounds) if need.scans else TopicRead()
+            for source, need in zip(sources, needs, strict=True)
+        ]
         for number, need in enumerate(needs):
-            _provide(connection, number, sources[number], reads[number], need, value_format=formats[number])
+            _provide(
+                connection,
+                number,
+                sources[number],
+                reads[number],
+                need,
+                value_format=formats[number],
+            )
         for number, need in enumerate(_needs(explained_scans(connection, sql), len(sources))):
-            is_settled = is_table(connection, number) or (need.scans <= 1 and need.columns <= needs[number].columns)
-            if not is_settled:  # the plan over a stream is another one: it is what is going to happen
-                _provide(connection, number, sources[number], reads[number], need, value_format=formats[number])
+            is_settled = is_table(connection, number) or (
+                need.scans <= 1 and need.columns <= needs[number].columns
+            )
+            if (
+                not is_settled
+            ):  # the plan over a stream is another one: it is what is going to happen
+                _provide(
+                    connection,
+                    number,
+                    sources[number],
+                    reads[number],
+                    need,
+                    value_format=formats[number],
+                )
         for source, read in zip(sources, reads, strict=True):
             _warn(source, read, is_asked_alone=self.log is None)
         return {source.topic: read for source, read in zip(sources, reads, strict=True)}
@@ -132,7 +163,9 @@ class TopicRelations:
         """Return how the fields of a topic are read, all but the VARIANTs of JSON."""
         if topic in self.formats:
             return self.formats[topic]
-        fields = [field for field in self.schemas.get(topic) or () if not has_variant(field.dataType)]
+        fields = [
+            field for field in self.schemas.get(topic) or () if not has_variant(field.dataType)
+        ]
         return json_format(types.StructType(fields), is_lenient=True)
 
     def missing(self, sql: str) -> list[str]:
@@ -140,7 +173,9 @@ class TopicRelations:
 
         :raises LogServiceError: the log service does not respond.
         """
-        return sorted(name for name in topic_names(sql) if find_source(name, self.log, self.lake) is None)
+        return sorted(
+            name for name in topic_names(sql) if find_source(name, self.log, self.lake) is None
+        )
 
 
 def _needs(scans: Sequence[Scan], count: int) -> list[Need]:
@@ -169,7 +204,9 @@ def _provide(
     """
     schema, is_staged = base_schema(number, value_format), need.scans > 1
     columns = frozenset(COLUMNS) if is_staged else need.columns
-    reader = pa.RecordBatchReader.from_batches(schema, _batches(schema, source, read, columns, value_format))
+    reader = pa.RecordBatchReader.from_batches(
+        schema, _batches(schema, source, read, columns, value_format)
+    )
     connection.unregister(base_name(number))
     if not is_staged:
         connection.register(base_name(number), reader)
@@ -180,12 +217,24 @@ def _provide(
 
 
 def _batches(
-    schema: pa.Schema, source: TopicSource, read: TopicRead, columns: Collection[str], value_format: ValueFormat | None
+    schema: pa.Schema,
+    source: TopicSource,
+    read: TopicRead,
+    columns: Collection[str],
+    value_format: ValueFormat | None,
 ) -> Iterator[pa.RecordBatch]:
     wanted = {"value" if name.startswith(FIELD) else READ_FOR.get(name, name) for name in columns}
-    is_read = value_format is not None and (any(name.startswith(FIELD) for name in columns) or {*columns} >= {*COLUMNS})
+    is_read = value_format is not None and (
+        any(name.startswith(FIELD) for name in columns) or {*columns} >= {*COLUMNS}
+    )
     for partition, batch in source.batches(read, wanted):
-        yield columns_of(_readable(batch, f"{source.topic}-{partition}"), partition, schema, columns, value_format if is_read else None)
+        yield columns_of(
+            _readable(batch, f"{source.topic}-{partition}"),
+            partition,
+            schema,
+            columns,
+            value_format if is_read else None,
+        )
 
 
 def _readable(batch: pa.RecordBatch, where: str) -> pa.RecordBatch:
@@ -193,7 +242,11 @@ def _readable(batch: pa.RecordBatch, where: str) -> pa.RecordBatch:
     if UNREADABLE not in batch.schema.names:
         return batch
     for reason in pc.unique(batch[UNREADABLE].drop_null()).to_pylist():
-        warnings.warn(f"{where}: {reason}. The answer lacks its records", IncompleteAnswerWarning, stacklevel=2)
+        warnings.warn(
+            f"{where}: {reason}. The answer lacks its records",
+            IncompleteAnswerWarning,
+            stacklevel=2,
+        )
     return batch.filter(batch[UNREADABLE].is_null())
 
 
@@ -202,11 +255,13 @@ def _warn(source: TopicSource, read: TopicRead, *, is_asked_alone: bool) -> None
     told = []
     if read.gaps:
         told.append(
-            f"records of the topic {source.topic} were removed from the log, or could not be read, before they were archived: offsets "
-            + " ".join(map(str, read.gaps))
+            f"records of the topic {source.topic} were removed from the log, or could not be read,"
+            " before they were archived: offsets " + " ".join(map(str, read.gaps))
         )
     if source.log is None and not is_asked_alone:
-        told.append(f"there is no topic {source.topic} any more: the answer has what is archived of it")
+        told.append(
+            f"there is no topic {source.topic} any more: the answer has what is archived of it"
+        )
     for sentence in told:
         warnings.warn(sentence, IncompleteAnswerWarning, stacklevel=2)
 
@@ -215,7 +270,9 @@ def is_table(connection: duckdb.DuckDBPyConnection, number: int) -> bool:
     """Return whether a topic was copied into a table of DuckDB, which queries may scan several
     times.
     """
-    found = connection.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = ?", [base_name(number)]).fetchall()
+    found = connection.execute(
+        "SELECT count(*) FROM duckdb_tables() WHERE table_name = ?", [base_name(number)]
+    ).fetchall()
     return bool(found[0][0])
 
 
@@ -241,16 +298,33 @@ def base_schema(number: int, value_format: ValueFormat | None = None) -> pa.Sche
     """
     own = [pa.field(f"{number}:{name}", kind) for name, kind in zip(COLUMNS, TYPES, strict=True)]
     read = () if value_format is None else arrow_schema(value_format.fields)
-    return pa.schema([*own, *(pa.field(f"{number}:{FIELD}{position}", one.type) for position, one in enumerate(read))])
+    return pa.schema(
+        [
+            *own,
+            *(
+                pa.field(f"{number}:{FIELD}{position}", one.type)
+                for position, one in enumerate(read)
+            ),
+        ]
+    )
 
 
-def view_sql(number: int, topic: str, schema: types.StructType | None, value_format: ValueFormat | None) -> str:
+def view_sql(
+    number: int, topic: str, schema: types.StructType | None, value_format: ValueFormat | None
+) -> str:
     """Return the statement that makes the relation of a topic.
 
     Fields that ``value_format`` reads are already columns of the relation below.
     """
-    document = f"CASE WHEN json_valid({quoted_name(f'{number}:value')}) THEN {quoted_name(f'{number}:value')} END"
-    places = {} if value_format is None else {name: at for at, name in enumerate(value_format.fields.names)}
+    document = (
+        f"CASE WHEN json_valid({quoted_name(f'{number}:value')}) THEN"
+        f" {quoted_name(f'{number}:value')} END"
+    )
+    places = (
+        {}
+        if value_format is None
+        else {name: at for at, name in enumerate(value_format.fields.names)}
+    )
     columns = [f"{quoted_name(f'{number}:{name}')} AS _{name}" for name in COLUMNS]
     for one in schema or ():
         if one.name in places:
@@ -283,26 +357,38 @@ def columns_of(
         "key": lambda: _text(batch["key"]),
         "value": lambda: _text(batch["value"]),
         "bytes": lambda: batch["value"],
-        "headers": lambda: batch["headers"] if "headers" in batch.schema.names else pa.nulls(size, TYPES[-1]),
+        "headers": lambda: (
+            batch["headers"] if "headers" in batch.schema.names else pa.nulls(size, TYPES[-1])
+        ),
     }
-    columns = [made[name]() if name in wanted else pa.nulls(size, one.type) for name, one in zip(COLUMNS, schema, strict=False)]
+    columns = [
+        made[name]() if name in wanted else pa.nulls(size, one.type)
+        for name, one in zip(COLUMNS, schema, strict=False)
+    ]
     if value_format is None:
         columns += [pa.nulls(size, one.type) for one in list(schema)[len(COLUMNS) :]]
     else:
         columns += in_places(*value_format.read(batch["value"].cast(pa.binary()))).flatten()
-    return pa.record_batch([column.cast(one.type) for column, one in zip(columns, schema, strict=True)], schema=schema)
+    return pa.record_batch(
+        [column.cast(one.type) for column, one in zip(columns, schema, strict=True)], schema=schema
+    )
 
 
 def _text(data: pa.Array) -> pa.Array:
     try:
         return data.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([None if one is None else one.decode(errors="replace") for one in data.to_pylist()], pa.string())
+        return pa.array(
+            [None if one is None else one.decode(errors="replace") for one in data.to_pylist()],
+            pa.string(),
+        )
 
 
 def explained_scans(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Scan]:
     """Return the scans of stand-ins in DuckDB's plan of a question."""
-    rows = connection.execute(f"EXPLAIN (FORMAT json)\n{sql}").fetchall()  # errors show lines of the question
+    rows = connection.execute(
+        f"EXPLAIN (FORMAT json)\n{sql}"
+    ).fetchall()  # errors show lines of the question
     found: list[Scan] = []
     waiting: list[Any] = [node for _, plan in rows for node in json.loads(plan)]
     while waiting:
@@ -311,15 +397,29 @@ def explained_scans(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Sca
         told = node.get("extra_info") or {}
         if "ARROW_SCAN" in node.get("name", ""):
             filters, projections = _listed(told.get("Filters")), _listed(told.get("Projections"))
-            named = [one for text in (*filters, *projections) for one in re.findall(r'(?:^|")(\d+):(\w+)', text)]
+            named = [
+                one
+                for text in (*filters, *projections)
+                for one in re.findall(r'(?:^|")(\d+):(\w+)', text)
+            ]
             numbers = {int(number) for number, _ in named}
             bounds = EVERYTHING
             for text in filters:
                 bounds = bounds.both(bounds_of(text))
             if numbers or not projections:
                 is_known = len(numbers) == 1
-                columns = frozenset(name for _, name in named) if is_known or not projections else frozenset(COLUMNS)
-                found.append(Scan(topic=min(numbers) if is_known else None, bounds=bounds if is_known else EVERYTHING, columns=columns))
+                columns = (
+                    frozenset(name for _, name in named)
+                    if is_known or not projections
+                    else frozenset(COLUMNS)
+                )
+                found.append(
+                    Scan(
+                        topic=min(numbers) if is_known else None,
+                        bounds=bounds if is_known else EVERYTHING,
+                        columns=columns,
+                    )
+                )
     return found
 
 
@@ -344,7 +444,9 @@ def bounds_of(text: str) -> Bounds:
     return _comparison(inner)
 
 
-COMPARISON = re.compile(r"\"\d+:(partition|offset|timestamp)\" (=|<|<=|>|>=) (\d+|TIMESTAMPTZ '[^']+')")
+COMPARISON = re.compile(
+    r"\"\d+:(partition|offset|timestamp)\" (=|<|<=|>|>=) (\d+|TIMESTAMPTZ '[^']+')"
+)
 LISTED = re.compile(r'"\d+:(partition|offset)" IN \((\d+(?:, \d+)*)\)')
 
 
@@ -402,7 +504,11 @@ def _closing(text: str) -> int:
 
 def _split(text: str, word: str) -> list[str]:
     """Split at ``word`` where it stands in no parentheses and no quotes."""
-    cuts = [position for position, depth in _depths(text) if depth == 0 and text.startswith(word, position)]
+    cuts = [
+        position
+        for position, depth in _depths(text)
+        if depth == 0 and text.startswith(word, position)
+    ]
     bounds = [0, *(cut + len(word) for cut in cuts)]
     return [text[start:end] for start, end in zip(bounds, [*cuts, len(text)], strict=True)]
 

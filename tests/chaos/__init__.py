@@ -1,7 +1,9 @@
-"""A real node, and everything that happens to processes and disks: kill -9 under load, full, read-only and vanishing files.
+"""A real node, and everything that happens to processes and disks: kill -9 under load, full,
+read-only and vanishing files.
 
     make chaos                    two hundred kills and every case of a disk (python -m tests.chaos --kills 200 --seed 1)
 
-``load`` are the clients (confluent-kafka's and ours) and what they were told, ``verdicts`` judge that against what the node holds,
-``kills`` is the loop, ``disks`` are the cases. What they find is a list of sentences; none is good.
+``load`` are the clients (confluent-kafka's and ours) and what they were told, ``verdicts`` judge
+that against what the node holds, ``kills`` is the loop, ``disks`` are the cases. What they find is
+a list of sentences; none is good.
 """

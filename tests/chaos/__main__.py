@@ -1,4 +1,5 @@
-"""The command: so many kills of a loaded node, and every case of a disk; or so many faults of a cluster.
+"""The command: so many kills of a loaded node, and every case of a disk; or so many faults of a
+cluster.
 
     python -m tests.chaos --kills 200 --seed 1
     python -m tests.chaos --kills 0 --case vanishes
@@ -23,7 +24,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Kill a node and take its files away.")
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--case", default="", help="only the cases of a disk whose name has this text")
+    parser.add_argument(
+        "--case", default="", help="only the cases of a disk whose name has this text"
+    )
     parser.add_argument("--nodes", type=int, choices=(1, 3, 5), default=1)
     options = parser.parse_args()
     if options.nodes > 1:
@@ -40,7 +43,9 @@ def main() -> int:
 def play_cluster(size: int, kills_count: int, seed: int) -> int:
     """Play faults of a cluster; return 1 if a promise was broken."""
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
-    outcome = cluster_kills.run(folder, kills_count, seed, size, told=lambda line: print(line, flush=True))
+    outcome = cluster_kills.run(
+        folder, kills_count, seed, size, told=lambda line: print(line, flush=True)
+    )
     print(outcome, flush=True)
     if not outcome.faults:
         shutil.rmtree(folder)

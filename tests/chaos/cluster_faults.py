@@ -1,8 +1,10 @@
-"""What happens to the nodes of a cluster: which faults, when and for how long is drawn from a seed; whom they strike shows while it runs.
+"""What happens to the nodes of a cluster: which faults, when and for how long is drawn from a seed;
+whom they strike shows while it runs.
 
-A ``Step`` is one fault, or two of which the second begins while the first lasts. ``steps`` decides all of them beforehand, so that the
-same seed plays the same faults. A fault names its victim by what it does (the leader of a partition, the active controller, ...): who that
-is depends on the run.
+A ``Step`` is one fault, or two of which the second begins while the first lasts. ``steps`` decides
+all of them beforehand, so that the same seed plays the same faults. A fault names its victim by
+what it does (the leader of a partition, the active controller, ...): who that is depends on the
+run.
 """
 
 import os
@@ -41,10 +43,14 @@ KINDS = {
 """Each fault, and how often it comes."""
 OF_DISKS = ("fill",)
 MOST_OF_PAUSES, ALL_OF_PAUSES = 0.75, 0.9
-"""A pause whose draw is above the first number strikes most nodes, above the second one all of them."""
+"""A pause whose draw is above the first number strikes most nodes, above the second one all of
+them.
+"""
 ROLES = ("leader", "leader", "controller", "controller", "coordinator", "follower", "any")
 HOLD_SECONDS = (0.05, 0.3, 0.8, 1.5, 4.0, 8.0)
-"""Sessions last 3 s, and fetches of voters time out after 2 s: some faults are over before anybody notices."""
+"""Sessions last 3 s, and fetches of voters time out after 2 s: some faults are over before anybody
+notices.
+"""
 CALM_SECONDS = (0.0, 0.2, 1.0, 2.5)
 ASK_MS = 2_000
 NEARLY_FULL_BYTES = 30 << 20
@@ -70,7 +76,9 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Faults of which each begins ``gap_seconds`` after the one before; ``is_whole`` waits in the end until all replicas are in sync."""
+    """Faults of which each begins ``gap_seconds`` after the one before; ``is_whole`` waits in the
+    end until all replicas are in sync.
+    """
 
     faults: tuple[Fault, ...]
     gap_seconds: float
@@ -86,7 +94,13 @@ def steps(seed: int, count: int, *, has_disks: bool = True) -> list[Step]:
     def fault() -> Fault:
         (kind,) = rng.choices(list(kinds), list(kinds.values()))
         seconds = rng.choice(HOLD_SECONDS) * rng.uniform(0.5, 1.0)
-        return Fault(kind=kind, role=rng.choice(ROLES), partition=rng.randrange(PARTITION_COUNT), seconds=seconds, draw=rng.random())
+        return Fault(
+            kind=kind,
+            role=rng.choice(ROLES),
+            partition=rng.randrange(PARTITION_COUNT),
+            seconds=seconds,
+            draw=rng.random(),
+        )
 
     while left:
         together = min(left, rng.choice((1, 1, 1, 2)))
@@ -103,7 +117,9 @@ def steps(seed: int, count: int, *, has_disks: bool = True) -> list[Step]:
 
 
 class Striker:
-    """Strikes the nodes of a cluster. A strike is a generator: it begins the fault, yields while it lasts, and ends it."""
+    """Strikes the nodes of a cluster. A strike is a generator: it begins the fault, yields while it
+    lasts, and ends it.
+    """
 
     def __init__(self, nodes: ClusterNodes, network: Network, told: Callable[[str], None]) -> None:
         self.nodes = nodes
@@ -112,7 +128,9 @@ class Striker:
         self._struck: list[int] = []
         """Nodes that a fault holds now: another one does not start or resume them."""
         self.filled: set[int] = set()
-        """Nodes whose disks were full in this step: one may still be about to end for that when there is room again."""
+        """Nodes whose disks were full in this step: one may still be about to end for that when
+        there is room again.
+        """
         self.broken: list[str] = []
         """Promises that a node has broken."""
         self._acts: dict[str, Callable[[Fault, list[int]], Iterator[None]]] = {
@@ -156,16 +174,22 @@ class Striker:
             yield
             return
         victims = self._victims(fault, free)
-        self.told(f"{fault.kind} {','.join(map(str, victims))} ({fault.role}) for {fault.seconds:.2f} s")
+        self.told(
+            f"{fault.kind} {','.join(map(str, victims))} ({fault.role}) for {fault.seconds:.2f} s"
+        )
         self._struck += victims
         yield from self._acts[fault.kind](fault, victims)
         self._struck = [node_id for node_id in self._struck if node_id not in victims]
 
     def _victims(self, fault: Fault, free: list[int]) -> list[int]:
-        if fault.kind in {"kill all", "stop all", "roll"} or (fault.kind == "pause" and fault.draw >= ALL_OF_PAUSES):
+        if fault.kind in {"kill all", "stop all", "roll"} or (
+            fault.kind == "pause" and fault.draw >= ALL_OF_PAUSES
+        ):
             return free
         if fault.kind == "kill most" or (fault.kind == "pause" and fault.draw >= MOST_OF_PAUSES):
-            return Random(fault.draw).sample(free, min(len(free), len(self.nodes.node_ids) // 2 + 1))
+            return Random(fault.draw).sample(
+                free, min(len(free), len(self.nodes.node_ids) // 2 + 1)
+            )
         return [self._victim(fault, free)]
 
     def _victim(self, fault: Fault, free: list[int]) -> int:
@@ -185,7 +209,9 @@ class Striker:
             elif fault.role in {"leader", "follower"}:
                 told = admin.describe_topics([TOPIC])[TOPIC].partitions[fault.partition]
                 others = [node_id for node_id in told.replicas if node_id != told.leader]
-                found = told.leader if fault.role == "leader" else others[int(fault.draw * len(others))]
+                found = (
+                    told.leader if fault.role == "leader" else others[int(fault.draw * len(others))]
+                )
             else:
                 found = default
         return found if found in free else default
@@ -225,10 +251,17 @@ class Striker:
 
     # The network
 
-    def _hold(self, pairs: Callable[[int, int], list[Pair]]) -> Callable[[Fault, list[int]], Iterator[None]]:
+    def _hold(
+        self, pairs: Callable[[int, int], list[Pair]]
+    ) -> Callable[[Fault, list[int]], Iterator[None]]:
         def strike(_fault: Fault, victims: list[int]) -> Iterator[None]:
             (victim,) = victims
-            held = [pair for other in (CLIENTS, *self.nodes.node_ids) if other != victim for pair in pairs(victim, other)]
+            held = [
+                pair
+                for other in (CLIENTS, *self.nodes.node_ids)
+                if other != victim
+                for pair in pairs(victim, other)
+            ]
             self.network.hold(held)
             yield
             self.network.release(held)
@@ -248,7 +281,9 @@ class Striker:
         """Two nodes lose sight of each other, while both see everybody else."""
         others = [node_id for node_id in self.nodes.node_ids if node_id not in victims]
         parted = others[int(fault.draw * len(others))]
-        return self._hold(lambda victim, other: [(victim, other), (other, victim)] if other == parted else [])(fault, victims)
+        return self._hold(
+            lambda victim, other: [(victim, other), (other, victim)] if other == parted else []
+        )(fault, victims)
 
     def _reset(self, _fault: Fault, victims: list[int]) -> Iterator[None]:
         for node_id in victims:
@@ -265,9 +300,11 @@ class Striker:
     # Files and disks
 
     def _lose(self, fault: Fault, victims: list[int]) -> Iterator[None]:
-        """Kill a node, and take files from it before its next start, which may not say that it has lost nothing.
+        """Kill a node, and take files from it before its next start, which may not say that it has
+        lost nothing.
 
-        Where a replica of the topic is not in sync the kill is all: what the files held might be nowhere else.
+        Where a replica of the topic is not in sync the kill is all: what the files held might be
+        nowhere else.
         """
         (victim,) = victims
         is_whole = self._is_whole()
@@ -292,13 +329,23 @@ class Striker:
             self.broken.append(f"node {victim} did not miss {taken}: {said[-1_000:]}")
 
     def _is_whole(self) -> bool:
-        """Whether all replicas of the topic that loses files are in sync, as the nodes that run say."""
-        with suppress(KafkaError), BlockingAdmin(self.nodes.bootstrap, default_api_timeout_ms=ASK_MS) as admin:
-            return all(len(each.isr) == len(each.replicas) for each in admin.describe_topics([TOPIC])[TOPIC].partitions)
+        """Whether all replicas of the topic that loses files are in sync, as the nodes that run
+        say.
+        """
+        with (
+            suppress(KafkaError),
+            BlockingAdmin(self.nodes.bootstrap, default_api_timeout_ms=ASK_MS) as admin,
+        ):
+            return all(
+                len(each.isr) == len(each.replicas)
+                for each in admin.describe_topics([TOPIC])[TOPIC].partitions
+            )
         return False
 
     def _fill(self, fault: Fault, victims: list[int]) -> Iterator[None]:
-        """Leave nothing of a disk, or little; a node that ends for that starts again once there is room."""
+        """Leave nothing of a disk, or little; a node that ends for that starts again once there is
+        room.
+        """
         (victim,) = victims
         ballast = self.nodes.data(victim).resolve().parent / BALLAST
         self.filled.add(victim)
@@ -311,7 +358,9 @@ class Striker:
 
 
 def take_files(directory: Path, rng: Random) -> str | None:
-    """Take something from the log directory of a node that is down, and say what; None where there is nothing to take."""
+    """Take something from the log directory of a node that is down, and say what; None where there
+    is nothing to take.
+    """
     topics = [each for each in sorted(directory.glob(f"{TOPIC}-*")) if not each.suffix]
     segments = [path for topic in topics for path in sorted(topic.glob("*.log"))[:-1]]
     names = (RUNNING_LOGS_FILE, RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT)

@@ -1,8 +1,10 @@
-"""Faults of three or five loaded nodes, one after the other and in pairs, and a verdict on all that clients were told.
+"""Faults of three or five loaded nodes, one after the other and in pairs, and a verdict on all that
+clients were told.
 
-Idempotent producers of two client libraries write, a group of two members reads and commits, and an operator reassigns, elects, creates
-and deletes throughout. In the end all nodes run, every replica is in sync, everything that was acknowledged is there once and in order,
-no commit has gone back, and the replicas hold the same bytes.
+Idempotent producers of two client libraries write, a group of two members reads and commits, and an
+operator reassigns, elects, creates and deletes throughout. In the end all nodes run, every replica
+is in sync, everything that was acknowledged is there once and in order, no commit has gone back,
+and the replicas hold the same bytes.
 """
 
 import shutil
@@ -20,7 +22,14 @@ from tests.chaos.disks import UnfitError, small_disk
 from tests.chaos.load import TOPIC, ConfluentWriter, OurWriter, Reader, Writer, wait_for_readers
 from tests.chaos.network import Network
 from tests.chaos.operator import MOVED, Operator
-from tests.chaos.verdicts import Segments, commits_of, commits_stand, group_got_everything, judge, read_log
+from tests.chaos.verdicts import (
+    Segments,
+    commits_of,
+    commits_stand,
+    group_got_everything,
+    judge,
+    read_log,
+)
 from tests.integration.client_clusters import TIDELOG
 from tests.integration.cluster_nodes import ClusterNodes
 
@@ -71,14 +80,24 @@ class Outcome:
             *self.faults[:20],
         ]
         if self.faults:
-            lines.append(f"the nodes' directories and logs, and a list of the faults, are in {self.folder}")
+            lines.append(
+                f"the nodes' directories and logs, and a list of the faults, are in {self.folder}"
+            )
         return "\n  ".join(lines)
 
 
 def run(
-    folder: Path, kills: int, seed: int, size: int = 3, *, pause_seconds: float = 0.004, told: Callable[[str], None] = lambda _: None
+    folder: Path,
+    kills: int,
+    seed: int,
+    size: int = 3,
+    *,
+    pause_seconds: float = 0.004,
+    told: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
-    """Play so many faults, then let everybody finish, and judge; each writer waits for ``pause_seconds`` after a record."""
+    """Play so many faults, then let everybody finish, and judge; each writer waits for
+    ``pause_seconds`` after a record.
+    """
     begun, outcome = time.monotonic(), Outcome(folder=folder, size=size, seed=seed)
 
     def note(text: str) -> None:
@@ -90,7 +109,9 @@ def run(
     with ExitStack() as stack:
         has_disks = _mount(stack, folder, size, outcome)
         network = stack.enter_context(Network())
-        nodes = stack.enter_context(ClusterNodes(TIDELOG, folder, PROPERTIES, size=size, ways=network))
+        nodes = stack.enter_context(
+            ClusterNodes(TIDELOG, folder, PROPERTIES, size=size, ways=network)
+        )
         decided = steps(seed, kills, has_disks=has_disks)
         try:
             _play(nodes, network, decided, outcome, note=note, pause_seconds=pause_seconds)
@@ -128,7 +149,13 @@ def _keep(nodes: ClusterNodes) -> None:
 
 
 def _play(
-    nodes: ClusterNodes, network: Network, decided: list[Step], outcome: Outcome, *, note: Callable[[str], None], pause_seconds: float
+    nodes: ClusterNodes,
+    network: Network,
+    decided: list[Step],
+    outcome: Outcome,
+    *,
+    note: Callable[[str], None],
+    pause_seconds: float,
 ) -> None:
     seed, bootstrap = outcome.seed, nodes.bootstrap
     operator = Operator(bootstrap, seed, nodes.node_ids)
@@ -136,7 +163,9 @@ def _play(
     nodes.wait_until_whole(*TOPICS)
     writers: list[Writer] = [
         ConfluentWriter("rdkafka", bootstrap, seed, TOPICS, pause_seconds=pause_seconds, **PATIENT),
-        OurWriter("ours", bootstrap, seed, TOPICS, pause_seconds=pause_seconds, request_timeout_ms=3_000),
+        OurWriter(
+            "ours", bootstrap, seed, TOPICS, pause_seconds=pause_seconds, request_timeout_ms=3_000
+        ),
     ]
     readers = [Reader(name, bootstrap, TOPICS, **PATIENT) for name in ("first", "second")]
     clients = [*writers, *readers, operator]
@@ -172,7 +201,10 @@ def _play(
     outcome.acknowledged = {writer.name: len(writer.acknowledged) for writer in writers}
     outcome.commit_count = sum(commits_of(readers).values())
     nodes.wait_until_equal(*TOPICS)
-    outcome.faults += [*judge(log, writers, readers, _segments(nodes)), *group_got_everything(log, readers)]
+    outcome.faults += [
+        *judge(log, writers, readers, _segments(nodes)),
+        *group_got_everything(log, readers),
+    ]
     outcome.faults += [*commits_stand(bootstrap, readers), *operator.verdict()]
     note("kill all once more")
     outcome.faults += _killed_once_more(nodes, log)
@@ -197,7 +229,9 @@ def _ended(nodes: ClusterNodes) -> Iterator[tuple[int, int]]:
 
 
 def _killed_once_more(nodes: ClusterNodes, log: dict[tuple[str, int, int], str]) -> Iterator[str]:
-    """Kill all nodes of an idle cluster: their metadata logs agree, and after a start the records are the same."""
+    """Kill all nodes of an idle cluster: their metadata logs agree, and after a start the records
+    are the same.
+    """
     for node_id in nodes.running:
         nodes.kill(node_id)
     nodes.wait_until_whole(*TOPICS)

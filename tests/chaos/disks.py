@@ -1,8 +1,10 @@
-"""What disks do to a node: they fill up, turn read-only, and lose files, while it runs and while it is stopped.
+"""What disks do to a node: they fill up, turn read-only, and lose files, while it runs and while it
+is stopped.
 
-A case is a function of a folder that raises ``AssertionError`` where a promise is broken: an error must be told (to the client, in the log
-or by the exit code), what was acknowledged is served or refused, and no record is ever left out without a word. ``UnfitError`` says what
-this machine lacks for a case.
+A case is a function of a folder that raises ``AssertionError`` where a promise is broken: an error
+must be told (to the client, in the log or by the exit code), what was acknowledged is served or
+refused, and no record is ever left out without a word. ``UnfitError`` says what this machine lacks
+for a case.
 """
 
 import os
@@ -19,7 +21,11 @@ from tests.helpers.broker_process import BrokerProcess, NotStartedError, run_to_
 from tests.integration.confluent import Sent, consumer, create_topic, produce
 
 TOPIC = "kept"
-PROPERTIES = {"log.flush.interval.messages": "1", "log.segment.bytes": "1048576", "log.index.interval.bytes": "4096"}
+PROPERTIES = {
+    "log.flush.interval.messages": "1",
+    "log.segment.bytes": "1048576",
+    "log.index.interval.bytes": "4096",
+}
 VALUE_BYTES = 20_000
 SMALL_DISK = "90m"
 """A node stops taking records while it still has 64 MiB for everything else."""
@@ -37,9 +43,15 @@ def small_disk(folder: Path, size: str = SMALL_DISK) -> Iterator[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     if os.geteuid() != 0 or shutil.which("mount") is None:
         raise UnfitError("mounting a small file system needs root")
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tidelog-chaos", str(folder)], capture_output=True, check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tidelog-chaos", str(folder)],
+        capture_output=True,
+        check=False,
+    )
     if mounted.returncode:
-        raise UnfitError(f"no small file system can be mounted here: {mounted.stderr.decode().strip()}")
+        raise UnfitError(
+            f"no small file system can be mounted here: {mounted.stderr.decode().strip()}"
+        )
     try:
         yield folder
     finally:
@@ -53,12 +65,24 @@ def value(number: int) -> bytes:
 
 def fill(bootstrap: str, count: int, first: int = 0) -> None:
     """Produce so many records, one batch each, in order, all acknowledged."""
-    produce(bootstrap, TOPIC, [value(number) for number in range(first, first + count)], batch_num_messages=1, enable_idempotence=True)
+    produce(
+        bootstrap,
+        TOPIC,
+        [value(number) for number in range(first, first + count)],
+        batch_num_messages=1,
+        enable_idempotence=True,
+    )
 
 
-def read_until_told(bootstrap: str, count: int, seconds: float = WAIT_SECONDS) -> tuple[list[tuple[int, int]], list[str]]:
-    """Read from the beginning: (offset, number) of what came before the first error or the end, and the errors."""
-    source = consumer(bootstrap, "judge", auto_offset_reset="error", check_crcs=True, fetch_wait_max_ms=100)
+def read_until_told(
+    bootstrap: str, count: int, seconds: float = WAIT_SECONDS
+) -> tuple[list[tuple[int, int]], list[str]]:
+    """Read from the beginning: (offset, number) of what came before the first error or the end, and
+    the errors.
+    """
+    source = consumer(
+        bootstrap, "judge", auto_offset_reset="error", check_crcs=True, fetch_wait_max_ms=100
+    )
     source.assign([confluent_kafka.TopicPartition(TOPIC, 0, 0)])
     found: list[tuple[int, int]] = []
     errors: list[str] = []
@@ -74,24 +98,39 @@ def read_until_told(bootstrap: str, count: int, seconds: float = WAIT_SECONDS) -
 
 
 def assert_no_silent_gap(broker: BrokerProcess, count: int, *, log_before: int = 0) -> bool:
-    """All is served, or what is served is whole up to where an error is told; returns whether all was."""
+    """All is served, or what is served is whole up to where an error is told; returns whether all
+    was.
+    """
     found, errors = read_until_told(broker.bootstrap, count, seconds=3.0)
-    assert found == [(number, number) for number in range(len(found))], f"records were left out or changed: {_first_wrong(found)}"
+    assert found == [(number, number) for number in range(len(found))], (
+        f"records were left out or changed: {_first_wrong(found)}"
+    )
     if len(found) == count:
         return True
-    assert errors or told(broker.log[log_before:]), f"only {len(found)} of {count} records are served, and nobody says why"
+    assert errors or told(broker.log[log_before:]), (
+        f"only {len(found)} of {count} records are served, and nobody says why"
+    )
     return False
 
 
 def _first_wrong(found: list[tuple[int, int]]) -> str:
-    return next((f"{pair} where {place} was due" for place, pair in enumerate(found) if pair != (place, place)), "")
+    return next(
+        (
+            f"{pair} where {place} was due"
+            for place, pair in enumerate(found)
+            if pair != (place, place)
+        ),
+        "",
+    )
 
 
 def told(log: str) -> bool:
     """Whether a log says that something is wrong with the topic's files."""
     assert "Traceback" not in log, log[log.index("Traceback") :][:2_000]
     return any(
-        TOPIC in line and ("WARNING" in line or "ERROR" in line or "damaged" in line or "missing" in line) for line in log.splitlines()
+        TOPIC in line
+        and ("WARNING" in line or "ERROR" in line or "damaged" in line or "missing" in line)
+        for line in log.splitlines()
     )
 
 
@@ -104,17 +143,33 @@ def partition_files(data: Path, suffix: str) -> list[Path]:
 
 
 def full_disk(folder: Path) -> None:
-    """Writes are refused with an error before the disk is full; what was acknowledged is read; room makes it go on."""
-    with small_disk(folder / "disk") as disk, BrokerProcess(folder, properties={**PROPERTIES, "log.dirs": str(disk / "data")}) as broker:
+    """Writes are refused with an error before the disk is full; what was acknowledged is read; room
+    makes it go on.
+    """
+    with (
+        small_disk(folder / "disk") as disk,
+        BrokerProcess(folder, properties={**PROPERTIES, "log.dirs": str(disk / "data")}) as broker,
+    ):
         create_topic(broker.bootstrap, TOPIC)
         ballast = disk / "ballast"
         ballast.write_bytes(bytes(10 << 20))
-        sent = Sent(broker.bootstrap, batch_num_messages=1, enable_idempotence=False, message_timeout_ms=3_000, retries=0, linger_ms=0)
+        sent = Sent(
+            broker.bootstrap,
+            batch_num_messages=1,
+            enable_idempotence=False,
+            message_timeout_ms=3_000,
+            retries=0,
+            linger_ms=0,
+        )
         for number in range(2_000):
             sent.send(TOPIC, value(number))
         sent.flush_quietly(30)
-        assert sent.failed, "a disk of 90 MiB took 40 MiB beside 64 MiB of reserve and 10 MiB of somebody else's"
-        accepted = {record.offset(): int(record.value().partition(b":")[0]) for record in sent.delivered}
+        assert sent.failed, (
+            "a disk of 90 MiB took 40 MiB beside 64 MiB of reserve and 10 MiB of somebody else's"
+        )
+        accepted = {
+            record.offset(): int(record.value().partition(b":")[0]) for record in sent.delivered
+        }
         found, errors = read_until_told(broker.bootstrap, len(accepted))
         assert dict(found) == accepted, f"what was acknowledged is not what is read: {errors}"
         ballast.unlink()
@@ -135,12 +190,19 @@ def goes_on(broker: BrokerProcess, number: int) -> None:
         sent.flush_quietly(3)
         if sent.delivered:
             return
-        assert time.monotonic() < deadline, f"nothing is accepted though there is room: {sent.failed}"
+        assert time.monotonic() < deadline, (
+            f"nothing is accepted though there is room: {sent.failed}"
+        )
 
 
 def disk_full_of_others(folder: Path) -> None:
-    """Not a byte is left, for anything: the node says so and keeps what it has, and works again once there is room."""
-    with small_disk(folder / "disk") as disk, BrokerProcess(folder, properties={**PROPERTIES, "log.dirs": str(disk / "data")}) as broker:
+    """Not a byte is left, for anything: the node says so and keeps what it has, and works again
+    once there is room.
+    """
+    with (
+        small_disk(folder / "disk") as disk,
+        BrokerProcess(folder, properties={**PROPERTIES, "log.dirs": str(disk / "data")}) as broker,
+    ):
         create_topic(broker.bootstrap, TOPIC)
         fill(broker.bootstrap, 20)
         take_all_room(disk / "ballast")
@@ -176,7 +238,9 @@ def take_all_room(path: Path) -> None:
 
 
 def is_alive(broker: BrokerProcess) -> bool:
-    """Whether the process answers; one that ends by itself for its disk's sake is fine where it says so."""
+    """Whether the process answers; one that ends by itself for its disk's sake is fine where it
+    says so.
+    """
     try:
         consumer(broker.bootstrap, "judge").list_topics(timeout=2)
     except confluent_kafka.KafkaException:
@@ -185,13 +249,20 @@ def is_alive(broker: BrokerProcess) -> bool:
 
 
 def read_only_disk(folder: Path) -> None:
-    """The disk turns read-only under a running node: writes are refused or the node ends with a sentence; all is there after."""
-    with small_disk(folder / "disk") as disk, BrokerProcess(folder, properties={**PROPERTIES, "log.dirs": str(disk / "data")}) as broker:
+    """The disk turns read-only under a running node: writes are refused or the node ends with a
+    sentence; all is there after.
+    """
+    with (
+        small_disk(folder / "disk") as disk,
+        BrokerProcess(folder, properties={**PROPERTIES, "log.dirs": str(disk / "data")}) as broker,
+    ):
         create_topic(broker.bootstrap, TOPIC)
         fill(broker.bootstrap, 20)
         broker.kill()
         remount(disk, "ro")
-        code, text = run_to_its_end(folder, properties={**PROPERTIES, "log.dirs": str(disk / "data")})
+        code, text = run_to_its_end(
+            folder, properties={**PROPERTIES, "log.dirs": str(disk / "data")}
+        )
         assert code != 0
         assert str(disk / "data") in text, text
         assert "Traceback" not in text, text
@@ -202,7 +273,9 @@ def read_only_disk(folder: Path) -> None:
 
 def remount(disk: Path, how: str) -> None:
     """Remount a small disk."""
-    done = subprocess.run(["mount", "-o", f"remount,{how}", str(disk)], capture_output=True, check=False)
+    done = subprocess.run(
+        ["mount", "-o", f"remount,{how}", str(disk)], capture_output=True, check=False
+    )
     if done.returncode:
         raise UnfitError(f"the disk cannot be remounted: {done.stderr.decode().strip()}")
 
@@ -236,8 +309,12 @@ def loaded(folder: Path) -> BrokerProcess:
     return broker
 
 
-def vanished(suffix: str, which: int, *, is_running: bool, is_clean: bool = True, must_serve: bool) -> Callable[[Path], None]:
-    """A case: one of the partition's files vanishes, the node starts again, and all is served (or, if it need not be, that is told)."""
+def vanished(
+    suffix: str, which: int, *, is_running: bool, is_clean: bool = True, must_serve: bool
+) -> Callable[[Path], None]:
+    """A case: one of the partition's files vanishes, the node starts again, and all is served (or,
+    if it need not be, that is told).
+    """
 
     def case(folder: Path) -> None:
         broker = loaded(folder)
@@ -251,7 +328,9 @@ def vanished(suffix: str, which: int, *, is_running: bool, is_clean: bool = True
                 partition_files(folder / "data", suffix)[which].unlink()
             broker.start()
             is_whole = assert_no_silent_gap(broker, FIRST_RECORDS, log_before=log_before)
-            assert is_whole or not must_serve, "a file that can be written anew is missing, and records with it"
+            assert is_whole or not must_serve, (
+                "a file that can be written anew is missing, and records with it"
+            )
             if is_whole:
                 fill(broker.bootstrap, 5, first=FIRST_RECORDS)
                 assert assert_no_silent_gap(broker, FIRST_RECORDS + 5)
@@ -262,7 +341,9 @@ def vanished(suffix: str, which: int, *, is_running: bool, is_clean: bool = True
 
 
 def written_once_more(*, is_clean: bool) -> Callable[[Path], None]:
-    """A case: the segment that records are written to vanishes, and records follow it; nothing is lost, and the node says what happened."""
+    """A case: the segment that records are written to vanishes, and records follow it; nothing is
+    lost, and the node says what happened.
+    """
 
     def case(folder: Path) -> None:
         broker = loaded(folder)
@@ -278,7 +359,9 @@ def written_once_more(*, is_clean: bool) -> Callable[[Path], None]:
             assert f"{removed} vanished" in broker.log
             assert told(broker.log)
             broker.start()
-            assert assert_no_silent_gap(broker, FIRST_RECORDS + 5), "records are missing that were acknowledged"
+            assert assert_no_silent_gap(broker, FIRST_RECORDS + 5), (
+                "records are missing that were acknowledged"
+            )
             fill(broker.bootstrap, 5, first=FIRST_RECORDS + 5)
             assert assert_no_silent_gap(broker, FIRST_RECORDS + 10)
         finally:
@@ -288,7 +371,9 @@ def written_once_more(*, is_clean: bool) -> Callable[[Path], None]:
 
 
 def vanished_beside(name: str, *, is_clean: bool) -> Callable[[Path], None]:
-    """A case: a file of the log directory vanishes while the node is stopped; all is served, or the start is refused with its name."""
+    """A case: a file of the log directory vanishes while the node is stopped; all is served, or the
+    start is refused with its name.
+    """
 
     def case(folder: Path) -> None:
         broker = loaded(folder)
@@ -297,9 +382,13 @@ def vanished_beside(name: str, *, is_clean: bool) -> Callable[[Path], None]:
             (folder / "data" / name).unlink(missing_ok=True)
             refusal = refused_start(broker)
             if refusal:
-                assert name.rpartition("/")[2] in refusal or name.partition("/")[0] in refusal, f"it does not name the file: {refusal}"
+                assert name.rpartition("/")[2] in refusal or name.partition("/")[0] in refusal, (
+                    f"it does not name the file: {refusal}"
+                )
                 return
-            assert assert_no_silent_gap(broker, FIRST_RECORDS), "a file that can be written anew is missing, and records with it"
+            assert assert_no_silent_gap(broker, FIRST_RECORDS), (
+                "a file that can be written anew is missing, and records with it"
+            )
             fill(broker.bootstrap, 5, first=FIRST_RECORDS)
             assert assert_no_silent_gap(broker, FIRST_RECORDS + 5)
         finally:
@@ -313,26 +402,46 @@ CASES: dict[str, Callable[[Path], None]] = {
     "a disk full of somebody else's": disk_full_of_others,
     "a disk that turned read-only": read_only_disk,
     "an index vanishes": vanished(".index", 1, is_running=False, must_serve=True),
-    "an index vanishes before a kill": vanished(".index", 1, is_running=True, is_clean=False, must_serve=True),
+    "an index vanishes before a kill": vanished(
+        ".index", 1, is_running=True, is_clean=False, must_serve=True
+    ),
     "a time index vanishes": vanished(".timeindex", 1, is_running=False, must_serve=True),
-    "the active index vanishes while running": vanished(".index", -1, is_running=True, must_serve=True),
+    "the active index vanishes while running": vanished(
+        ".index", -1, is_running=True, must_serve=True
+    ),
     "a producer snapshot vanishes": vanished(".snapshot", -1, is_running=False, must_serve=True),
-    "the leader epochs vanish": vanished("leader-epoch-checkpoint", 0, is_running=False, must_serve=True),
+    "the leader epochs vanish": vanished(
+        "leader-epoch-checkpoint", 0, is_running=False, must_serve=True
+    ),
     "the topic's id vanishes": vanished("partition.metadata", 0, is_running=False, must_serve=True),
     "the first segment vanishes": vanished(".log", 0, is_running=False, must_serve=False),
     "a middle segment vanishes": vanished(".log", 1, is_running=False, must_serve=False),
-    "a middle segment vanishes before a kill": vanished(".log", 1, is_running=False, is_clean=False, must_serve=False),
+    "a middle segment vanishes before a kill": vanished(
+        ".log", 1, is_running=False, is_clean=False, must_serve=False
+    ),
     "the active segment vanishes": vanished(".log", -1, is_running=False, must_serve=False),
-    "the active segment vanishes before a kill": vanished(".log", -1, is_running=False, is_clean=False, must_serve=False),
-    "a middle segment vanishes while running": vanished(".log", 1, is_running=True, must_serve=False),
+    "the active segment vanishes before a kill": vanished(
+        ".log", -1, is_running=False, is_clean=False, must_serve=False
+    ),
+    "a middle segment vanishes while running": vanished(
+        ".log", 1, is_running=True, must_serve=False
+    ),
     "the active segment vanishes while running": written_once_more(is_clean=False),
     "the active segment vanishes before a stop": written_once_more(is_clean=True),
-    "the recovery points vanish": vanished_beside("recovery-point-offset-checkpoint", is_clean=True),
-    "the recovery points vanish before a kill": vanished_beside("recovery-point-offset-checkpoint", is_clean=False),
+    "the recovery points vanish": vanished_beside(
+        "recovery-point-offset-checkpoint", is_clean=True
+    ),
+    "the recovery points vanish before a kill": vanished_beside(
+        "recovery-point-offset-checkpoint", is_clean=False
+    ),
     "the log starts vanish": vanished_beside("log-start-offset-checkpoint", is_clean=True),
     "the high watermarks vanish": vanished_beside("replication-offset-checkpoint", is_clean=False),
     "the mark of a clean stop vanishes": vanished_beside(".kafka_cleanshutdown", is_clean=True),
     "the owner's name vanishes": vanished_beside("meta.properties", is_clean=True),
-    "the quorum's state vanishes": vanished_beside("__cluster_metadata-0/quorum-state", is_clean=True),
-    "the metadata log vanishes": vanished_beside("__cluster_metadata-0/00000000000000000000.log", is_clean=True),
+    "the quorum's state vanishes": vanished_beside(
+        "__cluster_metadata-0/quorum-state", is_clean=True
+    ),
+    "the metadata log vanishes": vanished_beside(
+        "__cluster_metadata-0/00000000000000000000.log", is_clean=True
+    ),
 }

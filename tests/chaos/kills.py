@@ -5,7 +5,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from tests.chaos.load import PARTITION_COUNT, TOPIC, ConfluentWriter, OurWriter, Reader, Writer, wait_for_readers
+from tests.chaos.load import (
+    PARTITION_COUNT,
+    TOPIC,
+    ConfluentWriter,
+    OurWriter,
+    Reader,
+    Writer,
+    wait_for_readers,
+)
 from tests.chaos.verdicts import commits_of, commits_stand, group_got_everything, judge, read_log
 from tests.helpers.broker_process import BrokerProcess
 from tests.integration.confluent import create_topic
@@ -48,7 +56,10 @@ def run(folder: Path, kills: int, seed: int) -> Outcome:
     rng, outcome, begun = Random(f"kills {seed}"), Outcome(), time.monotonic()
     with BrokerProcess(folder, properties=PROPERTIES) as broker:
         create_topic(broker.bootstrap, TOPIC, PARTITION_COUNT)
-        writers: list[Writer] = [ConfluentWriter("rdkafka", broker.bootstrap, seed), OurWriter("ours", broker.bootstrap, seed)]
+        writers: list[Writer] = [
+            ConfluentWriter("rdkafka", broker.bootstrap, seed),
+            OurWriter("ours", broker.bootstrap, seed),
+        ]
         readers = [Reader("first", broker.bootstrap), Reader("second", broker.bootstrap)]
         for client in [*writers, readers[0]]:
             client.start()
@@ -67,17 +78,26 @@ def run(folder: Path, kills: int, seed: int) -> Outcome:
         wait_for_readers(log, readers, DRAIN_SECONDS)
         for reader in readers:
             reader.stop()
-        outcome.faults += [*judge(log, writers, readers), *group_got_everything(log, readers), *commits_stand(broker.bootstrap, readers)]
+        outcome.faults += [
+            *judge(log, writers, readers),
+            *group_got_everything(log, readers),
+            *commits_stand(broker.bootstrap, readers),
+        ]
         broker.kill()
         broker.start()
         again = read_log(broker.bootstrap)
         if again != log:
-            lost, more = sorted(log.keys() - again.keys())[:5], sorted(again.keys() - log.keys())[:5]
+            lost, more = (
+                sorted(log.keys() - again.keys())[:5],
+                sorted(again.keys() - log.keys())[:5],
+            )
             outcome.faults.append(
                 f"one more kill, of an idle node, changed the log: {len(log)} to {len(again)} records, lost {lost}, more {more}"
             )
         if "Traceback" in broker.log:
-            outcome.faults.append(f"a traceback: {broker.log[broker.log.index('Traceback') :][:1_500]}")
+            outcome.faults.append(
+                f"a traceback: {broker.log[broker.log.index('Traceback') :][:1_500]}"
+            )
     outcome.record_count = len(log)
     outcome.acknowledged_count = sum(len(writer.acknowledged) for writer in writers)
     outcome.commit_count = sum(commits_of(readers).values())

@@ -1,7 +1,9 @@
-"""Clients that never stop: idempotent producers of two client libraries and a group that commits, and all that they were told.
+"""Clients that never stop: idempotent producers of two client libraries and a group that commits,
+and all that they were told.
 
-Decides what is sent: the value names its producer and counts up in each partition, so that a log alone shows duplicates, gaps and order.
-Each client lives in a thread of its own; ``stop`` ends them and waits for what is on its way.
+Decides what is sent: the value names its producer and counts up in each partition, so that a log
+alone shows duplicates, gaps and order. Each client lives in a thread of its own; ``stop`` ends them
+and waits for what is on its way.
 """
 
 import threading
@@ -33,7 +35,9 @@ Acknowledged = dict[Place, str]
 
 
 class Client:
-    """A thread that works until it is stopped; ``failures`` are sentences about what must not be, ``notes`` about what may."""
+    """A thread that works until it is stopped; ``failures`` are sentences about what must not be,
+    ``notes`` about what may.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -68,22 +72,32 @@ class Client:
 
 
 class Writer(Client):
-    """A producer. ``acknowledged`` grows by what it was told; ``sent_count`` by what it tried, per topic and partition.
+    """A producer. ``acknowledged`` grows by what it was told; ``sent_count`` by what it tried, per
+    topic and partition.
 
-    ``told_at`` says of each acknowledged record when it was sent and when it was acknowledged, in seconds of the monotonic clock; a writer
-    in another process does not tell when it sends.
-    ``unplaced`` are values of a topic and partition that were acknowledged without their offset: librdkafka says so of a batch whose
-    response it lost, once the broker has taken a later one.
+    ``told_at`` says of each acknowledged record when it was sent and when it was acknowledged, in
+    seconds of the monotonic clock; a writer in another process does not tell when it sends.
+    ``unplaced`` are values of a topic and partition that were acknowledged without their offset:
+    librdkafka says so of a batch whose response it lost, once the broker has taken a later one.
     """
 
     def __init__(
-        self, name: str, bootstrap: str, seed: int, topics: Mapping[str, int] = TOPICS, *, pause_seconds: float = 0.002, **more: Any
+        self,
+        name: str,
+        bootstrap: str,
+        seed: int,
+        topics: Mapping[str, int] = TOPICS,
+        *,
+        pause_seconds: float = 0.002,
+        **more: Any,
     ) -> None:
         super().__init__(name)
         self.acknowledged: Acknowledged = {}
         self.unplaced: list[tuple[str, int, str]] = []
         self.told_at: list[tuple[float, float]] = []
-        self.partitions = [(topic, partition) for topic, count in topics.items() for partition in range(count)]
+        self.partitions = [
+            (topic, partition) for topic, count in topics.items() for partition in range(count)
+        ]
         self.sent_count = dict.fromkeys(self.partitions, 0)
         self._counts = dict.fromkeys(self.partitions, 0)
         self._sent_at: dict[tuple[str, int, str], float] = {}
@@ -120,7 +134,13 @@ class ConfluentWriter(Writer):
     """librdkafka's idempotent producer."""
 
     def work(self) -> None:
-        wanted = {"enable_idempotence": True, "linger_ms": 2, "message_timeout_ms": GIVE_UP_MS, **QUICK, **self.settings}
+        wanted = {
+            "enable_idempotence": True,
+            "linger_ms": 2,
+            "message_timeout_ms": GIVE_UP_MS,
+            **QUICK,
+            **self.settings,
+        }
         producer: Any = confluent_kafka.Producer(settings(self.bootstrap, **wanted))
         while not self.stopping.wait(self.pause_seconds):
             topic, partition, value = self.next()
@@ -132,7 +152,9 @@ class ConfluentWriter(Writer):
 
     def _note(self, error: Any, record: Any) -> None:
         if error is None:
-            self.acknowledge(record.topic(), record.partition(), record.offset(), record.value().decode())
+            self.acknowledge(
+                record.topic(), record.partition(), record.offset(), record.value().decode()
+            )
         else:
             self.failures.append(f"{self.name} was refused: {error}")
 
@@ -141,11 +163,18 @@ class OurWriter(Writer):
     """Our own producer, for threads."""
 
     def work(self) -> None:
-        wanted = {"linger_ms": 2, "delivery_timeout_ms": GIVE_UP_MS, "retry_backoff_ms": 20, **self.settings}
+        wanted = {
+            "linger_ms": 2,
+            "delivery_timeout_ms": GIVE_UP_MS,
+            "retry_backoff_ms": 20,
+            **self.settings,
+        }
         with BlockingProducer(self.bootstrap, **wanted) as producer:
             while not self.stopping.wait(self.pause_seconds):
                 topic, partition, value = self.next()
-                producer.send(topic, value=value.encode(), partition=partition, on_delivery=self._noted(value))
+                producer.send(
+                    topic, value=value.encode(), partition=partition, on_delivery=self._noted(value)
+                )
             producer.flush(timeout_ms=60_000)
 
     def _noted(self, value: str) -> Callable[[Any, KafkaError | None], None]:
@@ -159,18 +188,30 @@ class OurWriter(Writer):
 
 
 class Reader(Client):
-    """A member of a group that commits what it read. ``got`` is all of it, ``committed`` what was acknowledged, by (topic, partition).
+    """A member of a group that commits what it read. ``got`` is all of it, ``committed`` what was
+    acknowledged, by (topic, partition).
 
-    Within one assignment offsets must follow each other: a gap there is a record that nobody would ever see. A member commits only what
-    it read in the assignment it has: a coordinator takes positions in partitions of other members, too, and a group would go back.
+    Within one assignment offsets must follow each other: a gap there is a record that nobody would
+    ever see. A member commits only what it read in the assignment it has: a coordinator takes
+    positions in partitions of other members, too, and a group would go back.
 
-    One commit is on its way at a time, and reading goes on meanwhile: a commit that librdkafka 2.16 could not send it tries again for
-    ever, and its caller waits as long.
+    One commit is on its way at a time, and reading goes on meanwhile: a commit that librdkafka 2.16
+    could not send it tries again for ever, and its caller waits as long.
     """
 
-    membership: Mapping[str, Any] = MappingProxyType({"session_timeout_ms": 10_000, "heartbeat_interval_ms": 500})
+    membership: Mapping[str, Any] = MappingProxyType(
+        {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 500}
+    )
 
-    def __init__(self, name: str, bootstrap: str, topics: Mapping[str, int] = TOPICS, *, group: str = GROUP, **more: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        topics: Mapping[str, int] = TOPICS,
+        *,
+        group: str = GROUP,
+        **more: Any,
+    ) -> None:
         super().__init__(name)
         self.bootstrap = bootstrap
         self.topics = topics
@@ -187,12 +228,16 @@ class Reader(Client):
     def work(self) -> None:
         wanted = {"client_id": self.name, **self.membership, **QUICK, **self.settings}
         source = consumer(self.bootstrap, self.group, on_commit=self._note_commit, **wanted)
-        source.subscribe(list(self.topics), on_assign=self.forget_positions, on_revoke=self.forget_positions)
+        source.subscribe(
+            list(self.topics), on_assign=self.forget_positions, on_revoke=self.forget_positions
+        )
         try:
             while not self.stopping.is_set():
                 records = [record for record in source.consume(200, 0.2) if record.error() is None]
                 for record in records:
-                    self.take_one(record.topic(), record.partition(), record.offset(), record.value().decode())
+                    self.take_one(
+                        record.topic(), record.partition(), record.offset(), record.value().decode()
+                    )
                 self._commit(source)
         finally:
             serve_callbacks(source)
@@ -200,15 +245,22 @@ class Reader(Client):
             source.close()
 
     def note_endless(self) -> None:
-        """Tell that the thread does not end. Behind a member that has left, a close waits for nothing of the cluster's."""
+        """Tell that the thread does not end. Behind a member that has left, a close waits for
+        nothing of the cluster's.
+        """
         if self._is_closing and not self._is_member():
-            self.notes.append(f"{self.name} has left the group, and its close does not end: librdkafka's own (librdkafka#4041)")
+            self.notes.append(
+                f"{self.name} has left the group, and its close does not end: librdkafka's own (librdkafka#4041)"
+            )
         else:
             super().note_endless()
 
     def _is_member(self) -> bool:
         with BlockingAdmin(self.bootstrap) as admin:
-            return any(member.client_id == self.name for member in admin.describe_groups([self.group])[self.group].members)
+            return any(
+                member.client_id == self.name
+                for member in admin.describe_groups([self.group])[self.group].members
+            )
 
     def forget_positions(self, _source: Any, _partitions: list[Any]) -> None:
         """Begin anew: an assignment of the eager protocol replaces the whole of the last one."""
@@ -218,9 +270,13 @@ class Reader(Client):
         """Note one record."""
         where = (topic, partition)
         if offset != self.next_offsets.get(where, offset):
-            self.failures.append(f"{self.name} got {offset} of {where} where {self.next_offsets[where]} was due")
+            self.failures.append(
+                f"{self.name} got {offset} of {where} where {self.next_offsets[where]} was due"
+            )
         if self.got.setdefault((*where, offset), value) != value:
-            self.failures.append(f"{self.name} got another record at {offset} of {where} than before")
+            self.failures.append(
+                f"{self.name} got another record at {offset} of {where} than before"
+            )
         self.next_offsets[where] = offset + 1
 
     def note_commits(self, positions: Mapping[tuple[str, int], int]) -> None:
@@ -231,7 +287,10 @@ class Reader(Client):
     def _commit(self, source: Any) -> None:
         if not self._is_committing and self.next_offsets and self.next_offsets != self._asked:
             self._asked = dict(self.next_offsets)
-            wanted = [confluent_kafka.TopicPartition(*where, offset) for where, offset in self._asked.items()]
+            wanted = [
+                confluent_kafka.TopicPartition(*where, offset)
+                for where, offset in self._asked.items()
+            ]
             source.commit(offsets=wanted, asynchronous=True)
             self._is_committing = True
 
@@ -240,11 +299,15 @@ class Reader(Client):
         if error is not None:  # the node died, or the group moved on: nothing was promised
             self._asked.clear()
         else:
-            self.note_commits({(each.topic, each.partition): each.offset for each in done if each.error is None})
+            self.note_commits(
+                {(each.topic, each.partition): each.offset for each in done if each.error is None}
+            )
 
 
 class ConsumerProtocolReader(Reader):
-    """A member of librdkafka's in a group of the consumer protocol (KIP-848): the broker says how often it has to be heard."""
+    """A member of librdkafka's in a group of the consumer protocol (KIP-848): the broker says how
+    often it has to be heard.
+    """
 
     membership: Mapping[str, Any] = MappingProxyType({"group_protocol": "consumer"})
 
@@ -252,5 +315,7 @@ class ConsumerProtocolReader(Reader):
 def wait_for_readers(log: Acknowledged, readers: list[Reader], seconds: float) -> None:
     """Wait until every record of a log has come to some reader, or the time is over."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and set(log) - {place for reader in readers for place in list(reader.got)}:
+    while time.monotonic() < deadline and set(log) - {
+        place for reader in readers for place in list(reader.got)
+    }:
         time.sleep(0.1)

@@ -1,11 +1,14 @@
-"""The network between the nodes of a cluster and its clients: a small TCP proxy before each listener, which can cut, hold and slow down.
+"""The network between the nodes of a cluster and its clients: a small TCP proxy before each
+listener, which can cut, hold and slow down.
 
-A node is told to everybody by the ports of its proxies, so that each connection to it passes here. Who connects is found by the process
-that owns the other end of the connection (``/proc``): a cut between nodes 1 and 2 leaves both their clients and node 3 alone.
+A node is told to everybody by the ports of its proxies, so that each connection to it passes here.
+Who connects is found by the process that owns the other end of the connection (``/proc``): a cut
+between nodes 1 and 2 leaves both their clients and node 3 alone.
 
-Two kinds of cut. A *held* direction loses nothing: bytes wait, as they do on a network that loses packets and sends them again, and
-arrive once it is healed; a connection that begins meanwhile waits, too. A *reset* ends connections at once. While a node's process does
-not run, its ports refuse connections, as the system does for a process that is gone.
+Two kinds of cut. A *held* direction loses nothing: bytes wait, as they do on a network that loses
+packets and sends them again, and arrive once it is healed; a connection that begins meanwhile
+waits, too. A *reset* ends connections at once. While a node's process does not run, its ports
+refuse connections, as the system does for a process that is gone.
 
 One thread runs everything here; its methods may be called from any other one.
 """
@@ -54,7 +57,9 @@ class _Connection:
 
 
 class Network:
-    """All proxies of a cluster; ``with Network() as network`` runs them, ``ClusterNodes(..., ways=network)`` uses them."""
+    """All proxies of a cluster; ``with Network() as network`` runs them, ``ClusterNodes(...,
+    ways=network)`` uses them.
+    """
 
     def __init__(self) -> None:
         self._ports: dict[int, dict[int, int]] = {}
@@ -74,7 +79,12 @@ class Network:
         self._started.wait()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self._call(self._is_over.set)
         self._thread.join()
         for bound in self._sockets.values():
@@ -101,7 +111,9 @@ class Network:
     # What happens to the network
 
     def hold(self, pairs: Iterable[Pair]) -> None:
-        """Hold back what goes from one node to another, for each of these pairs; one that is held twice is to be released twice."""
+        """Hold back what goes from one node to another, for each of these pairs; one that is held
+        twice is to be released twice.
+        """
         self._call(partial(self._set, held=self._held + Counter(pairs)))
 
     def release(self, pairs: Iterable[Pair]) -> None:
@@ -136,7 +148,9 @@ class Network:
             await self._is_over.wait()
             self._nursery.cancel_scope.cancel()
 
-    def _set(self, *, held: Counter[Pair] | None = None, delays: Mapping[int, float] | None = None) -> None:
+    def _set(
+        self, *, held: Counter[Pair] | None = None, delays: Mapping[int, float] | None = None
+    ) -> None:
         self._held = self._held if held is None else held
         self._delays = self._delays if delays is None else delays
         self._changed.set()
@@ -152,7 +166,12 @@ class Network:
         for told, port in self._ports.get(node_id, {}).items():
             listening = self._sockets[told]
             listening.listen(128)
-            self._nursery.start_soon(self._listen, node_id, trio.SocketListener(trio.socket.from_stdlib_socket(listening)), port)
+            self._nursery.start_soon(
+                self._listen,
+                node_id,
+                trio.SocketListener(trio.socket.from_stdlib_socket(listening)),
+                port,
+            )
 
     def _close(self, node_id: int) -> None:
         self._processes.pop(node_id, None)
@@ -192,7 +211,13 @@ class Network:
             nursery.start_soon(self._pump, connection, there, connection.near, connection.far)
             nursery.start_soon(self._pump, connection, back, connection.far, connection.near)
 
-    async def _pump(self, connection: _Connection, pair: Pair, source: trio.SocketStream, sink: trio.SocketStream) -> None:
+    async def _pump(
+        self,
+        connection: _Connection,
+        pair: Pair,
+        source: trio.SocketStream,
+        sink: trio.SocketStream,
+    ) -> None:
         try:
             while chunk := await source.receive_some(CHUNK_BYTES):
                 await self._until_passable(pair)
@@ -216,7 +241,14 @@ class Network:
             inode = _inode(near.socket.getpeername()[1], near.socket.getsockname()[1])
         except OSError:
             return CLIENTS  # it is gone already
-        return next((node_id for node_id, process_id in self._processes.items() if _has_socket(process_id, inode)), CLIENTS)
+        return next(
+            (
+                node_id
+                for node_id, process_id in self._processes.items()
+                if _has_socket(process_id, inode)
+            ),
+            CLIENTS,
+        )
 
 
 def _bound(port: int = 0) -> socket.socket:
@@ -229,7 +261,9 @@ def _bound(port: int = 0) -> socket.socket:
 
 
 def _inode(local_port: int, remote_port: int) -> str:
-    """The system's number of the socket at one end of a connection within this machine; empty where it is gone already."""
+    """The system's number of the socket at one end of a connection within this machine; empty where
+    it is gone already.
+    """
     ends = (f":{local_port:04X}", f":{remote_port:04X}")
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         words = line.split()

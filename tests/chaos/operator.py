@@ -1,6 +1,8 @@
-"""The operator of a cluster who never rests: moves replicas and takes that back, has leaders elected, creates and deletes topics.
+"""The operator of a cluster who never rests: moves replicas and takes that back, has leaders
+elected, creates and deletes topics.
 
-Knows what was acknowledged of it: a topic that was created is there in the end, and one that was deleted is not.
+Knows what was acknowledged of it: a topic that was created is there in the end, and one that was
+deleted is not.
 """
 
 import time
@@ -13,7 +15,9 @@ from log_service.client import BlockingAdmin, ErrorCode, KafkaError, NewTopic, T
 from tests.chaos.load import Client
 
 MOVED = "moved"
-"""Its partitions have two replicas of three nodes, or three of five: there is somewhere to move them to."""
+"""Its partitions have two replicas of three nodes, or three of five: there is somewhere to move
+them to.
+"""
 PAUSE_SECONDS = 0.7
 ASK_MS = 8_000
 SEEN_SECONDS = 30.0
@@ -21,7 +25,9 @@ MOST_TOPICS = 20
 
 
 class Operator(Client):
-    """A thread that operates. ``counts`` says how often each operation was acknowledged, ``created`` and ``deleted`` name topics."""
+    """A thread that operates. ``counts`` says how often each operation was acknowledged,
+    ``created`` and ``deleted`` name topics.
+    """
 
     def __init__(self, bootstrap: str, seed: int, node_ids: Sequence[int]) -> None:
         super().__init__("operator")
@@ -49,7 +55,14 @@ class Operator(Client):
             admin.create_topics(wanted)
 
     def work(self) -> None:
-        operations = (self._reassign, self._reassign, self._cancel, self._elect, self._create, self._delete)
+        operations = (
+            self._reassign,
+            self._reassign,
+            self._cancel,
+            self._elect,
+            self._create,
+            self._delete,
+        )
         while not self.stopping.wait(PAUSE_SECONDS):
             operation = self.rng.choice(operations)
             try:
@@ -57,7 +70,9 @@ class Operator(Client):
                     operation(admin)
             except KafkaError as error:
                 if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
-                    self.failures.append(f"the operator was told of an unknown server error: {error}")
+                    self.failures.append(
+                        f"the operator was told of an unknown server error: {error}"
+                    )
                 self.counts["refused"] += 1
             else:
                 self.counts[operation.__name__.strip("_")] += 1
@@ -72,8 +87,14 @@ class Operator(Client):
             if not (missing or left) or time.monotonic() > deadline:
                 break
             time.sleep(0.2)
-        faults = [f"topic {name} was created, acknowledged, and is not there" for name in sorted(missing)]
-        return [*self.failures, *faults, *(f"topic {name} was deleted, acknowledged, and is there" for name in sorted(left))]
+        faults = [
+            f"topic {name} was created, acknowledged, and is not there" for name in sorted(missing)
+        ]
+        return [
+            *self.failures,
+            *faults,
+            *(f"topic {name} was deleted, acknowledged, and is there" for name in sorted(left)),
+        ]
 
     def _reassign(self, admin: BlockingAdmin) -> None:
         described = admin.describe_topics([MOVED])[MOVED].partitions
@@ -93,13 +114,17 @@ class Operator(Client):
         if len(self.created) >= MOST_TOPICS:
             return
         name = next(self._names)
-        admin.create_topics([NewTopic(name=name, partition_count=2, replication_factor=self.rng.choice((2, 3)))])
+        admin.create_topics(
+            [NewTopic(name=name, partition_count=2, replication_factor=self.rng.choice((2, 3)))]
+        )
         self.created.add(name)
 
     def _delete(self, admin: BlockingAdmin) -> None:
         if not self.created:
             return
         name = self.rng.choice(sorted(self.created))
-        self.created.discard(name)  # from here on it may be there or not, until that is acknowledged
+        self.created.discard(
+            name
+        )  # from here on it may be there or not, until that is acknowledged
         admin.delete_topics([name])
         self.deleted.add(name)

@@ -1,4 +1,6 @@
-"""A few kills of a loaded node, and every case of a disk, in every run of the tests; ``make chaos`` plays two hundred kills."""
+"""A few kills of a loaded node, and every case of a disk, in every run of the tests; ``make chaos``
+plays two hundred kills.
+"""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -25,7 +27,9 @@ def test_kills_of_a_loaded_node_lose_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_what_a_disk_does_is_told_and_costs_no_record_in_silence(case: Callable[[Path], None], tmp_path: Path) -> None:
+def test_what_a_disk_does_is_told_and_costs_no_record_in_silence(
+    case: Callable[[Path], None], tmp_path: Path
+) -> None:
     try:
         case(tmp_path)
     except UnfitError as reason:
@@ -44,12 +48,21 @@ def writer_of(acknowledged: dict[Place, str]) -> ConfluentWriter:
 @pytest.mark.parametrize(
     ("log", "acknowledged", "said"),
     [
-        pytest.param({("t", 0, 0): "w:0:1:"}, {("t", 0, 0): "w:0:1:", ("t", 0, 1): "w:0:2:"}, "acknowledged", id="lost"),
+        pytest.param(
+            {("t", 0, 0): "w:0:1:"},
+            {("t", 0, 0): "w:0:1:", ("t", 0, 1): "w:0:2:"},
+            "acknowledged",
+            id="lost",
+        ),
         pytest.param({("t", 0, 0): "w:0:1:", ("t", 0, 1): "w:0:1:"}, {}, "twice", id="twice"),
-        pytest.param({("t", 0, 0): "w:0:2:", ("t", 0, 1): "w:0:1:"}, {}, "out of order", id="out of order"),
+        pytest.param(
+            {("t", 0, 0): "w:0:2:", ("t", 0, 1): "w:0:1:"}, {}, "out of order", id="out of order"
+        ),
     ],
 )
-def test_the_judge_notices_what_is_broken(log: dict[Place, str], acknowledged: dict[Place, str], said: str) -> None:
+def test_the_judge_notices_what_is_broken(
+    log: dict[Place, str], acknowledged: dict[Place, str], said: str
+) -> None:
     (fault,) = judge(log, [writer_of(acknowledged)], [])
     assert said in fault
 
@@ -77,18 +90,24 @@ def test_a_reader_commits_nothing_of_an_assignment_that_is_over() -> None:
 
 
 @pytest.mark.parametrize("has_left", [True, False])
-def test_a_close_that_hangs_is_held_against_the_cluster_unless_the_member_has_left(has_left: bool, servers: str, monkeypatch: Any) -> None:
+def test_a_close_that_hangs_is_held_against_the_cluster_unless_the_member_has_left(
+    has_left: bool, servers: str, monkeypatch: Any
+) -> None:
     monkeypatch.setattr("tests.chaos.load.STOP_SECONDS", 1.0)
     reader = HangingReader("hanging", servers, has_left=has_left)
     reader.start()
     assert reader.hangs.wait(60)
     reader.stop()
     reader.goes_on.set()
-    assert (reader.failures, len(reader.notes)) == (([], 1) if has_left else (["hanging does not end"], 0))
+    assert (reader.failures, len(reader.notes)) == (
+        ([], 1) if has_left else (["hanging does not end"], 0)
+    )
 
 
 class HangingReader(Reader):
-    """A member that joins, maybe leaves, and does not end before it may: librdkafka's close hangs too seldom to wait for it."""
+    """A member that joins, maybe leaves, and does not end before it may: librdkafka's close hangs
+    too seldom to wait for it.
+    """
 
     def __init__(self, name: str, bootstrap: str, *, has_left: bool) -> None:
         super().__init__(name, bootstrap, group=f"{GROUP}-{has_left}")
@@ -117,19 +136,29 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def batch(offset: int, epoch: int, sequence: int) -> bytes:
-    return build_batch([(0, None, b"v")], base_offset=offset, producer_id=7, producer_epoch=epoch, base_sequence=sequence)
+    return build_batch(
+        [(0, None, b"v")],
+        base_offset=offset,
+        producer_id=7,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+    )
 
 
 @pytest.mark.parametrize(
     ("second", "said"),
     [
-        pytest.param((0, 0), ["twice", "where (0, 1) is due"], id="the broker appended a sequence twice"),
+        pytest.param(
+            (0, 0), ["twice", "where (0, 1) is due"], id="the broker appended a sequence twice"
+        ),
         pytest.param((0, 1), ["twice"], id="the client numbered a record twice in one epoch"),
         pytest.param((1, 1), ["where (1, 0) is due"], id="an epoch begins in its middle"),
         pytest.param((1, 0), [], id="the client began a new epoch with the record"),
     ],
 )
-def test_the_judge_tells_whose_doing_a_second_copy_is(second: tuple[int, int], said: list[str]) -> None:
+def test_the_judge_tells_whose_doing_a_second_copy_is(
+    second: tuple[int, int], said: list[str]
+) -> None:
     segments: Segments = {("t", 0): batch(0, 0, 0) + batch(1, *second)}
     faults = judge({("t", 0, 0): "w:0:1:", ("t", 0, 1): "w:0:1:"}, [], [], segments)
     assert len(faults) == len(said)

@@ -1,4 +1,6 @@
-"""A few faults of three loaded nodes in every run of the tests, of five in a long one; ``make chaos NODES=3 KILLS=500`` plays hundreds."""
+"""A few faults of three loaded nodes in every run of the tests, of five in a long one; ``make chaos
+NODES=3 KILLS=500`` plays hundreds.
+"""
 
 from collections import Counter
 from pathlib import Path
@@ -32,7 +34,9 @@ def test_a_seed_plays_the_same_faults_and_another_one_others() -> None:
 
 def test_every_kind_of_fault_comes_and_none_of_disks_without_disks() -> None:
     def kinds(*, has_disks: bool) -> set[str]:
-        return {fault.kind for step in steps(1, 1_000, has_disks=has_disks) for fault in step.faults}
+        return {
+            fault.kind for step in steps(1, 1_000, has_disks=has_disks) for fault in step.faults
+        }
 
     assert kinds(has_disks=True) == set(KINDS)
     assert kinds(has_disks=False) == set(KINDS) - set(OF_DISKS)
@@ -46,7 +50,10 @@ def test_pauses_strike_one_node_most_of_them_or_all(monkeypatch: pytest.MonkeyPa
         striker = Striker(nodes, Mock(), lambda _: None)
         striker.play(
             Step(
-                faults=(Fault(kind="pause", role="any", partition=0, seconds=0, draw=draw),), gap_seconds=0, calm_seconds=0, is_whole=False
+                faults=(Fault(kind="pause", role="any", partition=0, seconds=0, draw=draw),),
+                gap_seconds=0,
+                calm_seconds=0,
+                is_whole=False,
             )
         )
         assert nodes.pause.call_count == nodes.resume.call_count
@@ -62,7 +69,9 @@ def test_a_broken_promise_is_told_with_the_place_of_the_logs(tmp_path: Path) -> 
     assert str(tmp_path) in told
 
 
-def test_the_operator_holds_the_cluster_to_what_it_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_operator_holds_the_cluster_to_what_it_was_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Admin:
         def __init__(self, _bootstrap: str) -> None: ...
         def __enter__(self) -> Self:

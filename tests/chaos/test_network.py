@@ -1,4 +1,6 @@
-"""The network of proxies does what chaos relies on: it knows who connects, holds one direction, resets, and refuses for the dead."""
+"""The network of proxies does what chaos relies on: it knows who connects, holds one direction,
+resets, and refuses for the dead.
+"""
 
 import os
 import socket
@@ -65,7 +67,9 @@ def test_bytes_pass_and_ports_of_the_dead_refuse(network: Network, echo: int) ->
 
 
 @pytest.mark.parametrize("is_node", [True, False], ids=["from a node", "from a client"])
-def test_one_direction_of_one_pair_is_held_and_released(network: Network, echo: int, is_node: bool) -> None:
+def test_one_direction_of_one_pair_is_held_and_released(
+    network: Network, echo: int, is_node: bool
+) -> None:
     port = network.address_of(NODE, echo)
     network.open(NODE, NO_PROCESS)
     if is_node:

@@ -19,9 +19,13 @@ Segments = Mapping[tuple[str, int], bytes]
 
 
 def read_log(bootstrap: str, topics: Mapping[str, int] = TOPICS, **more: Any) -> Acknowledged:
-    """Every record of topics, and nothing left out without a word: a gap between two offsets raises. ``more`` are settings."""
+    """Every record of topics, and nothing left out without a word: a gap between two offsets
+    raises. ``more`` are settings.
+    """
     found: Acknowledged = {}
-    for topic, partition in ((topic, partition) for topic, count in topics.items() for partition in range(count)):
+    for topic, partition in (
+        (topic, partition) for topic, count in topics.items() for partition in range(count)
+    ):
         source = consumer(bootstrap, "judge", check_crcs=True, **more)
         start, end = _ends(source, TopicPartition(topic, partition))
         source.assign([TopicPartition(topic, partition, start)])
@@ -30,8 +34,12 @@ def read_log(bootstrap: str, topics: Mapping[str, int] = TOPICS, **more: Any) ->
         finally:
             source.close()
         offsets = [record.offset() for record in records]
-        assert offsets == list(range(start, end)), f"{topic}-{partition}: a gap in [{start}, {end}): {first_gap(offsets)}"
-        found |= {(topic, partition, record.offset()): record.value().decode() for record in records}
+        assert offsets == list(range(start, end)), (
+            f"{topic}-{partition}: a gap in [{start}, {end}): {first_gap(offsets)}"
+        )
+        found |= {
+            (topic, partition, record.offset()): record.value().decode() for record in records
+        }
     return found
 
 
@@ -55,12 +63,18 @@ def first_gap(offsets: list[int]) -> str:
     return f"{broken[0]} is followed by {broken[1]}" if broken else f"{offsets[:1]}..{offsets[-1:]}"
 
 
-def judge(log: Acknowledged, writers: Sequence[Writer], readers: Sequence[Reader], segments: Segments | None = None) -> list[str]:
+def judge(
+    log: Acknowledged,
+    writers: Sequence[Writer],
+    readers: Sequence[Reader],
+    segments: Segments | None = None,
+) -> list[str]:
     """Every broken promise.
 
-    ``segments`` say which producer epoch wrote a record. With them a record may come again where its producer begins a new epoch:
-    librdkafka does so after a batch that came out of order, and sends again what it sent to other partitions without a response.
-    No broker can know such a record. What a broker does promise, each sequence of an epoch once, is judged by the batches.
+    ``segments`` say which producer epoch wrote a record. With them a record may come again where
+    its producer begins a new epoch: librdkafka does so after a batch that came out of order, and
+    sends again what it sent to other partitions without a response. No broker can know such a
+    record. What a broker does promise, each sequence of an epoch once, is judged by the batches.
     """
     faults = [fault for client in [*writers, *readers] for fault in client.failures]
     for writer in writers:
@@ -95,7 +109,9 @@ def _order(log: Acknowledged, epochs: Mapping[Place, int]) -> list[str]:
         epoch = epochs.get((topic, partition, offset), 0)
         before, last_epoch = last.get((name, topic, partition), (0, epoch))
         if int(number) <= before and epoch <= last_epoch:
-            faults.append(f"record {number} of {name} at {offset} of {topic}-{partition} comes after {before}: twice, or out of order")
+            faults.append(
+                f"record {number} of {name} at {offset} of {topic}-{partition} comes after {before}: twice, or out of order"
+            )
         last[name, topic, partition] = int(number), epoch
     return faults
 
@@ -111,13 +127,18 @@ def _epochs(segments: Segments) -> dict[Place, int]:
 
 
 def sequences_follow(segments: Segments) -> list[str]:
-    """Each idempotent producer's sequences follow each other, from 0 on in every epoch but the first: what brokers see to."""
+    """Each idempotent producer's sequences follow each other, from 0 on in every epoch but the
+    first: what brokers see to.
+    """
     faults, due = [], dict[tuple[str, int, int], tuple[int, int]]()
     for (topic, partition), content in segments.items():
         for _, header in iterate_headers(content):
             if header.producer_id < 0:
                 continue
-            key, found = (topic, partition, header.producer_id), (header.producer_epoch, header.base_sequence)
+            key, found = (
+                (topic, partition, header.producer_id),
+                (header.producer_epoch, header.base_sequence),
+            )
             epoch, sequence = due.get(key, found)
             if header.producer_epoch > epoch:
                 epoch, sequence = header.producer_epoch, 0
@@ -134,7 +155,9 @@ def group_got_everything(log: Acknowledged, readers: Iterable[Reader]) -> list[s
     """Whatever is in the log reached some member."""
     got = {place for reader in readers for place in reader.got}
     missed = sorted(set(log) - got)
-    return [f"the group never got {len(missed)} records, the first at {missed[0]}"] if missed else []
+    return (
+        [f"the group never got {len(missed)} records, the first at {missed[0]}"] if missed else []
+    )
 
 
 def commits_of(readers: Iterable[Reader]) -> dict[tuple[str, int], int]:
@@ -147,12 +170,16 @@ def commits_of(readers: Iterable[Reader]) -> dict[tuple[str, int], int]:
 
 
 def commits_stand(bootstrap: str, readers: Sequence[Reader], **more: Any) -> list[str]:
-    """What the group of some readers is told to have committed is no less than what was acknowledged. ``more`` are settings."""
+    """What the group of some readers is told to have committed is no less than what was
+    acknowledged. ``more`` are settings.
+    """
     expected = commits_of(readers)
     (group,) = {reader.group for reader in readers}
     source: Any = consumer(bootstrap, group, **more)
     try:
-        told = source.committed([TopicPartition(*where) for where in expected], timeout=WAIT_SECONDS)
+        told = source.committed(
+            [TopicPartition(*where) for where in expected], timeout=WAIT_SECONDS
+        )
     finally:
         source.close()
     return [

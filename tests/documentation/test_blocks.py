@@ -1,4 +1,6 @@
-"""What the documents show runs: Python as it is printed, and what a reader types, against a broker of the test's own."""
+"""What the documents show runs: Python as it is printed, and what a reader types, against a broker
+of the test's own.
+"""
 
 import signal
 import subprocess
@@ -44,7 +46,8 @@ RUNS_ELSEWHERE: Mapping[str, str] = {
     "tidelog configs unset tidelog.observer --broker 3": "tests/integration/test_observers.py",
     ".venv/bin/tidelog up --data .tidelog-demo": "tests/platform/test_demo.py",
 }
-"""Commands that start a whole installation, or need several brokers, and the tests that run them."""
+"""Commands that start a whole installation, or need several brokers, and the tests that run them.
+"""
 
 RUNS_UNTIL_STOPPED: Mapping[str, str] = {
     "tidelog top": "orders",
@@ -58,7 +61,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 from log_service.cli.main import main
 main()
 """
-"""The command line as a terminal starts it: a shell that runs the tests in the background has them, and their children, ignore Ctrl-C."""
+"""The command line as a terminal starts it: a shell that runs the tests in the background has them,
+and their children, ignore Ctrl-C.
+"""
 
 
 class Node(NamedTuple):
@@ -72,13 +77,21 @@ class Node(NamedTuple):
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """A broker in this process: what the documents show is started as processes of their own."""
     directory = tmp_path_factory.mktemp("reader")
-    with BrokerThread(directory, properties={"log.dirs": str(directory / ".tidelog" / "broker" / "logs")}) as running:
+    with BrokerThread(
+        directory, properties={"log.dirs": str(directory / ".tidelog" / "broker" / "logs")}
+    ) as running:
         yield Node(running.bootstrap, directory)
 
 
 def blocks_here(language: str) -> list[Block]:
-    """The blocks that are run here; the pages on pipelines are followed by ``tests/platform/test_pages.py``."""
-    return [block for block in blocks(language) if block.document.parent.name != "pipelines" and block.document.name not in PAGES_ELSEWHERE]
+    """The blocks that are run here; the pages on pipelines are followed by
+    ``tests/platform/test_pages.py``.
+    """
+    return [
+        block
+        for block in blocks(language)
+        if block.document.parent.name != "pipelines" and block.document.name not in PAGES_ELSEWHERE
+    ]
 
 
 @pytest.mark.parametrize("block", blocks_here("python"), ids=str)
@@ -88,10 +101,16 @@ def test_python_runs_as_it_is_printed(block: Block, broker: Node, tmp_path: Path
 
 def typed_here(block: Block) -> list[str]:
     """The commands of a block that are run here."""
-    return [command for command in block.commands if not command.startswith("make ") and command not in RUNS_ELSEWHERE]
+    return [
+        command
+        for command in block.commands
+        if not command.startswith("make ") and command not in RUNS_ELSEWHERE
+    ]
 
 
-@pytest.mark.parametrize("block", [block for block in blocks_here("console") if typed_here(block)], ids=str)
+@pytest.mark.parametrize(
+    "block", [block for block in blocks_here("console") if typed_here(block)], ids=str
+)
 def test_commands_run_as_they_are_printed(block: Block, broker: Node) -> None:
     prepare(broker)
     for command in typed_here(block):
@@ -100,7 +119,12 @@ def test_commands_run_as_they_are_printed(block: Block, broker: Node) -> None:
             before, _, last = command.rpartition(" | ")
             given = subprocess.run(["bash", "-c", before], capture_output=True, check=True).stdout
             ran = subprocess.run(
-                words(last), cwd=broker.directory, env=environment(broker.bootstrap), input=given, capture_output=True, check=False
+                words(last),
+                cwd=broker.directory,
+                env=environment(broker.bootstrap),
+                input=given,
+                capture_output=True,
+                check=False,
             )
             assert ran.returncode == 0, f"{command}: {ran.stdout!r}{ran.stderr!r}"
             assert ran.stdout or ran.stderr, f"{command} said nothing"
@@ -110,7 +134,11 @@ def test_commands_run_as_they_are_printed(block: Block, broker: Node) -> None:
 
 def test_the_components_that_the_readme_shows_are_those_that_start() -> None:
     shown = next(block for block in blocks("console") if "everything is ready" in block.text)
-    names = [line.split()[0] for line in shown.text.splitlines() if " ready" in line and not line.startswith(("$", "everything"))]
+    names = [
+        line.split()[0]
+        for line in shown.text.splitlines()
+        if " ready" in line and not line.startswith(("$", "everything"))
+    ]
     assert names == ["broker", SPARK, CODE, WEB, DAEMON]
 
 
@@ -129,7 +157,9 @@ def prepare(broker: Node) -> None:
     with BlockingProducer(broker.bootstrap) as producer:
         producer.send("sold", value=b"{}").wait()
     for group in ("tidelog.clean_orders", "billing"):
-        with BlockingConsumer(broker.bootstrap, group_id=group, auto_offset_reset="earliest") as consumer:
+        with BlockingConsumer(
+            broker.bootstrap, group_id=group, auto_offset_reset="earliest"
+        ) as consumer:
             consumer.subscribe(["sold"])
             assert next(iter(consumer))
             consumer.commit()
@@ -143,9 +173,19 @@ def run_until(command: str, shown: str, broker: Node) -> None:
     output = broker.directory / "shown.txt"
     with output.open("wb") as written:
         command_line = [sys.executable, "-c", HEED_INTERRUPTS, *words(command)[3:]]
-        process = subprocess.Popen(command_line, cwd=broker.directory, env=environment(broker.bootstrap), stdout=written, stderr=written)
+        process = subprocess.Popen(
+            command_line,
+            cwd=broker.directory,
+            env=environment(broker.bootstrap),
+            stdout=written,
+            stderr=written,
+        )
         deadline = time.monotonic() + PATIENCE_S
-        while shown not in output.read_text() and time.monotonic() < deadline and process.poll() is None:
+        while (
+            shown not in output.read_text()
+            and time.monotonic() < deadline
+            and process.poll() is None
+        ):
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
         try:

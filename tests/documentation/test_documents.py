@@ -1,4 +1,6 @@
-"""What the documents name is there: targets of links, languages of blocks, commands and options, targets of make, keys of YAML."""
+"""What the documents name is there: targets of links, languages of blocks, commands and options,
+targets of make, keys of YAML.
+"""
 
 import re
 import shlex
@@ -11,7 +13,16 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from log_service.cli.main import tidelog
-from tests.helpers.documents import ROOT, Block, anchors, blocks, blocks_of, documents, inline_code, links
+from tests.helpers.documents import (
+    ROOT,
+    Block,
+    anchors,
+    blocks,
+    blocks_of,
+    documents,
+    inline_code,
+    links,
+)
 
 LANGUAGES = {"python", "console", "json", "proto", "yaml", "text", "properties", "sh"}
 MAKE = re.compile(r"make ([a-z-]+)")
@@ -34,7 +45,9 @@ def test_links_lead_somewhere(document: Path) -> None:
             continue
         found = document if not parts.path else document.parent / parts.path
         assert found.exists(), f"{document} links to {target}"
-        assert not parts.fragment or parts.fragment in anchors(found), f"{document} links to {target}"
+        assert not parts.fragment or parts.fragment in anchors(found), (
+            f"{document} links to {target}"
+        )
 
 
 @pytest.mark.parametrize("document", documents(), ids=named)
@@ -56,7 +69,9 @@ def test_tests_in_the_text_exist(document: Path) -> None:
         selected = SELECTED_TESTS.fullmatch(code)
         if selected is not None:
             text = (ROOT / selected[1]).read_text()
-            assert all(word in text for word in selected[2].strip('"').split(" or ")), f"{document}: {code}"
+            assert all(word in text for word in selected[2].strip('"').split(" or ")), (
+                f"{document}: {code}"
+            )
 
 
 @pytest.mark.parametrize("document", documents(), ids=named)
@@ -69,7 +84,9 @@ def test_commands_in_the_text_exist(document: Path) -> None:
 @pytest.mark.parametrize("block", blocks("sh", "text"), ids=str)
 def test_commands_that_only_a_reader_can_run_exist(block: Block) -> None:
     """Blocks of ``sh`` and ``text`` are for other hosts, so that no test runs them."""
-    lines = [line for line in block.text.replace("\\\n", " ").splitlines() if not line.startswith("#")]
+    lines = [
+        line for line in block.text.replace("\\\n", " ").splitlines() if not line.startswith("#")
+    ]
     for command in (part for line in lines for part in [*INNER_COMMAND.findall(line), line]):
         if command.startswith("tidelog "):
             check_command(shlex.split(command, comments=True)[1:])
@@ -84,7 +101,9 @@ def test_commands_that_are_typed_exist(block: Block) -> None:
 
 
 def check_command(words: list[str]) -> None:
-    """Follow the words of a command down the tree of commands; ``create / list`` names two that stand side by side."""
+    """Follow the words of a command down the tree of commands; ``create / list`` names two that
+    stand side by side.
+    """
     command: click.Command = tidelog
     told = "tidelog " + " ".join(words)
     level: click.Command = tidelog
@@ -105,8 +124,20 @@ def options_of(command: click.Command) -> set[str]:
 
 @pytest.mark.parametrize("document", documents(), ids=named)
 def test_targets_of_make_exist(document: Path) -> None:
-    commands = [command for block in blocks_of(document) if block.language == "console" for command in block.commands]
-    wanted = {target for text in [*commands, *inline_code(document)] for target in MAKE.findall(text) if text.startswith("make ")}
+    commands = [
+        command
+        for block in blocks_of(document)
+        if block.language == "console"
+        for command in block.commands
+    ]
+    wanted = {
+        target
+        for text in [*commands, *inline_code(document)]
+        for target in MAKE.findall(text)
+        if text.startswith("make ")
+    }
     for target in sorted(wanted):
-        planned = subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=False)
+        planned = subprocess.run(
+            ["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=False
+        )
         assert planned.returncode == 0, planned.stderr

@@ -16,7 +16,9 @@ PAGE = ROOT / "docs" / "exactly-once.md"
 
 
 @pytest.fixture(scope="module", params=CLUSTERS)
-def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def bootstrap(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     with cluster(request.param, tmp_path_factory.mktemp("reader")) as servers:
         yield servers
 
@@ -37,6 +39,13 @@ def test_python_runs_as_it_is_printed(block: Block, bootstrap: str, tmp_path: Pa
 @pytest.mark.parametrize("block", of_page("console"), ids=str)
 def test_commands_run_as_they_are_printed(block: Block, bootstrap: str, tmp_path: Path) -> None:
     for command in block.commands:
-        ran = subprocess.run(words(command), cwd=tmp_path, env=environment(bootstrap), capture_output=True, text=True, check=False)
+        ran = subprocess.run(
+            words(command),
+            cwd=tmp_path,
+            env=environment(bootstrap),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert ran.returncode == 0, ran.stderr
         assert ran.stdout, f"{command} said nothing"

@@ -1,4 +1,6 @@
-"""The page on mirrors runs as it is printed, from its first block to its last, between two clusters."""
+"""The page on mirrors runs as it is printed, from its first block to its last, between two
+clusters.
+"""
 
 import signal
 import subprocess
@@ -21,19 +23,28 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 PAGE = ROOT / "docs" / "mirror.md"
 AWAY = "127.0.0.1:9192"
 FILE = "mirror.properties"
-WITH_ACLS = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users": "User:ANONYMOUS"}
+WITH_ACLS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
 
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Where the clusters are that the page calls by these addresses."""
-    with tidelog(tmp_path_factory.mktemp("home"), WITH_ACLS) as home, tidelog(tmp_path_factory.mktemp("away"), WITH_ACLS) as away:
+    with (
+        tidelog(tmp_path_factory.mktemp("home"), WITH_ACLS) as home,
+        tidelog(tmp_path_factory.mktemp("away"), WITH_ACLS) as away,
+    ):
         yield {ADDRESS: home, AWAY: away}
 
 
 def on_the_page(*languages: str) -> list[Block]:
     """The page's blocks, from its beginning to its end."""
-    return sorted((block for block in blocks(*languages) if block.document == PAGE), key=lambda block: block.line)
+    return sorted(
+        (block for block in blocks(*languages) if block.document == PAGE),
+        key=lambda block: block.line,
+    )
 
 
 def moved(text: str, servers: dict[str, str]) -> str:
@@ -52,7 +63,13 @@ def test_the_page_runs_as_it_is_printed(servers: dict[str, str], tmp_path: Path)
         for command in block.commands:
             if command.startswith("tidelog mirror run"):
                 with in_the_background(command, servers, tmp_path):
-                    until(lambda: sum(len(values(servers[AWAY], "home.orders", each)) for each in (0, 1)) == 3, "the records are there")
+                    until(
+                        lambda: (
+                            sum(len(values(servers[AWAY], "home.orders", each)) for each in (0, 1))
+                            == 3
+                        ),
+                        "the records are there",
+                    )
                 continue
             printed = shell(moved(command, servers), servers, tmp_path)
             assert "tidelog consume" not in command or sorted(printed.split()) == ["1", "2", "3"]
@@ -69,7 +86,14 @@ def shell(command: str, servers: dict[str, str], directory: Path) -> str:
     """Run a command, with what is before its last pipe, and return what it printed."""
     before, _, last = command.rpartition(" | ")
     given = subprocess.run(["bash", "-c", before], capture_output=True, check=True).stdout
-    ran = subprocess.run(words(last), cwd=directory, env=environment(servers[ADDRESS]), input=given, capture_output=True, check=False)
+    ran = subprocess.run(
+        words(last),
+        cwd=directory,
+        env=environment(servers[ADDRESS]),
+        input=given,
+        capture_output=True,
+        check=False,
+    )
     assert ran.returncode == 0, f"{command}: {ran.stdout!r}{ran.stderr!r}"
     return ran.stdout.decode()
 
@@ -77,7 +101,9 @@ def shell(command: str, servers: dict[str, str], directory: Path) -> str:
 @contextmanager
 def in_the_background(command: str, servers: dict[str, str], directory: Path) -> Iterator[None]:
     """Run a command beside the test, and stop it in order."""
-    process = subprocess.Popen(words(command), cwd=directory, env=environment(servers[ADDRESS]), stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        words(command), cwd=directory, env=environment(servers[ADDRESS]), stdout=subprocess.PIPE
+    )
     try:
         yield
         process.send_signal(signal.SIGTERM)
@@ -88,7 +114,10 @@ def in_the_background(command: str, servers: dict[str, str], directory: Path) ->
 
 
 def test_the_files_of_the_page_are_read() -> None:
-    names = [[flow.name for flow in MirrorSettings.of(block.text, FILE).flows] for block in on_the_page("properties")]
+    names = [
+        [flow.name for flow in MirrorSettings.of(block.text, FILE).flows]
+        for block in on_the_page("properties")
+    ]
     assert names == [["home->away"], ["home->away", "away->home"]]
 
 
@@ -97,5 +126,11 @@ def test_the_page_names_every_key_and_its_default() -> None:
     rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| `")]
     told = {key.strip("`| "): row[1] for row in rows for key in row[0].split(",")}
     assert set(FLOW_DEFAULTS) <= told.keys()
-    for key in ("enabled", "topics", "replication.policy.class", "refresh.topics.interval.seconds", "commit.interval.ms"):
+    for key in (
+        "enabled",
+        "topics",
+        "replication.policy.class",
+        "refresh.topics.interval.seconds",
+        "commit.interval.ms",
+    ):
         assert told[key].strip("`") == FLOW_DEFAULTS[key]

@@ -1,4 +1,6 @@
-"""The page on queues runs as it is printed, from its first block to its last, on clusters that serve share groups."""
+"""The page on queues runs as it is printed, from its first block to its last, on clusters that
+serve share groups.
+"""
 
 import subprocess
 from collections.abc import Iterator
@@ -22,8 +24,12 @@ PROPERTIES = {
 }
 
 
-@pytest.fixture(scope="module", params=[TIDELOG, pytest.param(APACHE_KAFKA, marks=pytest.mark.repeats)])
-def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture(
+    scope="module", params=[TIDELOG, pytest.param(APACHE_KAFKA, marks=pytest.mark.repeats)]
+)
+def bootstrap(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     with cluster(request.param, tmp_path_factory.mktemp("reader"), PROPERTIES) as servers:
         yield servers
 
@@ -31,7 +37,12 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 def test_the_page_runs_as_it_is_printed(bootstrap: str, tmp_path: Path) -> None:
     """Each block goes on where the one before ended, as a reader does."""
     steps: list[Block] = sorted(
-        (block for language in ("python", "console") for block in blocks(language) if block.document == PAGE),
+        (
+            block
+            for language in ("python", "console")
+            for block in blocks(language)
+            if block.document == PAGE
+        ),
         key=lambda block: block.line,
     )
     assert len(steps) == 8
@@ -40,6 +51,13 @@ def test_the_page_runs_as_it_is_printed(bootstrap: str, tmp_path: Path) -> None:
             run_python(block, bootstrap, tmp_path)
             continue
         for command in block.commands:
-            ran = subprocess.run(words(command), cwd=tmp_path, env=environment(bootstrap), capture_output=True, text=True, check=False)
+            ran = subprocess.run(
+                words(command),
+                cwd=tmp_path,
+                env=environment(bootstrap),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             assert ran.returncode == 0, ran.stderr
             assert ran.stdout, f"{command} said nothing"

@@ -30,18 +30,26 @@ def asked(command: str, bootstrap: str, registry: str) -> bytes:
     """Run a command of the page, and return its output. It has to succeed."""
     if command.startswith("curl"):
         words = shlex.split(command.replace(SHOWN, registry))
-        ran = subprocess.run([*words, "--silent", "--show-error", "--fail"], capture_output=True, check=False)
+        ran = subprocess.run(
+            [*words, "--silent", "--show-error", "--fail"], capture_output=True, check=False
+        )
         assert ran.returncode == 0, f"{command}: {ran.stdout!r}{ran.stderr!r}"
         return ran.stdout
     before, _, tidelog = command.rpartition(" | ")
     given = " ".join(shlex.split(before)[1:])
-    finished = run(shlex.split(tidelog.replace(SHOWN, registry))[1:], bootstrap=bootstrap, given=given)
+    finished = run(
+        shlex.split(tidelog.replace(SHOWN, registry))[1:], bootstrap=bootstrap, given=given
+    )
     assert finished.exit_code == 0, f"{command}: {finished.errors}"
     return finished.output.encode()
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="the page asks with curl, which is not installed")
-def test_the_requests_on_the_page_are_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(
+    shutil.which("curl") is None, reason="the page asks with curl, which is not installed"
+)
+def test_the_requests_on_the_page_are_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each of them succeeds, in the order of the page, beside the file that the page shows."""
     (file,) = on_the_page("json")
     (tmp_path / "payment.avsc").write_text(file.text)
@@ -50,11 +58,18 @@ def test_the_requests_on_the_page_are_answered(tmp_path: Path, monkeypatch: pyte
     served = [command for command in commands if command.startswith("tidelog registry serve")]
     assert served == [f"tidelog registry serve --listen {SHOWN} -b 127.0.0.1:9092"]
     others = [command for command in commands if command not in served]
-    with BrokerThread(tmp_path / "broker") as broker, RegistryProcess(tmp_path, broker.bootstrap) as registry:
+    with (
+        BrokerThread(tmp_path / "broker") as broker,
+        RegistryProcess(tmp_path, broker.bootstrap) as registry,
+    ):
         found = {command: asked(command, broker.bootstrap, registry.url) for command in others}
-    (printed,) = [output for command, output in found.items() if command.startswith("tidelog consume")]
+    (printed,) = [
+        output for command, output in found.items() if command.startswith("tidelog consume")
+    ]
     assert json.loads(printed) == {"id": 7, "note": "paid"}
-    answers = [json.loads(output) for command, output in found.items() if command.startswith("curl")]
+    answers = [
+        json.loads(output) for command, output in found.items() if command.startswith("curl")
+    ]
     registered, latest, by_id, level, compared = answers
     assert registered["id"] == latest["id"] == 1
     assert latest["schema"] == by_id["schema"]

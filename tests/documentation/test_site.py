@@ -1,4 +1,6 @@
-"""The site of the documentation: its pages can be found, its reference has each public name, its build has no warning and no network."""
+"""The site of the documentation: its pages can be found, its reference has each public name, its
+build has no warning and no network.
+"""
 
 import ast
 import inspect
@@ -42,13 +44,17 @@ def pages_of(entries: list[Any]) -> Iterator[str]:
 
 def test_each_page_is_in_the_navigation_once() -> None:
     navigation = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"]
-    assert sorted(pages_of(navigation)) == sorted(str(file.relative_to(DOCS)) for file in DOCS.rglob("*.md")), "see nav in zensical.toml"
+    assert sorted(pages_of(navigation)) == sorted(
+        str(file.relative_to(DOCS)) for file in DOCS.rglob("*.md")
+    ), "see nav in zensical.toml"
 
 
 def test_what_goes_on_in_a_list_is_indented_by_four() -> None:
     """The site's Markdown takes less for the end of the list; GitHub takes both."""
     less = re.compile(r"\n\n {1,3}[^ \n].*")
-    assert [(file.name, found) for file in DOCS.rglob("*.md") for found in less.findall(prose(file))] == []
+    assert [
+        (file.name, found) for file in DOCS.rglob("*.md") for found in less.findall(prose(file))
+    ] == []
 
 
 def test_the_settings_of_clients_are_those_that_are_declared() -> None:
@@ -57,24 +63,40 @@ def test_the_settings_of_clients_are_those_that_are_declared() -> None:
 
 def listed_names() -> list[str]:
     """Every name that a page of the reference explains."""
-    return [name for file in sorted((DOCS / "reference").glob("*.md")) for name in LISTED.findall(file.read_text())]
+    return [
+        name
+        for file in sorted((DOCS / "reference").glob("*.md"))
+        for name in LISTED.findall(file.read_text())
+    ]
 
 
 def imported_names(source: str) -> Iterator[str]:
     """The names that Python code imports from tidelog."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("log_service.client", "orchestration")):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+            ("log_service.client", "orchestration")
+        ):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def test_each_public_name_is_in_the_reference_once() -> None:
-    exported = {f"{package}.{name}" for package in EXPORTING for name in import_module(package).__all__}
-    shown = [block.text for block in blocks("python")] + [text for path, text in files("shop").items() if path.endswith(".py")]
-    declared = [path.read_text() for folder in ("assets", "sensors", "examples") for path in sorted((ROOT / folder).glob("*.py"))]
+    exported = {
+        f"{package}.{name}" for package in EXPORTING for name in import_module(package).__all__
+    }
+    shown = [block.text for block in blocks("python")] + [
+        text for path, text in files("shop").items() if path.endswith(".py")
+    ]
+    declared = [
+        path.read_text()
+        for folder in ("assets", "sensors", "examples")
+        for path in sorted((ROOT / folder).glob("*.py"))
+    ]
     used = {name for source in [*shown, *declared] for name in imported_names(source)}
     listed = listed_names()
     assert len(listed) == len(set(listed))
-    assert sorted((exported | used) - set(listed) - NOT_DECLARED_WITH) == [], "name them on a page of docs/reference"
+    assert sorted((exported | used) - set(listed) - NOT_DECLARED_WITH) == [], (
+        "name them on a page of docs/reference"
+    )
 
 
 @pytest.mark.parametrize("name", listed_names())
@@ -86,7 +108,10 @@ def test_what_the_reference_lists_says_what_it_is(name: str) -> None:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.skipif(find_spec("zensical") is None, reason="the generator of the site is not installed: make docs installs it")
+@pytest.mark.skipif(
+    find_spec("zensical") is None,
+    reason="the generator of the site is not installed: make docs installs it",
+)
 def test_the_site_is_built_strictly_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     for name in ("docs", "tools"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -98,11 +123,15 @@ def test_the_site_is_built_strictly_and_loads_nothing_from_elsewhere(tmp_path: P
     assert built.returncode == 0, built.stdout + built.stderr
 
     written = [path for path in (tmp_path / "site").rglob("*") if path.suffix in {".html", ".css"}]
-    loaded = {next(filter(None, found)) for path in written for found in LOADED.findall(path.read_text())}
+    loaded = {
+        next(filter(None, found)) for path in written for found in LOADED.findall(path.read_text())
+    }
     assert loaded, "the pattern finds nothing any more"
     assert {target for target in loaded if re.match(r"(https?:)?//", target)} == set()
 
-    reference = "".join(path.read_text() for path in (tmp_path / "site" / "reference").glob("*.html"))
+    reference = "".join(
+        path.read_text() for path in (tmp_path / "site" / "reference").glob("*.html")
+    )
     assert [name for name in listed_names() if f'id="{name}"' not in reference] == []
     assert ":raises" not in reference
     assert "Raises:" in reference

@@ -1,4 +1,6 @@
-"""What docs/security.md shows of users, tokens, rights and the audit log, from its first command to its last, on one node."""
+"""What docs/security.md shows of users, tokens, rights and the audit log, from its first command to
+its last, on one node.
+"""
 
 import json
 import shlex
@@ -38,8 +40,17 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 PAGE = ROOT / "docs" / "security.md"
 SERVERS, CERTIFICATES = "node1:9095", "/etc/tidelog"
 PATIENCE_S = 60.0
-PASSWORDS = {"node": "node-secret", "operator": "operator-secret", "ann": "first-secret", "ann-new": "second-secret"}
-FIRST_USERS = [word for name in ("node", "operator") for word in ("--add-scram", f"SCRAM-SHA-512=[name={name},passwordfile={name}.txt]")]
+PASSWORDS = {
+    "node": "node-secret",
+    "operator": "operator-secret",
+    "ann": "first-secret",
+    "ann-new": "second-secret",
+}
+FIRST_USERS = [
+    word
+    for name in ("node", "operator")
+    for word in ("--add-scram", f"SCRAM-SHA-512=[name={name},passwordfile={name}.txt]")
+]
 
 
 def shown(first: str, last: str) -> list[Block]:
@@ -76,12 +87,20 @@ class Reader:
             "sasl.mechanism": "SCRAM-SHA-512",
             "sasl.jaas.config": jaas,
         }
-        (self.directory / f"{name}.properties").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        (self.directory / f"{name}.properties").write_text(
+            "".join(f"{key}={value}\n" for key, value in settings.items())
+        )
 
     def token_of(self, name: str) -> dict[str, Any]:
         """Return the settings of a client that the issuer has given a token."""
         now_s = int(time.time())
-        claims: dict[str, Any] = {"sub": name, "aud": "logs", "iss": "https://issuer.example", "iat": now_s, "exp": now_s + 300}
+        claims: dict[str, Any] = {
+            "sub": name,
+            "aud": "logs",
+            "iss": "https://issuer.example",
+            "iat": now_s,
+            "exp": now_s + 300,
+        }
         (self.directory / f"{name}.jwt").write_text(token("rsa", **claims))
         return {
             "security_protocol": "SASL_SSL",
@@ -102,14 +121,39 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
     (tmp_path / "authority.pem").write_bytes(authority.truststore.read_bytes())
     port = free_port()
     texts = parse_properties("".join(OF_NODES).replace(CERTIFICATES, str(tmp_path)))
-    properties = texts | authority.issue("node", ("127.0.0.1", "localhost")).properties() | {"ssl.client.auth": "none"}
-    properties |= {"listeners": f"SASL_SSL://127.0.0.1:{port}", "listener.security.protocol.map": "SASL_SSL:SASL_SSL"}
+    properties = (
+        texts
+        | authority.issue("node", ("127.0.0.1", "localhost")).properties()
+        | {"ssl.client.auth": "none"}
+    )
+    properties |= {
+        "listeners": f"SASL_SSL://127.0.0.1:{port}",
+        "listener.security.protocol.map": "SASL_SSL:SASL_SSL",
+    }
     broker = BrokerProcess(tmp_path / "node", port=port, properties=properties)
     file = tmp_path / "server.properties"
     file.write_text(
-        "".join(f"{key}={value}\n" for key, value in {"node.id": "1", "log.dirs": broker.directory / "data", **properties}.items())
+        "".join(
+            f"{key}={value}\n"
+            for key, value in {
+                "node.id": "1",
+                "log.dirs": broker.directory / "data",
+                **properties,
+            }.items()
+        )
     )
-    formatted = run(["storage", "format", "--config", str(file), "--cluster-id", "cluster-of-the-page-00", "--standalone", *FIRST_USERS])
+    formatted = run(
+        [
+            "storage",
+            "format",
+            "--config",
+            str(file),
+            "--cluster-id",
+            "cluster-of-the-page-00",
+            "--standalone",
+            *FIRST_USERS,
+        ]
+    )
     assert formatted.exit_code == 0, formatted.errors
     with broker:
         reader = Reader(broker, tmp_path)
@@ -119,10 +163,19 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
 
 def test_nodes_log_in_as_the_properties_of_the_cluster_say(tmp_path: Path) -> None:
     """The first block is whole: without the tokens of an issuer, which the next one adds."""
-    own = {"node.id": "1", "controller.quorum.voters": "2@node2:9096", "controller.listener.names": "QUORUM"}
-    protocols = {"process.roles": "broker", "listener.security.protocol.map": "SASL_SSL:SASL_SSL,QUORUM:SSL"}
+    own = {
+        "node.id": "1",
+        "controller.quorum.voters": "2@node2:9096",
+        "controller.listener.names": "QUORUM",
+    }
+    protocols = {
+        "process.roles": "broker",
+        "listener.security.protocol.map": "SASL_SSL:SASL_SSL,QUORUM:SSL",
+    }
     issued = Authority(tmp_path).issue("node")
-    config, _ = parse_server_properties(parse_properties(STEPS[0].text) | issued.properties() | own | protocols)
+    config, _ = parse_server_properties(
+        parse_properties(STEPS[0].text) | issued.properties() | own | protocols
+    )
     assert config.inter_broker_login is not None
     assert ClientLogin(config.inter_broker_login, Random(1)).user == "node"
 
@@ -155,10 +208,17 @@ def test_the_page_runs_as_it_is_printed(reader: Reader) -> None:
     commands = 0
     for block in (block for block in STEPS if block.language in {"console", "python"}):
         if block.language == "python":
-            reader.run("tidelog acls add --allow-principal shop --producer --topic orders --command-config operator.properties")
+            reader.run(
+                "tidelog acls add --allow-principal shop --producer --topic orders --command-config operator.properties"
+            )
             reader.run("tidelog topics create orders ledger --command-config operator.properties")
             reader.token_of("shop")
-            here = Block(document=block.document, line=block.line, language="python", text=block.text.replace(SERVERS, servers))
+            here = Block(
+                document=block.document,
+                line=block.line,
+                language="python",
+                text=block.text.replace(SERVERS, servers),
+            )
             run_python(here, servers, directory)
             continue
         for command in block.commands:
@@ -173,20 +233,31 @@ def test_the_page_runs_as_it_is_printed(reader: Reader) -> None:
             assert not is_refused(servers, directory / "job.properties")
     assert commands == 15
     assert is_refused(servers, directory / "ann.properties"), "ann has left"
-    with pytest.raises(KafkaError) as caught, BlockingAdmin(servers, **settings_from_file(directory / "job.properties")) as admin:
+    with (
+        pytest.raises(KafkaError) as caught,
+        BlockingAdmin(servers, **settings_from_file(directory / "job.properties")) as admin,
+    ):
         admin.describe_topics(["orders"])
-    assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED, "her token is denied what she is denied"
+    assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED, (
+        "her token is denied what she is denied"
+    )
     check_audit_log(reader)
 
 
 def check_rights(reader: Reader) -> None:
-    """Each kind of client does its work with the ACLs that the page gives it, and not that of another."""
+    """Each kind of client does its work with the ACLs that the page gives it, and not that of
+    another.
+    """
     servers = reader.broker.bootstrap
-    with BlockingConsumer(servers, group_id="billing", auto_offset_reset="earliest", **reader.token_of("billing")) as consumer:
+    with BlockingConsumer(
+        servers, group_id="billing", auto_offset_reset="earliest", **reader.token_of("billing")
+    ) as consumer:
         consumer.subscribe(["orders"])
         assert [record.value for record in polled(consumer)] == [b"1"]
         consumer.commit()
-    with BlockingProducer(servers, transactional_id="ledger", **reader.token_of("ledger")) as producer:
+    with BlockingProducer(
+        servers, transactional_id="ledger", **reader.token_of("ledger")
+    ) as producer:
         producer.init_transactions()
         with producer.transaction():
             producer.send("ledger", value=b"1")
@@ -222,7 +293,13 @@ def check_audit_log(reader: Reader) -> None:
     directory, servers = reader.directory, reader.broker.bootstrap
     line, record = (block.text for block in STEPS if block.language == "text")
     deadline = time.monotonic() + PATIENCE_S
-    while not (about := [text for text in (directory / "authorizer.log").read_text().splitlines() if DENIED in text]):
+    while not (
+        about := [
+            text
+            for text in (directory / "authorizer.log").read_text().splitlines()
+            if DENIED in text
+        ]
+    ):
         assert time.monotonic() < deadline  # lines are written beside the responses
         time.sleep(0.1)
     assert shape(about[0]) == shape(line.strip())
@@ -238,5 +315,25 @@ def check_audit_log(reader: Reader) -> None:
 
 def shape(line: str) -> tuple[str, ...]:
     """The words of a line that are the same in all of them."""
-    words = ("INFO", "Principal", "is", "Denied", "operation", "from", "host", "on", "resource", "for", "request", "with", "based", "rule")
-    return (line[0], line[24:26], *(word for word in line.split() if word in words), line.rpartition(" ")[2])
+    words = (
+        "INFO",
+        "Principal",
+        "is",
+        "Denied",
+        "operation",
+        "from",
+        "host",
+        "on",
+        "resource",
+        "for",
+        "request",
+        "with",
+        "based",
+        "rule",
+    )
+    return (
+        line[0],
+        line[24:26],
+        *(word for word in line.split() if word in words),
+        line.rpartition(" ")[2],
+    )

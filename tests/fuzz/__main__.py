@@ -1,4 +1,5 @@
-"""The command: every engine in turn for a number of minutes, with figures; findings are written out, one file each.
+"""The command: every engine in turn for a number of minutes, with figures; findings are written
+out, one file each.
 
     python -m tests.fuzz --minutes 10 --seed 1
     python -m tests.fuzz --replay build/fuzz/finding.json
@@ -37,7 +38,9 @@ REPLAYS: dict[str, Callable[[Case], str]] = {
     "quorum_node": quorum_node.replay,
 }
 LAPS = 4
-"""Each engine gets its share of the time in so many parts, so that a short run and a long one see the same of each."""
+"""Each engine gets its share of the time in so many parts, so that a short run and a long one see
+the same of each.
+"""
 
 
 def main() -> int:
@@ -72,17 +75,27 @@ def run(engines: list[str], seconds: float, seed: int) -> int:
             print(told(name, figures, seed + lap), flush=True)
             for finding in findings:
                 count += 1
-                print(f"  FOUND {str(finding)[:1500]}\n  again with: python -m tests.fuzz --replay {write(finding)}", flush=True)
-    print(f"{count} findings; this process came to {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MiB")
+                print(
+                    f"  FOUND {str(finding)[:1500]}\n  again with: python -m tests.fuzz --replay {write(finding)}",
+                    flush=True,
+                )
+    print(
+        f"{count} findings; this process came to {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MiB"
+    )
     return 1 if count else 0
 
 
 def told(name: str, figures: Figures, seed: int) -> str:
     """The figures of one engine as text."""
     rate = figures.executions / max(figures.seconds, 0.001)
-    lines = [f"{name} (seed {seed}): {figures.executions} executions in {figures.seconds:.0f} s, {rate:.0f}/s"]
+    lines = [
+        f"{name} (seed {seed}): {figures.executions} executions in {figures.seconds:.0f} s, {rate:.0f}/s"
+    ]
     for what, outcomes in figures.outcomes.items():
-        lines.append(f"  {what:32} {sum(outcomes.values()):8}  " + ", ".join(f"{key} {number}" for key, number in sorted(outcomes.items())))
+        lines.append(
+            f"  {what:32} {sum(outcomes.values()):8}  "
+            + ", ".join(f"{key} {number}" for key, number in sorted(outcomes.items()))
+        )
     lines += [f"  {what}: {text}" for what, text in figures.notes.items()]
     return "\n".join(lines)
 

@@ -1,4 +1,6 @@
-"""A case is one input of an engine, a finding a case that broke a promise; both are files that play again with one command."""
+"""A case is one input of an engine, a finding a case that broke a promise; both are files that play
+again with one command.
+"""
 
 import hashlib
 import json
@@ -12,9 +14,11 @@ FOLDER = Path("build/fuzz")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One input. ``target`` is a decoder's name, or what is played; ``sessions`` are connections with what is sent over each, in pieces.
+    """One input. ``target`` is a decoder's name, or what is played; ``sessions`` are connections
+    with what is sent over each, in pieces.
 
-    ``ids`` are the topic ids that the bytes name: another start has others, and they are put in their place.
+    ``ids`` are the topic ids that the bytes name: another start has others, and they are put in
+    their place.
     """
 
     engine: str
@@ -37,7 +41,9 @@ class Finding:
 
 @dataclass(slots=True)
 class Figures:
-    """What an engine did. ``tried`` counts inputs by what they were for, ``outcomes`` what came of them."""
+    """What an engine did. ``tried`` counts inputs by what they were for, ``outcomes`` what came of
+    them.
+    """
 
     executions: int = 0
     seconds: float = 0.0
@@ -78,6 +84,8 @@ def read(path: Path) -> Case:
         engine=told["engine"],
         target=told["target"],
         seed=told["seed"],
-        sessions=tuple(tuple(bytes.fromhex(piece) for piece in session) for session in told["sessions"]),
+        sessions=tuple(
+            tuple(bytes.fromhex(piece) for piece in session) for session in told["sessions"]
+        ),
         ids=tuple((name, topic_id) for name, topic_id in told["ids"]),
     )

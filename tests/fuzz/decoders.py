@@ -1,7 +1,9 @@
-"""Everything that parses bytes of others, called directly: one input a call, tens of thousands a second.
+"""Everything that parses bytes of others, called directly: one input a call, tens of thousands a
+second.
 
-A target may return or raise what its docstring names; anything else, or more CPU than ``SLOW_SECONDS``, is a finding. Where a message
-was read it is written again and read again: what comes back must be equal.
+A target may return or raise what its docstring names; anything else, or more CPU than
+``SLOW_SECONDS``, is a finding. Where a message was read it is written again and read again: what
+comes back must be equal.
 """
 
 import logging
@@ -28,7 +30,14 @@ from log_service.records.control import iterate_control_records
 from log_service.records.validator import Allowance, validate_for_append
 from log_service.storage.producer_snapshots import DamagedSnapshot, decode_snapshot
 from tests.fuzz.cases import Case, Figures, Finding
-from tests.fuzz.handshakes import draw_certificate, draw_hello, draw_key_store, read_certificate, read_hello, read_key_store
+from tests.fuzz.handshakes import (
+    draw_certificate,
+    draw_hello,
+    draw_key_store,
+    read_certificate,
+    read_hello,
+    read_key_store,
+)
 from tests.fuzz.logins import draw_challenge, draw_login, read_challenge, read_login
 from tests.fuzz.mutations import mutate
 from tests.fuzz.payloads import draw_batch, draw_compressed, draw_opaque, draw_payload
@@ -61,27 +70,47 @@ def targets() -> Iterator[Target]:
     """Everything there is, every API and version."""
     for spec in (api.spec for api in REGISTRY.values()):
         for version in range(spec.min_version, spec.max_version + 1):
-            for kind, cls in (("request", request_class(spec.key)), ("response", response_class(spec.key))):
+            for kind, cls in (
+                ("request", request_class(spec.key)),
+                ("response", response_class(spec.key)),
+            ):
                 bound = MAX_REQUEST_ELEMENTS if kind == "request" else 1_000_000
                 group = f"{spec.name} {kind}"
                 yield Target(
-                    f"{group} v{version}", group, partial(_draw_message, cls, version), partial(_read_message, cls, version, bound)
+                    f"{group} v{version}",
+                    group,
+                    partial(_draw_message, cls, version),
+                    partial(_read_message, cls, version, bound),
                 )
     yield Target("request header", "headers", _draw_header, parse_request_header)
     yield Target("append", "batches", draw_batch, _append)
     yield Target("append compacted", "batches", draw_batch, partial(_append, is_compacted=True))
-    yield Target("append recompressed", "batches", draw_batch, partial(_append, compression_type="zstd"))
+    yield Target(
+        "append recompressed", "batches", draw_batch, partial(_append, compression_type="zstd")
+    )
     yield Target(
         "append bounded times",
         "batches",
         draw_batch,
-        partial(_append, message_timestamp_before_max_ms=1_000, message_timestamp_after_max_ms=1_000),
+        partial(
+            _append, message_timestamp_before_max_ms=1_000, message_timestamp_after_max_ms=1_000
+        ),
     )
     yield Target("read batches", "batches", _draw_batches, _read_batches)
     yield Target("read columns", "batches", _draw_batches, _read_columns)
-    yield Target("control records", "batches", draw_batch, lambda content: list(iterate_control_records(content)))
+    yield Target(
+        "control records",
+        "batches",
+        draw_batch,
+        lambda content: list(iterate_control_records(content)),
+    )
     for codec in Codec:
-        yield Target(f"decompress {codec.name.lower()}", "codecs", partial(_draw_codec, codec), partial(_decompress, codec))
+        yield Target(
+            f"decompress {codec.name.lower()}",
+            "codecs",
+            partial(_draw_codec, codec),
+            partial(_decompress, codec),
+        )
     yield Target("TLS hello", "TLS", draw_hello, read_hello)
     yield Target("certificate", "TLS", draw_certificate, read_certificate)
     yield Target("key store", "TLS", draw_key_store, read_key_store)
@@ -90,13 +119,29 @@ def targets() -> Iterator[Target]:
     yield Target("subscription", "opaque", draw_opaque, decode_subscription)
     yield Target("assignment", "opaque", draw_opaque, decode_assignment)
     yield Target("group record", "stored", _draw_pair, _read_group_record)
-    yield Target("streams group record", "stored streams groups", _draw_streams_pair, _read_group_record)
-    yield Target("metadata record", "stored", lambda rng: mutate(rng, b"\1" + rng.randbytes(rng.randrange(60))), decode_metadata_record)
-    yield Target("producer snapshot", "stored", lambda rng: mutate(rng, bytes(2) + rng.randbytes(rng.randrange(80))), decode_snapshot)
+    yield Target(
+        "streams group record", "stored streams groups", _draw_streams_pair, _read_group_record
+    )
+    yield Target(
+        "metadata record",
+        "stored",
+        lambda rng: mutate(rng, b"\1" + rng.randbytes(rng.randrange(60))),
+        decode_metadata_record,
+    )
+    yield Target(
+        "producer snapshot",
+        "stored",
+        lambda rng: mutate(rng, bytes(2) + rng.randbytes(rng.randrange(80))),
+        decode_snapshot,
+    )
 
 
-def fuzz(seed: int, *, seconds: float = float("inf"), rounds: int = 1 << 60) -> tuple[Figures, list[Finding]]:
-    """Feed every target in turn until the time or the rounds are over; findings come small, one per target and kind."""
+def fuzz(
+    seed: int, *, seconds: float = float("inf"), rounds: int = 1 << 60
+) -> tuple[Figures, list[Finding]]:
+    """Feed every target in turn until the time or the rounds are over; findings come small, one per
+    target and kind.
+    """
     logging.getLogger("log_service").setLevel(logging.CRITICAL)
     figures, findings, seen = Figures(), [], set()
     begun = time.perf_counter()
@@ -141,7 +186,11 @@ def _small(target: Target, content: bytes, fault: str) -> Finding:
     kind = fault.partition(":")[0]
     case = Case(engine="decoders", target=target.name, sessions=((content,),))
     small = shrink(
-        case, lambda tried: bool(tried.sessions and tried.sessions[0]) and execute(target, tried.sessions[0][0])[1].startswith(kind)
+        case,
+        lambda tried: (
+            bool(tried.sessions and tried.sessions[0])
+            and execute(target, tried.sessions[0][0])[1].startswith(kind)
+        ),
     )
     return Finding(text=fault, case=small)
 
@@ -159,7 +208,12 @@ def _draw_message(cls: Any, version: int, rng: Random) -> bytes:
 
 def _draw_header(rng: Random) -> bytes:
     spec = rng.choice([api.spec for api in REGISTRY.values()])
-    head = spec.key.to_bytes(2, "big") + rng.randrange(20).to_bytes(2, "big") + bytes(4) + b"\0\4wire\0"
+    head = (
+        spec.key.to_bytes(2, "big")
+        + rng.randrange(20).to_bytes(2, "big")
+        + bytes(4)
+        + b"\0\4wire\0"
+    )
     return mutate(rng, head)
 
 
@@ -188,7 +242,9 @@ def _draw_pair(rng: Random) -> bytes:
 
 
 def forget_default_structs(message: Any) -> None:
-    """Take away tagged structs that say nothing but defaults: they are not written, as by Apache Kafka, and so are not read again."""
+    """Take away tagged structs that say nothing but defaults: they are not written, as by Apache
+    Kafka, and so are not read again.
+    """
     for each in message.SCHEMA.fields:
         value = getattr(message, each.name)
         if each.struct is None or value is None:
@@ -218,7 +274,9 @@ def _append(content: bytes, **rules: Any) -> None:
     for position, header in result.batches:
         records = list(iterate_records(result.buffer, position, max_size_bytes=PLAIN_BOUND_BYTES))
         if not len(records) == header.record_count > 0:
-            raise BrokenPromiseError(f"accepted {header.record_count} records and read {len(records)}")
+            raise BrokenPromiseError(
+                f"accepted {header.record_count} records and read {len(records)}"
+            )
 
 
 def _read_batches(content: bytes) -> None:
@@ -228,7 +286,9 @@ def _read_batches(content: bytes) -> None:
 
 
 def _read_columns(content: bytes) -> None:
-    for _ in iterate_record_batches([content], 0, 1 << 62, is_crc_checked=False, max_size_bytes=PLAIN_BOUND_BYTES):
+    for _ in iterate_record_batches(
+        [content], 0, 1 << 62, is_crc_checked=False, max_size_bytes=PLAIN_BOUND_BYTES
+    ):
         pass
 
 

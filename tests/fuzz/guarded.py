@@ -1,4 +1,5 @@
-"""A node that asks for a login and has an authorizer: the sessions of one user, who may do some of what is asked, get behind both.
+"""A node that asks for a login and has an authorizer: the sessions of one user, who may do some of
+what is asked, get behind both.
 
 The honest clients come to the other listener, where everybody is a super user.
 """
@@ -50,11 +51,14 @@ def login() -> bytes:
 async def give_rights(admin: Admin) -> None:
     """Allow the user what stands in ``RIGHTS``."""
     bindings: Sequence[AclBinding] = [
-        AclBinding(resource_type=kind, name=name, principal=f"User:{USER}", operation=operation) for kind, name, operation in RIGHTS
+        AclBinding(resource_type=kind, name=name, principal=f"User:{USER}", operation=operation)
+        for kind, name, operation in RIGHTS
     ]
     await admin.create_acls(bindings)
 
 
 def _framed(number: int, version: int, message: Any) -> bytes:
-    chunks: list[Any] = list(encode_request(RequestHeader(message.SCHEMA.key, version, number, "fuzz"), message))
+    chunks: list[Any] = list(
+        encode_request(RequestHeader(message.SCHEMA.key, version, number, "fuzz"), message)
+    )
     return b"".join(chunks)

@@ -1,7 +1,9 @@
-"""What a listener with TLS reads before it knows its client: hellos, the names in certificates, and stores of keys.
+"""What a listener with TLS reads before it knows its client: hellos, the names in certificates, and
+stores of keys.
 
-Draws a hello of OpenSSL's own and damages it; reads it as a listener does, over a stream that ends behind it. A refusal is a
-``ProtocolError`` here, as of every other decoder; anything else that is raised is a finding.
+Draws a hello of OpenSSL's own and damages it; reads it as a listener does, over a stream that ends
+behind it. A refusal is a ``ProtocolError`` here, as of every other decoder; anything else that is
+raised is a finding.
 """
 
 from collections.abc import Sequence
@@ -55,7 +57,9 @@ class _Ending:
 @cache
 def _listener() -> TlsListener:
     with TemporaryDirectory() as directory:
-        texts = Authority(Path(directory)).issue("node").properties() | {"ssl.client.auth": "required"}
+        texts = Authority(Path(directory)).issue("node").properties() | {
+            "ssl.client.auth": "required"
+        }
         return TlsListener(tls_config(texts), Path.read_bytes)
 
 
@@ -68,7 +72,12 @@ def _certificate() -> bytes:
 
 def draw_hello(rng: Random) -> bytes:
     """Return a damaged hello, or a handshake's first bytes and anything behind them."""
-    return mutate(rng, client_hello("node") if rng.random() < 0.8 else bytes([22, 3, rng.randrange(5)]) + rng.randbytes(rng.randrange(400)))
+    return mutate(
+        rng,
+        client_hello("node")
+        if rng.random() < 0.8
+        else bytes([22, 3, rng.randrange(5)]) + rng.randbytes(rng.randrange(400)),
+    )
 
 
 def read_hello(content: bytes) -> None:

@@ -1,7 +1,8 @@
 """Our client against a broker that lies: every answer may be damaged on its way, in virtual time.
 
-A finding is an exception that is no ``TidelogError`` where a caller sees it, a client that does not end within its own time limits, or one
-that cannot work once the answers are right again. Same seed, same run.
+A finding is an exception that is no ``TidelogError`` where a caller sees it, a client that does not
+end within its own time limits, or one that cannot work once the answers are right again. Same seed,
+same run.
 """
 
 import struct
@@ -13,7 +14,15 @@ from typing import Any
 
 import trio
 
-from log_service.client import Admin, Consumer, NewTopic, OffsetSpec, Producer, TopicPartition, read_range
+from log_service.client import (
+    Admin,
+    Consumer,
+    NewTopic,
+    OffsetSpec,
+    Producer,
+    TopicPartition,
+    read_range,
+)
 from log_service.common.env import Connection, Env, FileSlice, Network
 from log_service.common.errors import TidelogError
 from log_service.common.types import Buffer
@@ -32,7 +41,9 @@ TIMEOUTS: dict[str, Any] = {
 }
 ACT_LIMIT_SECONDS = 120.0
 FIRST_ANSWERS = 2
-"""Answers of each connection that stay as they are, in some runs: else no client gets past the versions."""
+"""Answers of each connection that stay as they are, in some runs: else no client gets past the
+versions.
+"""
 
 
 class LyingNetwork:
@@ -115,7 +126,9 @@ class LyingConnection:
 
 
 def damaged(rng: Random, frame: bytes) -> bytes:
-    """An answer of another mind: mostly with a correlation id and a size that hold, so that its body is looked at."""
+    """An answer of another mind: mostly with a correlation id and a size that hold, so that its
+    body is looked at.
+    """
     draw = rng.random()
     if draw < 0.75:
         body = mutate(rng, frame[8:])
@@ -139,7 +152,11 @@ class Acts:
     def env(self, name: str) -> Env:
         env = self.world.client_env(name)
         rng = Random(f"lies {self.world.seed} {name}")
-        return replace(env, network=LyingNetwork(env.network, rng, self.figures, self.rate)) if self.rate else env
+        return (
+            replace(env, network=LyingNetwork(env.network, rng, self.figures, self.rate))
+            if self.rate
+            else env
+        )
 
     async def all(self, *, must_succeed: bool = False) -> None:
         """Every act, one after the other, each within its time."""
@@ -177,21 +194,34 @@ class Acts:
                         raise
 
     async def produce(self) -> None:
-        async with Producer(BOOTSTRAP, env=self.env("producer"), delivery_timeout_ms=8_000, max_block_ms=4_000, **TIMEOUTS) as producer:
+        async with Producer(
+            BOOTSTRAP,
+            env=self.env("producer"),
+            delivery_timeout_ms=8_000,
+            max_block_ms=4_000,
+            **TIMEOUTS,
+        ) as producer:
             for number in range(6):
                 delivery = await producer.send(TOPIC, value=b"value", partition=number % 2)
                 if number % 2:
                     await delivery.wait()
 
     async def consume(self) -> None:
-        async with Consumer(BOOTSTRAP, env=self.env("consumer"), auto_offset_reset="earliest", **TIMEOUTS) as consumer:
+        async with Consumer(
+            BOOTSTRAP, env=self.env("consumer"), auto_offset_reset="earliest", **TIMEOUTS
+        ) as consumer:
             consumer.assign([TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)])
             for _ in range(5):
                 await consumer.poll(timeout_ms=500)
 
     async def join(self) -> None:
         async with Consumer(
-            BOOTSTRAP, env=self.env("member"), group_id="group", auto_offset_reset="earliest", session_timeout_ms=6_000, **TIMEOUTS
+            BOOTSTRAP,
+            env=self.env("member"),
+            group_id="group",
+            auto_offset_reset="earliest",
+            session_timeout_ms=6_000,
+            **TIMEOUTS,
         ) as consumer:
             await consumer.subscribe([TOPIC])
             for _ in range(6):
@@ -207,7 +237,9 @@ class Acts:
 def _unexpected(error: BaseException) -> BaseException | None:
     """The first of an exception's leaves that no caller has to expect."""
     if isinstance(error, BaseExceptionGroup):
-        return next((leaf for inner in error.exceptions if (leaf := _unexpected(inner)) is not None), None)
+        return next(
+            (leaf for inner in error.exceptions if (leaf := _unexpected(inner)) is not None), None
+        )
     return None if isinstance(error, TidelogError) else error
 
 
@@ -235,7 +267,9 @@ def play(seed: int, figures: Figures | None = None) -> str:
     return lying.fault
 
 
-def fuzz(seed: int, *, seconds: float = float("inf"), rounds: int = 1 << 60) -> tuple[Figures, list[Finding]]:
+def fuzz(
+    seed: int, *, seconds: float = float("inf"), rounds: int = 1 << 60
+) -> tuple[Figures, list[Finding]]:
     """Play runs until the time or the rounds are over; one finding for each kind of fault."""
     figures, findings, seen = Figures(), [], set()
     begun = time.perf_counter()
@@ -247,7 +281,11 @@ def fuzz(seed: int, *, seconds: float = float("inf"), rounds: int = 1 << 60) -> 
         kind = fault.rpartition(" at ")[2] if " at " in fault else fault[:30]
         if fault and kind not in seen:
             seen.add(kind)
-            findings.append(Finding(text=fault, case=Case(engine="hostile_broker", target="client", seed=run_seed)))
+            findings.append(
+                Finding(
+                    text=fault, case=Case(engine="hostile_broker", target="client", seed=run_seed)
+                )
+            )
     figures.seconds = time.perf_counter() - begun
     return figures, findings
 

@@ -1,11 +1,14 @@
-"""What a listener with SASL reads before it knows its client, and what a client reads of a broker that logs it in.
+"""What a listener with SASL reads before it knows its client, and what a client reads of a broker
+that logs it in.
 
-Draws a whole login, by PLAIN or by SCRAM, with requests before, in the middle and behind it, and damages it: any byte of it, the order of
-its frames, or how many there are. The broker's part of the nonce is fixed here, so that the proof of a login is right while nothing is
-damaged. A client is told of few iterations, of many, and of numbers that are none.
+Draws a whole login, by PLAIN or by SCRAM, with requests before, in the middle and behind it, and
+damages it: any byte of it, the order of its frames, or how many there are. The broker's part of the
+nonce is fixed here, so that the proof of a login is right while nothing is damaged. A client is
+told of few iterations, of many, and of numbers that are none.
 
-A target breaks its promise where a login succeeds as a user that is not there, or where a client is to salt a password more often than it
-takes. A refusal is a ``ProtocolError`` here, as of every other decoder.
+A target breaks its promise where a login succeeds as a user that is not there, or where a client is
+to salt a password more often than it takes. A refusal is a ``ProtocolError`` here, as of every
+other decoder.
 """
 
 import struct
@@ -41,7 +44,16 @@ from log_service.security.sasl.scram import (
 from log_service.security.sasl.scram import server_key as key_of_server
 from log_service.security.sasl.scram_client import MAX_CLIENT_ITERATIONS, SaltingWanted, ScramClient
 from log_service.security.sasl.scram_server import ScramServer
-from log_service.security.sasl.session import Close, LoginPolicy, LoginSession, Now, Pass, Phase, Refuse, Wait
+from log_service.security.sasl.session import (
+    Close,
+    LoginPolicy,
+    LoginSession,
+    Now,
+    Pass,
+    Phase,
+    Refuse,
+    Wait,
+)
 from tests.fuzz.mutations import mutate
 
 MECHANISM = ScramMechanism.SHA_256
@@ -51,7 +63,21 @@ KNOWN = Principal("User", USER)
 LENGTH = struct.Struct(">H")
 BARE, FINAL_WITHOUT_PROOF = f"n={USER},r={CLIENT_NONCE}", f"c=biws,r={CLIENT_NONCE}{SERVER_NONCE}"
 SERVER_FIRST = f"r={CLIENT_NONCE}{SERVER_NONCE},s={to_base64(SALT)},i={MIN_ITERATIONS}"
-ITERATIONS = ("0", "1", "4095", "4096", "65536", "65537", "2147483647", "99999999999", "-1", "", "4096.0", "٤٠٩٦", "1" * 5_000)
+ITERATIONS = (
+    "0",
+    "1",
+    "4095",
+    "4096",
+    "65536",
+    "65537",
+    "2147483647",
+    "99999999999",
+    "-1",
+    "",
+    "4096.0",
+    "٤٠٩٦",
+    "1" * 5_000,
+)
 MOST_STEPS = 64
 
 
@@ -86,21 +112,35 @@ def joined(frames: Sequence[bytes]) -> bytes:
 
 
 def whole_login(handshake_version: int) -> list[bytes]:
-    """Return the frames of a SCRAM login that succeeds; tokens are bare behind a handshake of version 0."""
+    """Return the frames of a SCRAM login that succeeds; tokens are bare behind a handshake of
+    version 0.
+    """
     return [
         _frame(SaslHandshakeRequest(mechanism=MECHANISM.mechanism_name), handshake_version),
-        *(_frame(SaslAuthenticateRequest(auth_bytes=token), 2) if handshake_version else token for token in _scram_tokens()),
+        *(
+            _frame(SaslAuthenticateRequest(auth_bytes=token), 2) if handshake_version else token
+            for token in _scram_tokens()
+        ),
     ]
 
 
 def _frames(rng: Random) -> Iterator[bytes]:
     if rng.random() < 0.5:
-        yield _frame(ApiVersionsRequest(client_software_name="fuzz", client_software_version="1"), 3)
+        yield _frame(
+            ApiVersionsRequest(client_software_name="fuzz", client_software_version="1"), 3
+        )
     is_scram, is_bare = rng.random() < 0.7, rng.random() < 0.3
-    yield _frame(SaslHandshakeRequest(mechanism=MECHANISM.mechanism_name if is_scram else "PLAIN"), 0 if is_bare else 1)
+    yield _frame(
+        SaslHandshakeRequest(mechanism=MECHANISM.mechanism_name if is_scram else "PLAIN"),
+        0 if is_bare else 1,
+    )
     for token in _scram_tokens() if is_scram else [f"\0{USER}\0{PASSWORD.reveal()}".encode()]:
         token = mutate(rng, token) if rng.random() < 0.3 else token  # noqa: PLW2901 - the same, damaged
-        yield token if is_bare else _frame(SaslAuthenticateRequest(auth_bytes=token), rng.randrange(3))
+        yield (
+            token
+            if is_bare
+            else _frame(SaslAuthenticateRequest(auth_bytes=token), rng.randrange(3))
+        )
     yield _frame(MetadataRequest(), 9)
 
 
@@ -133,7 +173,13 @@ def _begin(mechanism: str) -> ServerExchange:
 
 def read_login(content: bytes) -> LoginSession:
     """Take frames as a listener does, until one is refused."""
-    session = LoginSession(LoginPolicy(mechanisms=("PLAIN", MECHANISM.mechanism_name), begin=_begin, max_reauth_ms={"PLAIN": 60_000}))
+    session = LoginSession(
+        LoginPolicy(
+            mechanisms=("PLAIN", MECHANISM.mechanism_name),
+            begin=_begin,
+            max_reauth_ms={"PLAIN": 60_000},
+        )
+    )
     position = 0
     for number in range(MOST_STEPS):
         if position + LENGTH.size > len(content):
@@ -166,8 +212,14 @@ def _receive(session: LoginSession, frame: memoryview, now: Now) -> None:
 
 
 def draw_challenge(rng: Random) -> bytes:
-    """Return a broker's first message and its last, each behind its length: right, with odd iterations, or damaged."""
-    first = SERVER_FIRST if rng.random() < 0.5 else SERVER_FIRST.replace(str(MIN_ITERATIONS), rng.choice(ITERATIONS))
+    """Return a broker's first message and its last, each behind its length: right, with odd
+    iterations, or damaged.
+    """
+    first = (
+        SERVER_FIRST
+        if rng.random() < 0.5
+        else SERVER_FIRST.replace(str(MIN_ITERATIONS), rng.choice(ITERATIONS))
+    )
     signature = server_signature(MECHANISM, key_of_server(MECHANISM, _salted()), _auth_message())
     messages = [first.encode(), f"v={to_base64(signature)}".encode()]
     if rng.random() < 0.6:

@@ -8,7 +8,15 @@ EDGES_8 = (0, 1, 2, 0x7F, 0x80, 0x81, 0xFE, 0xFF)
 EDGES_16 = (0, 1, 0x7FFF, 0x8000, 0xFFFE, 0xFFFF)
 EDGES_32 = (0, 1, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFE, 0xFFFF_FFFF, 1 << 20, 100 << 20)
 EDGES_64 = (0, 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, 1 << 40)
-VARINTS = (b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\xff" * 9 + b"\x01", b"\x80" * 12, b"\x80\x80\x80\x80\x08", b"\x00", b"\x01")
+VARINTS = (
+    b"\xff\xff\xff\xff\x07",
+    b"\xff\xff\xff\xff\x0f",
+    b"\xff" * 9 + b"\x01",
+    b"\x80" * 12,
+    b"\x80\x80\x80\x80\x08",
+    b"\x00",
+    b"\x01",
+)
 LARGEST_GROWTH_BYTES = 4_096
 
 Mutation = Callable[[Random, bytearray], None]
@@ -24,7 +32,11 @@ def mutate(rng: Random, content: bytes, *, least: int = 1) -> bytes:
 
 def _place(rng: Random, content: bytearray) -> int:
     """Early bytes decide more than late ones."""
-    return min(rng.randrange(len(content) + 1), rng.randrange(len(content) + 1)) if rng.random() < 0.5 else rng.randrange(len(content) + 1)
+    return (
+        min(rng.randrange(len(content) + 1), rng.randrange(len(content) + 1))
+        if rng.random() < 0.5
+        else rng.randrange(len(content) + 1)
+    )
 
 
 def _flip(rng: Random, content: bytearray) -> None:
@@ -38,7 +50,9 @@ def _set_edge(rng: Random, content: bytearray) -> None:
 
 
 def _set_wide(rng: Random, content: bytearray) -> None:
-    layout, edges = rng.choice(((">H", EDGES_16), (">I", EDGES_32), (">Q", EDGES_64), ("<I", EDGES_32)))
+    layout, edges = rng.choice(
+        ((">H", EDGES_16), (">I", EDGES_32), (">Q", EDGES_64), ("<I", EDGES_32))
+    )
     place = _place(rng, content)
     packed = struct.pack(layout, rng.choice(edges))
     content[place : place + len(packed)] = packed
@@ -66,7 +80,13 @@ def _remove(rng: Random, content: bytearray) -> None:
 
 def _insert(rng: Random, content: bytearray) -> None:
     place = _place(rng, content)
-    content[place:place] = rng.choice((bytes(rng.randrange(1, 40)), b"\xff" * rng.randrange(1, 12), rng.randbytes(rng.randrange(1, 20))))
+    content[place:place] = rng.choice(
+        (
+            bytes(rng.randrange(1, 40)),
+            b"\xff" * rng.randrange(1, 12),
+            rng.randbytes(rng.randrange(1, 20)),
+        )
+    )
 
 
 def _repeat(rng: Random, content: bytearray) -> None:

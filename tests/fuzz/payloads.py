@@ -1,4 +1,5 @@
-"""What travels inside messages: record batches, compressed records and bombs, the opaque bytes of groups.
+"""What travels inside messages: record batches, compressed records and bombs, the opaque bytes of
+groups.
 
 All of it right, damaged, and from nothing.
 """
@@ -29,7 +30,9 @@ FIELDS = (
 
 
 def draw_batch(rng: Random) -> bytes:  # noqa: PLR0911 - a list of kinds
-    """A batch: as an honest producer makes it, or with fields, records or compressed bytes of another mind."""
+    """A batch: as an honest producer makes it, or with fields, records or compressed bytes of
+    another mind.
+    """
     draw = rng.random()
     if draw < 0.3:
         return honest_batch(rng)
@@ -49,10 +52,20 @@ def draw_batch(rng: Random) -> bytes:  # noqa: PLR0911 - a list of kinds
 def honest_batch(rng: Random) -> bytes:
     """A batch as a producer makes it."""
     more: dict[str, Any] = (
-        {} if rng.random() < 0.6 else {"producer_id": rng.randrange(3), "producer_epoch": 0, "base_sequence": rng.choice((0, 1, 5))}
+        {}
+        if rng.random() < 0.6
+        else {
+            "producer_id": rng.randrange(3),
+            "producer_epoch": 0,
+            "base_sequence": rng.choice((0, 1, 5)),
+        }
     )
     records = [
-        (rng.choice((0, 1_700_000_000_000, 2**62)), rng.choice((None, b"", b"key")), rng.choice((None, b"", b"value" * rng.randrange(40))))
+        (
+            rng.choice((0, 1_700_000_000_000, 2**62)),
+            rng.choice((None, b"", b"key")),
+            rng.choice((None, b"", b"value" * rng.randrange(40))),
+        )
         for _ in range(rng.choice((1, 1, 2, 5)))
     ]
     return bytes(build_batch(records, codec=Codec(rng.choice((0, 0, 1, 2, 3, 4))), **more))
@@ -72,7 +85,19 @@ def with_changed_field(rng: Random, content: bytes) -> bytes:
     batch = bytearray(content)
     position, layout = rng.choice(FIELDS)
     bits = 8 * struct.calcsize(layout)
-    value = rng.choice((0, 1, -1, 2, 7, -2, (1 << bits - 1) - 1, -(1 << bits - 1), rng.randrange(-(1 << bits - 1), 1 << bits - 1)))
+    value = rng.choice(
+        (
+            0,
+            1,
+            -1,
+            2,
+            7,
+            -2,
+            (1 << bits - 1) - 1,
+            -(1 << bits - 1),
+            rng.randrange(-(1 << bits - 1), 1 << bits - 1),
+        )
+    )
     struct.pack_into(layout, batch, position, value)
     if rng.random() < 0.9:
         struct.pack_into(">I", batch, 17, crc32c.crc32c(bytes(batch[ATTRIBUTES:])))
@@ -91,14 +116,23 @@ def with_records(rng: Random, codec: int, records: bytes) -> bytes:
 
 def draw_compressed(rng: Random, codec: int) -> bytes:
     """What a codec reads: records or other bytes, compressed, and damaged in every other case."""
-    plain = rng.choice((bytes(build_batch([(5, b"key", b"value"), (6, None, None)]))[HEADER_SIZE:], bytes(2_000), rng.randbytes(50), b""))
+    plain = rng.choice(
+        (
+            bytes(build_batch([(5, b"key", b"value"), (6, None, None)]))[HEADER_SIZE:],
+            bytes(2_000),
+            rng.randbytes(50),
+            b"",
+        )
+    )
     packed = bytes(compress(Codec(codec), plain)) if plain or codec != Codec.SNAPPY else b""
     draw = rng.random()
     if draw < 0.3:
         return packed
     if draw < 0.9:
         return mutate(rng, packed)
-    return rng.choice((b"\x1f\x8b\x08", b"\x82SNAPPY\0", b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd", b"")) + rng.randbytes(rng.randrange(60))
+    return rng.choice(
+        (b"\x1f\x8b\x08", b"\x82SNAPPY\0", b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd", b"")
+    ) + rng.randbytes(rng.randrange(60))
 
 
 @cache
@@ -118,12 +152,26 @@ def bomb(codec: int) -> bytes:
 
 def draw_opaque(rng: Random) -> bytes:
     """What groups carry and brokers do not read: subscriptions, assignments, or anything."""
-    owned = tuple(TopicPartition(rng.choice(("plain", "compact", "absent")), index) for index in range(rng.randrange(4)))
+    owned = tuple(
+        TopicPartition(rng.choice(("plain", "compact", "absent")), index)
+        for index in range(rng.randrange(4))
+    )
     topics = tuple(sorted({each.topic for each in owned}))
-    subscription = Subscription(topics=topics, owned=owned, generation_id=rng.choice((-1, 0, 7)), user_data=rng.choice((None, b"", b"x")))
+    subscription = Subscription(
+        topics=topics,
+        owned=owned,
+        generation_id=rng.choice((-1, 0, 7)),
+        user_data=rng.choice((None, b"", b"x")),
+    )
     content = encode_subscription(subscription) if rng.random() < 0.5 else encode_assignment(owned)
     draw = rng.random()
-    return content if draw < 0.4 else mutate(rng, content) if draw < 0.8 else rng.randbytes(rng.randrange(100))
+    return (
+        content
+        if draw < 0.4
+        else mutate(rng, content)
+        if draw < 0.8
+        else rng.randbytes(rng.randrange(100))
+    )
 
 
 def draw_payload(rng: Random) -> bytes:

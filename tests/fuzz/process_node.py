@@ -1,8 +1,10 @@
-"""A broker process over sockets: hostile sessions, crowds that hold on, and what the system says of the process.
+"""A broker process over sockets: hostile sessions, crowds that hold on, and what the system says of
+the process.
 
-A finding is a process that ended, a traceback in its log, more resident memory than ``MEMORY_BUDGET_BYTES``, or a good request that waits
-longer than ``PATIENCE_SECONDS``. Sessions come in windows; after each the node is looked at, and where it failed the window is played
-again to new nodes, with less and less in it.
+A finding is a process that ended, a traceback in its log, more resident memory than
+``MEMORY_BUDGET_BYTES``, or a good request that waits longer than ``PATIENCE_SECONDS``. Sessions
+come in windows; after each the node is looked at, and where it failed the window is played again to
+new nodes, with less and less in it.
 """
 
 import re
@@ -22,10 +24,18 @@ from log_service.broker.requests.call import Side
 from log_service.protocol.api_versions import KNOWN, ApiKey, response_class
 from log_service.protocol.codec import decode
 from log_service.protocol.frames import parse_response_header
-from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from log_service.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from log_service.protocol.messages.metadata import MetadataRequest
-from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from log_service.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from log_service.records.builder import build_batch
 from tests.fuzz.cases import Case, Figures, Finding
 from tests.fuzz.sessions import SessionDrawing, requests_of
@@ -37,7 +47,9 @@ from tests.integration.wire import Wire
 
 MIB = 1 << 20
 MEMORY_BUDGET_BYTES = 400 * MIB
-"""What a node of this configuration may take: its own 50 MiB, requests of 64 MiB, a batch opened at its bound of 128 MiB and its copy."""
+"""What a node of this configuration may take: its own 50 MiB, requests of 64 MiB, a batch opened at
+its bound of 128 MiB and its copy.
+"""
 PATIENCE_SECONDS = 5.0
 ANSWER_SECONDS = 0.03
 WINDOW = 60
@@ -78,7 +90,10 @@ class Node:
                     name=name,
                     num_partitions=2,
                     replication_factor=1,
-                    configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+                    configs=[
+                        CreatableTopicConfig(name=key, value=value)
+                        for key, value in configs.items()
+                    ],
                 )
                 for name, configs in {**TOPICS, HONEST: {}}.items()
             ]
@@ -99,14 +114,28 @@ class Node:
             with Wire(self.broker.bootstrap) as wire:
                 wire.ask(MetadataRequest(topics=[]), 12)
                 batch = bytes(build_batch([(1_700_000_000_000, b"key", b"honest")]))
-                data = [TopicProduceData(name=HONEST, partition_data=[PartitionProduceData(index=0, records=batch)])]
-                told = wire.ask(ProduceRequest(transactional_id=None, acks=-1, timeout_ms=5_000, topic_data=data), 12)
+                data = [
+                    TopicProduceData(
+                        name=HONEST, partition_data=[PartitionProduceData(index=0, records=batch)]
+                    )
+                ]
+                told = wire.ask(
+                    ProduceRequest(
+                        transactional_id=None, acks=-1, timeout_ms=5_000, topic_data=data
+                    ),
+                    12,
+                )
                 written = told.responses[0].partition_responses[0]
                 if written.error_code:
                     return f"a good record is refused with {written.error_code}"
-                partition = FetchPartition(partition=0, fetch_offset=written.base_offset, partition_max_bytes=MIB)
+                partition = FetchPartition(
+                    partition=0, fetch_offset=written.base_offset, partition_max_bytes=MIB
+                )
                 request = FetchRequest(
-                    max_wait_ms=2_000, min_bytes=1, max_bytes=MIB, topics=[FetchTopic(topic=HONEST, partitions=[partition])]
+                    max_wait_ms=2_000,
+                    min_bytes=1,
+                    max_bytes=MIB,
+                    topics=[FetchTopic(topic=HONEST, partitions=[partition])],
                 )
                 found = wire.ask(request, 12).responses[0].partitions[0]
                 if b"honest" not in bytes(found.records or b""):
@@ -186,13 +215,21 @@ class Attack:
             if not part:
                 return
             received += part
-            while expected and len(received) >= 4 and len(received) >= 4 + (size := int.from_bytes(received[:4], "big")):
+            while (
+                expected
+                and len(received) >= 4
+                and len(received) >= 4 + (size := int.from_bytes(received[:4], "big"))
+            ):
                 self._learn(*expected.pop(0), bytes(received[4 : 4 + size]))
                 del received[: 4 + size]
 
     def _learn(self, key: int, version: int, frame: bytes) -> None:
         spec = KNOWN.get(key)
-        if spec is None or not spec.min_version <= version <= spec.max_version or key in {ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CONFIGS}:
+        if (
+            spec is None
+            or not spec.min_version <= version <= spec.max_version
+            or key in {ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CONFIGS}
+        ):
             return
         with suppress(Exception):  # acks=0 has no answer: the next one is another's
             _, body = parse_response_header(spec.key, version, frame)
@@ -202,7 +239,9 @@ class Attack:
                 self.vocabulary.learn(answer)
 
     def crowd(self, rng: Random) -> str:
-        """Many at once: beyond the limit of connections, announcing what they do not send, slow, not reading. Returns its name."""
+        """Many at once: beyond the limit of connections, announcing what they do not send, slow,
+        not reading. Returns its name.
+        """
         host, _, port = self.node.attacked.rpartition(":")
         kind = rng.choice(("flood", "announcing", "slow", "not reading"))
         with ExitStack() as stack:
@@ -213,7 +252,9 @@ class Attack:
                     connection.connect((host, int(port)))
                     connection.sendall(CROWD_BYTES[kind](number))
             if kind != "flood":
-                self.figures.notes[f"crowd of {kind}"] = self.node.honest_request() or "served beside it"
+                self.figures.notes[f"crowd of {kind}"] = (
+                    self.node.honest_request() or "served beside it"
+                )
             for held in self.held:
                 held.close()
             self.held.clear()
@@ -227,7 +268,12 @@ class Attack:
 
 def _fetch_forever(number: int) -> bytes:
     """Thirty requests for everything, from somebody who reads nothing."""
-    body = struct.pack(">iiiibii", -1, 0, 1, 50 * MIB, 0, 0, -1) + struct.pack(">i", 1) + b"\0\5plain" + struct.pack(">i", 1)
+    body = (
+        struct.pack(">iiiibii", -1, 0, 1, 50 * MIB, 0, 0, -1)
+        + struct.pack(">i", 1)
+        + b"\0\5plain"
+        + struct.pack(">i", 1)
+    )
     body += struct.pack(">iiqqi", 0, -1, 0, -1, 50 * MIB) + struct.pack(">i", 0) + b"\0\0"
     frame = struct.pack(">hhih", ApiKey.FETCH, 11, number, -1) + body
     return (struct.pack(">i", len(frame)) + frame) * 30
@@ -242,9 +288,16 @@ CROWD_BYTES = {
 
 
 def fuzz(
-    seed: int, *, seconds: float = float("inf"), rounds: int = 1 << 60, tries: int = 40, kind: type[Node] = Node
+    seed: int,
+    *,
+    seconds: float = float("inf"),
+    rounds: int = 1 << 60,
+    tries: int = 40,
+    kind: type[Node] = Node,
 ) -> tuple[Figures, list[Finding]]:
-    """Play windows of sessions until the time or the rounds are over; a finding ends its node, and the next window gets another."""
+    """Play windows of sessions until the time or the rounds are over; a finding ends its node, and
+    the next window gets another.
+    """
     figures, findings, seen = Figures(), [], set()
     begun = time.perf_counter()
     number = 0
@@ -259,14 +312,22 @@ def fuzz(
                 if fault and fault[:200] not in seen:
                     seen.add(fault[:200])
                     ids = tuple((name, topic_id.hex) for name, topic_id in node.topic_ids.items())
-                    case = Case(engine=kind.ENGINE, target="session", seed=seed, sessions=tuple(sent), ids=ids)
+                    case = Case(
+                        engine=kind.ENGINE,
+                        target="session",
+                        seed=seed,
+                        sessions=tuple(sent),
+                        ids=ids,
+                    )
                     findings.append(Finding(text=fault, case=small(case, fault, tries, kind)))
                 if fault or node.is_spent():
                     break
         finally:
             node.broker.kill()
             shutil.rmtree(folder, ignore_errors=True)
-        figures.notes["most memory"] = f"{max(node.peak_bytes // MIB, int(figures.notes.get('most memory', '0').split()[0]))} MiB resident"
+        figures.notes["most memory"] = (
+            f"{max(node.peak_bytes // MIB, int(figures.notes.get('most memory', '0').split()[0]))} MiB resident"
+        )
     figures.seconds = time.perf_counter() - begun
     return figures, findings
 
@@ -292,11 +353,15 @@ def _window(rng: Random, node: Node, figures: Figures) -> tuple[list[tuple[bytes
 
 def small(case: Case, fault: str, tries: int, kind: type[Node]) -> Case:
     """The case without what it does not need, where it fails again at all."""
-    return shrink(case, lambda tried: fingerprint(replay(tried, kind)) == fingerprint(fault), tries=tries)
+    return shrink(
+        case, lambda tried: fingerprint(replay(tried, kind)) == fingerprint(fault), tries=tries
+    )
 
 
 def fingerprint(fault: str) -> str:
-    """What two findings of one bug have in common: how the text begins, and the last line of ours in a traceback."""
+    """What two findings of one bug have in common: how the text begins, and the last line of ours
+    in a traceback.
+    """
     lines = re.findall(r'log_service/\S+", line \d+', fault)
     return f"{fault[:12]} {lines[-1] if lines else ''}"
 

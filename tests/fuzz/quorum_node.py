@@ -1,9 +1,11 @@
-"""A controller's listener over sockets: hostile votes, fetches, registrations and voter changes, from peers that know the cluster's id.
+"""A controller's listener over sockets: hostile votes, fetches, registrations and voter changes,
+from peers that know the cluster's id.
 
-Nodes trust each other where no listener asks who they are: a false peer may fence a broker or win an election, here as in Apache Kafka. A
-finding is what no peer may cause: a process that ended, a traceback in its log, more resident memory than ``MEMORY_BUDGET_BYTES``, or a
-controller that does not respond to a good request. A node whose broker was fenced or whose quorum was voted away is spent: the next window
-gets another one.
+Nodes trust each other where no listener asks who they are: a false peer may fence a broker or win
+an election, here as in Apache Kafka. A finding is what no peer may cause: a process that ended, a
+traceback in its log, more resident memory than ``MEMORY_BUDGET_BYTES``, or a controller that does
+not respond to a good request. A node whose broker was fenced or whose quorum was voted away is
+spent: the next window gets another one.
 """
 
 from functools import partial
@@ -11,7 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from log_service.broker.requests.call import Side
-from log_service.protocol.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
+from log_service.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    RequestPartitionData,
+    RequestTopicData,
+)
 from tests.fuzz import process_node
 from tests.helpers.ports import free_ports
 from tests.integration.wire import Wire
@@ -50,7 +56,12 @@ class QuorumNode(process_node.Node):
 
     def silence(self) -> str:
         request = DescribeQuorumRequest(
-            topics=[RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)])]
+            topics=[
+                RequestTopicData(
+                    topic_name="__cluster_metadata",
+                    partitions=[RequestPartitionData(partition_index=0)],
+                )
+            ]
         )
         try:
             with Wire(self.attacked) as wire:

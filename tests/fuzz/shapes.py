@@ -1,7 +1,8 @@
-"""Well-formed messages from their schemas: every field of a version gets a value that a node may know, or one at an edge.
+"""Well-formed messages from their schemas: every field of a version gets a value that a node may
+know, or one at an edge.
 
-Decides only values. ``Vocabulary`` holds the names, ids and numbers that make a request reach code behind the first check; whoever reads
-answers adds to it.
+Decides only values. ``Vocabulary`` holds the names, ids and numbers that make a request reach code
+behind the first check; whoever reads answers adds to it.
 """
 
 from collections.abc import Callable
@@ -24,20 +25,75 @@ SMALL = (0, 1, 2, 3, 5, 10, 100, 1_000, 60_000)
 MAX_LEARNED = 60
 
 NAMES = (
-    *("plain", "compact", "short", "synced", "absent", "__consumer_offsets", "__cluster_metadata", "group", "group-2"),
-    *("consumer", "range", "roundrobin", "cooperative-sticky", "connect", "sr", "classic", "Stable", "Empty", "rack"),
+    *(
+        "plain",
+        "compact",
+        "short",
+        "synced",
+        "absent",
+        "__consumer_offsets",
+        "__cluster_metadata",
+        "group",
+        "group-2",
+    ),
+    *(
+        "consumer",
+        "range",
+        "roundrobin",
+        "cooperative-sticky",
+        "connect",
+        "sr",
+        "classic",
+        "Stable",
+        "Empty",
+        "rack",
+    ),
     *("", ".", "..", "a/b", "x" * 249, "x" * 250, "naïve", "\0", "🙂", "*", "key", "1", "-1", "0"),
-    *("cleanup.policy", "compact", "delete", "compact,delete", "retention.ms", "max.message.bytes", "compression.type", "zstd", "gzip"),
-    *("segment.bytes", "segment.ms", "flush.messages", "min.insync.replicas", "message.timestamp.type", "LogAppendTime", "retention.bytes"),
-    *("delete.retention.ms", "min.cleanable.dirty.ratio", "index.interval.bytes", "no.such.key", "9223372036854775808", "1e5", "NaN"),
-    *("metadata.version", "transaction.version", "group.version", "kraft.version", "eligible.leader.replicas.version"),
+    *(
+        "cleanup.policy",
+        "compact",
+        "delete",
+        "compact,delete",
+        "retention.ms",
+        "max.message.bytes",
+        "compression.type",
+        "zstd",
+        "gzip",
+    ),
+    *(
+        "segment.bytes",
+        "segment.ms",
+        "flush.messages",
+        "min.insync.replicas",
+        "message.timestamp.type",
+        "LogAppendTime",
+        "retention.bytes",
+    ),
+    *(
+        "delete.retention.ms",
+        "min.cleanable.dirty.ratio",
+        "index.interval.bytes",
+        "no.such.key",
+        "9223372036854775808",
+        "1e5",
+        "NaN",
+    ),
+    *(
+        "metadata.version",
+        "transaction.version",
+        "group.version",
+        "kraft.version",
+        "eligible.leader.replicas.version",
+    ),
     *("share.version", "streams.version", "streams", "share", "Streams", "process", "subtopology"),
 )
 
 
 @dataclass(slots=True)
 class Vocabulary:
-    """What may be named. ``learned`` holds strings, ids and numbers out of answers, by type; the oldest go first."""
+    """What may be named. ``learned`` holds strings, ids and numbers out of answers, by type; the
+    oldest go first.
+    """
 
     names: tuple[str, ...] = NAMES
     learned: dict[type, list[Any]] = field(default_factory=lambda: {str: [], UUID: [], int: []})
@@ -48,7 +104,9 @@ class Vocabulary:
         if isinstance(value, bool | float | None):
             return
         if isinstance(value, str | UUID | int):
-            known = self.learned[str if isinstance(value, str) else UUID if isinstance(value, UUID) else int]
+            known = self.learned[
+                str if isinstance(value, str) else UUID if isinstance(value, UUID) else int
+            ]
             if value not in self.forbidden and value not in known and value not in self.names:
                 known.append(value)
                 del known[:-MAX_LEARNED]
@@ -67,7 +125,11 @@ class Vocabulary:
     def id(self, rng: Random) -> UUID:
         """An id."""
         known = self.learned[UUID]
-        return rng.choice(known) if known and rng.random() < 0.8 else UUID(int=rng.choice([0, 1, rng.getrandbits(128)]))
+        return (
+            rng.choice(known)
+            if known and rng.random() < 0.8
+            else UUID(int=rng.choice([0, 1, rng.getrandbits(128)]))
+        )
 
     def number(self, rng: Random, wire_type: str) -> int:
         """A number that the type can carry."""
@@ -84,8 +146,16 @@ class Vocabulary:
         return value if low <= value <= high else low if value < low else high
 
 
-def draw_message(rng: Random, cls: type[Message], version: int, vocabulary: Vocabulary, payload: Callable[[Random], bytes]) -> Any:
-    """Return a message that ``version`` can carry. ``payload`` makes what ``bytes`` and ``records`` fields hold."""
+def draw_message(
+    rng: Random,
+    cls: type[Message],
+    version: int,
+    vocabulary: Vocabulary,
+    payload: Callable[[Random], bytes],
+) -> Any:
+    """Return a message that ``version`` can carry. ``payload`` makes what ``bytes`` and ``records``
+    fields hold.
+    """
     return _Drawing(rng, version, vocabulary, payload, rng.choice((1, 1, 2, 4))).message(cls, 0)
 
 

@@ -1,6 +1,8 @@
-"""Makes a failing case small: whole sessions go first, then pieces, then bytes, for as long as it still fails.
+"""Makes a failing case small: whole sessions go first, then pieces, then bytes, for as long as it
+still fails.
 
-Knows no engine: ``fails`` plays a case. Bounded by a number of tries, since some engines take a second for one.
+Knows no engine: ``fails`` plays a case. Bounded by a number of tries, since some engines take a
+second for one.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,12 +32,18 @@ def shrink(case: Case, fails: Callable[[Case], bool], *, tries: int = 400) -> Ca
 
     sessions = fewer(list(case.sessions), still)
     for index in range(len(sessions)):
-        pieces = fewer(list(sessions[index]), lambda some, at=index: still(_with(sessions, at, tuple(some))))  # type: ignore[misc]
+        pieces = fewer(
+            list(sessions[index]), lambda some, at=index: still(_with(sessions, at, tuple(some)))
+        )  # type: ignore[misc]
         sessions[index] = tuple(pieces)
         for place in range(len(pieces)):
 
             def holds(content: bytes, at: int = index, piece: int = place) -> bool:
-                return still(_with(sessions, at, (*sessions[at][:piece], content, *sessions[at][piece + 1 :])))
+                return still(
+                    _with(
+                        sessions, at, (*sessions[at][:piece], content, *sessions[at][piece + 1 :])
+                    )
+                )
 
             smaller = shorter(pieces[place], holds)
             sessions[index] = (*sessions[index][:place], smaller, *sessions[index][place + 1 :])
@@ -67,5 +75,7 @@ def shorter(content: bytes, still: Callable[[bytes], bool]) -> bytes:
     return kept
 
 
-def _with(sessions: list[tuple[bytes, ...]], index: int, session: tuple[bytes, ...]) -> list[tuple[bytes, ...]]:
+def _with(
+    sessions: list[tuple[bytes, ...]], index: int, session: tuple[bytes, ...]
+) -> list[tuple[bytes, ...]]:
     return [*sessions[:index], session, *sessions[index + 1 :]]

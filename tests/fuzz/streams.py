@@ -1,7 +1,9 @@
-"""Heartbeats and stored records of streams groups that get behind the first checks: what is drawn field by field is refused at once.
+"""Heartbeats and stored records of streams groups that get behind the first checks: what is drawn
+field by field is refused at once.
 
-Decides values only. A heartbeat leaves the fields empty that no broker takes, and begins as a join in half of all cases; its topology names
-topics that may exist, and points at them from copartition groups, now and then at nothing.
+Decides values only. A heartbeat leaves the fields empty that no broker takes, and begins as a join
+in half of all cases; its topology names topics that may exist, and points at them from copartition
+groups, now and then at nothing.
 """
 
 from random import Random
@@ -25,9 +27,15 @@ GROUPS = ("streams", "group", "streams-2")
 RECORDS: tuple[tuple[type[Any], type[Any]], ...] = (
     (stored.StreamsGroupMetadataKey, stored.StreamsGroupMetadataValue),
     (stored.StreamsGroupMemberMetadataKey, stored.StreamsGroupMemberMetadataValue),
-    (stored.StreamsGroupTargetAssignmentMetadataKey, stored.StreamsGroupTargetAssignmentMetadataValue),
+    (
+        stored.StreamsGroupTargetAssignmentMetadataKey,
+        stored.StreamsGroupTargetAssignmentMetadataValue,
+    ),
     (stored.StreamsGroupTargetAssignmentMemberKey, stored.StreamsGroupTargetAssignmentMemberValue),
-    (stored.StreamsGroupCurrentMemberAssignmentKey, stored.StreamsGroupCurrentMemberAssignmentValue),
+    (
+        stored.StreamsGroupCurrentMemberAssignmentKey,
+        stored.StreamsGroupCurrentMemberAssignmentValue,
+    ),
     (stored.StreamsGroupTopologyKey, stored.StreamsGroupTopologyValue),
 )
 
@@ -35,11 +43,17 @@ RECORDS: tuple[tuple[type[Any], type[Any]], ...] = (
 def draw_heartbeat(rng: Random, vocabulary: Vocabulary) -> StreamsGroupHeartbeatRequest:
     """A heartbeat of one of a few members."""
     is_joining = rng.random() < 0.5
-    tasks: list[Any] = [[], [], []] if is_joining else rng.choice([[None] * 3, [[_tasks(rng)], [], []], [[_tasks(rng)], [_tasks(rng)], []]])
+    tasks: list[Any] = (
+        [[], [], []]
+        if is_joining
+        else rng.choice([[None] * 3, [[_tasks(rng)], [], []], [[_tasks(rng)], [_tasks(rng)], []]])
+    )
     return StreamsGroupHeartbeatRequest(
         group_id=rng.choice(GROUPS),
         member_id=rng.choice(MEMBERS),
-        member_epoch=0 if is_joining else rng.choice((1, 1, 2, 3, -1, vocabulary.number(rng, "int32"))),
+        member_epoch=0
+        if is_joining
+        else rng.choice((1, 1, 2, 3, -1, vocabulary.number(rng, "int32"))),
         endpoint_information_epoch=rng.choice((-1, 0, 1, vocabulary.number(rng, "int32"))),
         rebalance_timeout_ms=rng.choice((0, 1_000, 60_000, 2**31 - 1)) if is_joining else -1,
         topology=_topology(rng, vocabulary) if is_joining else None,
@@ -47,7 +61,9 @@ def draw_heartbeat(rng: Random, vocabulary: Vocabulary) -> StreamsGroupHeartbeat
         standby_tasks=tasks[1],
         warmup_tasks=tasks[2],
         process_id=rng.choice((None, "", *MEMBERS)),
-        user_endpoint=rng.choice((None, RequestEndpoint(host=vocabulary.name(rng), port=rng.choice((0, 1, 65_535))))),
+        user_endpoint=rng.choice(
+            (None, RequestEndpoint(host=vocabulary.name(rng), port=rng.choice((0, 1, 65_535))))
+        ),
         shutdown_application=rng.random() < 0.1,
     )
 
@@ -55,11 +71,15 @@ def draw_heartbeat(rng: Random, vocabulary: Vocabulary) -> StreamsGroupHeartbeat
 def draw_stored(rng: Random, vocabulary: Vocabulary, payload: Any) -> tuple[bytes, bytes]:
     """Key and value of a record as ``__consumer_offsets`` holds them."""
     key, value = rng.choice(RECORDS)
-    return encode_key(draw_message(rng, key, 0, vocabulary, payload)), encode_versioned(draw_message(rng, value, 0, vocabulary, payload), 0)
+    return encode_key(draw_message(rng, key, 0, vocabulary, payload)), encode_versioned(
+        draw_message(rng, value, 0, vocabulary, payload), 0
+    )
 
 
 def _topology(rng: Random, vocabulary: Vocabulary) -> Topology:
-    subtopologies = [_subtopology(rng, vocabulary, number) for number in range(rng.choice((0, 1, 1, 2, 5)))]
+    subtopologies = [
+        _subtopology(rng, vocabulary, number) for number in range(rng.choice((0, 1, 1, 2, 5)))
+    ]
     return Topology(epoch=rng.choice((0, 0, 0, 0, 0, 0, 1, -1)), subtopologies=subtopologies)
 
 
@@ -74,13 +94,21 @@ def _subtopology(rng: Random, vocabulary: Vocabulary, number: int) -> Subtopolog
         repartition_source_topics=repartitioned,
         repartition_sink_topics=[topic.name for topic in repartitioned if rng.random() < 0.5],
         state_changelog_topics=[_internal(rng, vocabulary)] if rng.random() < 0.3 else [],
-        copartition_groups=[CopartitionGroup(source_topics=indexes, repartition_source_topics=indexes[:1])] if indexes else [],
+        copartition_groups=[
+            CopartitionGroup(source_topics=indexes, repartition_source_topics=indexes[:1])
+        ]
+        if indexes
+        else [],
     )
 
 
 def _internal(rng: Random, vocabulary: Vocabulary) -> TopicInfo:
-    name = rng.choice(("plain", "streams-store-changelog", "streams-key-repartition", _rarely(rng, vocabulary)))
-    return TopicInfo(name=name, partitions=rng.choice((0, 0, 1, 3, -1)), replication_factor=rng.choice((0, 1)))
+    name = rng.choice(
+        ("plain", "streams-store-changelog", "streams-key-repartition", _rarely(rng, vocabulary))
+    )
+    return TopicInfo(
+        name=name, partitions=rng.choice((0, 0, 1, 3, -1)), replication_factor=rng.choice((0, 1))
+    )
 
 
 def _rarely(rng: Random, vocabulary: Vocabulary) -> str:
@@ -88,4 +116,6 @@ def _rarely(rng: Random, vocabulary: Vocabulary) -> str:
 
 
 def _tasks(rng: Random) -> RequestTaskIds:
-    return RequestTaskIds(subtopology_id=rng.choice(("0", "1", "7")), partitions=[rng.choice((0, 1, -1, 2**31 - 1))])
+    return RequestTaskIds(
+        subtopology_id=rng.choice(("0", "1", "7")), partitions=[rng.choice((0, 1, -1, 2**31 - 1))]
+    )

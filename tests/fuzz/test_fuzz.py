@@ -1,4 +1,5 @@
-"""Hostile bytes in every run of the tests: a fixed seed for each engine, everything that was ever found, and proof that the engines find.
+"""Hostile bytes in every run of the tests: a fixed seed for each engine, everything that was ever
+found, and proof that the engines find.
 
 ``make fuzz MINUTES=10`` goes on from here with other seeds.
 """
@@ -39,7 +40,14 @@ from tests.fuzz import decoders, hostile_broker, process_node, quorum_node, virt
 from tests.fuzz.__main__ import play_again, told
 from tests.fuzz.cases import Case, Finding, read, write
 from tests.fuzz.guarded import USER
-from tests.fuzz.logins import draw_challenge, draw_login, joined, read_challenge, read_login, whole_login
+from tests.fuzz.logins import (
+    draw_challenge,
+    draw_login,
+    joined,
+    read_challenge,
+    read_login,
+    whole_login,
+)
 from tests.fuzz.shapes import Vocabulary
 from tests.fuzz.shrink import shrink
 from tests.fuzz.streams import draw_heartbeat
@@ -49,7 +57,10 @@ SEED = 1
 
 
 def listed(findings: list[Finding]) -> str:
-    return "\n".join(f"{finding}\n  again with: python -m tests.fuzz --replay {write(finding)}" for finding in findings)
+    return "\n".join(
+        f"{finding}\n  again with: python -m tests.fuzz --replay {write(finding)}"
+        for finding in findings
+    )
 
 
 def test_whatever_parses_bytes_reads_or_refuses_them() -> None:
@@ -78,7 +89,9 @@ def test_logins_that_are_drawn_succeed_and_are_refused() -> None:
     rng, outcomes = Random(SEED), Counter[str]()
     for _ in range(300):
         try:
-            outcomes["login open" if read_login(draw_login(rng)).login is None else "login complete"] += 1
+            outcomes[
+                "login open" if read_login(draw_login(rng)).login is None else "login complete"
+            ] += 1
         except ProtocolError:
             outcomes["login refused"] += 1
         try:
@@ -86,7 +99,10 @@ def test_logins_that_are_drawn_succeed_and_are_refused() -> None:
             outcomes["challenge complete"] += 1
         except ProtocolError:
             outcomes["challenge refused"] += 1
-    assert all(outcomes[what] > 30 for what in ("login complete", "login refused", "challenge complete", "challenge refused")), outcomes
+    assert all(
+        outcomes[what] > 30
+        for what in ("login complete", "login refused", "challenge complete", "challenge refused")
+    ), outcomes
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -116,7 +132,9 @@ def test_a_node_with_an_authorizer_survives_sessions_behind_a_login() -> None:
     figures, findings = virtual_node.fuzz(SEED, rounds=4, is_guarded=True)
     assert not findings, listed(findings)
     for what in ("Metadata", "OffsetCommit", "CreateTopics"):
-        assert sum(figures.outcomes[f"{what} answered"].values()) > 0, "the sessions do not get behind the login"
+        assert sum(figures.outcomes[f"{what} answered"].values()) > 0, (
+            "the sessions do not get behind the login"
+        )
 
 
 def test_a_planted_bug_in_what_asks_for_rights_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +186,12 @@ def test_what_was_found_stays_mended(path: Path) -> None:
 def test_a_planted_bug_in_a_handler_is_found_made_small_and_played_again(tmp_path: Path) -> None:
     handle = GroupCoordinatorShard.handle_heartbeat
 
-    def careless(self: GroupCoordinatorShard, request: HeartbeatRequest, context: RequestContext, decision: GroupDecision) -> None:
+    def careless(
+        self: GroupCoordinatorShard,
+        request: HeartbeatRequest,
+        context: RequestContext,
+        decision: GroupDecision,
+    ) -> None:
         if request.generation_id == -1:
             raise ZeroDivisionError("planted")
         handle(self, request, context, decision)
@@ -176,8 +199,12 @@ def test_a_planted_bug_in_a_handler_is_found_made_small_and_played_again(tmp_pat
     with mock.patch.object(GroupCoordinatorShard, "handle_heartbeat", careless):
         _, findings = virtual_node.fuzz(SEED, rounds=12)
         (found,) = [finding for finding in findings if "planted" in finding.text]
-        spoken = [session for session in found.case.sessions if session]  # an empty one is the time in which the coordinator loads
-        assert len(spoken) <= 2, "one that finds the coordinator, and with it makes its topic, and one heartbeat"
+        spoken = [
+            session for session in found.case.sessions if session
+        ]  # an empty one is the time in which the coordinator loads
+        assert len(spoken) <= 2, (
+            "one that finds the coordinator, and with it makes its topic, and one heartbeat"
+        )
         assert sum(map(len, found.case.sessions[0])) < 400
         path = write(found, tmp_path)
         assert "planted" in play_again(path)
@@ -195,21 +222,31 @@ def test_a_planted_bug_in_a_decoder_is_found() -> None:
 
 
 def test_a_tagged_struct_of_nothing_but_defaults_is_no_finding() -> None:
-    """It is not written: node 0 as the leader of epoch 0 cannot be told by FetchSnapshot, in Apache Kafka's format."""
-    partition = ResponsePartitionSnapshot(current_leader=LeaderIdAndEpoch(leader_id=0, leader_epoch=7), unaligned_records=b"")
-    told = encode(FetchSnapshotResponse(topics=[ResponseTopicSnapshot(name="t", partitions=[partition])]), 1)
+    """It is not written: node 0 as the leader of epoch 0 cannot be told by FetchSnapshot, in Apache
+    Kafka's format.
+    """
+    partition = ResponsePartitionSnapshot(
+        current_leader=LeaderIdAndEpoch(leader_id=0, leader_epoch=7), unaligned_records=b""
+    )
+    told = encode(
+        FetchSnapshotResponse(topics=[ResponseTopicSnapshot(name="t", partitions=[partition])]), 1
+    )
     epoch = told.index(struct.pack(">ii", 0, 7)) + 4
     content = told[:epoch] + bytes(4) + told[epoch + 4 :]
     target = next(each for each in decoders.targets() if each.name == "FetchSnapshot response v1")
     target.read(content)
     read_back, _ = decode(FetchSnapshotResponse, 1, content)
-    assert read_back.topics[0].partitions[0].current_leader == LeaderIdAndEpoch(leader_id=0, leader_epoch=0)
+    assert read_back.topics[0].partitions[0].current_leader == LeaderIdAndEpoch(
+        leader_id=0, leader_epoch=0
+    )
 
 
 def test_an_epoch_below_all_of_an_empty_log_was_a_finding() -> None:
     """The bytes of the file are those of the request that it was found with."""
     partition = OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=-2)
-    request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[OffsetForLeaderTopic(topic="plain", partitions=[partition])])
+    request = OffsetForLeaderEpochRequest(
+        replica_id=-1, topics=[OffsetForLeaderTopic(topic="plain", partitions=[partition])]
+    )
     case = next(read(path) for path in FOUND if "epoch-below-all" in path.stem)
     assert virtual_node.play(case.seed, case.sessions)[0] == ""
     assert request.topics[0].topic.encode() in case.sessions[0][0]
@@ -225,5 +262,11 @@ def test_shrinking_keeps_what_fails_and_no_more() -> None:
 
 
 def test_cases_come_back_from_their_files(tmp_path: Path) -> None:
-    case = Case(engine="process_node", target="session", seed=3, sessions=((b"\0\1", b""), (b"z",)), ids=(("plain", "00" * 16),))
+    case = Case(
+        engine="process_node",
+        target="session",
+        seed=3,
+        sessions=((b"\0\1", b""), (b"z",)),
+        ids=(("plain", "00" * 16),),
+    )
     assert read(write(Finding(text="x", case=case), tmp_path)) == case

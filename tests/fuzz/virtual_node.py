@@ -1,7 +1,9 @@
-"""A whole node in virtual time, and hostile sessions: same seed, same run, so that a finding is a seed and its sessions.
+"""A whole node in virtual time, and hostile sessions: same seed, same run, so that a finding is a
+seed and its sessions.
 
-A finding is an exception of ours that somebody logs or that ends the node, a loop that never ends, or a good request that gets no good
-answer within ``PATIENCE_SECONDS`` of virtual time. Knows no memory and no real time: ``process_node`` does.
+A finding is an exception of ours that somebody logs or that ends the node, a loop that never ends,
+or a good request that gets no good answer within ``PATIENCE_SECONDS`` of virtual time. Knows no
+memory and no real time: ``process_node`` does.
 """
 
 import logging
@@ -39,7 +41,12 @@ PATIENCE_SECONDS = 30.0
 SESSION_SECONDS = 2.0
 HONEST = "honest-records"
 HONEST_TIMEOUTS: dict[str, Any] = {"request_timeout_ms": 10_000, "delivery_timeout_ms": 20_000}
-TOPICS = {"plain": {}, "compact": {"cleanup.policy": "compact"}, "short": {"retention.ms": "5000"}, "synced": {"flush.messages": "1"}}
+TOPICS = {
+    "plain": {},
+    "compact": {"cleanup.policy": "compact"},
+    "short": {"retention.ms": "5000"},
+    "synced": {"flush.messages": "1"},
+}
 PROPERTIES = {
     "group.min.session.timeout.ms": "100",
     "log.retention.check.interval.ms": "2000",
@@ -74,7 +81,12 @@ class Run:
         """Play these sessions, or drawn ones; stops at the first fault."""
         async with trio.open_nursery() as nursery:
             host = NodeHost(
-                self.world, nursery, *node_config(PROPERTIES | (guarded.PROPERTIES if self.is_guarded else {}), segment_bytes=1 << 14)
+                self.world,
+                nursery,
+                *node_config(
+                    PROPERTIES | (guarded.PROPERTIES if self.is_guarded else {}),
+                    segment_bytes=1 << 14,
+                ),
             )
             incarnation = await host.start()
             await self._prepare()
@@ -94,7 +106,10 @@ class Run:
     async def _prepare(self) -> None:
         async with Admin(BOOTSTRAP, env=self.world.client_env("admin")) as admin:
             await admin.create_topics(
-                [NewTopic(name=name, partition_count=2, configs=configs) for name, configs in {**TOPICS, HONEST: {}}.items()]
+                [
+                    NewTopic(name=name, partition_count=2, configs=configs)
+                    for name, configs in {**TOPICS, HONEST: {}}.items()
+                ]
             )
             described = await admin.describe_topics([*TOPICS, HONEST])
             if self.is_guarded:
@@ -127,11 +142,15 @@ class Run:
             self.figures.tried[f"{frame.spec.name} v{frame.version}"] += 1
 
     async def _connect(self, session: Session, lingering: trio.Nursery) -> None:
-        """Send a session; some wait for answers, some stay, some are gone before the answer: by its bytes, whatever was before it."""
+        """Send a session; some wait for answers, some stay, some are gone before the answer: by its
+        bytes, whatever was before it.
+        """
         behaviour = Random(crc32c.crc32c(b"".join(session)))
         env = self.world.client_env("hostile")
         try:
-            stream = await env.network.connect(HOST, guarded.GUARDED_PORT if self.is_guarded else PORT)
+            stream = await env.network.connect(
+                HOST, guarded.GUARDED_PORT if self.is_guarded else PORT
+            )
         except OSError as error:
             self.fault = self.fault or f"no connection: {error}"
             return
@@ -139,7 +158,9 @@ class Run:
             if self.is_guarded:
                 await stream.send_gathered([guarded.login()])
             for piece in session:
-                cut = behaviour.randrange(len(piece) + 1) if behaviour.random() < 0.2 else len(piece)
+                cut = (
+                    behaviour.randrange(len(piece) + 1) if behaviour.random() < 0.2 else len(piece)
+                )
                 await stream.send_gathered([piece[:cut]])
                 if cut < len(piece):
                     await trio.sleep(0.01)
@@ -163,14 +184,22 @@ class Run:
                 if not count:
                     break
                 received += buffer[:count]
-                while expected and len(received) >= 4 and len(received) >= 4 + (size := int.from_bytes(received[:4], "big")):
+                while (
+                    expected
+                    and len(received) >= 4
+                    and len(received) >= 4 + (size := int.from_bytes(received[:4], "big"))
+                ):
                     self._learn(*expected.pop(0), bytes(received[4 : 4 + size]))
                     del received[: 4 + size]
         stream.close()
 
     def _learn(self, key: int, version: int, frame: bytes) -> None:
         spec = KNOWN.get(key)
-        if spec is None or not spec.min_version <= version <= spec.max_version or key in {ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CONFIGS}:
+        if (
+            spec is None
+            or not spec.min_version <= version <= spec.max_version
+            or key in {ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CONFIGS}
+        ):
             return
         with suppress(ProtocolError):  # acks=0 has no answer: the next one is another's
             _, body = parse_response_header(spec.key, version, frame)
@@ -185,11 +214,19 @@ class Run:
         try:
             with trio.fail_after(PATIENCE_SECONDS):
                 async with Producer(
-                    BOOTSTRAP, env=self.world.client_env("honest"), request_timeout_ms=10_000, delivery_timeout_ms=20_000
+                    BOOTSTRAP,
+                    env=self.world.client_env("honest"),
+                    request_timeout_ms=10_000,
+                    delivery_timeout_ms=20_000,
                 ) as producer:
                     metadata = await (await producer.send(HONEST, value=value, partition=0)).wait()
                 async with Admin(BOOTSTRAP, env=self.world.client_env("honest")) as admin:
-                    found = [one async for one in read_range(admin, TopicPartition(HONEST, 0), metadata.offset, metadata.offset + 1)]
+                    found = [
+                        one
+                        async for one in read_range(
+                            admin, TopicPartition(HONEST, 0), metadata.offset, metadata.offset + 1
+                        )
+                    ]
         except (TidelogError, trio.TooSlowError) as error:
             self.fault = self.fault or f"a good request failed: {type(error).__name__}: {error}"
             return
@@ -231,7 +268,11 @@ def where(error: BaseException) -> str:
 
 
 def play(
-    seed: int, sessions: Sequence[Session] | None = None, figures: Figures | None = None, *, is_guarded: bool = False
+    seed: int,
+    sessions: Sequence[Session] | None = None,
+    figures: Figures | None = None,
+    *,
+    is_guarded: bool = False,
 ) -> tuple[str, list[Session]]:
     """Play one run; returns (fault, what was sent)."""
     runs: list[Run] = []
@@ -250,9 +291,16 @@ def play(
 
 
 def fuzz(
-    seed: int, *, seconds: float = float("inf"), rounds: int = 1 << 60, tries: int = 150, is_guarded: bool = False
+    seed: int,
+    *,
+    seconds: float = float("inf"),
+    rounds: int = 1 << 60,
+    tries: int = 150,
+    is_guarded: bool = False,
 ) -> tuple[Figures, list[Finding]]:
-    """Play runs until the time or the rounds are over; one finding for each kind of fault, made small."""
+    """Play runs until the time or the rounds are over; one finding for each kind of fault, made
+    small.
+    """
     figures, findings, seen = Figures(), [], set()
     begun = time.perf_counter()
     for number in range(rounds):
@@ -262,7 +310,9 @@ def fuzz(
         fault, sent = play(run_seed, None, figures, is_guarded=is_guarded)
         if fault and kind_of(fault) not in seen:
             seen.add(kind_of(fault))
-            engine, target = ("guarded_node", GUARDED) if is_guarded else ("virtual_node", "session")
+            engine, target = (
+                ("guarded_node", GUARDED) if is_guarded else ("virtual_node", "session")
+            )
             case = Case(engine=engine, target=target, seed=run_seed, sessions=tuple(sent))
             findings.append(Finding(text=fault, case=small(case, fault, tries)))
     figures.seconds = time.perf_counter() - begun
@@ -275,7 +325,9 @@ def small(case: Case, fault: str, tries: int) -> Case:
 
 
 def kind_of(fault: str) -> str:
-    """What two findings of one bug have in common: where the innermost line is, or how the text begins."""
+    """What two findings of one bug have in common: where the innermost line is, or how the text
+    begins.
+    """
     return fault.rpartition(" at ")[2] if " at " in fault else fault[:40]
 
 

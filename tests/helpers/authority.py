@@ -86,7 +86,9 @@ def fill(path: Path, origin: Path) -> None:
 class Authority:
     """A root that signs. ``directory`` receives the files. Two authorities need two directories."""
 
-    def __init__(self, directory: Path, name: str = "Test Authority", above: "Authority | None" = None) -> None:
+    def __init__(
+        self, directory: Path, name: str = "Test Authority", above: "Authority | None" = None
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -94,7 +96,9 @@ class Authority:
         subject = self.subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         issuer = subject if above is None else above.subject
         builder = _builder(subject, issuer, self._key.public_key(), _now() + timedelta(days=3650))
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        builder = builder.add_extension(
+            x509.BasicConstraints(ca=True, path_length=None), critical=True
+        )
         usage = x509.KeyUsage(
             digital_signature=True,
             content_commitment=False,
@@ -110,7 +114,9 @@ class Authority:
         self.certificate = builder.sign(self._key if above is None else above._key, hashes.SHA256())
         self.truststore = self._write("truststore.pem", _pem(self.certificate))
         bundle = pkcs12.PKCS12Certificate(self.certificate, b"authority")
-        self.truststore_p12 = self._write("truststore.p12", pkcs12.serialize_java_truststore([bundle], _encryption(PASSWORD)))
+        self.truststore_p12 = self._write(
+            "truststore.p12", pkcs12.serialize_java_truststore([bundle], _encryption(PASSWORD))
+        )
 
     def authority_below(self, directory: Path) -> "Authority":
         """Return an authority that this one has signed."""
@@ -131,23 +137,45 @@ class Authority:
         ``sans`` are host names and addresses, none for a client. ``lasts`` may be negative: the
         certificate has expired then. With ``key_password`` the PEM key is encrypted with it.
         """
-        key = rsa.generate_private_key(65_537, 2_048) if key_type == "rsa" else ec.generate_private_key(ec.SECP256R1())
-        name = subject if subject is not None else x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+        key = (
+            rsa.generate_private_key(65_537, 2_048)
+            if key_type == "rsa"
+            else ec.generate_private_key(ec.SECP256R1())
+        )
+        name = (
+            subject
+            if subject is not None
+            else x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+        )
         builder = _builder(name, self.certificate.subject, key.public_key(), _now() + lasts)
-        usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
+        usage = x509.ExtendedKeyUsage(
+            [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        )
         builder = builder.add_extension(usage, critical=False)
         own_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         builder = builder.add_extension(own_key, critical=False)
         if sans:
-            builder = builder.add_extension(x509.SubjectAlternativeName([_general_name(san) for san in sans]), critical=False)
-        return self._stored(common_name, builder.sign(self._key, hashes.SHA256()), key, key_password)
+            builder = builder.add_extension(
+                x509.SubjectAlternativeName([_general_name(san) for san in sans]), critical=False
+            )
+        return self._stored(
+            common_name, builder.sign(self._key, hashes.SHA256()), key, key_password
+        )
 
-    def _stored(self, name: str, certificate: x509.Certificate, key: PrivateKey, key_password: str | None) -> Issued:
+    def _stored(
+        self, name: str, certificate: x509.Certificate, key: PrivateKey, key_password: str | None
+    ) -> Issued:
         self._issued_count += 1
         stem = f"{self._issued_count}-{''.join(letter if letter.isalnum() else '-' for letter in name)}"
-        encryption = serialization.NoEncryption() if key_password is None else _encryption(key_password)
-        key_pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
-        bundle = pkcs12.serialize_key_and_certificates(b"node", key, certificate, [self.certificate], _encryption(PASSWORD))
+        encryption = (
+            serialization.NoEncryption() if key_password is None else _encryption(key_password)
+        )
+        key_pem = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
+        )
+        bundle = pkcs12.serialize_key_and_certificates(
+            b"node", key, certificate, [self.certificate], _encryption(PASSWORD)
+        )
         return Issued(
             certificate=certificate,
             keystore=self._write(f"{stem}.pem", key_pem + _pem(certificate)),
@@ -165,7 +193,9 @@ class Authority:
         return path
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, public_key: object, ends: datetime) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, public_key: object, ends: datetime
+) -> x509.CertificateBuilder:
     assert isinstance(public_key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey)
     builder = (
         x509.CertificateBuilder()
@@ -176,7 +206,9 @@ def _builder(subject: x509.Name, issuer: x509.Name, public_key: object, ends: da
         .not_valid_before(min(_now(), ends) - timedelta(days=1))
         .not_valid_after(ends)
     )
-    return builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+    return builder.add_extension(
+        x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False
+    )
 
 
 def _general_name(text: str) -> x509.GeneralName:

@@ -59,14 +59,21 @@ class NotStartedError(AssertionError):
 
 def overrides_of(directory: Path, port: int, properties: Mapping[str, str]) -> list[str]:
     """Return the properties of one broker as ``key=value``. Later ones win."""
-    texts = {**DEFAULTS, "listeners": f"PLAINTEXT://{HOST}:{port}", "log.dirs": str(directory / "data"), **properties}
+    texts = {
+        **DEFAULTS,
+        "listeners": f"PLAINTEXT://{HOST}:{port}",
+        "log.dirs": str(directory / "data"),
+        **properties,
+    }
     return [f"{name}={value}" for name, value in texts.items()]
 
 
 class BrokerProcess:
     """One broker process over one directory. ``properties`` override ``DEFAULTS``."""
 
-    def __init__(self, directory: Path, *, port: int = 0, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path, *, port: int = 0, properties: Mapping[str, str] | None = None
+    ) -> None:
         self.directory = directory
         self.port = port
         self.properties = dict(properties or {})
@@ -76,7 +83,12 @@ class BrokerProcess:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self.kill()
 
     @property
@@ -100,7 +112,9 @@ class BrokerProcess:
         assert self._process is None, "it runs already"
         self.directory.mkdir(parents=True, exist_ok=True)
         offset = len(self.log)
-        self._process = start_forked(overrides_of(self.directory, self.port, self.properties), log=self.log_path)
+        self._process = start_forked(
+            overrides_of(self.directory, self.port, self.properties), log=self.log_path
+        )
         self.port = self._wait_until_ready(offset)
         return self
 
@@ -140,7 +154,9 @@ class BrokerProcess:
             raise
 
 
-def run_to_its_end(directory: Path, *, port: int = 0, properties: Mapping[str, str] | None = None) -> tuple[int, str]:
+def run_to_its_end(
+    directory: Path, *, port: int = 0, properties: Mapping[str, str] | None = None
+) -> tuple[int, str]:
     """Start a broker that cannot start, and return its exit code and its output."""
     with NamedTemporaryFile() as log:
         process = start_forked(overrides_of(directory, port, properties or {}), log=Path(log.name))
@@ -156,8 +172,12 @@ class BrokerThread:
     Tests may read ``broker``. ``call`` runs code on its event loop.
     """
 
-    def __init__(self, directory: Path, *, port: int = 0, properties: Mapping[str, str] | None = None) -> None:
-        config, settings = parse_server_properties("", overrides_of(directory, port, properties or {}))
+    def __init__(
+        self, directory: Path, *, port: int = 0, properties: Mapping[str, str] | None = None
+    ) -> None:
+        config, settings = parse_server_properties(
+            "", overrides_of(directory, port, properties or {})
+        )
         self.broker = Broker(real_env(config), config, static_texts=settings.texts)
         self._started = threading.Event()
         self._error: BaseException | None = None
@@ -171,7 +191,12 @@ class BrokerThread:
             raise self._error
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         if self._thread.is_alive() and self._token is not None:
             trio.from_thread.run(self.broker.stop, trio_token=self._token)
         self._thread.join(STOP_SECONDS)

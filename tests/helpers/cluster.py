@@ -36,7 +36,9 @@ def host_of(node_id: int) -> str:
     return f"node{node_id}"
 
 
-def node_properties(node_id: int, voter_ids: Iterable[int], roles: str = "broker,controller", **properties: str) -> dict[str, str]:
+def node_properties(
+    node_id: int, voter_ids: Iterable[int], roles: str = "broker,controller", **properties: str
+) -> dict[str, str]:
     """Return the properties of one node. Their names are given with underscores."""
     listeners = {
         "broker": f"PLAINTEXT://{host_of(node_id)}:{BROKER_PORT}",
@@ -45,7 +47,9 @@ def node_properties(node_id: int, voter_ids: Iterable[int], roles: str = "broker
     return {
         "process.roles": roles,
         "node.id": str(node_id),
-        "controller.quorum.voters": ",".join(f"{each}@{host_of(each)}:{CONTROLLER_PORT}" for each in voter_ids),
+        "controller.quorum.voters": ",".join(
+            f"{each}@{host_of(each)}:{CONTROLLER_PORT}" for each in voter_ids
+        ),
         "controller.listener.names": "CONTROLLER",
         "listeners": ",".join(listeners[role] for role in roles.split(",")),
         "log.dirs": str(DATA),
@@ -58,7 +62,9 @@ def node_properties(node_id: int, voter_ids: Iterable[int], roles: str = "broker
 class Cluster:
     """The nodes of a cluster by id. ``nursery`` runs them."""
 
-    def __init__(self, world: World, nursery: trio.Nursery, files: Mapping[int, Mapping[str, str]]) -> None:
+    def __init__(
+        self, world: World, nursery: trio.Nursery, files: Mapping[int, Mapping[str, str]]
+    ) -> None:
         self.world = world
         self.nursery = nursery
         self.files = files
@@ -74,7 +80,14 @@ class Cluster:
         del self.world.disks[host_of(node_id)]
         self.format(node_id, number=1)
 
-    def format(self, node_id: int, *, number: int = 0, more_records: Sequence[MetadataRecord] = (), **plan: Any) -> None:
+    def format(
+        self,
+        node_id: int,
+        *,
+        number: int = 0,
+        more_records: Sequence[MetadataRecord] = (),
+        **plan: Any,
+    ) -> None:
         """Format the node's disk as ``tidelog storage format`` does.
 
         ``number`` is that of the disk.
@@ -86,7 +99,9 @@ class Cluster:
             cluster_id=CLUSTER_ID,
             is_log_elsewhere=True,
             bootstrap_records=[*first_feature_records(), *more_records],
-            new_bits=Random(f"format {node_id}" if not number else f"format {node_id} {number}").getrandbits,
+            new_bits=Random(
+                f"format {node_id}" if not number else f"format {node_id} {number}"
+            ).getrandbits,
             now_ms=0,
             **plan,
         )
@@ -101,7 +116,9 @@ class Cluster:
     async def _run(self, node_id: int, *, task_status: trio.TaskStatus[Any]) -> None:
         config, texts = self.config(node_id)
         with trio.CancelScope() as self.scopes[node_id]:
-            broker = self.brokers[node_id] = Broker(self.world.node_env(host_of(node_id)), config, static_texts=texts)
+            broker = self.brokers[node_id] = Broker(
+                self.world.node_env(host_of(node_id)), config, static_texts=texts
+            )
             try:
                 await broker.run(task_status=task_status)
             except* Crashed:  # its disk was gone before the cancellation came
@@ -148,7 +165,9 @@ async def replicate_records(cluster: Cluster, leader: int) -> None:
     env, node_ids = cluster.world.client_env(), sorted(cluster.brokers)
     servers = f"{host_of(leader)}:{BROKER_PORT}"
     async with Admin(servers, env=env) as admin:
-        await admin.create_topics([NewTopic(name="orders", partition_count=3, replication_factor=len(node_ids))])
+        await admin.create_topics(
+            [NewTopic(name="orders", partition_count=3, replication_factor=len(node_ids))]
+        )
     async with Producer(servers, env=env) as producer:
         for number in range(30):
             await producer.send("orders", str(number).encode(), key=str(number).encode())
@@ -175,7 +194,11 @@ def tell_cluster(
 
     async def main(world: World) -> None:
         async with trio.open_nursery() as nursery:
-            cluster = Cluster(world, nursery, files or {each: node_properties(each, (1, 2, 3)) for each in (1, 2, 3)})
+            cluster = Cluster(
+                world,
+                nursery,
+                files or {each: node_properties(each, (1, 2, 3)) for each in (1, 2, 3)},
+            )
             if is_started:
                 for node_id in cluster.files:
                     cluster.format(node_id)

@@ -47,7 +47,9 @@ class CpuAccount:
         self._ends_module = nextitem is None or _module(nextitem.nodeid) != _module(item.nodeid)
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, Any, Any]:
         """Write the seconds since the last report on the report."""
         report = yield
         if call.when == "teardown" and self._ends_module:
@@ -78,7 +80,9 @@ class CpuAccount:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add the seconds of a report."""
-        self.of_tests[report.nodeid] += sum(float(str(seconds)) for name, seconds in report.user_properties if name == SPENT)
+        self.of_tests[report.nodeid] += sum(
+            float(str(seconds)) for name, seconds in report.user_properties if name == SPENT
+        )
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:

@@ -39,18 +39,29 @@ class Block:
     @property
     def commands(self) -> list[str]:
         """Return the commands of a block: the lines behind a prompt, without remarks."""
-        typed = [line.removeprefix(PROMPT) for line in self.text.splitlines() if line.startswith(PROMPT)]
+        typed = [
+            line.removeprefix(PROMPT) for line in self.text.splitlines() if line.startswith(PROMPT)
+        ]
         return [command.partition("  #")[0].strip() for command in typed]
 
 
 def documents() -> list[Path]:
     """Return every document that a reader may open."""
-    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("**/*.md")), *sorted((ROOT / "benchmarks").glob("*.md"))]
+    return [
+        *sorted(ROOT.glob("*.md")),
+        *sorted((ROOT / "docs").glob("**/*.md")),
+        *sorted((ROOT / "benchmarks").glob("*.md")),
+    ]
 
 
 def blocks(*languages: str) -> list[Block]:
     """Return the fenced blocks in one of these languages, of all documents."""
-    return [block for document in documents() for block in blocks_of(document) if block.language in languages]
+    return [
+        block
+        for document in documents()
+        for block in blocks_of(document)
+        if block.language in languages
+    ]
 
 
 def blocks_of(document: Path) -> Iterator[Block]:
@@ -63,7 +74,12 @@ def blocks_of(document: Path) -> Iterator[Block]:
         elif opened is None:
             opened, held = (number + 1, line.strip().removeprefix(FENCE)), []
         else:
-            yield Block(document=document, line=opened[0], language=opened[1], text=textwrap.dedent("\n".join([*held, ""])))
+            yield Block(
+                document=document,
+                line=opened[0],
+                language=opened[1],
+                text=textwrap.dedent("\n".join([*held, ""])),
+            )
             opened = None
     assert opened is None, f"{document} leaves a block open at its end"
 
@@ -91,7 +107,10 @@ def links(document: Path) -> list[str]:
 
 def anchors(document: Path) -> set[str]:
     """Return the anchors that a Markdown renderer gives to a document's headings."""
-    return {NOT_IN_ANCHORS.sub("", heading.lower()).replace(" ", "-") for heading in HEADING.findall(prose(document))}
+    return {
+        NOT_IN_ANCHORS.sub("", heading.lower()).replace(" ", "-")
+        for heading in HEADING.findall(prose(document))
+    }
 
 
 def inline_code(document: Path) -> list[str]:

@@ -39,7 +39,9 @@ class FilesContract:
         assert file.read(0, 100) == b"abcdefgh"
         file.close()
 
-    def test_append_of_more_buffers_than_one_system_call_takes(self, files: Files, path: Path) -> None:
+    def test_append_of_more_buffers_than_one_system_call_takes(
+        self, files: Files, path: Path
+    ) -> None:
         file = files.open(path)
         buffers = [bytes([number % 256]) for number in range(3_000)]
         file.append_gathered(buffers)
@@ -58,7 +60,9 @@ class FilesContract:
         assert file.read(100, 10) == b""
         file.close()
 
-    def test_existing_bytes_can_be_overwritten_and_appends_go_on_at_the_end(self, files: Files, path: Path) -> None:
+    def test_existing_bytes_can_be_overwritten_and_appends_go_on_at_the_end(
+        self, files: Files, path: Path
+    ) -> None:
         file = files.open(path)
         file.append_gathered([b"abcdef"])
         file.write_at(1, b"XY")
@@ -75,7 +79,9 @@ class FilesContract:
         assert file.read(0, 10) == b"abZ"
         file.close()
 
-    def test_file_opened_again_has_its_bytes_and_grows_at_the_end(self, files: Files, path: Path) -> None:
+    def test_file_opened_again_has_its_bytes_and_grows_at_the_end(
+        self, files: Files, path: Path
+    ) -> None:
         first = files.open(path)
         first.append_gathered([b"abc"])
         first.close()
@@ -123,7 +129,9 @@ class FilesContract:
         assert files.read_bytes(path) == b"second"
         assert files.list_directory(root) == ["checkpoint"]
 
-    def test_open_files_follow_renames_of_files_and_directories(self, files: Files, root: Path) -> None:
+    def test_open_files_follow_renames_of_files_and_directories(
+        self, files: Files, root: Path
+    ) -> None:
         directory, renamed = root / "orders-0", root / "orders-0.deleted"
         files.make_directory(directory)
         file = files.open(directory / "0.log")
@@ -165,7 +173,9 @@ class FilesContract:
         leased.release()
         leased.release()
 
-    def test_leased_slice_keeps_its_bytes_although_the_file_is_cut_and_goes_on(self, files: Files, path: Path) -> None:
+    def test_leased_slice_keeps_its_bytes_although_the_file_is_cut_and_goes_on(
+        self, files: Files, path: Path
+    ) -> None:
         file = files.open(path)
         file.append_gathered([b"abcdef"])
         leased = file.slice(2, 4)
@@ -194,7 +204,9 @@ class FilesContract:
     def test_free_space_is_told(self, files: Files, root: Path) -> None:
         assert files.free_bytes(root) > 1_000_000
 
-    def test_the_page_cache_of_a_directory_stays_the_same(self, files: Files, root: Path, path: Path) -> None:
+    def test_the_page_cache_of_a_directory_stays_the_same(
+        self, files: Files, root: Path, path: Path
+    ) -> None:
         before = files.page_cache_id(root)
         files.write_atomically(path, b"x")
         assert files.page_cache_id(root) == before
@@ -210,7 +222,9 @@ class FilesContract:
         files.lock_directory(root).release()
         assert files.exists(root / ".lock")
 
-    def test_syncs_of_files_and_directories_succeed(self, files: Files, root: Path, path: Path) -> None:
+    def test_syncs_of_files_and_directories_succeed(
+        self, files: Files, root: Path, path: Path
+    ) -> None:
         async def main() -> None:
             file = files.open(path)
             file.append_gathered([b"abc"])
@@ -245,7 +259,9 @@ class FilesContract:
 
         run(main)
 
-    def test_work_in_the_pool_is_done_although_no_task_waits(self, files: Files, root: Path) -> None:
+    def test_work_in_the_pool_is_done_although_no_task_waits(
+        self, files: Files, root: Path
+    ) -> None:
         def work() -> None:
             time.sleep(0.02)
             files.write_atomically(root / "done", b"yes")

@@ -105,7 +105,9 @@ class ForkedProcess:
 
     def _look(self, timeout: float | None) -> int | None:
         if self.returncode is None and _readable([self._status], timeout):
-            self.returncode = int(os.read(self._status, 16) or -signal.SIGKILL)  # nothing: the server was killed
+            self.returncode = int(
+                os.read(self._status, 16) or -signal.SIGKILL
+            )  # nothing: the server was killed
             os.close(self._status)
             os.close(self._held)
         return self.returncode
@@ -122,7 +124,9 @@ class ForkServer:
         self._socket, theirs = socket.socketpair()
         arguments = [sys.executable, "-c", SERVER, str(theirs.fileno())]
         with theirs:
-            self._process = subprocess.Popen(arguments, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, cwd=ROOT)
+            self._process = subprocess.Popen(
+                arguments, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, cwd=ROOT
+            )
         self._lock = threading.Lock()
         atexit.register(self.end)
 
@@ -196,7 +200,9 @@ def _tell_of_ends(children: dict[int, int]) -> None:
             os.close(told)
 
 
-def _be_child(target: Target, arguments: list[str], environ: dict[str, str], stdin: int, output: int) -> None:
+def _be_child(
+    target: Target, arguments: list[str], environ: dict[str, str], stdin: int, output: int
+) -> None:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -205,7 +211,8 @@ def _be_child(target: Target, arguments: list[str], environ: dict[str, str], std
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     os.environ.clear()
     os.environ.update(environ)
-    # Nothing is written to the standard input: reading it returns when the process that holds the other end is gone.
+    # Nothing is written to the standard input: reading it returns when the process that holds the
+    # other end is gone.
     threading.Thread(target=lambda: os.read(0, 1) or os._exit(1), daemon=True).start()
     gc.disable()
     code = 1
@@ -229,7 +236,10 @@ def _readable(descriptors: Sequence[int], timeout_s: float | None) -> list[int]:
     waiting = select.poll()
     for descriptor in descriptors:
         waiting.register(descriptor, select.POLLIN)
-    return [descriptor for descriptor, _ in waiting.poll(None if timeout_s is None else timeout_s * 1_000)]
+    return [
+        descriptor
+        for descriptor, _ in waiting.poll(None if timeout_s is None else timeout_s * 1_000)
+    ]
 
 
 def _received(connection: socket.socket, size: int) -> bytes:

@@ -26,7 +26,11 @@ def counted_garbage() -> Iterator[Counter[str]]:
         yield left
         gc.set_debug(gc.DEBUG_SAVEALL)
         gc.collect()
-        left.update(type(each).__qualname__ for each in gc.garbage if type(each).__module__.startswith("log_service."))
+        left.update(
+            type(each).__qualname__
+            for each in gc.garbage
+            if type(each).__module__.startswith("log_service.")
+        )
     finally:
         gc.set_debug(flags)
         gc.garbage.clear()

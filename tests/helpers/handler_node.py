@@ -68,7 +68,9 @@ class FakeController:
     async def request(self, message: Any, response_type: type[Any], caller: Any = None) -> Any:
         await trio.lowlevel.checkpoint()
         self.requests.append(message)
-        response = self.responses.get(response_type, KafkaError(ErrorCode.NOT_CONTROLLER, "nobody leads"))
+        response = self.responses.get(
+            response_type, KafkaError(ErrorCode.NOT_CONTROLLER, "nobody leads")
+        )
         if isinstance(response, Exception):
             raise response
         return response
@@ -82,7 +84,12 @@ class HandlerNode(Asking):
 
     def __init__(self, context: ReplicaContext, properties: dict[str, str]) -> None:
         config, settings = parse_server_properties(
-            {"node.id": "1", "listeners": f"{LISTENER}://{HOST}:{PORT}", "log.dirs": "/data/kafka", **properties}
+            {
+                "node.id": "1",
+                "listeners": f"{LISTENER}://{HOST}:{PORT}",
+                "log.dirs": "/data/kafka",
+                **properties,
+            }
         )
         nothing = cast("Any", None)
         self.context = context
@@ -141,19 +148,31 @@ class HandlerNode(Asking):
                 pool=nothing,
                 start_task=context.nursery.start_soon,
             ),
-            topic_creation=TopicCreation(controller, config, context.env.clock, lambda: context.image, _declared(context, config)),
-            streams_topics=StreamsTopicCreation(controller, context.env.clock, context.nursery.start_soon),
+            topic_creation=TopicCreation(
+                controller,
+                config,
+                context.env.clock,
+                lambda: context.image,
+                _declared(context, config),
+            ),
+            streams_topics=StreamsTopicCreation(
+                controller, context.env.clock, context.nursery.start_soon
+            ),
             telemetry=_new_telemetry(context),
             lost_brokers=_new_lost_brokers(context),
         )
-        self.pipeline = Pipeline(self.node, Side.BROKER, context.nursery.start_soon, REGISTRY, new_meters(REGISTRY, 0))
+        self.pipeline = Pipeline(
+            self.node, Side.BROKER, context.nursery.start_soon, REGISTRY, new_meters(REGISTRY, 0)
+        )
         self.connection = ConnectionContext(1, "client", HOST, LISTENER)
         self.publish = context.publish
         self.replicas = context.replicas
 
     def _new_shares(self, config: NodeConfig) -> Shares:
         context = self.context
-        starts = StartOffsets(context.env.clock, context.env.files.run_in_pool, context.nursery.start_soon)
+        starts = StartOffsets(
+            context.env.clock, context.env.files.run_in_pool, context.nursery.start_soon
+        )
         shares = Shares(
             clock=context.env.clock,
             timers=context.timers,
@@ -178,21 +197,27 @@ class HandlerNode(Asking):
         self.context.create_topic(name, partitions=partitions, **cast("Any", configs))
         return self.image.topics.by_name[name].topic_id
 
-    def send(self, request: Any, version: int, connection: ConnectionContext | None = None) -> Response:
+    def send(
+        self, request: Any, version: int, connection: ConnectionContext | None = None
+    ) -> Response:
         """Hand a request to the pipeline and return the pipeline's result.
 
         A request with a delayed response keeps nothing of its frame, because the next request is
         read over it as on a connection.
         """
         key = ApiKey(request.SCHEMA.key)
-        encoded = b"".join(map(bytes, encode_request(RequestHeader(key, version, 1, "story"), request)))  # type: ignore[arg-type]  # no slice
+        encoded = b"".join(
+            map(bytes, encode_request(RequestHeader(key, version, 1, "story"), request))
+        )  # type: ignore[arg-type]  # no slice
         frame = bytearray(encoded[4:])
         answer = self.pipeline.handle_frame(connection or self.connection, memoryview(frame))
         if not isinstance(answer, PendingResponse) or not answer.holds_frame:
             frame[:] = bytes(len(frame))
         return answer
 
-    async def ask(self, request: Any, version: int, connection: ConnectionContext | None = None) -> Any:
+    async def ask(
+        self, request: Any, version: int, connection: ConnectionContext | None = None
+    ) -> Any:
         """Send a request and return its response, or None where there is none."""
         key, answer = ApiKey(request.SCHEMA.key), self.send(request, version, connection)
         if isinstance(answer, PendingResponse):
@@ -204,7 +229,10 @@ class HandlerNode(Asking):
         assert not isinstance(answer, PutOff)
         if not answer:
             return None
-        content = b"".join(chunk if isinstance(chunk, bytes | bytearray | memoryview) else _read(chunk) for chunk in answer)[4:]
+        content = b"".join(
+            chunk if isinstance(chunk, bytes | bytearray | memoryview) else _read(chunk)
+            for chunk in answer
+        )[4:]
         _, body = parse_response_header(key, version, content)
         return decode(response_class(key), version, content, body)[0]
 
@@ -225,14 +253,25 @@ def tell_handlers(story: Callable[[HandlerNode], Awaitable[None]], **properties:
         async with running() as context:
             endpoint = BrokerEndpoint(name=LISTENER, host=HOST, port=PORT)
             context.publish(replace(broker(), end_points=[endpoint]))
-            await story(HandlerNode(context, {name.replace("_", "."): value for name, value in properties.items()}))
+            await story(
+                HandlerNode(
+                    context, {name.replace("_", "."): value for name, value in properties.items()}
+                )
+            )
 
     run_story(main)
 
 
 def _new_lost_brokers(context: ReplicaContext) -> LostBrokers:
     start = context.nursery.start_soon
-    return LostBrokers(context.env, context.timers, image=lambda: context.image, listener_name=LISTENER, grace_ms=200, start_task=start)
+    return LostBrokers(
+        context.env,
+        context.timers,
+        image=lambda: context.image,
+        listener_name=LISTENER,
+        grace_ms=200,
+        start_task=start,
+    )
 
 
 def _declared(context: ReplicaContext, config: NodeConfig) -> Declared:
@@ -241,4 +280,10 @@ def _declared(context: ReplicaContext, config: NodeConfig) -> Declared:
 
 def _new_telemetry(context: ReplicaContext) -> ClientTelemetry:
     env = context.env
-    return ClientTelemetry(clock=env.clock, rng=Random(7), run_in_pool=env.files.run_in_pool, max_bytes=1 << 20, is_shown=False)
+    return ClientTelemetry(
+        clock=env.clock,
+        rng=Random(7),
+        run_in_pool=env.files.run_in_pool,
+        max_bytes=1 << 20,
+        is_shown=False,
+    )

@@ -35,12 +35,18 @@ class IssuerServer:
 
 
 @contextmanager
-def serving(respond: Respond, context: ssl.SSLContext | None = None, **headers: str) -> Iterator[IssuerServer]:
+def serving(
+    respond: Respond, context: ssl.SSLContext | None = None, **headers: str
+) -> Iterator[IssuerServer]:
     """Serve on 127.0.0.1 for the length of the block. Each response has ``headers``."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            request = Asked(path=self.path, headers=dict(self.headers), body=self.rfile.read(int(self.headers.get("Content-Length", 0))))
+            request = Asked(
+                path=self.path,
+                headers=dict(self.headers),
+                body=self.rfile.read(int(self.headers.get("Content-Length", 0))),
+            )
             issuer.asked.append(request)
             status, body = respond(request)
             self.send_response(status)
@@ -61,8 +67,12 @@ def serving(respond: Respond, context: ssl.SSLContext | None = None, **headers: 
 
     with Server(("127.0.0.1", 0), Handler) as server:
         if context is not None:
-            server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-        issuer = IssuerServer(base=f"http{'' if context is None else 's'}://127.0.0.1:{server.server_port}")
+            server.socket = context.wrap_socket(
+                server.socket, server_side=True, do_handshake_on_connect=False
+            )
+        issuer = IssuerServer(
+            base=f"http{'' if context is None else 's'}://127.0.0.1:{server.server_port}"
+        )
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:

@@ -48,7 +48,9 @@ def make_spark_archive() -> None:
     partial = SPARK_ARCHIVE.with_suffix(".partial")
     os.environ[SPARK_OPTIONS] = " ".join([*QUICK, f"-XX:ArchiveClassesAtExit={partial}"])
     with tempfile.TemporaryDirectory() as folder, warm_server(Path(folder)) as (url, _):
-        subprocess.run([sys.executable, "-c", SPARK_JOB, url, f"{folder}/table"], check=True, timeout=300)
+        subprocess.run(
+            [sys.executable, "-c", SPARK_JOB, url, f"{folder}/table"], check=True, timeout=300
+        )
     partial.rename(SPARK_ARCHIVE)
 
 
@@ -68,7 +70,10 @@ def make_kafka_archive() -> None:
     from tests.integration.kafka_node import KafkaNode
 
     partial = KAFKA_ARCHIVE.with_suffix(".partial")
-    with tempfile.TemporaryDirectory() as folder, KafkaNode(Path(folder), java_options=[f"-XX:ArchiveClassesAtExit={partial}"]) as node:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        KafkaNode(Path(folder), java_options=[f"-XX:ArchiveClassesAtExit={partial}"]) as node,
+    ):
         node.stop()
     partial.rename(KAFKA_ARCHIVE)
 

@@ -4,8 +4,31 @@ import json
 import random
 
 OTHERS = (
-    *('"7,50"', '",,1,,"', '"\u0663"', '"10:30"', '"2026"', '"2026-01"', '"1e5"', '" 1"', '"x"', '"NaN"', "null", "true", "{}", "[]"),
-    *("1700000000000", "1700000000", "-62135596800", "-62135596801", "253402300799", "253402300800", "253402300799999"),
+    *(
+        '"7,50"',
+        '",,1,,"',
+        '"\u0663"',
+        '"10:30"',
+        '"2026"',
+        '"2026-01"',
+        '"1e5"',
+        '" 1"',
+        '"x"',
+        '"NaN"',
+        "null",
+        "true",
+        "{}",
+        "[]",
+    ),
+    *(
+        "1700000000000",
+        "1700000000",
+        "-62135596800",
+        "-62135596801",
+        "253402300799",
+        "253402300800",
+        "253402300799999",
+    ),
     *("9223372036854775807", "9223372036854775808", '"YWI="', '"YWI"'),
 )
 ZONES = (
@@ -46,9 +69,26 @@ def _digits(rng: random.Random, count: int) -> str:
 
 
 def _number(rng: random.Random) -> str:
-    whole = rng.choice(("0", _digits(rng, 1), _digits(rng, rng.randrange(1, 13)), _digits(rng, rng.randrange(1, 42))))
-    parts = ("", "." + _digits(rng, rng.randrange(4)), "." + _digits(rng, rng.randrange(40)), "." + "0" * rng.randrange(40))
-    return rng.choice(("", "-")) + whole + rng.choice(parts) + rng.choice(("", "", f"e{rng.randrange(-45, 45)}", "E+5", "e400"))
+    whole = rng.choice(
+        (
+            "0",
+            _digits(rng, 1),
+            _digits(rng, rng.randrange(1, 13)),
+            _digits(rng, rng.randrange(1, 42)),
+        )
+    )
+    parts = (
+        "",
+        "." + _digits(rng, rng.randrange(4)),
+        "." + _digits(rng, rng.randrange(40)),
+        "." + "0" * rng.randrange(40),
+    )
+    return (
+        rng.choice(("", "-"))
+        + whole
+        + rng.choice(parts)
+        + rng.choice(("", "", f"e{rng.randrange(-45, 45)}", "E+5", "e400"))
+    )
 
 
 def _time(rng: random.Random) -> str:
@@ -56,5 +96,9 @@ def _time(rng: random.Random) -> str:
     day = f"{year}-{rng.choice(('01', '1', '12', '13', '10'))}-{rng.choice(('01', '31', '29', '30', '5', '00'))}"
     if rng.random() < 0.2:
         return day
-    clock = rng.choice(("05", "5", "24", "23")) + rng.choice(("", ":00", ":5", ":59", ":60")) + rng.choice(("", ":00", ":00", ":7", ":60"))
+    clock = (
+        rng.choice(("05", "5", "24", "23"))
+        + rng.choice(("", ":00", ":5", ":59", ":60"))
+        + rng.choice(("", ":00", ":00", ":7", ":60"))
+    )
     return day + rng.choice("T t") + clock + rng.choice(FRACTIONS) + rng.choice(ZONES)

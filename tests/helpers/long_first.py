@@ -15,7 +15,10 @@ Item = TypeVar("Item", bound=Hashable)
 
 
 def long_first(
-    modules: Mapping[str, Sequence[Item]], deadlines_s: Mapping[str, float], worker_count: int, together: Collection[str] = ()
+    modules: Mapping[str, Sequence[Item]],
+    deadlines_s: Mapping[str, float],
+    worker_count: int,
+    together: Collection[str] = (),
 ) -> list[Item]:
     """Return all tests of ``modules`` in the order for ``worker_count`` workers.
 
@@ -30,9 +33,17 @@ def long_first(
         worker = 0 if name in together else counts.index(min(counts))
         counts[worker] += 1
         dealt[worker] += modules[name]
-    others = [item for name, items in modules.items() if name not in deadlines_s and name not in together for item in items]
+    others = [
+        item
+        for name, items in modules.items()
+        if name not in deadlines_s and name not in together
+        for item in items
+    ]
     sizes = piece_sizes(sum(map(len, modules.values())), worker_count)
-    spare = list(chain.from_iterable(long[size:] for long, size in zip(dealt, sizes, strict=True))) + others
+    spare = (
+        list(chain.from_iterable(long[size:] for long, size in zip(dealt, sizes, strict=True)))
+        + others
+    )
     ordered: list[Item] = []
     for long, size in zip(dealt, sizes, strict=True):
         room = max(size - len(long), 0)

@@ -9,7 +9,9 @@ import re
 from log_service.common.env import Network
 from tests.helpers.broker_process import BrokerThread
 
-LINE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\"n])*",?)*)\})? (-?[0-9.e+-]+|NaN|[+-]Inf)')
+LINE = re.compile(
+    r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\"n])*",?)*)\})? (-?[0-9.e+-]+|NaN|[+-]Inf)'
+)
 LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="')
 
 
@@ -39,15 +41,21 @@ class Page:
 
     def labels_of(self, name: str) -> set[str]:
         """Return the labels of a name's rows."""
-        return {label for found, text in self.values if found == name for label in LABEL.findall(text)}
+        return {
+            label for found, text in self.values if found == name for label in LABEL.findall(text)
+        }
 
     def only_grows(self, name: str) -> bool:
         """Return whether a name is a counter: one by itself, or the count or sum of a summary."""
         whole = re.sub(r"_(count|sum)$", "", name)
-        return self.types.get(name) == "counter" or (whole != name and self.types.get(whole) == "summary")
+        return self.types.get(name) == "counter" or (
+            whole != name and self.types.get(whole) == "summary"
+        )
 
 
-def ask(broker: BrokerThread, path: str = "/metrics", method: str = "GET") -> tuple[int, str, http.client.HTTPMessage]:
+def ask(
+    broker: BrokerThread, path: str = "/metrics", method: str = "GET"
+) -> tuple[int, str, http.client.HTTPMessage]:
     """Return the status, text and fields of the response to one request."""
     assert broker.broker.metrics_address is not None
     connection = http.client.HTTPConnection(*broker.broker.metrics_address, timeout=10)
@@ -64,7 +72,9 @@ async def fetch(network: Network, host: str, port: int) -> str:
     That is the status line, the fields and the page.
     """
     connection = await network.connect(host, port)
-    await connection.send_gathered([b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"])
+    await connection.send_gathered(
+        [b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"]
+    )
     received, buffer = b"", bytearray(100_000)
     while count := await connection.receive_into(buffer):
         received += buffer[:count]

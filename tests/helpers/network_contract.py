@@ -67,7 +67,11 @@ class NetworkContract:
     is_encrypted = False
 
     def has_sent(self, connection: Connection, size_bytes: int) -> bool:
-        return connection.bytes_sent > size_bytes if self.is_encrypted else connection.bytes_sent == size_bytes
+        return (
+            connection.bytes_sent > size_bytes
+            if self.is_encrypted
+            else connection.bytes_sent == size_bytes
+        )
 
     def test_bytes_arrive_in_order_both_ways(self, network: Network) -> None:
         async def scene(ours: Connection, theirs: Connection) -> None:
@@ -172,7 +176,9 @@ class NetworkContract:
                     await ours.receive_into(bytearray(1))
 
             async def send() -> None:
-                with pytest.raises(OSError, match=r"closed on our side|Bad file descriptor|was cut short"):
+                with pytest.raises(
+                    OSError, match=r"closed on our side|Bad file descriptor|was cut short"
+                ):
                     await ours.send_gathered([bytes(30_000_000)])
 
             async with trio.open_nursery() as nursery:
@@ -180,7 +186,9 @@ class NetworkContract:
                 nursery.start_soon(send)
                 await trio.sleep(0.01)
                 ours.close()
-            with pytest.raises(OSError, match=r"closed on our side|Bad file descriptor|was cut short"):
+            with pytest.raises(
+                OSError, match=r"closed on our side|Bad file descriptor|was cut short"
+            ):
                 await ours.send_gathered([b"x"])
             with pytest.raises(OSError, match="closed on our side"):
                 await ours.receive_into(bytearray(1))

@@ -22,7 +22,11 @@ USERS = ("postgres", "nobody")
 
 def binaries() -> Path | None:
     """Return the folder of the server's programs, or None where it is not installed."""
-    found = [folder for folder in Path("/usr/lib/postgresql").glob("*/bin") if (folder / "initdb").is_file()]
+    found = [
+        folder
+        for folder in Path("/usr/lib/postgresql").glob("*/bin")
+        if (folder / "initdb").is_file()
+    ]
     on_path = shutil.which("initdb")
     return max(found, default=Path(on_path).parent if on_path else None)
 
@@ -43,7 +47,19 @@ def postgres() -> Iterator[str]:
             os.chown(directory, pwd.getpwnam(user).pw_uid, pwd.getpwnam(user).pw_gid)
         tables, log = directory / "tables", directory / "log"
         made = subprocess.run(
-            [programs / "initdb", "-D", tables, "-A", "trust", "-U", "tests", "-E", "UTF8", "--locale=C", "--no-sync"],
+            [
+                programs / "initdb",
+                "-D",
+                tables,
+                "-A",
+                "trust",
+                "-U",
+                "tests",
+                "-E",
+                "UTF8",
+                "--locale=C",
+                "--no-sync",
+            ],
             user=user,
             cwd=directory,
             capture_output=True,
@@ -51,10 +67,19 @@ def postgres() -> Iterator[str]:
             check=False,
         )
         assert made.returncode == 0, made.stderr
-        settings = [f"-cunix_socket_directories={directory}", "-clisten_addresses=", "-cfsync=off", "-cshared_buffers=16MB"]
+        settings = [
+            f"-cunix_socket_directories={directory}",
+            "-clisten_addresses=",
+            "-cfsync=off",
+            "-cshared_buffers=16MB",
+        ]
         with log.open("wb") as output:
             server = subprocess.Popen(
-                [programs / "postgres", "-D", tables, *settings], user=user, cwd=directory, stdout=output, stderr=output
+                [programs / "postgres", "-D", tables, *settings],
+                user=user,
+                cwd=directory,
+                stdout=output,
+                stderr=output,
             )
         try:
             _wait_until_ready(server, programs, directory, log)
@@ -69,9 +94,14 @@ def postgres() -> Iterator[str]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _wait_until_ready(server: "subprocess.Popen[bytes]", programs: Path, directory: Path, log: Path) -> None:
+def _wait_until_ready(
+    server: "subprocess.Popen[bytes]", programs: Path, directory: Path, log: Path
+) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
-    while subprocess.run([programs / "pg_isready", "-q", "-h", directory], check=False).returncode != 0:
+    while (
+        subprocess.run([programs / "pg_isready", "-q", "-h", directory], check=False).returncode
+        != 0
+    ):
         assert server.poll() is None, log.read_text()
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.05)

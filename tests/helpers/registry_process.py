@@ -22,7 +22,14 @@ class RegistryProcess:
     With ``tls``, the context of a client that it lets in, it speaks https.
     """
 
-    def __init__(self, directory: Path, bootstrap: str, tls: ssl.SSLContext | None = None, /, **properties: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        bootstrap: str,
+        tls: ssl.SSLContext | None = None,
+        /,
+        **properties: str,
+    ) -> None:
         self._tls: ssl.SSLContext | bool = tls or True
         self.url = f"http{'' if tls is None else 's'}://127.0.0.1:{free_port()}"
         self.log = directory / f"registry-{self.url.rpartition(':')[2]}.log"
@@ -36,7 +43,12 @@ class RegistryProcess:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.stop()
 
     def start(self) -> None:
@@ -50,7 +62,9 @@ class RegistryProcess:
                 ended = self._process.poll()
                 if ended is not None or time.monotonic() > deadline:
                     text = self.log.read_text()
-                    raise AssertionError(f"the registry does not respond ({ended}): {text}") from None
+                    raise AssertionError(
+                        f"the registry does not respond ({ended}): {text}"
+                    ) from None
                 time.sleep(0.05)
             else:
                 return

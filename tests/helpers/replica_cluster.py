@@ -86,7 +86,12 @@ class ReplicaNode(Asking):
         self.node_id = NodeId(node_id)
         self.host = f"host{node_id}"
         self.config, settings = parse_server_properties(
-            {"node.id": str(node_id), "listeners": f"{LISTENER}://{self.host}:{PORT}", "log.dirs": f"/data/{node_id}", **properties}
+            {
+                "node.id": str(node_id),
+                "listeners": f"{LISTENER}://{self.host}:{PORT}",
+                "log.dirs": f"/data/{node_id}",
+                **properties,
+            }
         )
         self.texts = settings.texts
         self.is_running = False
@@ -100,9 +105,18 @@ class ReplicaNode(Asking):
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
         """Start the node, and let it run until it is killed."""
         self.env = env = self.cluster.world.node_env(self.host)
-        self.image, self._scope, self._client, self._ended = EMPTY_IMAGE, trio.CancelScope(), None, trio.Event()
+        self.image, self._scope, self._client, self._ended = (
+            EMPTY_IMAGE,
+            trio.CancelScope(),
+            None,
+            trio.Event(),
+        )
         self.logs = LogManager(
-            env, LogManagerConfig(log_dirs=(Path(f"/data/{self.node_id}"),)), self.config.log, node_id=self.node_id, cluster_id=CLUSTER_ID
+            env,
+            LogManagerConfig(log_dirs=(Path(f"/data/{self.node_id}"),)),
+            self.config.log,
+            node_id=self.node_id,
+            cluster_id=CLUSTER_ID,
         )
         await self.logs.load()
         with self._scope:
@@ -137,7 +151,12 @@ class ReplicaNode(Asking):
         fields = dict.fromkeys(Node.__dataclass_fields__, nothing)
         fields |= {
             "lost_brokers": LostBrokers(
-                env, timers, image=lambda: self.image, listener_name=LISTENER, grace_ms=0, start_task=nursery.start_soon
+                env,
+                timers,
+                image=lambda: self.image,
+                listener_name=LISTENER,
+                grace_ms=0,
+                start_task=nursery.start_soon,
             ),
             "config": self.config,
             "static_texts": self.texts,
@@ -151,14 +170,24 @@ class ReplicaNode(Asking):
             "produce_lines": ProduceLines(),
             "fetch_sessions": FetchSessionCache(self.config.fetch, Random(self.node_id)),
             "telemetry": ClientTelemetry(
-                clock=env.clock, rng=Random(self.node_id), run_in_pool=env.files.run_in_pool, max_bytes=0, is_shown=False
+                clock=env.clock,
+                rng=Random(self.node_id),
+                run_in_pool=env.files.run_in_pool,
+                max_bytes=0,
+                is_shown=False,
             ),
         }
         self.node = Node(**fields)
         self.meters = new_meters(REGISTRY, 0)
         pipeline = Pipeline(self.node, Side.BROKER, nursery.start_soon, REGISTRY, self.meters)
         limits = self.config.limits
-        server = Server(env=env, listener=self.config.listeners[0], limits=limits, handler=pipeline, shared=ServerBudget(limits))
+        server = Server(
+            env=env,
+            listener=self.config.listeners[0],
+            limits=limits,
+            handler=pipeline,
+            shared=ServerBudget(limits),
+        )
         await nursery.start(server.run)
         await nursery.start(TimerTask(timers, env.clock).run)
         await nursery.start(self.replicas.run)
@@ -183,7 +212,9 @@ class ReplicaNode(Asking):
 
     async def ask(self, request: Any, version: int) -> Any:
         if self._client is None:
-            self._client = RawClient(await self.cluster.world.client_env().network.connect(self.host, PORT))
+            self._client = RawClient(
+                await self.cluster.world.client_env().network.connect(self.host, PORT)
+            )
         return await self._client.ask(request, version)
 
     def partition(self, name: str = TOPIC, index: int = 0) -> Partition:
@@ -211,17 +242,23 @@ class ReplicaNode(Asking):
 class ReplicaCluster:
     """The nodes and their metadata. ``alterations`` are the received AlterPartition requests."""
 
-    def __init__(self, world: World, nursery: trio.Nursery, count: int, properties: dict[str, str]) -> None:
+    def __init__(
+        self, world: World, nursery: trio.Nursery, count: int, properties: dict[str, str]
+    ) -> None:
         self.world = world
         self.nursery = nursery
-        self.nodes = {number: ReplicaNode(self, number, properties) for number in range(1, count + 1)}
+        self.nodes = {
+            number: ReplicaNode(self, number, properties) for number in range(1, count + 1)
+        }
         self.image: MetadataImage = EMPTY_IMAGE
         self.alterations: list[AlterPartitionRequest] = []
         self.decision_seconds = 0.001
         self.most_at_once = 0
         """The most requests of one node that were under way at a time."""
         self._under_way: Counter[int] = Counter()
-        self.refusal: Callable[[AlterPartitionRequest], ErrorCode | KafkaError | None] = lambda _request: None
+        self.refusal: Callable[[AlterPartitionRequest], ErrorCode | KafkaError | None] = (
+            lambda _request: None
+        )
         self._last_epoch = 10
 
     def node(self, number: int) -> ReplicaNode:
@@ -248,7 +285,9 @@ class ReplicaCluster:
         )
 
     def fence(self, number: int, *, is_fenced: bool = True) -> None:
-        change = BrokerRegistrationChangeRecord(broker_id=number, broker_epoch=self.nodes[number].epoch, fenced=1 if is_fenced else -1)
+        change = BrokerRegistrationChangeRecord(
+            broker_id=number, broker_epoch=self.nodes[number].epoch, fenced=1 if is_fenced else -1
+        )
         self.publish(change)
 
     def publish(self, *records: MetadataRecord) -> None:
@@ -296,7 +335,11 @@ class ReplicaCluster:
 
     def change(self, name: str = TOPIC, index: int = 0, **fields: Any) -> None:
         """Change a partition: ``leader``, ``isr``, ``replicas``."""
-        self.publish(PartitionChangeRecord(topic_id=self.image.topics.by_name[name].topic_id, partition_id=index, **fields))
+        self.publish(
+            PartitionChangeRecord(
+                topic_id=self.image.topics.by_name[name].topic_id, partition_id=index, **fields
+            )
+        )
 
     def delete_topic(self, name: str = TOPIC) -> None:
         self.publish(RemoveTopicRecord(topic_id=self.image.topics.by_name[name].topic_id))
@@ -304,7 +347,9 @@ class ReplicaCluster:
     def isr(self, name: str = TOPIC, index: int = 0) -> tuple[int, ...]:
         return self.image.topics.by_name[name].partitions[index].isr
 
-    async def request(self, request: AlterPartitionRequest, response_type: type[Any]) -> AlterPartitionResponse:
+    async def request(
+        self, request: AlterPartitionRequest, response_type: type[Any]
+    ) -> AlterPartitionResponse:
         """Handle an AlterPartition as the controller does.
 
         The record is committed before the response leaves.
@@ -324,10 +369,21 @@ class ReplicaCluster:
             response.topics.append(told)
             for wanted in topic.partitions:
                 members = [member.broker_id for member in wanted.new_isr_with_epochs]
-                told.partitions.append(self._altered(TopicId(topic.topic_id), wanted.partition_index, members, refusal, wanted))
+                told.partitions.append(
+                    self._altered(
+                        TopicId(topic.topic_id), wanted.partition_index, members, refusal, wanted
+                    )
+                )
         return response
 
-    def _altered(self, identity: TopicId, index: int, members: list[int], refusal: ErrorCode | None, wanted: Any) -> ResponsePartitionData:
+    def _altered(
+        self,
+        identity: TopicId,
+        index: int,
+        members: list[int],
+        refusal: ErrorCode | None,
+        wanted: Any,
+    ) -> ResponsePartitionData:
         known = self.image.topics.by_id[identity].partitions[index]
         if refusal is None and wanted.partition_epoch < known.partition_epoch:
             refusal = ErrorCode.INVALID_UPDATE_VERSION
@@ -353,7 +409,12 @@ async def until(condition: Callable[[], bool], seconds: float = 5.0) -> float:
     return trio.current_time() - began
 
 
-def tell_cluster(story: Callable[[ReplicaCluster], Awaitable[None]], count: int = 3, seed: int = 1, **properties: str) -> None:
+def tell_cluster(
+    story: Callable[[ReplicaCluster], Awaitable[None]],
+    count: int = 3,
+    seed: int = 1,
+    **properties: str,
+) -> None:
     """Run one story against ``count`` nodes. Property names are given with underscores."""
 
     async def main(world: World) -> None:

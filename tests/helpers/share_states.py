@@ -36,15 +36,21 @@ class MemoryPersister:
         for each in held:
             each()
 
-    def initialize(self, key: ShareKey, *, state_epoch: int, start_offset: int, on_done: OnDone) -> None:
-        self.states[key] = ShareState(snapshot_epoch=0, state_epoch=state_epoch, leader_epoch=0, start_offset=start_offset)
+    def initialize(
+        self, key: ShareKey, *, state_epoch: int, start_offset: int, on_done: OnDone
+    ) -> None:
+        self.states[key] = ShareState(
+            snapshot_epoch=0, state_epoch=state_epoch, leader_epoch=0, start_offset=start_offset
+        )
         self._tell(on_done, None)
 
     def read(self, key: ShareKey, *, leader_epoch: int, on_done: OnState) -> None:
         state = self.states.get(key)
         refusal = self._refusal(state, leader_epoch, -1)
         if refusal is None and state is not None:
-            state = self.states[key] = replace(state, leader_epoch=max(leader_epoch, state.leader_epoch))
+            state = self.states[key] = replace(
+                state, leader_epoch=max(leader_epoch, state.leader_epoch)
+            )
         self._tell(on_done, refusal or state)
 
     def write(self, key: ShareKey, write: ShareStateWrite, *, on_done: OnDone) -> None:
@@ -63,7 +69,9 @@ class MemoryPersister:
     def summarize(self, key: ShareKey, *, leader_epoch: int, on_done: OnState) -> None:
         self.read(key, leader_epoch=-1, on_done=on_done)
 
-    def _refusal(self, state: ShareState | None, leader_epoch: int, state_epoch: int) -> KafkaError | None:
+    def _refusal(
+        self, state: ShareState | None, leader_epoch: int, state_epoch: int
+    ) -> KafkaError | None:
         if self.refusals:
             return KafkaError(self.refusals.pop(0), "refused by the test")
         if state is None:
@@ -95,7 +103,13 @@ class MemoryDeadLetters:
     _held: list[Callable[[], None]] = field(default_factory=list)
 
     def write(  # noqa: PLR0917 - as ``DeadLetters``
-        self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadLetterRange], on_safe: OnSafe, on_done: OnDone
+        self,
+        key: ShareKey,
+        partition: Partition,
+        topic: str,
+        dead: Sequence[DeadLetterRange],
+        on_safe: OnSafe,
+        on_done: OnDone,
     ) -> None:
         self.attempt_count += 1
 

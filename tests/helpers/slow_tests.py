@@ -145,7 +145,11 @@ def slow_of(node_ids: Iterable[str]) -> set[str]:
     ids = list(node_ids)
     found: set[str] = set()
     for group in SLOW:
-        mine = [one for one in ids if _is_in(group, one) and not (group.kept and re.search(group.kept, one))]
+        mine = [
+            one
+            for one in ids
+            if _is_in(group, one) and not (group.kept and re.search(group.kept, one))
+        ]
         found |= set(mine) - (one_case(mine) if group.is_case_kept else set())
     return found
 

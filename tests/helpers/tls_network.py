@@ -36,7 +36,11 @@ def client_side(trusted: Path, issued: Issued | None = None) -> ssl.SSLContext:
 
 def tls_config_of(texts: Mapping[str, str]) -> TlsConfig:
     """Return the TLS settings of a node's one listener."""
-    node = {"node.id": "1", "listeners": "SSL://127.0.0.1:0", "security.inter.broker.protocol": "SSL"}
+    node = {
+        "node.id": "1",
+        "listeners": "SSL://127.0.0.1:0",
+        "security.inter.broker.protocol": "SSL",
+    }
     tls = parse_server_properties(node | dict(texts))[0].listeners[0].security.tls
     assert tls is not None
     return tls
@@ -48,7 +52,9 @@ class TlsNetwork:
     ``settle`` shakes hands on both ends of a connection, before any other use.
     """
 
-    def __init__(self, network: Network, directory: Path, run_in_pool: RunInPool | None = None) -> None:
+    def __init__(
+        self, network: Network, directory: Path, run_in_pool: RunInPool | None = None
+    ) -> None:
         authority = Authority(directory)
         self._network = network
         self._server = server_side(authority.issue("node"))
@@ -56,10 +62,14 @@ class TlsNetwork:
         self._run_in_pool = run_in_pool
 
     async def listen(self, host: str, port: int, *, backlog: int = 128) -> "TlsListening":
-        return TlsListening(await self._network.listen(host, port, backlog=backlog), self._server, self._run_in_pool)
+        return TlsListening(
+            await self._network.listen(host, port, backlog=backlog), self._server, self._run_in_pool
+        )
 
     async def connect(self, host: str, port: int) -> TlsConnection:
-        return TlsConnection(await self._network.connect(host, port), self._client, server_hostname="localhost")
+        return TlsConnection(
+            await self._network.connect(host, port), self._client, server_hostname="localhost"
+        )
 
     async def settle(self, *ends: Connection) -> None:
         async with trio.open_nursery() as nursery:
@@ -71,14 +81,18 @@ class TlsNetwork:
 class TlsListening:
     """A listener whose connections speak TLS."""
 
-    def __init__(self, inner: Listener, context: ssl.SSLContext, run_in_pool: RunInPool | None) -> None:
+    def __init__(
+        self, inner: Listener, context: ssl.SSLContext, run_in_pool: RunInPool | None
+    ) -> None:
         self._inner = inner
         self._context = context
         self._run_in_pool = run_in_pool
         self.host, self.port = inner.host, inner.port
 
     async def accept(self) -> TlsConnection:
-        return TlsConnection(await self._inner.accept(), self._context, run_in_pool=self._run_in_pool)
+        return TlsConnection(
+            await self._inner.accept(), self._context, run_in_pool=self._run_in_pool
+        )
 
     def close(self) -> None:
         self._inner.close()

@@ -13,7 +13,13 @@ _MINUS_ONE = 1  # as a varint
 def garble(segment: Path, base_offset: int) -> None:
     """Give the first record of a batch in the files of a stopped node a negative length."""
     content = bytearray(segment.read_bytes())
-    position, header = next(found for found in iterate_headers(content) if found[1].base_offset == base_offset)
+    position, header = next(
+        found for found in iterate_headers(content) if found[1].base_offset == base_offset
+    )
     content[position + HEADER_SIZE] = _MINUS_ONE
-    CRC.pack_into(content, position + CRC_POSITION, compute_crc(content[position : position + header.size_bytes]))
+    CRC.pack_into(
+        content,
+        position + CRC_POSITION,
+        compute_crc(content[position : position + header.size_bytes]),
+    )
     segment.write_bytes(content)

@@ -1,8 +1,10 @@
-"""Two users of a cluster with an authorizer, by raw frames: ``admin``, who may do everything, and ``client``, who may do what ACLs say.
+"""Two users of a cluster with an authorizer, by raw frames: ``admin``, who may do everything, and
+``client``, who may do what ACLs say.
 
-A change of ACLs holds everywhere before the next question is asked. Apache Kafka responds to CreateAcls before its authorizers follow, and
-its controller has one of its own. The loader of its metadata publishes one batch after the other to both: once DescribeAcls of the broker
-shows a marker that was created after the change was seen, both have the change.
+A change of ACLs holds everywhere before the next question is asked. Apache Kafka responds to
+CreateAcls before its authorizers follow, and its controller has one of its own. The loader of its
+metadata publishes one batch after the other to both: once DescribeAcls of the broker shows a marker
+that was created after the change was seen, both have the change.
 """
 
 import time
@@ -16,7 +18,13 @@ from log_service.protocol.messages.create_acls import AclCreation, CreateAclsReq
 from log_service.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from log_service.protocol.messages.describe_acls import DescribeAclsRequest
 from tests.integration.differential import Cluster
-from tests.integration.login_frames import ADMIN, ADMIN_PASSWORD, LOGIN_PROPERTIES, PACKAGE, LoginWire
+from tests.integration.login_frames import (
+    ADMIN,
+    ADMIN_PASSWORD,
+    LOGIN_PROPERTIES,
+    PACKAGE,
+    LoginWire,
+)
 
 CLIENT, CLIENT_PASSWORD = "client", "client-secret"
 ALLOW, DENY = 3, 2
@@ -43,8 +51,19 @@ ACCESS_PROPERTIES = {
 
 def acl(right: Right, permission: int = ALLOW, **others: Any) -> AclCreation:
     operation, resource, name = right
-    fields = {"resource_pattern_type": LITERAL, "principal": f"User:{CLIENT}", "host": "*", **others}
-    return AclCreation(resource_type=resource, resource_name=name, operation=operation, permission_type=permission, **fields)
+    fields = {
+        "resource_pattern_type": LITERAL,
+        "principal": f"User:{CLIENT}",
+        "host": "*",
+        **others,
+    }
+    return AclCreation(
+        resource_type=resource,
+        resource_name=name,
+        operation=operation,
+        permission_type=permission,
+        **fields,
+    )
 
 
 def everything(kind: type[Any]) -> Any:
@@ -79,7 +98,9 @@ class Side:
         self.client.close()
 
     def ask(self, request: Any, version: int) -> Any:
-        """Return what the client is told; None where nothing comes but the end of its connection. It then has a new one."""
+        """Return what the client is told; None where nothing comes but the end of its connection.
+        It then has a new one.
+        """
         try:
             return self.client.ask(request, version)
         except (ConnectionError, TimeoutError):
@@ -105,7 +126,9 @@ class Side:
         self._create(wanted)
         self._until_shown({_key(each) for each in wanted})
         self._marker_count += 1
-        marker = acl((3, AclResource.TOPIC, "marker"), principal=f"User:marker-{self._marker_count}")
+        marker = acl(
+            (3, AclResource.TOPIC, "marker"), principal=f"User:marker-{self._marker_count}"
+        )
         self._create([marker])
         self._until_shown({_key(each) for each in [*wanted, marker]})
 
@@ -118,7 +141,15 @@ class Side:
         """Return the ACLs that the broker shows."""
         response = self.admin.ask(everything(DescribeAclsRequest), 3)
         return {
-            (found.resource_type, found.resource_name, found.pattern_type, each.principal, each.host, each.operation, each.permission_type)
+            (
+                found.resource_type,
+                found.resource_name,
+                found.pattern_type,
+                each.principal,
+                each.host,
+                each.operation,
+                each.permission_type,
+            )
             for found in response.resources
             for each in found.acls
         }

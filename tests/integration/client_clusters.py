@@ -1,7 +1,9 @@
-"""The clusters that the client is tested against: tidelog, and Apache Kafka where the environment says where its libraries are.
+"""The clusters that the client is tested against: tidelog, and Apache Kafka where the environment
+says where its libraries are.
 
-The tests are the same for both, and so is their outcome. A ``ClusterPool`` starts each of them once, for all modules whose tests take any
-cluster; a test that needs properties of its own starts a cluster of its own.
+The tests are the same for both, and so is their outcome. A ``ClusterPool`` starts each of them
+once, for all modules whose tests take any cluster; a test that needs properties of its own starts a
+cluster of its own.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -27,7 +29,8 @@ SHARED_PROPERTIES: Mapping[str, str] = {
     "log.cleaner.backoff.ms": "100",
     "log.cleaner.dedupe.buffer.size": "2097152",
 }
-"""Of the clusters of a pool: records of long ago stay, and compaction does not keep a test waiting."""
+"""Of the clusters of a pool: records of long ago stay, and compaction does not keep a test waiting.
+"""
 
 
 @contextmanager
@@ -38,7 +41,11 @@ def tidelog(directory: Path, more: Mapping[str, str] = NO_PROPERTIES) -> Iterato
 
 
 @contextmanager
-def apache_kafka(directory: Path, more: Mapping[str, str] = NO_PROPERTIES, features: Mapping[str, int] | None = None) -> Iterator[str]:
+def apache_kafka(
+    directory: Path,
+    more: Mapping[str, str] = NO_PROPERTIES,
+    features: Mapping[str, int] | None = None,
+) -> Iterator[str]:
     """Run one node of Apache Kafka, with ``more`` server properties; yields its bootstrap servers."""
     with KafkaNode(directory, properties=_placed(more, directory), features=features) as node:
         yield node.bootstrap
@@ -46,9 +53,14 @@ def apache_kafka(directory: Path, more: Mapping[str, str] = NO_PROPERTIES, featu
 
 @contextmanager
 def cluster(
-    name: str, directory: Path, more: Mapping[str, str] = NO_PROPERTIES, features: Mapping[str, int] | None = None
+    name: str,
+    directory: Path,
+    more: Mapping[str, str] = NO_PROPERTIES,
+    features: Mapping[str, int] | None = None,
 ) -> Iterator[str]:
-    """Run the one of ``CLUSTERS`` that is named, or skip; yields its bootstrap servers. ``features`` are levels of Apache Kafka's."""
+    """Run the one of ``CLUSTERS`` that is named, or skip; yields its bootstrap servers.
+    ``features`` are levels of Apache Kafka's.
+    """
     if name == APACHE_KAFKA:
         skip_unless_kafka_is_there()
         with apache_kafka(directory, more, features) as servers:
@@ -59,9 +71,11 @@ def cluster(
 
 
 class ClusterPool:
-    """The clusters that modules share. Each is started when a module first asks for it, and ends with the pool.
+    """The clusters that modules share. Each is started when a module first asks for it, and ends
+    with the pool.
 
-    A module may change topics and groups. It changes nothing else: not the cluster's configuration, features or directories.
+    A module may change topics and groups. It changes nothing else: not the cluster's configuration,
+    features or directories.
     """
 
     def __init__(self, stack: ExitStack, make_directory: Callable[[str], Path]) -> None:
@@ -73,7 +87,9 @@ class ClusterPool:
         """Return the bootstrap servers of the one of ``CLUSTERS`` that is named, or skip."""
         if name not in self._servers:
             directory = self._make_directory("shared")
-            self._servers[name] = self._stack.enter_context(cluster(name, directory, SHARED_PROPERTIES))
+            self._servers[name] = self._stack.enter_context(
+                cluster(name, directory, SHARED_PROPERTIES)
+            )
         return self._servers[name]
 
     def emptied(self, name: str) -> str:
@@ -88,7 +104,9 @@ class ClusterPool:
 
 def _placed(properties: Mapping[str, str], directory: Path) -> dict[str, str]:
     """Return properties with ``{directory}`` filled in."""
-    return {name: value.replace("{directory}", str(directory)) for name, value in properties.items()}
+    return {
+        name: value.replace("{directory}", str(directory)) for name, value in properties.items()
+    }
 
 
 def run(main: Callable[..., Awaitable[Any]], *args: object) -> Any:

@@ -1,7 +1,9 @@
-"""Other people's clients as clients that keep a book: each has an idempotent writer and a reader in a group, with their default timers.
+"""Other people's clients as clients that keep a book: each has an idempotent writer and a reader in
+a group, with their default timers.
 
-A ``Cast`` makes both for a topic. Go and Java are programs of their own, which tell what the cluster told them by lines (franz_go/main.go
-says which). A client that cannot be had here makes its test skip, with the reason.
+A ``Cast`` makes both for a topic. Go and Java are programs of their own, which tell what the
+cluster told them by lines (franz_go/main.go says which). A client that cannot be had here makes its
+test skip, with the reason.
 """
 
 import asyncio
@@ -49,7 +51,9 @@ class KafkaPythonWriter(Writer):
     """kafka-python's idempotent producer."""
 
     def work(self) -> None:
-        producer: Any = kafka.KafkaProducer(bootstrap_servers=self.bootstrap, enable_idempotence=True, **self.settings)
+        producer: Any = kafka.KafkaProducer(
+            bootstrap_servers=self.bootstrap, enable_idempotence=True, **self.settings
+        )
         while not self.stopping.wait(self.pause_seconds):
             topic, partition, value = self.next()
             future = producer.send(topic, value.encode(), partition=partition)
@@ -70,14 +74,22 @@ class KafkaPythonReader(Reader):
 
     def work(self) -> None:
         source: Any = kafka.KafkaConsumer(
-            bootstrap_servers=self.bootstrap, group_id=self.group, auto_offset_reset="earliest", enable_auto_commit=False, **self.settings
+            bootstrap_servers=self.bootstrap,
+            group_id=self.group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            **self.settings,
         )
         source.subscribe(list(self.topics), listener=_KafkaPythonListener(self))
         try:
             while not self.stopping.is_set():
-                records = [record for polled in source.poll(timeout_ms=1_000).values() for record in polled]
+                records = [
+                    record for polled in source.poll(timeout_ms=1_000).values() for record in polled
+                ]
                 for record in records:
-                    self.take_one(record.topic, record.partition, record.offset, record.value.decode())
+                    self.take_one(
+                        record.topic, record.partition, record.offset, record.value.decode()
+                    )
                 if records:
                     self._commit_all(source)
         finally:
@@ -86,7 +98,12 @@ class KafkaPythonReader(Reader):
     def _commit_all(self, source: Any) -> None:
         positions = dict(self.next_offsets)
         with suppress(kafka.errors.KafkaError):
-            source.commit({kafka.TopicPartition(*where): kafka.OffsetAndMetadata(offset, "", -1) for where, offset in positions.items()})
+            source.commit(
+                {
+                    kafka.TopicPartition(*where): kafka.OffsetAndMetadata(offset, "", -1)
+                    for where, offset in positions.items()
+                }
+            )
             self.note_commits(positions)
 
 
@@ -101,12 +118,16 @@ class AiokafkaWriter(Writer):
         asyncio.run(self._send())
 
     async def _send(self) -> None:
-        producer: Any = aiokafka.AIOKafkaProducer(bootstrap_servers=self.bootstrap, enable_idempotence=True, **self.settings)
+        producer: Any = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=self.bootstrap, enable_idempotence=True, **self.settings
+        )
         await producer.start()
         try:
             while not self.stopping.is_set():
                 topic, partition, value = self.next()
-                with suppress(aiokafka.errors.KafkaTimeoutError):  # a hung node's buffer had no room for 40 s: the record was not taken
+                with suppress(
+                    aiokafka.errors.KafkaTimeoutError
+                ):  # a hung node's buffer had no room for 40 s: the record was not taken
                     future = await producer.send(topic, value.encode(), partition=partition)
                     future.add_done_callback(partial(self._note, value))
                 await asyncio.sleep(self.pause_seconds)
@@ -130,7 +151,11 @@ class AiokafkaReader(Reader):
 
     async def _poll(self) -> None:
         source: Any = aiokafka.AIOKafkaConsumer(
-            bootstrap_servers=self.bootstrap, group_id=self.group, auto_offset_reset="earliest", enable_auto_commit=False, **self.settings
+            bootstrap_servers=self.bootstrap,
+            group_id=self.group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            **self.settings,
         )
         source.subscribe(list(self.topics), listener=_AiokafkaListener(self))
         await source.start()
@@ -138,7 +163,9 @@ class AiokafkaReader(Reader):
             while not self.stopping.is_set():
                 polled = await source.getmany(timeout_ms=200)
                 for record in (record for records in polled.values() for record in records):
-                    self.take_one(record.topic, record.partition, record.offset, record.value.decode())
+                    self.take_one(
+                        record.topic, record.partition, record.offset, record.value.decode()
+                    )
                 if polled:
                     await self._commit_all(source)
         finally:
@@ -147,7 +174,9 @@ class AiokafkaReader(Reader):
     async def _commit_all(self, source: Any) -> None:
         positions = dict(self.next_offsets)
         with suppress(aiokafka.errors.KafkaError):
-            await source.commit({aiokafka.TopicPartition(*where): offset for where, offset in positions.items()})
+            await source.commit(
+                {aiokafka.TopicPartition(*where): offset for where, offset in positions.items()}
+            )
             self.note_commits(positions)
 
 
@@ -159,7 +188,9 @@ class _AiokafkaListener(_Forgetting, aiokafka.ConsumerRebalanceListener):  # typ
 
 
 def follow(client: Client, command: Sequence[str], take: Callable[[str, list[str]], None]) -> None:
-    """Run a program until the client is stopped, and hand over each of its lines; what it says for good is a failure."""
+    """Run a program until the client is stopped, and hand over each of its lines; what it says for
+    good is a failure.
+    """
     running = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert running.stdin is not None
     assert running.stdout is not None
@@ -200,7 +231,13 @@ class ProgramWriter(Writer):
 
     def work(self) -> None:
         (topic,) = {topic for topic, _ in self.partitions}
-        arguments = ["write", self.bootstrap, topic, str(len(self.partitions)), str(int(1_000 * self.pause_seconds))]
+        arguments = [
+            "write",
+            self.bootstrap,
+            topic,
+            str(len(self.partitions)),
+            str(int(1_000 * self.pause_seconds)),
+        ]
         follow(self, [*self.command, *arguments], self._hear)
 
     def _hear(self, kind: str, words: list[str]) -> None:
@@ -236,13 +273,17 @@ class ProgramReader(Reader):
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """The writer and the reader of one client library; ``command`` finds out how its program is run, where it is one, or skips."""
+    """The writer and the reader of one client library; ``command`` finds out how its program is
+    run, where it is one, or skips.
+    """
 
     writer: type[Writer]
     reader: type[Reader]
     command: Callable[[Path], Sequence[str]] | None = None
 
-    def clients(self, name: str, bootstrap: str, topics: dict[str, int], folder: Path) -> tuple[Writer, Reader]:
+    def clients(
+        self, name: str, bootstrap: str, topics: dict[str, int], folder: Path
+    ) -> tuple[Writer, Reader]:
         """Make both; ``folder`` is for what has to be built."""
         writer = self.writer(name, bootstrap, 1, topics, pause_seconds=PAUSE_SECONDS)
         reader = self.reader(f"{name} group", bootstrap, topics, group=f"read-by-{name}")
@@ -265,7 +306,14 @@ def built_by_go(sources: Path, folder: Path) -> Sequence[str]:
         pytest.skip("there is no go on the PATH: nothing was tested with franz-go")
     program = folder / sources.name
     built = subprocess.run(
-        ["go", "build", "-gcflags=all=-N -l", "-o", str(program), "."],  # what is built once and runs a minute needs no optimizing
+        [
+            "go",
+            "build",
+            "-gcflags=all=-N -l",
+            "-o",
+            str(program),
+            ".",
+        ],  # what is built once and runs a minute needs no optimizing
         cwd=sources,
         env={**os.environ, "GOFLAGS": "-mod=readonly"},
         capture_output=True,
@@ -273,8 +321,13 @@ def built_by_go(sources: Path, folder: Path) -> Sequence[str]:
         timeout=BUILD_SECONDS,
         check=False,
     )
-    if built.returncode and any(word in built.stderr for word in ("dial tcp", "lookup", "toolchain not available", "go.mod requires go")):
-        pytest.skip(f"franz-go cannot be had here: nothing was tested with it: {built.stderr.strip()[-300:]}")
+    if built.returncode and any(
+        word in built.stderr
+        for word in ("dial tcp", "lookup", "toolchain not available", "go.mod requires go")
+    ):
+        pytest.skip(
+            f"franz-go cannot be had here: nothing was tested with it: {built.stderr.strip()[-300:]}"
+        )
     assert built.returncode == 0, built.stderr
     return [str(program)]
 
@@ -300,6 +353,8 @@ def wait_for_progress(writer: Writer, seconds: float, count: int = 5) -> float:
     begun, before = time.monotonic(), writer.acknowledged_counts()
     while any(writer.acknowledged_counts()[where] < before[where] + count for where in before):
         assert not writer.failures, writer.failures[:5]
-        assert time.monotonic() < begun + seconds, f"{writer.name} gets no more records to all partitions: {writer.acknowledged_counts()}"
+        assert time.monotonic() < begun + seconds, (
+            f"{writer.name} gets no more records to all partitions: {writer.acknowledged_counts()}"
+        )
         time.sleep(0.02)
     return time.monotonic() - begun

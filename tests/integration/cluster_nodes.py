@@ -1,4 +1,5 @@
-"""Several nodes in one cluster, each a process of its own: tidelog's, Apache Kafka's, or some of each.
+"""Several nodes in one cluster, each a process of its own: tidelog's, Apache Kafka's, or some of
+each.
 
     with ClusterNodes(TIDELOG, tmp_path) as nodes:
         nodes.kill(nodes.leader_of("orders", 0))
@@ -7,9 +8,11 @@
     with ClusterNodes({1: APACHE_KAFKA, 2: TIDELOG, 3: TIDELOG}, tmp_path, is_mixed=True) as nodes:
         nodes.replace(1, TIDELOG)
 
-The first ``voter_count`` nodes are broker and controller, in a static quorum (``controller.quorum.voters``); every further one is a broker.
-Where ``is_split``, the voters are controllers alone. Each node is formatted by its own product's command, and is in a rack of its own. A
-session is short, so that a node that was killed is fenced after three seconds. Nothing stays behind.
+The first ``voter_count`` nodes are broker and controller, in a static quorum
+(``controller.quorum.voters``); every further one is a broker. Where ``is_split``, the voters are
+controllers alone. Each node is formatted by its own product's command, and is in a rack of its own.
+A session is short, so that a node that was killed is fenced after three seconds. Nothing stays
+behind.
 """
 
 import shutil
@@ -65,7 +68,9 @@ OF_KAFKA = {
 
 
 class Ways(Protocol):
-    """What stands between nodes and those that connect to them; ``tests.chaos.network`` has one that can be cut."""
+    """What stands between nodes and those that connect to them; ``tests.chaos.network`` has one
+    that can be cut.
+    """
 
     def address_of(self, node_id: int, port: int) -> int:
         """Return the port that others are told instead of a node's own."""
@@ -93,12 +98,15 @@ class Straight:
 class ClusterNodes:
     """The nodes 1 to ``size``, of one product or of the product that ``product`` names for each.
 
-    ``properties`` are server properties over those of all tests; ``racks`` are names of racks by node. Where ``is_mixed``, now or later,
-    nodes of both products are in the cluster: the features ``unserved`` are at level 0. Where ``is_dynamic``, the one voter is found by
-    ``controller.quorum.bootstrap.servers`` (kraft.version 1); the nodes ``joining`` are controllers, too, and become voters by themselves.
-    The nodes ``late`` start when a test starts them. Where ``has_two_directories``, each node of tidelog has its logs in ``data/first`` and
-    ``data/second``, its metadata log in ``data/metadata``, and ``fail_directory`` lets one of the two fail. ``login`` are settings of
-    the client that asks the nodes here, ``format_arguments`` go to the command that formats, of either product.
+    ``properties`` are server properties over those of all tests; ``racks`` are names of racks by
+    node. Where ``is_mixed``, now or later, nodes of both products are in the cluster: the features
+    ``unserved`` are at level 0. Where ``is_dynamic``, the one voter is found by
+    ``controller.quorum.bootstrap.servers`` (kraft.version 1); the nodes ``joining`` are
+    controllers, too, and become voters by themselves. The nodes ``late`` start when a test starts
+    them. Where ``has_two_directories``, each node of tidelog has its logs in ``data/first`` and
+    ``data/second``, its metadata log in ``data/metadata``, and ``fail_directory`` lets one of the
+    two fail. ``login`` are settings of the client that asks the nodes here, ``format_arguments`` go
+    to the command that formats, of either product.
     """
 
     def __init__(
@@ -122,7 +130,9 @@ class ClusterNodes:
         format_arguments: Sequence[str] = (),
     ) -> None:
         self.node_ids = tuple(range(1, size + 1))
-        self.products = dict.fromkeys(self.node_ids, product) if isinstance(product, str) else dict(product)
+        self.products = (
+            dict.fromkeys(self.node_ids, product) if isinstance(product, str) else dict(product)
+        )
         self.directory = directory
         self.voters = self.node_ids[:voter_count]
         self.broker_ids = self.node_ids[voter_count:] if is_split else self.node_ids
@@ -140,14 +150,28 @@ class ClusterNodes:
         ports = free_ports(2 * size)
         own_ports = dict(zip(self.node_ids, ports[::2], strict=True))
         controllers = dict(zip(self.node_ids, ports[1::2], strict=True))
-        self._own_ports = {node_id: own_ports[node_id] if node_id in self.broker_ids else controllers[node_id] for node_id in self.node_ids}
-        self.ports = {node_id: self._ways.address_of(node_id, own_ports[node_id]) for node_id in self.broker_ids}
-        told_controllers = {node_id: self._ways.address_of(node_id, controllers[node_id]) for node_id in self.voters}
-        self.controllers = {node_id: f"127.0.0.1:{port}" for node_id, port in told_controllers.items()}
+        self._own_ports = {
+            node_id: own_ports[node_id] if node_id in self.broker_ids else controllers[node_id]
+            for node_id in self.node_ids
+        }
+        self.ports = {
+            node_id: self._ways.address_of(node_id, own_ports[node_id])
+            for node_id in self.broker_ids
+        }
+        told_controllers = {
+            node_id: self._ways.address_of(node_id, controllers[node_id]) for node_id in self.voters
+        }
+        self.controllers = {
+            node_id: f"127.0.0.1:{port}" for node_id, port in told_controllers.items()
+        }
         quorum = (
             {"controller.quorum.bootstrap.servers": ",".join(self.controllers.values())}
             if is_dynamic
-            else {"controller.quorum.voters": ",".join(f"{node_id}@{address}" for node_id, address in self.controllers.items())}
+            else {
+                "controller.quorum.voters": ",".join(
+                    f"{node_id}@{address}" for node_id, address in self.controllers.items()
+                )
+            }
         )
         self.properties = {
             node_id: {
@@ -168,11 +192,19 @@ class ClusterNodes:
         data = self.data(node_id)
         if not self._has_two_directories:
             return {"log.dirs": str(data)}
-        return {"log.dirs": f"{data / 'first'},{data / 'second'}", "metadata.log.dir": str(data / "metadata")}
+        return {
+            "log.dirs": f"{data / 'first'},{data / 'second'}",
+            "metadata.log.dir": str(data / "metadata"),
+        }
 
-    def _listeners(self, node_id: int, controllers: Mapping[int, int], told_controllers: Mapping[int, int]) -> dict[str, str]:
+    def _listeners(
+        self, node_id: int, controllers: Mapping[int, int], told_controllers: Mapping[int, int]
+    ) -> dict[str, str]:
         if node_id not in self.broker_ids:
-            bound, told = (f"CONTROLLER://127.0.0.1:{ports[node_id]}" for ports in (controllers, told_controllers))
+            bound, told = (
+                f"CONTROLLER://127.0.0.1:{ports[node_id]}"
+                for ports in (controllers, told_controllers)
+            )
             return {"process.roles": "controller", "listeners": bound, "advertised.listeners": told}
         bound = f"PLAINTEXT://127.0.0.1:{self._own_ports[node_id]}"
         told = f"PLAINTEXT://127.0.0.1:{self.ports[node_id]}"
@@ -191,7 +223,9 @@ class ClusterNodes:
     def __enter__(self) -> Self:
         self.directory.mkdir(parents=True, exist_ok=True)
         for node_id, texts in self.properties.items():
-            self._file(node_id).write_text("".join(f"{name}={value}\n" for name, value in texts.items()))
+            self._file(node_id).write_text(
+                "".join(f"{name}={value}\n" for name, value in texts.items())
+            )
             self._format(node_id)
         try:
             self.start(*(node_id for node_id in self.node_ids if node_id not in self._late))
@@ -200,13 +234,20 @@ class ClusterNodes:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self._end_all()
 
     @property
     def bootstrap(self) -> str:
         """What clients connect to: all brokers that do not come late."""
-        return ",".join(f"127.0.0.1:{port}" for node_id, port in self.ports.items() if node_id not in self._late)
+        return ",".join(
+            f"127.0.0.1:{port}" for node_id, port in self.ports.items() if node_id not in self._late
+        )
 
     @property
     def running(self) -> tuple[int, ...]:
@@ -223,7 +264,10 @@ class ClusterNodes:
 
     def segments(self, node_id: int, topic: str, partition: int = 0) -> bytes:
         """What a node's segments of a partition hold, one after the other."""
-        return b"".join(path.read_bytes() for path in sorted((self.data(node_id) / f"{topic}-{partition}").glob("*.log")))
+        return b"".join(
+            path.read_bytes()
+            for path in sorted((self.data(node_id) / f"{topic}-{partition}").glob("*.log"))
+        )
 
     # What happens to nodes
 
@@ -267,7 +311,9 @@ class ClusterNodes:
             self._wait_for_end(node_id)
 
     def replace(self, node_id: int, product: str) -> None:
-        """Stop a node in order, and start the other product over the same directory, with the same file."""
+        """Stop a node in order, and start the other product over the same directory, with the same
+        file.
+        """
         self.stop(node_id)
         self.products[node_id] = product
         self.start(node_id)
@@ -281,7 +327,9 @@ class ClusterNodes:
         self._processes[node_id].send_signal(signal.SIGCONT)
 
     def ended_by_itself(self, node_id: int) -> int | None:
-        """Forget the process of a node that has ended by itself, and return its exit code; None if it runs, or was ended."""
+        """Forget the process of a node that has ended by itself, and return its exit code; None if
+        it runs, or was ended.
+        """
         process = self._processes.get(node_id)
         if process is None or process.poll() is None:
             return None
@@ -289,15 +337,28 @@ class ClusterNodes:
         return process.returncode
 
     def wait_until_whole(self, *topics: str) -> None:
-        """Start what does not run, and wait until every partition of the topics is in sync on all its replicas."""
-        self.start(*(node_id for node_id in self.node_ids if node_id not in self._processes and node_id not in self._late))
+        """Start what does not run, and wait until every partition of the topics is in sync on all
+        its replicas.
+        """
+        self.start(
+            *(
+                node_id
+                for node_id in self.node_ids
+                if node_id not in self._processes and node_id not in self._late
+            )
+        )
         _until(partial(self._are_in_sync, topics), "all replicas are in sync")
 
     def wait_until_told(self, *node_ids: int) -> None:
-        """Wait until clients are told exactly these nodes, as far as they are brokers, by each of them."""
+        """Wait until clients are told exactly these nodes, as far as they are brokers, by each of
+        them.
+        """
         brokers = {node_id for node_id in node_ids if node_id in self.broker_ids}
         for node_id in brokers:
-            _until(partial(self._is_told_by, node_id, brokers), f"node {node_id} tells nodes {sorted(brokers)}")
+            _until(
+                partial(self._is_told_by, node_id, brokers),
+                f"node {node_id} tells nodes {sorted(brokers)}",
+            )
 
     # What clients see
 
@@ -312,9 +373,15 @@ class ClusterNodes:
             return admin.describe_groups([group_id])[group_id].coordinator.node_id
 
     def controller(self, *, besides: Collection[int] = ()) -> int:
-        """The node that leads the metadata quorum, as the nodes that run say; ``besides`` are not asked, and not believed to lead."""
+        """The node that leads the metadata quorum, as the nodes that run say; ``besides`` are not
+        asked, and not believed to lead.
+        """
         alive = self._processes.keys() - set(besides)
-        running = ",".join(f"127.0.0.1:{self.ports[node_id]}" for node_id in sorted(alive) if node_id in self.broker_ids)
+        running = ",".join(
+            f"127.0.0.1:{self.ports[node_id]}"
+            for node_id in sorted(alive)
+            if node_id in self.broker_ids
+        )
         found: list[int] = []
 
         def is_known() -> bool:
@@ -328,25 +395,37 @@ class ClusterNodes:
     def replicas_of(self, topic: str) -> list[tuple[int, ...]]:
         """The nodes that hold each partition of a topic, in order of the partitions."""
         with BlockingAdmin(self.bootstrap, **self._login) as admin:
-            return [partition.replicas for partition in admin.describe_topics([topic])[topic].partitions]
+            return [
+                partition.replicas for partition in admin.describe_topics([topic])[topic].partitions
+            ]
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Move a partition to other nodes, and wait until just these have it, all in sync, and one of them leads it."""
+        """Move a partition to other nodes, and wait until just these have it, all in sync, and one
+        of them leads it.
+        """
         with BlockingAdmin(self.bootstrap, **self._login) as admin:
             admin.alter_partition_reassignments({TopicPartition(topic, partition): replicas})
 
             def is_there() -> bool:
                 found = admin.describe_topics([topic])[topic].partitions[partition]
                 places = (list(found.replicas), set(found.isr), found.leader in replicas)
-                return places == (list(replicas), set(replicas), True) and not admin.list_partition_reassignments()
+                return (
+                    places == (list(replicas), set(replicas), True)
+                    and not admin.list_partition_reassignments()
+                )
 
             _until(is_there, f"{topic}-{partition} is on {replicas}")
 
     def wait_until_equal(self, *topics: str) -> None:
-        """Wait until all replicas of the topics' partitions hold the same bytes: followers fetch for a moment after the last response."""
+        """Wait until all replicas of the topics' partitions hold the same bytes: followers fetch
+        for a moment after the last response.
+        """
         for topic in topics:
             for partition, replicas in enumerate(self.replicas_of(topic)):
-                _until(partial(self._are_equal, topic, partition, replicas), f"the replicas of {topic}-{partition} hold the same bytes")
+                _until(
+                    partial(self._are_equal, topic, partition, replicas),
+                    f"the replicas of {topic}-{partition} hold the same bytes",
+                )
 
     def _are_equal(self, topic: str, partition: int, replicas: Sequence[int]) -> bool:
         first, *others = replicas
@@ -356,10 +435,16 @@ class ClusterNodes:
     def _are_in_sync(self, topics: Sequence[str]) -> bool:
         with BlockingAdmin(self.bootstrap, **self._login) as admin:
             told = admin.describe_topics(list(topics)) if topics else {}
-        return all(len(each.isr) == len(each.replicas) for topic in told.values() for each in topic.partitions)
+        return all(
+            len(each.isr) == len(each.replicas)
+            for topic in told.values()
+            for each in topic.partitions
+        )
 
     def _is_told_by(self, node_id: int, node_ids: set[int]) -> bool:
-        with BlockingAdmin(f"127.0.0.1:{self.ports[node_id]}", default_api_timeout_ms=5_000, **self._login) as admin:
+        with BlockingAdmin(
+            f"127.0.0.1:{self.ports[node_id]}", default_api_timeout_ms=5_000, **self._login
+        ) as admin:
             return {node.node_id for node in admin.describe_cluster().nodes} == node_ids
 
     # Processes
@@ -378,7 +463,17 @@ class ClusterNodes:
             java("kafka.tools.StorageTool", "format", *words, cwd=self.directory)
         else:
             done = CliRunner().invoke(
-                storage, ["format", *alone, "--cluster-id", CLUSTER_ID, "--config", file, *levels, *self._format_arguments]
+                storage,
+                [
+                    "format",
+                    *alone,
+                    "--cluster-id",
+                    CLUSTER_ID,
+                    "--config",
+                    file,
+                    *levels,
+                    *self._format_arguments,
+                ],
             )
             assert done.exit_code == 0, done.output
 
@@ -389,13 +484,19 @@ class ClusterNodes:
             with path.open("ab") as log:
                 return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         overrides = [f"{name}={value}" for name, value in self.properties[node_id].items()]
-        return start_forked(overrides, log=path, target=node_of_failing_directories if self._has_two_directories else node)
+        return start_forked(
+            overrides,
+            log=path,
+            target=node_of_failing_directories if self._has_two_directories else node,
+        )
 
     def _wait_for_port(self, node_id: int) -> None:
         process = self._processes[node_id]
 
         def is_there() -> bool:
-            assert process.poll() is None, f"node {node_id} ended with {process.returncode}: {self.log(node_id)[-2_000:]}"
+            assert process.poll() is None, (
+                f"node {node_id} ended with {process.returncode}: {self.log(node_id)[-2_000:]}"
+            )
             with socket.socket() as probe:
                 probe.settimeout(0.5)
                 return probe.connect_ex(("127.0.0.1", self._own_ports[node_id])) == 0

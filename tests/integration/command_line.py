@@ -1,4 +1,6 @@
-"""The ``tidelog`` command: in this process where only its output matters, in one of its own where signals and pipes do."""
+"""The ``tidelog`` command: in this process where only its output matters, in one of its own where
+signals and pipes do.
+"""
 
 import json
 import os
@@ -32,7 +34,11 @@ def run(arguments: Sequence[str], *, bootstrap: str | None = None, given: str = 
     """Run a command to its end; ``given`` is its standard input."""
     runner = CliRunner()
     exit_code: object = None
-    with runner.isolation(given, env={"COLUMNS": "80", SERVERS_VARIABLE: bootstrap}) as (output, errors, _):
+    with runner.isolation(given, env={"COLUMNS": "80", SERVERS_VARIABLE: bootstrap}) as (
+        output,
+        errors,
+        _,
+    ):
         try:
             cli.main(arguments)
         except SystemExit as end:

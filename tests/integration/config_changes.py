@@ -1,4 +1,5 @@
-"""Every kind of change of every configuration key, as requests that are validated and not made; and what of it differs on purpose.
+"""Every kind of change of every configuration key, as requests that are validated and not made; and
+what of it differs on purpose.
 
     python -m tests.integration.config_changes          # some 67,000 requests to tidelog and to Apache Kafka; prints what differs
 
@@ -39,7 +40,9 @@ from tests.integration.wire import Wire
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 SET, DELETE, APPEND, SUBTRACT, REPLACE = range(5)
 OPERATION_NAMES = ("SET", "DELETE", "APPEND", "SUBTRACT", "REPLACE")
-"""REPLACE is AlterConfigs, which names the whole configuration of a resource; the others are operations of IncrementalAlterConfigs."""
+"""REPLACE is AlterConfigs, which names the whole configuration of a resource; the others are
+operations of IncrementalAlterConfigs.
+"""
 
 TOPIC_NAME = "t"
 PREFIXES = ("", "listener.name.plaintext.", "listener.name.nope.")
@@ -82,9 +85,14 @@ class Case:
         if self.operation == REPLACE:
             replacing = [ReplacingConfig(name=self.name, value=self.value)]
             return AlterConfigsRequest(
-                resources=[ReplacedResource(resource_type=kind, resource_name=name, configs=replacing)], validate_only=True
+                resources=[
+                    ReplacedResource(resource_type=kind, resource_name=name, configs=replacing)
+                ],
+                validate_only=True,
             )
-        changes = [AlterableConfig(name=self.name, config_operation=self.operation, value=self.value)]
+        changes = [
+            AlterableConfig(name=self.name, config_operation=self.operation, value=self.value)
+        ]
         resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=changes)
         return IncrementalAlterConfigsRequest(resources=[resource], validate_only=True)
 
@@ -100,26 +108,42 @@ def cases() -> Iterator[Case]:
     groups = {name: key for name, key in GROUP_KEYS.items() if not key.is_internal}
     yield from _cases_of(GROUP, ("g",), groups, ("",))
     yield from _cases_of(CLIENT_METRICS, ("m",), CLIENT_METRICS_KEYS, ("",))
-    brokers = {name: key for name, key in SERVER_KEYS.items() if Trait.OWN not in key.traits} | QUOTA_KEYS
+    brokers = {
+        name: key for name, key in SERVER_KEYS.items() if Trait.OWN not in key.traits
+    } | QUOTA_KEYS
     yield from _cases_of(BROKER, ("1", ""), brokers, PREFIXES)
 
 
-def _cases_of(kind: int, names: Sequence[str], keys: Mapping[str, ConfigKey], prefixes: Sequence[str]) -> Iterator[Case]:
+def _cases_of(
+    kind: int, names: Sequence[str], keys: Mapping[str, ConfigKey], prefixes: Sequence[str]
+) -> Iterator[Case]:
     for key in sorted(keys.values(), key=lambda each: each.name):
         for name in names:
             for prefix in prefixes:
                 yield from (
-                    Case(resource_type=kind, resource_name=name, name=prefix + key.name, operation=operation, value=value)
+                    Case(
+                        resource_type=kind,
+                        resource_name=name,
+                        name=prefix + key.name,
+                        operation=operation,
+                        value=value,
+                    )
                     for operation, value in _changes(key)
                 )
 
 
 def _changes(key: ConfigKey) -> Iterator[tuple[int, str | None]]:
-    values = dict.fromkeys((*VALUES, *VALID[key.type], *([] if key.default is None else [key.default])))
+    values = dict.fromkeys(
+        (*VALUES, *VALID[key.type], *([] if key.default is None else [key.default]))
+    )
     yield from ((SET, value) for value in values)
     yield from ((REPLACE, value) for value in values)
     yield DELETE, None
-    yield from ((operation, value) for operation in (APPEND, SUBTRACT) for value in ("", "a", key.default or "compact"))
+    yield from (
+        (operation, value)
+        for operation in (APPEND, SUBTRACT)
+        for value in ("", "a", key.default or "compact")
+    )
 
 
 # What differs on purpose
@@ -131,21 +155,34 @@ def meant(case: Case) -> str | None:
     if key is None:
         return None
     reason = None
-    if key.name in {"process.roles", "controller.listener.names"} and case.operation in {APPEND, SUBTRACT}:
+    if key.name in {"process.roles", "controller.listener.names"} and case.operation in {
+        APPEND,
+        SUBTRACT,
+    }:
         reason = "Apache Kafka fails with an unexpected error: these keys have no default that it could append to"
     elif case.name == "listeners" and case.operation == SUBTRACT:
-        reason = "what is subtracted from is the file's value here, and Apache Kafka's default there"
+        reason = (
+            "what is subtracted from is the file's value here, and Apache Kafka's default there"
+        )
     elif key.name == "config.providers":
         reason = "values from elsewhere cannot be fetched here, so that none may be promised"
     elif key.type is ConfigType.CLASS and case.value == "java.lang.String":
         reason = "Java classes cannot run here"
-    elif key.name in (BOUNDS_OF_OUR_OWN if case.name == key.name else BOUNDS_WITH_A_PREFIX if case.resource_name else ()):
+    elif key.name in (
+        BOUNDS_OF_OUR_OWN
+        if case.name == key.name
+        else BOUNDS_WITH_A_PREFIX
+        if case.resource_name
+        else ()
+    ):
         reason = _complaint(key, case.value or "")
     return reason
 
 
 BOUNDS_OF_OUR_OWN = frozenset({"log.cleaner.io.buffer.load.factor", "log.flush.interval.ms"})
-"""Keys that take what makes no sense in Apache Kafka: it accepts the change and fails when it applies it."""
+"""Keys that take what makes no sense in Apache Kafka: it accepts the change and fails when it
+applies it.
+"""
 
 BOUNDS_WITH_A_PREFIX = BOUNDS_OF_OUR_OWN | {
     "broker.heartbeat.interval.ms",
@@ -163,7 +200,9 @@ BOUNDS_WITH_A_PREFIX = BOUNDS_OF_OUR_OWN | {
     "socket.receive.buffer.bytes",
     "socket.send.buffer.bytes",
 }
-"""Keys whose bounds Apache Kafka does not look at where a listener's prefix stands before them, which has no meaning for them."""
+"""Keys whose bounds Apache Kafka does not look at where a listener's prefix stands before them,
+which has no meaning for them.
+"""
 
 
 def _complaint(key: ConfigKey, text: str) -> str | None:
@@ -179,11 +218,15 @@ def _complaint(key: ConfigKey, text: str) -> str | None:
 
 
 def sample() -> Iterator[Case]:
-    """Yield one case of each key of each resource that Apache Kafka judges: hundreds out of tens of thousands, always the same."""
+    """Yield one case of each key of each resource that Apache Kafka judges: hundreds out of tens of
+    thousands, always the same.
+    """
     chosen: dict[tuple[int, str, str], Case] = {}
     for case in cases():
         of = (case.resource_type, case.resource_name, base_name(case.name))
-        if meant(case) is None and (of not in chosen or crc32(str(case).encode()) < crc32(str(chosen[of]).encode())):
+        if meant(case) is None and (
+            of not in chosen or crc32(str(case).encode()) < crc32(str(chosen[of]).encode())
+        ):
             chosen[of] = case
     yield from chosen.values()
 
@@ -196,7 +239,12 @@ def ask(wire: Wire, asked: Sequence[Case]) -> list[int]:
         for case in batch:
             wire.send(case.request(), case.version)
         for case in batch:
-            response = wire.receive(ApiKey.ALTER_CONFIGS if case.operation == REPLACE else ApiKey.INCREMENTAL_ALTER_CONFIGS, case.version)
+            response = wire.receive(
+                ApiKey.ALTER_CONFIGS
+                if case.operation == REPLACE
+                else ApiKey.INCREMENTAL_ALTER_CONFIGS,
+                case.version,
+            )
             codes.append(response.responses[0].error_code)
     return codes
 

@@ -1,4 +1,5 @@
-"""confluent-kafka (librdkafka) as the tests use it: errors raise, waits have an end, nothing is printed.
+"""confluent-kafka (librdkafka) as the tests use it: errors raise, waits have an end, nothing is
+printed.
 
 Its annotations cover half of it: what comes from it is ``Any`` here.
 """
@@ -29,7 +30,9 @@ def _silent(*_arguments: object) -> None:
 
 def settings(bootstrap: str, **more: Any) -> dict[str, Any]:
     """Settings with dots for underscores; callbacks keep theirs."""
-    named = {name if callable(value) else name.replace("_", "."): value for name, value in more.items()}
+    named = {
+        name if callable(value) else name.replace("_", "."): value for name, value in more.items()
+    }
     return {"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": _silent, **named}
 
 
@@ -46,7 +49,9 @@ def create_topic(bootstrap: str, name: str, partitions: int = 1, **configs: str)
 
     def is_led() -> bool:
         found = client.list_topics(name, timeout=WAIT_SECONDS).topics[name]
-        return len(found.partitions) == partitions and all(one.leader >= 0 for one in found.partitions.values())
+        return len(found.partitions) == partitions and all(
+            one.leader >= 0 for one in found.partitions.values()
+        )
 
     wait_until(is_led, f"{name} has leaders")
 
@@ -106,10 +111,12 @@ def take(source: Any, count: int) -> list[Any]:
 
 
 def serve_callbacks(source: Any) -> list[Any]:
-    """Serve the callbacks that wait for a member of a group, and return the records that came with them: to be called before its close.
+    """Serve the callbacks that wait for a member of a group, and return the records that came with
+    them: to be called before its close.
 
-    A close during a rebalance may else hang for ever, with the interpreter's lock held, so that no thread and no signal ends it: librdkafka
-    2.16 gives the group up, and the callback that waits then asks it a question that nothing answers (librdkafka#4041).
+    A close during a rebalance may else hang for ever, with the interpreter's lock held, so that no
+    thread and no signal ends it: librdkafka 2.16 gives the group up, and the callback that waits
+    then asks it a question that nothing answers (librdkafka#4041).
     """
     records: list[Any] = []
     while found := source.consume(1_000, 0):
@@ -118,7 +125,12 @@ def serve_callbacks(source: Any) -> list[Any]:
 
 
 def read_records(
-    bootstrap: str, topic: str, count: int, partition: int = 0, offset: int = confluent_kafka.OFFSET_BEGINNING, **more: Any
+    bootstrap: str,
+    topic: str,
+    count: int,
+    partition: int = 0,
+    offset: int = confluent_kafka.OFFSET_BEGINNING,
+    **more: Any,
 ) -> list[Any]:
     """Read a partition from its beginning or an offset, without a group's help."""
     source = consumer(bootstrap, f"reader-of-{topic}", **more)
@@ -129,7 +141,9 @@ def read_records(
         source.close()
 
 
-def read_all(bootstrap: str, topic: str, count: int, partition: int = 0, **more: Any) -> list[bytes]:
+def read_all(
+    bootstrap: str, topic: str, count: int, partition: int = 0, **more: Any
+) -> list[bytes]:
     """Read the values of a partition from its beginning."""
     return [record.value() for record in read_records(bootstrap, topic, count, partition, **more)]
 

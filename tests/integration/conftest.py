@@ -1,8 +1,10 @@
-"""Fixtures of the integration tests: one broker process for all tests of a worker, or one of a test's own that it may kill.
+"""Fixtures of the integration tests: one broker process for all tests of a worker, or one of a
+test's own that it may kill.
 
-The tests of clients hold on any cluster: ``TIDELOG_TEST_BOOTSTRAP=host:port pytest tests/integration`` runs them against that one
-(Apache Kafka, say, with ``group.initial.rebalance.delay.ms=0`` and ``group.min.session.timeout.ms=500``), and leaves out those that need
-a tidelog process.
+The tests of clients hold on any cluster: ``TIDELOG_TEST_BOOTSTRAP=host:port pytest
+tests/integration`` runs them against that one (Apache Kafka, say, with
+``group.initial.rebalance.delay.ms=0`` and ``group.min.session.timeout.ms=500``), and leaves out
+those that need a tidelog process.
 """
 
 import gc
@@ -28,7 +30,9 @@ BOOTSTRAP_VARIABLE = "TIDELOG_TEST_BOOTSTRAP"
 RECORDED, KAFKA = "recorded", "apache-kafka"
 
 PROPERTIES = {"group.min.session.timeout.ms": "500"}
-"""What the tests need beside ``broker_process.DEFAULTS``: members that die are noticed within a test's patience."""
+"""What the tests need beside ``broker_process.DEFAULTS``: members that die are noticed within a
+test's patience.
+"""
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -45,7 +49,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a cluster that all tests of this worker share: tests name their topics and groups apart."""
+    """The address of a cluster that all tests of this worker share: tests name their topics and
+    groups apart.
+    """
     elsewhere = os.environ.get(BOOTSTRAP_VARIABLE)
     if elsewhere:
         yield elsewhere
@@ -56,7 +62,9 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A cluster of tidelog that the tests of a module mirror from, or to; ``there`` is the other one."""
+    """A cluster of tidelog that the tests of a module mirror from, or to; ``there`` is the other
+    one.
+    """
     with tidelog(tmp_path_factory.mktemp("here")) as servers:
         yield servers
 
@@ -70,9 +78,11 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def refused_sockets() -> Iterator[None]:
-    """Collect the sockets that kafka-python leaves open when a node refuses its connection, before their warnings fail another test.
+    """Collect the sockets that kafka-python leaves open when a node refuses its connection, before
+    their warnings fail another test.
 
-    A module that takes nodes away from kafka-python uses this fixture and the mark ``filterwarnings("ignore::ResourceWarning")``.
+    A module that takes nodes away from kafka-python uses this fixture and the mark
+    ``filterwarnings("ignore::ResourceWarning")``.
     """
     yield
     gc.collect()
@@ -130,35 +140,53 @@ def new_topic(bootstrap: str, name: str) -> Callable[..., str]:
 
 @pytest.fixture(scope="package")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterPool]:
-    """The clusters that modules share; they end with the last integration test, before a simulation begins in the same process."""
+    """The clusters that modules share; they end with the last integration test, before a simulation
+    begins in the same process.
+    """
     with ExitStack() as stack:
         yield ClusterPool(stack, tmp_path_factory.mktemp)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Say for each module whom tidelog is compared with: Apache Kafka, its recorded responses, or both, of which one skips."""
+    """Say for each module whom tidelog is compared with: Apache Kafka, its recorded responses, or
+    both, of which one skips.
+    """
     if "clusters" not in metafunc.fixturenames:
         return
     if KAFKA_LIBS not in os.environ:
         sides = [RECORDED, KAFKA]
     else:
-        is_kafka_asked = IS_WHOLE or RECORD in os.environ or not stories.is_recorded_of_today(Path(metafunc.module.__file__))
+        is_kafka_asked = (
+            IS_WHOLE
+            or RECORD in os.environ
+            or not stories.is_recorded_of_today(Path(metafunc.module.__file__))
+        )
         sides = [KAFKA] if is_kafka_asked else [RECORDED]
     metafunc.parametrize("clusters", sides, indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module")
-def clusters(request: pytest.FixtureRequest, pool: ClusterPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
-    """tidelog, and Apache Kafka or its recorded responses, without topics; of the module's own where it has ``PROPERTIES``.
+def clusters(
+    request: pytest.FixtureRequest, pool: ClusterPool, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Clusters]:
+    """tidelog, and Apache Kafka or its recorded responses, without topics; of the module's own
+    where it has ``PROPERTIES``.
 
     ``FEATURES`` are feature levels of Apache Kafka's node, beside ``PROPERTIES``.
     """
-    own, features = getattr(request.module, "PROPERTIES", None), getattr(request.module, "FEATURES", None)
+    own, features = (
+        getattr(request.module, "PROPERTIES", None),
+        getattr(request.module, "FEATURES", None),
+    )
     with ExitStack() as stack:
 
         def opened(name: str) -> Cluster:
             address = (
-                pool.emptied(name) if own is None else stack.enter_context(cluster(name, tmp_path_factory.mktemp("own"), own, features))
+                pool.emptied(name)
+                if own is None
+                else stack.enter_context(
+                    cluster(name, tmp_path_factory.mktemp("own"), own, features)
+                )
             )
             return Cluster(bootstrap=address, wire=stack.enter_context(Wire(address)))
 
@@ -171,8 +199,16 @@ def _kept_story(clusters: Clusters, request: pytest.FixtureRequest) -> Iterator[
     """Keep the story of a module that was recorded as a whole, and passed."""
     failed, config = request.session.testsfailed, request.config
     yield
-    has_chosen = config.option.keyword or config.option.markexpr or any("::" in argument for argument in config.args)
-    is_whole = not has_chosen and "PYTEST_XDIST_WORKER" not in os.environ and request.session.testsfailed == failed
+    has_chosen = (
+        config.option.keyword
+        or config.option.markexpr
+        or any("::" in argument for argument in config.args)
+    )
+    is_whole = (
+        not has_chosen
+        and "PYTEST_XDIST_WORKER" not in os.environ
+        and request.session.testsfailed == failed
+    )
     if RECORD in os.environ and clusters.kafka is not None and is_whole:
         stories.keep_story(request.path)
 
@@ -180,7 +216,13 @@ def _kept_story(clusters: Clusters, request: pytest.FixtureRequest) -> Iterator[
 @pytest.fixture
 def duel(clusters: Clusters, _kept_story: None, request: pytest.FixtureRequest) -> Iterator[Duel]:
     """The same questions to both sides; see ``differential``."""
-    case = request.node.name.replace(KAFKA, "").replace(RECORDED, "").replace("[]", "").replace("[-", "[").replace("-]", "]")
+    case = (
+        request.node.name.replace(KAFKA, "")
+        .replace(RECORDED, "")
+        .replace("[]", "")
+        .replace("[-", "[")
+        .replace("-]", "]")
+    )
     opened = Duel(clusters, Recording(request.module.__name__.rpartition(".")[2]), case)
     yield opened
     opened.finish()
@@ -189,4 +231,6 @@ def duel(clusters: Clusters, _kept_story: None, request: pytest.FixtureRequest) 
 def skip_elsewhere() -> None:
     """Skip a test that needs a tidelog process where another cluster is tested."""
     if os.environ.get(BOOTSTRAP_VARIABLE):
-        pytest.skip(f"needs a tidelog process of its own; {BOOTSTRAP_VARIABLE} names another cluster")
+        pytest.skip(
+            f"needs a tidelog process of its own; {BOOTSTRAP_VARIABLE} names another cluster"
+        )

@@ -1,4 +1,5 @@
-"""Members of the consumer protocol (KIP-848) in a story that runs on tidelog and on Apache Kafka alike, and what the group is stored as.
+"""Members of the consumer protocol (KIP-848) in a story that runs on tidelog and on Apache Kafka
+alike, and what the group is stored as.
 
 Members name the assignor ``range``, whose result does not depend on the order of hashes.
 """
@@ -12,7 +13,10 @@ from log_service.common.java_hashing import hashed_partition
 from log_service.coordinator.group.records import codec
 from log_service.coordinator.group.records.consumer import LegacyTopicsRecord
 from log_service.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, RequestTopicPartitions
+from log_service.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    RequestTopicPartitions,
+)
 from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from log_service.protocol.messages.list_groups import ListGroupsRequest
 from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -21,13 +25,17 @@ from tests.integration.differential import normalise
 from tests.integration.group_cast import Cast, Player
 
 FETCH_BYTES = 1 << 20
-TIMES = frozenset({"computed_ms", "state_since_ms", "commit_timestamp_ms", "resolved_ms", "metadata_hash"})
+TIMES = frozenset(
+    {"computed_ms", "state_since_ms", "commit_timestamp_ms", "resolved_ms", "metadata_hash"}
+)
 """Of these a transcript says only whether they are there; hashes contain ids."""
 GROUPS_TOPIC = "__consumer_offsets"
 
 
 class Member:
-    """One member that reports by heartbeats; it makes its own id, and keeps the epoch that it was told."""
+    """One member that reports by heartbeats; it makes its own id, and keeps the epoch that it was
+    told.
+    """
 
     def __init__(self, cast: Cast, name: str, instance: str | None = None) -> None:
         self.cast = cast
@@ -36,11 +44,16 @@ class Member:
         self.instance = instance
         self.epoch = 0
 
-    def beat(self, owned: Mapping[str, list[int]] | None = None, version: int = 1, **said: Any) -> Any:
+    def beat(
+        self, owned: Mapping[str, list[int]] | None = None, version: int = 1, **said: Any
+    ) -> Any:
         """Send a heartbeat and note the response; ``said`` are fields of the request."""
         named = None
         if owned is not None:
-            named = [RequestTopicPartitions(topic_id=self.cast.cluster.topic_id(name), partitions=of) for name, of in owned.items()]
+            named = [
+                RequestTopicPartitions(topic_id=self.cast.cluster.topic_id(name), partitions=of)
+                for name, of in owned.items()
+            ]
         fields: dict[str, Any] = {
             "group_id": self.cast.group,
             "member_id": self.player.member_id,
@@ -48,7 +61,9 @@ class Member:
             "instance_id": self.instance,
             "topic_partitions": named,
         }
-        response = self.cast.note(self.player.wire.ask(ConsumerGroupHeartbeatRequest(**{**fields, **said}), version))
+        response = self.cast.note(
+            self.player.wire.ask(ConsumerGroupHeartbeatRequest(**{**fields, **said}), version)
+        )
         if response.error_code == 0:
             self.epoch = response.member_epoch
         return response
@@ -67,15 +82,24 @@ class Member:
         """Leave."""
         return self.beat(member_epoch=epoch)
 
-    def commit(self, topic: str, partition: int = 0, version: int = 9, epoch: int | None = None) -> Any:
+    def commit(
+        self, topic: str, partition: int = 0, version: int = 9, epoch: int | None = None
+    ) -> Any:
         """Commit a position."""
-        return self.player.commit(5, topic, partition, version, generation_id=self.epoch if epoch is None else epoch)
+        return self.player.commit(
+            5, topic, partition, version, generation_id=self.epoch if epoch is None else epoch
+        )
 
 
 def describe(cast: Cast) -> None:
-    response = cast.cluster.wire.ask(ConsumerGroupDescribeRequest(group_ids=[cast.group, "nobody-is-in-it"]), 1)
+    response = cast.cluster.wire.ask(
+        ConsumerGroupDescribeRequest(group_ids=[cast.group, "nobody-is-in-it"]), 1
+    )
     for member in (member for group in response.groups for member in group.members):
-        for topic in (*member.assignment.topic_partitions, *member.target_assignment.topic_partitions):
+        for topic in (
+            *member.assignment.topic_partitions,
+            *member.target_assignment.topic_partitions,
+        ):
             topic.partitions.sort()  # Kafka's are in the order of its hash sets
     cast.note(response)
     cast.describe()
@@ -87,13 +111,17 @@ def describe(cast: Cast) -> None:
 def stored(cast: Cast) -> None:
     """Note what the log holds of the group, times left out.
 
-    Records of one type that follow each other are in the order of Kafka's hash maps there. Kafka also takes back what it stored before 4.1
-    whether it did or not (type 4).
+    Records of one type that follow each other are in the order of Kafka's hash maps there. Kafka
+    also takes back what it stored before 4.1 whether it did or not (type 4).
     """
     found: list[tuple[int, Any]] = []
     for key, value in pairs_of(cast):
         decoded = codec.decode(key, value)
-        if decoded is not None and decoded.group_id == cast.group and not isinstance(decoded, LegacyTopicsRecord):
+        if (
+            decoded is not None
+            and decoded.group_id == cast.group
+            and not isinstance(decoded, LegacyTopicsRecord)
+        ):
             found.append((int.from_bytes(key[:2]), plain(decoded)))
     for record_type, run in groupby(found, key=lambda each: each[0]):
         cast.note([str(record_type)])
@@ -103,10 +131,22 @@ def stored(cast: Cast) -> None:
 def pairs_of(cast: Cast) -> Iterator[tuple[bytes, bytes | None]]:
     """Keys and values of the partition that the group is in."""
     wire, topic = cast.cluster.wire, GROUPS_TOPIC
-    count = len(wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 12).topics[0].partitions)
-    partition = FetchPartition(partition=hashed_partition(cast.group, count), fetch_offset=0, partition_max_bytes=FETCH_BYTES)
+    count = len(
+        wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 12)
+        .topics[0]
+        .partitions
+    )
+    partition = FetchPartition(
+        partition=hashed_partition(cast.group, count),
+        fetch_offset=0,
+        partition_max_bytes=FETCH_BYTES,
+    )
     request = FetchRequest(
-        replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=FETCH_BYTES, topics=[FetchTopic(topic=topic, partitions=[partition])]
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=FETCH_BYTES,
+        topics=[FetchTopic(topic=topic, partitions=[partition])],
     )
     (data,) = wire.ask(request, 12).responses[0].partitions
     content = bytes(data.records or b"")

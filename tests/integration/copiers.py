@@ -1,8 +1,11 @@
-"""Clients that copy records from topic to topic exactly once, of several libraries, and a reader that holds the copies against the source.
+"""Clients that copy records from topic to topic exactly once, of several libraries, and a reader
+that holds the copies against the source.
 
-Each copier is a member of a group of its own. It sends what it reads and its positions in one transaction. A copier that meets an error, or
-is cut off, is given up; the next one of the same ``transactional.id`` goes on. ``CopyWatch`` reads the copies as they are committed: what
-it has seen says how far each copier is, and in the end each partition of a copy is its source, record by record.
+Each copier is a member of a group of its own. It sends what it reads and its positions in one
+transaction. A copier that meets an error, or is cut off, is given up; the next one of the same
+``transactional.id`` goes on. ``CopyWatch`` reads the copies as they are committed: what it has seen
+says how far each copier is, and in the end each partition of a copy is its source, record by
+record.
 """
 
 import asyncio
@@ -14,18 +17,27 @@ from typing import Any
 import aiokafka
 import aiokafka.errors
 
-from log_service.client import BlockingConsumer, BlockingProducer, KafkaError, TopicPartition, TransactionAbortable
+from log_service.client import (
+    BlockingConsumer,
+    BlockingProducer,
+    KafkaError,
+    TopicPartition,
+    TransactionAbortable,
+)
 from tests.chaos.load import STOP_SECONDS, Client
 
 POLL_SECONDS = 0.3
 TIMEOUT_MS = 15_000
-"""The longest transaction: what a copier leaves open when it is cut off holds readers back so long."""
+"""The longest transaction: what a copier leaves open when it is cut off holds readers back so long.
+"""
 Place = tuple[str, int]
 """A topic and a partition."""
 
 
 class Copier(Client):
-    """Copies each place of ``places`` to a partition of ``target``. ``ended`` says why each client was given up."""
+    """Copies each place of ``places`` to a partition of ``target``. ``ended`` says why each client
+    was given up.
+    """
 
     errors: tuple[type[Exception], ...] = ()
 
@@ -59,9 +71,16 @@ class OurCopier(Copier):
     errors = (KafkaError,)
 
     def copy(self) -> None:
-        wanted = {"group_id": self.name, "enable_auto_commit": False, "auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+        wanted = {
+            "group_id": self.name,
+            "enable_auto_commit": False,
+            "auto_offset_reset": "earliest",
+            "isolation_level": "read_committed",
+        }
         with (
-            BlockingProducer(self.bootstrap, transactional_id=self.name, transaction_timeout_ms=TIMEOUT_MS) as producer,
+            BlockingProducer(
+                self.bootstrap, transactional_id=self.name, transaction_timeout_ms=TIMEOUT_MS
+            ) as producer,
             BlockingConsumer(self.bootstrap, **wanted) as consumer,
         ):
             producer.init_transactions()
@@ -74,8 +93,15 @@ class OurCopier(Copier):
                     with producer.transaction():
                         for record in records:
                             partition = self.places[record.topic, record.partition]
-                            producer.send(self.target, _content(record.value), key=_content(record.key), partition=partition)
-                        producer.send_offsets_to_transaction(consumer.consumed(), consumer.group_metadata())
+                            producer.send(
+                                self.target,
+                                _content(record.value),
+                                key=_content(record.key),
+                                partition=partition,
+                            )
+                        producer.send_offsets_to_transaction(
+                            consumer.consumed(), consumer.group_metadata()
+                        )
                 except TransactionAbortable:
                     consumer.seek_to_committed()
 
@@ -90,7 +116,9 @@ class AiokafkaCopier(Copier):
 
     async def _copy_all(self) -> None:
         producer: Any = aiokafka.AIOKafkaProducer(
-            bootstrap_servers=self.bootstrap, transactional_id=self.name, transaction_timeout_ms=TIMEOUT_MS
+            bootstrap_servers=self.bootstrap,
+            transactional_id=self.name,
+            transaction_timeout_ms=TIMEOUT_MS,
         )
         consumer: Any = aiokafka.AIOKafkaConsumer(
             *self.topics,
@@ -115,21 +143,36 @@ class AiokafkaCopier(Copier):
         async with producer.transaction():
             for where, records in polled.items():
                 for record in records:
-                    await producer.send(self.target, record.value, record.key, partition=self.places[tuple(where)])
-            await producer.send_offsets_to_transaction({where: records[-1].offset + 1 for where, records in polled.items()}, self.name)
+                    await producer.send(
+                        self.target, record.value, record.key, partition=self.places[tuple(where)]
+                    )
+            await producer.send_offsets_to_transaction(
+                {where: records[-1].offset + 1 for where, records in polled.items()}, self.name
+            )
 
 
 class ProgramCopier(Copier):
-    """A program that copies while its standard input is open; ``command`` is how it is run. A cut ends it at once."""
+    """A program that copies while its standard input is open; ``command`` is how it is run. A cut
+    ends it at once.
+    """
 
-    def __init__(self, name: str, bootstrap: str, places: Mapping[Place, int], target: str, command: Sequence[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        places: Mapping[Place, int],
+        target: str,
+        command: Sequence[str],
+    ) -> None:
         super().__init__(name, bootstrap, places, target)
         self._command = command
         self._running: subprocess.Popen[str] | None = None
 
     def work(self) -> None:
         while not self.stopping.is_set():
-            with subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as self._running:
+            with subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            ) as self._running:
                 assert self._running.stdout is not None
                 for line in self._running.stdout:
                     self._hear(line.rstrip("\n"))
@@ -161,34 +204,46 @@ class ProgramCopier(Copier):
 
 
 class CopyWatch(Client):
-    """Reads the committed records of topics from their beginning: ``seen`` has the key and value of each, by place."""
+    """Reads the committed records of topics from their beginning: ``seen`` has the key and value of
+    each, by place.
+    """
 
     def __init__(self, bootstrap: str, partition_counts: Mapping[str, int]) -> None:
         super().__init__("the watch")
         self.bootstrap = bootstrap
         self.seen: dict[Place, list[tuple[bytes | None, bytes | None]]] = {
-            (topic, partition): [] for topic, count in partition_counts.items() for partition in range(count)
+            (topic, partition): []
+            for topic, count in partition_counts.items()
+            for partition in range(count)
         }
 
     def work(self) -> None:
-        with BlockingConsumer(self.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+        with BlockingConsumer(
+            self.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+        ) as consumer:
             consumer.assign([TopicPartition(*place) for place in self.seen])
             while not self.stopping.is_set():
                 for record in consumer.poll(timeout_ms=300):
-                    self.seen[record.topic, record.partition].append((_content(record.key), _content(record.value)))
+                    self.seen[record.topic, record.partition].append(
+                        (_content(record.key), _content(record.value))
+                    )
 
     def count(self, topic: str) -> int:
         """How many records of a topic were committed."""
         return sum(len(records) for (name, _), records in self.seen.items() if name == topic)
 
-    def wait_until(self, is_so: Callable[[], bool], copiers: Sequence[Copier], seconds: float, what: str) -> None:
+    def wait_until(
+        self, is_so: Callable[[], bool], copiers: Sequence[Copier], seconds: float, what: str
+    ) -> None:
         """Wait for the copies to get so far."""
         deadline = time.monotonic() + seconds
         while not is_so():
             failures = [failure for client in (self, *copiers) for failure in client.failures]
             assert not failures, failures
             counts = {topic: self.count(topic) for topic, _ in self.seen}
-            assert time.monotonic() < deadline, f"{what}: {counts}, { ({each.name: each.ended for each in copiers}) }"
+            assert time.monotonic() < deadline, (
+                f"{what}: {counts}, { ({each.name: each.ended for each in copiers}) }"
+            )
             time.sleep(0.1)
 
 

@@ -1,18 +1,22 @@
-"""The same requests to tidelog and to Apache Kafka, and their responses compared: what clients would see, without what differs by nature.
+"""The same requests to tidelog and to Apache Kafka, and their responses compared: what clients
+would see, without what differs by nature.
 
     def test_a_taken_name_is_refused(duel: Duel) -> None:
         duel.create_topic("taken")
         duel.compare(CreateTopicsRequest(topics=[CreatableTopic(name="taken")]), 7)
 
-A test holds tidelog to the responses of Apache Kafka 4.3.1 that lie in ``recorded/<module>.json``, which never needs Java. Where
-``TIDELOG_KAFKA_LIBS`` is set (see ``client_clusters``) the tests of a module that has changed since it was recorded (see ``stories``), and
-in a long run all tests, ask a real Apache Kafka as well, compare, and check that the recording still holds; with ``TIDELOG_RECORD=1`` all
-ask it and write the recordings instead. Where the variable is not set a test says loudly that it asked nobody else.
+A test holds tidelog to the responses of Apache Kafka 4.3.1 that lie in ``recorded/<module>.json``,
+which never needs Java. Where ``TIDELOG_KAFKA_LIBS`` is set (see ``client_clusters``) the tests of a
+module that has changed since it was recorded (see ``stories``), and in a long run all tests, ask a
+real Apache Kafka as well, compare, and check that the recording still holds; with
+``TIDELOG_RECORD=1`` all ask it and write the recordings instead. Where the variable is not set a
+test says loudly that it asked nobody else.
 
-Both clusters are without topics when a module begins, so that topics may have plain names. Modules share them, one after the other; a
-module whose clusters need properties of their own, or are changed for good, names these in ``PROPERTIES`` and gets two that are new.
-Ids, ports, hosts and times are masked; texts count only as "there" or "not there"; lists of structs are compared without their order,
-because Kafka's comes from hash maps (``ordered=True`` where the order is a promise).
+Both clusters are without topics when a module begins, so that topics may have plain names. Modules
+share them, one after the other; a module whose clusters need properties of their own, or are
+changed for good, names these in ``PROPERTIES`` and gets two that are new. Ids, ports, hosts and
+times are masked; texts count only as "there" or "not there"; lists of structs are compared without
+their order, because Kafka's comes from hash maps (``ordered=True`` where the order is a promise).
 """
 
 import dataclasses
@@ -28,7 +32,11 @@ from uuid import UUID
 
 import crc32c
 
-from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from log_service.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.integration.wire import Wire
 
@@ -91,7 +99,9 @@ class Recording:
 
     def __init__(self, module: str) -> None:
         self._path = RECORDINGS / f"{module}.json"
-        self._responses: dict[str, list[Any]] = json.loads(self._path.read_text()) if self._path.exists() else {}
+        self._responses: dict[str, list[Any]] = (
+            json.loads(self._path.read_text()) if self._path.exists() else {}
+        )
 
     def responses(self, test: str) -> list[Any]:
         """What was recorded for a test; nothing where it never was."""
@@ -108,7 +118,9 @@ def one_response_a_line(responses: dict[str, list[Any]]) -> str:
     """Return JSON in which each response has a line, so that what changed can be seen."""
     tests = []
     for test, told in sorted(responses.items()):
-        lines = ",\n".join(json.dumps(response, sort_keys=True, separators=(",", ":")) for response in told)
+        lines = ",\n".join(
+            json.dumps(response, sort_keys=True, separators=(",", ":")) for response in told
+        )
         tests.append(f"{json.dumps(test)}: [\n{lines}\n]")
     return "{\n" + ",\n".join(tests) + "\n}\n"
 
@@ -123,8 +135,11 @@ class Duel:
         self._responses: list[Any] = []
         self._is_recording = clusters.kafka is not None and bool(os.environ.get(RECORD))
 
-    def compare(self, request: Request, version: int, *, ignore: Collection[str] = (), ordered: bool = False) -> Any:
-        """Ask both, fail where their responses differ, and return tidelog's own response (unmasked).
+    def compare(
+        self, request: Request, version: int, *, ignore: Collection[str] = (), ordered: bool = False
+    ) -> Any:
+        """Ask both, fail where their responses differ, and return tidelog's own response
+        (unmasked).
 
         ``ignore`` names fields that differ by nature; a test says why.
         """
@@ -139,7 +154,9 @@ class Duel:
         return ours[0]
 
     def compare_told(self, tell: Callable[[Cluster], Any]) -> None:
-        """Have ``tell`` do the same with both and fail where what it returns, plain values that JSON knows, differs."""
+        """Have ``tell`` do the same with both and fail where what it returns, plain values that
+        JSON knows, differs.
+        """
         shown = tell(self.clusters.tidelog)
         if self.clusters.kafka is not None:
             theirs = tell(self.clusters.kafka)
@@ -156,10 +173,14 @@ class Duel:
         assert position < len(recorded), (
             f"response {position} of {self._test} was never recorded: run it once with TIDELOG_KAFKA_LIBS=... {RECORD}=1"
         )
-        assert shown == recorded[position], self._difference("Apache Kafka responded", recorded[position], shown)
+        assert shown == recorded[position], self._difference(
+            "Apache Kafka responded", recorded[position], shown
+        )
 
     def _difference(self, title: str, theirs: Any, ours: Any) -> str:
-        expected, shown = (json.dumps(said, indent=1, sort_keys=True).splitlines() for said in (theirs, ours))
+        expected, shown = (
+            json.dumps(said, indent=1, sort_keys=True).splitlines() for said in (theirs, ours)
+        )
         lines = unified_diff(expected, shown, title, "tidelog responds", n=12, lineterm="")
         return "\n".join([f"question {len(self._responses) - 1}", *lines])
 
@@ -176,43 +197,76 @@ class Duel:
             cluster.ask(request, version)
 
     def until(self, request: Request, version: int, is_there: Callable[[Any], bool]) -> None:
-        """Ask each side again until its response is as it should be: Kafka responds before everything of a change is in place."""
+        """Ask each side again until its response is as it should be: Kafka responds before
+        everything of a change is in place.
+        """
         for cluster in self.clusters.sides():
             deadline = time.monotonic() + READY_SECONDS
             while not is_there(response := cluster.ask(request, version)):
-                assert time.monotonic() < deadline, f"{cluster.bootstrap} never got there: {response}"
+                assert time.monotonic() < deadline, (
+                    f"{cluster.bootstrap} never got there: {response}"
+                )
                 time.sleep(0.05)
 
-    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+    def create_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> None:
         """Create a topic on both sides and wait until its leaders are there."""
-        named = [CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()]
-        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=named)
+        named = [
+            CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()
+        ]
+        topic = CreatableTopic(
+            name=name, num_partitions=partitions, replication_factor=1, configs=named
+        )
         for cluster in self.clusters.sides():
-            created = cluster.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7).topics[0]
+            created = cluster.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7).topics[
+                0
+            ]
             assert created.error_code == 0, created
             cluster.topic_ids[name] = created.topic_id
-        wanted = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+        wanted = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False
+        )
         self.until(wanted, 12, lambda response: _has_leaders(response.topics[0], partitions))
 
 
 def _has_leaders(topic: Any, partitions: int) -> bool:
-    return len(topic.partitions) == partitions and all(partition.error_code == 0 for partition in topic.partitions)
+    return len(topic.partitions) == partitions and all(
+        partition.error_code == 0 for partition in topic.partitions
+    )
 
 
 def normalise(value: Any, *, ignore: Collection[str] = (), ordered: bool = False) -> Any:
-    """Return a response as plain values that JSON knows, without what differs from one cluster to the next."""
+    """Return a response as plain values that JSON knows, without what differs from one cluster to
+    the next.
+    """
     if dataclasses.is_dataclass(value):
-        names = [item.name for item in dataclasses.fields(value) if item.name not in LEFT_OUT and item.name not in ignore]
-        return {name: _masked(name, normalise(getattr(value, name), ignore=ignore, ordered=ordered)) for name in names}
+        names = [
+            item.name
+            for item in dataclasses.fields(value)
+            if item.name not in LEFT_OUT and item.name not in ignore
+        ]
+        return {
+            name: _masked(name, normalise(getattr(value, name), ignore=ignore, ordered=ordered))
+            for name in names
+        }
     if isinstance(value, list | tuple):
         items = [normalise(item, ignore=ignore, ordered=ordered) for item in value]
         is_sortable = not ordered and any(isinstance(item, dict) for item in items)
-        return sorted(items, key=lambda item: json.dumps(item, sort_keys=True)) if is_sortable else items
+        return (
+            sorted(items, key=lambda item: json.dumps(item, sort_keys=True))
+            if is_sortable
+            else items
+        )
     if isinstance(value, UUID):
         return "<id>" if value.int else ""
     if isinstance(value, bytes | bytearray | memoryview):
         content = bytes(value)
-        return content.hex() if len(content) <= LONGEST_SHOWN else f"{len(content)} bytes of CRC-32C {crc32c.crc32c(content):08x}"
+        return (
+            content.hex()
+            if len(content) <= LONGEST_SHOWN
+            else f"{len(content)} bytes of CRC-32C {crc32c.crc32c(content):08x}"
+        )
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 

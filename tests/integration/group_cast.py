@@ -1,4 +1,5 @@
-"""Members of classic groups without a client library, told as a story that runs on tidelog and on Apache Kafka alike.
+"""Members of classic groups without a client library, told as a story that runs on tidelog and on
+Apache Kafka alike.
 
     def rebalance(cast: Cast) -> None:
         a, b = cast.member(), cast.member()
@@ -9,8 +10,9 @@
     def test_it(duel: Duel) -> None:
         duel.compare_told(told(rebalance))
 
-Every response goes into the story's transcript; ids that the coordinator made up are numbered in the order in which they appear. A request
-whose response comes later is ``send``-ed now and heard with ``hear``.
+Every response goes into the story's transcript; ids that the coordinator made up are numbered in
+the order in which they appear. A request whose response comes later is ``send``-ed now and heard
+with ``hear``.
 """
 
 import json
@@ -29,8 +31,16 @@ from log_service.protocol.messages.heartbeat import HeartbeatRequest
 from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from log_service.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from log_service.protocol.messages.list_groups import ListGroupsRequest
-from log_service.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from log_service.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from log_service.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from log_service.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.integration.differential import Cluster, Duel, normalise
 from tests.integration.wire import Wire
@@ -46,14 +56,26 @@ Protocols = Sequence[tuple[str, bytes]]
 
 
 def coordinators_are_there(duel: Duel) -> None:
-    """Wait until both sides serve every group: the internal topic is made when somebody asks first, and loaded."""
-    duel.until(FindCoordinatorRequest(coordinator_keys=["any"]), 4, lambda response: response.coordinators[0].error_code == 0)
+    """Wait until both sides serve every group: the internal topic is made when somebody asks first,
+    and loaded.
+    """
+    duel.until(
+        FindCoordinatorRequest(coordinator_keys=["any"]),
+        4,
+        lambda response: response.coordinators[0].error_code == 0,
+    )
     groups = [f"probe-{number}" for number in range(16)]
-    duel.until(DescribeGroupsRequest(groups=groups), 5, lambda response: not any(group.error_code for group in response.groups))
+    duel.until(
+        DescribeGroupsRequest(groups=groups),
+        5,
+        lambda response: not any(group.error_code for group in response.groups),
+    )
 
 
 def told(story: Callable[["Cast"], None]) -> Callable[[Cluster], Any]:
-    """Return the story for ``Duel.compare_told``: its transcript on one side. Its group has the story's name."""
+    """Return the story for ``Duel.compare_told``: its transcript on one side. Its group has the
+    story's name.
+    """
 
     def tell(cluster: Cluster) -> Any:
         with ExitStack() as stack:
@@ -65,7 +87,9 @@ def told(story: Callable[["Cast"], None]) -> Callable[[Cluster], Any]:
 
 
 def subscription(*topics: str, user_data: bytes | None = None) -> bytes:
-    """What a consumer says about itself. Kafka fails over metadata of consumers that it cannot read."""
+    """What a consumer says about itself. Kafka fails over metadata of consumers that it cannot
+    read.
+    """
     return encode_subscription(Subscription(topics=topics, user_data=user_data))
 
 
@@ -81,7 +105,9 @@ class Cast:
         self._made_up: set[str] = set()
 
     def member(self, **habits: Any) -> "Player":
-        """A new member on a connection of its own; ``habits`` are what its joins say where nothing else is said."""
+        """A new member on a connection of its own; ``habits`` are what its joins say where nothing
+        else is said.
+        """
         return Player(self, self._stack.enter_context(Wire(self.cluster.bootstrap)), habits)
 
     def note(self, response: Any) -> Any:
@@ -115,8 +141,20 @@ class Cast:
 
     def fetch(self, topics: dict[str, list[int]] | None = None, version: int = 8) -> Any:
         """Note committed positions."""
-        wanted = None if topics is None else [OffsetFetchRequestTopics(name=name, partition_indexes=of) for name, of in topics.items()]
-        return self.ask(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=self.group, topics=wanted)]), version)
+        wanted = (
+            None
+            if topics is None
+            else [
+                OffsetFetchRequestTopics(name=name, partition_indexes=of)
+                for name, of in topics.items()
+            ]
+        )
+        return self.ask(
+            OffsetFetchRequest(
+                groups=[OffsetFetchRequestGroup(group_id=self.group, topics=wanted)]
+            ),
+            version,
+        )
 
     def delete(self, version: int = 2) -> Any:
         """Delete the group and note the response."""
@@ -130,7 +168,12 @@ class Cast:
         if isinstance(value, str) and value in self._made_up:
             return f"#{self._numbers.setdefault(value, len(self._numbers) + 1)}"
         if isinstance(value, str):
-            return MADE_UP.sub(lambda found: f"-#{self._numbers.setdefault(found.group(), len(self._numbers) + 1)}", value)
+            return MADE_UP.sub(
+                lambda found: (
+                    f"-#{self._numbers.setdefault(found.group(), len(self._numbers) + 1)}"
+                ),
+                value,
+            )
         return value
 
 
@@ -140,7 +183,11 @@ def in_order(value: Any) -> Any:
         return {key: in_order(each) for key, each in value.items()}
     if isinstance(value, list):
         items = [in_order(each) for each in value]
-        return sorted(items, key=lambda each: json.dumps(each, sort_keys=True)) if any(isinstance(each, dict) for each in items) else items
+        return (
+            sorted(items, key=lambda each: json.dumps(each, sort_keys=True))
+            if any(isinstance(each, dict) for each in items)
+            else items
+        )
     return value
 
 
@@ -168,7 +215,10 @@ class Player:
             member_id=self.member_id if member_id is None else member_id,
             group_instance_id=self.instance_id,
             protocol_type=chosen.get("protocol_type", "consumer"),
-            protocols=[JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in protocols],
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=metadata)
+                for name, metadata in protocols
+            ],
             reason=chosen.get("reason"),
         )
         self._send(request, version)
@@ -203,7 +253,9 @@ class Player:
 
     # Syncing and staying
 
-    def send_sync(self, assignments: dict["Player", bytes] | None = None, version: int = 5, **said: Any) -> None:
+    def send_sync(
+        self, assignments: dict["Player", bytes] | None = None, version: int = 5, **said: Any
+    ) -> None:
         """Ask for an assignment; the leader says who gets what."""
         request = SyncGroupRequest(
             group_id=self.cast.group,
@@ -213,7 +265,8 @@ class Player:
             protocol_type=said.get("protocol_type", self.habits.get("protocol_type", "consumer")),
             protocol_name=said.get("protocol_name", "range"),
             assignments=[
-                SyncGroupRequestAssignment(member_id=member.member_id, assignment=part) for member, part in (assignments or {}).items()
+                SyncGroupRequestAssignment(member_id=member.member_id, assignment=part)
+                for member, part in (assignments or {}).items()
             ],
         )
         self._send(request, version)
@@ -222,7 +275,9 @@ class Player:
         """Note the response to a sync."""
         return self.cast.note(self.wire.receive(ApiKey.SYNC_GROUP, version))
 
-    def sync(self, assignments: dict["Player", bytes] | None = None, version: int = 5, **said: Any) -> Any:
+    def sync(
+        self, assignments: dict["Player", bytes] | None = None, version: int = 5, **said: Any
+    ) -> Any:
         """Sync and note the response."""
         self.send_sync(assignments, version, **said)
         return self.hear_sync(version)
@@ -239,7 +294,13 @@ class Player:
 
     def leave(self, version: int = 5, members: list[MemberIdentity] | None = None) -> Any:
         """Leave (or have others leave) and note the response."""
-        mine = [MemberIdentity(member_id=self.member_id, group_instance_id=self.instance_id, reason="done" if version >= 5 else None)]
+        mine = [
+            MemberIdentity(
+                member_id=self.member_id,
+                group_instance_id=self.instance_id,
+                reason="done" if version >= 5 else None,
+            )
+        ]
         request = LeaveGroupRequest(group_id=self.cast.group)
         if version < 3:
             request.member_id = self.member_id
@@ -247,7 +308,9 @@ class Player:
             request.members = mine if members is None else members
         return self.cast.note(self.wire.ask(request, version))
 
-    def commit(self, offset: int, topic: str = "orders", partition: int = 0, version: int = 9, **said: Any) -> Any:
+    def commit(
+        self, offset: int, topic: str = "orders", partition: int = 0, version: int = 9, **said: Any
+    ) -> Any:
         """Commit one position and note the response."""
         position = OffsetCommitRequestPartition(
             partition_index=partition,

@@ -1,6 +1,8 @@
-"""Groups that change their protocol while they have members, and members of both protocols in one group, as stories for both sides.
+"""Groups that change their protocol while they have members, and members of both protocols in one
+group, as stories for both sides.
 
-The members of the classic protocol in them are told one by one when to join, so that no story depends on who comes first.
+The members of the classic protocol in them are told one by one when to join, so that no story
+depends on who comes first.
 """
 
 import time
@@ -13,10 +15,17 @@ from tests.integration.consumer_cast import Member, describe, stored
 from tests.integration.group_cast import Cast, Player
 
 
-def wants(*topics: str, owned: tuple[int, ...] = (), user_data: bytes | None = None) -> list[tuple[str, bytes]]:
+def wants(
+    *topics: str, owned: tuple[int, ...] = (), user_data: bytes | None = None
+) -> list[tuple[str, bytes]]:
     """What a member says under its one protocol: topics, and partitions of orders that it owns."""
     partitions = tuple(TopicPartition("orders", index) for index in owned)
-    return [("range", encode_subscription(Subscription(topics=topics, owned=partitions, user_data=user_data)))]
+    return [
+        (
+            "range",
+            encode_subscription(Subscription(topics=topics, owned=partitions, user_data=user_data)),
+        )
+    ]
 
 
 def part(*indexes: int) -> bytes:
@@ -71,7 +80,10 @@ def upgrade_and_downgrade(cast: Cast) -> None:
 def classic_member_joins(cast: Cast) -> None:
     a = Member(cast, "a")
     a.join("orders")
-    b, c = cast.member(protocols=wants("orders"), instance="one"), cast.member(protocols=[("roundrobin", b"")])
+    b, c = (
+        cast.member(protocols=wants("orders"), instance="one"),
+        cast.member(protocols=[("roundrobin", b"")]),
+    )
     c.send_join(protocol_type="connect", protocols=[("range", b"")])
     c.hear_join()
     b.join()
@@ -100,7 +112,12 @@ def classic_member_joins(cast: Cast) -> None:
     d.hear_join()
     b.join(protocols=wants("bills", "orders"))
     describe(cast)
-    a.player.leave(members=[MemberIdentity(member_id="nobody"), MemberIdentity(member_id="a", group_instance_id="one")])
+    a.player.leave(
+        members=[
+            MemberIdentity(member_id="nobody"),
+            MemberIdentity(member_id="a", group_instance_id="one"),
+        ]
+    )
     b.leave()
     c.leave()
     describe(cast)
@@ -262,7 +279,10 @@ def assignments_that_cannot_be_taken_over(cast: Cast) -> None:
 def classic_members_that_are_silent(cast: Cast) -> None:
     b = Member(cast, "b")
     b.join("orders")
-    a, c = (cast.member(protocols=wants("orders"), rebalance_ms=ms, instance=str(ms)) for ms in (1_000, 60_000))
+    a, c = (
+        cast.member(protocols=wants("orders"), rebalance_ms=ms, instance=str(ms))
+        for ms in (1_000, 60_000)
+    )
     a.join()
     time.sleep(1.5)
     describe(cast)

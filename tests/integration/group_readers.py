@@ -14,7 +14,12 @@ class Reader:
 
     def __init__(self, bootstrap: str, topic: str, group: str, **more: Any) -> None:
         named = settings(
-            bootstrap, group_id=group, group_protocol="consumer", auto_offset_reset="earliest", enable_auto_commit=False, **more
+            bootstrap,
+            group_id=group,
+            group_protocol="consumer",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            **more,
         )
         self.consumer: Any = confluent_kafka.Consumer(named)
         self.consumer.subscribe([topic])
@@ -50,6 +55,8 @@ def poll_until(is_there: Callable[[], bool], what: str, *readers: Reader) -> Non
     """Let consumers read until something has come about."""
     deadline = time.monotonic() + 3 * WAIT_SECONDS
     while not is_there():
-        assert time.monotonic() < deadline, f"{what}: {[(reader.partitions, len(reader.values)) for reader in readers]}"
+        assert time.monotonic() < deadline, (
+            f"{what}: {[(reader.partitions, len(reader.values)) for reader in readers]}"
+        )
         for reader in readers:
             reader.poll()

@@ -1,4 +1,6 @@
-"""``tidelog up`` with brokers alone, as a process of its own that ends with the test; and the ports that it needs."""
+"""``tidelog up`` with brokers alone, as a process of its own that ends with the test; and the ports
+that it needs.
+"""
 
 import os
 import signal
@@ -15,7 +17,9 @@ from tests.helpers.ports import is_free
 
 PATIENCE_S = 120.0
 FIRST_EPHEMERAL_PORT = 32_768
-"""The first port that Linux gives to connections and to servers that name none. Any process may get it."""
+"""The first port that Linux gives to connections and to servers that name none. Any process may get
+it.
+"""
 
 
 def free_port_for(count: int, begin: int = 21_000) -> int:
@@ -23,7 +27,8 @@ def free_port_for(count: int, begin: int = 21_000) -> int:
 
     The ports one and two thousand above are free as well, for controllers and logins.
 
-    Tests that run at the same time look from different ports ``begin`` on: a port that was found is not held.
+    Tests that run at the same time look from different ports ``begin`` on: a port that was found is
+    not held.
     """
     assert begin + 4_000 < FIRST_EPHEMERAL_PORT, f"other processes may get ports above {begin}"
     for first in range(begin, begin + 2_000, 10):
@@ -61,7 +66,9 @@ def installation(directory: Path, port: int, *arguments: str) -> Iterator[Path]:
         "0",
     ]
     with output.open("wb") as said:
-        process = subprocess.Popen([*command, *ports, *arguments], stdout=said, stderr=said, env=dict(os.environ))
+        process = subprocess.Popen(
+            [*command, *ports, *arguments], stdout=said, stderr=said, env=dict(os.environ)
+        )
     try:
         until(lambda: "everything is ready" in output.read_text() or process.poll() is not None)
         assert process.poll() is None, output.read_text()
@@ -71,7 +78,11 @@ def installation(directory: Path, port: int, *arguments: str) -> Iterator[Path]:
     finally:
         process.kill()
         process.wait()
-    assert not [each for each in psutil.process_iter(["cmdline"]) if str(directory / "data") in " ".join(each.info["cmdline"] or [])]
+    assert not [
+        each
+        for each in psutil.process_iter(["cmdline"])
+        if str(directory / "data") in " ".join(each.info["cmdline"] or [])
+    ]
 
 
 def until(condition: Callable[[], bool]) -> None:

@@ -1,7 +1,8 @@
-"""A node of Apache Kafka over one directory, with the manners of ``BrokerProcess``: started, stopped, killed; and its dump tool.
+"""A node of Apache Kafka over one directory, with the manners of ``BrokerProcess``: started,
+stopped, killed; and its dump tool.
 
-``TIDELOG_KAFKA_LIBS`` names a directory with Kafka's jars (and their dependencies); without it the tests against Apache Kafka are skipped,
-loudly.
+``TIDELOG_KAFKA_LIBS`` names a directory with Kafka's jars (and their dependencies); without it the
+tests against Apache Kafka are skipped, loudly.
 """
 
 import os
@@ -52,7 +53,9 @@ def skip_unless_kafka_is_there() -> None:
 
 
 class KafkaNode:
-    """One node, formatted when it is made. ``data`` is its log directory, ``features`` are levels other than those of a new cluster."""
+    """One node, formatted when it is made. ``data`` is its log directory, ``features`` are levels
+    other than those of a new cluster.
+    """
 
     def __init__(
         self,
@@ -70,16 +73,38 @@ class KafkaNode:
         self._process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True, exist_ok=True)
         texts = {"log.dirs": str(self.data), **(properties or {})}
-        lines = [line for line in _template(directory, self.port, controller) if line.partition("=")[0] not in texts]
-        self._file.write_text("\n".join([*lines, *(f"{name}={value}" for name, value in texts.items()), ""]))
-        levels = [text for name, level in (features or {}).items() for text in ("--feature", f"{name}={level}")]
-        formatted = ("format", "--standalone", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", str(self._file))
+        lines = [
+            line
+            for line in _template(directory, self.port, controller)
+            if line.partition("=")[0] not in texts
+        ]
+        self._file.write_text(
+            "\n".join([*lines, *(f"{name}={value}" for name, value in texts.items()), ""])
+        )
+        levels = [
+            text
+            for name, level in (features or {}).items()
+            for text in ("--feature", f"{name}={level}")
+        ]
+        formatted = (
+            "format",
+            "--standalone",
+            "-t",
+            "4L6g3nShT-eMCtK--X86sw",
+            "-c",
+            str(self._file),
+        )
         java("kafka.tools.StorageTool", *formatted, *levels, cwd=directory)
 
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         if self._process is not None:
             self.kill()
 
@@ -119,12 +144,26 @@ class KafkaNode:
 
 def java_command(*options: str) -> list[str]:
     """Return how a class of Kafka's is run; its name and arguments follow. Later ``options`` win."""
-    return ["java", "-Xmx512m", *quick_options(KAFKA_ARCHIVE), *options, "-cp", f"{os.environ[KAFKA_LIBS]}/*"]
+    return [
+        "java",
+        "-Xmx512m",
+        *quick_options(KAFKA_ARCHIVE),
+        *options,
+        "-cp",
+        f"{os.environ[KAFKA_LIBS]}/*",
+    ]
 
 
 def java(*arguments: str, cwd: Path) -> str:
     """Run one of Kafka's classes and return what it printed."""
-    done = subprocess.run([*java_command(), *arguments], cwd=cwd, capture_output=True, text=True, check=False, timeout=DUMP_SECONDS)
+    done = subprocess.run(
+        [*java_command(), *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DUMP_SECONDS,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -133,11 +172,19 @@ def dump(directory: Path, suffix: str, *flags: str) -> str:
     """Let Kafka's DumpLogSegments print the files of a directory that end with ``suffix``."""
     names = sorted(path.name for path in directory.iterdir() if path.name.endswith(suffix))
     assert names, f"{directory} holds no {suffix}"
-    return java("org.apache.kafka.tools.DumpLogSegments", "--files", ",".join(names), *flags, cwd=directory)
+    return java(
+        "org.apache.kafka.tools.DumpLogSegments", "--files", ",".join(names), *flags, cwd=directory
+    )
 
 
 def _template(directory: Path, port: int, controller: int) -> list[str]:
-    return [line for line in KAFKA_PROPERTIES.format(port=port, controller=controller, directory=directory).splitlines() if line]
+    return [
+        line
+        for line in KAFKA_PROPERTIES.format(
+            port=port, controller=controller, directory=directory
+        ).splitlines()
+        if line
+    ]
 
 
 def _wait_for_port(port: int, process: "subprocess.Popen[bytes]") -> None:
@@ -145,6 +192,8 @@ def _wait_for_port(port: int, process: "subprocess.Popen[bytes]") -> None:
     with socket.socket() as probe:
         probe.settimeout(0.5)
         while probe.connect_ex(("127.0.0.1", port)) != 0:
-            assert process.poll() is None, f"Apache Kafka ended with {process.returncode} while it started"
+            assert process.poll() is None, (
+                f"Apache Kafka ended with {process.returncode} while it started"
+            )
             assert time.monotonic() < deadline, "Apache Kafka did not start in time"
             time.sleep(0.1)

@@ -19,8 +19,15 @@ class Member:
         self.rebalance_count = 0
         self.errors: list[confluent_kafka.KafkaError] = []
         self._is_cooperative = more.get("partition_assignment_strategy") == "cooperative-sticky"
-        self._consumer = consumer(bootstrap, group, session_timeout_ms=6_000, heartbeat_interval_ms=300, **more)
-        self._consumer.subscribe(list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
+        self._consumer = consumer(
+            bootstrap, group, session_timeout_ms=6_000, heartbeat_interval_ms=300, **more
+        )
+        self._consumer.subscribe(
+            list(topics),
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
+            on_lost=self._on_revoke,
+        )
         self._is_running = True
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()

@@ -1,4 +1,6 @@
-"""Logins by raw frames, for tests that compare what two brokers do with each of them, and the properties of nodes that ask for a login."""
+"""Logins by raw frames, for tests that compare what two brokers do with each of them, and the
+properties of nodes that ask for a login.
+"""
 
 import time
 from collections.abc import Callable, Mapping
@@ -41,22 +43,35 @@ LOGIN_PROPERTIES: Mapping[str, str] = {
     "listener.name.plaintext.scram-sha-256.sasl.jaas.config": f"{PACKAGE}.scram.ScramLoginModule required;",
     "listener.name.plaintext.scram-sha-512.sasl.jaas.config": f"{PACKAGE}.scram.ScramLoginModule required;",
 }
-"""The listener that clients connect to asks for a login; it is called PLAINTEXT, as it is without these properties."""
+"""The listener that clients connect to asks for a login; it is called PLAINTEXT, as it is without
+these properties.
+"""
 
 
 def plain(name: str = ALICE, password: str = ALICE_PASSWORD, authorization: str = "") -> bytes:
     return f"{authorization}\0{name}\0{password}".encode()
 
 
-def scram_change(name: str, password: str, mechanism: ScramMechanism, /, **wrong: Any) -> ScramCredentialUpsertion:
+def scram_change(
+    name: str, password: str, mechanism: ScramMechanism, /, **wrong: Any
+) -> ScramCredentialUpsertion:
     """What sets a user's password; ``wrong`` replaces fields."""
     salt = b"0123456789abcdefghijklmnop"
     salted = salted_password(mechanism, SecretText(password), salt, 4096).reveal()
-    fields = {"name": name, "mechanism": mechanism, "iterations": 4096, "salt": salt, "salted_password": salted, **wrong}
+    fields = {
+        "name": name,
+        "mechanism": mechanism,
+        "iterations": 4096,
+        "salt": salt,
+        "salted_password": salted,
+        **wrong,
+    }
     return ScramCredentialUpsertion(**fields)
 
 
-def alter_users(*changes: ScramCredentialUpsertion | ScramCredentialDeletion) -> AlterUserScramCredentialsRequest:
+def alter_users(
+    *changes: ScramCredentialUpsertion | ScramCredentialDeletion,
+) -> AlterUserScramCredentialsRequest:
     return AlterUserScramCredentialsRequest(
         deletions=[change for change in changes if isinstance(change, ScramCredentialDeletion)],
         upsertions=[change for change in changes if isinstance(change, ScramCredentialUpsertion)],
@@ -64,7 +79,9 @@ def alter_users(*changes: ScramCredentialUpsertion | ScramCredentialDeletion) ->
 
 
 class LoginWire(Wire):
-    """A connection whose steps tell what the broker did, as values that JSON knows; ``closed`` where it closed the connection."""
+    """A connection whose steps tell what the broker did, as values that JSON knows; ``closed``
+    where it closed the connection.
+    """
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
@@ -79,7 +96,16 @@ class LoginWire(Wire):
 
     def authenticate(self, token: bytes, version: int = 2) -> Any:
         told = self._told(lambda: self.ask(SaslAuthenticateRequest(auth_bytes=token), version))
-        return told if told == CLOSED else [told.error_code, told.error_message, told.auth_bytes.hex(), told.session_lifetime_ms]
+        return (
+            told
+            if told == CLOSED
+            else [
+                told.error_code,
+                told.error_message,
+                told.auth_bytes.hex(),
+                told.session_lifetime_ms,
+            ]
+        )
 
     def bare(self, token: bytes) -> Any:
         """Send a token without a header."""
@@ -97,8 +123,12 @@ class LoginWire(Wire):
         return self._told(lambda: self.receive_frame().hex())
 
     def versions(self, version: int) -> Any:
-        """Ask for versions in a version that there may not be; tells the first bytes of the response, its error code among them."""
-        chunks: list[Any] = encode_request(RequestHeader(ApiKey.API_VERSIONS, 4, 7, "wire"), VERSIONS)
+        """Ask for versions in a version that there may not be; tells the first bytes of the
+        response, its error code among them.
+        """
+        chunks: list[Any] = encode_request(
+            RequestHeader(ApiKey.API_VERSIONS, 4, 7, "wire"), VERSIONS
+        )
         frame = b"".join(chunks)[4:]
         told = self.raw(frame[:2] + version.to_bytes(2, "big") + frame[4:])
         return told if told == CLOSED else told[:12]
@@ -120,7 +150,9 @@ class LoginWire(Wire):
         *,
         is_by_token: bool = False,
     ) -> list[Any]:
-        """Log in by SCRAM; tells the codes and texts of both rounds, and whether the broker proved itself. ``change`` alters the last."""
+        """Log in by SCRAM; tells the codes and texts of both rounds, and whether the broker proved
+        itself. ``change`` alters the last.
+        """
         told: list[Any] = [self.handshake(mechanism.mechanism_name)[0]]
         client = ScramClient(mechanism, name, "client-nonce", is_by_token=is_by_token)
         first = self._told(lambda: self.ask(SaslAuthenticateRequest(auth_bytes=client.first()), 2))
@@ -128,7 +160,11 @@ class LoginWire(Wire):
             return [*told, CLOSED if first == CLOSED else [first.error_code, first.error_message]]
         wanted = client.evaluate(first.auth_bytes)
         assert isinstance(wanted, SaltingWanted)
-        final = change(client.resume(salted_password(mechanism, SecretText(password), wanted.salt, wanted.iterations)))
+        final = change(
+            client.resume(
+                salted_password(mechanism, SecretText(password), wanted.salt, wanted.iterations)
+            )
+        )
         last = self._told(lambda: self.ask(SaslAuthenticateRequest(auth_bytes=final), 2))
         if last == CLOSED or last.error_code:
             return [*told, CLOSED if last == CLOSED else [last.error_code, last.error_message]]

@@ -1,4 +1,6 @@
-"""A node of which either software runs the data: its file of properties, and what Kafka's tool finds in its metadata log."""
+"""A node of which either software runs the data: its file of properties, and what Kafka's tool
+finds in its metadata log.
+"""
 
 import json
 import re
@@ -22,8 +24,16 @@ START_SECONDS = 60
 
 
 def dump(path: Path) -> list[tuple[str, Any]]:
-    """Return (kind, fields) of every record that Kafka's dump tool finds in a metadata segment or snapshot."""
-    printed = java("org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", str(path), cwd=path.parent)
+    """Return (kind, fields) of every record that Kafka's dump tool finds in a metadata segment or
+    snapshot.
+    """
+    printed = java(
+        "org.apache.kafka.tools.DumpLogSegments",
+        "--cluster-metadata-decoder",
+        "--files",
+        str(path),
+        cwd=path.parent,
+    )
     assert "isvalid: false" not in printed
     records: list[tuple[str, Any]] = []
     for line in printed.splitlines():
@@ -35,9 +45,13 @@ def dump(path: Path) -> list[tuple[str, Any]]:
 
 
 class Node:
-    """One node's data, and its properties for either software; ``properties`` are for Kafka alone, over the others."""
+    """One node's data, and its properties for either software; ``properties`` are for Kafka alone,
+    over the others.
+    """
 
-    def __init__(self, root: Path, *, ports: Sequence[int] = (), properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, root: Path, *, ports: Sequence[int] = (), properties: Mapping[str, str] | None = None
+    ) -> None:
         root.mkdir(parents=True, exist_ok=True)
         self.root = root
         self.port, self.controller_port = ports or free_ports(2)
@@ -61,11 +75,25 @@ class Node:
         return self.data / METADATA / name
 
     def format_by_kafka(self, *arguments: str) -> None:
-        java("kafka.tools.StorageTool", "format", "--standalone", "-t", CLUSTER_ID, "-c", str(self.file), *arguments, cwd=self.root)
+        java(
+            "kafka.tools.StorageTool",
+            "format",
+            "--standalone",
+            "-t",
+            CLUSTER_ID,
+            "-c",
+            str(self.file),
+            *arguments,
+            cwd=self.root,
+        )
 
     @contextmanager
     def tidelog(self, **properties: str) -> Iterator[BrokerProcess]:
-        texts = {**self.properties, "cluster.id": CLUSTER_ID, **{name.replace("_", "."): text for name, text in properties.items()}}
+        texts = {
+            **self.properties,
+            "cluster.id": CLUSTER_ID,
+            **{name.replace("_", "."): text for name, text in properties.items()},
+        }
         with BrokerProcess(self.root, port=self.port, properties=texts) as broker:
             yield broker
 

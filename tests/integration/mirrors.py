@@ -1,4 +1,6 @@
-"""Mirrors for the tests: a file of settings, a process that mirrors, and what readers find in a cluster."""
+"""Mirrors for the tests: a file of settings, a process that mirrors, and what readers find in a
+cluster.
+"""
 
 import signal
 import threading
@@ -11,7 +13,15 @@ from typing import Any, Self
 
 import trio
 
-from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, ConsumerRecord, NewTopic, OffsetSpec, TopicPartition
+from log_service.client import (
+    BlockingAdmin,
+    BlockingConsumer,
+    BlockingProducer,
+    ConsumerRecord,
+    NewTopic,
+    OffsetSpec,
+    TopicPartition,
+)
 from log_service.mirror.service import MirrorService
 from log_service.mirror.settings import MirrorSettings
 from tests.helpers.forked_process import ForkedProcess, command, start_forked
@@ -37,7 +47,9 @@ def create(servers: str, name: str, partitions: int = 1, **configs: str) -> None
     """Create a topic with one replica; ``configs`` have underscores for dots."""
     given = {key.replace("_", "."): value for key, value in configs.items()}
     with BlockingAdmin(servers) as admin:
-        admin.create_topics([NewTopic(name=name, partition_count=partitions, replication_factor=1, configs=given)])
+        admin.create_topics(
+            [NewTopic(name=name, partition_count=partitions, replication_factor=1, configs=given)]
+        )
 
 
 def send(servers: str, topic: str, sent: list[bytes], partition: int = 0) -> None:
@@ -48,7 +60,9 @@ def send(servers: str, topic: str, sent: list[bytes], partition: int = 0) -> Non
 
 
 class MirrorProcess:
-    """A process that mirrors what a file says; it may be killed and started again. ``log`` is what all of its starts said."""
+    """A process that mirrors what a file says; it may be killed and started again. ``log`` is what
+    all of its starts said.
+    """
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -58,7 +72,12 @@ class MirrorProcess:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self._process is not None:
             self.end(signal.SIGKILL)
 
@@ -75,7 +94,9 @@ class MirrorProcess:
     def start(self) -> Self:
         """Start, without waiting for anything."""
         self._started_at = len(self.log)
-        self._process = start_forked(["mirror", "run", str(self.file)], log=self.file.with_suffix(".log"), target=command)
+        self._process = start_forked(
+            ["mirror", "run", str(self.file)], log=self.file.with_suffix(".log"), target=command
+        )
         return self
 
     def end(self, number: int) -> int:
@@ -90,8 +111,12 @@ class MirrorProcess:
 
 
 @contextmanager
-def mirroring(file: Path, *, heartbeat: Path | None = None, complaint: Path | None = None) -> Iterator[list[str]]:
-    """Mirror what a file says in a thread of this process; yields the lines that it says. The files are for a supervisor."""
+def mirroring(
+    file: Path, *, heartbeat: Path | None = None, complaint: Path | None = None
+) -> Iterator[list[str]]:
+    """Mirror what a file says in a thread of this process; yields the lines that it says. The files
+    are for a supervisor.
+    """
     said: list[str] = []
     begun = threading.Event()
     failures: list[BaseException] = []
@@ -104,7 +129,9 @@ def mirroring(file: Path, *, heartbeat: Path | None = None, complaint: Path | No
         with trio.CancelScope() as scope:
             stop.append(lambda: token.run_sync_soon(scope.cancel))
             begun.set()
-            await MirrorService(settings, say=said.append, heartbeat=heartbeat, complaint=complaint).run()
+            await MirrorService(
+                settings, say=said.append, heartbeat=heartbeat, complaint=complaint
+            ).run()
 
     def run() -> None:
         try:
@@ -128,7 +155,9 @@ def mirroring(file: Path, *, heartbeat: Path | None = None, complaint: Path | No
 
 
 class Sender(threading.Thread):
-    """Sends the numbers 0, 1, 2, ... to each partition of a topic until it is stopped, with a small pause after each few."""
+    """Sends the numbers 0, 1, 2, ... to each partition of a topic until it is stopped, with a small
+    pause after each few.
+    """
 
     def __init__(self, servers: str, topic: str, partitions: int) -> None:
         super().__init__(name="sender", daemon=True)
@@ -140,7 +169,9 @@ class Sender(threading.Thread):
         servers, topic, partitions = self._place
         with BlockingProducer(servers) as producer:
             while not self._stopping.wait(SENDER_PAUSE_SECONDS) and self._sent < MAX_SENT:
-                numbers = [b"%d" % number for number in range(self._sent, self._sent + SENT_AT_ONCE)]
+                numbers = [
+                    b"%d" % number for number in range(self._sent, self._sent + SENT_AT_ONCE)
+                ]
                 for partition in range(partitions):
                     producer.send_many(topic, numbers, partition=partition)
                 producer.flush()
@@ -182,7 +213,9 @@ def until(holds: Callable[[], Any], what: str) -> None:
 def read_committed(servers: str, topic: str, partition: int = 0) -> list[ConsumerRecord]:
     """Return all committed records of a partition as they are now."""
     where = TopicPartition(topic, partition)
-    with BlockingConsumer(servers, isolation_level="read_committed", allow_auto_create_topics=False) as consumer:
+    with BlockingConsumer(
+        servers, isolation_level="read_committed", allow_auto_create_topics=False
+    ) as consumer:
         consumer.assign([where])
         consumer.seek_to_beginning()
         end = consumer.end_offsets([where])[where]
@@ -202,7 +235,9 @@ def end_of(servers: str, topic: str, partition: int = 0) -> int:
     """Return the last stable offset of a partition."""
     where = TopicPartition(topic, partition)
     with BlockingAdmin(servers) as admin:
-        return admin.list_offsets({where: OffsetSpec.latest()}, isolation_level="read_committed")[where].offset
+        return admin.list_offsets({where: OffsetSpec.latest()}, isolation_level="read_committed")[
+            where
+        ].offset
 
 
 def is_at(servers: str, topic: str, offset: int) -> bool:

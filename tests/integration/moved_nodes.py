@@ -4,7 +4,11 @@ import shutil
 import time
 from pathlib import Path
 
-from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from log_service.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from log_service.protocol.messages.fetch import FetchRequest, FetchTopic
 from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.helpers.broker_process import BrokerProcess
@@ -12,7 +16,11 @@ from tests.integration.kafka_node import KafkaNode
 from tests.integration.record_requests import produce_request, wanted
 from tests.integration.wire import Wire
 
-PROPERTIES = {"log.cleaner.backoff.ms": "100", "log.cleaner.dedupe.buffer.size": "2097152", "log.retention.ms": "-1"}
+PROPERTIES = {
+    "log.cleaner.backoff.ms": "100",
+    "log.cleaner.dedupe.buffer.size": "2097152",
+    "log.retention.ms": "-1",
+}
 CHECKPOINTS = (
     "recovery-point-offset-checkpoint",
     "replication-offset-checkpoint",
@@ -36,7 +44,9 @@ def create(wire: Wire, topic: str, configs: dict[str, str]) -> None:
 
 def await_leader(wire: Wire, topic: str, start_offset: int = 0) -> int:
     """Wait until the partition is led, from its first offset on, and return its leader epoch."""
-    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+    )
     deadline = time.monotonic() + 20
     while True:
         partitions = wire.ask(request, 9).topics[0].partitions
@@ -65,7 +75,9 @@ def produce(wire: Wire, topic: str, content: bytes) -> int:
 
 
 def move(source: Node, target: Node, topic: str) -> None:
-    """Replace the partition's files, but for the one with the topic's id, and drop what the checkpoints say of it."""
+    """Replace the partition's files, but for the one with the topic's id, and drop what the
+    checkpoints say of it.
+    """
     into = data_of(target) / f"{topic}-0"
     for path in into.iterdir():
         if path.name != "partition.metadata":

@@ -1,4 +1,6 @@
-"""Gives a part in a cluster of both products to a node of the one that a test names, while clients go on."""
+"""Gives a part in a cluster of both products to a node of the one that a test names, while clients
+go on.
+"""
 
 import time
 from contextlib import suppress
@@ -15,8 +17,9 @@ OFFSETS_TOPIC = "__consumer_offsets"
 def let_lead(nodes: ClusterNodes, product: str) -> int:
     """Have a node of that product lead the quorum; return the node.
 
-    The leader is started again while other voters are paused: those that run are a majority, and as few of the other product as can be.
-    A voter that is just starting waits for an election timeout before it stands, and one of that product has stood since the leader went.
+    The leader is started again while other voters are paused: those that run are a majority, and as
+    few of the other product as can be. A voter that is just starting waits for an election timeout
+    before it stands, and one of that product has stood since the leader went.
     """
     for _ in range(MOST_ROUNDS):
         leader = nodes.controller()
@@ -39,7 +42,9 @@ def let_lead(nodes: ClusterNodes, product: str) -> int:
 
 
 def let_coordinate(nodes: ClusterNodes, group: str, product: str) -> int:
-    """Move the partition in which a group is kept to a node of that product, and have that one lead it; return the node."""
+    """Move the partition in which a group is kept to a node of that product, and have that one lead
+    it; return the node.
+    """
     partitions = nodes.replicas_of(OFFSETS_TOPIC)
     index = hashed_partition(group, len(partitions))
     wanted = next(node_id for node_id in nodes.node_ids if nodes.products[node_id] == product)
@@ -48,6 +53,9 @@ def let_coordinate(nodes: ClusterNodes, group: str, product: str) -> int:
     deadline = time.monotonic() + WAIT_SECONDS
     while nodes.coordinator_of(group) != wanted:
         assert time.monotonic() < deadline, f"node {wanted} never coordinated {group}"
-        with BlockingAdmin(nodes.bootstrap) as admin, suppress(KafkaError):  # it leads by now, or not yet
+        with (
+            BlockingAdmin(nodes.bootstrap) as admin,
+            suppress(KafkaError),
+        ):  # it leads by now, or not yet
             admin.elect_leaders([TopicPartition(OFFSETS_TOPIC, index)])
     return wanted

@@ -1,8 +1,10 @@
-"""Members of a queue (a share group, KIP-932) in other people's client libraries, and the book of what became of each record.
+"""Members of a queue (a share group, KIP-932) in other people's client libraries, and the book of
+what became of each record.
 
-A record's value says what a member makes of it: it rejects a ``bad-`` one, it releases a ``second-`` one that comes for the first time, and
-it accepts the rest. A member waits for what the cluster says of its verdicts before it polls again. The clients tell that by partition, so
-the book has a verdict as taken only where nothing of its partition was refused with it.
+A record's value says what a member makes of it: it rejects a ``bad-`` one, it releases a
+``second-`` one that comes for the first time, and it accepts the rest. A member waits for what the
+cluster says of its verdicts before it polls again. The clients tell that by partition, so the book
+has a verdict as taken only where nothing of its partition was refused with it.
 """
 
 import threading
@@ -15,14 +17,24 @@ from typing import Any
 
 import confluent_kafka
 
-from log_service.client import BlockingAdmin, BlockingProducer, ConfigResource, KafkaError, NewTopic, OffsetSpec, TopicPartition
+from log_service.client import (
+    BlockingAdmin,
+    BlockingProducer,
+    ConfigResource,
+    KafkaError,
+    NewTopic,
+    OffsetSpec,
+    TopicPartition,
+)
 from tests.chaos.load import Client
 from tests.integration.clients_of_a_cluster import HERE, follow, franz_go
 from tests.integration.confluent import read_records, settings
 from tests.integration.kafka_node import java_command, skip_unless_kafka_is_there
 
 KINDS = ("good", "good", "bad", "good", "second", "good", "good")
-"""What is written, in turn; no divisor of it is a count of partitions here, so that each partition gets each kind."""
+"""What is written, in turn; no divisor of it is a count of partitions here, so that each partition
+gets each kind.
+"""
 VERDICTS = {"good": "accept", "second": "accept", "bad": "reject"}
 """What becomes of each kind in the end."""
 ACCEPT, RELEASE, REJECT = 1, 2, 3
@@ -42,7 +54,9 @@ class Book:
         """How often the cluster took each verdict."""
         self.unsure: dict[Place, Counter[str]] = {}
         self.late: list[Place] = []
-        """Records that came after the cluster had taken for good that they are accepted or rejected."""
+        """Records that came after the cluster had taken for good that they are accepted or
+        rejected.
+        """
         self._guard = threading.Lock()
 
     def came(self, member: str, where: Place, count: int) -> None:
@@ -66,8 +80,13 @@ class Book:
     def is_done(self) -> bool:
         """Whether the last verdict of every record was said."""
         with self._guard:
-            said = [{*self.taken.get(where, ()), *self.unsure.get(where, ())} for where in self.written]
-            return all(VERDICTS[self.kind(where)] in verdicts for where, verdicts in zip(self.written, said, strict=True))
+            said = [
+                {*self.taken.get(where, ()), *self.unsure.get(where, ())} for where in self.written
+            ]
+            return all(
+                VERDICTS[self.kind(where)] in verdicts
+                for where, verdicts in zip(self.written, said, strict=True)
+            )
 
     def faults(self) -> list[str]:
         """Return what must not be, whatever happened to the cluster."""
@@ -75,7 +94,9 @@ class Book:
         for where in self.written:
             taken, last = self.taken.get(where, Counter()), VERDICTS[self.kind(where)]
             if taken["accept"] + taken["reject"] > 1:
-                faults.append(f"{where} ({self.kind(where)}) was ended more than once: {dict(taken)}")
+                faults.append(
+                    f"{where} ({self.kind(where)}) was ended more than once: {dict(taken)}"
+                )
             if not taken[last] and not self.unsure.get(where, Counter())[last]:
                 faults.append(f"{where} ({self.kind(where)}) was never ended")
             if taken["release"] and max(self.counts[where]) < 2:
@@ -86,7 +107,9 @@ class Book:
 class Member(Client):
     """One member of a queue; the group has the name of the topic."""
 
-    def __init__(self, name: str, bootstrap: str, topic: str, book: Book, command: Sequence[str]) -> None:
+    def __init__(
+        self, name: str, bootstrap: str, topic: str, book: Book, command: Sequence[str]
+    ) -> None:
         super().__init__(name)
         self.bootstrap = bootstrap
         self.topic = topic
@@ -113,11 +136,15 @@ class ConfluentMember(Member):
 
     def work(self) -> None:
         named = {"share_acknowledgement_mode": "explicit", "max_poll_records": 10}
-        consumer: Any = vars(confluent_kafka)["ShareConsumer"](settings(self.bootstrap, group_id=self.topic, **named))
+        consumer: Any = vars(confluent_kafka)["ShareConsumer"](
+            settings(self.bootstrap, group_id=self.topic, **named)
+        )
         try:
             consumer.subscribe([self.topic])
             while not self.stopping.wait(0.02):
-                self._decide(consumer, [record for record in consumer.poll(0.2) if record.error() is None])
+                self._decide(
+                    consumer, [record for record in consumer.poll(0.2) if record.error() is None]
+                )
         finally:
             consumer.close()
 
@@ -127,7 +154,9 @@ class ConfluentMember(Member):
             where = record.partition(), record.offset()
             self.book.came(self.name, where, record.delivery_count())
             kind = record.value().decode().split("-")[0]
-            verdicts[where] = "release" if kind == "second" and record.delivery_count() == 1 else VERDICTS[kind]
+            verdicts[where] = (
+                "release" if kind == "second" and record.delivery_count() == 1 else VERDICTS[kind]
+            )
             consumer.acknowledge(record, _NUMBERS[verdicts[where]])
         told = {where.partition: error for where, error in consumer.commit_sync(30.0).items()}
         for where, verdict in verdicts.items():
@@ -152,19 +181,32 @@ MEMBERS: dict[str, tuple[type[Member], Callable[[Path], Sequence[str]]]] = {
 
 
 class Queue:
-    """A topic, its group and the members in it; each wave of records is written once the group has been seen to go on."""
+    """A topic, its group and the members in it; each wave of records is written once the group has
+    been seen to go on.
+    """
 
-    def __init__(self, bootstrap: str, topic: str, *, partition_count: int, replication_factor: int) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, *, partition_count: int, replication_factor: int
+    ) -> None:
         self.bootstrap = bootstrap
         self.topic = topic
         self.letters = f"{topic}-letters"
         self.book = Book()
         self.partition_count = partition_count
         self._written = 0
-        group = {"share.auto.offset.reset": "earliest", "errors.deadletterqueue.topic.name": self.letters}
+        group = {
+            "share.auto.offset.reset": "earliest",
+            "errors.deadletterqueue.topic.name": self.letters,
+        }
         with BlockingAdmin(bootstrap) as admin:
             for name, count in ((topic, partition_count), (self.letters, 1)):
-                admin.create_topics([NewTopic(name=name, partition_count=count, replication_factor=replication_factor)])
+                admin.create_topics(
+                    [
+                        NewTopic(
+                            name=name, partition_count=count, replication_factor=replication_factor
+                        )
+                    ]
+                )
             admin.alter_configs({ConfigResource.group(topic): group})
 
     def write(self, count: int) -> None:
@@ -173,7 +215,9 @@ class Queue:
             sent = {}
             for number in range(self._written, self._written + count):
                 value = f"{KINDS[number % len(KINDS)]}-{number}"
-                sent[value] = producer.send(self.topic, value.encode(), partition=number % self.partition_count)
+                sent[value] = producer.send(
+                    self.topic, value.encode(), partition=number % self.partition_count
+                )
             for value, delivery in sent.items():
                 told = delivery.wait()
                 self.book.written[told.partition, told.offset] = value
@@ -181,10 +225,15 @@ class Queue:
 
     @contextmanager
     def members(self, library: str, folder: Path, count: int = 2) -> Iterator[list[Member]]:
-        """Let so many members of a library work, or skip the test; in the end none of them may have failed."""
+        """Let so many members of a library work, or skip the test; in the end none of them may have
+        failed.
+        """
         kind, prepare = MEMBERS[library]
         command = prepare(folder)
-        members = [kind(f"{library} {number}", self.bootstrap, self.topic, self.book, command) for number in range(count)]
+        members = [
+            kind(f"{library} {number}", self.bootstrap, self.topic, self.book, command)
+            for number in range(count)
+        ]
         for member in members:
             member.start()
         try:
@@ -198,7 +247,9 @@ class Queue:
         """Write until each of the members has got records."""
         deadline = time.monotonic() + seconds
         while any(not self.book.takers[member.name] for member in members):
-            assert time.monotonic() < deadline, f"only these got records of {self.topic}: {dict(self.book.takers)}"
+            assert time.monotonic() < deadline, (
+                f"only these got records of {self.topic}: {dict(self.book.takers)}"
+            )
             self.write(len(KINDS) * self.partition_count)
             self.wait_until_done(seconds)
 
@@ -220,12 +271,27 @@ class Queue:
     def letters_of(self) -> Counter[Place]:
         """Return which records the dead letter topic has copies of."""
         count = self._end_of_letters()
-        letters = [dict(record.headers() or []) for record in read_records(self.bootstrap, self.letters, count)] if count else []
-        return Counter((int(each["__dlq.errors.partition"]), int(each["__dlq.errors.offset"])) for each in letters)
+        letters = (
+            [
+                dict(record.headers() or [])
+                for record in read_records(self.bootstrap, self.letters, count)
+            ]
+            if count
+            else []
+        )
+        return Counter(
+            (int(each["__dlq.errors.partition"]), int(each["__dlq.errors.offset"]))
+            for each in letters
+        )
 
     def _end_of_letters(self) -> int:
         with BlockingAdmin(self.bootstrap) as admin:
-            return sum(each.offset for each in admin.list_offsets({TopicPartition(self.letters, 0): OffsetSpec.latest()}).values())
+            return sum(
+                each.offset
+                for each in admin.list_offsets(
+                    {TopicPartition(self.letters, 0): OffsetSpec.latest()}
+                ).values()
+            )
 
 
 def _wait(is_so: Callable[[], bool], seconds: float, what: Callable[[], str]) -> None:

@@ -1,6 +1,8 @@
-"""A node of Apache Kafka that lets nobody in who does not belong: listeners with TLS and logins, an authorizer, delegation tokens.
+"""A node of Apache Kafka that lets nobody in who does not belong: listeners with TLS and logins, an
+authorizer, delegation tokens.
 
-``alice`` may do nothing until an ACL says so; ``admin`` is a super user. The plaintext listener is the node's own.
+``alice`` may do nothing until an ACL says so; ``admin`` is a super user. The plaintext listener is
+the node's own.
 """
 
 from pathlib import Path
@@ -16,13 +18,19 @@ ALICE, ALICE_PASSWORD = "alice", "alice-secret"
 
 
 class SecureKafka:
-    """The node with its addresses: ``sasl`` (PLAIN and SCRAM), ``ssl`` (asks for certificates), ``sasl_ssl``."""
+    """The node with its addresses: ``sasl`` (PLAIN and SCRAM), ``ssl`` (asks for certificates),
+    ``sasl_ssl``.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.authority = Authority(directory / "authority")
         self.server = self.authority.issue("kafka")
-        ports = dict(zip(("sasl", "ssl", "sasl_ssl", "plain", "controller"), free_ports(5), strict=True))
-        self.sasl, self.ssl, self.sasl_ssl = (f"127.0.0.1:{ports[name]}" for name in ("sasl", "ssl", "sasl_ssl"))
+        ports = dict(
+            zip(("sasl", "ssl", "sasl_ssl", "plain", "controller"), free_ports(5), strict=True)
+        )
+        self.sasl, self.ssl, self.sasl_ssl = (
+            f"127.0.0.1:{ports[name]}" for name in ("sasl", "ssl", "sasl_ssl")
+        )
         users = f'user_{ADMIN}="{ADMIN_PASSWORD}" user_{ALICE}="{ALICE_PASSWORD}"'
         logins: dict[str, str] = {}
         for listener in ("sasl", "tls_sasl"):
@@ -58,9 +66,16 @@ class SecureKafka:
         )
         self.node.port = ports["plain"]
 
-    def as_user(self, name: str = ADMIN, password: str = ADMIN_PASSWORD, mechanism: str = "PLAIN") -> dict[str, str]:
+    def as_user(
+        self, name: str = ADMIN, password: str = ADMIN_PASSWORD, mechanism: str = "PLAIN"
+    ) -> dict[str, str]:
         """Return the settings of a client that logs in without TLS."""
-        return {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": mechanism, "sasl_username": name, "sasl_password": password}
+        return {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": mechanism,
+            "sasl_username": name,
+            "sasl_password": password,
+        }
 
     def with_certificate(self, name: str) -> dict[str, str]:
         """Return the settings of a client that shows a certificate of that common name."""

@@ -1,8 +1,10 @@
-"""Clusters that let nobody in who does not belong: SASL_SSL on every listener, an authorizer, and only the nodes are super users.
+"""Clusters that let nobody in who does not belong: SASL_SSL on every listener, an authorizer, and
+only the nodes are super users.
 
-Brokers log in to each other by SCRAM-SHA-512, as users that formatting writes; to controllers they log in by PLAIN. Clients use the
-listener of the brokers. ``User:shop`` may produce, ``User:billing`` may consume, ``User:operator`` may look and make topics, once
-``grant_least`` has made their ACLs; ``User:stranger`` has a password and no right.
+Brokers log in to each other by SCRAM-SHA-512, as users that formatting writes; to controllers they
+log in by PLAIN. Clients use the listener of the brokers. ``User:shop`` may produce,
+``User:billing`` may consume, ``User:operator`` may look and make topics, once ``grant_least`` has
+made their ACLs; ``User:stranger`` has a password and no right.
 """
 
 from collections.abc import Mapping
@@ -30,10 +32,20 @@ class SecureNodes(ClusterNodes):
     """Three nodes; ``keystores`` are the files that each node reads its certificate from."""
 
     def __init__(
-        self, product: str | Mapping[int, str], directory: Path, *, ways: Ways | None = None, is_mixed: bool = False, **more: str
+        self,
+        product: str | Mapping[int, str],
+        directory: Path,
+        *,
+        ways: Ways | None = None,
+        is_mixed: bool = False,
+        **more: str,
     ) -> None:
         self.authority = Authority(directory / "authority")
-        users = [word for user in USERS for word in ("--add-scram", f"{SCRAM}=[name={user},password={password_of(user)}]")]
+        users = [
+            word
+            for user in USERS
+            for word in ("--add-scram", f"{SCRAM}=[name={user},password={password_of(user)}]")
+        ]
         super().__init__(
             product,
             directory,
@@ -46,9 +58,13 @@ class SecureNodes(ClusterNodes):
         for node_id in NODE_IDS:
             issued = self.authority.issue(f"node-{node_id}")
             self.keystores[node_id] = issued.keystore
-            self.properties[node_id] |= self._protection(issued) | {name.replace("_", "."): text for name, text in more.items()}
+            self.properties[node_id] |= self._protection(issued) | {
+                name.replace("_", "."): text for name, text in more.items()
+            }
             for key in ("listeners", "advertised.listeners"):
-                self.properties[node_id][key] = self.properties[node_id][key].replace("PLAINTEXT://", "CLIENTS://")
+                self.properties[node_id][key] = self.properties[node_id][key].replace(
+                    "PLAINTEXT://", "CLIENTS://"
+                )
 
     def _protection(self, issued: Issued) -> dict[str, str]:
         password = password_of(NODE)
@@ -122,7 +138,10 @@ class SecureNodes(ClusterNodes):
             *((BILLING, "topic", TOPIC, operation) for operation in ("read", "describe")),
             (BILLING, "group", GROUP, "read"),
             *((OPERATOR, "topic", TOPIC, operation) for operation in ("create", "describe")),
-            *((OPERATOR, "cluster", "kafka-cluster", operation) for operation in ("describe", "describe_configs", "alter_configs")),
+            *(
+                (OPERATOR, "cluster", "kafka-cluster", operation)
+                for operation in ("describe", "describe_configs", "alter_configs")
+            ),
         ]
         bindings = [
             AclBinding(
@@ -138,7 +157,9 @@ class SecureNodes(ClusterNodes):
             admin.create_acls(bindings)
 
     def renew_certificate(self, node_id: int) -> int:
-        """Put a new certificate in the place of a node's, at one stroke, and return its serial number."""
+        """Put a new certificate in the place of a node's, at one stroke, and return its serial
+        number.
+        """
         issued = self.authority.issue(f"node-{node_id}")
         issued.keystore.replace(self.keystores[node_id])
         return issued.certificate.serial_number

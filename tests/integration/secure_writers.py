@@ -1,6 +1,8 @@
-"""Clients of five kinds that write to a secured cluster without pause, each in a thread or process, and keep what was acknowledged.
+"""Clients of five kinds that write to a secured cluster without pause, each in a thread or process,
+and keep what was acknowledged.
 
-A writer sends values ``<name>:<number>``. ``acked`` are those that a broker has acknowledged; those of a transaction once it is committed.
+A writer sends values ``<name>:<number>``. ``acked`` are those that a broker has acknowledged; those
+of a transaction once it is committed.
 """
 
 import asyncio
@@ -36,9 +38,17 @@ class Writers:
         self.acked: dict[str, list[str]] = {}
         self.errors: list[str] = []
         self.is_over = threading.Event()
-        writes: list[Write] = [of_librdkafka, of_kafka_python, of_aiokafka, of_ours, *([of_java] if has_java else [])]
+        writes: list[Write] = [
+            of_librdkafka,
+            of_kafka_python,
+            of_aiokafka,
+            of_ours,
+            *([of_java] if has_java else []),
+        ]
         self.acked = {write.__name__: [] for write in writes}
-        self._threads = [threading.Thread(target=self._run, args=(write, nodes), daemon=True) for write in writes]
+        self._threads = [
+            threading.Thread(target=self._run, args=(write, nodes), daemon=True) for write in writes
+        ]
 
     def _run(self, write: Write, nodes: SecureNodes) -> None:
         try:
@@ -51,7 +61,12 @@ class Writers:
             thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self.stop()
 
     def stop(self) -> None:
@@ -98,7 +113,12 @@ def of_librdkafka(writers: Writers, nodes: SecureNodes) -> None:
 def of_kafka_python(writers: Writers, nodes: SecureNodes) -> None:
     """One record after the other."""
     settings = nodes.python(SHOP) | {"ssl_cafile": str(nodes.authority.truststore)}
-    settings |= {"acks": "all", "enable_idempotence": False, "retries": 10_000, "delivery_timeout_ms": DELIVERY_SECONDS * 1_000}
+    settings |= {
+        "acks": "all",
+        "enable_idempotence": False,
+        "retries": 10_000,
+        "delivery_timeout_ms": DELIVERY_SECONDS * 1_000,
+    }
     producer = kafka.KafkaProducer(**settings)
     try:
         number = 0
@@ -119,7 +139,9 @@ def of_aiokafka(writers: Writers, nodes: SecureNodes) -> None:
     async def main() -> None:
         context = ssl.create_default_context(cafile=str(nodes.authority.truststore))
         settings: Any = nodes.python(SHOP) | {"ssl_context": context}
-        producer = aiokafka.AIOKafkaProducer(**settings, acks="all", request_timeout_ms=DELIVERY_SECONDS * 1_000)
+        producer = aiokafka.AIOKafkaProducer(
+            **settings, acks="all", request_timeout_ms=DELIVERY_SECONDS * 1_000
+        )
         await producer.start()
         try:
             number = 0
@@ -137,7 +159,9 @@ def of_aiokafka(writers: Writers, nodes: SecureNodes) -> None:
 
 def of_ours(writers: Writers, nodes: SecureNodes) -> None:
     """One record after the other."""
-    with BlockingProducer(nodes.bootstrap, delivery_timeout_ms=DELIVERY_SECONDS * 1_000, **nodes.client(SHOP)) as producer:
+    with BlockingProducer(
+        nodes.bootstrap, delivery_timeout_ms=DELIVERY_SECONDS * 1_000, **nodes.client(SHOP)
+    ) as producer:
         number = 0
         while not writers.is_over.is_set():
             value = f"ours:{number}"
@@ -150,8 +174,23 @@ def of_ours(writers: Writers, nodes: SecureNodes) -> None:
 
 def of_java(writers: Writers, nodes: SecureNodes) -> None:
     """Apache Kafka's own VerifiableProducer, which tells each acknowledgement as a line."""
-    words = ["--bootstrap-server", nodes.bootstrap, "--topic", TOPIC, "--throughput", str(JAVA_RECORDS_PER_SECOND), "--acks", "-1"]
-    command = [*java_command(), "org.apache.kafka.tools.VerifiableProducer", *words, "--value-prefix", "7"]
+    words = [
+        "--bootstrap-server",
+        nodes.bootstrap,
+        "--topic",
+        TOPIC,
+        "--throughput",
+        str(JAVA_RECORDS_PER_SECOND),
+        "--acks",
+        "-1",
+    ]
+    command = [
+        *java_command(),
+        "org.apache.kafka.tools.VerifiableProducer",
+        *words,
+        "--value-prefix",
+        "7",
+    ]
     command += ["--command-config", str(nodes.java_file(SHOP))]
     with (nodes.directory / "java-writer.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
@@ -164,7 +203,10 @@ def of_java(writers: Writers, nodes: SecureNodes) -> None:
     assert process.stdout is not None
     with process.stdout:
         for line in process.stdout:
-            if line.startswith("{") and (told := json.loads(line))["name"] == "producer_send_success":
+            if (
+                line.startswith("{")
+                and (told := json.loads(line))["name"] == "producer_send_success"
+            ):
                 writers.acked["of_java"].append(told["value"])
     if process.wait(DELIVERY_SECONDS) and not writers.is_over.is_set():
         raise AssertionError((nodes.directory / "java-writer.log").read_text()[-2_000:])

@@ -23,11 +23,32 @@ KEY = re.compile(rb"-----BEGIN PRIVATE KEY-----\s+(\S{40,})")
 def installation(directory: Path, port: int, *arguments: str) -> Iterator[Path]:
     """Run ``tidelog up`` until the block ends; yields its data directory."""
     said, data = directory / "said.txt", directory / "data"
-    command = [sys.executable, "-m", "log_service.cli.main", "up", "--only-broker", "--data", str(data), "--project", str(directory)]
-    command += ["--broker-port", str(port), "--ui-port", str(free_port()), "--spark-port", str(free_port()), "--metrics-port", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "log_service.cli.main",
+        "up",
+        "--only-broker",
+        "--data",
+        str(data),
+        "--project",
+        str(directory),
+    ]
+    command += [
+        "--broker-port",
+        str(port),
+        "--ui-port",
+        str(free_port()),
+        "--spark-port",
+        str(free_port()),
+        "--metrics-port",
+        "0",
+    ]
     command += ["--registry-port", "0"]
     with said.open("wb") as output:
-        process = subprocess.Popen([*command, *arguments], stdout=output, stderr=output, env=dict(os.environ), cwd=ROOT)
+        process = subprocess.Popen(
+            [*command, *arguments], stdout=output, stderr=output, env=dict(os.environ), cwd=ROOT
+        )
     try:
         deadline = time.monotonic() + PATIENCE_S
         while "everything is ready" not in said.read_text():
@@ -50,7 +71,12 @@ def secrets_in(data: Path) -> set[bytes]:
 
 def told_places(directory: Path, data: Path) -> Iterator[bytes]:
     """Yield all that the installation says: logs, files of its state, arguments of its processes."""
-    for path in (directory / "said.txt", *(data / "logs").rglob("*"), *data.glob("*.json"), *data.rglob("server.properties")):
+    for path in (
+        directory / "said.txt",
+        *(data / "logs").rglob("*"),
+        *data.glob("*.json"),
+        *data.rglob("server.properties"),
+    ):
         if path.is_file():
             yield path.read_bytes()
     for process in psutil.process_iter(["cmdline"]):

@@ -32,7 +32,9 @@ def create_topic(wire: Wire, name: str, partition_count: int) -> UUID:
 def await_share_coordinator(wire: Wire, group_id: str, topic_id: UUID) -> None:
     """Have the topic of share states created, and wait until its only partition is led."""
     key = f"{group_id}:{format_uuid(topic_id)}:0"
-    asked = summarizing.ReadStateSummaryData(topic_id=topic_id, partitions=[summarizing.PartitionData(partition=0)])
+    asked = summarizing.ReadStateSummaryData(
+        topic_id=topic_id, partitions=[summarizing.PartitionData(partition=0)]
+    )
     request = summarizing.ReadShareGroupStateSummaryRequest(group_id=group_id, topics=[asked])
     deadline = time.monotonic() + READY_SECONDS
     while time.monotonic() < deadline:

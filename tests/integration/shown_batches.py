@@ -16,8 +16,13 @@ def batches_of(cluster: Cluster, topic: str) -> list[tuple[BatchHeader, bytes]]:
     offset = 0
     while True:
         part: FetchPartition = wanted(0, offset)
-        records = bytes(cluster.ask(fetch_request(topic, part), 11).responses[0].partitions[0].records or b"")
-        whole = [(header, records[start : start + header.size_bytes]) for start, header in iterate_headers(records, is_torn_tail_ok=True)]
+        records = bytes(
+            cluster.ask(fetch_request(topic, part), 11).responses[0].partitions[0].records or b""
+        )
+        whole = [
+            (header, records[start : start + header.size_bytes])
+            for start, header in iterate_headers(records, is_torn_tail_ok=True)
+        ]
         whole = [(header, content) for header, content in whole if header.last_offset >= offset]
         if not whole:
             return found
@@ -34,5 +39,8 @@ def shown(header: BatchHeader, content: bytes) -> dict[str, Any]:
         "times": [header.max_timestamp, header.base_timestamp if is_fixed else None],
         "producer": [header.producer_id, header.producer_epoch, header.base_sequence],
         "checksum": header.crc if is_fixed else None,
-        "records": [[record.offset, record.timestamp, str(record.key), str(record.value)] for record in iterate_records(content)],
+        "records": [
+            [record.offset, record.timestamp, str(record.key), str(record.value)]
+            for record in iterate_records(content)
+        ],
     }

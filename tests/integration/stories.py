@@ -1,8 +1,9 @@
 """Whether Apache Kafka's recorded responses are still those to what a module asks today.
 
-Beside the recording of a module lies ``recorded/MODULE.story``: a digest of all that decides what the module asks, of which Apache Kafka,
-and what it compares. It is written when the whole module has passed against Apache Kafka with ``TIDELOG_RECORD=1``. As long as it is that
-of the sources, Apache Kafka would be asked the same again, and a usual run holds tidelog to the recording alone.
+Beside the recording of a module lies ``recorded/MODULE.story``: a digest of all that decides what
+the module asks, of which Apache Kafka, and what it compares. It is written when the whole module
+has passed against Apache Kafka with ``TIDELOG_RECORD=1``. As long as it is that of the sources,
+Apache Kafka would be asked the same again, and a usual run holds tidelog to the recording alone.
 """
 
 import inspect
@@ -21,7 +22,11 @@ from tests.integration.differential import RECORD
 Test = TypeVar("Test", bound=Callable[..., Any])
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
-ALWAYS = (HERE / "client_clusters.py", HERE / "kafka_node.py", ROOT / "tests" / "apache_kafka" / "pom.xml")
+ALWAYS = (
+    HERE / "client_clusters.py",
+    HERE / "kafka_node.py",
+    ROOT / "tests" / "apache_kafka" / "pom.xml",
+)
 """How clusters are started, and which Apache Kafka it is."""
 HELPERS = ROOT / "tests" / "helpers"
 """What runs tidelog's side."""
@@ -40,7 +45,9 @@ def keep_story(module: Path) -> None:
 
 
 def looks_again(test: Test) -> Test:
-    """Leave a test to long runs that only looks whether Apache Kafka still tells what was recorded, while it is asked the same."""
+    """Leave a test to long runs that only looks whether Apache Kafka still tells what was recorded,
+    while it is asked the same.
+    """
     is_needed = RECORD in os.environ or not is_recorded_of_today(Path(inspect.getfile(test)))
     return test if is_needed else pytest.mark.repeats(test)
 
@@ -54,7 +61,9 @@ def story(module: Path) -> str:
 
 
 def reached(module: Path) -> set[Path]:
-    """Return a module and all modules of the tests that it imports, itself or through others, but for what runs tidelog's side."""
+    """Return a module and all modules of the tests that it imports, itself or through others, but
+    for what runs tidelog's side.
+    """
     found: set[Path] = set()
     waiting = [module.absolute()]
     while waiting:
@@ -76,7 +85,16 @@ def _digest(path: Path) -> bytes:
 
 @cache
 def _imported(path: Path) -> tuple[Path, ...]:
-    """Return the files that the names of ``from tests.… import …`` may stand for: a module, or what a package holds."""
-    named = [(ROOT.joinpath(*package.split(".")), re.findall(r"\w+", names)) for package, names in IMPORT.findall(path.read_text())]
-    files = [file for folder, names in named for file in (folder.with_suffix(".py"), *(folder / f"{name}.py" for name in names))]
+    """Return the files that the names of ``from tests.… import …`` may stand for: a module, or what
+    a package holds.
+    """
+    named = [
+        (ROOT.joinpath(*package.split(".")), re.findall(r"\w+", names))
+        for package, names in IMPORT.findall(path.read_text())
+    ]
+    files = [
+        file
+        for folder, names in named
+        for file in (folder.with_suffix(".py"), *(folder / f"{name}.py" for name in names))
+    ]
     return tuple(file for file in files if file.is_file())

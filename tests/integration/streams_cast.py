@@ -1,4 +1,6 @@
-"""Instances of Kafka Streams (KIP-1071) in a story that runs on tidelog and on Apache Kafka alike: their topologies, and what they say."""
+"""Instances of Kafka Streams (KIP-1071) in a story that runs on tidelog and on Apache Kafka alike:
+their topologies, and what they say.
+"""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -32,24 +34,34 @@ Tasks = Mapping[str, Sequence[int]]
 
 def internal(name: str, partitions: int = 0, factor: int = 1, **configs: str) -> TopicInfo:
     entries = [KeyValue(key=key.replace("_", "."), value=value) for key, value in configs.items()]
-    return TopicInfo(name=name, partitions=partitions, replication_factor=factor, topic_configs=entries)
+    return TopicInfo(
+        name=name, partitions=partitions, replication_factor=factor, topic_configs=entries
+    )
 
 
 def copying(*sources: str, epoch: int = 0) -> Topology:
     """One subtopology without state."""
-    return Topology(epoch=epoch, subtopologies=[Subtopology(subtopology_id="0", source_topics=list(sources))])
+    return Topology(
+        epoch=epoch, subtopologies=[Subtopology(subtopology_id="0", source_topics=list(sources))]
+    )
 
 
 def counting(prefix: str, source: str = "orders") -> Topology:
-    """What the Streams DSL makes of ``groupBy().count()``: a subtopology that repartitions, and one that counts."""
+    """What the Streams DSL makes of ``groupBy().count()``: a subtopology that repartitions, and one
+    that counts.
+    """
     through = f"{prefix}-by-country-repartition"
     changelog = internal(f"{prefix}-counts-changelog", cleanup_policy="compact")
     return Topology(
         subtopologies=[
-            Subtopology(subtopology_id="0", source_topics=[source], repartition_sink_topics=[through]),
+            Subtopology(
+                subtopology_id="0", source_topics=[source], repartition_sink_topics=[through]
+            ),
             Subtopology(
                 subtopology_id="1",
-                repartition_source_topics=[internal(through, cleanup_policy="delete", retention_ms="-1")],
+                repartition_source_topics=[
+                    internal(through, cleanup_policy="delete", retention_ms="-1")
+                ],
                 state_changelog_topics=[changelog],
             ),
         ]
@@ -58,8 +70,15 @@ def counting(prefix: str, source: str = "orders") -> Topology:
 
 def joining(*sources: str, repartitioned: Sequence[TopicInfo] = ()) -> Topology:
     """A subtopology that joins all its inputs, and one that writes the internal ones among them."""
-    group = CopartitionGroup(source_topics=list(range(len(sources))), repartition_source_topics=list(range(len(repartitioned))))
-    upstream = Subtopology(subtopology_id="0", source_topics=["orders"], repartition_sink_topics=[each.name for each in repartitioned])
+    group = CopartitionGroup(
+        source_topics=list(range(len(sources))),
+        repartition_source_topics=list(range(len(repartitioned))),
+    )
+    upstream = Subtopology(
+        subtopology_id="0",
+        source_topics=["orders"],
+        repartition_sink_topics=[each.name for each in repartitioned],
+    )
     join = Subtopology(
         subtopology_id="1",
         source_topics=list(sources),
@@ -72,13 +91,20 @@ def joining(*sources: str, repartitioned: Sequence[TopicInfo] = ()) -> Topology:
 def task_ids(tasks: Tasks | None) -> list[RequestTaskIds] | None:
     if tasks is None:
         return None
-    return [RequestTaskIds(subtopology_id=each, partitions=list(partitions)) for each, partitions in tasks.items()]
+    return [
+        RequestTaskIds(subtopology_id=each, partitions=list(partitions))
+        for each, partitions in tasks.items()
+    ]
 
 
 class Instance:
-    """One member, on a process of its own unless another is named; it keeps the epoch that it was told."""
+    """One member, on a process of its own unless another is named; it keeps the epoch that it was
+    told.
+    """
 
-    def __init__(self, cast: Cast, name: str, topology: Topology, process: str | None = None) -> None:
+    def __init__(
+        self, cast: Cast, name: str, topology: Topology, process: str | None = None
+    ) -> None:
         self.cast = cast
         self.player: Player = cast.member()
         self.player.member_id = name
@@ -102,10 +128,19 @@ class Instance:
         if response.error_code == 0:
             self.epoch = response.member_epoch
         if response.active_tasks is not None:
-            self.told = {each.subtopology_id: sorted(each.partitions) for each in response.active_tasks}
+            self.told = {
+                each.subtopology_id: sorted(each.partitions) for each in response.active_tasks
+            }
         return response
 
-    def beat(self, active: Tasks | None = None, standby: Tasks | None = None, *, is_counted: bool = False, **said: Any) -> Any:
+    def beat(
+        self,
+        active: Tasks | None = None,
+        standby: Tasks | None = None,
+        *,
+        is_counted: bool = False,
+        **said: Any,
+    ) -> Any:
         """Send a heartbeat and note the response: which tasks it was told, or how many."""
         response = self.send(active, standby, **said)
         self.cast.note(shown(response, is_counted=is_counted))
@@ -122,7 +157,9 @@ class Instance:
         return self.beat({}, **{**fields, **said})
 
     def settle(self) -> None:
-        """Heartbeat until nothing changes any more: internal topics are created beside the heartbeats. Nothing is noted."""
+        """Heartbeat until nothing changes any more: internal topics are created beside the
+        heartbeats. Nothing is noted.
+        """
         deadline = time.monotonic() + READY_SECONDS
         while self.send(self.told, {}).status:
             assert time.monotonic() < deadline, "the group is never ready"
@@ -132,13 +169,19 @@ class Instance:
         """Leave."""
         return self.beat(member_epoch=-1, **said)
 
-    def commit(self, topic: str, partition: int = 0, version: int = 9, epoch: int | None = None) -> Any:
+    def commit(
+        self, topic: str, partition: int = 0, version: int = 9, epoch: int | None = None
+    ) -> Any:
         """Commit a position."""
-        return self.player.commit(5, topic, partition, version, generation_id=self.epoch if epoch is None else epoch)
+        return self.player.commit(
+            5, topic, partition, version, generation_id=self.epoch if epoch is None else epoch
+        )
 
 
 def shown(response: Any, *, is_counted: bool = False) -> Any:
-    """Return a response with tasks in order, or how many they are: which of two members gets one depends on Kafka's hash maps."""
+    """Return a response with tasks in order, or how many they are: which of two members gets one
+    depends on Kafka's hash maps.
+    """
     for role in (response.active_tasks, response.standby_tasks, response.warmup_tasks):
         for each in role or ():
             each.partitions = [len(each.partitions)] if is_counted else sorted(each.partitions)
@@ -149,7 +192,9 @@ def shown(response: Any, *, is_counted: bool = False) -> Any:
 
 
 def describe(cast: Cast, *, is_counted: bool = False) -> None:
-    response = cast.cluster.wire.ask(StreamsGroupDescribeRequest(group_ids=[cast.group, "nobody-is-in-it"]), 0)
+    response = cast.cluster.wire.ask(
+        StreamsGroupDescribeRequest(group_ids=[cast.group, "nobody-is-in-it"]), 0
+    )
     for member in (member for group in response.groups for member in group.members):
         for assignment in (member.assignment, member.target_assignment):
             for each in (*assignment.active_tasks, *assignment.standby_tasks):
@@ -162,12 +207,28 @@ def describe(cast: Cast, *, is_counted: bool = False) -> None:
 
 def configure(cast: Cast, **configs: str) -> None:
     """Set configurations of the group."""
-    entries = [AlterableConfig(name=name.replace("_", "."), config_operation=0, value=value) for name, value in configs.items()]
-    resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=cast.group, configs=entries)
+    entries = [
+        AlterableConfig(name=name.replace("_", "."), config_operation=0, value=value)
+        for name, value in configs.items()
+    ]
+    resource = AlterConfigsResource(
+        resource_type=GROUP_RESOURCE, resource_name=cast.group, configs=entries
+    )
     cast.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
 
 
 def topic_shape(cast: Cast, name: str) -> None:
     """Note how many partitions a topic has, and how many replicas the first one."""
-    (topic,) = cast.cluster.wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False), 12).topics
-    cast.note([[topic.error_code, len(topic.partitions), len(topic.partitions[0].replica_nodes) if topic.partitions else 0]])
+    (topic,) = cast.cluster.wire.ask(
+        MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False),
+        12,
+    ).topics
+    cast.note(
+        [
+            [
+                topic.error_code,
+                len(topic.partitions),
+                len(topic.partitions[0].replica_nodes) if topic.partitions else 0,
+            ]
+        ]
+    )

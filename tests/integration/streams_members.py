@@ -1,9 +1,11 @@
-"""Two instances of a streams group (KIP-1071) without Kafka Streams: they report, run what they are told, and give up the rest.
+"""Two instances of a streams group (KIP-1071) without Kafka Streams: they report, run what they are
+told, and give up the rest.
 
-They find the coordinator of their group anew wherever it goes, of whatever product it is. A task that both run at once is a failure.
+They find the coordinator of their group anew wherever it goes, of whatever product it is. A task
+that both run at once is a failure.
 
-A response that is lost may have told tasks that no later one repeats, in either product: an instance that hears nothing, or that its
-coordinator is on its way, begins anew.
+A response that is lost may have told tasks that no later one repeats, in either product: an
+instance that hears nothing, or that its coordinator is on its way, begins anew.
 """
 
 import time
@@ -40,7 +42,11 @@ class StreamsMembers(Client):
         super().__init__(name)
         self._servers = bootstrap.split(",")
         self._wire: Wire | None = None
-        self._topology = Topology(subtopologies=[Subtopology(subtopology_id=topic, source_topics=[topic]) for topic in topics])
+        self._topology = Topology(
+            subtopologies=[
+                Subtopology(subtopology_id=topic, source_topics=[topic]) for topic in topics
+            ]
+        )
         self._epochs = {"a": 0, "b": 0}
         self.tasks: dict[str, set[tuple[str, int]]] = {"a": set(), "b": set()}
         self.heard: dict[str, set[int]] = {"a": set(), "b": set()}
@@ -71,7 +77,9 @@ class StreamsMembers(Client):
         for server in self._servers:
             try:
                 with Wire(server) as asked:
-                    (found,) = asked.ask(FindCoordinatorRequest(coordinator_keys=[self.name]), 4).coordinators
+                    (found,) = asked.ask(
+                        FindCoordinatorRequest(coordinator_keys=[self.name]), 4
+                    ).coordinators
             except (OSError, TimeoutError):
                 continue
             if not found.error_code:
@@ -89,7 +97,9 @@ class StreamsMembers(Client):
             rebalance_timeout_ms=60_000,
             topology=None if epoch else self._topology,
             process_id=f"process of {member}",
-            active_tasks=[RequestTaskIds(subtopology_id=each, partitions=[index]) for each, index in running],
+            active_tasks=[
+                RequestTaskIds(subtopology_id=each, partitions=[index]) for each, index in running
+            ],
             standby_tasks=[],
             warmup_tasks=[],
         )
@@ -100,7 +110,9 @@ class StreamsMembers(Client):
         elif response.error_code in BEGIN_ANEW:
             self._begin_anew(member)
         elif response.error_code:
-            self.failures.append(f"{self.name}: {member} heard {response.error_code}: {response.error_message}")
+            self.failures.append(
+                f"{self.name}: {member} heard {response.error_code}: {response.error_message}"
+            )
         else:
             self._hear(member, response)
 
@@ -108,7 +120,11 @@ class StreamsMembers(Client):
         self._epochs[member] = response.member_epoch
         self.heard[member].add(response.member_epoch)
         if response.active_tasks is not None:
-            self.tasks[member] = {(each.subtopology_id, index) for each in response.active_tasks for index in each.partitions}
+            self.tasks[member] = {
+                (each.subtopology_id, index)
+                for each in response.active_tasks
+                for index in each.partitions
+            }
         twice = self.tasks["a"] & self.tasks["b"]
         if twice:
             self.failures.append(f"{self.name}: both run {sorted(twice)}")

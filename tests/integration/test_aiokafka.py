@@ -33,7 +33,12 @@ async def producer(bootstrap: str, **more: Any) -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def consumer(bootstrap: str, *topics: str, **more: Any) -> AsyncIterator[Any]:
-    settings = {"auto_offset_reset": "earliest", "enable_auto_commit": False, "metadata_max_age_ms": 1_000, **more}
+    settings = {
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        "metadata_max_age_ms": 1_000,
+        **more,
+    }
     opened = aiokafka.AIOKafkaConsumer(*topics, bootstrap_servers=bootstrap, **settings)
     await opened.start()
     try:
@@ -58,7 +63,9 @@ async def take(source: Any, count: int) -> list[Any]:
 
 async def fill(bootstrap: str, topic: str, count: int, **more: Any) -> None:
     async with producer(bootstrap, linger_ms=20, **more) as sender:
-        futures = [await sender.send(topic, str(number).encode(), partition=0) for number in range(count)]
+        futures = [
+            await sender.send(topic, str(number).encode(), partition=0) for number in range(count)
+        ]
         assert [(await future).offset for future in futures] == list(range(count))
 
 
@@ -67,7 +74,9 @@ def test_records_of_every_codec_come_back(bootstrap: str, topic: str, codec: str
     async def main() -> None:
         await fill(bootstrap, topic, 300, compression_type=codec)
         async with consumer(bootstrap, topic) as source:
-            assert [record.value for record in await take(source, 300)] == [str(number).encode() for number in range(300)]
+            assert [record.value for record in await take(source, 300)] == [
+                str(number).encode() for number in range(300)
+            ]
 
     run(main)
 
@@ -88,11 +97,18 @@ def test_everything_that_a_record_carries_comes_back(bootstrap: str, topic: str)
 
     async def main() -> None:
         async with producer(bootstrap) as sender:
-            await sender.send_and_wait(topic, b"value", key=b"key", headers=headers, timestamp_ms=1_700_000_000_123)
+            await sender.send_and_wait(
+                topic, b"value", key=b"key", headers=headers, timestamp_ms=1_700_000_000_123
+            )
             await sender.send_and_wait(topic, None, key=b"gone")
         async with consumer(bootstrap, topic) as source:
             first, second = await take(source, 2)
-        assert (first.key, first.value, list(first.headers), first.timestamp) == (b"key", b"value", headers, 1_700_000_000_123)
+        assert (first.key, first.value, list(first.headers), first.timestamp) == (
+            b"key",
+            b"value",
+            headers,
+            1_700_000_000_123,
+        )
         assert (second.key, second.value) == (b"gone", None)
 
     run(main)
@@ -123,7 +139,10 @@ def test_positions_times_and_ends(bootstrap: str, topic: str) -> None:
 
     async def main() -> None:
         async with producer(bootstrap, linger_ms=50) as sender:
-            sends = [await sender.send(topic, b"x", timestamp_ms=1_700_000_000_000 + number * 1_000) for number in range(10)]
+            sends = [
+                await sender.send(topic, b"x", timestamp_ms=1_700_000_000_000 + number * 1_000)
+                for number in range(10)
+            ]
             await asyncio.gather(*sends)
         async with consumer(bootstrap) as source:
             source.assign([where])
@@ -137,7 +156,9 @@ def test_positions_times_and_ends(bootstrap: str, topic: str) -> None:
     run(main)
 
 
-def test_positions_count_with_the_transaction_until_a_second_producer_fences_the_first(bootstrap: str, topic: str, name: str) -> None:
+def test_positions_count_with_the_transaction_until_a_second_producer_fences_the_first(
+    bootstrap: str, topic: str, name: str
+) -> None:
     where = aiokafka.TopicPartition(topic, 0)
 
     async def main() -> None:
@@ -179,9 +200,15 @@ def test_a_group_goes_on_where_it_committed(bootstrap: str, topic: str, name: st
     run(main)
 
 
-def test_members_share_the_partitions_and_take_over(bootstrap: str, new_topic: MakeTopic, name: str) -> None:
+def test_members_share_the_partitions_and_take_over(
+    bootstrap: str, new_topic: MakeTopic, name: str
+) -> None:
     topic = new_topic(partitions=4)
-    quick = {"heartbeat_interval_ms": 200, "session_timeout_ms": 6_000, "rebalance_timeout_ms": 6_000}
+    quick = {
+        "heartbeat_interval_ms": 200,
+        "session_timeout_ms": 6_000,
+        "rebalance_timeout_ms": 6_000,
+    }
 
     async def wait_for(first: Any, second: Any, sizes: set[int]) -> None:
         while {len(first.assignment()), len(second.assignment())} != sizes:  # noqa: ASYNC110 - the client tells nobody
@@ -201,7 +228,9 @@ def test_a_static_member_goes_on_where_it_committed(bootstrap: str, topic: str, 
     async def main() -> None:
         await fill(bootstrap, topic, 2)
         for expected in (0, 1):
-            async with consumer(bootstrap, topic, group_id=name, group_instance_id="static") as member:
+            async with consumer(
+                bootstrap, topic, group_id=name, group_instance_id="static"
+            ) as member:
                 (record,) = await take(member, 1)
                 assert record.offset == expected
                 await member.commit({aiokafka.TopicPartition(topic, 0): expected + 1})
@@ -218,15 +247,22 @@ def test_topics_groups_and_configs_are_administered(bootstrap: str, name: str) -
             (described,) = await client.describe_topics([name])
             assert len(described["partitions"]) == 2
             await client.create_partitions({name: aiokafka.admin.NewPartitions(3)})
-            resource = aiokafka.admin.config_resource.ConfigResource(aiokafka.admin.config_resource.ConfigResourceType.TOPIC, name)
+            resource = aiokafka.admin.config_resource.ConfigResource(
+                aiokafka.admin.config_resource.ConfigResourceType.TOPIC, name
+            )
             (answer,) = await client.describe_configs([resource])
             (configs,) = answer.resources
             assert {entry[0]: entry[1] for entry in configs[4]}["cleanup.policy"] == "delete"
             async with consumer(bootstrap, group_id=name) as member:
                 member.assign([aiokafka.TopicPartition(name, 0)])
                 await member.commit({aiokafka.TopicPartition(name, 0): 0})
-            assert (name, "consumer") in await client.list_consumer_groups() or (name, "") in await client.list_consumer_groups()
-            assert (await client.list_consumer_group_offsets(name))[aiokafka.TopicPartition(name, 0)].offset == 0
+            assert (name, "consumer") in await client.list_consumer_groups() or (
+                name,
+                "",
+            ) in await client.list_consumer_groups()
+            assert (await client.list_consumer_group_offsets(name))[
+                aiokafka.TopicPartition(name, 0)
+            ].offset == 0
             await client.delete_topics([name])
             while name in await client.list_topics():  # noqa: ASYNC110 - nobody tells when it is gone
                 await asyncio.sleep(0.05)

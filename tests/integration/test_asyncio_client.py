@@ -1,4 +1,6 @@
-"""The asyncio classes over real sockets: a broker that dies and comes back, groups, many loops, forks, and the end of a process."""
+"""The asyncio classes over real sockets: a broker that dies and comes back, groups, many loops,
+forks, and the end of a process.
+"""
 
 import asyncio
 import os
@@ -12,7 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from log_service.client import AsyncioAdmin, AsyncioConsumer, AsyncioProducer, BlockingAdmin, KafkaError, NewTopic, TopicPartition
+from log_service.client import (
+    AsyncioAdmin,
+    AsyncioConsumer,
+    AsyncioProducer,
+    BlockingAdmin,
+    KafkaError,
+    NewTopic,
+    TopicPartition,
+)
 from tests.helpers.broker_process import ROOT, BrokerProcess
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -29,13 +39,18 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 async def read(bootstrap: str, count: int, *, partition: int = 0) -> list[bytes]:
-    async with AsyncioConsumer(bootstrap, auto_offset_reset="earliest") as consumer, asyncio.timeout(PATIENCE_S):
+    async with (
+        AsyncioConsumer(bootstrap, auto_offset_reset="earliest") as consumer,
+        asyncio.timeout(PATIENCE_S),
+    ):
         await consumer.assign([TopicPartition("t", partition)])
         return [(await anext(consumer)).value for _ in range(count)]
 
 
 def test_a_broker_that_dies_and_comes_back_costs_no_record(broker: BrokerProcess) -> None:
-    """Tasks go on sending and one goes on reading, in one loop, while the broker is killed and started twice."""
+    """Tasks go on sending and one goes on reading, in one loop, while the broker is killed and
+    started twice.
+    """
     count = 400
     seen: list[bytes] = []
 
@@ -70,7 +85,9 @@ def test_a_broker_that_dies_and_comes_back_costs_no_record(broker: BrokerProcess
 
     asyncio.run(main())
     for name in range(4):
-        assert [value for value in seen if value.startswith(b"%d " % name)] == [b"%d %d" % (name, number) for number in range(count)]
+        assert [value for value in seen if value.startswith(b"%d " % name)] == [
+            b"%d %d" % (name, number) for number in range(count)
+        ]
     assert asyncio.run(read(broker.bootstrap, 4 * count)) == seen
 
 
@@ -81,16 +98,28 @@ def test_members_in_one_loop_share_a_topic_and_hand_it_over(broker: BrokerProces
         def note(partitions: object) -> None:
             assigned[name] |= {each.partition for each in partitions}  # type: ignore[attr-defined]
 
-        async with AsyncioConsumer(broker.bootstrap, group_id="g", auto_offset_reset="earliest") as consumer:
+        async with AsyncioConsumer(
+            broker.bootstrap, group_id="g", auto_offset_reset="earliest"
+        ) as consumer:
             await consumer.subscribe(["t"], on_assigned=note)
             while not until():
                 seen.update(record.value for record in await consumer.poll(timeout_ms=50))
 
     async def main() -> None:
         assigned: dict[str, set[int]] = {"first": set(), "second": set()}
-        async with asyncio.timeout(PATIENCE_S), AsyncioProducer(broker.bootstrap) as producer, asyncio.TaskGroup() as tasks:
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            AsyncioProducer(broker.bootstrap) as producer,
+            asyncio.TaskGroup() as tasks,
+        ):
             tasks.create_task(consume("first", assigned, lambda: bool(assigned["second"])))
-            tasks.create_task(consume("second", assigned, lambda: assigned["second"] == {0, 1} and sum(seen.values()) >= 2_000))
+            tasks.create_task(
+                consume(
+                    "second",
+                    assigned,
+                    lambda: assigned["second"] == {0, 1} and sum(seen.values()) >= 2_000,
+                )
+            )
             for number in range(2_000):
                 await producer.send("t", b"%d" % number, partition=number % 2)
 
@@ -103,7 +132,10 @@ def test_each_loop_of_many_has_clients_of_its_own(broker: BrokerProcess) -> None
     failures: list[BaseException] = []
 
     async def main(name: int) -> None:
-        async with AsyncioProducer(broker.bootstrap) as producer, AsyncioAdmin(broker.bootstrap) as admin:
+        async with (
+            AsyncioProducer(broker.bootstrap) as producer,
+            AsyncioAdmin(broker.bootstrap) as admin,
+        ):
             await producer.send_many("t", [b"%d" % name] * 500, partition=1)
             await producer.flush()
             assert "t" in {topic.name for topic in await admin.list_topics()}
@@ -125,7 +157,9 @@ def test_each_loop_of_many_has_clients_of_its_own(broker: BrokerProcess) -> None
     assert Counter(found) == {b"%d" % name: 1_000 for name in range(4)}
 
 
-def test_a_child_that_was_forked_is_refused_and_opens_clients_of_its_own(broker: BrokerProcess, tmp_path: Path) -> None:
+def test_a_child_that_was_forked_is_refused_and_opens_clients_of_its_own(
+    broker: BrokerProcess, tmp_path: Path
+) -> None:
     """As with a server that forks its workers after it has opened a client."""
 
     async def main() -> None:
@@ -134,7 +168,9 @@ def test_a_child_that_was_forked_is_refused_and_opens_clients_of_its_own(broker:
             child = os.fork()
             if child == 0:  # nothing of pytest may run in here
                 signal.alarm(30)
-                threading.Thread(target=_in_child, args=(producer, broker.bootstrap, tmp_path / "heard")).start()
+                threading.Thread(
+                    target=_in_child, args=(producer, broker.bootstrap, tmp_path / "heard")
+                ).start()
                 threading.Event().wait()
             code = await asyncio.to_thread(os.waitpid, child, 0)
             assert code[1] == 0
@@ -158,7 +194,11 @@ def _in_child(producer: AsyncioProducer, bootstrap: str, heard: Path) -> None:
         return "nothing"
 
     async def main() -> None:
-        calls: list[Callable[[], Awaitable[object]]] = [lambda: producer.send("t", b"x"), producer.flush, producer.metrics]
+        calls: list[Callable[[], Awaitable[object]]] = [
+            lambda: producer.send("t", b"x"),
+            producer.flush,
+            producer.metrics,
+        ]
         texts = [await attempt(call) for call in calls]
         heard.write_text("\n".join(texts))  # noqa: ASYNC240 - nothing else runs in here
         await producer.close()
@@ -193,7 +233,9 @@ asyncio.run(main())
 def test_ctrl_c_ends_a_service_that_waits_and_delivers_what_it_took(broker: BrokerProcess) -> None:
     command = [sys.executable, "-c", SERVICE, broker.bootstrap]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
@@ -218,5 +260,7 @@ asyncio.run(main())
 def test_a_client_that_was_left_open_keeps_no_process_alive(broker: BrokerProcess) -> None:
     command = [sys.executable, "-c", LEFT_OPEN, broker.bootstrap]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=environment, check=True)
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE_S, env=environment, check=True
+    )
     assert ended.stdout == "opened\n"

@@ -33,7 +33,10 @@ def test_the_cluster_and_its_brokers(tidelog: Command, bootstrap: str) -> None:
 
 
 def test_apis_and_features_of_a_broker(tidelog: Command) -> None:
-    versions = {row["api"]: (row["first"], row["last"]) for row in as_json(tidelog("cluster", "api-versions", "--broker", "1", "--json"))}
+    versions = {
+        row["api"]: (row["first"], row["last"])
+        for row in as_json(tidelog("cluster", "api-versions", "--broker", "1", "--json"))
+    }
     assert versions["Produce"] == (0, 13)
     assert versions["ApiVersions"] == (0, 4)
     features = {row["feature"]: row for row in as_json(tidelog("cluster", "features", "--json"))}
@@ -52,7 +55,9 @@ def test_a_feature_level_that_cannot_be_is_refused(tidelog: Command) -> None:
 def test_the_quorum(tidelog: Command) -> None:
     told = as_json(tidelog("cluster", "quorum", "--json"))
     assert told["leader_id"] == 1
-    assert [(row["node_id"], row["role"], row["lag"]) for row in told["replicas"]] == [(1, "leader", 0)]
+    assert [(row["node_id"], row["role"], row["lag"]) for row in told["replicas"]] == [
+        (1, "leader", 0)
+    ]
     assert tidelog("cluster", "quorum").output.startswith("leader 1  epoch ")
 
 
@@ -70,7 +75,11 @@ def test_log_directories_and_what_is_in_them(tidelog: Command, topic: str) -> No
 def test_producers_of_a_partition(tidelog: Command, topic: str) -> None:
     assert tidelog("produce", topic, given="one\n").exit_code == 0
     (producer,) = as_json(tidelog("cluster", "producers", topic, "--json"))
-    assert (producer["topic"], producer["last_sequence"], producer["transaction_start"]) == (topic, 0, None)
+    assert (producer["topic"], producer["last_sequence"], producer["transaction_start"]) == (
+        topic,
+        0,
+        None,
+    )
 
 
 def test_nothing_to_elect_and_nothing_that_moves(tidelog: Command, topic: str) -> None:

@@ -1,4 +1,5 @@
-"""Operating a cluster of three nodes, and a fourth that joins, with ``tidelog cluster``: status, plans, moves, and their end.
+"""Operating a cluster of three nodes, and a fourth that joins, with ``tidelog cluster``: status,
+plans, moves, and their end.
 
 It is one story, and so one test: each part leaves the cluster as the next one finds it.
 """
@@ -37,10 +38,16 @@ PROPERTIES = {
 }
 
 
-@pytest.fixture(scope="module", params=[TIDELOG, pytest.param(APACHE_KAFKA, marks=pytest.mark.repeats)])
-def nodes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
+@pytest.fixture(
+    scope="module", params=[TIDELOG, pytest.param(APACHE_KAFKA, marks=pytest.mark.repeats)]
+)
+def nodes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ClusterNodes]:
     directory, racks = tmp_path_factory.mktemp("nodes"), {1: "a", 2: "b", 3: "a", 4: "b"}
-    with ClusterNodes(request.param, directory, PROPERTIES, size=4, voter_count=3, racks=racks, late=[4]) as cluster:
+    with ClusterNodes(
+        request.param, directory, PROPERTIES, size=4, voter_count=3, racks=racks, late=[4]
+    ) as cluster:
         yield cluster
 
 
@@ -54,7 +61,9 @@ def tidelog(nodes: ClusterNodes, *arguments: str) -> Finished:
     return run(["cluster", *arguments], bootstrap=nodes.bootstrap)
 
 
-def status(nodes: ClusterNodes, wanted: int, *, seconds: float = PATIENCE_SECONDS) -> dict[str, Any]:
+def status(
+    nodes: ClusterNodes, wanted: int, *, seconds: float = PATIENCE_SECONDS
+) -> dict[str, Any]:
     """Return what status tells, once its exit code is the wanted one."""
     deadline = time.monotonic() + seconds
     while (finished := tidelog(nodes, "status", "--json")).exit_code != wanted:
@@ -74,7 +83,10 @@ def replicas(admin: BlockingAdmin) -> list[tuple[int, ...]]:
 
 def throttles(admin: BlockingAdmin) -> set[str]:
     """The names of the throttles that are set anywhere."""
-    resources = [ConfigResource.topic(TOPIC), *(ConfigResource.broker(node.node_id) for node in admin.describe_cluster().nodes)]
+    resources = [
+        ConfigResource.topic(TOPIC),
+        *(ConfigResource.broker(node.node_id) for node in admin.describe_cluster().nodes),
+    ]
     found = admin.describe_configs(resources)
     return {
         name
@@ -85,7 +97,9 @@ def throttles(admin: BlockingAdmin) -> set[str]:
 
 
 def assert_unthrottled(admin: BlockingAdmin) -> None:
-    """A broker describes its configs as they are in its own image, which follows the controller a moment later."""
+    """A broker describes its configs as they are in its own image, which follows the controller a
+    moment later.
+    """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while left := throttles(admin):
         assert time.monotonic() < deadline, left
@@ -94,41 +108,66 @@ def assert_unthrottled(admin: BlockingAdmin) -> None:
 
 def a_healthy_cluster_is_told_as_one(nodes: ClusterNodes, admin: BlockingAdmin) -> None:
     assignments = {number: (1 + number % 2, 2 - number % 2) for number in range(12)}
-    admin.create_topics([NewTopic(name=TOPIC, assignments=assignments, configs={"min.insync.replicas": "2"})])
+    admin.create_topics(
+        [NewTopic(name=TOPIC, assignments=assignments, configs={"min.insync.replicas": "2"})]
+    )
     lines = "".join(f"{number} {'x' * 1000}\n" for number in range(RECORDS))
     assert run(["produce", TOPIC], bootstrap=nodes.bootstrap, given=lines).exit_code == 0
     told = status(nodes, 0)
     assert told["findings"] == []
-    assert [(row["broker"], row["rack"], row["leaders"], row["replicas"]) for row in told["brokers"]] == [
+    assert [
+        (row["broker"], row["rack"], row["leaders"], row["replicas"]) for row in told["brokers"]
+    ] == [
         (1, "a", 6, 12),
         (2, "b", 6, 12),
         (3, "a", 0, 0),
     ]
-    assert sorted(member["node_id"] for member in told["quorum"]["members"] if member["voter"]) == [1, 2, 3]
+    assert sorted(member["node_id"] for member in told["quorum"]["members"] if member["voter"]) == [
+        1,
+        2,
+        3,
+    ]
     printed = tidelog(nodes, "status")
     assert printed.lines[0] == "all is well"
     narrow = tidelog(nodes, "status", "--disk-full", "1")
-    assert (narrow.exit_code, narrow.lines[0].startswith("degraded  the disk of ")) == (3, True), narrow.output
+    assert (narrow.exit_code, narrow.lines[0].startswith("degraded  the disk of ")) == (3, True), (
+        narrow.output
+    )
     assert all(len(line) <= 80 for line in printed.lines[4:]), printed.output
 
 
-def a_plan_is_shown_and_nothing_happens(nodes: ClusterNodes, admin: BlockingAdmin, tmp_path: Path) -> None:
+def a_plan_is_shown_and_nothing_happens(
+    nodes: ClusterNodes, admin: BlockingAdmin, tmp_path: Path
+) -> None:
     before = replicas(admin)
-    shown = tidelog(nodes, "rebalance", "--write", str(tmp_path / "plan.json"), "--write-back", str(tmp_path / "back.json"))
+    shown = tidelog(
+        nodes,
+        "rebalance",
+        "--write",
+        str(tmp_path / "plan.json"),
+        "--write-back",
+        str(tmp_path / "back.json"),
+    )
     assert shown.exit_code == 0, shown.errors
     assert shown.lines[-1] == "nothing was changed; --execute carries it out"
-    assert any(line.split()[:2] == ["3", "a"] and "0 -> 6" in line for line in shown.lines), shown.output
+    assert any(line.split()[:2] == ["3", "a"] and "0 -> 6" in line for line in shown.lines), (
+        shown.output
+    )
     assert replicas(admin) == before
     assert json.loads((tmp_path / "plan.json").read_text())["partitions"]
     refused = tidelog(nodes, "rebalance", "--execute", "--dry-run")
     assert (refused.exit_code, "exclude each other" in refused.errors) == (2, True)
 
 
-def a_plan_is_carried_out_under_a_throttle_that_is_gone_afterwards(nodes: ClusterNodes, admin: BlockingAdmin) -> None:
+def a_plan_is_carried_out_under_a_throttle_that_is_gone_afterwards(
+    nodes: ClusterNodes, admin: BlockingAdmin
+) -> None:
     done = tidelog(nodes, "rebalance", "--execute", "--throttle", "20MB")
     assert done.exit_code == 0, done.errors
     counts = Counter(broker for each in replicas(admin) for broker in each)
-    assert counts == {1: 6, 2: 12, 3: 6}, "every partition keeps a replica in rack b, where only broker 2 is"
+    assert counts == {1: 6, 2: 12, 3: 6}, (
+        "every partition keeps a replica in rack b, where only broker 2 is"
+    )
     leaders = Counter(each.leader for each in described(admin).partitions)
     assert leaders == {1: 4, 2: 4, 3: 4}
     assert_unthrottled(admin)
@@ -136,14 +175,24 @@ def a_plan_is_carried_out_under_a_throttle_that_is_gone_afterwards(nodes: Cluste
     assert status(nodes, 0)["findings"] == []
 
 
-def what_cannot_be_is_refused_with_a_sentence(nodes: ClusterNodes, admin: BlockingAdmin, tmp_path: Path) -> None:
+def what_cannot_be_is_refused_with_a_sentence(
+    nodes: ClusterNodes, admin: BlockingAdmin, tmp_path: Path
+) -> None:
     before = replicas(admin)
     file = tmp_path / "plan.json"
-    file.write_text('{"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 9]}]}')
+    file.write_text(
+        '{"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 9]}]}'
+    )
     for arguments, sentence in (
-        (["topics", "plan", TOPIC, "-r", "4"], "orders is to have 4 replicas, and only 3 brokers are there"),
+        (
+            ["topics", "plan", TOPIC, "-r", "4"],
+            "orders is to have 4 replicas, and only 3 brokers are there",
+        ),
         (["topics", "plan", TOPIC, "--brokers", "1,9"], "there is no broker 9; there are 1, 2, 3"),
-        (["topics", "plan", "--file", str(file)], "partitions[0].replicas[1]: there is no broker 9; there are 1, 2, 3"),
+        (
+            ["topics", "plan", "--file", str(file)],
+            "partitions[0].replicas[1]: there is no broker 9; there are 1, 2, 3",
+        ),
         (["drain", "1", "2", "3"], "the last one cannot be emptied"),
         (["drain", "1", "2"], "orders is to have 2 replicas, and only 1 broker is there"),
         (["drain", "9"], "there is no broker 9"),
@@ -156,9 +205,14 @@ def what_cannot_be_is_refused_with_a_sentence(nodes: ClusterNodes, admin: Blocki
     assert replicas(admin) == before
 
 
-def ctrl_c_leaves_a_cluster_that_carries_on_and_cancel_puts_back(nodes: ClusterNodes, admin: BlockingAdmin) -> None:
+def ctrl_c_leaves_a_cluster_that_carries_on_and_cancel_puts_back(
+    nodes: ClusterNodes, admin: BlockingAdmin
+) -> None:
     before = replicas(admin)
-    moving = start(["cluster", "topics", "plan", TOPIC, "-r", "3", "--execute", "--throttle", "4KB"], bootstrap=nodes.bootstrap)
+    moving = start(
+        ["cluster", "topics", "plan", TOPIC, "-r", "3", "--execute", "--throttle", "4KB"],
+        bootstrap=nodes.bootstrap,
+    )
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not admin.list_partition_reassignments():
         assert moving.poll() is None, moving.communicate()
@@ -170,12 +224,20 @@ def ctrl_c_leaves_a_cluster_that_carries_on_and_cancel_puts_back(nodes: ClusterN
     assert moving.returncode == 130
     under_way = admin.list_partition_reassignments()
     assert 0 < len(under_way) < 12, "a broker takes part in five copies at a time"
-    assert f"stopped: 0 of 12 moves complete, {len(under_way)} under way, {12 - len(under_way)} not begun." in errors
+    assert (
+        f"stopped: 0 of 12 moves complete, {len(under_way)} under way, {12 - len(under_way)} not begun."
+        in errors
+    )
     assert throttles(admin) == {*THROTTLED_RATES, *THROTTLED_REPLICAS}
-    assert [row["topic"] for row in json.loads(tidelog(nodes, "watch", "--once", "--json").output)] == [TOPIC] * len(under_way)
+    assert [
+        row["topic"] for row in json.loads(tidelog(nodes, "watch", "--once", "--json").output)
+    ] == [TOPIC] * len(under_way)
     assert [each["check"] for each in status(nodes, 0)["findings"]] == ["reassignments"]
     refused = tidelog(nodes, "rebalance", "--execute")
-    assert "already on the way to other brokers; see: tidelog cluster watch, tidelog cluster cancel" in refused.errors
+    assert (
+        "already on the way to other brokers; see: tidelog cluster watch, tidelog cluster cancel"
+        in refused.errors
+    )
     cancelled = tidelog(nodes, "cancel")
     assert cancelled.exit_code == 0, cancelled.errors
     assert len(cancelled.lines) == 1 + len(under_way)
@@ -184,8 +246,13 @@ def ctrl_c_leaves_a_cluster_that_carries_on_and_cancel_puts_back(nodes: ClusterN
     assert tidelog(nodes, "cancel").output == "nothing moves\n"
 
 
-def watching_ends_with_the_moves_and_takes_the_throttle_away(nodes: ClusterNodes, admin: BlockingAdmin) -> None:
-    moving = start(["cluster", "topics", "plan", TOPIC, "-r", "3", "--execute", "--at-once", "30"], bootstrap=nodes.bootstrap)
+def watching_ends_with_the_moves_and_takes_the_throttle_away(
+    nodes: ClusterNodes, admin: BlockingAdmin
+) -> None:
+    moving = start(
+        ["cluster", "topics", "plan", TOPIC, "-r", "3", "--execute", "--at-once", "30"],
+        bootstrap=nodes.bootstrap,
+    )
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not admin.list_partition_reassignments() and moving.poll() is None:
         assert time.monotonic() < deadline
@@ -203,12 +270,19 @@ def a_new_broker_gets_its_share(nodes: ClusterNodes, admin: BlockingAdmin) -> No
     assert any(row["broker"] == 4 and row["replicas"] == 0 for row in status(nodes, 0)["brokers"])
     done = tidelog(nodes, "add", "--execute", "--throttle", "none")
     assert done.exit_code == 0, done.errors
-    assert Counter(broker for each in replicas(admin) for broker in each) == {1: 9, 2: 9, 3: 9, 4: 9}
+    assert Counter(broker for each in replicas(admin) for broker in each) == {
+        1: 9,
+        2: 9,
+        3: 9,
+        4: 9,
+    }
     assert Counter(each.leader for each in described(admin).partitions) == {1: 3, 2: 3, 3: 3, 4: 3}
     assert tidelog(nodes, "add", "4").output == "every broker has its share already\n"
 
 
-def a_broker_that_died_is_told_and_emptied_and_forgotten(nodes: ClusterNodes, admin: BlockingAdmin) -> None:
+def a_broker_that_died_is_told_and_emptied_and_forgotten(
+    nodes: ClusterNodes, admin: BlockingAdmin
+) -> None:
     nodes.kill(4)
     deadline = time.monotonic() + PATIENCE_SECONDS
     found: tuple[list[str], str] = [], ""
@@ -232,7 +306,9 @@ def a_broker_that_is_down_comes_first_and_cannot_be_emptied_by_too_few(nodes: Cl
     deadline = time.monotonic() + PATIENCE_SECONDS
     while "degraded  broker 3 is fenced" not in (printed := tidelog(nodes, "status")).output:
         assert time.monotonic() < deadline, printed.output
-    assert printed.output.startswith("degraded")  # after ten seconds its voter is behind, too, which is told before it
+    assert printed.output.startswith(
+        "degraded"
+    )  # after ten seconds its voter is behind, too, which is told before it
     drained = tidelog(nodes, "drain", "3", "--execute")
     assert "orders is to have 3 replicas, and only 2 brokers are there" in drained.errors
     nodes.start(3)

@@ -26,14 +26,28 @@ def tidelog(bootstrap: str) -> Command:
 
 def told(tidelog: Command, *arguments: str) -> dict[str, Any]:
     """Configs of one resource by key."""
-    return {row["config"]: row for row in json.loads(tidelog("configs", "describe", *arguments, "--json").output)}
+    return {
+        row["config"]: row
+        for row in json.loads(tidelog("configs", "describe", *arguments, "--json").output)
+    }
 
 
 def test_a_config_is_set_shown_and_unset(tidelog: Command, topic: str) -> None:
-    assert tidelog("configs", "set", "retention.ms=60000", "--topic", topic).output == f"set retention.ms on topic {topic}\n"
+    assert (
+        tidelog("configs", "set", "retention.ms=60000", "--topic", topic).output
+        == f"set retention.ms on topic {topic}\n"
+    )
     found = told(tidelog, "--topic", topic)["retention.ms"]
-    assert (found["value"], found["source"], found["is_default"]) == ("60000", "DYNAMIC_TOPIC_CONFIG", False)
-    assert found["synonyms"][0] == {"name": "retention.ms", "value": "60000", "source": "DYNAMIC_TOPIC_CONFIG"}
+    assert (found["value"], found["source"], found["is_default"]) == (
+        "60000",
+        "DYNAMIC_TOPIC_CONFIG",
+        False,
+    )
+    assert found["synonyms"][0] == {
+        "name": "retention.ms",
+        "value": "60000",
+        "source": "DYNAMIC_TOPIC_CONFIG",
+    }
     assert f"topic {topic}" in tidelog("configs", "list").output
     tidelog("configs", "unset", "retention.ms", "--topic", topic)
     assert "retention.ms" not in told(tidelog, "--topic", topic)
@@ -43,24 +57,37 @@ def test_a_config_is_set_shown_and_unset(tidelog: Command, topic: str) -> None:
 def test_lists_grow_and_shrink(tidelog: Command, topic: str) -> None:
     tidelog("configs", "set", "cleanup.policy=delete", "--topic", topic)
     tidelog("configs", "append", "cleanup.policy=compact", "--topic", topic)
-    assert told(tidelog, "--topic", topic, "cleanup.policy")["cleanup.policy"]["value"] == "delete,compact"
+    assert (
+        told(tidelog, "--topic", topic, "cleanup.policy")["cleanup.policy"]["value"]
+        == "delete,compact"
+    )
     tidelog("configs", "subtract", "cleanup.policy=delete", "--topic", topic)
     assert told(tidelog, "--topic", topic, "cleanup.policy")["cleanup.policy"]["value"] == "compact"
 
 
 def test_a_dry_run_changes_nothing(tidelog: Command, topic: str, bootstrap: str) -> None:
-    assert tidelog("configs", "set", "retention.ms=1", "--topic", topic, "--dry-run").output.startswith("this would be accepted")
+    assert tidelog(
+        "configs", "set", "retention.ms=1", "--topic", topic, "--dry-run"
+    ).output.startswith("this would be accepted")
     assert "retention.ms" not in told(tidelog, "--topic", topic)
-    refused = run(["configs", "set", "retention.ms=soon", "--topic", topic, "--dry-run"], bootstrap=bootstrap)
+    refused = run(
+        ["configs", "set", "retention.ms=soon", "--topic", topic, "--dry-run"], bootstrap=bootstrap
+    )
     assert refused.exit_code == 1
     assert "retention.ms" in refused.errors
 
 
 def test_several_topics_are_changed_by_pattern(tidelog: Command, name: str) -> None:
     tidelog("topics", "create", f"{name}-a", f"{name}-b")
-    assert tidelog("configs", "set", "retention.ms=1000", "--topic", f"{name}-*").output == "set retention.ms on 2 resources\n"
+    assert (
+        tidelog("configs", "set", "retention.ms=1000", "--topic", f"{name}-*").output
+        == "set retention.ms on 2 resources\n"
+    )
     deadline = time.monotonic() + 10
-    while tidelog("configs", "describe", "--topic", f"{name}-*", "retention.ms").output.count("1000") != 2:
+    while (
+        tidelog("configs", "describe", "--topic", f"{name}-*", "retention.ms").output.count("1000")
+        != 2
+    ):
         assert time.monotonic() < deadline
     tidelog("topics", "delete", f"{name}-*", "-y")
 
@@ -69,11 +96,15 @@ def test_a_cluster_default_holds_for_brokers(tidelog: Command) -> None:
     tidelog("configs", "set", "log.retention.ms=123456", "--cluster-default")
     try:
         deadline = time.monotonic() + 10
-        while (found := told(tidelog, "--broker", "1", "log.retention.ms")["log.retention.ms"])["value"] != "123456":
+        while (found := told(tidelog, "--broker", "1", "log.retention.ms")["log.retention.ms"])[
+            "value"
+        ] != "123456":
             assert time.monotonic() < deadline, "brokers hear of it soon after it was accepted"
         assert found["source"] == "DYNAMIC_DEFAULT_BROKER_CONFIG"
         assert "cluster default" in tidelog("configs", "list").output
-        with_synonyms = tidelog("configs", "describe", "--broker", "1", "log.retention.ms", "--synonyms").output
+        with_synonyms = tidelog(
+            "configs", "describe", "--broker", "1", "log.retention.ms", "--synonyms"
+        ).output
         assert "cluster" in with_synonyms
         assert "  log.retention.hours" in with_synonyms
     finally:
@@ -84,14 +115,20 @@ def test_a_cluster_default_holds_for_brokers(tidelog: Command) -> None:
 
 
 def test_tables_fit_80_columns(tidelog: Command, topic: str) -> None:
-    for arguments in (["--topic", topic, "--all"], ["--broker", "1", "--all"], ["--topic", topic, "--topic", topic, "--all", "--synonyms"]):
+    for arguments in (
+        ["--topic", topic, "--all"],
+        ["--broker", "1", "--all"],
+        ["--topic", topic, "--topic", topic, "--all", "--synonyms"],
+    ):
         longest = max(tidelog("configs", "describe", *arguments).lines, key=len)
         assert len(longest) <= 80, longest
 
 
 def test_a_secret_comes_from_the_standard_input(bootstrap: str) -> None:
     key = "listener.name.nobody.ssl.key.password"
-    finished = run(["configs", "set", f"{key}=@-", "--broker", "1"], bootstrap=bootstrap, given="planted\n")
+    finished = run(
+        ["configs", "set", f"{key}=@-", "--broker", "1"], bootstrap=bootstrap, given="planted\n"
+    )
     assert (finished.exit_code, finished.errors) == (0, "")
     warned = run(["configs", "set", f"{key}=planted", "--broker", "1"], bootstrap=bootstrap)
     assert warned.exit_code == 0

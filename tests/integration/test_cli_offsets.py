@@ -51,22 +51,45 @@ def test_offsets_of_partitions(bootstrap: str, tidelog: Command, new_topic: Make
     topic = new_topic(2)
     tidelog("produce", topic, "-p", "1", given="one\ntwo\n")
     rows = as_json(tidelog("offsets", topic, "--json"))
-    assert [(row["partition"], row["start"], row["end"], row["records"]) for row in rows] == [(0, 0, 0, 0), (1, 0, 2, 2)]
-    assert [row["offset"] for row in as_json(tidelog("offsets", topic, "--at", "latest", "--json"))] == [0, 2]
-    assert [row["offset"] for row in as_json(tidelog("offsets", f"{topic}:1", "--at", "2001-01-01", "--json"))] == [0]
-    assert [row["offset"] for row in as_json(tidelog("offsets", f"{topic}:1", "--at", "2100-01-01", "--json"))] == [None]
+    assert [(row["partition"], row["start"], row["end"], row["records"]) for row in rows] == [
+        (0, 0, 0, 0),
+        (1, 0, 2, 2),
+    ]
+    assert [
+        row["offset"] for row in as_json(tidelog("offsets", topic, "--at", "latest", "--json"))
+    ] == [0, 2]
+    assert [
+        row["offset"]
+        for row in as_json(tidelog("offsets", f"{topic}:1", "--at", "2001-01-01", "--json"))
+    ] == [0]
+    assert [
+        row["offset"]
+        for row in as_json(tidelog("offsets", f"{topic}:1", "--at", "2100-01-01", "--json"))
+    ] == [None]
     (newest,) = as_json(tidelog("offsets", f"{topic}:1", "--at", "max-timestamp", "--json"))
     assert abs(newest["timestamp"] - time.time() * 1_000) < 60_000
-    assert f"{topic} has 2 partitions, numbered from 0: there is no 7" in tidelog("offsets", f"{topic}:0,7").errors
+    assert (
+        f"{topic} has 2 partitions, numbered from 0: there is no 7"
+        in tidelog("offsets", f"{topic}:0,7").errors
+    )
 
 
 def test_topics_by_pattern(tidelog: Command, name: str) -> None:
     names = [f"{name}-{suffix}" for suffix in ("a", "b", "other")]
     assert tidelog("topics", "create", *names).exit_code == 0
-    assert [row["name"] for row in as_json(tidelog("topics", "list", f"{name}-?", "--json"))] == names[:2]
-    assert {row["topic"] for row in as_json(tidelog("offsets", f"{name}-*", "--json"))} == set(names)
-    assert tidelog("topics", "delete", f"{name}-?", given="y\n").output == f"deleted {names[0]}, {names[1]}\n"
-    assert [row["name"] for row in as_json(tidelog("topics", "list", f"{name}-*", "--json"))] == names[2:]
+    assert [
+        row["name"] for row in as_json(tidelog("topics", "list", f"{name}-?", "--json"))
+    ] == names[:2]
+    assert {row["topic"] for row in as_json(tidelog("offsets", f"{name}-*", "--json"))} == set(
+        names
+    )
+    assert (
+        tidelog("topics", "delete", f"{name}-?", given="y\n").output
+        == f"deleted {names[0]}, {names[1]}\n"
+    )
+    assert [
+        row["name"] for row in as_json(tidelog("topics", "list", f"{name}-*", "--json"))
+    ] == names[2:]
     assert tidelog("topics", "delete", names[2], "-y").exit_code == 0
 
 
@@ -92,16 +115,24 @@ def test_a_reset_only_shows_what_it_would_do(tidelog: Command, topic: str, group
         (["--by-duration", "1h"], 0),
     ],
 )
-def test_every_way_to_reset(tidelog: Command, topic: str, group: str, way: list[str], expected: int) -> None:
-    (moved,) = as_json(tidelog("groups", "reset", group, "--all-topics", *way, "--execute", "--json"))
+def test_every_way_to_reset(
+    tidelog: Command, topic: str, group: str, way: list[str], expected: int
+) -> None:
+    (moved,) = as_json(
+        tidelog("groups", "reset", group, "--all-topics", *way, "--execute", "--json")
+    )
     assert (moved["committed"], moved["new"], moved["lag"]) == (4, expected, 10 - expected)
     assert committed(tidelog, group) == {(topic, 0): expected}
     if "100" in way or "999" in way:
         assert moved["note"].endswith("is above the end")
 
 
-def test_a_reset_is_exported_and_read_back(tidelog: Command, topic: str, group: str, tmp_path: Path) -> None:
-    exported = tidelog("groups", "reset", group, "--topic", f"{topic}:0", "--to-offset", "6", "--export")
+def test_a_reset_is_exported_and_read_back(
+    tidelog: Command, topic: str, group: str, tmp_path: Path
+) -> None:
+    exported = tidelog(
+        "groups", "reset", group, "--topic", f"{topic}:0", "--to-offset", "6", "--export"
+    )
     assert exported.output == f"{topic},0,6\n"
     path = tmp_path / "offsets.csv"
     path.write_text(exported.output)
@@ -113,7 +144,9 @@ def test_a_reset_is_exported_and_read_back(tidelog: Command, topic: str, group: 
     assert "line 1 is not topic,partition,offset" in broken.errors
 
 
-def test_a_group_with_members_is_not_reset(bootstrap: str, tidelog: Command, topic: str, name: str) -> None:
+def test_a_group_with_members_is_not_reset(
+    bootstrap: str, tidelog: Command, topic: str, name: str
+) -> None:
     produce(bootstrap, topic, [b"one"])
     member = consumer(bootstrap, name)
     member.subscribe([topic])
@@ -136,7 +169,9 @@ def test_offsets_are_taken_back(bootstrap: str, tidelog: Command, topic: str, gr
     assert "has committed nothing there" in again.errors
 
 
-def test_offsets_that_members_need_are_not_taken_back(bootstrap: str, tidelog: Command, topic: str, name: str) -> None:
+def test_offsets_that_members_need_are_not_taken_back(
+    bootstrap: str, tidelog: Command, topic: str, name: str
+) -> None:
     produce(bootstrap, topic, [b"one"])
     member = consumer(bootstrap, name)
     member.subscribe([topic])
@@ -145,11 +180,19 @@ def test_offsets_that_members_need_are_not_taken_back(bootstrap: str, tidelog: C
     refused = tidelog("groups", "delete-offsets", name, "--topic", topic, "-y")
     member.close()
     assert refused.exit_code == 1
-    assert "the group's members read that topic: stop them first (GROUP_SUBSCRIBED_TO_TOPIC)" in refused.errors
+    assert (
+        "the group's members read that topic: stop them first (GROUP_SUBSCRIBED_TO_TOPIC)"
+        in refused.errors
+    )
 
 
-def test_offsets_are_committed_for_a_group_that_is_not_there_yet(tidelog: Command, topic: str, name: str) -> None:
-    assert tidelog("groups", "reset", name, "--topic", topic, "--to-earliest", "--execute").exit_code == 0
+def test_offsets_are_committed_for_a_group_that_is_not_there_yet(
+    tidelog: Command, topic: str, name: str
+) -> None:
+    assert (
+        tidelog("groups", "reset", name, "--topic", topic, "--to-earliest", "--execute").exit_code
+        == 0
+    )
     assert committed(tidelog, name) == {(topic, 0): 0}
     assert as_json(tidelog("groups", "describe", name, "--json"))["state"] == "Empty"
     assert tidelog("groups", "describe", name, "--state").output.splitlines()[0].split() == [
@@ -157,12 +200,17 @@ def test_offsets_are_committed_for_a_group_that_is_not_there_yet(tidelog: Comman
     ]  # fmt: skip
 
 
-def test_records_of_many_partitions_are_deleted(bootstrap: str, tidelog: Command, new_topic: MakeTopic, tmp_path: Path) -> None:
+def test_records_of_many_partitions_are_deleted(
+    bootstrap: str, tidelog: Command, new_topic: MakeTopic, tmp_path: Path
+) -> None:
     topic = new_topic(2)
     for partition in (0, 1):
         tidelog("produce", topic, "-p", str(partition), given="one\ntwo\n")
     path = tmp_path / "offsets.json"
-    partitions = [{"topic": topic, "partition": 0, "offset": 1}, {"topic": topic, "partition": 1, "offset": -1}]
+    partitions = [
+        {"topic": topic, "partition": 0, "offset": 1},
+        {"topic": topic, "partition": 1, "offset": -1},
+    ]
     path.write_text(json.dumps({"partitions": partitions, "version": 1}))
     deleted = as_json(tidelog("records", "delete", "--from-file", str(path), "-y", "--json"))
     assert [(row["partition"], row["start"]) for row in deleted] == [(0, 1), (1, 2)]
@@ -170,11 +218,18 @@ def test_records_of_many_partitions_are_deleted(bootstrap: str, tidelog: Command
     assert "is not like" in tidelog("records", "delete", "--from-file", str(path), "-y").errors
 
 
-def test_a_group_that_does_not_exist_is_said_not_to_when_it_is_reset(tidelog: Command, group: str, topic: str) -> None:
+def test_a_group_that_does_not_exist_is_said_not_to_when_it_is_reset(
+    tidelog: Command, group: str, topic: str
+) -> None:
     slip = f"{group}s"
     shown = tidelog("groups", "reset", slip, "--topic", topic, "--to-earliest")
     assert f"note: there is no group {slip}; did you mean {group}?" in shown.errors
-    assert "there is no group" not in tidelog("groups", "reset", group, "--topic", topic, "--to-earliest").errors
+    assert (
+        "there is no group"
+        not in tidelog("groups", "reset", group, "--topic", topic, "--to-earliest").errors
+    )
     done = tidelog("groups", "reset", slip, "--topic", topic, "--to-earliest", "--execute")
     assert f"note: there was no group {slip}: it is made with these offsets" in done.errors
-    assert "note" not in tidelog("groups", "reset", slip, "--topic", topic, "--to-earliest").errors, "it is there now"
+    assert (
+        "note" not in tidelog("groups", "reset", slip, "--topic", topic, "--to-earliest").errors
+    ), "it is there now"

@@ -50,7 +50,9 @@ def test_lines_go_in_and_come_out(tidelog: Command, topic: str) -> None:
 def test_a_partition_that_the_topic_does_not_have_is_refused_before_a_line_is_read(
     bootstrap: str, new_topic: MakeTopic, given: str
 ) -> None:
-    """The producer waited for the partition, half a minute, and without a line nothing was said at all."""
+    """The producer waited for the partition, half a minute, and without a line nothing was said at
+    all.
+    """
     name = new_topic(2)
     finished = run(["produce", name, "-p", "77"], bootstrap=bootstrap, given=given)
     assert finished.exit_code == 1
@@ -65,19 +67,39 @@ def test_every_codec_and_acks_is_accepted(tidelog: Command, topic: str, codec: s
 
 
 def test_keys_headers_and_tombstones(bootstrap: str, tidelog: Command, topic: str) -> None:
-    tidelog("produce", topic, "-k", ":", "-H", "trace=1", "-H", "trace=", "--tombstones", given="a:1\nb:\n")
+    tidelog(
+        "produce",
+        topic,
+        "-k",
+        ":",
+        "-H",
+        "trace=1",
+        "-H",
+        "trace=",
+        "--tombstones",
+        given="a:1\nb:\n",
+    )
     first, second = read_records(bootstrap, topic, 2)
-    assert (first.key(), first.value(), first.headers()) == (b"a", b"1", [("trace", b"1"), ("trace", b"")])
+    assert (first.key(), first.value(), first.headers()) == (
+        b"a",
+        b"1",
+        [("trace", b"1"), ("trace", b"")],
+    )
     assert (second.key(), second.value()) == (b"b", None)
     assert tidelog("consume", topic, "-B", "-e", "-k", "=").lines == ["a=1", "b=null"]
 
 
-def test_files_are_records_and_keys_and_nulls_are_said(bootstrap: str, tidelog: Command, topic: str, tmp_path: Path) -> None:
+def test_files_are_records_and_keys_and_nulls_are_said(
+    bootstrap: str, tidelog: Command, topic: str, tmp_path: Path
+) -> None:
     paths = [tmp_path / name for name in ("one", "two")]
     for path in paths:
         path.write_bytes(f"{path.name}\n\n".encode())
     options = [option for path in paths for option in ("-f", str(path))]
-    assert tidelog("produce", topic, "--whole-files", "--key", "k", *options).errors == "2 records acknowledged\n"
+    assert (
+        tidelog("produce", topic, "--whole-files", "--key", "k", *options).errors
+        == "2 records acknowledged\n"
+    )
     tidelog("produce", topic, *options)
     tidelog("produce", topic, "-k", ":", "--null", "NULL", given="a:NULL\nNULL:b\n")
     found = [(each.key(), each.value()) for each in read_records(bootstrap, topic, 8)]
@@ -95,20 +117,35 @@ def test_several_topics_are_read_together(bootstrap: str, tidelog: Command, name
     tidelog("topics", "delete", f"{name}-*", "-y")
 
 
-def test_a_topic_is_copied_through_json(bootstrap: str, tidelog: Command, new_topic: MakeTopic) -> None:
+def test_a_topic_is_copied_through_json(
+    bootstrap: str, tidelog: Command, new_topic: MakeTopic
+) -> None:
     source, copy = new_topic(), new_topic()
     produce(bootstrap, source, ["schön".encode(), b"\xff\x00", b""])
     printed = tidelog("consume", source, "-B", "-e", "--json").output
-    assert [json.loads(line)["value"] for line in printed.splitlines()] == ["schön", {"base64": "/wA="}, ""]
+    assert [json.loads(line)["value"] for line in printed.splitlines()] == [
+        "schön",
+        {"base64": "/wA="},
+        "",
+    ]
     tidelog("produce", copy, "--json", given=printed)
     originals, copies = read_records(bootstrap, source, 3), read_records(bootstrap, copy, 3)
-    assert [(one.value(), one.timestamp()) for one in copies] == [(one.value(), one.timestamp()) for one in originals]
+    assert [(one.value(), one.timestamp()) for one in copies] == [
+        (one.value(), one.timestamp()) for one in originals
+    ]
 
 
-def test_a_line_that_is_no_record_stops_and_tells_what_was_sent(bootstrap: str, tidelog: Command, topic: str) -> None:
-    finished = run(["produce", topic, "-k", ":"], bootstrap=bootstrap, given="a:1\nb:2\nnothing\nc:3\n")
+def test_a_line_that_is_no_record_stops_and_tells_what_was_sent(
+    bootstrap: str, tidelog: Command, topic: str
+) -> None:
+    finished = run(
+        ["produce", topic, "-k", ":"], bootstrap=bootstrap, given="a:1\nb:2\nnothing\nc:3\n"
+    )
     assert finished.exit_code == 1
-    assert finished.errors == "Error: line 3 has no ':' between key and value; the 2 before it were sent, nothing after it\n"
+    assert (
+        finished.errors
+        == "Error: line 3 has no ':' between key and value; the 2 before it were sent, nothing after it\n"
+    )
     assert tidelog("consume", topic, "-B", "-e").lines == ["1", "2"]
 
 
@@ -146,7 +183,9 @@ def test_reading_ends_after_a_silence(bootstrap: str, tidelog: Command, topic: s
     assert tidelog("consume", topic, "-B", "--timeout", "0.7").lines == ["0", "1", "2"]
 
 
-def test_only_the_partitions_that_are_named_are_read(bootstrap: str, tidelog: Command, new_topic: MakeTopic) -> None:
+def test_only_the_partitions_that_are_named_are_read(
+    bootstrap: str, tidelog: Command, new_topic: MakeTopic
+) -> None:
     topic = new_topic(partitions=3)
     for partition in range(3):
         tidelog("produce", topic, "-p", str(partition), given=f"{partition}\n")
@@ -158,17 +197,24 @@ def test_only_the_partitions_that_are_named_are_read(bootstrap: str, tidelog: Co
 
 def test_a_template_is_filled(bootstrap: str, tidelog: Command, topic: str) -> None:
     numbered(bootstrap, topic, 2)
-    assert tidelog("consume", topic, "-B", "-e", "-f", r"{topic}/{partition}@{offset}={value};").output == f"{topic}/0@0=0;{topic}/0@1=1;"
+    assert (
+        tidelog("consume", topic, "-B", "-e", "-f", r"{topic}/{partition}@{offset}={value};").output
+        == f"{topic}/0@0=0;{topic}/0@1=1;"
+    )
 
 
-def test_a_group_commits_what_it_printed(bootstrap: str, tidelog: Command, topic: str, name: str) -> None:
+def test_a_group_commits_what_it_printed(
+    bootstrap: str, tidelog: Command, topic: str, name: str
+) -> None:
     numbered(bootstrap, topic)
     assert tidelog("consume", topic, "-g", name, "-B", "-n", "4").lines == ["0", "1", "2", "3"]
     assert tidelog("consume", topic, "-g", name, "-B", "-e").lines == ["4", "5", "6", "7", "8", "9"]
     assert tidelog("consume", topic, "-g", name, "-B", "-e").lines == []
 
 
-def test_ctrl_c_commits_what_was_printed_and_exits_with_130(bootstrap: str, topic: str, name: str) -> None:
+def test_ctrl_c_commits_what_was_printed_and_exits_with_130(
+    bootstrap: str, topic: str, name: str
+) -> None:
     numbered(bootstrap, topic, 3)
     process = start(["consume", topic, "-g", name, "-B"], bootstrap=bootstrap)
     assert process.stdout is not None
@@ -183,8 +229,12 @@ def test_ctrl_c_commits_what_was_printed_and_exits_with_130(bootstrap: str, topi
     assert found.offset == 3
 
 
-def test_ctrl_c_prints_all_records_that_it_commits_while_the_output_is_held_up(bootstrap: str, topic: str, name: str) -> None:
-    """A pager that did not read got a part of the last records, and the group committed all of them."""
+def test_ctrl_c_prints_all_records_that_it_commits_while_the_output_is_held_up(
+    bootstrap: str, topic: str, name: str
+) -> None:
+    """A pager that did not read got a part of the last records, and the group committed all of
+    them.
+    """
     produce(bootstrap, topic, [b"x" * 1_000] * 2_000)
     process = start(["consume", topic, "-g", name, "-B"], bootstrap=bootstrap)
     assert process.stdout is not None
@@ -217,7 +267,9 @@ def test_a_reader_that_goes_away_is_no_error(bootstrap: str, topic: str) -> None
     assert process.returncode == 0
 
 
-def test_a_topic_that_is_not_there_is_told_and_not_made(bootstrap: str, tidelog: Command, name: str) -> None:
+def test_a_topic_that_is_not_there_is_told_and_not_made(
+    bootstrap: str, tidelog: Command, name: str
+) -> None:
     finished = run(["consume", name], bootstrap=bootstrap)
     assert finished.exit_code == 1
     assert "there is no such topic or partition" in finished.errors

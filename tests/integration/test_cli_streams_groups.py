@@ -1,4 +1,6 @@
-"""``tidelog groups`` with groups of Kafka Streams instances (KIP-1071): listed, described, moved and deleted, as other groups are."""
+"""``tidelog groups`` with groups of Kafka Streams instances (KIP-1071): listed, described, moved
+and deleted, as other groups are.
+"""
 
 import json
 import time
@@ -9,7 +11,11 @@ import pytest
 
 from log_service.client import BlockingAdmin, TopicPartition
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
-from log_service.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
+from log_service.protocol.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    Topology,
+)
 from tests.integration.command_line import Finished, run
 from tests.integration.wire import Wire
 
@@ -52,10 +58,16 @@ class Instance:
     def join(self, *topics: str) -> None:
         """Join, and wait until there are tasks."""
         deadline = time.monotonic() + READY_SECONDS
-        while self.wire.ask(FindCoordinatorRequest(coordinator_keys=[self.group]), 4).coordinators[0].error_code:
+        while (
+            self.wire.ask(FindCoordinatorRequest(coordinator_keys=[self.group]), 4)
+            .coordinators[0]
+            .error_code
+        ):
             assert time.monotonic() < deadline
             time.sleep(0.1)
-        topology = Topology(subtopologies=[Subtopology(subtopology_id="0", source_topics=list(topics))])
+        topology = Topology(
+            subtopologies=[Subtopology(subtopology_id="0", source_topics=list(topics))]
+        )
         response = self.beat(0, topology)
         while not response.active_tasks:
             assert time.monotonic() < deadline, response
@@ -69,10 +81,20 @@ def test_a_streams_group_is_looked_after_as_other_groups_are(
     instance = Instance(wire, name)
     tidelog("configs", "set", "streams.initial.rebalance.delay.ms=0", "--group", name)
     instance.join(topic)
-    (listed,) = (row for row in as_json(tidelog("groups", "list", "--json")) if row["group_id"] == name)
-    assert (listed["group_type"], listed["protocol_type"], listed["state"]) == ("streams", "streams", "Stable")
+    (listed,) = (
+        row for row in as_json(tidelog("groups", "list", "--json")) if row["group_id"] == name
+    )
+    assert (listed["group_type"], listed["protocol_type"], listed["state"]) == (
+        "streams",
+        "streams",
+        "Stable",
+    )
     told = as_json(tidelog("groups", "describe", name, "--json"))
-    assert (told["protocol_type"], told["assignor"], [row["partitions"] for row in told["members"]]) == (
+    assert (
+        told["protocol_type"],
+        told["assignor"],
+        [row["partitions"] for row in told["members"]],
+    ) == (
         "streams",
         "sticky",
         [[f"{topic}-0"]],
@@ -83,7 +105,14 @@ def test_a_streams_group_is_looked_after_as_other_groups_are(
     assert "it has members" in busy.errors
     assert tidelog("groups", "delete", name, "-y").exit_code == 1
     instance.beat(-1)
-    assert as_json(tidelog("groups", "reset", name, "--topic", topic, "--to-earliest", "--execute", "--json"))[0]["new"] == 0
+    assert (
+        as_json(
+            tidelog(
+                "groups", "reset", name, "--topic", topic, "--to-earliest", "--execute", "--json"
+            )
+        )[0]["new"]
+        == 0
+    )
     with BlockingAdmin(tidelog_bootstrap) as admin:
         assert admin.list_group_offsets(name)[TopicPartition(topic, 0)].offset == 0
         assert admin.describe_groups([name])[name].state == "Empty"

@@ -16,7 +16,11 @@ from tests.integration.confluent import consumer, produce, take
 def complete(words: str, bootstrap: str, *, shell: str = "bash") -> list[str]:
     """What a shell is offered for the last word."""
     typed = words.split(" ")
-    variables = {"_TIDELOG_COMPLETE": f"{shell}_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(typed) - 1)}
+    variables = {
+        "_TIDELOG_COMPLETE": f"{shell}_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(typed) - 1),
+    }
     finished = subprocess.run(
         [sys.executable, "-m", "log_service.cli.main"],
         env=os.environ | variables | {SERVERS_VARIABLE: bootstrap},
@@ -39,13 +43,25 @@ def test_topics_groups_and_brokers_are_told(bootstrap: str, topic: str, name: st
     member.close()
     assert told["brokers"][0]["broker"] == told["controller_id"]
     (found,) = [row for row in told["topics"] if row["topic"] == topic]
-    assert (found["partitions"], found["records"], found["in"], found["under_replicated"]) == (1, 3, 0.0, 0)
+    assert (found["partitions"], found["records"], found["in"], found["under_replicated"]) == (
+        1,
+        3,
+        0.0,
+        0,
+    )
     (group,) = [row for row in told["groups"] if row["group"] == name]
-    assert (group["state"], group["members"], group["topics"], group["lag"]) == ("Stable", 1, [topic], 2)
+    assert (group["state"], group["members"], group["topics"], group["lag"]) == (
+        "Stable",
+        1,
+        [topic],
+        2,
+    )
 
 
 def test_one_screen_is_printed(bootstrap: str, topic: str) -> None:
-    finished = run(["top", "--once", "-n", "0.2", "--sort", "name", "-l", "1000"], bootstrap=bootstrap)
+    finished = run(
+        ["top", "--once", "-n", "0.2", "--sort", "name", "-l", "1000"], bootstrap=bootstrap
+    )
     assert finished.exit_code == 0
     assert finished.output.startswith("cluster ")
     assert topic[:8] in finished.output
@@ -56,11 +72,15 @@ def test_bytes_come_from_the_metrics_page(tmp_path: Path) -> None:
         assert broker.broker.metrics_address is not None
         url = "http://{}:{}/metrics".format(*broker.broker.metrics_address)
         assert run(["produce", "orders"], bootstrap=broker.bootstrap, given="one\n").exit_code == 0
-        told = json.loads(run(["top", "--json", "-n", "0.2", "--metrics", url], bootstrap=broker.bootstrap).output)
+        told = json.loads(
+            run(["top", "--json", "-n", "0.2", "--metrics", url], bootstrap=broker.bootstrap).output
+        )
         (orders,) = told["topics"]
         assert (orders["topic"], orders["bytes_in"], orders["bytes_out"]) == ("orders", 0.0, 0.0)
         assert orders["size_bytes"] > 0
-        wrong = run(["top", "--once", "--metrics", url.replace("/metrics", "/")], bootstrap=broker.bootstrap)
+        wrong = run(
+            ["top", "--once", "--metrics", url.replace("/metrics", "/")], bootstrap=broker.bootstrap
+        )
     assert wrong.exit_code == 1
     assert "404" in wrong.errors
 
@@ -78,11 +98,19 @@ def test_a_completion_script_is_printed(shell: str, bootstrap: str) -> None:
     assert f"_TIDELOG_COMPLETE={shell}_complete" in finished.output
 
 
-def test_commands_topics_and_groups_are_completed(bootstrap: str, tidelog_bootstrap: str, topic: str, name: str) -> None:
+def test_commands_topics_and_groups_are_completed(
+    bootstrap: str, tidelog_bootstrap: str, topic: str, name: str
+) -> None:
     assert {"topics", "top"} <= set(complete("tidelog to", bootstrap))
     assert topic in complete(f"tidelog topics describe {topic[:5]}", bootstrap)
     assert topic in complete(f"tidelog consume -b {bootstrap} {topic[:5]}", "127.0.0.1:1")
-    assert run(["groups", "reset", name, "-t", topic, "--to-earliest", "--execute"], bootstrap=bootstrap).exit_code == 0
+    assert (
+        run(
+            ["groups", "reset", name, "-t", topic, "--to-earliest", "--execute"],
+            bootstrap=bootstrap,
+        ).exit_code
+        == 0
+    )
     assert complete(f"tidelog groups describe {name}", bootstrap) == [name]
 
 

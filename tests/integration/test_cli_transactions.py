@@ -17,7 +17,9 @@ PROPERTIES = {"transaction.partition.verification.enable": "false"}
 
 
 @pytest.fixture(scope="module", params=CLUSTERS)
-def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def bootstrap(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     with cluster(request.param, tmp_path_factory.mktemp("cluster"), PROPERTIES) as servers:
         with BlockingAdmin(servers) as admin:
             admin.create_topics([NewTopic(name="orders", partition_count=2, replication_factor=1)])
@@ -42,11 +44,17 @@ def test_an_open_transaction_is_listed_and_described(bootstrap: str) -> None:
             header, row = told(bootstrap, "describe", "copy-0").output.splitlines()
             assert "START_TIME " in header
             assert as_time(described["start_time_ms"]) in row
-            assert told(bootstrap, "list", "--longer-than", "1h").output == "no transactional id is like that\n"
+            assert (
+                told(bootstrap, "list", "--longer-than", "1h").output
+                == "no transactional id is like that\n"
+            )
             assert "copy-0" in told(bootstrap, "list", "--pattern", "copy-.*").output
     missing = told(bootstrap, "describe", "nobody")
     assert missing.exit_code == 1
-    assert "there is no such transactional id; see: tidelog transactions list (TRANSACTIONAL_ID_NOT_FOUND)" in missing.errors
+    assert (
+        "there is no such transactional id; see: tidelog transactions list (TRANSACTIONAL_ID_NOT_FOUND)"
+        in missing.errors
+    )
     wrong = told(bootstrap, "list", "--pattern", "(")
     assert "no regular expression that the broker understands" in wrong.errors
 
@@ -54,10 +62,26 @@ def test_an_open_transaction_is_listed_and_described(bootstrap: str) -> None:
 def test_what_hangs_is_found_and_aborted(bootstrap: str) -> None:
     leave_hanging(bootstrap, "orders", "careless")
     assert told(bootstrap, "find-hanging").output == "no transaction hangs\n", "it is young"
-    (found,) = as_json(told(bootstrap, "find-hanging", "--topic", "orders", "--open-for", "0s", "--json"))
-    assert (found["topic"], found["partition"], found["transactional_id"]) == ("orders", 0, "careless")
-    elsewhere = told(bootstrap, "abort", "orders:0", "--start-offset", str(found["start_offset"] + 1), "-y")
+    (found,) = as_json(
+        told(bootstrap, "find-hanging", "--topic", "orders", "--open-for", "0s", "--json")
+    )
+    assert (found["topic"], found["partition"], found["transactional_id"]) == (
+        "orders",
+        0,
+        "careless",
+    )
+    elsewhere = told(
+        bootstrap, "abort", "orders:0", "--start-offset", str(found["start_offset"] + 1), "-y"
+    )
     assert f"those that are open begin at {found['start_offset']}" in elsewhere.errors
-    assert told(bootstrap, "abort", "orders:0", "--start-offset", str(found["start_offset"]), "-y").exit_code == 0
+    assert (
+        told(
+            bootstrap, "abort", "orders:0", "--start-offset", str(found["start_offset"]), "-y"
+        ).exit_code
+        == 0
+    )
     assert told(bootstrap, "find-hanging", "--open-for", "0s").output == "no transaction hangs\n"
-    assert "there is no such topic" in told(bootstrap, "abort", "nothing:0", "--start-offset", "0", "-y").errors
+    assert (
+        "there is no such topic"
+        in told(bootstrap, "abort", "nothing:0", "--start-offset", "0", "-y").errors
+    )

@@ -1,4 +1,6 @@
-"""Our admin on what carries a cluster, against tidelog and against Apache Kafka: log directories, leaders, the quorum, features."""
+"""Our admin on what carries a cluster, against tidelog and against Apache Kafka: log directories,
+leaders, the quorum, features.
+"""
 
 import itertools
 import time
@@ -40,7 +42,9 @@ names = itertools.count()
 
 
 @pytest.fixture(scope="module", params=CLUSTERS)
-def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def bootstrap(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     with cluster(request.param, tmp_path_factory.mktemp("cluster"), PROPERTIES) as servers:
         yield servers
 
@@ -68,21 +72,41 @@ def fill(bootstrap: str, topic: str, count: int = 20) -> None:
 
 def place_of(admin: BlockingAdmin, partition: TopicPartition) -> list[str]:
     """The directories in which a replica is, its copy among them."""
-    return [path for path, found in admin.describe_log_dirs()[NODE].items() if partition in found.replicas]
+    return [
+        path
+        for path, found in admin.describe_log_dirs()[NODE].items()
+        if partition in found.replicas
+    ]
 
 
-def test_log_directories_tell_their_replicas_and_room(admin: BlockingAdmin, bootstrap: str, topic: str) -> None:
+def test_log_directories_tell_their_replicas_and_room(
+    admin: BlockingAdmin, bootstrap: str, topic: str
+) -> None:
     fill(bootstrap, topic)
     described = admin.describe_log_dirs([NODE])[NODE]
     assert len(described) == 2
-    assert all(found.error == ErrorCode.NONE and 0 < found.usable_bytes <= found.total_bytes for found in described.values())
-    replicas = {partition: found for each in described.values() for partition, found in each.replicas.items() if partition.topic == topic}
+    assert all(
+        found.error == ErrorCode.NONE and 0 < found.usable_bytes <= found.total_bytes
+        for found in described.values()
+    )
+    replicas = {
+        partition: found
+        for each in described.values()
+        for partition, found in each.replicas.items()
+        if partition.topic == topic
+    }
     assert sorted(replicas) == [TopicPartition(topic, 0), TopicPartition(topic, 1)]
-    assert replicas[TopicPartition(topic, 0)].size_bytes > replicas[TopicPartition(topic, 1)].size_bytes == 0
+    assert (
+        replicas[TopicPartition(topic, 0)].size_bytes
+        > replicas[TopicPartition(topic, 1)].size_bytes
+        == 0
+    )
     assert not any(found.is_future or found.offset_lag for found in replicas.values())
 
 
-def test_a_replica_moves_to_another_directory_with_all_its_records(admin: BlockingAdmin, bootstrap: str, topic: str) -> None:
+def test_a_replica_moves_to_another_directory_with_all_its_records(
+    admin: BlockingAdmin, bootstrap: str, topic: str
+) -> None:
     fill(bootstrap, topic)
     partition = TopicPartition(topic, 0)
     [present] = place_of(admin, partition)
@@ -109,7 +133,10 @@ def test_a_leader_that_is_right_needs_no_election(admin: BlockingAdmin, topic: s
     with pytest.raises(ItemsFailed) as caught:
         admin.elect_leaders([partition, missing])
     errors = {item: error.code for item, error in caught.value.errors.items()}
-    assert errors == {partition: ErrorCode.ELECTION_NOT_NEEDED, missing: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert errors == {
+        partition: ErrorCode.ELECTION_NOT_NEEDED,
+        missing: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
     assert admin.elect_leaders() == set()
     assert admin.elect_leaders(None, ElectionType.UNCLEAN) == set()
 
@@ -119,7 +146,10 @@ def test_reassignments_go_only_to_brokers_that_are_there(admin: BlockingAdmin, t
     admin.alter_partition_reassignments({partition: [NODE]})
     assert admin.list_partition_reassignments() == {}
     assert admin.list_partition_reassignments([partition]) == {}
-    for target, code in {(99,): ErrorCode.INVALID_REPLICA_ASSIGNMENT, (): ErrorCode.INVALID_REPLICA_ASSIGNMENT}.items():
+    for target, code in {
+        (99,): ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        (): ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    }.items():
         with pytest.raises(ItemsFailed) as caught:
             admin.alter_partition_reassignments({partition: target})
         assert caught.value.errors[partition].code == code
@@ -128,7 +158,9 @@ def test_reassignments_go_only_to_brokers_that_are_there(admin: BlockingAdmin, t
     assert caught.value.errors[partition].code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
-def test_producers_of_a_partition_are_told(admin: BlockingAdmin, bootstrap: str, topic: str) -> None:
+def test_producers_of_a_partition_are_told(
+    admin: BlockingAdmin, bootstrap: str, topic: str
+) -> None:
     fill(bootstrap, topic, 5)
     written, empty = TopicPartition(topic, 0), TopicPartition(topic, 1)
     described = admin.describe_producers([written, empty])
@@ -163,9 +195,17 @@ def test_features_are_told_and_keep_their_levels(admin: BlockingAdmin) -> None:
     assert found.finalized["kraft.version"] == 1
     assert found.finalized_epoch > 0
     admin.update_features({METADATA_VERSION: FeatureUpdate(level=30)})
-    for name, level in ((METADATA_VERSION, 31), (METADATA_VERSION, 0), ("no.such.feature", 1), ("kraft.version", 0)):
+    for name, level in (
+        (METADATA_VERSION, 31),
+        (METADATA_VERSION, 0),
+        ("no.such.feature", 1),
+        ("kraft.version", 0),
+    ):
         with pytest.raises(KafkaError) as caught:
-            admin.update_features({name: FeatureUpdate(level=level, upgrade_type=UpgradeType.SAFE_DOWNGRADE)}, is_validated_only=True)
+            admin.update_features(
+                {name: FeatureUpdate(level=level, upgrade_type=UpgradeType.SAFE_DOWNGRADE)},
+                is_validated_only=True,
+            )
         assert caught.value.code == ErrorCode.INVALID_UPDATE_VERSION, name
 
 
@@ -173,10 +213,17 @@ def test_voters_that_are_not_there_are_not_added_or_removed(admin: BlockingAdmin
     [voter] = admin.describe_metadata_quorum().voters
     [listener] = admin.describe_metadata_quorum().endpoints[NODE]
     with pytest.raises(KafkaError) as caught:
-        admin.add_raft_voter(RaftVoter(node_id=NODE, directory_id=UUID(int=7), endpoints={listener: ("127.0.0.1", 1)}))
+        admin.add_raft_voter(
+            RaftVoter(
+                node_id=NODE, directory_id=UUID(int=7), endpoints={listener: ("127.0.0.1", 1)}
+            )
+        )
     assert caught.value.code == ErrorCode.DUPLICATE_VOTER
     with pytest.raises(KafkaError) as caught:
-        admin.add_raft_voter(RaftVoter(node_id=2, directory_id=UUID(int=7), endpoints={listener: ("127.0.0.1", 1)}), timeout_ms=1_000)
+        admin.add_raft_voter(
+            RaftVoter(node_id=2, directory_id=UUID(int=7), endpoints={listener: ("127.0.0.1", 1)}),
+            timeout_ms=1_000,
+        )
     assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
     for node_id, directory_id in ((NODE, voter.directory_id), (2, voter.directory_id)):
         with pytest.raises(KafkaError) as caught:
@@ -194,7 +241,9 @@ def test_what_can_be_configured_is_listed(admin: BlockingAdmin, topic: str) -> N
     listed = admin.list_config_resources()
     assert ConfigResource.topic(topic) in listed
     assert ConfigResource.broker(NODE) in listed
-    assert {each.resource_type for each in admin.list_config_resources([ResourceType.BROKER])} == {ResourceType.BROKER}
+    assert {each.resource_type for each in admin.list_config_resources([ResourceType.BROKER])} == {
+        ResourceType.BROKER
+    }
 
 
 def test_quotas_are_set_shown_and_removed(admin: BlockingAdmin) -> None:
@@ -204,20 +253,37 @@ def test_quotas_are_set_shown_and_removed(admin: BlockingAdmin) -> None:
             time.sleep(0.1)
         assert admin.describe_client_quotas() == expected
 
-    alice, anybody, both = QuotaEntity(user="alice"), QuotaEntity(user=""), QuotaEntity(user="alice", client_id="")
-    changes = {alice: {"producer_byte_rate": 1e9}, anybody: {"request_percentage": 1000.5}, both: {"consumer_byte_rate": 2e9}}
+    alice, anybody, both = (
+        QuotaEntity(user="alice"),
+        QuotaEntity(user=""),
+        QuotaEntity(user="alice", client_id=""),
+    )
+    changes = {
+        alice: {"producer_byte_rate": 1e9},
+        anybody: {"request_percentage": 1000.5},
+        both: {"consumer_byte_rate": 2e9},
+    }
     admin.alter_client_quotas(changes, is_validated_only=True)
     until({})
     admin.alter_client_quotas(changes)
     until(changes)
-    assert admin.describe_client_quotas({"user": "alice"}) == {alice: changes[alice], both: changes[both]}
-    assert admin.describe_client_quotas({"user": "alice"}, is_strict=True) == {alice: changes[alice]}
+    assert admin.describe_client_quotas({"user": "alice"}) == {
+        alice: changes[alice],
+        both: changes[both],
+    }
+    assert admin.describe_client_quotas({"user": "alice"}, is_strict=True) == {
+        alice: changes[alice]
+    }
     assert admin.describe_client_quotas({"user": "", "client-id": None}) == {}
     admin.alter_client_quotas({entity: dict.fromkeys(values) for entity, values in changes.items()})
     until({})
     with pytest.raises(ItemsFailed) as caught:
-        admin.alter_client_quotas({alice: {"producer_byte_rate": -1}, anybody: {"request_percentage": None}})
-    assert {str(entity): error.code for entity, error in caught.value.errors.items()} == {"user alice": ErrorCode.INVALID_REQUEST}
+        admin.alter_client_quotas(
+            {alice: {"producer_byte_rate": -1}, anybody: {"request_percentage": None}}
+        )
+    assert {str(entity): error.code for entity, error in caught.value.errors.items()} == {
+        "user alice": ErrorCode.INVALID_REQUEST
+    }
 
 
 def test_lists_grow_and_shrink_by_their_items(admin: BlockingAdmin, topic: str) -> None:
@@ -240,7 +306,9 @@ def test_lists_grow_and_shrink_by_their_items(admin: BlockingAdmin, topic: str) 
     assert change(ConfigOperation.DELETE, None) == "delete"
 
 
-def test_every_offset_that_can_be_asked_for(admin: BlockingAdmin, bootstrap: str, topic: str) -> None:
+def test_every_offset_that_can_be_asked_for(
+    admin: BlockingAdmin, bootstrap: str, topic: str
+) -> None:
     fill(bootstrap, topic, 10)
     partition = TopicPartition(topic, 0)
     assert 0 <= admin.list_offsets({partition: OffsetSpec.max_timestamp()})[partition].offset < 10
@@ -257,7 +325,9 @@ def test_every_offset_that_can_be_asked_for(admin: BlockingAdmin, bootstrap: str
         assert admin.list_offsets({partition: spec})[partition].offset == offset, spec
 
 
-def test_offsets_are_deleted_but_not_below_readers(admin: BlockingAdmin, bootstrap: str, topic: str) -> None:
+def test_offsets_are_deleted_but_not_below_readers(
+    admin: BlockingAdmin, bootstrap: str, topic: str
+) -> None:
     group, kept, gone = f"readers-of-{topic}", TopicPartition(topic, 0), TopicPartition(topic, 1)
     with pytest.raises(KafkaError) as refused:
         admin.delete_group_offsets(group, [gone])

@@ -1,7 +1,9 @@
-"""Our assignors beside those of Kafka's own client, on generated groups: members with and without racks, pasts and wishes of their own.
+"""Our assignors beside those of Kafka's own client, on generated groups: members with and without
+racks, pasts and wishes of their own.
 
-Needs Java and a folder with Apache Kafka's jars in ``TIDELOG_KAFKA_LIBS``; without them the tests skip and say so. ``AssignorJudge.java``
-gets what the coordinator would give to a leader: subscriptions as our members encode them, and the racks of replicas.
+Needs Java and a folder with Apache Kafka's jars in ``TIDELOG_KAFKA_LIBS``; without them the tests
+skip and say so. ``AssignorJudge.java`` gets what the coordinator would give to a leader:
+subscriptions as our members encode them, and the racks of replicas.
 """
 
 import json
@@ -15,7 +17,12 @@ from typing import Any
 import pytest
 
 from log_service.client.consumer.assignors import ASSIGNORS, Assignment, Member, is_rack_sensitive
-from log_service.client.group_protocol import decode_subscription, encode_subscription, subscription_for, with_previous_assignment
+from log_service.client.group_protocol import (
+    decode_subscription,
+    encode_subscription,
+    subscription_for,
+    with_previous_assignment,
+)
 from log_service.common.types import TopicPartition
 from tests.integration.kafka_node import java_command, skip_unless_kafka_is_there
 
@@ -27,7 +34,9 @@ RACKS = "wxyz"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """``racks[topic][number]`` are the racks of a partition's replicas, ``owners`` who had what before; who has left had some, too."""
+    """``racks[topic][number]`` are the racks of a partition's replicas, ``owners`` who had what
+    before; who has left had some, too.
+    """
 
     racks: dict[str, list[list[str]]]
     topics: dict[str, list[str]]
@@ -39,7 +48,13 @@ class Group:
         """The members' subscriptions, by member."""
         return {
             member_id: encode_subscription(
-                subscription_for(assignor, sorted(topics), self.owned_by(member_id), GENERATION, self.rack_of[member_id])
+                subscription_for(
+                    assignor,
+                    sorted(topics),
+                    self.owned_by(member_id),
+                    GENERATION,
+                    self.rack_of[member_id],
+                )
             )
             for member_id, topics in self.topics.items()
         }
@@ -56,17 +71,37 @@ class Group:
             )
             for member_id, encoded in self.encoded(assignor).items()
         ]
-        racks = {TopicPartition(topic, number): frozenset(found) for topic, each in self.racks.items() for number, found in enumerate(each)}
-        return ASSIGNORS[assignor].assign(members, {topic: len(each) for topic, each in self.racks.items()}, racks)
+        racks = {
+            TopicPartition(topic, number): frozenset(found)
+            for topic, each in self.racks.items()
+            for number, found in enumerate(each)
+        }
+        return ASSIGNORS[assignor].assign(
+            members, {topic: len(each) for topic, each in self.racks.items()}, racks
+        )
 
     def badness(self, assignment: Assignment) -> tuple[int, int, int]:
-        """How unequal loads are, then how many partitions are read from another rack, then how many moved: less is better."""
-        placed = [(member_id, partition) for member_id, owned in assignment.items() for partition in owned]
+        """How unequal loads are, then how many partitions are read from another rack, then how many
+        moved: less is better.
+        """
+        placed = [
+            (member_id, partition) for member_id, owned in assignment.items() for partition in owned
+        ]
         found = [frozenset(racks) for each in self.racks.values() for racks in each]
         is_sensitive = is_rack_sensitive(self.rack_of.values(), found)
-        far = [each for member_id, each in placed if self.rack_of[member_id] not in self.racks[each.topic][each.partition]]
-        moved = [each for member_id, each in placed if self.owners.get(each, member_id) != member_id]
-        return sum(len(owned) ** 2 for owned in assignment.values()), len(far) if is_sensitive else 0, len(moved)
+        far = [
+            each
+            for member_id, each in placed
+            if self.rack_of[member_id] not in self.racks[each.topic][each.partition]
+        ]
+        moved = [
+            each for member_id, each in placed if self.owners.get(each, member_id) != member_id
+        ]
+        return (
+            sum(len(owned) ** 2 for owned in assignment.values()),
+            len(far) if is_sensitive else 0,
+            len(moved),
+        )
 
 
 def some_group(rng: random.Random) -> Group:
@@ -76,7 +111,9 @@ def some_group(rng: random.Random) -> Group:
         sizes = [sizes[0] for _ in sizes]
     most = min(len(racks), rng.choice([1, 1, 2, 3]))
     described = {
-        topic: [sorted(rng.sample(racks, rng.randint(rng.random() > 0.1, most))) for _ in range(size)]
+        topic: [
+            sorted(rng.sample(racks, rng.randint(rng.random() > 0.1, most))) for _ in range(size)
+        ]
         for topic, size in zip("tuv", sizes, strict=False)
     }
     if rng.random() < 0.3:
@@ -84,13 +121,30 @@ def some_group(rng: random.Random) -> Group:
     member_ids = [f"m{index}" for index in range(rng.randint(1, 7))]
     is_alike, kept_share = rng.random() < 0.6, rng.choice([0, 0.8, 1])
     tells_rack = rng.choice([1, 1, 0.8, 0.5, 0])
-    everything = [TopicPartition(topic, number) for topic, each in described.items() for number in range(len(each))]
+    everything = [
+        TopicPartition(topic, number)
+        for topic, each in described.items()
+        for number in range(len(each))
+    ]
     return Group(
         racks=described,
-        topics={each: list(described) if is_alike else rng.sample(list(described), rng.randint(1, len(described))) for each in member_ids},
-        instances={each: f"s{rng.randint(0, 99)}-{each}" for each in member_ids if rng.random() < 0.1},
-        rack_of={each: rng.choice(racks) if rng.random() < tells_rack else "" for each in member_ids},
-        owners={each: rng.choice([*member_ids, "who left"]) for each in everything if rng.random() < kept_share},
+        topics={
+            each: list(described)
+            if is_alike
+            else rng.sample(list(described), rng.randint(1, len(described)))
+            for each in member_ids
+        },
+        instances={
+            each: f"s{rng.randint(0, 99)}-{each}" for each in member_ids if rng.random() < 0.1
+        },
+        rack_of={
+            each: rng.choice(racks) if rng.random() < tells_rack else "" for each in member_ids
+        },
+        owners={
+            each: rng.choice([*member_ids, "who left"])
+            for each in everything
+            if rng.random() < kept_share
+        },
     )
 
 
@@ -99,15 +153,27 @@ def judged(groups: list[Group], assignor: str) -> list[Assignment]:
     skip_unless_kafka_is_there()
     command = [*java_command("-Xmx256m"), str(JUDGE)]
     questions = "".join(f"{json.dumps(question(group, assignor))}\n" for group in groups)
-    answered = subprocess.run(command, input=questions, capture_output=True, text=True, timeout=120, check=False)
+    answered = subprocess.run(
+        command, input=questions, capture_output=True, text=True, timeout=120, check=False
+    )
     assert answered.returncode == 0, answered.stderr
     answers: list[dict[str, Any]] = [json.loads(line) for line in answered.stdout.splitlines()]
-    return [{member_id: [TopicPartition(*each) for each in owned] for member_id, owned in answer.items()} for answer in answers]
+    return [
+        {
+            member_id: [TopicPartition(*each) for each in owned]
+            for member_id, owned in answer.items()
+        }
+        for answer in answers
+    ]
 
 
 def question(group: Group, assignor: str) -> dict[str, Any]:
     members = [
-        {"id": member_id, "instance": group.instances.get(member_id), "subscription": b64encode(encoded).decode()}
+        {
+            "id": member_id,
+            "instance": group.instances.get(member_id),
+            "subscription": b64encode(encoded).decode(),
+        }
         for member_id, encoded in group.encoded(assignor).items()
     ]
     return {"assignor": assignor, "racks": group.racks, "members": members}
@@ -123,11 +189,15 @@ def test_what_depends_on_nothing_but_order_is_assigned_as_java_does(assignor: st
     groups = some_groups(seed=1)
     for group, theirs in zip(groups, judged(groups, assignor), strict=True):
         ours = group.assigned_by_us(assignor)
-        assert {each: sorted(owned) for each, owned in ours.items()} == {each: sorted(owned) for each, owned in theirs.items()}, group
+        assert {each: sorted(owned) for each, owned in ours.items()} == {
+            each: sorted(owned) for each, owned in theirs.items()
+        }, group
 
 
 def test_sticky_is_nowhere_less_equal_less_near_or_less_sticky_than_java() -> None:
-    """In this order: racks come second and stickiness third there, too. Not a few groups must be better off, or nothing was looked at."""
+    """In this order: racks come second and stickiness third there, too. Not a few groups must be
+    better off, or nothing was looked at.
+    """
     groups = some_groups(seed=2)
     better_count = 0
     for group, theirs in zip(groups, judged(groups, "sticky"), strict=True):
@@ -138,12 +208,21 @@ def test_sticky_is_nowhere_less_equal_less_near_or_less_sticky_than_java() -> No
 
 
 def test_cooperative_sticky_gives_what_sticky_would_and_nobody_owns() -> None:
-    """Java withholds by the same rule: a partition that moves goes to nobody until its owner has heard of it."""
+    """Java withholds by the same rule: a partition that moves goes to nobody until its owner has
+    heard of it.
+    """
     groups = some_groups(seed=3)
     for group, theirs in zip(groups, judged(groups, "cooperative-sticky"), strict=True):
         ours, whole = group.assigned_by_us("cooperative-sticky"), group.assigned_by_us("sticky")
         given = [(member_id, each) for member_id, owned in theirs.items() for each in owned]
-        assert all(group.owners.get(each, member_id) in {member_id, "who left"} for member_id, each in given), group
+        assert all(
+            group.owners.get(each, member_id) in {member_id, "who left"}
+            for member_id, each in given
+        ), group
         for member_id, owned in whole.items():
-            kept = [each for each in owned if group.owners.get(each, member_id) in {member_id, "who left"}]
+            kept = [
+                each
+                for each in owned
+                if group.owners.get(each, member_id) in {member_id, "who left"}
+            ]
             assert ours[member_id] == kept, group

@@ -63,7 +63,13 @@ def test_records_come_back_as_they_were_sent(bootstrap: str, topic: str, compres
     async def main() -> None:
         async with Producer(bootstrap, compression=compression, linger_ms=20) as producer:
             deliveries = [
-                await producer.send(topic, b"value %d" % index * 20, key=b"k", headers=headers, timestamp_ms=1_000 + index)
+                await producer.send(
+                    topic,
+                    b"value %d" % index * 20,
+                    key=b"k",
+                    headers=headers,
+                    timestamp_ms=1_000 + index,
+                )
                 for index in range(200)
             ]
             await producer.send(topic, None, key=b"k")
@@ -72,8 +78,14 @@ def test_records_come_back_as_they_were_sent(bootstrap: str, topic: str, compres
         async with Consumer(bootstrap, auto_offset_reset="earliest") as consumer:
             consumer.assign([TopicPartition(topic, metadata[0].partition)])
             records = await read_all(consumer, 201)
-        assert [record.value for record in records[:200]] == [b"value %d" % index * 20 for index in range(200)]
-        assert (records[7].offset, records[7].timestamp_ms, records[7].timestamp_type) == (7, 1_007, "CreateTime")
+        assert [record.value for record in records[:200]] == [
+            b"value %d" % index * 20 for index in range(200)
+        ]
+        assert (records[7].offset, records[7].timestamp_ms, records[7].timestamp_type) == (
+            7,
+            1_007,
+            "CreateTime",
+        )
         assert (records[7].key, records[7].headers, records[200].value) == (b"k", headers, None)
 
     run(main)
@@ -82,7 +94,9 @@ def test_records_come_back_as_they_were_sent(bootstrap: str, topic: str, compres
 def test_keys_go_where_librdkafka_puts_them(bootstrap: str, topic: str) -> None:
     keys = [b"key-%d" % index for index in range(200)]
     placed: dict[bytes, int] = {}
-    theirs = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random"})
+    theirs = confluent_kafka.Producer(
+        {"bootstrap.servers": bootstrap, "partitioner": "murmur2_random"}
+    )
 
     def place(error: Any, message: Any) -> None:
         placed[message.key()] = message.partition()
@@ -92,7 +106,9 @@ def test_keys_go_where_librdkafka_puts_them(bootstrap: str, topic: str) -> None:
     assert theirs.flush(30) == 0
     with BlockingProducer(bootstrap) as producer:
         ours = [producer.send(topic, b"", key=key) for key in keys]
-        assert {key: delivery.wait().partition for key, delivery in zip(keys, ours, strict=True)} == placed
+        assert {
+            key: delivery.wait().partition for key, delivery in zip(keys, ours, strict=True)
+        } == placed
 
 
 def test_what_we_produce_librdkafka_reads_and_the_other_way(bootstrap: str, topic: str) -> None:
@@ -103,14 +119,20 @@ def test_what_we_produce_librdkafka_reads_and_the_other_way(bootstrap: str, topi
     for index in range(500):
         theirs.produce(topic, b"theirs %d" % index, partition=0)
     assert theirs.flush(30) == 0
-    expected = [b"ours %d" % index for index in range(500)] + [b"theirs %d" % index for index in range(500)]
-    with BlockingConsumer(bootstrap, auto_offset_reset="earliest", max_poll_records=100) as consumer:
+    expected = [b"ours %d" % index for index in range(500)] + [
+        b"theirs %d" % index for index in range(500)
+    ]
+    with BlockingConsumer(
+        bootstrap, auto_offset_reset="earliest", max_poll_records=100
+    ) as consumer:
         consumer.assign([TopicPartition(topic, 0)])
         seen: list[bytes] = []
         while len(seen) < 1_000:
             seen += [record.value for record in consumer.poll()]
     assert seen == expected
-    reader = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "auto.offset.reset": "earliest"})
+    reader = confluent_kafka.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "reader", "auto.offset.reset": "earliest"}
+    )
     reader.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     theirs_seen: list[Any] = []
     while len(theirs_seen) < 1_000:
@@ -126,8 +148,12 @@ def test_a_consumer_seeks_pauses_and_tells_its_position(bootstrap: str, topic: s
         async with Producer(bootstrap) as producer:
             for index in range(100):
                 for partition in (0, 1):
-                    await producer.send(topic, b"%d" % index, partition=partition, timestamp_ms=10_000 + index)
-        async with Consumer(bootstrap, auto_offset_reset="earliest", max_poll_records=10) as consumer:
+                    await producer.send(
+                        topic, b"%d" % index, partition=partition, timestamp_ms=10_000 + index
+                    )
+        async with Consumer(
+            bootstrap, auto_offset_reset="earliest", max_poll_records=10
+        ) as consumer:
             consumer.assign([first, second])
             assert await consumer.position(first) == 0
             consumer.pause([second])
@@ -137,7 +163,10 @@ def test_a_consumer_seeks_pauses_and_tells_its_position(bootstrap: str, topic: s
             assert [record.offset for record in await read_all(consumer, 5)] == [95, 96, 97, 98, 99]
             consumer.resume([second])
             assert [record.partition for record in await read_all(consumer, 100)] == [1] * 100
-            assert await consumer.seek_to_time({first: 10_042, second: 99_999}) == {first: 42, second: 100}
+            assert await consumer.seek_to_time({first: 10_042, second: 99_999}) == {
+                first: 42,
+                second: 100,
+            }
             assert (await consumer.poll())[0].offset == 42
             await consumer.seek_to_end()
             assert (await consumer.position(first), consumer.lag(first)) == (100, 0)
@@ -182,7 +211,11 @@ def test_committed_offsets_are_where_the_next_consumer_begins(bootstrap: str, to
         async with Producer(bootstrap) as producer:
             for index in range(30):
                 await producer.send(topic, b"%d" % index, partition=0)
-        settings: dict[str, Any] = {"group_id": f"by-hand-{topic}", "auto_offset_reset": "earliest", "enable_auto_commit": False}
+        settings: dict[str, Any] = {
+            "group_id": f"by-hand-{topic}",
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": False,
+        }
         async with Consumer(bootstrap, **settings) as consumer:
             consumer.assign([partition])
             await read_all(consumer, 30)
@@ -196,7 +229,9 @@ def test_committed_offsets_are_where_the_next_consumer_begins(bootstrap: str, to
             consumer.commit_soon({partition: 17}, hear)
             await answered.wait()
             assert heard == [(17, None)]
-            assert (await consumer.committed([partition, TopicPartition(topic, 1)]))[partition].offset == 17
+            assert (await consumer.committed([partition, TopicPartition(topic, 1)]))[
+                partition
+            ].offset == 17
         async with Consumer(bootstrap, **settings) as consumer:
             consumer.assign([partition])
             assert (await read_all(consumer, 1))[0].offset == 17
@@ -206,7 +241,9 @@ def test_committed_offsets_are_where_the_next_consumer_begins(bootstrap: str, to
     run(main)
 
 
-def test_a_blocking_consumer_left_by_an_exception_commits_nothing(bootstrap: str, topic: str) -> None:
+def test_a_blocking_consumer_left_by_an_exception_commits_nothing(
+    bootstrap: str, topic: str
+) -> None:
     settings: dict[str, Any] = {"group_id": f"left-{topic}", "auto_offset_reset": "earliest"}
     with BlockingProducer(bootstrap) as producer:
         producer.send(topic, b"x", partition=0)
@@ -231,7 +268,9 @@ def test_a_blocking_loop_may_be_left_anywhere(bootstrap: str, topic: str) -> Non
             producer.send(topic, value, partition=0)
     seen: list[bytes] = []
     while len(seen) < len(values):
-        with BlockingConsumer(bootstrap, group_id=f"loop-{topic}", auto_offset_reset="earliest") as consumer:
+        with BlockingConsumer(
+            bootstrap, group_id=f"loop-{topic}", auto_offset_reset="earliest"
+        ) as consumer:
             consumer.subscribe([topic])
             for count, record in enumerate(consumer, 1):
                 seen.append(record.value)
@@ -240,7 +279,9 @@ def test_a_blocking_loop_may_be_left_anywhere(bootstrap: str, topic: str) -> Non
     assert seen == values
 
 
-def test_a_blocking_producer_left_by_an_exception_delivers_what_it_took(bootstrap: str, topic: str) -> None:
+def test_a_blocking_producer_left_by_an_exception_delivers_what_it_took(
+    bootstrap: str, topic: str
+) -> None:
     def fail_at_work() -> None:
         with BlockingProducer(bootstrap, linger_ms=10_000) as producer:
             producer.send(topic, b"taken", partition=0)
@@ -272,15 +313,23 @@ def test_members_share_and_take_over(bootstrap: str, topic: str, strategy: str) 
                 await first.poll(timeout_ms=100)
             async with Consumer(bootstrap, **settings) as second:
                 await second.subscribe([topic])
-                while not (second.assignment and {*first.assignment, *second.assignment} == everything):
+                while not (
+                    second.assignment and {*first.assignment, *second.assignment} == everything
+                ):
                     await first.poll(timeout_ms=50)
                     await second.poll(timeout_ms=50)
                 assert not set(first.assignment) & set(second.assignment)
                 assert sorted((len(first.assignment), len(second.assignment))) == [1, 2]
                 async with Admin(bootstrap) as admin:
                     group = (await admin.describe_groups([f"group-{topic}"]))[f"group-{topic}"]
-                    assert (group.state, group.assignor, len(group.members)) == ("Stable", strategy, 2)
-                    assert {each for member in group.members for each in member.assignment} == everything
+                    assert (group.state, group.assignor, len(group.members)) == (
+                        "Stable",
+                        strategy,
+                        2,
+                    )
+                    assert {
+                        each for member in group.members for each in member.assignment
+                    } == everything
             while set(first.assignment) != everything:
                 await first.poll(timeout_ms=100)
 
@@ -306,16 +355,26 @@ def test_callbacks_hear_of_every_change_and_may_commit(bootstrap: str, topic: st
                 heard.append(("revoked", len(first.assignment)))
                 await first.commit()
 
-            await first.subscribe([topic], on_assigned=lambda each: heard.append(("assigned", len(each))), on_revoked=on_revoked)
+            await first.subscribe(
+                [topic],
+                on_assigned=lambda each: heard.append(("assigned", len(each))),
+                on_revoked=on_revoked,
+            )
             await read_all(first, 30)
             async with Consumer(bootstrap, **settings) as second:
                 await second.subscribe([topic])
                 while not second.assignment:
                     assert await first.poll(timeout_ms=50) == []
-                    assert await second.poll(timeout_ms=50) == [], "what was committed on revocation is not read again"
+                    assert await second.poll(timeout_ms=50) == [], (
+                        "what was committed on revocation is not read again"
+                    )
                     await first.poll(timeout_ms=50)
                 assert await second.poll(timeout_ms=300) == []
-        assert heard[:3] == [("assigned", 3), ("revoked", 3), ("assigned", len(first.assignment) or heard[2][1])]
+        assert heard[:3] == [
+            ("assigned", 3),
+            ("revoked", 3),
+            ("assigned", len(first.assignment) or heard[2][1]),
+        ]
 
     run(main)
 
@@ -334,15 +393,25 @@ def test_one_group_of_our_consumer_and_librdkafkas(bootstrap: str, topic: str) -
     )
     try:
         theirs.subscribe([topic])
-        settings: dict[str, Any] = {"group_id": group, "auto_offset_reset": "earliest", "heartbeat_interval_ms": 100}
-        with BlockingConsumer(bootstrap, partition_assignment_strategy=("range",), **settings) as ours:
+        settings: dict[str, Any] = {
+            "group_id": group,
+            "auto_offset_reset": "earliest",
+            "heartbeat_interval_ms": 100,
+        }
+        with BlockingConsumer(
+            bootstrap, partition_assignment_strategy=("range",), **settings
+        ) as ours:
             ours.subscribe([topic])
             deadline = time.monotonic() + 40
             while True:
                 theirs.poll(0.05)
                 ours.poll(timeout_ms=50)
                 their_partitions = {(each.topic, each.partition) for each in theirs.assignment()}
-                if their_partitions and ours.assignment and their_partitions | {tuple(each) for each in ours.assignment} == everything:
+                if (
+                    their_partitions
+                    and ours.assignment
+                    and their_partitions | {tuple(each) for each in ours.assignment} == everything
+                ):
                     break
                 assert time.monotonic() < deadline, (their_partitions, ours.assignment)
             assert not their_partitions & {tuple(each) for each in ours.assignment}
@@ -354,9 +423,15 @@ def test_one_group_of_our_consumer_and_librdkafkas(bootstrap: str, topic: str) -
         theirs.close()
 
 
-def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(bootstrap: str, topic: str) -> None:
+def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(
+    bootstrap: str, topic: str
+) -> None:
     async def main() -> None:
-        settings: dict[str, Any] = {"group_id": f"static-{topic}", "heartbeat_interval_ms": 100, "session_timeout_ms": 10_000}
+        settings: dict[str, Any] = {
+            "group_id": f"static-{topic}",
+            "heartbeat_interval_ms": 100,
+            "session_timeout_ms": 10_000,
+        }
         async with Consumer(bootstrap, **settings) as other:
             async with Consumer(bootstrap, group_instance_id="one", **settings) as first:
                 await first.subscribe([topic])
@@ -385,7 +460,11 @@ def test_a_member_that_does_not_poll_loses_its_partitions(bootstrap: str, topic:
     lost: list[object] = []
 
     async def main() -> None:
-        settings: dict[str, Any] = {"group_id": f"slow-{topic}", "heartbeat_interval_ms": 100, "max_poll_interval_ms": 1_000}
+        settings: dict[str, Any] = {
+            "group_id": f"slow-{topic}",
+            "heartbeat_interval_ms": 100,
+            "max_poll_interval_ms": 1_000,
+        }
         async with Consumer(bootstrap, **settings) as slow:
             await slow.subscribe([topic], on_lost=lost.extend)
             while not slow.assignment:
@@ -408,18 +487,38 @@ def test_a_member_that_does_not_poll_loses_its_partitions(bootstrap: str, topic:
 def test_topics_are_created_grown_configured_and_deleted(bootstrap: str) -> None:
     name, resource = "administered", ConfigResource.topic("administered")
     with BlockingAdmin(bootstrap) as admin:
-        admin.create_topics([NewTopic(name=name, partition_count=2, replication_factor=1, configs={"retention.bytes": "777000"})])
+        admin.create_topics(
+            [
+                NewTopic(
+                    name=name,
+                    partition_count=2,
+                    replication_factor=1,
+                    configs={"retention.bytes": "777000"},
+                )
+            ]
+        )
         with pytest.raises(ItemsFailed) as caught:
-            admin.create_topics([NewTopic(name=name), NewTopic(name="administered-too", partition_count=1)])
+            admin.create_topics(
+                [NewTopic(name=name), NewTopic(name="administered-too", partition_count=1)]
+            )
         assert caught.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
-        assert (list(caught.value.errors), list(caught.value.results)) == ([name], ["administered-too"])
+        assert (list(caught.value.errors), list(caught.value.results)) == (
+            [name],
+            ["administered-too"],
+        )
         admin.create_partitions({name: 5})
         assert admin.describe_topics([name])[name].partition_count == 5
-        assert {"administered", "administered-too"} <= {listing.name for listing in admin.list_topics()}
+        assert {"administered", "administered-too"} <= {
+            listing.name for listing in admin.list_topics()
+        }
         admin.alter_configs({resource: {"retention.bytes": None, "segment.bytes": "1048600"}})
         deadline = time.monotonic() + 30
-        while (configs := admin.describe_configs([resource])[resource])["segment.bytes"].value != "1048600":
-            assert time.monotonic() < deadline, "Apache Kafka responds before everything of a change is in place; it has to be in the end"
+        while (configs := admin.describe_configs([resource])[resource])[
+            "segment.bytes"
+        ].value != "1048600":
+            assert time.monotonic() < deadline, (
+                "Apache Kafka responds before everything of a change is in place; it has to be in the end"
+            )
             time.sleep(0.05)
         assert configs["segment.bytes"].source == "DYNAMIC_TOPIC_CONFIG"
         assert configs["retention.bytes"].is_default
@@ -435,7 +534,9 @@ def test_offsets_are_found_by_time_and_by_epoch(bootstrap: str, topic: str) -> N
     partition = TopicPartition(topic, 0)
     with BlockingProducer(bootstrap) as producer:
         for index in range(10):
-            producer.send(topic, b"", partition=0, timestamp_ms=5_000 + (index if index != 3 else 90))
+            producer.send(
+                topic, b"", partition=0, timestamp_ms=5_000 + (index if index != 3 else 90)
+            )
     with BlockingAdmin(bootstrap) as admin:
         found = {
             name: admin.list_offsets({partition: spec})[partition]
@@ -447,10 +548,20 @@ def test_offsets_are_found_by_time_and_by_epoch(bootstrap: str, topic: str) -> N
                 "never": OffsetSpec.at(9_999_999),
             }.items()
         }
-        assert [found[name].offset for name in ("earliest", "latest", "max", "at", "never")] == [0, 10, 3, 3, -1]
+        assert [found[name].offset for name in ("earliest", "latest", "max", "at", "never")] == [
+            0,
+            10,
+            3,
+            3,
+            -1,
+        ]
         assert found["max"].timestamp_ms == 5_090
         offsets = admin.describe_offsets([topic])
-        assert (offsets[partition].log_start_offset, offsets[partition].high_watermark, offsets[partition].last_stable_offset) == (
+        assert (
+            offsets[partition].log_start_offset,
+            offsets[partition].high_watermark,
+            offsets[partition].last_stable_offset,
+        ) == (
             0,
             10,
             10,
@@ -478,7 +589,9 @@ def test_waiting_for_records_ends_with_the_first_one(bootstrap: str, topic: str)
                 assert trio.current_time() - started < 5
             with trio.move_on_after(0.2):
                 await admin.wait_for_records({empty: 0}, 20_000)
-            assert await admin.wait_for_records({watched: 0}, 20_000) == {watched}, "a cancelled wait does not hold up the next"
+            assert await admin.wait_for_records({watched: 0}, 20_000) == {watched}, (
+                "a cancelled wait does not hold up the next"
+            )
 
     run(main)
 
@@ -497,24 +610,34 @@ def test_groups_are_listed_altered_and_deleted(bootstrap: str, topic: str) -> No
         assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_retention_is_applied_now_or_the_broker_says_that_it_cleans_by_itself(bootstrap: str, topic: str, *, is_tidelog: bool) -> None:
+def test_retention_is_applied_now_or_the_broker_says_that_it_cleans_by_itself(
+    bootstrap: str, topic: str, *, is_tidelog: bool
+) -> None:
     with BlockingAdmin(bootstrap) as admin:
         if is_tidelog:
             results = admin.apply_retention([topic])
-            assert {(each.topic, each.partition) for each in results} == {(topic, number) for number in range(3)}
+            assert {(each.topic, each.partition) for each in results} == {
+                (topic, number) for number in range(3)
+            }
         else:
             with pytest.raises(KafkaError, match="its brokers clean by themselves") as caught:
                 admin.apply_retention([topic])
             assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
-        assert admin.describe_topics([topic])[topic].partition_count == 3, "the connection is still good"
+        assert admin.describe_topics([topic])[topic].partition_count == 3, (
+            "the connection is still good"
+        )
 
 
-def test_compaction_is_applied_now_or_the_broker_says_that_it_cleans_by_itself(bootstrap: str, topic: str, *, is_tidelog: bool) -> None:
+def test_compaction_is_applied_now_or_the_broker_says_that_it_cleans_by_itself(
+    bootstrap: str, topic: str, *, is_tidelog: bool
+) -> None:
     with BlockingAdmin(bootstrap) as admin:
         if is_tidelog:
             admin.alter_configs({ConfigResource.topic(topic): {"cleanup.policy": "compact"}})
             results = admin.apply_compaction([topic])
-            assert {(each.topic, each.partition, each.pass_count) for each in results} == {(topic, number, 0) for number in range(3)}
+            assert {(each.topic, each.partition, each.pass_count) for each in results} == {
+                (topic, number, 0) for number in range(3)
+            }
         else:
             with pytest.raises(KafkaError, match="its brokers clean by themselves") as caught:
                 admin.apply_compaction([topic])
@@ -527,7 +650,9 @@ def test_compaction_is_applied_now_or_the_broker_says_that_it_cleans_by_itself(b
 def test_a_range_is_read_exactly(bootstrap: str, topic: str) -> None:
     with BlockingProducer(bootstrap, batch_size=500, compression="zstd") as producer:
         for index in range(1_000):
-            producer.send(topic, b"value %d" % index, key=b"%d" % index, partition=0, timestamp_ms=index)
+            producer.send(
+                topic, b"value %d" % index, key=b"%d" % index, partition=0, timestamp_ms=index
+            )
     tables = list(read_range_arrow(bootstrap, (topic, 0), 123, 877))
     offsets = [offset for table in tables for offset in table.column("offset").to_pylist()]
     values = [value for table in tables for value in table.column("value").to_pylist()]
@@ -536,14 +661,20 @@ def test_a_range_is_read_exactly(bootstrap: str, topic: str) -> None:
     assert list(read_range_arrow(bootstrap, (topic, 0), 5, 5)) == []
 
 
-def test_a_range_ends_with_its_position_although_its_last_offsets_hold_no_records(bootstrap: str, topic: str) -> None:
+def test_a_range_ends_with_its_position_although_its_last_offsets_hold_no_records(
+    bootstrap: str, topic: str
+) -> None:
     """Markers of transactions take offsets; aborted records are left out."""
-    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": f"tx-{topic}"})
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": bootstrap, "transactional.id": f"tx-{topic}"}
+    )
     producer.init_transactions(30)
     for is_committed in (True, False, True, False):
         producer.begin_transaction()
         for index in range(5):
-            producer.produce(topic, b"%s %d" % (b"kept" if is_committed else b"aborted", index), partition=0)
+            producer.produce(
+                topic, b"%s %d" % (b"kept" if is_committed else b"aborted", index), partition=0
+            )
         producer.flush(30)
         (producer.commit_transaction if is_committed else producer.abort_transaction)(30)
     kept = [b"kept %d" % index for index in range(5)] * 2
@@ -552,19 +683,30 @@ def test_a_range_ends_with_its_position_although_its_last_offsets_hold_no_record
         async with Admin(bootstrap) as admin:
             partition = TopicPartition(topic, 0)
             end = 0
-            with trio.fail_after(30):  # a transaction's markers are written after its end was acknowledged
+            with trio.fail_after(
+                30
+            ):  # a transaction's markers are written after its end was acknowledged
                 while end < 24:
                     await trio.sleep(0.05)
                     end = (await admin.describe_offsets([topic]))[partition].last_stable_offset
             assert end == 24
-            positions = [chunk.position async for chunk in read_range(admin, partition, 0, end, max_bytes=100)]
+            positions = [
+                chunk.position
+                async for chunk in read_range(admin, partition, 0, end, max_bytes=100)
+            ]
             assert positions[-1] == end
-        async with Consumer(bootstrap, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
+        async with Consumer(
+            bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
+        ) as consumer:
             consumer.assign([partition])
             assert [record.value for record in await read_all(consumer, 10)] == kept
 
     run(main)
-    values = [value for table in read_range_arrow(bootstrap, (topic, 0), 0, 24) for value in table.column("value").to_pylist()]
+    values = [
+        value
+        for table in read_range_arrow(bootstrap, (topic, 0), 0, 24)
+        for value in table.column("value").to_pylist()
+    ]
     assert values == kept
 
 

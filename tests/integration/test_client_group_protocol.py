@@ -1,4 +1,5 @@
-"""Our client in groups of the consumer protocol (KIP-848), against tidelog and Apache Kafka: the same tests, the same outcome.
+"""Our client in groups of the consumer protocol (KIP-848), against tidelog and Apache Kafka: the
+same tests, the same outcome.
 
 Heartbeats go out every 200 ms here: what a group decides is known within a few of them.
 """
@@ -46,7 +47,9 @@ PROPERTIES = {
 
 
 @pytest.fixture(scope="module", params=CLUSTERS)
-def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def bootstrap(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     with cluster(request.param, tmp_path_factory.mktemp("own"), PROPERTIES) as servers:
         yield servers
 
@@ -68,7 +71,12 @@ async def produce(bootstrap: str, topic: str, count: int) -> None:
 
 
 def member(bootstrap: str, group: str, **more: Any) -> Consumer:
-    settings = {"auto_offset_reset": "earliest", "enable_auto_commit": False, "group_protocol": "consumer", **more}
+    settings = {
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        "group_protocol": "consumer",
+        **more,
+    }
     return Consumer(bootstrap, group_id=group, **settings)
 
 
@@ -83,7 +91,9 @@ class Story:
         def assigned(partitions: Sequence[TopicPartition]) -> None:
             self.told.append((name, "assigned", len(partitions)))
             for each in partitions:
-                assert each not in self.owners, f"{each} belongs to {self.owners[each]}, and {name} is assigned it"
+                assert each not in self.owners, (
+                    f"{each} belongs to {self.owners[each]}, and {name} is assigned it"
+                )
                 self.owners[each] = name
 
         def revoked(partitions: Sequence[TopicPartition]) -> None:
@@ -104,7 +114,9 @@ async def poll_until(is_there: Callable[[], bool], *consumers: Consumer) -> None
             await each.poll(timeout_ms=20)
 
 
-def test_partitions_are_given_up_before_others_have_them_and_taken_over_from_who_leaves(bootstrap: str, topic: str) -> None:
+def test_partitions_are_given_up_before_others_have_them_and_taken_over_from_who_leaves(
+    bootstrap: str, topic: str
+) -> None:
     async def main() -> None:
         story = Story()
         async with member(bootstrap, topic) as first:
@@ -114,7 +126,9 @@ def test_partitions_are_given_up_before_others_have_them_and_taken_over_from_who
             await first.commit()
             async with member(bootstrap, topic, group_remote_assignor="range") as second:
                 await second.subscribe([topic], **story.callbacks("second"))
-                await poll_until(lambda: len(first.assignment) == len(second.assignment) == 2, first, second)
+                await poll_until(
+                    lambda: len(first.assignment) == len(second.assignment) == 2, first, second
+                )
                 assert sorted(story.owners.values()) == ["first", "first", "second", "second"]
                 assert first.group_metadata().generation_id > 0
                 await second.commit({second.assignment[0]: 1})
@@ -147,7 +161,9 @@ def test_static_member_that_comes_back_has_the_same_partitions(bootstrap: str, t
             await other.subscribe([topic])
             async with member(bootstrap, topic, group_instance_id="one") as static:
                 await static.subscribe([topic])
-                await poll_until(lambda: len(static.assignment) == len(other.assignment) == 2, static, other)
+                await poll_until(
+                    lambda: len(static.assignment) == len(other.assignment) == 2, static, other
+                )
                 held = static.assignment
                 async with member(bootstrap, topic, group_instance_id="one") as rival:
                     await rival.subscribe([topic])
@@ -163,10 +179,15 @@ def test_static_member_that_comes_back_has_the_same_partitions(bootstrap: str, t
     run(main)
 
 
-def test_member_that_does_not_poll_loses_its_partitions_and_comes_back(bootstrap: str, topic: str) -> None:
+def test_member_that_does_not_poll_loses_its_partitions_and_comes_back(
+    bootstrap: str, topic: str
+) -> None:
     async def main() -> None:
         story = Story()
-        async with member(bootstrap, topic, max_poll_interval_ms=1_000) as slow, member(bootstrap, topic) as other:
+        async with (
+            member(bootstrap, topic, max_poll_interval_ms=1_000) as slow,
+            member(bootstrap, topic) as other,
+        ):
             await slow.subscribe([topic], **story.callbacks("slow"))
             await poll_until(lambda: len(slow.assignment) == PARTITIONS, slow)
             await other.subscribe([topic])
@@ -174,7 +195,9 @@ def test_member_that_does_not_poll_loses_its_partitions_and_comes_back(bootstrap
             with pytest.raises(KafkaError) as caught:
                 await slow.commit({TopicPartition(topic, 0): 1})
             assert caught.value.code is ErrorCode.UNKNOWN_MEMBER_ID
-            await poll_until(lambda: len(other.assignment) == len(slow.assignment) == 2, slow, other)
+            await poll_until(
+                lambda: len(other.assignment) == len(slow.assignment) == 2, slow, other
+            )
         assert story.told[:2] == [("slow", "assigned", PARTITIONS), ("slow", "lost", PARTITIONS)]
 
     run(main)
@@ -206,16 +229,26 @@ def test_group_goes_on_while_a_callback_takes_its_time(bootstrap: str, topic: st
 
 def test_offsets_of_a_member_are_committed_in_a_transaction(bootstrap: str, topic: str) -> None:
     async def main() -> None:
-        async with member(bootstrap, topic) as consumer, Producer(bootstrap, transactional_id=f"{topic}-copy") as producer:
+        async with (
+            member(bootstrap, topic) as consumer,
+            Producer(bootstrap, transactional_id=f"{topic}-copy") as producer,
+        ):
             await producer.init_transactions()
             await consumer.subscribe([topic])
             await read_all(consumer, 2 * PARTITIONS)
             async with producer.transaction():
-                await producer.send_offsets_to_transaction(consumer.consumed(), consumer.group_metadata())
+                await producer.send_offsets_to_transaction(
+                    consumer.consumed(), consumer.group_metadata()
+                )
             await consumer.seek_to_committed()
-            assert [await consumer.position(each) for each in consumer.assignment] == [2] * PARTITIONS
+            assert [await consumer.position(each) for each in consumer.assignment] == [
+                2
+            ] * PARTITIONS
             stale = consumer.group_metadata()
-        async with Producer(bootstrap, transactional_id=f"{topic}-late") as producer, member(bootstrap, topic) as other:
+        async with (
+            Producer(bootstrap, transactional_id=f"{topic}-late") as producer,
+            member(bootstrap, topic) as other,
+        ):
             await producer.init_transactions()
             await other.subscribe([topic])
             await poll_until(lambda: bool(other.assignment), other)
@@ -227,11 +260,19 @@ def test_offsets_of_a_member_are_committed_in_a_transaction(bootstrap: str, topi
 
 
 def test_a_service_changes_over_member_by_member(bootstrap: str, topic: str) -> None:
-    """librdkafka's classic member, our classic one and our new one are in one group; then the classic ones leave, and one comes back."""
+    """librdkafka's classic member, our classic one and our new one are in one group; then the
+    classic ones leave, and one comes back.
+    """
     import confluent_kafka
 
     async def main() -> None:
-        told = confluent_settings(bootstrap, group_id=topic, auto_offset_reset="earliest", enable_auto_commit=False, **RDKAFKA)
+        told = confluent_settings(
+            bootstrap,
+            group_id=topic,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            **RDKAFKA,
+        )
         old: Any = confluent_kafka.Consumer(told)
         old.subscribe([topic])
 
@@ -239,7 +280,11 @@ def test_a_service_changes_over_member_by_member(bootstrap: str, topic: str) -> 
             old.poll(0.02)
             return len(old.assignment()), len(ours.assignment), len(new.assignment)
 
-        classic = {"group_protocol": "classic", "heartbeat_interval_ms": 200, "partition_assignment_strategy": ("range",)}
+        classic = {
+            "group_protocol": "classic",
+            "heartbeat_interval_ms": 200,
+            "partition_assignment_strategy": ("range",),
+        }
         async with member(bootstrap, topic, **classic) as ours, member(bootstrap, topic) as new:
             await ours.subscribe([topic])
             await poll_until(lambda: parts() == (2, 2, 0), ours)
@@ -260,7 +305,14 @@ def test_a_service_changes_over_member_by_member(bootstrap: str, topic: str) -> 
 
 def test_javas_consumer_shares_a_group_with_ours(bootstrap: str, topic: str) -> None:
     skip_unless_kafka_is_there()
-    command = [*java_command("-Dgroup.protocol=consumer"), str(CLIENT), "read", bootstrap, topic, topic]
+    command = [
+        *java_command("-Dgroup.protocol=consumer"),
+        str(CLIENT),
+        "read",
+        bootstrap,
+        topic,
+        topic,
+    ]
 
     async def main(running: "subprocess.Popen[str]") -> None:
         assert running.stdout is not None
@@ -277,28 +329,44 @@ def test_javas_consumer_shares_a_group_with_ours(bootstrap: str, topic: str) -> 
             positions = await ours.committed(ours.assignment)
             assert {position.offset for position in positions.values()} == {2}
 
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as running:
         try:
             run(main, running)
         finally:
             running.kill()
 
 
-RDKAFKA: dict[str, Any] = {"partition_assignment_strategy": "range", "heartbeat_interval_ms": 200, "session_timeout_ms": 6_000}
+RDKAFKA: dict[str, Any] = {
+    "partition_assignment_strategy": "range",
+    "heartbeat_interval_ms": 200,
+    "session_timeout_ms": 6_000,
+}
 
 
 async def types(bootstrap: str, group: str) -> list[tuple[str, str]]:
     async with Admin(bootstrap) as admin:
-        return [(each.group_id, each.group_type) for each in await admin.list_groups() if each.group_id == group]
+        return [
+            (each.group_id, each.group_type)
+            for each in await admin.list_groups()
+            if each.group_id == group
+        ]
 
 
 def test_blocking_and_asyncio_consumers_share_a_group(bootstrap: str, topic: str) -> None:
-    settings: dict[str, Any] = {"group_id": topic, "group_protocol": "consumer", "auto_offset_reset": "earliest"}
+    settings: dict[str, Any] = {
+        "group_id": topic,
+        "group_protocol": "consumer",
+        "auto_offset_reset": "earliest",
+    }
     events: list[str] = []
 
     async def main(blocking: BlockingConsumer) -> None:
         async with AsyncioConsumer(bootstrap, **settings) as consumer:
-            await consumer.subscribe([topic], on_assigned=lambda partitions: events.append(f"asyncio +{len(partitions)}"))
+            await consumer.subscribe(
+                [topic], on_assigned=lambda partitions: events.append(f"asyncio +{len(partitions)}")
+            )
             while len(await consumer.assignment()) != 2 or len(blocking.assignment) != 2:
                 await consumer.poll(timeout_ms=20)
                 await asyncio.to_thread(blocking.poll, None, 20)
@@ -306,17 +374,25 @@ def test_blocking_and_asyncio_consumers_share_a_group(bootstrap: str, topic: str
             assert metadata.generation_id > 0
 
     with BlockingConsumer(bootstrap, **settings) as blocking:
-        blocking.subscribe([topic], on_revoked=lambda partitions: events.append(f"blocking -{len(partitions)}"))
+        blocking.subscribe(
+            [topic], on_revoked=lambda partitions: events.append(f"blocking -{len(partitions)}")
+        )
         while len(blocking.assignment) != PARTITIONS:
             blocking.poll(timeout_ms=20)
         asyncio.run(asyncio.wait_for(main(blocking), 60))
         assert events == ["blocking -2", "asyncio +2"]
 
 
-def test_a_group_is_described_with_members_and_after_they_have_left(bootstrap: str, topic: str, tmp_path: Path) -> None:
+def test_a_group_is_described_with_members_and_after_they_have_left(
+    bootstrap: str, topic: str, tmp_path: Path
+) -> None:
     group = f"described-{topic}"
     with BlockingAdmin(bootstrap) as admin:
-        settings: dict[str, Any] = {"group_protocol": "consumer", "auto_offset_reset": "earliest", "enable_auto_commit": False}
+        settings: dict[str, Any] = {
+            "group_protocol": "consumer",
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": False,
+        }
         with BlockingConsumer(bootstrap, group_id=group, client_id="seen", **settings) as consumer:
             consumer.subscribe([topic])
             while len(consumer.assignment) < PARTITIONS:
@@ -326,11 +402,23 @@ def test_a_group_is_described_with_members_and_after_they_have_left(bootstrap: s
             assert (found.protocol_type, found.assignor) == ("consumer", "uniform")
             (one,) = found.members
             assert one.client_id == "seen"
-            assert sorted(one.assignment) == [TopicPartition(topic, number) for number in range(PARTITIONS)]
+            assert sorted(one.assignment) == [
+                TopicPartition(topic, number) for number in range(PARTITIONS)
+            ]
         found = admin.describe_groups([group])[group]
         assert (found.state, found.members) == ("Empty", ())
         assert admin.describe_groups(["never-there"])["never-there"].state == "Dead"
-    command = [sys.executable, "-m", "log_service.cli.main", "groups", "describe", group, "--json", "-b", bootstrap]
+    command = [
+        sys.executable,
+        "-m",
+        "log_service.cli.main",
+        "groups",
+        "describe",
+        group,
+        "--json",
+        "-b",
+        bootstrap,
+    ]
     shown = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
     assert json.loads(shown.stdout)["offsets"][0]["committed"] == 1

@@ -1,7 +1,9 @@
-"""Our client beside three nodes that are killed, stopped and paused: what was acknowledged is there once, and in order.
+"""Our client beside three nodes that are killed, stopped and paused: what was acknowledged is there
+once, and in order.
 
-The same stories run against tidelog's cluster and Apache Kafka's, some of them there in a long run alone. Outages are measured in counts
-(records sent again, records given up), not in seconds, because the machine that runs the tests is slow now and then.
+The same stories run against tidelog's cluster and Apache Kafka's, some of them there in a long run
+alone. Outages are measured in counts (records sent again, records given up), not in seconds,
+because the machine that runs the tests is slow now and then.
 """
 
 import itertools
@@ -12,7 +14,17 @@ from typing import Any
 import pytest
 import trio
 
-from log_service.client import Admin, BlockingAdmin, ConfigResource, Consumer, ErrorCode, KafkaError, NewTopic, Producer, TopicPartition
+from log_service.client import (
+    Admin,
+    BlockingAdmin,
+    ConfigResource,
+    Consumer,
+    ErrorCode,
+    KafkaError,
+    NewTopic,
+    Producer,
+    TopicPartition,
+)
 from tests.helpers.whole import of_a_run
 from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG
 from tests.integration.cluster_nodes import NODE_IDS, SESSION_SECONDS, ClusterNodes
@@ -25,8 +37,12 @@ PAUSE_SECONDS = of_a_run(0.01, whole=0.003)
 names = itertools.count()
 
 
-@pytest.fixture(scope="module", params=[TIDELOG, pytest.param(APACHE_KAFKA, marks=pytest.mark.repeats)])
-def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
+@pytest.fixture(
+    scope="module", params=[TIDELOG, pytest.param(APACHE_KAFKA, marks=pytest.mark.repeats)]
+)
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ClusterNodes]:
     with ClusterNodes(request.param, tmp_path_factory.mktemp("cluster")) as nodes:
         yield nodes
 
@@ -36,7 +52,16 @@ def topic(cluster: ClusterNodes) -> Iterator[str]:
     """A topic with three replicas of each partition; all nodes run before and after the test."""
     name = f"topic-{next(names)}"
     with BlockingAdmin(cluster.bootstrap) as admin:
-        admin.create_topics([NewTopic(name=name, partition_count=PARTITIONS, replication_factor=3, configs={"min.insync.replicas": "2"})])
+        admin.create_topics(
+            [
+                NewTopic(
+                    name=name,
+                    partition_count=PARTITIONS,
+                    replication_factor=3,
+                    configs={"min.insync.replicas": "2"},
+                )
+            ]
+        )
     cluster.wait_until_whole(name)
     yield name
     cluster.wait_until_whole(name)
@@ -64,7 +89,11 @@ async def commit(consumer: Consumer, positions: dict[TopicPartition, int]) -> No
     try:
         await consumer.commit(positions)
     except KafkaError as error:
-        if error.code not in {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID}:
+        if error.code not in {
+            ErrorCode.REBALANCE_IN_PROGRESS,
+            ErrorCode.ILLEGAL_GENERATION,
+            ErrorCode.UNKNOWN_MEMBER_ID,
+        }:
             raise
         raise OutOfGroupError from error
 
@@ -75,12 +104,16 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 class Sending:
-    """Sends numbered records, some each few milliseconds, to all partitions, until told to end; knows what was acknowledged where."""
+    """Sends numbered records, some each few milliseconds, to all partitions, until told to end;
+    knows what was acknowledged where.
+    """
 
     def __init__(self, producer: Producer, topic: str) -> None:
         self.producer = producer
         self.topic = topic
-        self.acknowledged: dict[int, list[tuple[int, bytes]]] = {number: [] for number in range(PARTITIONS)}
+        self.acknowledged: dict[int, list[tuple[int, bytes]]] = {
+            number: [] for number in range(PARTITIONS)
+        }
         self.given_up: list[KafkaError] = []
         self._is_ending = False
 
@@ -89,7 +122,9 @@ class Sending:
             for number in itertools.count():
                 if self._is_ending:
                     break
-                delivery = await self.producer.send(self.topic, b"%d" % number, partition=number % PARTITIONS)
+                delivery = await self.producer.send(
+                    self.topic, b"%d" % number, partition=number % PARTITIONS
+                )
                 nursery.start_soon(self._settle, delivery, b"%d" % number)
                 await trio.sleep(PAUSE_SECONDS)
 
@@ -107,10 +142,16 @@ class Sending:
     async def progress(self) -> None:
         """Wait until each partition has taken ten more records."""
         before = {number: len(settled) for number, settled in self.acknowledged.items()}
-        await until(lambda: all(len(settled) >= before[number] + 10 for number, settled in self.acknowledged.items()))
+        await until(
+            lambda: all(
+                len(settled) >= before[number] + 10 for number, settled in self.acknowledged.items()
+            )
+        )
 
 
-async def sending(cluster: ClusterNodes, topic: str, story: Callable[[Sending], Awaitable[None]], **settings: Any) -> Sending:
+async def sending(
+    cluster: ClusterNodes, topic: str, story: Callable[[Sending], Awaitable[None]], **settings: Any
+) -> Sending:
     """Run a story while records are sent, and deliver what was sent."""
     async with Producer(cluster.bootstrap, linger_ms=0, **settings) as producer:
         sender = Sending(producer, topic)
@@ -124,7 +165,9 @@ async def sending(cluster: ClusterNodes, topic: str, story: Callable[[Sending], 
 
 
 async def check(cluster: ClusterNodes, sender: Sending) -> None:
-    """Check that the log holds what was sent: all that was acknowledged at its offset, nothing twice, and in order."""
+    """Check that the log holds what was sent: all that was acknowledged at its offset, nothing
+    twice, and in order.
+    """
     assert sender.given_up == []
     async with Consumer(cluster.bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(sender.topic, number) for number in range(PARTITIONS)])
@@ -145,7 +188,9 @@ async def check(cluster: ClusterNodes, sender: Sending) -> None:
 
 
 @pytest.mark.parametrize("how", ["kill", "stop"])
-def test_records_that_were_acknowledged_are_there_once_after_their_leader_is_gone(cluster: ClusterNodes, topic: str, how: str) -> None:
+def test_records_that_were_acknowledged_are_there_once_after_their_leader_is_gone(
+    cluster: ClusterNodes, topic: str, how: str
+) -> None:
     async def main() -> None:
         async def lose_leaders(sender: Sending) -> None:
             for _ in range(2):
@@ -161,7 +206,9 @@ def test_records_that_were_acknowledged_are_there_once_after_their_leader_is_gon
     run(main)
 
 
-def test_a_leader_that_hangs_is_left_when_its_session_is_over(cluster: ClusterNodes, topic: str) -> None:
+def test_a_leader_that_hangs_is_left_when_its_session_is_over(
+    cluster: ClusterNodes, topic: str
+) -> None:
     """The client's own patience (request_timeout_ms) is ten times as long as the session."""
 
     async def main() -> None:
@@ -180,8 +227,12 @@ def test_a_leader_that_hangs_is_left_when_its_session_is_over(cluster: ClusterNo
     run(main)
 
 
-def test_leaders_that_change_places_cost_a_handful_of_retries(cluster: ClusterNodes, topic: str) -> None:
-    """A reassignment puts another broker first, an election makes it lead: what the old leader refuses names the new one (KIP-951)."""
+def test_leaders_that_change_places_cost_a_handful_of_retries(
+    cluster: ClusterNodes, topic: str
+) -> None:
+    """A reassignment puts another broker first, an election makes it lead: what the old leader
+    refuses names the new one (KIP-951).
+    """
 
     async def main() -> None:
         async def move(sender: Sending) -> None:
@@ -192,10 +243,16 @@ def test_leaders_that_change_places_cost_a_handful_of_retries(cluster: ClusterNo
                 while await admin.list_partition_reassignments():  # noqa: ASYNC110 - as above
                     await trio.sleep(0.1)
                 await admin.elect_leaders([TopicPartition(topic, 0)])
-            await until(lambda: sender.producer.cluster.view.leader_of(TopicPartition(topic, 0)) == turned[0])
+            await until(
+                lambda: (
+                    sender.producer.cluster.view.leader_of(TopicPartition(topic, 0)) == turned[0]
+                )
+            )
 
         sender = await sending(cluster, topic, move, metadata_max_age_ms=3_600_000)
-        assert sender.producer.metrics().record_retry_total < 100, "at most five requests were in flight, some may go back and forth"
+        assert sender.producer.metrics().record_retry_total < 100, (
+            "at most five requests were in flight, some may go back and forth"
+        )
         await check(cluster, sender)
 
     run(main)
@@ -226,7 +283,9 @@ def test_no_commit_is_lost_with_its_coordinator(cluster: ClusterNodes, topic: st
                     while True:
                         records = await consumer.poll(timeout_ms=100)
                         if records:
-                            positions = {each: await consumer.position(each) for each in consumer.assignment}
+                            positions = {
+                                each: await consumer.position(each) for each in consumer.assignment
+                            }
                             with suppress(OutOfGroupError):
                                 await commit(consumer, positions)
                                 committed.update(positions)
@@ -242,11 +301,16 @@ def test_no_commit_is_lost_with_its_coordinator(cluster: ClusterNodes, topic: st
             await until(lambda: sum(committed.values()) >= goal)
 
         async def check_commits() -> None:
-            """Check that the group has what was acknowledged by now; a commit whose response was lost may count as well."""
+            """Check that the group has what was acknowledged by now; a commit whose response was
+            lost may count as well.
+            """
             before = dict(committed)
             async with Admin(cluster.bootstrap) as admin:
                 told = await admin.list_group_offsets(group)
-            assert all(told[each].offset >= offset for each, offset in before.items()), (told, before)
+            assert all(told[each].offset >= offset for each, offset in before.items()), (
+                told,
+                before,
+            )
 
         async def lose_coordinators(sender: Sending) -> None:
             async with trio.open_nursery() as nursery:
@@ -270,12 +334,16 @@ def test_no_commit_is_lost_with_its_coordinator(cluster: ClusterNodes, topic: st
 # Reading from near
 
 
-def test_a_reader_stays_in_its_rack_and_leaves_a_near_replica_that_dies(cluster: ClusterNodes, topic: str) -> None:
+def test_a_reader_stays_in_its_rack_and_leaves_a_near_replica_that_dies(
+    cluster: ClusterNodes, topic: str
+) -> None:
     async def main() -> None:
         async def read_near(sender: Sending) -> None:
             leader = await beside(cluster.leader_of, topic, 0)
             near = next(node_id for node_id in NODE_IDS if node_id != leader)
-            async with Consumer(cluster.bootstrap, client_rack=f"rack-{near}", auto_offset_reset="earliest") as consumer:
+            async with Consumer(
+                cluster.bootstrap, client_rack=f"rack-{near}", auto_offset_reset="earliest"
+            ) as consumer:
                 consumer.assign([TopicPartition(topic, 0)])
                 (state,) = consumer._subscriptions
                 while state.preferred_replica != near:
@@ -297,7 +365,9 @@ def test_a_reader_stays_in_its_rack_and_leaves_a_near_replica_that_dies(cluster:
 
 
 def partition_count(admin: BlockingAdmin, topic: str) -> int:
-    """Return how many partitions the next node knows of a topic; one that has not heard of it yet knows none."""
+    """Return how many partitions the next node knows of a topic; one that has not heard of it yet
+    knows none.
+    """
     with suppress(KafkaError):
         return admin.describe_topics([topic])[topic].partition_count
     return 0
@@ -309,7 +379,10 @@ def test_topics_are_created_while_any_node_is_gone(cluster: ClusterNodes, topic:
         name = f"{topic}-without-{gone}"
         with BlockingAdmin(cluster.bootstrap) as admin:
             admin.create_topics([NewTopic(name=name, partition_count=2, replication_factor=2)])
-            wait_until(lambda: partition_count(admin, name) == 2, f"{name} is known to every node that is asked")  # noqa: B023 - called here
+            wait_until(
+                lambda: partition_count(admin, name) == 2,  # noqa: B023 - called here
+                f"{name} is known to every node that is asked",
+            )
         cluster.start(gone)
         cluster.wait_until_whole(topic)
 
@@ -318,4 +391,6 @@ def test_each_broker_describes_its_own_configuration(cluster: ClusterNodes) -> N
     resources = [ConfigResource.broker(node_id) for node_id in NODE_IDS]
     with BlockingAdmin(cluster.bootstrap) as admin:
         described = admin.describe_configs(resources)
-        assert [described[resource]["broker.rack"].value for resource in resources] == [f"rack-{node_id}" for node_id in NODE_IDS]
+        assert [described[resource]["broker.rack"].value for resource in resources] == [
+            f"rack-{node_id}" for node_id in NODE_IDS
+        ]

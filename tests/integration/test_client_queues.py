@@ -1,4 +1,6 @@
-"""Our share consumer, its three faces and the admin's words about share groups, against real leaders and coordinators (KIP-932)."""
+"""Our share consumer, its three faces and the admin's words about share groups, against real
+leaders and coordinators (KIP-932).
+"""
 
 import asyncio
 import itertools
@@ -53,7 +55,9 @@ names = itertools.count()
 
 
 @pytest.fixture(scope="module", params=[TIDELOG, APACHE_KAFKA])
-def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def bootstrap(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     """The bootstrap servers of a cluster whose locks may be short."""
     with cluster(request.param, tmp_path_factory.mktemp("cluster"), PROPERTIES) as servers:
         yield servers
@@ -117,11 +121,15 @@ def test_more_consumers_than_partitions_share_the_records(bootstrap: str, topic:
     assert {record.delivery_count for records in seen for record in records} == {1}
 
 
-def test_released_records_come_again_rejected_and_accepted_ones_do_not(bootstrap: str, topic: str) -> None:
+def test_released_records_come_again_rejected_and_accepted_ones_do_not(
+    bootstrap: str, topic: str
+) -> None:
     produce(bootstrap, topic, 6)
 
     async def story() -> None:
-        async with ShareConsumer(bootstrap, group_id=topic, acknowledgement_mode="explicit") as consumer:
+        async with ShareConsumer(
+            bootstrap, group_id=topic, acknowledgement_mode="explicit"
+        ) as consumer:
             await consumer.subscribe([topic])
             first = await taken(consumer, 6)
             kinds = [consumer.accept, consumer.release, consumer.reject]
@@ -174,12 +182,16 @@ with BlockingShareConsumer(sys.argv[1], group_id=sys.argv[2]) as consumer:
 
 
 def test_records_of_a_consumer_that_was_killed_are_free_at_once(bootstrap: str, name: str) -> None:
-    with BlockingAdmin(bootstrap) as admin:  # one partition, which all members have, also those that the group takes for alive
+    with BlockingAdmin(
+        bootstrap
+    ) as admin:  # one partition, which all members have, also those that the group takes for alive
         admin.create_topics([NewTopic(name=name, partition_count=1, replication_factor=1)])
         admin.alter_configs({ConfigResource.group(name): {"share.auto.offset.reset": "earliest"}})
     with BlockingProducer(bootstrap) as producer:
         producer.send_many(name, [b"%d" % number for number in range(20)])
-    with subprocess.Popen([sys.executable, "-c", HOLD, bootstrap, name], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, bootstrap, name], stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert int(process.stdout.readline()) == 20
         process.kill()
@@ -196,13 +208,19 @@ def test_records_of_a_consumer_that_was_killed_are_free_at_once(bootstrap: str, 
     run(story)
 
 
-def test_a_lock_that_runs_out_gives_the_record_to_another_delivery(bootstrap: str, topic: str) -> None:
+def test_a_lock_that_runs_out_gives_the_record_to_another_delivery(
+    bootstrap: str, topic: str
+) -> None:
     with BlockingAdmin(bootstrap) as admin:
-        admin.alter_configs({ConfigResource.group(topic): {"share.record.lock.duration.ms": str(LOCK_MS)}})
+        admin.alter_configs(
+            {ConfigResource.group(topic): {"share.record.lock.duration.ms": str(LOCK_MS)}}
+        )
     produce(bootstrap, topic, 1)
 
     async def story() -> None:
-        async with ShareConsumer(bootstrap, group_id=topic, acknowledgement_mode="explicit") as consumer:
+        async with ShareConsumer(
+            bootstrap, group_id=topic, acknowledgement_mode="explicit"
+        ) as consumer:
             await consumer.subscribe([topic])
             (record,) = await taken(consumer, 1)
             assert consumer.acquisition_lock_timeout_ms == LOCK_MS
@@ -295,7 +313,9 @@ def test_ctrl_c_in_a_thread_loses_nothing(bootstrap: str, topic: str) -> None:
         assert {record.delivery_count for record in records} == {1}
 
 
-def test_a_wakeup_ends_the_loop_of_a_thread_that_runs_or_the_next_one(bootstrap: str, topic: str) -> None:
+def test_a_wakeup_ends_the_loop_of_a_thread_that_runs_or_the_next_one(
+    bootstrap: str, topic: str
+) -> None:
     with BlockingShareConsumer(bootstrap, group_id=topic) as consumer:
         consumer.subscribe([topic])
         consumer.poll(timeout_ms=3_000)
@@ -323,7 +343,9 @@ def test_tasks_on_asyncio_work_on_records_side_by_side(bootstrap: str, topic: st
             bootstrap,
             group_id=topic,
             acknowledgement_mode="explicit",
-            on_acknowledged=lambda where, offsets, error: told.extend(offsets) if error is None else None,
+            on_acknowledged=lambda where, offsets, error: (
+                told.extend(offsets) if error is None else None
+            ),
         ) as consumer:
             await consumer.subscribe([topic])
 
@@ -355,7 +377,9 @@ def test_tasks_on_asyncio_work_on_records_side_by_side(bootstrap: str, topic: st
     assert len(told) >= 12
 
 
-def test_a_poll_on_asyncio_that_was_cancelled_too_late_leaves_its_records_to_the_next_at_once(bootstrap: str, topic: str) -> None:
+def test_a_poll_on_asyncio_that_was_cancelled_too_late_leaves_its_records_to_the_next_at_once(
+    bootstrap: str, topic: str
+) -> None:
     """Whatever else is cancelled before it begins, nothing is accepted that was not returned."""
     produce(bootstrap, topic, 6)
 
@@ -400,13 +424,23 @@ def test_the_admin_moves_a_queue_and_forgets_it(bootstrap: str, topic: str) -> N
                 await taken(consumer, 40)
                 await consumer.commit()
                 described = (await admin.describe_share_groups([topic]))[topic]
-                assert (described.state, described.assignor, len(described.members)) == ("Stable", "simple", 1)
+                assert (described.state, described.assignor, len(described.members)) == (
+                    "Stable",
+                    "simple",
+                    1,
+                )
                 assert described.members[0].topics == (topic,)
-                assert sorted(described.members[0].assignment) == [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+                assert sorted(described.members[0].assignment) == [
+                    TopicPartition(topic, 0),
+                    TopicPartition(topic, 1),
+                ]
                 with pytest.raises(KafkaError) as caught:
                     await admin.alter_share_group_offsets(topic, {TopicPartition(topic, 0): 0})
                 assert caught.value.code is ErrorCode.NON_EMPTY_GROUP
-            assert {where.partition: each.lag for where, each in (await admin.list_share_group_offsets(topic)).items()} == {0: 0, 1: 0}
+            assert {
+                where.partition: each.lag
+                for where, each in (await admin.list_share_group_offsets(topic)).items()
+            } == {0: 0, 1: 0}
             await admin.alter_share_group_offsets(topic, {TopicPartition(topic, 0): 5})
             after = await admin.list_share_group_offsets(topic, [topic])
             assert after[TopicPartition(topic, 0)].start_offset == 5
@@ -415,7 +449,10 @@ def test_the_admin_moves_a_queue_and_forgets_it(bootstrap: str, topic: str) -> N
                 again = await taken(consumer, 15)
                 assert sorted(record.offset for record in again) == list(range(5, 20))
                 assert {(record.partition, record.delivery_count) for record in again} == {(0, 1)}
-            listed = {group.group_id: group.group_type for group in await admin.list_groups(types=["share"])}
+            listed = {
+                group.group_id: group.group_type
+                for group in await admin.list_groups(types=["share"])
+            }
             assert listed[topic].lower() == "share"
             await admin.delete_share_group_offsets(topic, [topic])
             assert await admin.list_share_group_offsets(topic) == {}
@@ -444,14 +481,22 @@ def test_a_group_of_another_kind_is_told(bootstrap: str, topic: str) -> None:
 def test_the_command_prints_a_queue_and_accepts_what_it_printed(bootstrap: str, topic: str) -> None:
     produce(bootstrap, topic, 10)
     template = "{value} {delivery_count}\\n"
-    some = command_line.run(["consume", topic, "--queue", topic, "-n", "4", "-f", template], bootstrap=bootstrap)
+    some = command_line.run(
+        ["consume", topic, "--queue", topic, "-n", "4", "-f", template], bootstrap=bootstrap
+    )
     assert (some.exit_code, len(some.lines)) == (0, 4), some.errors
-    rest = command_line.run(["consume", topic, "-q", topic, "-n", "6", "--json"], bootstrap=bootstrap)
+    rest = command_line.run(
+        ["consume", topic, "-q", topic, "-n", "6", "--json"], bootstrap=bootstrap
+    )
     told = [json.loads(line) for line in rest.lines]
-    assert sorted([line.split()[0] for line in some.lines] + [record["value"] for record in told]) == list("0123456789")
+    assert sorted(
+        [line.split()[0] for line in some.lines] + [record["value"] for record in told]
+    ) == list("0123456789")
     assert {line.split()[1] for line in some.lines} == {"1"}
     assert {record["delivery_count"] for record in told} == {1}
-    nothing = command_line.run(["consume", topic, "-q", topic, "--timeout", "1"], bootstrap=bootstrap)
+    nothing = command_line.run(
+        ["consume", topic, "-q", topic, "--timeout", "1"], bootstrap=bootstrap
+    )
     assert (nothing.exit_code, nothing.output) == (0, "")
 
 
@@ -467,7 +512,10 @@ def test_ctrl_c_accepts_what_was_printed(bootstrap: str, topic: str) -> None:
     assert rest.output == ""
 
 
-@pytest.mark.parametrize("option", ["--from-beginning", "--exit-at-end", "--read-committed", "--group=g", "--partition=0"])
+@pytest.mark.parametrize(
+    "option",
+    ["--from-beginning", "--exit-at-end", "--read-committed", "--group=g", "--partition=0"],
+)
 def test_what_a_queue_cannot_do_is_refused(option: str) -> None:
     refused = command_line.run(["consume", "t", "--queue", "q", option], bootstrap="127.0.0.1:1")
     assert refused.exit_code == 2
@@ -477,7 +525,12 @@ def test_what_a_queue_cannot_do_is_refused(option: str) -> None:
 def test_javas_consumer_takes_from_the_same_queue(bootstrap: str, topic: str) -> None:
     skip_unless_kafka_is_there()
     produce(bootstrap, topic, 60)
-    java = [*java_command(), "org.apache.kafka.tools.consumer.ConsoleShareConsumer", "--bootstrap-server", bootstrap]
+    java = [
+        *java_command(),
+        "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
+        "--bootstrap-server",
+        bootstrap,
+    ]
     limits = ["--topic", topic, "--group", topic, "--max-messages", "20", "--timeout-ms", "60000"]
     told = subprocess.run([*java, *limits], capture_output=True, text=True, check=True, timeout=120)
     theirs = sorted(map(int, told.stdout.split()))

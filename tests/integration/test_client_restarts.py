@@ -1,4 +1,6 @@
-"""Our client while the broker is killed and comes back: nothing acknowledged is lost, nothing comes twice, nobody has to be restarted."""
+"""Our client while the broker is killed and comes back: nothing acknowledged is lost, nothing comes
+twice, nobody has to be restarted.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,9 @@ async def create_topic(bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
-def test_a_producer_and_a_consumer_outlive_restarts_of_the_broker(tmp_path: Path, *, is_killed: bool) -> None:
+def test_a_producer_and_a_consumer_outlive_restarts_of_the_broker(
+    tmp_path: Path, *, is_killed: bool
+) -> None:
     acknowledged: list[tuple[int, bytes]] = []
     seen: list[tuple[int, bytes]] = []
 
@@ -47,7 +51,13 @@ def test_a_producer_and_a_consumer_outlive_restarts_of_the_broker(tmp_path: Path
         settings: dict[str, Any] = {"request_timeout_ms": 5_000}
         async with (
             Producer(broker.bootstrap, linger_ms=0, **settings) as producer,
-            Consumer(broker.bootstrap, auto_offset_reset="earliest", group_id="g", heartbeat_interval_ms=100, **settings) as consumer,
+            Consumer(
+                broker.bootstrap,
+                auto_offset_reset="earliest",
+                group_id="g",
+                heartbeat_interval_ms=100,
+                **settings,
+            ) as consumer,
         ):
             await consumer.subscribe(["t"])
             stopping, ended = trio.Event(), trio.Event()
@@ -67,4 +77,6 @@ def test_a_producer_and_a_consumer_outlive_restarts_of_the_broker(tmp_path: Path
     assert len(acknowledged) >= 80
     assert [offset for offset, _ in acknowledged] == sorted({offset for offset, _ in acknowledged})
     assert set(acknowledged) <= set(seen)
-    assert len({value for _, value in set(seen)}) == len(set(seen)), "no record lies in the log twice"
+    assert len({value for _, value in set(seen)}) == len(set(seen)), (
+        "no record lies in the log twice"
+    )

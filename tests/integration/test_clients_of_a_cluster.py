@@ -1,9 +1,11 @@
-"""Other people's clients, with their default timers, beside three nodes that are killed, stopped and paused.
+"""Other people's clients, with their default timers, beside three nodes that are killed, stopped
+and paused.
 
-Each writes as an idempotent producer to a topic of its own and reads it in a group of its own, all at the same time. Each topic has a
-partition that each node leads, so that every strike hits all clients; the leader of the quorum is among the nodes that are struck. In the
-end nothing that was acknowledged is missing, nothing is there twice, each partition is in order, the group has got everything, and what it
-committed stands.
+Each writes as an idempotent producer to a topic of its own and reads it in a group of its own, all
+at the same time. Each topic has a partition that each node leads, so that every strike hits all
+clients; the leader of the quorum is among the nodes that are struck. In the end nothing that was
+acknowledged is missing, nothing is there twice, each partition is in order, the group has got
+everything, and what it committed stands.
 """
 
 import gc
@@ -36,7 +38,9 @@ PATIENCE_SECONDS = 120.0
 
 @dataclass(kw_only=True)
 class Party:
-    """One client library in the story: what it writes and reads, what was found of it, or why it is not there."""
+    """One client library in the story: what it writes and reads, what was found of it, or why it is
+    not there.
+    """
 
     topics: dict[str, int]
     writer: Writer | None = None
@@ -60,7 +64,9 @@ def enter(name: str, bootstrap: str, folder: Path) -> Party:
 
 
 def go_on(parties: Sequence[Party]) -> None:
-    """Wait until each client gets records to all its partitions; one that does not is found out, and not waited for again."""
+    """Wait until each client gets records to all its partitions; one that does not is found out,
+    and not waited for again.
+    """
     for party in parties:
         if party.writer is not None and not party.faults:
             try:
@@ -70,7 +76,9 @@ def go_on(parties: Sequence[Party]) -> None:
 
 
 def strike_each(nodes: ClusterNodes, parties: Sequence[Party]) -> None:
-    """Kill a node (in a long run each), stop the active controller, and pause a node that leads a partition of every topic."""
+    """Kill a node (in a long run each), stop the active controller, and pause a node that leads a
+    partition of every topic.
+    """
     topics = [topic for party in parties for topic in party.topics]
     hung = NODE_IDS[1]
     others = [node_id for node_id in NODE_IDS if node_id not in {hung, nodes.controller()}]
@@ -86,7 +94,10 @@ def strike_each(nodes: ClusterNodes, parties: Sequence[Party]) -> None:
     nodes.wait_until_whole(*topics)
     with BlockingAdmin(nodes.bootstrap) as admin:
         admin.elect_leaders()
-    wait_until(lambda: all(nodes.leader_of(topic, hung - 1) == hung for topic in topics), "the preferred replicas lead")
+    wait_until(
+        lambda: all(nodes.leader_of(topic, hung - 1) == hung for topic in topics),
+        "the preferred replicas lead",
+    )
     nodes.pause(hung)
     try:
         go_on(parties)
@@ -105,16 +116,26 @@ def leave(party: Party, bootstrap: str) -> None:
     wait_for_readers(party.log, [party.reader], PATIENCE_SECONDS)
     party.reader.stop()
     party.faults += judge(party.log, [party.writer], [party.reader])
-    party.faults += [*group_got_everything(party.log, [party.reader]), *commits_stand(bootstrap, [party.reader])]
+    party.faults += [
+        *group_got_everything(party.log, [party.reader]),
+        *commits_stand(bootstrap, [party.reader]),
+    ]
 
 
 @pytest.fixture(scope="module")
 def parties(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Party]]:
     with ClusterNodes(TIDELOG, tmp_path_factory.mktemp("cluster")) as nodes:
-        assignments = {index: [NODE_IDS[(index + step) % 3] for step in range(3)] for index in range(PARTITIONS)}
+        assignments = {
+            index: [NODE_IDS[(index + step) % 3] for step in range(3)]
+            for index in range(PARTITIONS)
+        }
         with BlockingAdmin(nodes.bootstrap) as admin:
-            admin.create_topics([NewTopic(name=f"written-by-{name}", assignments=assignments) for name in CASTS])
-        all_of_them = {name: enter(name, nodes.bootstrap, tmp_path_factory.mktemp("program")) for name in CASTS}
+            admin.create_topics(
+                [NewTopic(name=f"written-by-{name}", assignments=assignments) for name in CASTS]
+            )
+        all_of_them = {
+            name: enter(name, nodes.bootstrap, tmp_path_factory.mktemp("program")) for name in CASTS
+        }
         present = [party for party in all_of_them.values() if not party.missing]
         try:
             go_on(present)

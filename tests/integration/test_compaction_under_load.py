@@ -1,4 +1,6 @@
-"""Compaction while others write, read and kill: readers never see torn or unordered records, and no key loses its latest value."""
+"""Compaction while others write, read and kill: readers never see torn or unordered records, and no
+key loses its latest value.
+"""
 
 import threading
 import time
@@ -14,7 +16,12 @@ from tests.helpers.broker_process import BrokerProcess
 KEYS = 100
 ROUNDS = 60
 PLACE = TopicPartition("state", 0)
-CONFIGS = {"cleanup.policy": "compact", "segment.ms": "20", "min.cleanable.dirty.ratio": "0.01", "file.delete.delay.ms": "0"}
+CONFIGS = {
+    "cleanup.policy": "compact",
+    "segment.ms": "20",
+    "min.cleanable.dirty.ratio": "0.01",
+    "file.delete.delay.ms": "0",
+}
 
 
 @pytest.fixture
@@ -38,7 +45,8 @@ def overwrite(bootstrap: str, first: int, acknowledged: list[int]) -> None:
 def read_all(bootstrap: str) -> tuple[dict[bytes | None, bytes | None], int]:
     """Return what a reader from the beginning holds at the end, and how many records it read.
 
-    The end is where the log ends when the reader comes there: short of it a record may be missing whose key was written again meanwhile.
+    The end is where the log ends when the reader comes there: short of it a record may be missing
+    whose key was written again meanwhile.
     """
     state: dict[bytes | None, bytes | None] = {}
     start, last_offset, count = 0, -1, 0
@@ -96,7 +104,9 @@ def test_readers_and_a_killed_broker_find_the_latest_of_every_key(broker: Broker
 
 
 def await_compacted(bootstrap: str) -> None:
-    """Wait until few superseded records are left: those of the active segment, and what they supersede."""
+    """Wait until few superseded records are left: those of the active segment, and what they
+    supersede.
+    """
     deadline = time.monotonic() + 40
     while (count := read_all(bootstrap)[1]) > ROUNDS * KEYS / 4:
         assert time.monotonic() < deadline, f"{count} records are left"

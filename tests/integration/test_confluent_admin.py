@@ -48,12 +48,19 @@ def error_of(futures: dict[Any, "Future[Any]"]) -> KafkaError:
 
 
 def topic_configs(client: Any, topic: str) -> dict[str, Any]:
-    entries: dict[str, Any] = result(client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]))
+    entries: dict[str, Any] = result(
+        client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)])
+    )
     return entries
 
 
-def alter(client: Any, topic: str, *changes: tuple[str, str | None, Any]) -> dict[Any, "Future[Any]"]:
-    entries = [ConfigEntry(key, value, incremental_operation=operation) for key, value, operation in changes]
+def alter(
+    client: Any, topic: str, *changes: tuple[str, str | None, Any]
+) -> dict[Any, "Future[Any]"]:
+    entries = [
+        ConfigEntry(key, value, incremental_operation=operation)
+        for key, value, operation in changes
+    ]
     futures: dict[Any, Future[Any]] = client.incremental_alter_configs(
         [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)]
     )
@@ -67,9 +74,13 @@ def test_topics_are_created_listed_and_deleted(client: Any, name: str) -> None:
     result(client.create_topics([NewTopic(name, num_partitions=3, replication_factor=1)]))
     found = client.list_topics(timeout=WAIT_SECONDS).topics[name]
     assert sorted(found.partitions) == [0, 1, 2]
-    assert {(one.leader, tuple(one.replicas), tuple(one.isrs)) for one in found.partitions.values()} == {(1, (1,), (1,))}
+    assert {
+        (one.leader, tuple(one.replicas), tuple(one.isrs)) for one in found.partitions.values()
+    } == {(1, (1,), (1,))}
     result(client.delete_topics([name]))
-    wait_until(lambda: name not in client.list_topics(timeout=WAIT_SECONDS).topics, "the topic is gone")
+    wait_until(
+        lambda: name not in client.list_topics(timeout=WAIT_SECONDS).topics, "the topic is gone"
+    )
 
 
 def test_a_topic_without_numbers_gets_the_brokers(client: Any, name: str) -> None:
@@ -83,9 +94,18 @@ def test_a_request_for_several_topics_is_answered_for_each(client: Any, name: st
         name: (NewTopic(name, 1), None),
         "bad name!": (NewTopic("bad name!", 1), KafkaError.TOPIC_EXCEPTION),
         "x" * 250: (NewTopic("x" * 250, 1), KafkaError.TOPIC_EXCEPTION),
-        f"{name}-config": (NewTopic(f"{name}-config", 1, config={"retention.ms": "soon"}), KafkaError.INVALID_CONFIG),
-        f"{name}-key": (NewTopic(f"{name}-key", 1, config={"no.such.key": "1"}), KafkaError.INVALID_CONFIG),
-        f"{name}-wide": (NewTopic(f"{name}-wide", 1, replication_factor=3), KafkaError.INVALID_REPLICATION_FACTOR),
+        f"{name}-config": (
+            NewTopic(f"{name}-config", 1, config={"retention.ms": "soon"}),
+            KafkaError.INVALID_CONFIG,
+        ),
+        f"{name}-key": (
+            NewTopic(f"{name}-key", 1, config={"no.such.key": "1"}),
+            KafkaError.INVALID_CONFIG,
+        ),
+        f"{name}-wide": (
+            NewTopic(f"{name}-wide", 1, replication_factor=3),
+            KafkaError.INVALID_REPLICATION_FACTOR,
+        ),
     }
     futures = client.create_topics([topic for topic, _ in wanted.values()])
     codes: dict[str, int | None] = {}
@@ -104,20 +124,28 @@ def test_a_topic_that_is_there_is_told_with_its_name(client: Any, topic: str) ->
 
 def test_names_that_would_collide_in_metrics_are_refused(client: Any, name: str) -> None:
     result(client.create_topics([NewTopic(f"{name}.a", 1)]))
-    assert error_of(client.create_topics([NewTopic(f"{name}_a", 1)])).code() == KafkaError.TOPIC_EXCEPTION
+    assert (
+        error_of(client.create_topics([NewTopic(f"{name}_a", 1)])).code()
+        == KafkaError.TOPIC_EXCEPTION
+    )
 
 
 def test_validating_only_decides_and_makes_nothing(client: Any, name: str) -> None:
     result(client.create_topics([NewTopic(name, 1)], validate_only=True))
     assert name not in client.list_topics(timeout=WAIT_SECONDS).topics
-    assert error_of(client.create_topics([NewTopic("bad name!", 1)], validate_only=True)).code() == KafkaError.TOPIC_EXCEPTION
+    assert (
+        error_of(client.create_topics([NewTopic("bad name!", 1)], validate_only=True)).code()
+        == KafkaError.TOPIC_EXCEPTION
+    )
 
 
 def test_replicas_may_be_placed_by_hand(client: Any, name: str) -> None:
     result(client.create_topics([NewTopic(name, num_partitions=2, replica_assignment=[[1], [1]])]))
     assert len(client.list_topics(name, timeout=WAIT_SECONDS).topics[name].partitions) == 2
     elsewhere = NewTopic(f"{name}-elsewhere", num_partitions=1, replica_assignment=[[77]])
-    assert error_of(client.create_topics([elsewhere])).code() == KafkaError.INVALID_REPLICA_ASSIGNMENT
+    assert (
+        error_of(client.create_topics([elsewhere])).code() == KafkaError.INVALID_REPLICA_ASSIGNMENT
+    )
 
 
 def test_deleting_what_is_not_there_is_told(client: Any, name: str) -> None:
@@ -138,11 +166,18 @@ def test_partitions_are_added_and_never_taken_away(bootstrap: str, client: Any, 
     assert len(client.list_topics(topic, timeout=WAIT_SECONDS).topics[topic].partitions) == 4
     assert read_all(bootstrap, topic, 1) == [b"stays"]
     for count in (4, 2):
-        assert error_of(client.create_partitions([NewPartitions(topic, count)])).code() == KafkaError.INVALID_PARTITIONS
+        assert (
+            error_of(client.create_partitions([NewPartitions(topic, count)])).code()
+            == KafkaError.INVALID_PARTITIONS
+        )
 
 
-def test_each_topic_of_a_request_for_partitions_is_answered(client: Any, topic: str, name: str) -> None:
-    futures = client.create_partitions([NewPartitions(topic, 2), NewPartitions(f"{name}-nowhere", 2)])
+def test_each_topic_of_a_request_for_partitions_is_answered(
+    client: Any, topic: str, name: str
+) -> None:
+    futures = client.create_partitions(
+        [NewPartitions(topic, 2), NewPartitions(f"{name}-nowhere", 2)]
+    )
     futures[topic].result(WAIT_SECONDS)
     with pytest.raises(KafkaException) as caught:
         futures[f"{name}-nowhere"].result(WAIT_SECONDS)
@@ -151,12 +186,17 @@ def test_each_topic_of_a_request_for_partitions_is_answered(client: Any, topic: 
 
 def test_topics_are_described_with_their_ids(bootstrap: str, client: Any, name: str) -> None:
     create_topic(bootstrap, name, 2)
-    described = result(client.describe_topics(TopicCollection([name]), include_authorized_operations=True))
+    described = result(
+        client.describe_topics(TopicCollection([name]), include_authorized_operations=True)
+    )
     assert len(described.partitions) == 2
     assert not described.is_internal
     assert described.authorized_operations
     assert len(str(described.topic_id)) == 22
-    assert error_of(client.describe_topics(TopicCollection([f"{name}-nowhere"]))).code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+    assert (
+        error_of(client.describe_topics(TopicCollection([f"{name}-nowhere"]))).code()
+        == KafkaError.UNKNOWN_TOPIC_OR_PART
+    )
 
 
 # Configs
@@ -165,7 +205,11 @@ def test_topics_are_described_with_their_ids(bootstrap: str, client: Any, name: 
 def test_every_config_of_a_topic_is_described(client: Any, new_topic: MakeTopic) -> None:
     entries = topic_configs(client, new_topic(retention_ms="60000"))
     own = entries["retention.ms"]
-    assert (own.value, own.is_default, own.source) == ("60000", False, ConfigSource.DYNAMIC_TOPIC_CONFIG.value)
+    assert (own.value, own.is_default, own.source) == (
+        "60000",
+        False,
+        ConfigSource.DYNAMIC_TOPIC_CONFIG.value,
+    )
     assert [one.value for one in own.synonyms.values()][-1] in {"60000", "604800000", "168"}
     inherited = entries["max.message.bytes"]
     assert (inherited.value, inherited.is_default) == ("1048588", True)
@@ -197,7 +241,9 @@ def test_every_config_of_a_topic_is_described(client: Any, new_topic: MakeTopic)
     assert kafka_4_3 <= set(entries)
 
 
-def test_a_change_takes_effect_at_once_and_can_be_taken_back(bootstrap: str, client: Any, topic: str) -> None:
+def test_a_change_takes_effect_at_once_and_can_be_taken_back(
+    bootstrap: str, client: Any, topic: str
+) -> None:
     result(alter(client, topic, ("max.message.bytes", "500", ConfigOp.SET)))
     sent = Sent(bootstrap)
     sent.send(topic, b"x" * 2_000)
@@ -210,7 +256,10 @@ def test_a_change_takes_effect_at_once_and_can_be_taken_back(bootstrap: str, cli
 
 def test_lists_are_added_to_and_taken_from(client: Any, topic: str) -> None:
     result(alter(client, topic, ("cleanup.policy", "compact", ConfigOp.APPEND)))
-    assert set(topic_configs(client, topic)["cleanup.policy"].value.split(",")) == {"delete", "compact"}
+    assert set(topic_configs(client, topic)["cleanup.policy"].value.split(",")) == {
+        "delete",
+        "compact",
+    }
     result(alter(client, topic, ("cleanup.policy", "delete", ConfigOp.SUBTRACT)))
     assert topic_configs(client, topic)["cleanup.policy"].value == "compact"
 
@@ -230,8 +279,12 @@ def test_lists_are_added_to_and_taken_from(client: Any, topic: str) -> None:
         ("preallocate", "perhaps", ConfigOp.SET),
     ],
 )
-def test_a_bad_change_is_refused_and_changes_nothing(client: Any, topic: str, key: str, value: str, operation: Any) -> None:
-    error = error_of(alter(client, topic, ("retention.bytes", "123456", ConfigOp.SET), (key, value, operation)))
+def test_a_bad_change_is_refused_and_changes_nothing(
+    client: Any, topic: str, key: str, value: str, operation: Any
+) -> None:
+    error = error_of(
+        alter(client, topic, ("retention.bytes", "123456", ConfigOp.SET), (key, value, operation))
+    )
     assert error.code() == KafkaError.INVALID_CONFIG
     assert key in error.str()
     assert topic_configs(client, topic)["retention.bytes"].is_default
@@ -254,11 +307,18 @@ def test_the_broker_is_described(client: Any) -> None:
 def test_a_change_for_a_broker_reaches_its_topics(client: Any, topic: str) -> None:
     def change(operation: Any) -> None:
         entry = ConfigEntry("log.retention.bytes", "987654321", incremental_operation=operation)
-        result(client.incremental_alter_configs([ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])]))
+        result(
+            client.incremental_alter_configs(
+                [ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])]
+            )
+        )
 
     change(ConfigOp.SET)
     try:
-        wait_until(lambda: topic_configs(client, topic)["retention.bytes"].value == "987654321", "the topic inherits it")
+        wait_until(
+            lambda: topic_configs(client, topic)["retention.bytes"].value == "987654321",
+            "the topic inherits it",
+        )
         source = topic_configs(client, topic)["retention.bytes"].source
     finally:
         change(ConfigOp.DELETE)
@@ -300,12 +360,20 @@ def test_records_are_deleted(bootstrap: str, client: Any, topic: str) -> None:
     assert result(client.delete_records([TopicPartition(topic, 0, 2)])).low_watermark == 2
     assert read_all(bootstrap, topic, 1) == [b"three"]
     assert result(client.delete_records([TopicPartition(topic, 0, 1)])).low_watermark == 2
-    assert error_of(client.delete_records([TopicPartition(topic, 0, 4)])).code() == KafkaError.OFFSET_OUT_OF_RANGE
+    assert (
+        error_of(client.delete_records([TopicPartition(topic, 0, 4)])).code()
+        == KafkaError.OFFSET_OUT_OF_RANGE
+    )
     assert result(client.delete_records([TopicPartition(topic, 0, -1)])).low_watermark == 3
     produce(bootstrap, topic, [b"four"])
     assert read_all(bootstrap, topic, 1) == [b"four"]
 
 
-def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(client: Any, new_topic: MakeTopic) -> None:
+def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(
+    client: Any, new_topic: MakeTopic
+) -> None:
     topic = new_topic(cleanup_policy="compact")
-    assert error_of(client.delete_records([TopicPartition(topic, 0, -1)])).code() == KafkaError.POLICY_VIOLATION
+    assert (
+        error_of(client.delete_records([TopicPartition(topic, 0, -1)])).code()
+        == KafkaError.POLICY_VIOLATION
+    )

@@ -1,4 +1,6 @@
-"""confluent-kafka (librdkafka) consumes: from offsets and times, across gaps and rebuilt positions, patiently and in small bites."""
+"""confluent-kafka (librdkafka) consumes: from offsets and times, across gaps and rebuilt positions,
+patiently and in small bites.
+"""
 
 import time
 from collections.abc import Callable
@@ -23,7 +25,12 @@ NewTopic = Callable[..., str]
 
 def numbered(bootstrap: str, topic: str, count: int, **more: object) -> None:
     """Produce the numbers from 0; with linger they lie in few batches."""
-    produce(bootstrap, topic, [str(number).encode() for number in range(count)], **{"linger_ms": 50, **more})
+    produce(
+        bootstrap,
+        topic,
+        [str(number).encode() for number in range(count)],
+        **{"linger_ms": 50, **more},
+    )
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -31,7 +38,9 @@ def test_reading_starts_in_the_middle_of_a_batch(bootstrap: str, topic: str, cod
     numbered(bootstrap, topic, 100, compression_type=codec)
     for offset in (1, 37, 99):
         records = read_records(bootstrap, topic, 100 - offset, offset=offset)
-        assert [(record.offset(), record.value()) for record in records] == [(n, str(n).encode()) for n in range(offset, 100)]
+        assert [(record.offset(), record.value()) for record in records] == [
+            (n, str(n).encode()) for n in range(offset, 100)
+        ]
 
 
 def test_an_empty_topic_gives_nothing_and_no_error(bootstrap: str, topic: str) -> None:
@@ -66,7 +75,9 @@ def test_a_fetch_waits_until_enough_bytes_are_there(bootstrap: str, topic: str) 
     source.close()
 
 
-def test_a_batch_larger_than_every_limit_of_the_consumer_is_read_all_the_same(bootstrap: str, topic: str) -> None:
+def test_a_batch_larger_than_every_limit_of_the_consumer_is_read_all_the_same(
+    bootstrap: str, topic: str
+) -> None:
     """Progress comes before limits (KIP-74)."""
     values = [bytes([65 + number]) * 200_000 for number in range(3)]
     produce(bootstrap, topic, values)
@@ -80,28 +91,45 @@ def test_no_partition_starves_where_fetches_are_small(bootstrap: str, new_topic:
     for number in range(160):
         sent.send(topic, b"x" * 10_000, partition=number % 8)
     sent.flush()
-    source = consumer(bootstrap, topic, fetch_max_bytes=20_000, fetch_message_max_bytes=20_000, message_max_bytes=20_000)
+    source = consumer(
+        bootstrap,
+        topic,
+        fetch_max_bytes=20_000,
+        fetch_message_max_bytes=20_000,
+        message_max_bytes=20_000,
+    )
     source.assign([TopicPartition(topic, partition, 0) for partition in range(8)])
     records = take(source, 160)
     source.close()
     for partition in range(8):
-        assert [record.offset() for record in records if record.partition() == partition] == list(range(20))
+        assert [record.offset() for record in records if record.partition() == partition] == list(
+            range(20)
+        )
 
 
-@pytest.mark.parametrize(("wanted_ms", "offset"), [(-1_000, 0), (0, 0), (41_500, 42), (42_000, 42), (99_000, 99), (99_001, -1)])
-def test_an_offset_is_found_by_time(bootstrap: str, topic: str, wanted_ms: int, offset: int) -> None:
+@pytest.mark.parametrize(
+    ("wanted_ms", "offset"),
+    [(-1_000, 0), (0, 0), (41_500, 42), (42_000, 42), (99_000, 99), (99_001, -1)],
+)
+def test_an_offset_is_found_by_time(
+    bootstrap: str, topic: str, wanted_ms: int, offset: int
+) -> None:
     start_ms = 1_700_000_000_000
     sent = Sent(bootstrap, linger_ms=20)
     for number in range(100):
         sent.send(topic, str(number).encode(), timestamp=start_ms + number * 1_000)
     sent.flush()
     source = consumer(bootstrap, topic)
-    (found,) = source.offsets_for_times([TopicPartition(topic, 0, start_ms + wanted_ms)], WAIT_SECONDS)
+    (found,) = source.offsets_for_times(
+        [TopicPartition(topic, 0, start_ms + wanted_ms)], WAIT_SECONDS
+    )
     source.close()
     assert found.offset == offset
 
 
-def test_an_offset_is_found_by_time_where_timestamps_go_back_and_forth(bootstrap: str, topic: str) -> None:
+def test_an_offset_is_found_by_time_where_timestamps_go_back_and_forth(
+    bootstrap: str, topic: str
+) -> None:
     sent = Sent(bootstrap)
     times = [5_000, 9_000, 2_000, 7_000, 12_000, 1_000]
     for stamp in times:
@@ -109,7 +137,9 @@ def test_an_offset_is_found_by_time_where_timestamps_go_back_and_forth(bootstrap
         sent.flush()
     source = consumer(bootstrap, topic)
     found = {
-        stamp: source.offsets_for_times([TopicPartition(topic, 0, 1_700_000_000_000 + stamp)], WAIT_SECONDS)[0].offset
+        stamp: source.offsets_for_times(
+            [TopicPartition(topic, 0, 1_700_000_000_000 + stamp)], WAIT_SECONDS
+        )[0].offset
         for stamp in (1_000, 5_001, 9_001, 12_001)
     }
     source.close()
@@ -117,7 +147,9 @@ def test_an_offset_is_found_by_time_where_timestamps_go_back_and_forth(bootstrap
 
 
 @pytest.mark.parametrize(("reset", "first"), [("earliest", b"3"), ("latest", b"later")])
-def test_an_offset_out_of_range_is_reset_as_the_consumer_wants(bootstrap: str, topic: str, reset: str, first: bytes) -> None:
+def test_an_offset_out_of_range_is_reset_as_the_consumer_wants(
+    bootstrap: str, topic: str, reset: str, first: bytes
+) -> None:
     numbered(bootstrap, topic, 5)
     client = admin(bootstrap)
     (cut,) = client.delete_records([TopicPartition(topic, 0, 3)]).values()
@@ -131,7 +163,9 @@ def test_an_offset_out_of_range_is_reset_as_the_consumer_wants(bootstrap: str, t
     assert record.value() == first
 
 
-def test_an_offset_out_of_range_is_an_error_where_there_is_no_reset(bootstrap: str, topic: str) -> None:
+def test_an_offset_out_of_range_is_an_error_where_there_is_no_reset(
+    bootstrap: str, topic: str
+) -> None:
     numbered(bootstrap, topic, 5)
     source = consumer(bootstrap, topic, auto_offset_reset="error")
     source.assign([TopicPartition(topic, 0, 1_000)])
@@ -153,7 +187,9 @@ def test_seeking_goes_back_and_forth(bootstrap: str, topic: str) -> None:
     source.close()
 
 
-def test_a_paused_partition_stays_silent_while_others_speak(bootstrap: str, new_topic: NewTopic) -> None:
+def test_a_paused_partition_stays_silent_while_others_speak(
+    bootstrap: str, new_topic: NewTopic
+) -> None:
     topic = new_topic(partitions=2)
     source = consumer(bootstrap, topic)
     source.assign([TopicPartition(topic, 0, 0), TopicPartition(topic, 1, 0)])
@@ -205,7 +241,10 @@ def test_an_unknown_partition_is_told(bootstrap: str, topic: str) -> None:
     with pytest.raises(KafkaException) as caught:
         source.get_watermark_offsets(TopicPartition(topic, 9), WAIT_SECONDS)
     source.close()
-    assert caught.value.args[0].code() in {KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART}
+    assert caught.value.args[0].code() in {
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+    }
 
 
 def test_records_appended_while_reading_are_read_too(bootstrap: str, topic: str) -> None:
@@ -232,7 +271,13 @@ def test_librdkafka_gives_no_warning_about_the_broker(bootstrap: str, topic: str
             lines.append(text % arguments)
 
     source = confluent_kafka.Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest", "log_level": 5}, logger=Log()
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": topic,
+            "auto.offset.reset": "earliest",
+            "log_level": 5,
+        },
+        logger=Log(),
     )
     source.subscribe([topic])
     produce(bootstrap, topic, [b"one"])

@@ -1,4 +1,6 @@
-"""confluent-kafka (librdkafka) produces: codecs, acknowledgements, idempotence, all that a record may carry, and what is refused."""
+"""confluent-kafka (librdkafka) produces: codecs, acknowledgements, idempotence, all that a record
+may carry, and what is refused.
+"""
 
 import logging
 from collections.abc import Callable
@@ -31,7 +33,9 @@ def test_records_of_every_codec_come_back(bootstrap: str, topic: str, codec: str
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
-def test_the_topic_decides_the_codec_of_what_it_stores(bootstrap: str, new_topic: NewTopic, codec: str) -> None:
+def test_the_topic_decides_the_codec_of_what_it_stores(
+    bootstrap: str, new_topic: NewTopic, codec: str
+) -> None:
     topic = new_topic(compression_type=codec)
     values = [f"record {number} ".encode() * 20 for number in range(50)]
     produce(bootstrap, topic, values, compression_type="zstd", linger_ms=20)
@@ -49,7 +53,9 @@ def test_delivery_reports_tell_the_offset(bootstrap: str, topic: str) -> None:
     for number in range(5):
         sent.send(topic, str(number).encode(), partition=0)
         sent.flush()
-    assert [(record.partition(), record.offset()) for record in sent.delivered] == [(0, number) for number in range(5)]
+    assert [(record.partition(), record.offset()) for record in sent.delivered] == [
+        (0, number) for number in range(5)
+    ]
 
 
 def test_keys_headers_and_timestamps_come_back(bootstrap: str, topic: str) -> None:
@@ -68,10 +74,14 @@ def test_null_and_empty_are_not_the_same(bootstrap: str, topic: str) -> None:
     for key, value in pairs:
         sent.send(topic, value, key=key)
     sent.flush()
-    assert [(record.key(), record.value()) for record in read_records(bootstrap, topic, len(pairs))] == pairs
+    assert [
+        (record.key(), record.value()) for record in read_records(bootstrap, topic, len(pairs))
+    ] == pairs
 
 
-def test_a_topic_with_log_append_time_tells_the_brokers_clock(bootstrap: str, new_topic: NewTopic) -> None:
+def test_a_topic_with_log_append_time_tells_the_brokers_clock(
+    bootstrap: str, new_topic: NewTopic
+) -> None:
     topic = new_topic(message_timestamp_type="LogAppendTime")
     sent = Sent(bootstrap)
     sent.send(topic, b"late", timestamp=1_000_000_000_000)
@@ -85,7 +95,10 @@ def test_a_topic_with_log_append_time_tells_the_brokers_clock(bootstrap: str, ne
 
 def test_a_timestamp_out_of_bounds_is_refused(bootstrap: str, new_topic: NewTopic) -> None:
     topic = new_topic(message_timestamp_before_max_ms="60000")
-    assert refusal(bootstrap, topic, b"ancient", timestamp=1_000_000_000_000) == KafkaError.INVALID_TIMESTAMP
+    assert (
+        refusal(bootstrap, topic, b"ancient", timestamp=1_000_000_000_000)
+        == KafkaError.INVALID_TIMESTAMP
+    )
 
 
 def test_an_idempotent_producer_is_served(bootstrap: str, new_topic: NewTopic) -> None:
@@ -95,7 +108,9 @@ def test_an_idempotent_producer_is_served(bootstrap: str, new_topic: NewTopic) -
         sent.send(topic, str(number).encode(), partition=number % 3)
     sent.flush()
     for partition in range(3):
-        assert read_all(bootstrap, topic, 1_000, partition) == [str(number).encode() for number in range(partition, 3_000, 3)]
+        assert read_all(bootstrap, topic, 1_000, partition) == [
+            str(number).encode() for number in range(partition, 3_000, 3)
+        ]
 
 
 def test_large_records_come_back(bootstrap: str, new_topic: NewTopic) -> None:
@@ -110,7 +125,9 @@ def test_a_record_that_is_too_large_is_refused(bootstrap: str, new_topic: NewTop
     assert refusal(bootstrap, topic, b"x" * 5_000) == KafkaError.MSG_SIZE_TOO_LARGE
 
 
-def test_a_keyless_record_is_refused_by_a_compacted_topic_and_one_with_a_key_is_not(bootstrap: str, new_topic: NewTopic) -> None:
+def test_a_keyless_record_is_refused_by_a_compacted_topic_and_one_with_a_key_is_not(
+    bootstrap: str, new_topic: NewTopic
+) -> None:
     topic = new_topic(cleanup_policy="compact")
     assert refusal(bootstrap, topic, b"no key") == KafkaError.INVALID_RECORD
     sent = Sent(bootstrap)
@@ -119,7 +136,9 @@ def test_a_keyless_record_is_refused_by_a_compacted_topic_and_one_with_a_key_is_
     assert read_all(bootstrap, topic, 1) == [b"value"]
 
 
-def test_a_minimum_of_in_sync_replicas_above_the_replicas_refuses_nothing(bootstrap: str, new_topic: NewTopic) -> None:
+def test_a_minimum_of_in_sync_replicas_above_the_replicas_refuses_nothing(
+    bootstrap: str, new_topic: NewTopic
+) -> None:
     topic = new_topic(min_insync_replicas="2")
     produce(bootstrap, topic, [b"x"], acks="all")
     assert read_all(bootstrap, topic, 1) == [b"x"]
@@ -132,7 +151,9 @@ def test_producing_to_a_name_that_is_not_there_creates_the_topic(bootstrap: str,
 
 
 def test_many_producers_share_a_partition(bootstrap: str, topic: str) -> None:
-    producers = [Sent(bootstrap, linger_ms=1, enable_idempotence=number % 2 == 0) for number in range(6)]
+    producers = [
+        Sent(bootstrap, linger_ms=1, enable_idempotence=number % 2 == 0) for number in range(6)
+    ]
     for number in range(300):
         for which, sent in enumerate(producers):
             sent.send(topic, f"{which}:{number}".encode())
@@ -140,7 +161,9 @@ def test_many_producers_share_a_partition(bootstrap: str, topic: str) -> None:
         sent.flush()
     records = read_all(bootstrap, topic, 1_800)
     for which in range(6):
-        assert [value for value in records if value.startswith(f"{which}:".encode())] == [f"{which}:{n}".encode() for n in range(300)]
+        assert [value for value in records if value.startswith(f"{which}:".encode())] == [
+            f"{which}:{n}".encode() for n in range(300)
+        ]
 
 
 def test_a_partition_that_is_not_there_is_told(bootstrap: str, topic: str) -> None:
@@ -148,7 +171,9 @@ def test_a_partition_that_is_not_there_is_told(bootstrap: str, topic: str) -> No
     assert refusal(bootstrap, topic, b"x", partition=7) == KafkaError._UNKNOWN_PARTITION
 
 
-def test_a_topic_deleted_under_a_producer_fails_its_records_or_comes_back_empty(bootstrap: str, name: str) -> None:
+def test_a_topic_deleted_under_a_producer_fails_its_records_or_comes_back_empty(
+    bootstrap: str, name: str
+) -> None:
     create_topic(bootstrap, name)
     sent = Sent(bootstrap, message_timeout_ms=3_000)
     sent.send(name, b"before")
@@ -162,7 +187,9 @@ def test_a_topic_deleted_under_a_producer_fails_its_records_or_comes_back_empty(
         assert sent.delivered[1].offset() == 0
 
 
-def test_a_consumer_sees_records_in_the_order_of_each_partition(bootstrap: str, new_topic: NewTopic) -> None:
+def test_a_consumer_sees_records_in_the_order_of_each_partition(
+    bootstrap: str, new_topic: NewTopic
+) -> None:
     topic = new_topic(partitions=10)
     sent = Sent(bootstrap, linger_ms=5)
     for number in range(3_000):
@@ -192,9 +219,14 @@ def refusal(bootstrap: str, topic: str, value: bytes, **more: object) -> int:
     return code
 
 
-def test_a_transactional_producer_is_ready_without_a_topic_made_for_it(tidelog_bootstrap: str) -> None:
-    """The topic that keeps transactional ids is created when the first producer asks for its coordinator."""
+def test_a_transactional_producer_is_ready_without_a_topic_made_for_it(
+    tidelog_bootstrap: str,
+) -> None:
+    """The topic that keeps transactional ids is created when the first producer asks for its
+    coordinator.
+    """
     producer = confluent_kafka.Producer(
-        {"bootstrap.servers": tidelog_bootstrap, "transactional.id": "first of all"}, logger=logging.getLogger(__name__)
+        {"bootstrap.servers": tidelog_bootstrap, "transactional.id": "first of all"},
+        logger=logging.getLogger(__name__),
     )
     producer.init_transactions(WAIT_SECONDS)

@@ -1,10 +1,13 @@
-"""Consume, transform, produce, exactly once: two copiers in one group, while brokers and copiers end at the worst moment.
+"""Consume, transform, produce, exactly once: two copiers in one group, while brokers and copiers
+end at the worst moment.
 
-Every record of the input is in the output once and in order, for readers of committed records, and the group's offsets are at its end.
-Brokers are killed (kill -9) one after the other; copiers are cut off in the middle of a transaction, and another one with the same
-``transactional_id`` goes on. Every node of tidelog is killed; of Apache Kafka, where only the client is in question, those that the client
-talks to most: the leader of what is written, and the group's coordinator. ``COPY_BOUNCES=100`` (``make copy-loop``) adds so many kills of a
-broker that is drawn, each with copiers cut off around it; ``COPY_SEED`` draws other brokers, copiers and moments.
+Every record of the input is in the output once and in order, for readers of committed records, and
+the group's offsets are at its end. Brokers are killed (kill -9) one after the other; copiers are
+cut off in the middle of a transaction, and another one with the same ``transactional_id`` goes on.
+Every node of tidelog is killed; of Apache Kafka, where only the client is in question, those that
+the client talks to most: the leader of what is written, and the group's coordinator.
+``COPY_BOUNCES=100`` (``make copy-loop``) adds so many kills of a broker that is drawn, each with
+copiers cut off around it; ``COPY_SEED`` draws other brokers, copiers and moments.
 """
 
 import os
@@ -39,18 +42,36 @@ BOUNCE_SECONDS = 60
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600 + BOUNCE_SECONDS * BOUNCES)]
 
-SIDES = {"tidelog": (TIDELOG, 2), "kafka, version 2": (APACHE_KAFKA, 2), "kafka, version 0": (APACHE_KAFKA, 0)}
+SIDES = {
+    "tidelog": (TIDELOG, 2),
+    "kafka, version 2": (APACHE_KAFKA, 2),
+    "kafka, version 0": (APACHE_KAFKA, 0),
+}
 REPEATING = {"kafka, version 2", "kafka, version 0"}
-"""Transactions on Apache Kafka are in ``test_client_transactions``; its nodes come and go in ``test_client_of_a_cluster``."""
+"""Transactions on Apache Kafka are in ``test_client_transactions``; its nodes come and go in
+``test_client_of_a_cluster``.
+"""
 PARTITIONS = 3
 PAUSE_SECONDS = of_a_run(0.03, whole=0.01)
 CUTS = 2
 """After each kill."""
-SETTINGS: dict[str, Any] = {"request_timeout_ms": 5_000, "delivery_timeout_ms": 30_000, "metadata_max_age_ms": 5_000}
+SETTINGS: dict[str, Any] = {
+    "request_timeout_ms": 5_000,
+    "delivery_timeout_ms": 30_000,
+    "metadata_max_age_ms": 5_000,
+}
 
 
-@pytest.fixture(scope="module", params=[pytest.param(side, marks=pytest.mark.repeats) if side in REPEATING else side for side in SIDES])
-def nodes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(side, marks=pytest.mark.repeats) if side in REPEATING else side
+        for side in SIDES
+    ],
+)
+def nodes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ClusterNodes]:
     name, level = SIDES[request.param]
     unserved = () if level == 2 else ("transaction.version",)
     directory = tmp_path_factory.mktemp("cluster")
@@ -79,7 +100,12 @@ class Copiers:
     async def copy(self, transactional_id: str) -> None:
         servers = self.nodes.bootstrap
         async with (
-            Producer(servers, transactional_id=transactional_id, transaction_timeout_ms=15_000, **SETTINGS) as producer,
+            Producer(
+                servers,
+                transactional_id=transactional_id,
+                transaction_timeout_ms=15_000,
+                **SETTINGS,
+            ) as producer,
             Consumer(
                 servers,
                 group_id="copy",
@@ -102,9 +128,15 @@ class Copiers:
                 try:
                     async with producer.transaction():
                         for record in records:
-                            await producer.send("out", b"copy of " + (record.value or b""), partition=record.partition)
+                            await producer.send(
+                                "out",
+                                b"copy of " + (record.value or b""),
+                                partition=record.partition,
+                            )
                             await trio.sleep(0.002)
-                        await producer.send_offsets_to_transaction(consumer.consumed(), consumer.group_metadata())
+                        await producer.send_offsets_to_transaction(
+                            consumer.consumed(), consumer.group_metadata()
+                        )
                 except TransactionAbortable:
                     self.aborted_count += 1
                     await consumer.seek_to_committed()
@@ -120,7 +152,12 @@ def prepare(nodes: ClusterNodes) -> None:
     configs = {"min.insync.replicas": "2"}
     with BlockingAdmin(nodes.bootstrap) as admin:
         admin.create_topics(
-            [NewTopic(name=name, partition_count=PARTITIONS, replication_factor=3, configs=configs) for name in ("in", "out")]
+            [
+                NewTopic(
+                    name=name, partition_count=PARTITIONS, replication_factor=3, configs=configs
+                )
+                for name in ("in", "out")
+            ]
         )
 
 
@@ -137,7 +174,9 @@ class Feed:
         async with Producer(self.nodes.bootstrap, request_timeout_ms=5_000) as producer:
             deliveries = []
             while not self.is_ending:
-                deliveries.append(await producer.send("in", b"%d" % self.count, partition=self.count % PARTITIONS))
+                deliveries.append(
+                    await producer.send("in", b"%d" % self.count, partition=self.count % PARTITIONS)
+                )
                 self.count += 1
                 await trio.sleep(PAUSE_SECONDS)
             for delivery in deliveries:
@@ -148,9 +187,13 @@ class Feed:
 async def is_all_committed(nodes: ClusterNodes) -> bool:
     def ask() -> bool:
         with BlockingAdmin(nodes.bootstrap) as admin:
-            ends = {where: each.high_watermark for where, each in admin.describe_offsets(["in"]).items()}
+            ends = {
+                where: each.high_watermark for where, each in admin.describe_offsets(["in"]).items()
+            }
             committed = admin.list_group_offsets("copy", list(ends), is_stable_required=True)
-            return all(where in committed and committed[where].offset == end for where, end in ends.items())
+            return all(
+                where in committed and committed[where].offset == end for where, end in ends.items()
+            )
 
     return await trio.to_thread.run_sync(ask)
 
@@ -159,7 +202,9 @@ async def read_out(nodes: ClusterNodes) -> list[bytes]:
     """What readers of committed records see, once every transaction has ended."""
     partitions = [TopicPartition("out", number) for number in range(PARTITIONS)]
     found: list[bytes] = []
-    async with Consumer(nodes.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+    async with Consumer(
+        nodes.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+    ) as consumer:
         consumer.assign(partitions)
         ends = {where: each.last_stable_offset for where, each in (await offsets(nodes)).items()}
         while any([await consumer.position(where) < ends[where] for where in partitions]):
@@ -178,7 +223,9 @@ async def offsets(nodes: ClusterNodes) -> dict[TopicPartition, Any]:
 
 
 def victims_of(nodes: ClusterNodes) -> list[Callable[[], int]]:
-    """Say whom to kill: of tidelog every node and then the leader again; of Kafka a leader and a coordinator."""
+    """Say whom to kill: of tidelog every node and then the leader again; of Kafka a leader and a
+    coordinator.
+    """
     leader, coordinator = partial(nodes.leader_of, "out", 0), partial(nodes.coordinator_of, "copy")
     if TIDELOG not in nodes.products.values():
         return [leader, coordinator]
@@ -190,12 +237,19 @@ async def disturb(nodes: ClusterNodes, copiers: Copiers) -> None:
 
     At the end a leader hangs for longer than its session, and comes back.
     """
-    drawn: list[Callable[[], int]] = [partial(int, victim) for victim in copiers.random.choices(NODE_IDS, k=BOUNCES)]
+    drawn: list[Callable[[], int]] = [
+        partial(int, victim) for victim in copiers.random.choices(NODE_IDS, k=BOUNCES)
+    ]
     for number, find in enumerate([*victims_of(nodes), *drawn], 1):
         await bounce(nodes, copiers, await trio.to_thread.run_sync(find))
         if BOUNCES:
-            sys.stderr.write(f"bounce {number}: {copiers.committed_count} committed, {copiers.aborted_count} aborted\n")
-    victim, before = await trio.to_thread.run_sync(nodes.leader_of, "out", 0), copiers.committed_count
+            sys.stderr.write(
+                f"bounce {number}: {copiers.committed_count} committed, {copiers.aborted_count} aborted\n"
+            )
+    victim, before = (
+        await trio.to_thread.run_sync(nodes.leader_of, "out", 0),
+        copiers.committed_count,
+    )
     nodes.pause(victim)
     await trio.sleep(SESSION_SECONDS * 2)
     while copiers.committed_count < before + 3:  # noqa: ASYNC110 - brokers and copiers change it
@@ -204,7 +258,9 @@ async def disturb(nodes: ClusterNodes, copiers: Copiers) -> None:
 
 
 async def bounce(nodes: ClusterNodes, copiers: Copiers, victim: int) -> None:
-    """Kill a node and cut copiers off while it is away, and after it is back; the copying goes on all the while."""
+    """Kill a node and cut copiers off while it is away, and after it is back; the copying goes on
+    all the while.
+    """
     before = copiers.committed_count
     await trio.to_thread.run_sync(nodes.kill, victim)
     await trio.sleep(copiers.random.uniform(0.2, 1.5))
@@ -241,5 +297,7 @@ def test_every_record_is_copied_once(nodes: ClusterNodes) -> None:
     assert Counter(found) == expected
     for partition in range(PARTITIONS):
         numbers = [int(value.rpartition(b" ")[2]) for value in found]
-        assert [number for number in numbers if number % PARTITIONS == partition] == list(range(partition, feed.count, PARTITIONS))
+        assert [number for number in numbers if number % PARTITIONS == partition] == list(
+            range(partition, feed.count, PARTITIONS)
+        )
     assert copiers.opened_count >= 2 + len(victims_of(nodes))

@@ -1,4 +1,6 @@
-"""What a partition knows beside its records - producers, times, leader epochs - is the same after a clean stop, a kill, and lost files."""
+"""What a partition knows beside its records - producers, times, leader epochs - is the same after a
+clean stop, a kill, and lost files.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +16,13 @@ from log_service.protocol.messages.offset_for_leader_epoch import (
 from log_service.records.compression import Codec
 from tests.helpers.broker_process import BrokerProcess
 from tests.integration import confluent
-from tests.integration.record_requests import THEN, batch, idempotent, offsets_request, produce_request
+from tests.integration.record_requests import (
+    THEN,
+    batch,
+    idempotent,
+    offsets_request,
+    produce_request,
+)
 from tests.integration.wire import Wire
 
 OUT_OF_ORDER, BAD_EPOCH = 45, 47
@@ -67,11 +75,17 @@ def told(wire: Wire, records: bytes) -> tuple[int, int, int]:
         pytest.param("CreateTime", kill_and_lose(".snapshot"), id="kill without snapshots"),
         pytest.param("CreateTime", stop_and_lose(".snapshot"), id="stop without snapshots"),
         pytest.param("LogAppendTime", stop, id="stop, stamped times"),
-        pytest.param("LogAppendTime", kill_and_lose(".snapshot"), id="kill without snapshots, stamped times"),
+        pytest.param(
+            "LogAppendTime", kill_and_lose(".snapshot"), id="kill without snapshots, stamped times"
+        ),
     ],
 )
-def test_producers_are_known_again(broker: BrokerProcess, kind: str, end: Callable[[BrokerProcess], None]) -> None:
-    """All five batches in flight are answered with their first offset and time; gaps and old epochs are refused."""
+def test_producers_are_known_again(
+    broker: BrokerProcess, kind: str, end: Callable[[BrokerProcess], None]
+) -> None:
+    """All five batches in flight are answered with their first offset and time; gaps and old epochs
+    are refused.
+    """
     confluent.create_topic(broker.bootstrap, "t", message_timestamp_type=kind, retention_ms=FOREVER)
     sequences = range(0, 14, 2)
     with Wire(broker.bootstrap) as wire:
@@ -102,12 +116,20 @@ def test_producers_are_known_again(broker: BrokerProcess, kind: str, end: Callab
 )
 def test_times_are_found_again(broker: BrokerProcess, end: Callable[[BrokerProcess], None]) -> None:
     """Over several segments, compressed batches, times that go back and equal ones."""
-    confluent.create_topic(broker.bootstrap, "t", segment_bytes="1048576", index_interval_bytes="100", retention_ms=FOREVER)
+    confluent.create_topic(
+        broker.bootstrap,
+        "t",
+        segment_bytes="1048576",
+        index_interval_bytes="100",
+        retention_ms=FOREVER,
+    )
     with Wire(broker.bootstrap) as wire:
         for number in range(16):
             time_ms = THEN + (number * 7) % 11
             codec = Codec.ZSTD if number % 3 else Codec.NONE
-            answer = told(wire, batch(time_ms, time_ms + 3, time_ms + 1, value=b"x" * 100_000, codec=codec))
+            answer = told(
+                wire, batch(time_ms, time_ms + 3, time_ms + 1, value=b"x" * 100_000, codec=codec)
+            )
             assert answer[:2] == (0, number * 3)
     with Wire(broker.bootstrap) as wire:
         before = offsets(wire)
@@ -123,7 +145,9 @@ def test_times_are_found_again(broker: BrokerProcess, end: Callable[[BrokerProce
 def offsets(wire: Wire) -> dict[int, Any]:
     """(offset, timestamp) for each time asked for."""
     asked = [-3, *range(THEN - 1, THEN + 15)]
-    found = [wire.ask(request, 7).topics[0].partitions[0] for request in offsets_request("t", *asked)]
+    found = [
+        wire.ask(request, 7).topics[0].partitions[0] for request in offsets_request("t", *asked)
+    ]
     return {time: (one.offset, one.timestamp) for time, one in zip(asked, found, strict=True)}
 
 
@@ -146,7 +170,15 @@ def test_every_leader_epoch_ends_where_the_next_begins(broker: BrokerProcess) ->
     with Wire(broker.bootstrap) as wire:
         for epoch in sorted(set(epochs)):
             later = [offset for other, offset in starts if other > epoch]
-            partition = OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=epoch)
-            request = OffsetForLeaderEpochRequest(replica_id=-2, topics=[OffsetForLeaderTopic(topic="t", partitions=[partition])])
+            partition = OffsetForLeaderPartition(
+                partition=0, current_leader_epoch=-1, leader_epoch=epoch
+            )
+            request = OffsetForLeaderEpochRequest(
+                replica_id=-2, topics=[OffsetForLeaderTopic(topic="t", partitions=[partition])]
+            )
             found = wire.ask(request, 4).topics[0].partitions[0]
-            assert (found.error_code, found.leader_epoch, found.end_offset) == (0, epoch, later[0] if later else 8)
+            assert (found.error_code, found.leader_epoch, found.end_offset) == (
+                0,
+                epoch,
+                later[0] if later else 8,
+            )

@@ -1,4 +1,6 @@
-"""What an admin is told that may not administer: each thing is named once, and the operation that is missing."""
+"""What an admin is told that may not administer: each thing is named once, and the operation that
+is missing.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +16,10 @@ BINDING = AclBinding(resource_type="topic", name="orders", principal="User:shop"
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A node in the clear, whose clients are nobody and may do nothing."""
-    properties = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users": "User:operator"}
+    properties = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:operator",
+    }
     with BrokerProcess(tmp_path_factory.mktemp("node"), properties=properties) as running:
         yield running
 
@@ -22,9 +27,17 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 @pytest.mark.parametrize(
     ("ask", "told"),
     [
-        (lambda admin: admin.set_scram_users([ScramUser(name="ann", mechanism="SCRAM-SHA-256", password="p")]), "user ann"),
+        (
+            lambda admin: admin.set_scram_users(
+                [ScramUser(name="ann", mechanism="SCRAM-SHA-256", password="p")]
+            ),
+            "user ann",
+        ),
         (lambda admin: admin.create_acls([BINDING]), str(BINDING)),
-        (lambda admin: admin.delete_acls([AclFilter(principal="User:shop")]), "ACLs with principal User:shop"),
+        (
+            lambda admin: admin.delete_acls([AclFilter(principal="User:shop")]),
+            "ACLs with principal User:shop",
+        ),
         (lambda admin: admin.delete_acls([AclFilter()]), "all ACLs"),
     ],
 )

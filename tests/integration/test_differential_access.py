@@ -1,6 +1,8 @@
-"""What each API needs, as Apache Kafka decides it: without a right, with it, and with an ACL that denies it.
+"""What each API needs, as Apache Kafka decides it: without a right, with it, and with an ACL that
+denies it.
 
-The rows are those of the matrix of the unit tests, which holds tidelog to a note of these facts: here Apache Kafka says them itself.
+The rows are those of the matrix of the unit tests, which holds tidelog to a note of these facts:
+here Apache Kafka says them itself.
 """
 
 import time
@@ -26,11 +28,22 @@ from log_service.protocol.messages.create_acls import AclCreation, CreateAclsReq
 from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from log_service.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from log_service.protocol.messages.describe_acls import DescribeAclsRequest
-from log_service.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from log_service.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    UserName,
+)
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.integration.access_frames import ACCESS_PROPERTIES, Right, Side, acl, everything
 from tests.integration.differential import Cluster, Duel, normalise
-from tests.unit.broker.authorization.acl_story import CLUSTER, DENIALS, GROUP, TOPIC, TRANSACTIONAL_ID, codes, leaves
+from tests.unit.broker.authorization.acl_story import (
+    CLUSTER,
+    DENIALS,
+    GROUP,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    codes,
+    leaves,
+)
 from tests.unit.broker.authorization.matrix import (
     ALTER,
     ALTER_CONFIGS,
@@ -48,7 +61,11 @@ from tests.unit.broker.context import batch, produce_request
 PROPERTIES = ACCESS_PROPERTIES
 LEFT_OUT = frozenset({ApiKey.TIDELOG_MAINTENANCE, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS})
 """What Apache Kafka does not have, and where it differs; see ``test_all_users_are_refused``."""
-CASES = {f"{index}-{row}": row for index, row in enumerate(ROWS) if NodeSide.BROKER in row.sides and row.key not in LEFT_OUT}
+CASES = {
+    f"{index}-{row}": row
+    for index, row in enumerate(ROWS)
+    if NodeSide.BROKER in row.sides and row.key not in LEFT_OUT
+}
 
 
 @pytest.fixture(scope="module")
@@ -60,12 +77,22 @@ def sides(clusters: Any) -> Iterator[dict[str, Side]]:
 
 
 def prepared(side: Side, number: str) -> Things:
-    """Make what a row's requests are about, with names that no other row has: a topic with a record, and the coordinators' topics."""
+    """Make what a row's requests are about, with names that no other row has: a topic with a
+    record, and the coordinators' topics.
+    """
     things = Things(topic=f"t-{number}", group=f"g-{number}", transactional_id=f"x-{number}")
     topic = CreatableTopic(name=things.topic, num_partitions=1, replication_factor=1)
     created = side.admin.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7).topics[0]
     assert created.error_code == 0, created
-    until(lambda: side.admin.ask(produce_request(things.topic, batch(b"one")), 9).responses[0].partition_responses[0].error_code == 0)
+    until(
+        lambda: (
+            side.admin.ask(produce_request(things.topic, batch(b"one")), 9)
+            .responses[0]
+            .partition_responses[0]
+            .error_code
+            == 0
+        )
+    )
     for key_type, key in ((0, things.group), (1, things.transactional_id)):
         wanted = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
         until(partial(has_coordinator, side, wanted))
@@ -85,7 +112,11 @@ def until(is_so: Callable[[], bool]) -> None:
 
 def renamed(right: Right, things: Things) -> Right:
     operation, resource, name = right
-    names = {(TOPIC, "t"): things.topic, (GROUP, "g"): things.group, (TRANSACTIONAL_ID, "x"): things.transactional_id}
+    names = {
+        (TOPIC, "t"): things.topic,
+        (GROUP, "g"): things.group,
+        (TRANSACTIONAL_ID, "x"): things.transactional_id,
+    }
     return operation, resource, names.get((resource, name), name)
 
 
@@ -99,7 +130,9 @@ def ends(side: Side, things: Things) -> Any:
     m = list_offsets
     found = []
     for timestamp in (-2, -1):
-        wanted = m.ListOffsetsTopic(name=things.topic, partitions=[m.ListOffsetsPartition(timestamp=timestamp)])
+        wanted = m.ListOffsetsTopic(
+            name=things.topic, partitions=[m.ListOffsetsPartition(timestamp=timestamp)]
+        )
         told = side.admin.ask(m.ListOffsetsRequest(topics=[wanted]), 7).topics[0].partitions[0]
         found.append([told.error_code, told.offset])
     return found
@@ -114,19 +147,31 @@ def codes_of(told: Any) -> Any:
         return "closed"
     if not codes(told) & DENIALS:
         return "let through"
-    return sorted([name, int(value)] for name, value in leaves(told) if name.endswith(("error_code", "authorized_operations")))
+    return sorted(
+        [name, int(value)]
+        for name, value in leaves(told)
+        if name.endswith(("error_code", "authorized_operations"))
+    )
 
 
 def steps(row: Row) -> list[tuple[str, list[Right], list[Right]]]:
-    """Return the states of the ACLs that a row is asked in: a name, what is allowed, what is denied."""
+    """Return the states of the ACLs that a row is asked in: a name, what is allowed, what is
+    denied.
+    """
     needs = list(row.needs)
     told: list[tuple[str, list[Right], list[Right]]] = [("nothing", [], [])]
     told += [
-        (f"without {missing[0]} on {missing[1].name}", [right for right in needs if right is not missing], [])
+        (
+            f"without {missing[0]} on {missing[1].name}",
+            [right for right in needs if right is not missing],
+            [],
+        )
         for missing in (needs if len(needs) > 1 else [])
     ]
     told += [(f"denied {right[0]} on {right[1].name}", needs, [right]) for right in needs]
-    told += [(f"instead {right[0]} on {right[1].name} {right[2]}", [right], []) for right in row.instead]
+    told += [
+        (f"instead {right[0]} on {right[1].name} {right[2]}", [right], []) for right in row.instead
+    ]
     is_harmless = row.key is not ApiKey.UPDATE_FEATURES  # the tests share the cluster's features
     return [*told, ("all", needs, [])] if needs and is_harmless else told
 
@@ -140,12 +185,24 @@ def test_rights(duel: Duel, sides: dict[str, Side], name: str) -> None:
         things = prepared(side, name.partition("-")[0])
         told = []
         for title, allowed, denied in steps(row):
-            side.have_only([renamed(each, things) for each in allowed], [renamed(each, things) for each in denied])
+            side.have_only(
+                [renamed(each, things) for each in allowed],
+                [renamed(each, things) for each in denied],
+            )
             for version in row.all_versions:
                 response = side.ask(fitted(row.build(things, version), version), version)
                 outcome = codes_of(response)
                 told.append(
-                    [title, version, outcome, *(["the text is shown"] if row.hidden and shows(response, hidden(row, things)) else [])]
+                    [
+                        title,
+                        version,
+                        outcome,
+                        *(
+                            ["the text is shown"]
+                            if row.hidden and shows(response, hidden(row, things))
+                            else []
+                        ),
+                    ]
                 )
                 if outcome != "let through":
                     told[-1].append(ends(side, things))
@@ -159,7 +216,9 @@ PARTIAL_PRODUCE_ACKS = (0, 1, -1)
 
 @pytest.mark.parametrize("acks", PARTIAL_PRODUCE_ACKS)
 def test_a_part_of_a_produce_is_denied(duel: Duel, sides: dict[str, Side], acks: int) -> None:
-    """What is allowed is appended, also where no response says so: with acks=0 the connection ends after that."""
+    """What is allowed is appended, also where no response says so: with acks=0 the connection ends
+    after that.
+    """
 
     def tell(cluster: Cluster) -> Any:
         side = sides[cluster.bootstrap]
@@ -176,7 +235,9 @@ def told_of_produce(side: Side, request: Any, acks: int) -> Any:
     """Tell the codes by topic; where there is no response, whether the connection ends."""
     if acks:
         told = side.ask(request, 9)
-        return sorted([topic.name, topic.partition_responses[0].error_code] for topic in told.responses)
+        return sorted(
+            [topic.name, topic.partition_responses[0].error_code] for topic in told.responses
+        )
     side.client.send(request, 9)
     return side.reconnected()
 
@@ -184,7 +245,11 @@ def told_of_produce(side: Side, request: Any, acks: int) -> Any:
 BITS: dict[str, list[Right]] = {
     "nothing": [],
     "read": [(READ, TOPIC, "t"), (READ, GROUP, "g")],
-    "describe": [(DESCRIBE, TOPIC, "t"), (DESCRIBE, GROUP, "g"), (DESCRIBE, CLUSTER, "kafka-cluster")],
+    "describe": [
+        (DESCRIBE, TOPIC, "t"),
+        (DESCRIBE, GROUP, "g"),
+        (DESCRIBE, CLUSTER, "kafka-cluster"),
+    ],
     "all": [(2, TOPIC, "t"), (2, GROUP, "g"), (2, CLUSTER, "kafka-cluster")],
     "alter configs": [
         (DESCRIBE, TOPIC, "t"),
@@ -206,15 +271,25 @@ def test_bits_of_what_is_allowed(duel: Duel, sides: dict[str, Side], name: str) 
         asked: list[tuple[Any, int]] = [
             (
                 metadata.MetadataRequest(
-                    topics=topics, include_cluster_authorized_operations=True, include_topic_authorized_operations=True
+                    topics=topics,
+                    include_cluster_authorized_operations=True,
+                    include_topic_authorized_operations=True,
                 ),
                 10,
             ),
             (metadata.MetadataRequest(topics=topics, include_topic_authorized_operations=True), 13),
             (metadata.MetadataRequest(topics=topics), 13),
-            (describe_cluster.DescribeClusterRequest(include_cluster_authorized_operations=True), 2),
+            (
+                describe_cluster.DescribeClusterRequest(include_cluster_authorized_operations=True),
+                2,
+            ),
             (describe_cluster.DescribeClusterRequest(), 2),
-            (describe_groups.DescribeGroupsRequest(groups=[things.group], include_authorized_operations=True), 5),
+            (
+                describe_groups.DescribeGroupsRequest(
+                    groups=[things.group], include_authorized_operations=True
+                ),
+                5,
+            ),
             (
                 describe_topic_partitions.DescribeTopicPartitionsRequest(
                     topics=[describe_topic_partitions.TopicRequest(name=things.topic)]
@@ -228,14 +303,20 @@ def test_bits_of_what_is_allowed(duel: Duel, sides: dict[str, Side], name: str) 
 
 
 def bits_of(told: Any) -> Any:
-    return sorted([name, int(value)] for name, value in leaves(told) if name.endswith(("error_code", "authorized_operations")))
+    return sorted(
+        [name, int(value)]
+        for name, value in leaves(told)
+        if name.endswith(("error_code", "authorized_operations"))
+    )
 
 
 NO_TOPIC = "there-is-none"
 
 
 @pytest.mark.parametrize("name", [name for name, row in CASES.items() if row.names])
-def test_what_is_not_there_is_refused_as_what_is(duel: Duel, sides: dict[str, Side], name: str) -> None:
+def test_what_is_not_there_is_refused_as_what_is(
+    duel: Duel, sides: dict[str, Side], name: str
+) -> None:
     """A client without rights cannot tell whether something exists."""
     row = CASES[name]
 
@@ -243,7 +324,10 @@ def test_what_is_not_there_is_refused_as_what_is(duel: Duel, sides: dict[str, Si
         side = sides[cluster.bootstrap]
         side.have_only()
         things = Things(topic=NO_TOPIC, group=NO_TOPIC, transactional_id=NO_TOPIC)
-        return [[version, codes_of(side.ask(fitted(row.build(things, version), version), version))] for version in row.all_versions]
+        return [
+            [version, codes_of(side.ask(fitted(row.build(things, version), version), version))]
+            for version in row.all_versions
+        ]
 
     duel.compare_told(tell)
 
@@ -276,7 +360,9 @@ def test_codes_of_new_acls(duel: Duel, sides: dict[str, Side], name: str) -> Non
     def tell(cluster: Cluster) -> Any:
         side = sides[cluster.bootstrap]
         side.have_only([(ALTER, CLUSTER, "kafka-cluster")])
-        told = side.ask(CreateAclsRequest(creations=[ACL_CODES[name], acl((WRITE, TOPIC, "other"))]), 3)
+        told = side.ask(
+            CreateAclsRequest(creations=[ACL_CODES[name], acl((WRITE, TOPIC, "other"))]), 3
+        )
         return "closed" if told is None else [result.error_code for result in told.results]
 
     duel.compare_told(tell)
@@ -285,7 +371,11 @@ def test_codes_of_new_acls(duel: Duel, sides: dict[str, Side], name: str) -> Non
 FILTERS: dict[str, dict[str, Any]] = {
     "everything": {},
     "by name": {"resource_type_filter": 2, "resource_name_filter": "abc", "pattern_type_filter": 1},
-    "by match": {"resource_type_filter": 2, "resource_name_filter": "abc", "pattern_type_filter": 2},
+    "by match": {
+        "resource_type_filter": 2,
+        "resource_name_filter": "abc",
+        "pattern_type_filter": 2,
+    },
     "literal": {"resource_type_filter": 2, "resource_name_filter": "abc", "pattern_type_filter": 3},
     "prefixed": {"resource_type_filter": 2, "resource_name_filter": "ab", "pattern_type_filter": 4},
     "by principal": {"principal_filter": "User:*"},
@@ -314,7 +404,10 @@ def test_filters_of_acls(duel: Duel, sides: dict[str, Side], name: str) -> None:
     def tell(cluster: Cluster) -> Any:
         side = sides[cluster.bootstrap]
         side.have_acls(FILTERED)
-        wanted = (replace(everything(kind), **FILTERS[name]) for kind in (DescribeAclsRequest, DeleteAclsFilter))
+        wanted = (
+            replace(everything(kind), **FILTERS[name])
+            for kind in (DescribeAclsRequest, DeleteAclsFilter)
+        )
         describing, removing = wanted
         found = [side.ask(describing, 3), side.ask(DeleteAclsRequest(filters=[removing]), 3)]
         return ["closed" if told is None else without_markers(normalise(told)) for told in found]
@@ -327,7 +420,11 @@ def without_markers(told: Any) -> Any:
     if isinstance(told, dict):
         return {name: without_markers(value) for name, value in told.items()}
     if isinstance(told, list):
-        return [without_markers(each) for each in told if not (isinstance(each, dict) and each.get("resource_name") == "marker")]
+        return [
+            without_markers(each)
+            for each in told
+            if not (isinstance(each, dict) and each.get("resource_name") == "marker")
+        ]
     return told
 
 
@@ -371,16 +468,29 @@ BROKER_CHANGES: dict[str, tuple[str, str | None]] = {
 
 @pytest.mark.parametrize("name", BROKER_CHANGES)
 def test_a_change_of_a_broker_is_refused(duel: Duel, sides: dict[str, Side], name: str) -> None:
-    """Apache Kafka tells what is wrong with a change of a known key to clients that may not change it; here they are refused."""
+    """Apache Kafka tells what is wrong with a change of a known key to clients that may not change
+    it; here they are refused.
+    """
 
     def tell(cluster: Cluster) -> Any:
         side = sides[cluster.bootstrap]
         side.have_only()
         key, value = BROKER_CHANGES[name]
         config = incremental_alter_configs.AlterableConfig(name=key, value=value)
-        resource = incremental_alter_configs.AlterConfigsResource(resource_type=4, resource_name="1", configs=[config])
-        told = side.ask(incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource], validate_only=True), 1)
-        is_told_first = cluster is duel.clusters.kafka and name in {"wrong value", "read-only key", "out of range"}
+        resource = incremental_alter_configs.AlterConfigsResource(
+            resource_type=4, resource_name="1", configs=[config]
+        )
+        told = side.ask(
+            incremental_alter_configs.IncrementalAlterConfigsRequest(
+                resources=[resource], validate_only=True
+            ),
+            1,
+        )
+        is_told_first = cluster is duel.clusters.kafka and name in {
+            "wrong value",
+            "read-only key",
+            "out of range",
+        }
         assert codes(told) == ({42} if is_told_first else {31})
         return "refused"
 

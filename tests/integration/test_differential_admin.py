@@ -1,11 +1,17 @@
-"""Topics and partitions as tidelog and as Apache Kafka create, grow, trim, describe and delete them, with each error of each API."""
+"""Topics and partitions as tidelog and as Apache Kafka create, grow, trim, describe and delete
+them, with each error of each API.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from log_service.protocol.messages.create_partitions import CreatePartitionsAssignment, CreatePartitionsRequest, CreatePartitionsTopic
+from log_service.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from log_service.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -14,7 +20,10 @@ from log_service.protocol.messages.create_topics import (
 )
 from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from log_service.protocol.messages.describe_cluster import DescribeClusterRequest
-from log_service.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, RequestCursor
+from log_service.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    RequestCursor,
+)
 from log_service.protocol.messages.describe_topic_partitions import TopicRequest as Described
 from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.integration.differential import Cluster, Duel
@@ -26,13 +35,21 @@ CONFIGS = ("configs",)
 """What holds for a topic is compared key by key in the tests of configuration."""
 
 
-def topic(name: str, partitions: int = 1, factor: int = 1, *assignments: list[int], **configs: str | None) -> CreatableTopic:
+def topic(
+    name: str, partitions: int = 1, factor: int = 1, *assignments: list[int], **configs: str | None
+) -> CreatableTopic:
     return CreatableTopic(
         name=name,
         num_partitions=partitions,
         replication_factor=factor,
-        assignments=[CreatableReplicaAssignment(partition_index=index, broker_ids=ids) for index, ids in enumerate(assignments)],
-        configs=[CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=ids)
+            for index, ids in enumerate(assignments)
+        ],
+        configs=[
+            CreatableTopicConfig(name=key.replace("_", "."), value=value)
+            for key, value in configs.items()
+        ],
     )
 
 
@@ -42,8 +59,13 @@ def create(*topics: CreatableTopic, validate_only: bool = False) -> CreateTopics
 
 def assigned(name: str, **placed: list[int]) -> CreatableTopic:
     """A topic with a manual assignment: ``assigned("a", p0=[1], p2=[1])``."""
-    assignments = [CreatableReplicaAssignment(partition_index=int(key[1:]), broker_ids=ids) for key, ids in placed.items()]
-    return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=assignments)
+    assignments = [
+        CreatableReplicaAssignment(partition_index=int(key[1:]), broker_ids=ids)
+        for key, ids in placed.items()
+    ]
+    return CreatableTopic(
+        name=name, num_partitions=-1, replication_factor=-1, assignments=assignments
+    )
 
 
 # CreateTopics
@@ -67,7 +89,10 @@ REFUSED = {
     "bad-policy": topic("refused", cleanup_policy="burn"),
     "null-config": topic("refused", retention_ms=None),
     "empty-config-name": CreatableTopic(
-        name="refused", num_partitions=1, replication_factor=1, configs=[CreatableTopicConfig(name="", value="1")]
+        name="refused",
+        num_partitions=1,
+        replication_factor=1,
+        configs=[CreatableTopicConfig(name="", value="1")],
     ),
     "assignment-with-count": topic("refused", 1, -1, [NODE]),
     "assignment-with-factor": topic("refused", -1, 1, [NODE]),
@@ -121,13 +146,23 @@ def test_validation_creates_nothing(duel: Duel) -> None:
 
 
 def test_topics_of_one_request_are_decided_one_by_one(duel: Duel) -> None:
-    duel.compare(create(topic("mixed-good"), topic("mixed bad"), topic("mixed-none", 0)), 7, ignore=CONFIGS)
-    duel.compare(create(topic("mixed-twice"), topic("mixed-twice"), topic("mixed-once")), 7, ignore=CONFIGS)
+    duel.compare(
+        create(topic("mixed-good"), topic("mixed bad"), topic("mixed-none", 0)), 7, ignore=CONFIGS
+    )
+    duel.compare(
+        create(topic("mixed-twice"), topic("mixed-twice"), topic("mixed-once")), 7, ignore=CONFIGS
+    )
 
 
 def test_configuration_in_the_answer(duel: Duel) -> None:
-    answer = duel.compare(create(topic("shown", retention_ms="1234", cleanup_policy="compact"), validate_only=True), 7, ignore=CONFIGS)
-    shown = {config.name: (config.value, config.config_source) for config in answer.topics[0].configs}
+    answer = duel.compare(
+        create(topic("shown", retention_ms="1234", cleanup_policy="compact"), validate_only=True),
+        7,
+        ignore=CONFIGS,
+    )
+    shown = {
+        config.name: (config.value, config.config_source) for config in answer.topics[0].configs
+    }
     assert shown["retention.ms"] == ("1234", 1)
     assert shown["cleanup.policy"] == ("compact", 1)
 
@@ -135,8 +170,18 @@ def test_configuration_in_the_answer(duel: Duel) -> None:
 # CreatePartitions
 
 
-def grow(name: str, count: int, assignments: list[list[int]] | None = None, *, validate_only: bool = False) -> CreatePartitionsRequest:
-    placed = None if assignments is None else [CreatePartitionsAssignment(broker_ids=ids) for ids in assignments]
+def grow(
+    name: str,
+    count: int,
+    assignments: list[list[int]] | None = None,
+    *,
+    validate_only: bool = False,
+) -> CreatePartitionsRequest:
+    placed = (
+        None
+        if assignments is None
+        else [CreatePartitionsAssignment(broker_ids=ids) for ids in assignments]
+    )
     grown = CreatePartitionsTopic(name=name, count=count, assignments=placed)
     return CreatePartitionsRequest(topics=[grown], timeout_ms=10_000, validate_only=validate_only)
 
@@ -151,9 +196,21 @@ def test_topics_that_do_not_grow(duel: Duel, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "assignments", [[], [[]], [[NODE], [NODE], [NODE]], [[9], [NODE]], [[NODE, NODE], [NODE]], [[NODE, 9], [NODE]], [[-1], [NODE]]], ids=str
+    "assignments",
+    [
+        [],
+        [[]],
+        [[NODE], [NODE], [NODE]],
+        [[9], [NODE]],
+        [[NODE, NODE], [NODE]],
+        [[NODE, 9], [NODE]],
+        [[-1], [NODE]],
+    ],
+    ids=str,
 )
-def test_assignments_that_new_partitions_cannot_have(duel: Duel, assignments: list[list[int]]) -> None:
+def test_assignments_that_new_partitions_cannot_have(
+    duel: Duel, assignments: list[list[int]]
+) -> None:
     name = "grown-by-" + "-".join(str(len(ids)) + ".".join(map(str, ids)) for ids in assignments)
     duel.create_topic(name)
     duel.compare(grow(name, 3, assignments), 3)
@@ -177,7 +234,9 @@ def test_topics_grow(duel: Duel) -> None:
 
 
 def delete(*names: str) -> DeleteTopicsRequest:
-    return DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names], timeout_ms=10_000)
+    return DeleteTopicsRequest(
+        topics=[DeleteTopicState(name=name) for name in names], timeout_ms=10_000
+    )
 
 
 def test_topics_are_deleted_by_name(duel: Duel) -> None:
@@ -198,7 +257,10 @@ def test_topics_are_deleted_by_id(duel: Duel) -> None:
 
     def by_id(name: str | None = None) -> Callable[[Cluster], DeleteTopicsRequest]:
         def request(side: Cluster) -> DeleteTopicsRequest:
-            return DeleteTopicsRequest(topics=[DeleteTopicState(name=name, topic_id=side.topic_id("gone-by-id"))], timeout_ms=10_000)
+            return DeleteTopicsRequest(
+                topics=[DeleteTopicState(name=name, topic_id=side.topic_id("gone-by-id"))],
+                timeout_ms=10_000,
+            )
 
         return request
 
@@ -214,7 +276,10 @@ def test_topics_that_are_deleted_twice_in_a_request(duel: Duel) -> None:
     duel.compare(delete("missing", "missing"), 6)
     both = [DeleteTopicState(name="gone-twice"), DeleteTopicState(name=None)]
     duel.compare(
-        lambda side: DeleteTopicsRequest(topics=[both[0], replace(both[1], topic_id=side.topic_id("gone-twice"))], timeout_ms=10_000),
+        lambda side: DeleteTopicsRequest(
+            topics=[both[0], replace(both[1], topic_id=side.topic_id("gone-twice"))],
+            timeout_ms=10_000,
+        ),
         6,
     )
     duel.compare(metadata_of("gone-twice"), 12)
@@ -243,11 +308,19 @@ def test_a_name_is_free_at_once_when_its_topic_is_gone(duel: Duel) -> None:
 
 
 def metadata_of(name: str) -> MetadataRequest:
-    return MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+    return MetadataRequest(
+        topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False
+    )
 
 
-def describe(*names: str, limit: int = 2_000, cursor: RequestCursor | None = None) -> DescribeTopicPartitionsRequest:
-    return DescribeTopicPartitionsRequest(topics=[Described(name=name) for name in names], response_partition_limit=limit, cursor=cursor)
+def describe(
+    *names: str, limit: int = 2_000, cursor: RequestCursor | None = None
+) -> DescribeTopicPartitionsRequest:
+    return DescribeTopicPartitionsRequest(
+        topics=[Described(name=name) for name in names],
+        response_partition_limit=limit,
+        cursor=cursor,
+    )
 
 
 def test_topics_are_described(duel: Duel) -> None:
@@ -265,13 +338,20 @@ def test_topics_are_described(duel: Duel) -> None:
         describe("page-a", "page-b", limit=0),
         describe("page-a", limit=-1),
         describe("page-a", "page-b", cursor=RequestCursor(topic_name="page-a", partition_index=1)),
-        describe("page-a", "page-b", limit=2, cursor=RequestCursor(topic_name="page-a", partition_index=2)),
+        describe(
+            "page-a",
+            "page-b",
+            limit=2,
+            cursor=RequestCursor(topic_name="page-a", partition_index=2),
+        ),
         describe("page-a", "page-b", cursor=RequestCursor(topic_name="page-b", partition_index=0)),
         describe("page-a", "page-b", cursor=RequestCursor(topic_name="page-aa", partition_index=0)),
         describe("page-a", cursor=RequestCursor(topic_name="page-z", partition_index=0)),
         describe("page-a", cursor=RequestCursor(topic_name="page-a", partition_index=9)),
         describe("page-a", cursor=RequestCursor(topic_name="page-a", partition_index=-1)),
-        describe("page-a", "missing", cursor=RequestCursor(topic_name="missing", partition_index=0)),
+        describe(
+            "page-a", "missing", cursor=RequestCursor(topic_name="missing", partition_index=0)
+        ),
     ):
         duel.compare(asked, 0, ordered=True)
 

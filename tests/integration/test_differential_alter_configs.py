@@ -1,11 +1,20 @@
-"""AlterConfigs, which replaces everything that a resource was given: the same answers from tidelog and from Apache Kafka."""
+"""AlterConfigs, which replaces everything that a resource was given: the same answers from tidelog
+and from Apache Kafka.
+"""
 
 from dataclasses import replace
 
 import pytest
 
-from log_service.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
-from log_service.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from log_service.protocol.messages.alter_configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+)
+from log_service.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from tests.integration.differential import Duel
 
 pytestmark = pytest.mark.timeout(120)
@@ -17,19 +26,33 @@ TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 
 def resource(resource_type: int, name: str, **configs: str | None) -> AlterConfigsResource:
-    named = [AlterableConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
+    named = [
+        AlterableConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
+    ]
     return AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=named)
 
 
-def replace_all(*resources: AlterConfigsResource, validate_only: bool = False) -> AlterConfigsRequest:
+def replace_all(
+    *resources: AlterConfigsResource, validate_only: bool = False
+) -> AlterConfigsRequest:
     return AlterConfigsRequest(resources=list(resources), validate_only=validate_only)
 
 
 def shown(duel: Duel, name: str, *keys: str, own: set[str]) -> None:
-    """Compare what a topic has once ``own`` is all it was given: Kafka answers before its brokers know of a change."""
-    asked = DescribeConfigsResource(resource_type=TOPIC, resource_name=name, configuration_keys=list(keys))
+    """Compare what a topic has once ``own`` is all it was given: Kafka answers before its brokers
+    know of a change.
+    """
+    asked = DescribeConfigsResource(
+        resource_type=TOPIC, resource_name=name, configuration_keys=list(keys)
+    )
     request = DescribeConfigsRequest(resources=[asked])
-    duel.until(request, 4, lambda answer: {each.name for each in answer.results[0].configs if each.config_source == 1} == own)
+    duel.until(
+        request,
+        4,
+        lambda answer: (
+            {each.name for each in answer.results[0].configs if each.config_source == 1} == own
+        ),
+    )
     duel.compare(request, 4)
 
 
@@ -45,7 +68,9 @@ CASES = {
     "bad-topic": resource(TOPIC, "not a name", retention_ms="1"),
     "metadata-log": resource(TOPIC, "__cluster_metadata", retention_ms="1"),
     "repeated-key": AlterConfigsResource(
-        resource_type=TOPIC, resource_name="legacy", configs=[AlterableConfig(name="retention.ms", value=value) for value in ("1", "2")]
+        resource_type=TOPIC,
+        resource_name="legacy",
+        configs=[AlterableConfig(name="retention.ms", value=value) for value in ("1", "2")],
     ),
     "broker": resource(BROKER, "1", log_cleaner_threads="2"),
     "another-broker": resource(BROKER, "7", log_cleaner_threads="2"),
@@ -71,7 +96,9 @@ def test_what_is_replaced_and_what_is_refused(duel: Duel, case: str) -> None:
 def test_what_is_not_named_goes_back_to_its_default(duel: Duel) -> None:
     duel.create_topic("replaced", configs={"retention.ms": "1000", "segment.bytes": "2000000"})
     duel.compare(replace_all(resource(TOPIC, "replaced", cleanup_policy="compact")), 2)
-    shown(duel, "replaced", "retention.ms", "segment.bytes", "cleanup.policy", own={"cleanup.policy"})
+    shown(
+        duel, "replaced", "retention.ms", "segment.bytes", "cleanup.policy", own={"cleanup.policy"}
+    )
     duel.compare(replace_all(resource(TOPIC, "replaced", retention_ms="5"), validate_only=True), 2)
     shown(duel, "replaced", "retention.ms", "cleanup.policy", own={"cleanup.policy"})
     duel.compare(replace_all(resource(TOPIC, "replaced")), 2)
@@ -80,6 +107,12 @@ def test_what_is_not_named_goes_back_to_its_default(duel: Duel) -> None:
 
 def test_resources_of_one_request_are_decided_one_by_one(duel: Duel) -> None:
     duel.create_topic("one-of-two")
-    duel.compare(replace_all(resource(TOPIC, "missing", retention_ms="1"), resource(TOPIC, "one-of-two", retention_ms="1")), 2)
+    duel.compare(
+        replace_all(
+            resource(TOPIC, "missing", retention_ms="1"),
+            resource(TOPIC, "one-of-two", retention_ms="1"),
+        ),
+        2,
+    )
     shown(duel, "one-of-two", "retention.ms", own={"retention.ms"})
     duel.compare(replace_all(), 2)

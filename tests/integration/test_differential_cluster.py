@@ -1,4 +1,6 @@
-"""What carries a cluster, as tidelog and Apache Kafka tell it: directories, leaders, reassignments, the quorum, features, producers."""
+"""What carries a cluster, as tidelog and Apache Kafka tell it: directories, leaders, reassignments,
+the quorum, features, producers.
+"""
 
 from dataclasses import replace
 from functools import partial
@@ -13,14 +15,25 @@ from log_service.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from log_service.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
+from log_service.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from log_service.protocol.messages.api_versions import ApiVersionsRequest
 from log_service.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from log_service.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from log_service.protocol.messages.describe_acls import DescribeAclsRequest
-from log_service.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from log_service.protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
 from log_service.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from log_service.protocol.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
+from log_service.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    RequestPartitionData,
+    RequestTopicData,
+)
 from log_service.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from log_service.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -28,7 +41,10 @@ from log_service.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from log_service.protocol.messages.list_config_resources import ListConfigResourcesRequest
-from log_service.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsTopics
+from log_service.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
 from log_service.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from log_service.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from log_service.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
@@ -51,8 +67,17 @@ SIZES = ("total_bytes", "usable_bytes")
 def test_elections_of_single_partitions(duel: Duel, election_type: int) -> None:
     topic = f"elected-{election_type}"
     duel.create_topic(topic, 2)
-    for name, indexes in ((topic, [0, 1]), (topic, [0, 7]), (topic, []), ("missing", [0]), (topic, [1, 1])):
-        request = ElectLeadersRequest(election_type=election_type, topic_partitions=[TopicPartitions(topic=name, partitions=indexes)])
+    for name, indexes in (
+        (topic, [0, 1]),
+        (topic, [0, 7]),
+        (topic, []),
+        ("missing", [0]),
+        (topic, [1, 1]),
+    ):
+        request = ElectLeadersRequest(
+            election_type=election_type,
+            topic_partitions=[TopicPartitions(topic=name, partitions=indexes)],
+        )
         for version in (1, 2):
             duel.compare(request, version)
 
@@ -63,20 +88,29 @@ def test_elections_of_all_partitions_and_of_none(duel: Duel) -> None:
     for election_type in (0, 1):
         for asked in (None, nobody):
             answer = duel.compare(
-                ElectLeadersRequest(election_type=election_type, topic_partitions=asked), 2, ignore=("replica_election_results",)
+                ElectLeadersRequest(election_type=election_type, topic_partitions=asked),
+                2,
+                ignore=("replica_election_results",),
             )
-            assert not [each for topic in answer.replica_election_results for each in topic.partition_result]
+            assert not [
+                each for topic in answer.replica_election_results for each in topic.partition_result
+            ]
     duel.compare(ElectLeadersRequest(election_type=5, topic_partitions=nobody), 2)
-    duel.compare(ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="led", partitions=[0])]), 0)
+    duel.compare(
+        ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="led", partitions=[0])]), 0
+    )
 
 
 # Reassignments
 
 
-def reassign(topic: str, index: int, replicas: list[int] | None, *, allows_new_factor: bool = True) -> AlterPartitionReassignmentsRequest:
+def reassign(
+    topic: str, index: int, replicas: list[int] | None, *, allows_new_factor: bool = True
+) -> AlterPartitionReassignmentsRequest:
     partitions = [ReassignablePartition(partition_index=index, replicas=replicas)]
     return AlterPartitionReassignmentsRequest(
-        allow_replication_factor_change=allows_new_factor, topics=[ReassignableTopic(name=topic, partitions=partitions)]
+        allow_replication_factor_change=allows_new_factor,
+        topics=[ReassignableTopic(name=topic, partitions=partitions)],
     )
 
 
@@ -102,13 +136,24 @@ def test_nothing_is_reassigned(duel: Duel) -> None:
 
 def test_a_partition_that_is_reassigned_twice_in_a_request(duel: Duel) -> None:
     duel.create_topic("twice")
-    partitions = [ReassignablePartition(partition_index=0, replicas=[1]), ReassignablePartition(partition_index=0, replicas=[3])]
-    duel.compare(AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="twice", partitions=partitions)]), 1)
+    partitions = [
+        ReassignablePartition(partition_index=0, replicas=[1]),
+        ReassignablePartition(partition_index=0, replicas=[3]),
+    ]
+    duel.compare(
+        AlterPartitionReassignmentsRequest(
+            topics=[ReassignableTopic(name="twice", partitions=partitions)]
+        ),
+        1,
+    )
 
 
 def test_no_reassignment_is_under_way(duel: Duel) -> None:
     duel.create_topic("resting")
-    named = [ListPartitionReassignmentsTopics(name=name, partition_indexes=[0, 9]) for name in ("resting", "missing")]
+    named = [
+        ListPartitionReassignmentsTopics(name=name, partition_indexes=[0, 9])
+        for name in ("resting", "missing")
+    ]
     for topics in (None, [], named):
         duel.compare(ListPartitionReassignmentsRequest(topics=topics), 0)
 
@@ -118,11 +163,21 @@ def test_no_reassignment_is_under_way(duel: Duel) -> None:
 
 def test_log_directories_of_some_partitions(duel: Duel) -> None:
     duel.create_topic("placed", 2)
-    asked = [DescribableLogDirTopic(topic="placed", partitions=[0, 1, 9]), DescribableLogDirTopic(topic="missing", partitions=[0])]
+    asked = [
+        DescribableLogDirTopic(topic="placed", partitions=[0, 1, 9]),
+        DescribableLogDirTopic(topic="missing", partitions=[0]),
+    ]
     for topics in ([], asked, [DescribableLogDirTopic(topic="placed", partitions=[])]):
         for version in range(1, 6):
-            answer = duel.compare(DescribeLogDirsRequest(topics=topics), version, ignore=(*SIZES, "results"))
-            found = sorted(each.partition_index for result in answer.results for topic in result.topics for each in topic.partitions)
+            answer = duel.compare(
+                DescribeLogDirsRequest(topics=topics), version, ignore=(*SIZES, "results")
+            )
+            found = sorted(
+                each.partition_index
+                for result in answer.results
+                for topic in result.topics
+                for each in topic.partitions
+            )
             assert found == ([0, 1] if topics == asked else [])
             assert all((result.total_bytes > 0) == (version >= 4) for result in answer.results)
 
@@ -132,7 +187,12 @@ def test_moves_to_directories(duel: Duel) -> None:
 
     def move(path: str, topic: str, *indexes: int) -> AlterReplicaLogDirsRequest:
         return AlterReplicaLogDirsRequest(
-            dirs=[AlterReplicaLogDir(path=path, topics=[AlterReplicaLogDirTopic(name=topic, partitions=list(indexes))])]
+            dirs=[
+                AlterReplicaLogDir(
+                    path=path,
+                    topics=[AlterReplicaLogDirTopic(name=topic, partitions=list(indexes))],
+                )
+            ]
         )
 
     for version in (1, 2):
@@ -145,7 +205,9 @@ def test_moves_to_directories(duel: Duel) -> None:
 
     def is_there(answer: object) -> bool:
         results = answer.results  # type: ignore[attr-defined]
-        return sorted(sum(len(topic.partitions) for topic in result.topics) for result in results) == [0, 2]
+        return sorted(
+            sum(len(topic.partitions) for topic in result.topics) for result in results
+        ) == [0, 2]
 
     asked = [DescribableLogDirTopic(topic="mover", partitions=[0, 1])]
     duel.until(DescribeLogDirsRequest(topics=asked), 2, is_there)
@@ -156,12 +218,21 @@ def test_cordoned_directories_take_nothing(duel: Duel) -> None:
     duel.create_topic("fenced-out", 2)
 
     def cordon(value: str | None) -> IncrementalAlterConfigsRequest:
-        change = AlterableConfig(name="cordoned.log.dirs", config_operation=SET if value else DELETE, value=value)
-        return IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(resource_type=4, resource_name="1", configs=[change])])
+        change = AlterableConfig(
+            name="cordoned.log.dirs", config_operation=SET if value else DELETE, value=value
+        )
+        return IncrementalAlterConfigsRequest(
+            resources=[AlterConfigsResource(resource_type=4, resource_name="1", configs=[change])]
+        )
 
     def move(side: Cluster) -> AlterReplicaLogDirsRequest:
-        topics = [AlterReplicaLogDirTopic(name=name, partitions=[0, 1]) for name in ("fenced-out", "missing")]
-        return AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=directory_of(side), topics=topics)])
+        topics = [
+            AlterReplicaLogDirTopic(name=name, partitions=[0, 1])
+            for name in ("fenced-out", "missing")
+        ]
+        return AlterReplicaLogDirsRequest(
+            dirs=[AlterReplicaLogDir(path=directory_of(side), topics=topics)]
+        )
 
     duel.compare(lambda side: cordon(directory_of(side)), 1)
     asked = DescribeLogDirsRequest(topics=[])
@@ -174,7 +245,9 @@ def test_cordoned_directories_take_nothing(duel: Duel) -> None:
 
 def directory_of(side: Cluster) -> str:
     """The second directory of a side."""
-    paths: list[str] = sorted(result.log_dir for result in side.ask(DescribeLogDirsRequest(topics=[]), 2).results)
+    paths: list[str] = sorted(
+        result.log_dir for result in side.ask(DescribeLogDirsRequest(topics=[]), 2).results
+    )
     return paths[1]
 
 
@@ -183,11 +256,29 @@ def directory_of(side: Cluster) -> str:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_the_metadata_quorum(duel: Duel, version: int) -> None:
-    # the voter's listener has the name of another listener; offsets and epochs are each cluster's own
-    different = ("high_watermark", "log_end_offset", "leader_epoch", "last_fetch_timestamp", "last_caught_up_timestamp", "nodes")
-    for asked in ([(METADATA, [0])], [(METADATA, [1])], [(METADATA, [0, 1])], [("other", [0])], [(METADATA, [0]), ("other", [0])], []):
+    # the voter's listener has the name of another listener; offsets and epochs are each cluster's
+    # own
+    different = (
+        "high_watermark",
+        "log_end_offset",
+        "leader_epoch",
+        "last_fetch_timestamp",
+        "last_caught_up_timestamp",
+        "nodes",
+    )
+    for asked in (
+        [(METADATA, [0])],
+        [(METADATA, [1])],
+        [(METADATA, [0, 1])],
+        [("other", [0])],
+        [(METADATA, [0]), ("other", [0])],
+        [],
+    ):
         topics = [
-            RequestTopicData(topic_name=name, partitions=[RequestPartitionData(partition_index=index) for index in indexes])
+            RequestTopicData(
+                topic_name=name,
+                partitions=[RequestPartitionData(partition_index=index) for index in indexes],
+            )
             for name, indexes in asked
         ]
         duel.compare(DescribeQuorumRequest(topics=topics), version, ignore=different)
@@ -196,7 +287,11 @@ def test_the_metadata_quorum(duel: Duel, version: int) -> None:
 def test_voters_that_cannot_be_added(duel: Duel) -> None:
     def add(changes: dict[str, object], side: Cluster) -> AddRaftVoterRequest:
         described = DescribeQuorumRequest(
-            topics=[RequestTopicData(topic_name=METADATA, partitions=[RequestPartitionData(partition_index=0)])]
+            topics=[
+                RequestTopicData(
+                    topic_name=METADATA, partitions=[RequestPartitionData(partition_index=0)]
+                )
+            ]
         )
         listener = side.ask(described, 2).nodes[0].listeners[0].name
         request = AddRaftVoterRequest(
@@ -222,8 +317,19 @@ def test_voters_that_cannot_be_added(duel: Duel) -> None:
 
 
 def test_voters_that_cannot_be_removed(duel: Duel) -> None:
-    for cluster_id, voter_id, directory in (("another", 1, 7), (None, -1, 7), (None, 1, 0), (None, 5, 7), (None, 1, 7)):
-        duel.compare(RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=voter_id, voter_directory_id=UUID(int=directory)), 0)
+    for cluster_id, voter_id, directory in (
+        ("another", 1, 7),
+        (None, -1, 7),
+        (None, 1, 0),
+        (None, 5, 7),
+        (None, 1, 7),
+    ):
+        duel.compare(
+            RemoveRaftVoterRequest(
+                cluster_id=cluster_id, voter_id=voter_id, voter_directory_id=UUID(int=directory)
+            ),
+            0,
+        )
 
 
 def test_brokers_that_are_not_registered(duel: Duel) -> None:
@@ -269,7 +375,9 @@ def test_feature_updates_come_together_or_not_at_all(duel: Duel) -> None:
     bad = FeatureUpdateKey(feature="no.such.feature", max_version_level=1)
     for updates in ([], [good, bad], [good, good]):
         for version in (1, 2):
-            duel.compare(UpdateFeaturesRequest(feature_updates=updates), version, ignore=("error_message",))
+            duel.compare(
+                UpdateFeaturesRequest(feature_updates=updates), version, ignore=("error_message",)
+            )
     old = FeatureUpdateKey(feature="metadata.version", max_version_level=30, allow_downgrade=True)
     duel.compare(UpdateFeaturesRequest(feature_updates=[old]), 0, ignore=("error_message",))
 
@@ -277,11 +385,26 @@ def test_feature_updates_come_together_or_not_at_all(duel: Duel) -> None:
 def test_apis_and_features_are_kafkas_where_we_have_them(duel: Duel) -> None:
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
     answers = [cluster.ask(request, 4) for cluster in duel.clusters.sides()]
-    ranges = [{each.api_key: (each.min_version, each.max_version) for each in answer.api_keys} for answer in answers]
-    levels = [{each.name: (each.min_version_level, each.max_version_level) for each in answer.finalized_features} for answer in answers]
+    ranges = [
+        {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+        for answer in answers
+    ]
+    levels = [
+        {
+            each.name: (each.min_version_level, each.max_version_level)
+            for each in answer.finalized_features
+        }
+        for answer in answers
+    ]
     assert all(theirs[key] == span for theirs in ranges for key, span in ranges[0].items())
     assert all(theirs[name] == span for theirs in levels for name, span in levels[0].items())
-    versions = {"metadata.version", "kraft.version", "eligible.leader.replicas.version", "group.version", "share.version"}
+    versions = {
+        "metadata.version",
+        "kraft.version",
+        "eligible.leader.replicas.version",
+        "group.version",
+        "share.version",
+    }
     versions |= {"streams.version", "transaction.version"}
     assert set(levels[0]) == versions
 
@@ -291,10 +414,23 @@ def test_apis_and_features_are_kafkas_where_we_have_them(duel: Duel) -> None:
 
 def test_producers_of_partitions(duel: Duel) -> None:
     duel.create_topic("written", 2)
-    asked = DescribeProducersRequest(topics=[TopicRequest(name="written", partition_indexes=[0, 1])])
-    duel.until(asked, 0, lambda answer: not any(each.error_code for each in answer.topics[0].partitions))  # Kafka tells a leader first
-    for name, indexes in (("written", [0, 1, 9]), ("written", [-1]), ("written", []), ("missing", [0]), ("", [0]), ("not a name", [0])):
-        duel.compare(DescribeProducersRequest(topics=[TopicRequest(name=name, partition_indexes=indexes)]), 0)
+    asked = DescribeProducersRequest(
+        topics=[TopicRequest(name="written", partition_indexes=[0, 1])]
+    )
+    duel.until(
+        asked, 0, lambda answer: not any(each.error_code for each in answer.topics[0].partitions)
+    )  # Kafka tells a leader first
+    for name, indexes in (
+        ("written", [0, 1, 9]),
+        ("written", [-1]),
+        ("written", []),
+        ("missing", [0]),
+        ("", [0]),
+        ("not a name", [0]),
+    ):
+        duel.compare(
+            DescribeProducersRequest(topics=[TopicRequest(name=name, partition_indexes=indexes)]), 0
+        )
 
 
 def test_resources_that_can_be_configured(duel: Duel) -> None:
@@ -302,8 +438,13 @@ def test_resources_that_can_be_configured(duel: Duel) -> None:
         duel.compare(ListConfigResourcesRequest(resource_types=types), 1)
     duel.compare(ListConfigResourcesRequest(), 0)
     duel.create_topic("listed")
-    answers = [cluster.ask(ListConfigResourcesRequest(resource_types=[2]), 1) for cluster in duel.clusters.sides()]
-    assert all("listed" in {each.resource_name for each in answer.config_resources} for answer in answers)
+    answers = [
+        cluster.ask(ListConfigResourcesRequest(resource_types=[2]), 1)
+        for cluster in duel.clusters.sides()
+    ]
+    assert all(
+        "listed" in {each.resource_name for each in answer.config_resources} for answer in answers
+    )
 
 
 # Access rules, where nobody checks any
@@ -313,11 +454,30 @@ ANY, TOPIC, ALLOW = 1, 2, 3
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_access_rules_without_an_authorizer(duel: Duel, version: int) -> None:
-    duel.compare(DescribeAclsRequest(resource_type_filter=ANY, pattern_type_filter=ANY, operation=ANY, permission_type=ANY), version)
-    duel.compare(DescribeAclsRequest(resource_type_filter=TOPIC, resource_name_filter="a", operation=ANY, permission_type=ANY), version)
-    rule = AclCreation(resource_type=TOPIC, resource_name="written", principal="User:reader", host="*", operation=3, permission_type=ALLOW)
+    duel.compare(
+        DescribeAclsRequest(
+            resource_type_filter=ANY, pattern_type_filter=ANY, operation=ANY, permission_type=ANY
+        ),
+        version,
+    )
+    duel.compare(
+        DescribeAclsRequest(
+            resource_type_filter=TOPIC, resource_name_filter="a", operation=ANY, permission_type=ANY
+        ),
+        version,
+    )
+    rule = AclCreation(
+        resource_type=TOPIC,
+        resource_name="written",
+        principal="User:reader",
+        host="*",
+        operation=3,
+        permission_type=ALLOW,
+    )
     for rules in ([], [rule], [rule, replace(rule, principal="nobody", resource_name="")]):
         duel.compare(CreateAclsRequest(creations=rules), version)
-    named = DeleteAclsFilter(resource_type_filter=TOPIC, resource_name_filter=None, operation=ANY, permission_type=ANY)
+    named = DeleteAclsFilter(
+        resource_type_filter=TOPIC, resource_name_filter=None, operation=ANY, permission_type=ANY
+    )
     for filters in ([], [named], [named, replace(named, resource_type_filter=ANY)]):
         duel.compare(DeleteAclsRequest(filters=filters), version)

@@ -1,4 +1,6 @@
-"""Compaction beside Apache Kafka: the same history leaves the same batches on both, to the byte where nothing is compressed."""
+"""Compaction beside Apache Kafka: the same history leaves the same batches on both, to the byte
+where nothing is compressed.
+"""
 
 import time
 from collections.abc import Sequence
@@ -18,7 +20,9 @@ Pair = tuple[bytes | None, bytes | None]
 
 
 class History:
-    """Batches in segments of one topic; what of them is the latest of its key below the active segment is known at any time."""
+    """Batches in segments of one topic; what of them is the latest of its key below the active
+    segment is known at any time.
+    """
 
     def __init__(self, duel: Duel, topic: str) -> None:
         self.duel = duel
@@ -43,11 +47,17 @@ class History:
         self.open = {}
 
     def clean(self) -> None:
-        """Close the last segment and have both sides clean everything before it; wait until they have."""
+        """Close the last segment and have both sides clean everything before it; wait until they
+        have.
+        """
         self.next_segment()
         self.write((b"active %d" % self.segment, b"-"))
         latest = {key: offset for offset, (key, _) in self.closed.items()}
-        left = [offset for offset, (key, _) in self.closed.items() if key is not None and latest[key] == offset and offset not in self.gone]
+        left = [
+            offset
+            for offset, (key, _) in self.closed.items()
+            if key is not None and latest[key] == offset and offset not in self.gone
+        ]
         expected = [*left, *self.open]
         self.duel.on_both(configs_request(self.topic, min_cleanable_dirty_ratio="0"), 1)
         for cluster in self.duel.clusters.sides():
@@ -56,24 +66,39 @@ class History:
 
     def compare(self) -> None:
         """Hold what both hold now against each other."""
-        self.duel.compare_told(lambda cluster: [shown(header, content) for header, content in batches_of(cluster, self.topic)])
+        self.duel.compare_told(
+            lambda cluster: [
+                shown(header, content) for header, content in batches_of(cluster, self.topic)
+            ]
+        )
 
 
 def begin(duel: Duel, topic: str, **configs: str) -> History:
-    settings: dict[str, Any] = {"segment_ms": "1", "min_cleanable_dirty_ratio": "1", "cleanup_policy": "compact", **configs}
+    settings: dict[str, Any] = {
+        "segment_ms": "1",
+        "min_cleanable_dirty_ratio": "1",
+        "cleanup_policy": "compact",
+        **configs,
+    }
     ready_topic(duel, topic, **settings)
     return History(duel, topic)
 
 
 def offsets_of(cluster: Cluster, topic: str) -> list[int]:
-    return [record.offset for _, content in batches_of(cluster, topic) for record in iterate_records(content)]
+    return [
+        record.offset
+        for _, content in batches_of(cluster, topic)
+        for record in iterate_records(content)
+    ]
 
 
 def wait_for(cluster: Cluster, topic: str, expected: Sequence[int]) -> None:
     """Wait until a side holds exactly these offsets."""
     deadline = time.monotonic() + CLEAN_SECONDS
     while (held := offsets_of(cluster, topic)) != list(expected):
-        assert time.monotonic() < deadline, f"{cluster.bootstrap} holds {held}, it should hold {list(expected)}"
+        assert time.monotonic() < deadline, (
+            f"{cluster.bootstrap} holds {held}, it should hold {list(expected)}"
+        )
         time.sleep(0.1)
 
 
@@ -91,7 +116,10 @@ def test_of_each_key_the_latest_record_stays(duel: Duel) -> None:
 def test_batches_keep_their_codec_and_their_times(duel: Duel, codec: Codec) -> None:
     history = begin(duel, f"codec-{codec.name.lower()}")
     for number in range(3):
-        history.write(*[(b"%d" % (index % 4), b"value %d %d" % (number, index)) for index in range(8)], codec=codec)
+        history.write(
+            *[(b"%d" % (index % 4), b"value %d %d" % (number, index)) for index in range(8)],
+            codec=codec,
+        )
         history.next_segment()
         history.write((b"0", b"later"), codec=codec)
     history.clean()
@@ -124,19 +152,33 @@ def test_the_last_sequence_of_each_producer_stays(duel: Duel) -> None:
     history = begin(duel, "producers")
     for number in range(3):
         for producer_id in (70, 71):
-            history.write((b"a", b"1"), (b"b", b"1"), producer_id=producer_id, producer_epoch=0, base_sequence=2 * number)
+            history.write(
+                (b"a", b"1"),
+                (b"b", b"1"),
+                producer_id=producer_id,
+                producer_epoch=0,
+                base_sequence=2 * number,
+            )
         history.next_segment()
     history.write((b"a", b"2"), (b"b", b"2"))
     history.clean()
     history.compare()
     for producer_id in (70, 71):
-        again = build_batch([(THEN, b"n", b"-")] * 2, producer_id=producer_id, producer_epoch=0, base_sequence=4)
+        again = build_batch(
+            [(THEN, b"n", b"-")] * 2, producer_id=producer_id, producer_epoch=0, base_sequence=4
+        )
         duel.compare(produce_request("producers", again), 11, ignore=("log_start_offset",))
-        gap = build_batch([(THEN, b"n", b"-")], producer_id=producer_id, producer_epoch=0, base_sequence=9)
-        duel.compare(produce_request("producers", gap), 11, ignore=("log_start_offset", "error_message"))
+        gap = build_batch(
+            [(THEN, b"n", b"-")], producer_id=producer_id, producer_epoch=0, base_sequence=9
+        )
+        duel.compare(
+            produce_request("producers", gap), 11, ignore=("log_start_offset", "error_message")
+        )
 
 
-def test_records_without_a_key_go_and_the_last_batch_of_a_pass_stays_as_a_header(duel: Duel) -> None:
+def test_records_without_a_key_go_and_the_last_batch_of_a_pass_stays_as_a_header(
+    duel: Duel,
+) -> None:
     history = begin(duel, "keyless", cleanup_policy="delete")
     history.write((None, b"1"), (b"a", b"1"))
     history.next_segment()
@@ -154,10 +196,22 @@ def test_random_histories_leave_the_same(duel: Duel, seed: int) -> None:
     for _ in range(2):
         for _ in range(25):
             size = rng.randint(1, 4)
-            records = [(rng.choice([b"a", b"b", b"c", b"d", b"e" * 90]), rng.choice([b"value", b"", b"other", None])) for _ in range(size)]
+            records = [
+                (
+                    rng.choice([b"a", b"b", b"c", b"d", b"e" * 90]),
+                    rng.choice([b"value", b"", b"other", None]),
+                )
+                for _ in range(size)
+            ]
             producer_id = rng.choice([-1, 80, 81])
             header: dict[str, Any] = (
-                {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequences[producer_id]} if producer_id > 0 else {}
+                {
+                    "producer_id": producer_id,
+                    "producer_epoch": 0,
+                    "base_sequence": sequences[producer_id],
+                }
+                if producer_id > 0
+                else {}
             )
             history.write(*records, **header)
             if producer_id > 0:

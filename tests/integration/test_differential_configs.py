@@ -1,13 +1,19 @@
-"""Configuration as Apache Kafka shows and changes it: every key, default, type, source and synonym, and every refusal.
+"""Configuration as Apache Kafka shows and changes it: every key, default, type, source and synonym,
+and every refusal.
 
-What differs on purpose stands in the lists of deviations here, each with its reason; everything else has to be equal.
+What differs on purpose stands in the lists of deviations here, each with its reason; everything
+else has to be equal.
 """
 
 from functools import partial
 
 import pytest
 
-from log_service.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
+from log_service.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from log_service.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -55,12 +61,17 @@ OTHER_VALUES_OF_BROKERS = {
     "transaction.state.log.num.partitions": "is set for Kafka's test node",
     "transaction.state.log.replication.factor": "is set for Kafka's test node",
 }
-"""Keys of a broker that have other values, and why; their types and modes are equal all the same."""
+"""Keys of a broker that have other values, and why; their types and modes are equal all the same.
+"""
 VALUES = ("value", "config_source", "synonyms", "documentation", "error_message")
 
 
-def described(resource_type: int, name: str, keys: list[str] | None = None, *, with_synonyms: bool = True) -> DescribeConfigsRequest:
-    resource = DescribeConfigsResource(resource_type=resource_type, resource_name=name, configuration_keys=keys)
+def described(
+    resource_type: int, name: str, keys: list[str] | None = None, *, with_synonyms: bool = True
+) -> DescribeConfigsRequest:
+    resource = DescribeConfigsResource(
+        resource_type=resource_type, resource_name=name, configuration_keys=keys
+    )
     return DescribeConfigsRequest(resources=[resource], include_synonyms=with_synonyms)
 
 
@@ -68,8 +79,12 @@ def change(name: str, operation: int, value: str | None) -> AlterableConfig:
     return AlterableConfig(name=name, config_operation=operation, value=value)
 
 
-def altered(resource_type: int, name: str, *changes: AlterableConfig, validate_only: bool = False) -> IncrementalAlterConfigsRequest:
-    resource = AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=list(changes))
+def altered(
+    resource_type: int, name: str, *changes: AlterableConfig, validate_only: bool = False
+) -> IncrementalAlterConfigsRequest:
+    resource = AlterConfigsResource(
+        resource_type=resource_type, resource_name=name, configs=list(changes)
+    )
     return IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
 
 
@@ -128,7 +143,10 @@ def test_what_cannot_be_shown(duel: Duel, resource_type: int, name: str) -> None
 
 def test_one_strange_type_fails_the_whole_request(duel: Duel) -> None:
     duel.create_topic("beside")
-    resources = [DescribeConfigsResource(resource_type=kind, resource_name="beside", configuration_keys=None) for kind in (TOPIC, 3)]
+    resources = [
+        DescribeConfigsResource(resource_type=kind, resource_name="beside", configuration_keys=None)
+        for kind in (TOPIC, 3)
+    ]
     duel.compare(DescribeConfigsRequest(resources=resources), 4, ignore=("error_message",))
 
 
@@ -169,19 +187,49 @@ TOPIC_CHANGES = {
 def test_changes_of_a_topic(duel: Duel, case: str) -> None:
     duel.create_topic(f"changed-{case}".replace("_", "-"))
     for validate_only in (True, False):
-        duel.compare(altered(TOPIC, f"changed-{case}".replace("_", "-"), TOPIC_CHANGES[case], validate_only=validate_only), 1)
+        duel.compare(
+            altered(
+                TOPIC,
+                f"changed-{case}".replace("_", "-"),
+                TOPIC_CHANGES[case],
+                validate_only=validate_only,
+            ),
+            1,
+        )
 
 
 def test_lists_are_appended_to_and_subtracted_from(duel: Duel) -> None:
     duel.create_topic("lists")
-    for operation, value in ((SET, "delete,delete"), (APPEND, "compact"), (APPEND, "compact"), (SUBTRACT, "compact"), (SUBTRACT, "delete")):
+    for operation, value in (
+        (SET, "delete,delete"),
+        (APPEND, "compact"),
+        (APPEND, "compact"),
+        (SUBTRACT, "compact"),
+        (SUBTRACT, "delete"),
+    ):
         duel.compare(altered(TOPIC, "lists", change("cleanup.policy", operation, value)), 1)
-    duel.until(described(TOPIC, "lists", ["cleanup.policy"]), 4, lambda answer: answer.results[0].configs[0].value == "delete")
+    duel.until(
+        described(TOPIC, "lists", ["cleanup.policy"]),
+        4,
+        lambda answer: answer.results[0].configs[0].value == "delete",
+    )
     duel.compare(described(TOPIC, "lists", ["cleanup.policy"]), 4)
 
 
 @pytest.mark.parametrize(
-    "value", ["", ",", "compact,", ",compact", "compact,,delete", " compact", "delete, delete", "0:1,", ",*", "0:1,,1:1"]
+    "value",
+    [
+        "",
+        ",",
+        "compact,",
+        ",compact",
+        "compact,,delete",
+        " compact",
+        "delete, delete",
+        "0:1,",
+        ",*",
+        "0:1,,1:1",
+    ],
 )
 def test_parts_of_lists(duel: Duel, value: str) -> None:
     """What is appended is split and not trimmed, and empty parts count but at its end."""
@@ -189,15 +237,27 @@ def test_parts_of_lists(duel: Duel, value: str) -> None:
         duel.create_topic("parts")
     for operation in (SET, APPEND, SUBTRACT):
         for key in ("cleanup.policy", "leader.replication.throttled.replicas"):
-            duel.compare(altered(TOPIC, "parts", change(key, operation, value), validate_only=True), 1)
+            duel.compare(
+                altered(TOPIC, "parts", change(key, operation, value), validate_only=True), 1
+            )
         for broker in ("1", ALL_BROKERS):
-            duel.compare(altered(BROKER, broker, change("log.cleanup.policy", operation, value), validate_only=True), 1)
+            duel.compare(
+                altered(
+                    BROKER,
+                    broker,
+                    change("log.cleanup.policy", operation, value),
+                    validate_only=True,
+                ),
+                1,
+            )
 
 
 @pytest.mark.parametrize("resource_type", [TOPIC, METRICS, GROUP, BROKER, 3])
 @pytest.mark.parametrize("name", ["missing", "", "not a name"])
 def test_what_is_looked_at_first(duel: Duel, resource_type: int, name: str) -> None:
-    """Operations before names, these before values, and values before whether there is such a topic."""
+    """Operations before names, these before values, and values before whether there is such a
+    topic.
+    """
     for changed in (
         change("retention.ms", APPEND, "1"),
         change("retention.ms", SET, "soon"),
@@ -213,22 +273,46 @@ def test_a_list_does_not_grow_for_ever(duel: Duel) -> None:
     duel.create_topic("grown")
     for first in (1000, 4000):
         pairs = ",".join(f"{partition}:1" for partition in range(first, first + 3000))
-        duel.compare(altered(TOPIC, "grown", change("follower.replication.throttled.replicas", APPEND, pairs)), 1)
+        duel.compare(
+            altered(
+                TOPIC, "grown", change("follower.replication.throttled.replicas", APPEND, pairs)
+            ),
+            1,
+        )
 
 
 def test_values_are_shown_as_they_are_read(duel: Duel) -> None:
     duel.create_topic("shown")
-    changes = [change("preallocate", SET, "TRUE"), change("min.cleanable.dirty.ratio", SET, "1e-1"), change("retention.ms", SET, " 5 ")]
+    changes = [
+        change("preallocate", SET, "TRUE"),
+        change("min.cleanable.dirty.ratio", SET, "1e-1"),
+        change("retention.ms", SET, " 5 "),
+    ]
     duel.compare(altered(TOPIC, "shown", *changes), 1)
     asked = described(TOPIC, "shown", ["preallocate", "min.cleanable.dirty.ratio", "retention.ms"])
-    duel.until(asked, 4, lambda answer: {config.config_source for config in answer.results[0].configs} == {1})
+    duel.until(
+        asked,
+        4,
+        lambda answer: {config.config_source for config in answer.results[0].configs} == {1},
+    )
     duel.compare(asked, 4)
 
 
 def test_a_topic_may_not_be_changed_against_itself(duel: Duel) -> None:
     duel.create_topic("self")
-    duel.compare(altered(TOPIC, "self", change("retention.ms", SET, "1"), change("retention.ms", SET, "2")), 1)
-    duel.compare(altered(TOPIC, "self", change("min.compaction.lag.ms", SET, "100"), change("max.compaction.lag.ms", SET, "10")), 1)
+    duel.compare(
+        altered(TOPIC, "self", change("retention.ms", SET, "1"), change("retention.ms", SET, "2")),
+        1,
+    )
+    duel.compare(
+        altered(
+            TOPIC,
+            "self",
+            change("min.compaction.lag.ms", SET, "100"),
+            change("max.compaction.lag.ms", SET, "10"),
+        ),
+        1,
+    )
     duel.compare(altered(TOPIC, "self"), 1)
     one = altered(TOPIC, "self", change("retention.ms", SET, "1")).resources
     duel.compare(IncrementalAlterConfigsRequest(resources=one * 2), 1)
@@ -288,18 +372,36 @@ OWN_BROKER_CHANGES = {
 @pytest.mark.parametrize("case", OWN_BROKER_CHANGES)
 def test_changes_of_a_broker(duel: Duel, case: str) -> None:
     for name in ("1", ALL_BROKERS):
-        if not (name == "1" and case == "of_a_listener"):  # Kafka fails once such a key is set; here it acts
+        if not (
+            name == "1" and case == "of_a_listener"
+        ):  # Kafka fails once such a key is set; here it acts
             duel.compare(altered(BROKER, name, OWN_BROKER_CHANGES[case], validate_only=True), 1)
 
 
 def test_a_broker_wins_over_all_brokers_and_these_over_the_file(duel: Duel) -> None:
     duel.create_topic("layers")
-    names = ["log.retention.ms", "log.segment.bytes", "log.cleanup.policy"]  # Kafka 4.3.1 forgets log.retention.hours of the file here
+    names = [
+        "log.retention.ms",
+        "log.segment.bytes",
+        "log.cleanup.policy",
+    ]  # Kafka 4.3.1 forgets log.retention.hours of the file here
     for broker, value in ((ALL_BROKERS, "70000"), ("1", "60000")):
-        duel.compare(altered(BROKER, broker, change("log.retention.ms", SET, value), change("log.segment.bytes", SET, "3000000")), 1)
+        duel.compare(
+            altered(
+                BROKER,
+                broker,
+                change("log.retention.ms", SET, value),
+                change("log.segment.bytes", SET, "3000000"),
+            ),
+            1,
+        )
     duel.compare(altered(BROKER, ALL_BROKERS, change("log.cleanup.policy", APPEND, "compact")), 1)
     asked = described(BROKER, "1", names)
-    duel.until(asked, 4, lambda answer: "delete,compact" in {config.value for config in answer.results[0].configs})
+    duel.until(
+        asked,
+        4,
+        lambda answer: "delete,compact" in {config.value for config in answer.results[0].configs},
+    )
     duel.compare(asked, 4)
     duel.compare(described(BROKER, ALL_BROKERS, names), 4)
     duel.compare(described(TOPIC, "layers", ["retention.ms", "segment.bytes", "cleanup.policy"]), 4)
@@ -308,18 +410,39 @@ def test_a_broker_wins_over_all_brokers_and_these_over_the_file(duel: Duel) -> N
 
 
 def test_a_name_that_nobody_knows_is_kept_and_hidden(duel: Duel) -> None:
-    duel.compare(altered(BROKER, ALL_BROKERS, change("foo.baz", SET, "3"), change("follower.replication.throttled.rate", SET, "9")), 1)
+    duel.compare(
+        altered(
+            BROKER,
+            ALL_BROKERS,
+            change("foo.baz", SET, "3"),
+            change("follower.replication.throttled.rate", SET, "9"),
+        ),
+        1,
+    )
     asked = described(BROKER, ALL_BROKERS, ["foo.baz", "follower.replication.throttled.rate"])
     duel.until(asked, 4, lambda answer: len(answer.results[0].configs) == 2)
     duel.compare(asked, 4)
-    duel.compare(described(BROKER, "1", ["foo.baz", "foo.bar", "my.password", "listener.name.plaintext.foo"]), 4)
     duel.compare(
-        altered(BROKER, ALL_BROKERS, change("foo.baz", DELETE, None), change("follower.replication.throttled.rate", DELETE, None)), 1
+        described(
+            BROKER, "1", ["foo.baz", "foo.bar", "my.password", "listener.name.plaintext.foo"]
+        ),
+        4,
+    )
+    duel.compare(
+        altered(
+            BROKER,
+            ALL_BROKERS,
+            change("foo.baz", DELETE, None),
+            change("follower.replication.throttled.rate", DELETE, None),
+        ),
+        1,
     )
 
 
 def test_min_insync_replicas_is_a_value_of_the_cluster(duel: Duel) -> None:
-    """While the cluster keeps eligible leader replicas, all controllers have to choose them by one value."""
+    """While the cluster keeps eligible leader replicas, all controllers have to choose them by one
+    value.
+    """
     duel.compare(described(BROKER, "1", ["min.insync.replicas"]), 4)
     duel.compare(described(BROKER, ALL_BROKERS, ["min.insync.replicas"]), 4)
     for resource, each in (
@@ -378,5 +501,10 @@ def test_changes_of_groups_and_client_metrics(duel: Duel, case: str) -> None:
 
 
 def _is_set(name: str, answer: DescribeConfigsResponse) -> bool:
-    """Whether a group or client metrics resource has a value of its own: a change may be on its way in Kafka."""
-    return any(config.name == name and config.config_source in {7, 8} for config in answer.results[0].configs)
+    """Whether a group or client metrics resource has a value of its own: a change may be on its way
+    in Kafka.
+    """
+    return any(
+        config.name == name and config.config_source in {7, 8}
+        for config in answer.results[0].configs
+    )

@@ -1,4 +1,5 @@
-"""Lives of groups of the consumer protocol (KIP-848), told to tidelog and to Apache Kafka: heartbeats, epochs, null and empty assignments.
+"""Lives of groups of the consumer protocol (KIP-848), told to tidelog and to Apache Kafka:
+heartbeats, epochs, null and empty assignments.
 
 Targets are computed at once. Groups that change their protocol are in ``group_migration_stories``.
 """
@@ -8,8 +9,16 @@ from collections.abc import Callable
 
 import pytest
 
-from log_service.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
-from log_service.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from log_service.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from log_service.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from tests.integration.consumer_cast import Member, describe
 from tests.integration.differential import Duel
 from tests.integration.group_cast import Cast, coordinators_are_there, told
@@ -35,7 +44,12 @@ def first_member(cast: Cast) -> None:
     a.beat(member_epoch=1)
     a.beat(member_epoch=7)
     a.beat({"orders": [0]}, member_epoch=1)
-    a.beat({"orders": []}, member_epoch=0, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"])
+    a.beat(
+        {"orders": []},
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=["orders"],
+    )
     a.join("orders")
     a.beat(member_id="nobody")
     a.leave()
@@ -164,10 +178,22 @@ def commits(cast: Cast) -> None:
     Member(cast, "nobody").commit("orders", epoch=3)
     Member(cast, "").commit("orders", epoch=-1)
     wanted = [OffsetFetchRequestTopics(name="orders", partition_indexes=[0])]
-    for member_id, epoch in ((None, -1), ("a", a.epoch), ("a", a.epoch - 1), ("nobody", 1), ("", 1)):
-        group = OffsetFetchRequestGroup(group_id=cast.group, member_id=member_id, member_epoch=epoch, topics=wanted)
+    for member_id, epoch in (
+        (None, -1),
+        ("a", a.epoch),
+        ("a", a.epoch - 1),
+        ("nobody", 1),
+        ("", 1),
+    ):
+        group = OffsetFetchRequestGroup(
+            group_id=cast.group, member_id=member_id, member_epoch=epoch, topics=wanted
+        )
         cast.ask(OffsetFetchRequest(groups=[group]), 9)
-    forgotten = [OffsetDeleteRequestTopic(name="orders", partitions=[OffsetDeleteRequestPartition(partition_index=0)])]
+    forgotten = [
+        OffsetDeleteRequestTopic(
+            name="orders", partitions=[OffsetDeleteRequestPartition(partition_index=0)]
+        )
+    ]
     cast.ask(OffsetDeleteRequest(group_id=cast.group, topics=forgotten), 0)
     cast.delete()
     a.leave()

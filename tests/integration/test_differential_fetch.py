@@ -1,8 +1,9 @@
-"""Fetch beside Apache Kafka: what is returned, how much of it, in which order, with which fields; and fetch sessions.
+"""Fetch beside Apache Kafka: what is returned, how much of it, in which order, with which fields;
+and fetch sessions.
 
-``tests/unit/broker/handlers/test_meant_differences.py`` holds meant differences: sizes below 0 count
-as 0, and an isolation level that does not exist as read_uncommitted, where Apache Kafka responds with
-UNKNOWN_SERVER_ERROR.
+``tests/unit/broker/handlers/test_meant_differences.py`` holds meant differences: sizes below 0
+count as 0, and an isolation level that does not exist as read_uncommitted, where Apache Kafka
+responds with UNKNOWN_SERVER_ERROR.
 """
 
 import time
@@ -12,9 +13,18 @@ from uuid import UUID
 
 import pytest
 
-from log_service.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from log_service.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from log_service.protocol.messages.fetch import FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
+from log_service.protocol.messages.fetch import (
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
+)
 from log_service.records.compression import Codec
 from tests.integration.differential import Cluster, Duel
 from tests.integration.record_requests import (
@@ -31,7 +41,9 @@ from tests.integration.record_requests import (
 READ_COMMITTED = 1
 
 
-def filled(duel: Duel, topic: str, partitions: int = 1, batches: int = 5, size: int = 100, **configs: str) -> None:
+def filled(
+    duel: Duel, topic: str, partitions: int = 1, batches: int = 5, size: int = 100, **configs: str
+) -> None:
     """A topic whose partitions hold that many batches of two records."""
     ready_topic(duel, topic, partitions, **configs)
     for number in range(batches):
@@ -40,7 +52,11 @@ def filled(duel: Duel, topic: str, partitions: int = 1, batches: int = 5, size: 
 
 
 def found_bytes(answer: Any) -> list[tuple[int, int]]:
-    return [(one.partition_index, len(one.records or b"")) for topic in answer.responses for one in topic.partitions]
+    return [
+        (one.partition_index, len(one.records or b""))
+        for topic in answer.responses
+        for one in topic.partitions
+    ]
 
 
 # Fields
@@ -52,7 +68,12 @@ def test_all_fields_in_every_version(duel: Duel, version: int) -> None:
     filled(duel, topic, 2, 2)
     for isolation_level in (0, READ_COMMITTED):
         for offset in (0, 1, 3, 4):
-            duel.compare(fetch_request(topic, wanted(0, offset), wanted(1, offset), isolation_level=isolation_level), version)
+            duel.compare(
+                fetch_request(
+                    topic, wanted(0, offset), wanted(1, offset), isolation_level=isolation_level
+                ),
+                version,
+            )
 
 
 @pytest.mark.parametrize("version", [4, 5, 9, 11, 12, 13, 16, 18])
@@ -61,14 +82,18 @@ def test_offsets_and_epochs_that_are_not_there(duel: Duel, version: int) -> None
     filled(duel, topic, 1, 2)
     for offset in (-1, 5, 2**62, -(2**63)):
         duel.compare(fetch_request(topic, wanted(0, offset)), version)
-        duel.compare(fetch_request(topic, wanted(0, offset), isolation_level=READ_COMMITTED), version)
+        duel.compare(
+            fetch_request(topic, wanted(0, offset), isolation_level=READ_COMMITTED), version
+        )
     if version >= 9:
         for epoch in (1, 7, -2):
             duel.compare(fetch_request(topic, wanted(0, 0, current_leader_epoch=epoch)), version)
     if version >= 12:
         for last_epoch in (0, 1, 7, -2):
             for offset in (0, 4, 5, 9):
-                duel.compare(fetch_request(topic, wanted(0, offset, last_fetched_epoch=last_epoch)), version)
+                duel.compare(
+                    fetch_request(topic, wanted(0, offset, last_fetched_epoch=last_epoch)), version
+                )
     duel.compare(fetch_request(topic, wanted(1), wanted(0), wanted(-1)), version)
 
 
@@ -76,7 +101,11 @@ def test_offsets_and_epochs_that_are_not_there(duel: Duel, version: int) -> None
 def test_epochs_of_reader_and_leader_are_both_looked_at(duel: Duel, version: int) -> None:
     topic = f"epochs-{version}"
     filled(duel, topic, 1, 2)
-    trimmed = [DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=2)])]
+    trimmed = [
+        DeleteRecordsTopic(
+            name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=2)]
+        )
+    ]
     duel.on_both(DeleteRecordsRequest(topics=trimmed, timeout_ms=10_000), 2)
     for current, last, offset in product((-1, 0, 1), (0, 1), (0, 2, 9)):
         asked = wanted(0, offset, current_leader_epoch=current, last_fetched_epoch=last)
@@ -85,7 +114,11 @@ def test_epochs_of_reader_and_leader_are_both_looked_at(duel: Duel, version: int
 
 def test_below_the_start(duel: Duel) -> None:
     filled(duel, "trimmed", 1, 4)
-    topics = [DeleteRecordsTopic(name="trimmed", partitions=[DeleteRecordsPartition(partition_index=0, offset=3)])]
+    topics = [
+        DeleteRecordsTopic(
+            name="trimmed", partitions=[DeleteRecordsPartition(partition_index=0, offset=3)]
+        )
+    ]
     duel.on_both(DeleteRecordsRequest(topics=topics, timeout_ms=10_000), 2)
     for version in (4, 11, 16):
         for offset in (0, 2, 3, 4):
@@ -112,7 +145,9 @@ def test_a_topic_that_was_deleted_and_created_again(duel: Duel) -> None:
     def by_old_id(cluster: Cluster) -> FetchRequest:
         partition = wanted()
         topics = [FetchTopic(topic="", topic_id=old[cluster.bootstrap], partitions=[partition])]
-        return FetchRequest(topics=topics, replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20)
+        return FetchRequest(
+            topics=topics, replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20
+        )
 
     duel.until(by_old_id, 13, lambda answer: answer.responses[0].partitions[0].error_code == 100)
     duel.compare(by_old_id, 13)
@@ -144,35 +179,61 @@ def test_partitions_are_told_in_the_order_they_were_asked_for(duel: Duel, versio
         filled(duel, topic, 2, 1)
 
     def build(cluster: Cluster) -> FetchRequest:
-        asked = ((first, 0), (first, 7), (second, 0), (first, 1), (second, 1), (second, 9), (first, 8))
-        topics = [FetchTopic(topic=name, topic_id=cluster.topic_id(name), partitions=[wanted(index)]) for name, index in asked]
+        asked = (
+            (first, 0),
+            (first, 7),
+            (second, 0),
+            (first, 1),
+            (second, 1),
+            (second, 9),
+            (first, 8),
+        )
+        topics = [
+            FetchTopic(topic=name, topic_id=cluster.topic_id(name), partitions=[wanted(index)])
+            for name, index in asked
+        ]
         return FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=topics)
 
     duel.compare(build, version, ordered=True)
 
 
 @pytest.mark.parametrize("version", [13, 17])
-def test_ids_that_nobody_knows_come_before_partitions_that_are_not_there(duel: Duel, version: int) -> None:
+def test_ids_that_nobody_knows_come_before_partitions_that_are_not_there(
+    duel: Duel, version: int
+) -> None:
     topic = f"some-{version}"
     filled(duel, topic, 1, 1)
 
     def build(cluster: Cluster) -> FetchRequest:
         known = cluster.topic_id(topic)
-        asked = ((known, 7), (STRANGE_ID, 0), (known, 0), (UUID(int=7), 1), (known, 8), (STRANGE_ID, 1))
-        topics = [FetchTopic(topic_id=topic_id, partitions=[wanted(index)]) for topic_id, index in asked]
+        asked = (
+            (known, 7),
+            (STRANGE_ID, 0),
+            (known, 0),
+            (UUID(int=7), 1),
+            (known, 8),
+            (STRANGE_ID, 1),
+        )
+        topics = [
+            FetchTopic(topic_id=topic_id, partitions=[wanted(index)]) for topic_id, index in asked
+        ]
         return FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=topics)
 
     duel.compare(build, version, ordered=True)
 
 
 @pytest.mark.parametrize("left_bytes", [-1, 0, 1, 100])
-def test_what_is_said_of_aborted_records_where_a_batch_is_too_large(duel: Duel, left_bytes: int) -> None:
+def test_what_is_said_of_aborted_records_where_a_batch_is_too_large(
+    duel: Duel, left_bytes: int
+) -> None:
     topic = f"too-large{left_bytes}"
     filled(duel, topic, 2, 1)
     sizes = dict(found_bytes(duel.compare(fetch_request(topic, wanted(0), wanted(1)), 12)))
     for isolation_level in (0, READ_COMMITTED):
         both = wanted(0), wanted(1)
-        request = fetch_request(topic, *both, max_bytes=sizes[0] + left_bytes, isolation_level=isolation_level)
+        request = fetch_request(
+            topic, *both, max_bytes=sizes[0] + left_bytes, isolation_level=isolation_level
+        )
         duel.compare(request, 12)
         both = wanted(0), wanted(1, partition_max_bytes=max(left_bytes, 0))
         duel.compare(fetch_request(topic, *both, isolation_level=isolation_level), 12)
@@ -182,7 +243,19 @@ def test_the_first_batch_is_always_returned_and_no_part_of_another(duel: Duel) -
     filled(duel, "sizes", 3, 4, 500)
     size = len(batch(THEN, THEN, value=b"x" * 500))
     three = [wanted(index) for index in range(3)]
-    for max_bytes in (0, 1, size - 1, size, size + 1, 2 * size, 4 * size - 1, 4 * size, 4 * size + 1, 5 * size, 9 * size):
+    for max_bytes in (
+        0,
+        1,
+        size - 1,
+        size,
+        size + 1,
+        2 * size,
+        4 * size - 1,
+        4 * size,
+        4 * size + 1,
+        5 * size,
+        9 * size,
+    ):
         for version in (4, 11, 13):
             duel.compare(fetch_request("sizes", *three, max_bytes=max_bytes), version, ordered=True)
     for most in (0, 1, size - 1, size, size + 1, 3 * size):
@@ -196,7 +269,12 @@ def test_the_bound_of_the_segment(duel: Duel) -> None:
     """An answer never crosses segments."""
     filled(duel, "segments", 1, 8, 100_000, segment_bytes="1048576")
     for offset in (0, 5, 8, 9, 10, 11, 15, 16):
-        duel.compare(fetch_request("segments", wanted(0, offset, partition_max_bytes=10_000_000), max_bytes=10_000_000), 11)
+        duel.compare(
+            fetch_request(
+                "segments", wanted(0, offset, partition_max_bytes=10_000_000), max_bytes=10_000_000
+            ),
+            11,
+        )
 
 
 def test_zstd_for_fetchers_of_old(duel: Duel) -> None:
@@ -223,14 +301,18 @@ def test_what_makes_an_answer_come_at_once(duel: Duel) -> None:
     duel.compare(fetch_request("waits", wanted(9), min_bytes=10_000, **wait), 11)
     duel.compare(fetch_request("waits", wanted(0, 4), min_bytes=0, **wait), 11)
     duel.compare(fetch_request("waits", wanted(0, 4), min_bytes=-1, **wait), 11)
-    duel.compare(fetch_request("waits", wanted(0, 4, last_fetched_epoch=7), min_bytes=10_000, **wait), 12)
+    duel.compare(
+        fetch_request("waits", wanted(0, 4, last_fetched_epoch=7), min_bytes=10_000, **wait), 12
+    )
     duel.compare(FetchRequest(replica_id=-1, min_bytes=1, max_bytes=1 << 20, **wait), 11)
 
 
 def test_a_partition_that_is_not_there_lets_the_others_wait(duel: Duel) -> None:
     filled(duel, "patient", 1, 2, 100)
     began = time.monotonic()
-    duel.compare(fetch_request("patient", wanted(0), wanted(9), min_bytes=10_000, max_wait_ms=400), 11)
+    duel.compare(
+        fetch_request("patient", wanted(0), wanted(9), min_bytes=10_000, max_wait_ms=400), 11
+    )
     assert time.monotonic() - began >= 0.4 * len(duel.clusters.sides())
 
 
@@ -279,7 +361,9 @@ class Session:
         session_id: int | None = None,
         **more: Any,
     ) -> Any:
-        """The next request of the session, and its answer compared; without partitions it names none."""
+        """The next request of the session, and its answer compared; without partitions it names
+        none.
+        """
         topic = self.topic
 
         def build(cluster: Cluster) -> FetchRequest:
@@ -288,10 +372,16 @@ class Session:
                 request.topics = []
             if forget:
                 request.forgotten_topics_data = [
-                    ForgottenTopic(topic=topic, topic_id=cluster.topic_ids.get(topic, NO_ID), partitions=list(forget))
+                    ForgottenTopic(
+                        topic=topic,
+                        topic_id=cluster.topic_ids.get(topic, NO_ID),
+                        partitions=list(forget),
+                    )
                 ]
             request.session_epoch = epoch
-            request.session_id = self.ids.get(cluster.bootstrap, 0) if session_id is None else session_id
+            request.session_id = (
+                self.ids.get(cluster.bootstrap, 0) if session_id is None else session_id
+            )
             return request
 
         return self.duel.compare(build, self.version, ignore={"session_id"})
@@ -353,7 +443,9 @@ def test_sessions_that_are_not_there_and_epochs_that_are_wrong(duel: Duel) -> No
 
 def test_a_session_without_partitions(duel: Duel) -> None:
     request = FetchRequest(replica_id=-1, max_wait_ms=0, session_epoch=0)
-    assert all(cluster.ask(request, 12).session_id for cluster in duel.clusters.sides()), "it gets one, too"
+    assert all(cluster.ask(request, 12).session_id for cluster in duel.clusters.sides()), (
+        "it gets one, too"
+    )
     duel.compare(request, 12, ignore={"session_id"})
 
 
@@ -391,7 +483,11 @@ def test_a_topic_goes_while_a_session_reads_it(duel: Duel, version: int) -> None
     session.start(wanted(0, 2), wanted(5, 0))
     duel.on_both(DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=10_000), 6)
     code = 3 if version == 12 else 100
-    duel.until(fetch_request(topic), version, lambda answer: answer.responses[0].partitions[0].error_code == code)
+    duel.until(
+        fetch_request(topic),
+        version,
+        lambda answer: answer.responses[0].partitions[0].error_code == code,
+    )
     session.ask(epoch=1)
     session.ask(epoch=2)
     ready_topic(duel, topic)

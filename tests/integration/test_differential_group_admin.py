@@ -1,4 +1,6 @@
-"""Finding, listing, describing and deleting groups, in every version, asked of tidelog and of Apache Kafka."""
+"""Finding, listing, describing and deleting groups, in every version, asked of tidelog and of
+Apache Kafka.
+"""
 
 import pytest
 
@@ -23,7 +25,11 @@ def _there(duel: Duel) -> None:
 @pytest.mark.parametrize("version", range(7))
 def test_coordinators_of_groups_are_found(duel: Duel, version: int) -> None:
     for key in ("any", "", "ünïcödé"):
-        request = FindCoordinatorRequest(coordinator_keys=[key]) if version >= 4 else FindCoordinatorRequest(key=key)
+        request = (
+            FindCoordinatorRequest(coordinator_keys=[key])
+            if version >= 4
+            else FindCoordinatorRequest(key=key)
+        )
         duel.compare(request, version)
     if version >= 4:
         duel.compare(FindCoordinatorRequest(coordinator_keys=["a", "b", "a"]), version)
@@ -44,7 +50,12 @@ def one_stable_one_empty_group(cast: Cast) -> None:
     a.join()
     a.sync({a: b"\0\1\2"})
     for version in range(7):
-        cast.ask(DescribeGroupsRequest(groups=["shown-stable", "missing", ""], include_authorized_operations=version >= 3), version)
+        cast.ask(
+            DescribeGroupsRequest(
+                groups=["shown-stable", "missing", ""], include_authorized_operations=version >= 3
+            ),
+            version,
+        )
     for version in range(6):
         cast.ask(ListGroupsRequest(), version)
     cast.ask(DescribeGroupsRequest(groups=[]), 5)

@@ -1,4 +1,6 @@
-"""Static members, and committed offsets in every state of a group, told to tidelog and to Apache Kafka."""
+"""Static members, and committed offsets in every state of a group, told to tidelog and to Apache
+Kafka.
+"""
 
 import time
 from collections.abc import Callable
@@ -8,8 +10,16 @@ import pytest
 
 from log_service.protocol.messages.delete_topics import DeleteTopicsRequest
 from log_service.protocol.messages.leave_group import MemberIdentity
-from log_service.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from log_service.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from log_service.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from log_service.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from log_service.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -17,7 +27,13 @@ from log_service.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from tests.integration.differential import Cluster, Duel
-from tests.integration.group_cast import UNKNOWN_ID, Cast, coordinators_are_there, subscription, told
+from tests.integration.group_cast import (
+    UNKNOWN_ID,
+    Cast,
+    coordinators_are_there,
+    subscription,
+    told,
+)
 
 PROPERTIES = {"group.min.session.timeout.ms": "300", "offset.metadata.max.bytes": "10"}
 CONSUMER = [("range", subscription("orders"))]
@@ -131,11 +147,21 @@ def static_members_are_removed(cast: Cast) -> None:
     a.join()
     b.hear_join()
     a.sync({a: b"1", b: b"2"})
-    a.leave(members=[MemberIdentity(member_id="", group_instance_id="three"), MemberIdentity(member_id="", group_instance_id="two")])
+    a.leave(
+        members=[
+            MemberIdentity(member_id="", group_instance_id="three"),
+            MemberIdentity(member_id="", group_instance_id="two"),
+        ]
+    )
     b.heartbeat()
     a.heartbeat()
     a.leave(members=[MemberIdentity(member_id=UNKNOWN_ID, group_instance_id="one")])
-    a.leave(members=[MemberIdentity(member_id=a.member_id, group_instance_id="one"), MemberIdentity(member_id="", group_instance_id="one")])
+    a.leave(
+        members=[
+            MemberIdentity(member_id=a.member_id, group_instance_id="one"),
+            MemberIdentity(member_id="", group_instance_id="one"),
+        ]
+    )
     cast.describe()
     a.member_id = UNKNOWN_ID
     a.send_join()
@@ -158,7 +184,10 @@ def unknown_member_with_a_known_instance(cast: Cast) -> None:
 
 
 def static_member_does_not_rejoin(cast: Cast) -> None:
-    a, b = cast.member(rebalance_ms=1_500), cast.member(instance="two", rebalance_ms=1_500, session_ms=6_000)
+    a, b = (
+        cast.member(rebalance_ms=1_500),
+        cast.member(instance="two", rebalance_ms=1_500, session_ms=6_000),
+    )
     a.join()
     b.send_join()
     a.join()
@@ -298,20 +327,34 @@ def fetching_offsets(cast: Cast) -> None:
     nowhere = [OffsetFetchRequestTopic(name="nowhere", partition_indexes=[0])]
     for version in range(1, 8):
         for topics in (there, nowhere, []):
-            cast.ask(OffsetFetchRequest(group_id=cast.group, topics=topics, require_stable=version >= 7), version)
+            cast.ask(
+                OffsetFetchRequest(group_id=cast.group, topics=topics, require_stable=version >= 7),
+                version,
+            )
     for version in range(2, 8):
         cast.ask(OffsetFetchRequest(group_id=cast.group, topics=None), version)
     cast.ask(OffsetFetchRequest(group_id="nobody", topics=None), 5)
-    cast.ask(OffsetFetchRequest(group_id="nobody", topics=[OffsetFetchRequestTopic(name="orders", partition_indexes=[0])]), 1)
+    cast.ask(
+        OffsetFetchRequest(
+            group_id="nobody",
+            topics=[OffsetFetchRequestTopic(name="orders", partition_indexes=[0])],
+        ),
+        1,
+    )
     for version in (8, 9):
         wanted = [
             OffsetFetchRequestGroup(group_id=cast.group, topics=None),
             OffsetFetchRequestGroup(group_id="nobody", topics=None),
-            OffsetFetchRequestGroup(group_id=cast.group, topics=[OffsetFetchRequestTopics(name="orders", partition_indexes=[1, 3])]),
+            OffsetFetchRequestGroup(
+                group_id=cast.group,
+                topics=[OffsetFetchRequestTopics(name="orders", partition_indexes=[1, 3])],
+            ),
         ]
         cast.ask(OffsetFetchRequest(groups=wanted, require_stable=True), version)
         cast.ask(OffsetFetchRequest(groups=[]), version)
-    strange = OffsetFetchRequestGroup(group_id=cast.group, member_id="m", member_epoch=7, topics=None)
+    strange = OffsetFetchRequestGroup(
+        group_id=cast.group, member_id="m", member_epoch=7, topics=None
+    )
     cast.ask(OffsetFetchRequest(groups=[strange]), 9)
 
 
@@ -320,20 +363,34 @@ def offsets_by_topic_id(cast: Cast) -> None:
     orders = cast.cluster.topic_id("orders")
     unknown = type(orders)(int=12345)
     zero = type(orders)(int=0)
-    positions = [OffsetCommitRequestPartition(partition_index=index, committed_offset=5) for index in (0, 9)]
+    positions = [
+        OffsetCommitRequestPartition(partition_index=index, committed_offset=5) for index in (0, 9)
+    ]
     for topic_id in (orders, unknown, zero):
         topics = [OffsetCommitRequestTopic(topic_id=topic_id, partitions=positions)]
         cast.ask(OffsetCommitRequest(group_id=cast.group, topics=topics), 10)
-    wanted = [OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=[0, 9]) for topic_id in (orders, unknown)]
-    cast.ask(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=cast.group, topics=wanted)]), 10)
-    cast.ask(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=cast.group, topics=None)]), 10)
-    cast.ask(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="nobody", topics=wanted)]), 10)
+    wanted = [
+        OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=[0, 9])
+        for topic_id in (orders, unknown)
+    ]
+    cast.ask(
+        OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=cast.group, topics=wanted)]), 10
+    )
+    cast.ask(
+        OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=cast.group, topics=None)]), 10
+    )
+    cast.ask(
+        OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="nobody", topics=wanted)]), 10
+    )
     a.commit(1)
 
 
 def _delete(cast: Cast, topics: dict[str, list[int]]) -> None:
     wanted = [
-        OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=index) for index in of])
+        OffsetDeleteRequestTopic(
+            name=name,
+            partitions=[OffsetDeleteRequestPartition(partition_index=index) for index in of],
+        )
         for name, of in topics.items()
     ]
     cast.ask(OffsetDeleteRequest(group_id=cast.group, topics=wanted), 0)
@@ -362,7 +419,10 @@ def deleting_offsets(cast: Cast) -> None:
 
 def deleting_offsets_between_two_generations(cast: Cast) -> None:
     """What the earlier generation read is in use."""
-    a, b = cast.member(protocols=CONSUMER), cast.member(protocols=[("range", subscription("bills"))])
+    a, b = (
+        cast.member(protocols=CONSUMER),
+        cast.member(protocols=[("range", subscription("bills"))]),
+    )
     for topic in ("orders", "bills"):
         a.commit(1, topic=topic)
     a.join()
@@ -412,7 +472,9 @@ def deleting_offsets_of_unreadable_members(cast: Cast) -> None:
         an_id_that_was_handed_out_is_of_no_static_member,
     ],
 )
-def test_positions_and_places_are_kept_as_with_apache_kafka(duel: Duel, story: Callable[[Cast], None]) -> None:
+def test_positions_and_places_are_kept_as_with_apache_kafka(
+    duel: Duel, story: Callable[[Cast], None]
+) -> None:
     duel.compare_told(told(story))
 
 
@@ -432,7 +494,9 @@ def test_positions_go_with_their_topic_and_do_not_come_back(duel: Duel) -> None:
 
     duel.compare_told(told(commit))
     duel.on_both(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=10_000), 5)
-    everything = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="readers-of-gone", topics=None)])
+    everything = OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup(group_id="readers-of-gone", topics=None)]
+    )
     duel.until(everything, 8, lambda answer: len(answer.groups[0].topics) == 1)
     duel.create_topic("gone")
     duel.compare_told(told(look))
@@ -451,7 +515,10 @@ def test_commits_of_topics_that_are_named_twice_or_are_not_there(duel: Duel, ver
                     OffsetCommitRequestTopic(
                         name=name,
                         topic_id=side.topic_ids.get(name, UUID(int=len(name))),
-                        partitions=[OffsetCommitRequestPartition(partition_index=index, committed_offset=1) for index in indexes],
+                        partitions=[
+                            OffsetCommitRequestPartition(partition_index=index, committed_offset=1)
+                            for index in indexes
+                        ],
                     )
                     for name, indexes in topics
                 ],
@@ -467,15 +534,26 @@ def test_commits_of_topics_that_are_named_twice_or_are_not_there(duel: Duel, ver
     commit()
 
 
-def test_positions_are_taken_back_of_topics_that_are_named_twice_or_are_not_there(duel: Duel) -> None:
+def test_positions_are_taken_back_of_topics_that_are_named_twice_or_are_not_there(
+    duel: Duel,
+) -> None:
     """What is refused comes first, and each topic once where anything is."""
     position = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
-    topics = [OffsetCommitRequestTopic(name=name, partitions=[position]) for name in ("orders", "bills")]
-    duel.on_both(OffsetCommitRequest(group_id="taker", generation_id_or_member_epoch=-1, topics=topics), 8)
+    topics = [
+        OffsetCommitRequestTopic(name=name, partitions=[position]) for name in ("orders", "bills")
+    ]
+    duel.on_both(
+        OffsetCommitRequest(group_id="taker", generation_id_or_member_epoch=-1, topics=topics), 8
+    )
 
     def take_back(*topics: tuple[str, tuple[int, ...]]) -> None:
         wanted = [
-            OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=index) for index in indexes])
+            OffsetDeleteRequestTopic(
+                name=name,
+                partitions=[
+                    OffsetDeleteRequestPartition(partition_index=index) for index in indexes
+                ],
+            )
             for name, indexes in topics
         ]
         duel.compare(OffsetDeleteRequest(group_id="taker", topics=wanted), 0, ordered=True)

@@ -1,4 +1,6 @@
-"""Lives of classic groups, told to tidelog and to Apache Kafka: joining, rebalancing, syncing, leaving, and everything that goes wrong."""
+"""Lives of classic groups, told to tidelog and to Apache Kafka: joining, rebalancing, syncing,
+leaving, and everything that goes wrong.
+"""
 
 import time
 from collections.abc import Callable
@@ -7,9 +9,19 @@ import pytest
 
 from log_service.protocol.messages.leave_group import MemberIdentity
 from tests.integration.differential import Duel
-from tests.integration.group_cast import UNKNOWN_ID, Cast, coordinators_are_there, subscription, told
+from tests.integration.group_cast import (
+    UNKNOWN_ID,
+    Cast,
+    coordinators_are_there,
+    subscription,
+    told,
+)
 
-PROPERTIES = {"group.min.session.timeout.ms": "300", "group.max.session.timeout.ms": "60000", "group.max.size": "3"}
+PROPERTIES = {
+    "group.min.session.timeout.ms": "300",
+    "group.max.session.timeout.ms": "60000",
+    "group.max.size": "3",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -126,9 +138,15 @@ def two_members_agree(cast: Cast) -> None:
 def votes_are_counted(cast: Cast) -> None:
     names = ["range", "roundrobin", "sticky", "cooperative-sticky"]
     for first in names:
-        a = cast.member(protocols=[(name, b"") for name in [first, *[name for name in names if name != first]]])
+        a = cast.member(
+            protocols=[(name, b"") for name in [first, *[name for name in names if name != first]]]
+        )
         for second in names:
-            b = cast.member(protocols=[(name, b"") for name in [second, *[name for name in names if name != second]]])
+            b = cast.member(
+                protocols=[
+                    (name, b"") for name in [second, *[name for name in names if name != second]]
+                ]
+            )
             if not a.member_id:
                 a.join(3)
             b.send_join(3)
@@ -256,7 +274,12 @@ def leaving(cast: Cast) -> None:
     a.sync({a: b"1", b: b"2"})
     b.sync()
     a.leave(members=[])
-    a.leave(members=[MemberIdentity(member_id=UNKNOWN_ID), MemberIdentity(member_id=b.member_id, reason="because")])
+    a.leave(
+        members=[
+            MemberIdentity(member_id=UNKNOWN_ID),
+            MemberIdentity(member_id=b.member_id, reason="because"),
+        ]
+    )
     a.heartbeat()
     a.leave(members=[MemberIdentity(member_id="")])
     a.leave(members=[MemberIdentity(member_id="", group_instance_id="nobody")])
@@ -377,7 +400,10 @@ def member_never_syncs(cast: Cast) -> None:
 
 def any_protocol_type(cast: Cast) -> None:
     for kind in ("connect", "sr", "streams?"):
-        a, b = cast.member(protocol_type=kind, protocols=[("v0", b"\xff\x00opaque")]), cast.member(protocol_type="consumer")
+        a, b = (
+            cast.member(protocol_type=kind, protocols=[("v0", b"\xff\x00opaque")]),
+            cast.member(protocol_type="consumer"),
+        )
         a.join()
         a.sync({a: b"\x00\x01"}, protocol_name="v0")
         b.ask_id()

@@ -1,4 +1,6 @@
-"""What a broker's own bounds and defaults make of Produce and Fetch, beside Apache Kafka with the same ones."""
+"""What a broker's own bounds and defaults make of Produce and Fetch, beside Apache Kafka with the
+same ones.
+"""
 
 import time
 
@@ -6,7 +8,15 @@ from log_service.protocol.messages.describe_producers import DescribeProducersRe
 from log_service.protocol.messages.fetch import FetchRequest
 from log_service.records.compression import Codec
 from tests.integration.differential import Duel
-from tests.integration.record_requests import THEN, batch, fetch_request, idempotent, produce_request, ready_topic, wanted
+from tests.integration.record_requests import (
+    THEN,
+    batch,
+    fetch_request,
+    idempotent,
+    produce_request,
+    ready_topic,
+    wanted,
+)
 
 PROPERTIES = {
     "fetch.max.bytes": "3000",
@@ -30,7 +40,14 @@ def test_a_broker_bounds_what_a_fetch_gets(duel: Duel) -> None:
         duel.on_both(produce_request("bounded", sent, sent), 12)
     ignore = {"records"}
     for offset in (0, 1, 2):
-        asked = fetch_request("bounded", wanted(0, offset), wanted(1, offset), min_bytes=100_000, max_wait_ms=10_000, max_bytes=1 << 20)
+        asked = fetch_request(
+            "bounded",
+            wanted(0, offset),
+            wanted(1, offset),
+            min_bytes=100_000,
+            max_wait_ms=10_000,
+            max_bytes=1 << 20,
+        )
         answer = duel.compare(asked, 11, ignore=ignore, ordered=True)
         sizes = [len(one.records) for one in answer.responses[0].partitions]
         for cluster in duel.clusters.sides():
@@ -40,7 +57,11 @@ def test_a_broker_bounds_what_a_fetch_gets(duel: Duel) -> None:
 
 def test_topics_take_the_defaults_of_their_broker(duel: Duel) -> None:
     ready_topic(duel, "defaults")
-    for sent in (batch(now_ms() - 3_600_000), batch(now_ms() + 3_600_000), batch(now_ms(), value=b"x" * 2000)):
+    for sent in (
+        batch(now_ms() - 3_600_000),
+        batch(now_ms() + 3_600_000),
+        batch(now_ms(), value=b"x" * 2000),
+    ):
         duel.compare(produce_request("defaults", sent), 12, ignore=TEXTS)
     duel.compare(produce_request("defaults", batch(now_ms(), value=b"x" * 1900)), 12, ignore=TEXTS)
     for cluster in duel.clusters.sides():
@@ -50,7 +71,9 @@ def test_topics_take_the_defaults_of_their_broker(duel: Duel) -> None:
 
 def test_what_is_told_of_producers(duel: Duel) -> None:
     ready_topic(duel, "producers", message_timestamp_before_max_ms=str(2**62))
-    asked = DescribeProducersRequest(topics=[TopicRequest(name="producers", partition_indexes=[0, 7])])
+    asked = DescribeProducersRequest(
+        topics=[TopicRequest(name="producers", partition_indexes=[0, 7])]
+    )
     duel.compare(asked, 0, ignore=TEXTS)
     sent = [
         idempotent(5, 0, 3),
@@ -73,7 +96,12 @@ def test_a_session_that_has_nothing_new_waits(duel: Duel) -> None:
     began = time.monotonic()
     duel.compare(
         lambda side: FetchRequest(
-            replica_id=-1, max_wait_ms=300, min_bytes=1, max_bytes=1000, session_id=ids[side.bootstrap], session_epoch=1
+            replica_id=-1,
+            max_wait_ms=300,
+            min_bytes=1,
+            max_bytes=1000,
+            session_id=ids[side.bootstrap],
+            session_epoch=1,
         ),
         12,
         ignore={"session_id"},

@@ -4,9 +4,17 @@ from itertools import product
 
 import pytest
 
-from log_service.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from log_service.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
-from log_service.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from log_service.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from log_service.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -14,14 +22,26 @@ from log_service.protocol.messages.offset_for_leader_epoch import (
 )
 from log_service.records.compression import Codec
 from tests.integration.differential import Duel
-from tests.integration.record_requests import THEN, batch, fetch_request, offsets_request, produce_request, ready_topic, wanted
+from tests.integration.record_requests import (
+    THEN,
+    batch,
+    fetch_request,
+    offsets_request,
+    produce_request,
+    ready_topic,
+    wanted,
+)
 
 SPECIAL = (-1, -2, -3, -4, -5, -6, -7, -100, -(2**63))
 
 
 def delete_before(topic: str, *offsets: int, partition: int = 0) -> DeleteRecordsRequest:
-    partitions = [DeleteRecordsPartition(partition_index=partition, offset=offset) for offset in offsets]
-    return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=partitions)], timeout_ms=10_000)
+    partitions = [
+        DeleteRecordsPartition(partition_index=partition, offset=offset) for offset in offsets
+    ]
+    return DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name=topic, partitions=partitions)], timeout_ms=10_000
+    )
 
 
 # ListOffsets
@@ -54,7 +74,9 @@ def test_times_of_every_kind(duel: Duel, codec: Codec) -> None:
     for times in batches:
         sent = batch(*(THEN + time if time >= 0 else -1 for time in times), codec=codec)
         duel.on_both(produce_request(topic, sent), 12)
-    asked = [THEN + time for time in (-100, 0, 1, 3, 4, 5, 6, 10, 11, 20, 21, 25, 30, 31, 39, 40, 41)]
+    asked = [
+        THEN + time for time in (-100, 0, 1, 3, 4, 5, 6, 10, 11, 20, 21, 25, 30, 31, 39, 40, 41)
+    ]
     for request in offsets_request(topic, *asked, 0, 1, 2**62, -3):
         duel.compare(request, 7)
     for start in (1, 5, 9, 12):
@@ -70,7 +92,9 @@ def test_times_over_segments(duel: Duel, codec: Codec) -> None:
     clock = [(number * 7) % 23 for number in range(24)]
     noise = bytes(range(256)) * 800
     for time in clock:
-        sent = batch(THEN + time, THEN + time + 3, value=noise if codec is Codec.NONE else b"x", codec=codec)
+        sent = batch(
+            THEN + time, THEN + time + 3, value=noise if codec is Codec.NONE else b"x", codec=codec
+        )
         duel.on_both(produce_request(topic, sent), 12)
     for request in offsets_request(topic, *range(THEN - 1, THEN + 30), -3):
         duel.compare(request, 7)
@@ -121,7 +145,9 @@ def test_topics_without_a_name_or_without_partitions(duel: Duel) -> None:
     for version in (1, 5, 11):
         for request in offsets_request("", -1, -2, THEN):
             duel.compare(request, version)
-    nameless = OffsetForLeaderTopic(topic="", partitions=[OffsetForLeaderPartition(partition=0, leader_epoch=0)])
+    nameless = OffsetForLeaderTopic(
+        topic="", partitions=[OffsetForLeaderPartition(partition=0, leader_epoch=0)]
+    )
     for version in (2, 4):
         duel.compare(OffsetForLeaderEpochRequest(replica_id=-1, topics=[nameless]), version)
     for version in (0, 2):
@@ -150,8 +176,12 @@ def test_ends_of_leader_epochs(duel: Duel, version: int) -> None:
     duel.on_both(produce_request(topic, batch(THEN, THEN)), 12)
     for epoch, current in product((0, 1, 5, -1, -2, 2**31 - 1), (-1, 0, 1, -2)):
         for index in (0, 1, 2):
-            partition = OffsetForLeaderPartition(partition=index, current_leader_epoch=current, leader_epoch=epoch)
-            request = OffsetForLeaderEpochRequest(replica_id=-2, topics=[OffsetForLeaderTopic(topic=topic, partitions=[partition])])
+            partition = OffsetForLeaderPartition(
+                partition=index, current_leader_epoch=current, leader_epoch=epoch
+            )
+            request = OffsetForLeaderEpochRequest(
+                replica_id=-2, topics=[OffsetForLeaderTopic(topic=topic, partitions=[partition])]
+            )
             duel.compare(request, version)
     partition = OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=0)
     nowhere = [OffsetForLeaderTopic(topic="nowhere", partitions=[partition])]
@@ -204,7 +234,13 @@ def coordinator_request(version: int, *keys: str, key_type: int = 0) -> FindCoor
 @pytest.mark.parametrize("version", range(7))
 def test_coordinators_of_groups(duel: Duel, version: int) -> None:
     request = coordinator_request(version, "one", "two", "one", "")
-    duel.until(request, version, lambda answer: answer.error_code == 0 and not any(one.error_code for one in answer.coordinators))
+    duel.until(
+        request,
+        version,
+        lambda answer: (
+            answer.error_code == 0 and not any(one.error_code for one in answer.coordinators)
+        ),
+    )
     duel.compare(request, version)
     duel.compare(coordinator_request(version, "", "a" * 300), version)
     if version >= 4:

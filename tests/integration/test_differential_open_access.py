@@ -1,4 +1,6 @@
-"""``allow.everyone.if.no.acl.found``, as Apache Kafka does it: a resource that no ACL is about is everyone's."""
+"""``allow.everyone.if.no.acl.found``, as Apache Kafka does it: a resource that no ACL is about is
+everyone's.
+"""
 
 from typing import Any
 
@@ -8,7 +10,11 @@ from log_service.common.access import AclResource
 from log_service.protocol.messages.create_acls import AclCreation
 from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
-from log_service.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from log_service.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from tests.integration.access_frames import ACCESS_PROPERTIES, DENY, Side, acl
 from tests.integration.differential import Cluster, Duel
 
@@ -50,7 +56,15 @@ def outcomes(side: Side) -> list[bool]:
     """Tell whether the client is refused: to describe a topic, to find a group, to create a topic."""
     asked = ListOffsetsTopic(name="open", partitions=[ListOffsetsPartition(timestamp=-1)])
     found = side.ask(ListOffsetsRequest(topics=[asked]), 7).topics[0].partitions[0].error_code
-    group = side.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["open"]), 4).coordinators[0].error_code
+    group = (
+        side.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["open"]), 4)
+        .coordinators[0]
+        .error_code
+    )
     new = CreatableTopic(name="new", num_partitions=1, replication_factor=1)
-    created = side.ask(CreateTopicsRequest(topics=[new], timeout_ms=5_000, validate_only=True), 7).topics[0].error_code
+    created = (
+        side.ask(CreateTopicsRequest(topics=[new], timeout_ms=5_000, validate_only=True), 7)
+        .topics[0]
+        .error_code
+    )
     return [found == 29, group == 30, created == 29]

@@ -3,16 +3,19 @@
 Meant differences, each held by ``tests/unit/broker/handlers/test_meant_differences.py``:
 
 * Error texts say what is wrong; Apache Kafka sends none but for single records.
-* A header is believed where it names the latest timestamp. Offset deltas count up from 0 in uncompressed batches, too, which Apache Kafka
-  asks of compressed ones alone.
-* What clients other than Java's cannot read is refused: bytes behind a gzip or lz4 frame or a snappy stream, and a wrong content checksum
-  of lz4 (``tests/unit/records/framed_records.py`` has each case). Sections that do not decompress are INVALID_RECORD; Apache Kafka answers
+* A header is believed where it names the latest timestamp. Offset deltas count up from 0 in
+  uncompressed batches, too, which Apache Kafka asks of compressed ones alone.
+* What clients other than Java's cannot read is refused: bytes behind a gzip or lz4 frame or a
+  snappy stream, and a wrong content checksum of lz4 (``tests/unit/records/framed_records.py`` has
+  each case). Sections that do not decompress are INVALID_RECORD; Apache Kafka answers
   UNKNOWN_SERVER_ERROR.
-* A producer id without an epoch is INVALID_PRODUCER_EPOCH; Apache Kafka appends it, and then cannot tell its repetitions.
-* Codecs 5 to 7 are UNSUPPORTED_COMPRESSION_TYPE, and a partition without records INVALID_RECORD; Apache Kafka answers
-  UNKNOWN_SERVER_ERROR, or not at all.
+* A producer id without an epoch is INVALID_PRODUCER_EPOCH; Apache Kafka appends it, and then cannot
+  tell its repetitions.
+* Codecs 5 to 7 are UNSUPPORTED_COMPRESSION_TYPE, and a partition without records INVALID_RECORD;
+  Apache Kafka answers UNKNOWN_SERVER_ERROR, or not at all.
 * Nobody writes to internal topics; Apache Kafka lets clients that are called ``__admin_client``.
-* With ``flush.messages=1`` an append waits for a sync that it shares, and a timeout of 0 ends that wait at once.
+* With ``flush.messages=1`` an append waits for a sync that it shares, and a timeout of 0 ends that
+  wait at once.
 """
 
 import time
@@ -21,11 +24,19 @@ from typing import Any
 
 import pytest
 
-from log_service.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from log_service.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from log_service.protocol.messages.fetch import FetchRequest
 from log_service.protocol.messages.init_producer_id import InitProducerIdRequest
-from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from log_service.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from log_service.records.batch import iterate_headers, iterate_records
 from log_service.records.compression import Codec
 from tests.integration.differential import Cluster, Duel
@@ -52,7 +63,12 @@ from tests.integration.record_requests import (
     ready_topic,
     wanted,
 )
-from tests.unit.records.framed_records import ACCEPTED_BY_KAFKA_ALONE, Framed, framed_batch, framed_sections
+from tests.unit.records.framed_records import (
+    ACCEPTED_BY_KAFKA_ALONE,
+    Framed,
+    framed_batch,
+    framed_sections,
+)
 
 TEXTS = {"error_message", "batch_index_error_message"}
 """Ours say what is wrong where Apache Kafka is silent, and say it in other words."""
@@ -86,7 +102,11 @@ def test_a_topic_that_is_not_there_is_told_by_name_and_by_id(duel: Duel) -> None
     compare(duel, produce_request("", batch()), 13)
     for version in (3, 12):
         compare(duel, produce_request("", batch()), version)
-        compare(duel, produce_request("here", batch(), batch(codec=Codec.ZSTD), batch(), acks=2), version)
+        compare(
+            duel,
+            produce_request("here", batch(), batch(codec=Codec.ZSTD), batch(), acks=2),
+            version,
+        )
 
 
 def test_a_topic_without_partitions_is_not_answered(duel: Duel) -> None:
@@ -106,13 +126,22 @@ def test_acks_that_do_not_exist(duel: Duel, acks: int) -> None:
 
 def test_a_partition_that_is_named_twice(duel: Duel) -> None:
     ready_topic(duel, "twice", 2)
-    partitions = [PartitionProduceData(index=0, records=batch(THEN)), PartitionProduceData(index=0, records=batch(THEN, THEN))]
+    partitions = [
+        PartitionProduceData(index=0, records=batch(THEN)),
+        PartitionProduceData(index=0, records=batch(THEN, THEN)),
+    ]
     request = ProduceRequest(
-        transactional_id=None, acks=1, timeout_ms=1_000, topic_data=[TopicProduceData(name="twice", partition_data=partitions)]
+        transactional_id=None,
+        acks=1,
+        timeout_ms=1_000,
+        topic_data=[TopicProduceData(name="twice", partition_data=partitions)],
     )
     compare(duel, request, 9)
     once = [PartitionProduceData(index=1, records=batch(THEN))]
-    request.topic_data = [TopicProduceData(name="twice", partition_data=once), TopicProduceData(name="twice", partition_data=once)]
+    request.topic_data = [
+        TopicProduceData(name="twice", partition_data=once),
+        TopicProduceData(name="twice", partition_data=once),
+    ]
     compare(duel, request, 9)
     duel.compare(fetch_request("twice", wanted(0), wanted(1)), 11, ignore={"records"})
 
@@ -126,7 +155,9 @@ def test_a_topic_that_was_deleted_and_created_again(duel: Duel) -> None:
     def by_old_id(cluster: Cluster) -> ProduceRequest:
         return produce_request("", batch(), topic_id=old[cluster.bootstrap])
 
-    duel.until(by_old_id, 13, lambda answer: answer.responses[0].partition_responses[0].error_code == 100)
+    duel.until(
+        by_old_id, 13, lambda answer: answer.responses[0].partition_responses[0].error_code == 100
+    )
     compare(duel, produce_request("again", batch()), 12)
     ready_topic(duel, "again")
     duel.compare(by_old_id, 13, ignore=TEXTS)
@@ -165,7 +196,9 @@ BAD: dict[str, bytes] = {
     "empty": b"",
     "sequence without id": batch(base_sequence=3),
     "id without sequence": batch(producer_id=1, producer_epoch=0),
-    "transactional without an id of the transaction": batch(producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True),
+    "transactional without an id of the transaction": batch(
+        producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True
+    ),
     "delete horizon": changed(batch(THEN, THEN), ATTRIBUTES, ">h", 0x40),
     "unused bit": changed(batch(THEN, THEN), ATTRIBUTES, ">h", 0x80),
     "leader epoch": changed(batch(THEN, THEN), 12, ">i", 77, is_sealed=False),
@@ -230,18 +263,30 @@ def test_the_codec_of_the_topic(duel: Duel, codec: Codec, target: str) -> None:
     """Equal codecs leave the batch as it is; others open it, and every record comes back."""
     topic = f"codec-{codec.name.lower()}-{target}"
     ready_topic(duel, topic, compression_type=target)
-    sent = batch(THEN + 5, THEN + 9, THEN + 7, codec=codec, producer_id=9, producer_epoch=1, base_sequence=4)
+    sent = batch(
+        THEN + 5, THEN + 9, THEN + 7, codec=codec, producer_id=9, producer_epoch=1, base_sequence=4
+    )
     compare(duel, produce_request(topic, sent), 12)
     compare(duel, produce_request(topic, sent), 12)
     for cluster in duel.clusters.sides():
         stored = stored_records(cluster, topic)
         (found,) = iterate_headers(stored)
         expected = codec if target == "producer" else Codec.of_name(target)
-        assert (found[1].codec, found[1].base_timestamp, found[1].max_timestamp) == (expected, THEN + 5, THEN + 9)
+        assert (found[1].codec, found[1].base_timestamp, found[1].max_timestamp) == (
+            expected,
+            THEN + 5,
+            THEN + 9,
+        )
         assert (found[1].producer_id, found[1].producer_epoch, found[1].base_sequence) == (9, 1, 4)
-        assert [record.timestamp for record in iterate_records(stored)] == [THEN + 5, THEN + 9, THEN + 7]
+        assert [record.timestamp for record in iterate_records(stored)] == [
+            THEN + 5,
+            THEN + 9,
+            THEN + 7,
+        ]
         if expected is codec:
-            assert stored[16:] == sent[16:], "an equal codec changes nothing behind the leader epoch"
+            assert stored[16:] == sent[16:], (
+                "an equal codec changes nothing behind the leader epoch"
+            )
 
 
 def stored_records(cluster: Cluster, topic: str, offset: int = 0) -> bytes:
@@ -255,11 +300,21 @@ def stored_records(cluster: Cluster, topic: str, offset: int = 0) -> bytes:
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
 def test_timestamps_out_of_bounds(duel: Duel, codec: Codec) -> None:
-    """Beside now: a minute is allowed in both directions, a record without a timestamp is always allowed."""
+    """Beside now: a minute is allowed in both directions, a record without a timestamp is always
+    allowed.
+    """
     topic = f"bounds-{codec.name.lower()}"
-    ready_topic(duel, topic, message_timestamp_before_max_ms="60000", message_timestamp_after_max_ms="60000")
+    ready_topic(
+        duel, topic, message_timestamp_before_max_ms="60000", message_timestamp_after_max_ms="60000"
+    )
     now = _now_ms()
-    for times in ((now, now), (now, now - 120_000), (now + 120_000, now, now + 130_000), (-1, -1), (now, -1)):
+    for times in (
+        (now, now),
+        (now, now - 120_000),
+        (now + 120_000, now, now + 130_000),
+        (-1, -1),
+        (now, -1),
+    ):
         for version in (7, 12):
             compare(duel, produce_request(topic, batch(*times, codec=codec)), version)
     duel.compare(offsets_request(topic, -1)[0], 7)
@@ -279,8 +334,16 @@ def test_timestamps_of_tomorrow_by_default(duel: Duel) -> None:
 
 def test_a_max_timestamp_that_is_not_the_records(duel: Duel) -> None:
     ready_topic(duel, "lies")
-    compare(duel, produce_request("lies", changed(batch(THEN, THEN + 1), MAX_TIMESTAMP, ">q", THEN + 50)), 12)
-    compare(duel, produce_request("lies", changed(batch(THEN, THEN + 1), MAX_TIMESTAMP, ">q", THEN - 50)), 12)
+    compare(
+        duel,
+        produce_request("lies", changed(batch(THEN, THEN + 1), MAX_TIMESTAMP, ">q", THEN + 50)),
+        12,
+    )
+    compare(
+        duel,
+        produce_request("lies", changed(batch(THEN, THEN + 1), MAX_TIMESTAMP, ">q", THEN - 50)),
+        12,
+    )
     for request in offsets_request("lies", THEN, THEN + 1, THEN + 2, -3, -1):
         compare(duel, request, 7)
 
@@ -291,7 +354,12 @@ def test_a_topic_that_stamps_its_own_time(duel: Duel, codec: Codec) -> None:
     ready_topic(duel, topic, message_timestamp_type="LogAppendTime")
     before = _now_ms()
     for times in ((THEN, THEN + 5), (-1, -1), (before + 10**9,)):
-        answer = compare(duel, produce_request(topic, batch(*times, codec=codec)), 12, ignore={*TEXTS, "log_append_time_ms"})
+        answer = compare(
+            duel,
+            produce_request(topic, batch(*times, codec=codec)),
+            12,
+            ignore={*TEXTS, "log_append_time_ms"},
+        )
         assert before <= answer.responses[0].partition_responses[0].log_append_time_ms <= _now_ms()
     for cluster in duel.clusters.sides():
         for offset in (0, 2, 4):
@@ -305,12 +373,28 @@ def test_the_timestamp_type_changes_while_records_come(duel: Duel) -> None:
     ready_topic(duel, "changes")
     compare(duel, produce_request("changes", batch(now)), 12)
     duel.on_both(configs_request("changes", message_timestamp_type="LogAppendTime"), 1)
-    duel.until(produce_request("changes", batch(now)), 12, lambda answer: answer.responses[0].partition_responses[0].log_append_time_ms > 0)
+    duel.until(
+        produce_request("changes", batch(now)),
+        12,
+        lambda answer: answer.responses[0].partition_responses[0].log_append_time_ms > 0,
+    )
     duel.on_both(configs_request("changes", message_timestamp_type="CreateTime"), 1)
-    duel.until(produce_request("changes", batch(now)), 12, lambda answer: answer.responses[0].partition_responses[0].log_append_time_ms < 0)
+    duel.until(
+        produce_request("changes", batch(now)),
+        12,
+        lambda answer: answer.responses[0].partition_responses[0].log_append_time_ms < 0,
+    )
     for cluster in duel.clusters.sides():
-        flags = [header.is_append_time for _, header in iterate_headers(stored_records(cluster, "changes"))]
-        assert (flags[0], flags[-1], True in flags) == (False, False, True), (cluster.bootstrap, len(flags), flags[:3], flags[-3:])
+        flags = [
+            header.is_append_time
+            for _, header in iterate_headers(stored_records(cluster, "changes"))
+        ]
+        assert (flags[0], flags[-1], True in flags) == (False, False, True), (
+            cluster.bootstrap,
+            len(flags),
+            flags[:3],
+            flags[-3:],
+        )
 
 
 def _now_ms() -> int:
@@ -345,7 +429,10 @@ def test_a_repeated_batch_tells_the_time_it_was_stamped_with(duel: Duel) -> None
     ready_topic(duel, "stamped-twice", message_timestamp_type="LogAppendTime")
     for cluster in duel.clusters.sides():
         first, second = (
-            cluster.ask(produce_request("stamped-twice", idempotent(1, 0, 3)), 12).responses[0].partition_responses[0] for _ in range(2)
+            cluster.ask(produce_request("stamped-twice", idempotent(1, 0, 3)), 12)
+            .responses[0]
+            .partition_responses[0]
+            for _ in range(2)
         )
         assert first == second
         assert first.log_append_time_ms > THEN
@@ -353,7 +440,16 @@ def test_a_repeated_batch_tells_the_time_it_was_stamped_with(duel: Duel) -> None
 
 def test_gaps_and_steps_back(duel: Duel) -> None:
     ready_topic(duel, "gaps")
-    for producer_id, sequence, epoch in ((1, 0, 0), (1, 2, 0), (1, 1, 0), (1, 1, 1), (1, 0, 1), (1, 2, 0), (1, 5, 1), (1, 1, 1)):
+    for producer_id, sequence, epoch in (
+        (1, 0, 0),
+        (1, 2, 0),
+        (1, 1, 0),
+        (1, 1, 1),
+        (1, 0, 1),
+        (1, 2, 0),
+        (1, 5, 1),
+        (1, 1, 1),
+    ):
         compare(duel, produce_request("gaps", idempotent(producer_id, sequence, epoch=epoch)), 12)
 
 
@@ -367,13 +463,31 @@ def test_a_producer_that_is_not_known_begins_anywhere(duel: Duel) -> None:
 
 def test_an_epoch_that_rises_begins_at_0(duel: Duel) -> None:
     ready_topic(duel, "epochs")
-    for epoch, sequence in ((0, 0), (1, 1), (1, 0), (1, 0), (0, 1), (0, 0), (3, 0), (3, 1), (2, 0), (32767, 0), (32767, 1)):
+    for epoch, sequence in (
+        (0, 0),
+        (1, 1),
+        (1, 0),
+        (1, 0),
+        (0, 1),
+        (0, 0),
+        (3, 0),
+        (3, 1),
+        (2, 0),
+        (32767, 0),
+        (32767, 1),
+    ):
         compare(duel, produce_request("epochs", idempotent(1, sequence, epoch=epoch)), 12)
 
 
 def test_sequences_begin_again_at_0_after_the_last(duel: Duel) -> None:
     ready_topic(duel, "wraps")
-    for sequence, count in ((LAST_SEQUENCE - 2, 2), (LAST_SEQUENCE, 1), (0, 2), (LAST_SEQUENCE, 1), (2, 1)):
+    for sequence, count in (
+        (LAST_SEQUENCE - 2, 2),
+        (LAST_SEQUENCE, 1),
+        (0, 2),
+        (LAST_SEQUENCE, 1),
+        (2, 1),
+    ):
         compare(duel, produce_request("wraps", idempotent(1, sequence, count)), 12)
     for sequence, count in ((LAST_SEQUENCE - 1, 4), (LAST_SEQUENCE - 1, 4), (1, 1), (2, 1), (3, 1)):
         compare(duel, produce_request("wraps", idempotent(2, sequence, count)), 12)
@@ -382,7 +496,11 @@ def test_sequences_begin_again_at_0_after_the_last(duel: Duel) -> None:
 def test_state_goes_with_the_records_that_are_deleted(duel: Duel) -> None:
     ready_topic(duel, "trimmed")
     compare(duel, produce_request("trimmed", idempotent(1, 0)), 12)
-    topics = [DeleteRecordsTopic(name="trimmed", partitions=[DeleteRecordsPartition(partition_index=0, offset=-1)])]
+    topics = [
+        DeleteRecordsTopic(
+            name="trimmed", partitions=[DeleteRecordsPartition(partition_index=0, offset=-1)]
+        )
+    ]
     duel.compare(DeleteRecordsRequest(topics=topics, timeout_ms=10_000), 2)
     compare(duel, produce_request("trimmed", idempotent(1, 0)), 12)
     compare(duel, produce_request("trimmed", idempotent(1, 5)), 12)
@@ -395,28 +513,53 @@ def test_state_goes_with_the_records_that_are_deleted(duel: Duel) -> None:
 @pytest.mark.parametrize("version", range(6))
 def test_a_producer_id_is_given(duel: Duel, version: int) -> None:
     """Apache Kafka has to fetch its first block of ids before."""
-    duel.until(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000), version, lambda answer: answer.error_code == 0)
-    duel.compare(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000), version, ignore={"producer_id"})
-    duel.compare(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1), version, ignore={"producer_id"})
+    duel.until(
+        InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000),
+        version,
+        lambda answer: answer.error_code == 0,
+    )
+    duel.compare(
+        InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000),
+        version,
+        ignore={"producer_id"},
+    )
+    duel.compare(
+        InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1),
+        version,
+        ignore={"producer_id"},
+    )
 
 
 def test_producer_id_and_epoch_come_together(duel: Duel) -> None:
     for producer_id, epoch in ((4, -1), (-1, 4), (4, 0), (4, 32767), (-2, 0), (0, -2)):
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000, producer_id=producer_id, producer_epoch=epoch)
+        request = InitProducerIdRequest(
+            transactional_id=None,
+            transaction_timeout_ms=1_000,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+        )
         compare(duel, request, 4, ignore={"producer_id"})
 
 
 def test_a_transactional_id_that_is_empty(duel: Duel) -> None:
     for version in (0, 2, 4):
-        duel.compare(InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1_000), version)
+        duel.compare(
+            InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1_000), version
+        )
 
 
 # What clients can read
 
 
-@pytest.mark.parametrize("case", [one for one in framed_sections() if len(one.section) < 1 << 20], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [one for one in framed_sections() if len(one.section) < 1 << 20],
+    ids=lambda case: case.name,
+)
 def test_each_framing_is_taken_or_refused(duel: Duel, case: Framed) -> None:
-    """Both refuse it or neither does, but for cases that this product alone refuses. The codes differ by intent."""
+    """Both refuse it or neither does, but for cases that this product alone refuses. The codes
+    differ by intent.
+    """
     topic = f"framed-{case.name.replace(' ', '-')}"
     ready_topic(duel, topic)
     request = produce_request(topic, bytes(framed_batch(case)))

@@ -1,4 +1,6 @@
-"""Quotas of clients as tidelog and Apache Kafka have them: what can be set, what is shown, and how clients are throttled."""
+"""Quotas of clients as tidelog and Apache Kafka have them: what can be set, what is shown, and how
+clients are throttled.
+"""
 
 import time
 from collections import Counter
@@ -6,13 +8,28 @@ from typing import Any
 
 import pytest
 
-from log_service.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, OpData, RequestEntityData, RequestEntryData
-from log_service.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from log_service.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    OpData,
+    RequestEntityData,
+    RequestEntryData,
+)
+from log_service.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from log_service.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from log_service.protocol.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+)
 from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from log_service.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from log_service.records.builder import BatchBuilder
 from tests.integration.differential import Cluster, Duel
 from tests.integration.wire import Wire
@@ -39,8 +56,13 @@ def alter(*entries: RequestEntryData, validate_only: bool = False) -> AlterClien
     return AlterClientQuotasRequest(entries=list(entries), validate_only=validate_only)
 
 
-def show(*components: tuple[str, int, str | None], strict: bool = False) -> DescribeClientQuotasRequest:
-    filters = [ComponentData(entity_type=kind, match_type=how, match=name) for kind, how, name in components]
+def show(
+    *components: tuple[str, int, str | None], strict: bool = False
+) -> DescribeClientQuotasRequest:
+    filters = [
+        ComponentData(entity_type=kind, match_type=how, match=name)
+        for kind, how, name in components
+    ]
     return DescribeClientQuotasRequest(components=filters, strict=strict)
 
 
@@ -50,7 +72,10 @@ def forget(duel: Duel) -> None:
         found = cluster.ask(show(), 1).entries
         entries = [
             RequestEntryData(
-                entity=[RequestEntityData(entity_type=part.entity_type, entity_name=part.entity_name) for part in each.entity],
+                entity=[
+                    RequestEntityData(entity_type=part.entity_type, entity_name=part.entity_name)
+                    for part in each.entity
+                ],
                 ops=[OpData(key=value.key, remove=True) for value in each.values],
             )
             for each in found
@@ -114,17 +139,32 @@ def key_of(parts: Parts) -> str:
     ],
     ids=lambda value: repr(value)[:60] if isinstance(value, tuple | list) else None,
 )
-def test_what_can_be_set(duel: Duel, parts: Parts, changes: list[tuple[str, float | None]], version: int) -> None:
+def test_what_can_be_set(
+    duel: Duel, parts: Parts, changes: list[tuple[str, float | None]], version: int
+) -> None:
     duel.compare(alter(entry(parts, *changes), validate_only=True), version)
 
 
 def test_an_entity_that_is_named_twice(duel: Duel) -> None:
-    duel.compare(alter(entry(USER, ("producer_byte_rate", 1)), entry(USER, ("consumer_byte_rate", 1)), validate_only=True), 1)
+    duel.compare(
+        alter(
+            entry(USER, ("producer_byte_rate", 1)),
+            entry(USER, ("consumer_byte_rate", 1)),
+            validate_only=True,
+        ),
+        1,
+    )
 
 
 def test_one_entity_fails_by_itself(duel: Duel) -> None:
     forget(duel)
-    duel.compare(alter(entry(USER, ("producer_byte_rate", -1)), entry((("user", "fine"),), ("producer_byte_rate", 5))), 1)
+    duel.compare(
+        alter(
+            entry(USER, ("producer_byte_rate", -1)),
+            entry((("user", "fine"),), ("producer_byte_rate", 5)),
+        ),
+        1,
+    )
     until_shown(duel, 1)
     duel.compare(show(), 1)
     forget(duel)
@@ -132,7 +172,15 @@ def test_one_entity_fails_by_itself(duel: Duel) -> None:
 
 def test_what_is_shown(duel: Duel) -> None:
     forget(duel)
-    duel.compare(alter(*(entry(parts, (key_of(parts), 1_000.0 + number)) for number, parts in enumerate(ENTITIES))), 1)
+    duel.compare(
+        alter(
+            *(
+                entry(parts, (key_of(parts), 1_000.0 + number))
+                for number, parts in enumerate(ENTITIES)
+            )
+        ),
+        1,
+    )
     until_shown(duel, len(ENTITIES))
     filters: list[tuple[tuple[str, int, str | None], ...]] = [
         (),
@@ -167,7 +215,9 @@ def test_what_is_shown(duel: Duel) -> None:
     ],
     ids=repr,
 )
-def test_filters_that_make_no_sense(duel: Duel, components: tuple[tuple[str, int, str | None], ...]) -> None:
+def test_filters_that_make_no_sense(
+    duel: Duel, components: tuple[tuple[str, int, str | None], ...]
+) -> None:
     for version in (0, 1):
         duel.compare(show(*components), version)
 
@@ -191,7 +241,11 @@ def payload(size_bytes: int) -> bytes:
 
 def produce(topic: str, size_bytes: int, acks: int = -1) -> ProduceRequest:
     partition = PartitionProduceData(index=0, records=payload(size_bytes))
-    return ProduceRequest(acks=acks, timeout_ms=5_000, topic_data=[TopicProduceData(name=topic, partition_data=[partition])])
+    return ProduceRequest(
+        acks=acks,
+        timeout_ms=5_000,
+        topic_data=[TopicProduceData(name=topic, partition_data=[partition])],
+    )
 
 
 def fetch(topic: str, offset: int, epoch: int = -1, session_id: int = 0) -> FetchRequest:
@@ -208,7 +262,10 @@ def fetch(topic: str, offset: int, epoch: int = -1, session_id: int = 0) -> Fetc
 
 def test_a_burst_of_a_producer(duel: Duel) -> None:
     duel.create_topic("burst")
-    for key, parts in (("producer_byte_rate", (("user", None),)), ("producer_byte_rate", (("client-id", "wire"),))):
+    for key, parts in (
+        ("producer_byte_rate", (("user", None),)),
+        ("producer_byte_rate", (("client-id", "wire"),)),
+    ):
         set_quota(duel, parts, key, 5_000)
         for cluster in duel.clusters.sides():
             with Wire(cluster.bootstrap) as wire:
@@ -238,7 +295,9 @@ def test_a_fetch_beyond_the_rate_is_empty_and_not_counted(duel: Duel) -> None:
             assert second.session_id == first.session_id
         with Wire(cluster.bootstrap) as wire:
             third = wire.ask(fetch("read", 1), 12)
-            assert abs(third.throttle_time_ms - second.throttle_time_ms) < 700, "what is not sent is not counted"
+            assert abs(third.throttle_time_ms - second.throttle_time_ms) < 700, (
+                "what is not sent is not counted"
+            )
             assert third.session_id == 0
     forget(duel)
 
@@ -252,7 +311,9 @@ def outcome(response: Any, results: str) -> tuple[list[int], int]:
     return [each.error_code for each in getattr(response, results)], response.throttle_time_ms
 
 
-def on_a_connection_each(cluster: Cluster, *asked: tuple[Any, int, str]) -> list[tuple[list[int], int]]:
+def on_a_connection_each(
+    cluster: Cluster, *asked: tuple[Any, int, str]
+) -> list[tuple[list[int], int]]:
     """Ask over connections of their own, which no pause of another one holds up."""
     told = []
     for request, version, results in asked:
@@ -264,7 +325,9 @@ def on_a_connection_each(cluster: Cluster, *asked: tuple[Any, int, str]) -> list
 def test_partitions_beyond_the_rate(duel: Duel) -> None:
     duel.create_topic("there", 2)
     set_quota(duel, (("client-id", "wire"),), "controller_mutation_rate", 0.1)
-    more = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="there", count=3, assignments=None)], timeout_ms=5_000)
+    more = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name="there", count=3, assignments=None)], timeout_ms=5_000
+    )
     drop = DeleteTopicsRequest(topics=[DeleteTopicState(name="there")], timeout_ms=5_000)
     for cluster in duel.clusters.sides():
         told = on_a_connection_each(
@@ -280,12 +343,17 @@ def test_partitions_beyond_the_rate(duel: Duel) -> None:
         )
         assert [codes for codes, _ in told] == [[0], [0], [89], [89], [89], [0], [0], [0]], cluster
         expected = [0, 0, 8_900, 8_900, 8_900, 18_900, 28_900, 58_900]
-        assert all(abs(throttle_ms - wanted_ms) <= 800 for (_, throttle_ms), wanted_ms in zip(told, expected, strict=True)), (cluster, told)
+        assert all(
+            abs(throttle_ms - wanted_ms) <= 800
+            for (_, throttle_ms), wanted_ms in zip(told, expected, strict=True)
+        ), (cluster, told)
     forget(duel)
 
 
 def test_what_is_only_validated_or_refused_is_charged_alike(duel: Duel) -> None:
-    set_quota(duel, (("user", "ANONYMOUS"),), "controller_mutation_rate", 0.1)  # no other test has used up something of this one
+    set_quota(
+        duel, (("user", "ANONYMOUS"),), "controller_mutation_rate", 0.1
+    )  # no other test has used up something of this one
 
     def tell(cluster: Cluster) -> list[list[int]]:
         asked = [
@@ -313,17 +381,29 @@ PRECEDENCE: list[Parts] = [
 
 
 SHARES = ["both", "both", "user", "both", "both", "user", "client", "client"]
-"""With whom each is shared: those that use up a quota by the same names use it up together, whatever sets it."""
+"""With whom each is shared: those that use up a quota by the same names use it up together,
+whatever sets it.
+"""
 STEP = 1.5
 
 
 def test_the_order_in_which_quotas_hold(duel: Duel) -> None:
-    """All quotas are set, each half as large again as the one before, and taken away from the first on: a burst tells which holds."""
+    """All quotas are set, each half as large again as the one before, and taken away from the first
+    on: a burst tells which holds.
+    """
     duel.create_topic("ordered")
     forget(duel)
     bounds = [round(2_000 * STEP**number) for number in range(len(PRECEDENCE))]
     time.sleep(12)  # what the tests before have used is forgotten
-    duel.on_both(alter(*(entry(parts, ("producer_byte_rate", bound)) for parts, bound in zip(PRECEDENCE, bounds, strict=True))), 1)
+    duel.on_both(
+        alter(
+            *(
+                entry(parts, ("producer_byte_rate", bound))
+                for parts, bound in zip(PRECEDENCE, bounds, strict=True)
+            )
+        ),
+        1,
+    )
     until_shown(duel, len(PRECEDENCE))
     used: Counter[tuple[str, str]] = Counter()
     for number, (parts, bound) in enumerate(zip(PRECEDENCE, bounds, strict=True)):
@@ -331,8 +411,13 @@ def test_the_order_in_which_quotas_hold(duel: Duel) -> None:
         for cluster in duel.clusters.sides():
             used[cluster.bootstrap, SHARES[number]] += int(bound * 10 * STEP)
             with Wire(cluster.bootstrap) as wire:
-                throttle_ms = wire.ask(produce("ordered", int(bound * 10 * STEP)), 9).throttle_time_ms
+                throttle_ms = wire.ask(
+                    produce("ordered", int(bound * 10 * STEP)), 9
+                ).throttle_time_ms
             needed_ms = used[cluster.bootstrap, SHARES[number]] / bound * 1_000
-            assert needed_ms - 12_000 <= throttle_ms <= needed_ms - 10_000 + ROUNDING_MS, (cluster, parts)
+            assert needed_ms - 12_000 <= throttle_ms <= needed_ms - 10_000 + ROUNDING_MS, (
+                cluster,
+                parts,
+            )
         duel.on_both(alter(entry(parts, ("producer_byte_rate", None))), 1)
         until_shown(duel, len(PRECEDENCE) - number - 1)

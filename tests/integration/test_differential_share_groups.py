@@ -1,7 +1,9 @@
-"""Lives of share groups (KIP-932), told to tidelog and to Apache Kafka: heartbeats, epochs, offsets, and what the log holds of a group.
+"""Lives of share groups (KIP-932), told to tidelog and to Apache Kafka: heartbeats, epochs,
+offsets, and what the log holds of a group.
 
-Targets are computed at once. Where two members share partitions, which one gets which depends on Kafka's hash maps: a story notes how many
-each has. States begin beside the heartbeats, so that a story waits for them before it goes on.
+Targets are computed at once. Where two members share partitions, which one gets which depends on
+Kafka's hash maps: a story notes how many each has. States begin beside the heartbeats, so that a
+story waits for them before it goes on.
 """
 
 import time
@@ -19,7 +21,10 @@ from log_service.protocol.messages.alter_share_group_offsets import (
 )
 from log_service.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from log_service.protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequestTopic
+from log_service.protocol.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
 from log_service.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -27,7 +32,11 @@ from log_service.protocol.messages.describe_share_group_offsets import (
 )
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
 from log_service.protocol.messages.list_groups import ListGroupsRequest
-from log_service.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from log_service.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from log_service.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from log_service.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from log_service.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
@@ -50,19 +59,27 @@ def _coordinators_are_there(duel: Duel) -> None:
     coordinators_are_there(duel)
     if "orders" not in duel.clusters.tidelog.topic_ids:
         levels = [FeatureUpdateKey(feature="share.version", max_version_level=1, upgrade_type=1)]
-        duel.clusters.tidelog.wire.ask(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=levels), 1)
+        duel.clusters.tidelog.wire.ask(
+            UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=levels), 1
+        )
         duel.create_topic("orders", 4)
         duel.create_topic("bills", 1)
         for cluster in duel.clusters.sides():
             key = "g:AAAAAAAAAAAAAAAAAAAAAQ:0"
             deadline = time.monotonic() + READY_SECONDS
-            while cluster.wire.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=[key]), 6).coordinators[0].error_code:
+            while (
+                cluster.wire.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=[key]), 6)
+                .coordinators[0]
+                .error_code
+            ):
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
 
 
 class Member:
-    """One member that reports by heartbeats; it makes its own id, and keeps the epoch that it was told."""
+    """One member that reports by heartbeats; it makes its own id, and keeps the epoch that it was
+    told.
+    """
 
     def __init__(self, cast: Cast, name: str) -> None:
         self.cast = cast
@@ -72,7 +89,11 @@ class Member:
 
     def beat(self, *, is_counted: bool = False, **said: Any) -> Any:
         """Send a heartbeat and note the response: which partitions it was assigned, or how many."""
-        fields: dict[str, Any] = {"group_id": self.cast.group, "member_id": self.member_id, "member_epoch": self.epoch}
+        fields: dict[str, Any] = {
+            "group_id": self.cast.group,
+            "member_id": self.member_id,
+            "member_epoch": self.epoch,
+        }
         response = self.wire.ask(ShareGroupHeartbeatRequest(**{**fields, **said}), 1)
         for topic in [] if response.assignment is None else response.assignment.topic_partitions:
             topic.partitions = [len(topic.partitions)] if is_counted else sorted(topic.partitions)
@@ -88,7 +109,12 @@ class Member:
         return self.beat(member_epoch=-1)
 
 
-def offsets_of(cluster: Cluster, group: str, topics: list[DescribeShareGroupOffsetsRequestTopic] | None = None, version: int = 1) -> Any:
+def offsets_of(
+    cluster: Cluster,
+    group: str,
+    topics: list[DescribeShareGroupOffsetsRequestTopic] | None = None,
+    version: int = 1,
+) -> Any:
     asked = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=topics)
     response = cluster.wire.ask(DescribeShareGroupOffsetsRequest(groups=[asked]), version)
     for topic in response.groups[0].topics:
@@ -99,13 +125,20 @@ def offsets_of(cluster: Cluster, group: str, topics: list[DescribeShareGroupOffs
 def until_begun(cast: Cast, count: int) -> None:
     """Wait until the states of so many partitions have begun."""
     deadline = time.monotonic() + READY_SECONDS
-    while sum(len(topic.partitions) for topic in offsets_of(cast.cluster, cast.group).groups[0].topics) != count:
+    while (
+        sum(
+            len(topic.partitions) for topic in offsets_of(cast.cluster, cast.group).groups[0].topics
+        )
+        != count
+    ):
         assert time.monotonic() < deadline, "states never begin"
         time.sleep(0.05)
 
 
 def describe(cast: Cast, *, is_counted: bool = False) -> None:
-    response = cast.cluster.wire.ask(ShareGroupDescribeRequest(group_ids=[cast.group, "nobody-is-in-it"]), 1)
+    response = cast.cluster.wire.ask(
+        ShareGroupDescribeRequest(group_ids=[cast.group, "nobody-is-in-it"]), 1
+    )
     for member in (member for group in response.groups for member in group.members):
         for topic in member.assignment.topic_partitions:
             topic.partitions = [len(topic.partitions)] if is_counted else sorted(topic.partitions)
@@ -116,7 +149,10 @@ def describe(cast: Cast, *, is_counted: bool = False) -> None:
 
 
 def offsets(cast: Cast, **topics: list[int]) -> None:
-    named = [DescribeShareGroupOffsetsRequestTopic(topic_name=name.replace("_", "-"), partitions=of) for name, of in topics.items()]
+    named = [
+        DescribeShareGroupOffsetsRequestTopic(topic_name=name.replace("_", "-"), partitions=of)
+        for name, of in topics.items()
+    ]
     cast.note(offsets_of(cast.cluster, cast.group, named or None))
 
 
@@ -124,22 +160,41 @@ def alter(cast: Cast, group: str | None = None, **topics: dict[int, int]) -> Non
     named = [
         AlterShareGroupOffsetsRequestTopic(
             topic_name=name.replace("_", "-"),
-            partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=at) for index, at in of.items()],
+            partitions=[
+                AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=at)
+                for index, at in of.items()
+            ],
         )
         for name, of in topics.items()
     ]
-    cast.ask(AlterShareGroupOffsetsRequest(group_id=cast.group if group is None else group, topics=named), 0)
+    cast.ask(
+        AlterShareGroupOffsetsRequest(
+            group_id=cast.group if group is None else group, topics=named
+        ),
+        0,
+    )
 
 
 def forget(cast: Cast, *topics: str, group: str | None = None) -> None:
     named = [DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics]
-    cast.ask(DeleteShareGroupOffsetsRequest(group_id=cast.group if group is None else group, topics=named), 0)
+    cast.ask(
+        DeleteShareGroupOffsetsRequest(
+            group_id=cast.group if group is None else group, topics=named
+        ),
+        0,
+    )
 
 
 def bytes_are_kept(cast: Cast) -> None:
-    """Note whether what the log holds of the group is what tidelog would write, byte by byte: both sides have to say so."""
+    """Note whether what the log holds of the group is what tidelog would write, byte by byte: both
+    sides have to say so.
+    """
     held = [(decode(key, value), key, value) for key, value in pairs_of(cast)]
-    mine = [encode(record) == (key, value) for record, key, value in held if isinstance(record, SHARE_GROUP_RECORDS)]
+    mine = [
+        encode(record) == (key, value)
+        for record, key, value in held
+        if isinstance(record, SHARE_GROUP_RECORDS)
+    ]
     cast.note([["as written by tidelog", all(mine), bool(mine)]])
 
 
@@ -221,7 +276,9 @@ def offsets_are_altered_and_deleted(cast: Cast) -> None:
     until_begun(cast, 1)
     describe(cast)
     offsets(cast)
-    offsets(cast, orders=[0, 1], no_such_topic=[0])  # Kafka has no end for a partition that does not exist
+    offsets(
+        cast, orders=[0, 1], no_such_topic=[0]
+    )  # Kafka has no end for a partition that does not exist
     stored(cast)
     a = Member(cast, "a")
     a.join("orders")
@@ -263,7 +320,11 @@ def groups_of_other_kinds(cast: Cast) -> None:
     cast.ask(joining, 1)
     cast.ask(ConsumerGroupDescribeRequest(group_ids=[cast.group]), 1)
     cast.fetch({"orders": [0]})
-    gone = [OffsetDeleteRequestTopic(name="orders", partitions=[OffsetDeleteRequestPartition(partition_index=0)])]
+    gone = [
+        OffsetDeleteRequestTopic(
+            name="orders", partitions=[OffsetDeleteRequestPartition(partition_index=0)]
+        )
+    ]
     cast.ask(OffsetDeleteRequest(group_id=cast.group, topics=gone), 0)
     a.leave()
     cast.ask(joining, 1)
@@ -304,4 +365,6 @@ def test_story(duel: Duel, story: Callable[[Cast], None]) -> None:
 )
 def test_names_of_share_partitions(duel: Duel, key: str) -> None:
     """Kafka says nothing of what is wrong."""
-    duel.compare(FindCoordinatorRequest(key_type=2, coordinator_keys=[key]), 6, ignore=("error_message",))
+    duel.compare(
+        FindCoordinatorRequest(key_type=2, coordinator_keys=[key]), 6, ignore=("error_message",)
+    )

@@ -1,10 +1,13 @@
-"""A share partition beside Apache Kafka's: the same members, requests and batches, and what each of both has them acquire and acknowledge.
+"""A share partition beside Apache Kafka's: the same members, requests and batches, and what each of
+both has them acquire and acknowledge.
 
-The core in this process is asked, and no node of its own: here decisions are compared, one by one, and not requests. What both have stored
-in the end is compared too. A seed is one story of random steps on a topic and a group of its own.
+The core in this process is asked, and no node of its own: here decisions are compared, one by one,
+and not requests. What both have stored in the end is compared too. A seed is one story of random
+steps on a topic and a group of its own.
 
-Kafka responds to the end of a session before what the member held is stored, and has it available only when it has heard that it is. Both
-are waited for: the first by looking, the second by a write of another group, whose response Kafka hears after that one.
+Kafka responds to the end of a session before what the member held is stored, and has it available
+only when it has heard that it is. Both are waited for: the first by looking, the second by a write
+of another group, whose response Kafka hears after that one.
 """
 
 import time
@@ -67,14 +70,18 @@ def begin(wire: Wire, name: str) -> UUID:
     """Create a topic, begin the state of a group of the same name on it, and return the topic's id."""
     topic_id = create_topic(wire, name, 1)
     await_share_coordinator(wire, name, topic_id)
-    begun = initializing.InitializeStateData(topic_id=topic_id, partitions=[initializing.PartitionData(partition=0, start_offset=0)])
+    begun = initializing.InitializeStateData(
+        topic_id=topic_id, partitions=[initializing.PartitionData(partition=0, start_offset=0)]
+    )
     request = initializing.InitializeShareGroupStateRequest(group_id=name, topics=[begun])
     assert wire.ask(request, 0).results[0].partitions[0].error_code == 0
     return topic_id
 
 
 class Barrier:
-    """A group of its own, each record of which is one write: once it is accepted, Kafka has heard of all writes before it."""
+    """A group of its own, each record of which is one write: once it is accepted, Kafka has heard
+    of all writes before it.
+    """
 
     def __init__(self, wire: Wire, bootstrap: str, name: str) -> None:
         self.name = name
@@ -86,12 +93,18 @@ class Barrier:
     def pass_through(self) -> None:
         told: Told = []
         while not told:
-            wanted = fetch_request(self.name, self.member, self.topic_id, most=1, size=1, mode=AcquireMode.RECORD_LIMIT)
+            wanted = fetch_request(
+                self.name, self.member, self.topic_id, most=1, size=1, mode=AcquireMode.RECORD_LIMIT
+            )
             told = acquired_in(self.member.wire.ask(wanted, 2))
             self.member.epoch += 1
         ((first, last, _),) = told
-        accepted = acknowledging.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[AcknowledgeType.ACCEPT])
-        partition = acknowledging.AcknowledgePartition(partition_index=0, acknowledgement_batches=[accepted])
+        accepted = acknowledging.AcknowledgementBatch(
+            first_offset=first, last_offset=last, acknowledge_types=[AcknowledgeType.ACCEPT]
+        )
+        partition = acknowledging.AcknowledgePartition(
+            partition_index=0, acknowledgement_batches=[accepted]
+        )
         request = acknowledging.ShareAcknowledgeRequest(
             group_id=self.name,
             member_id=self.member.member_id,
@@ -103,8 +116,14 @@ class Barrier:
         assert response.responses[0].partitions[0].error_code == 0
 
 
-def fetch_request(group_id: str, member: Member, topic_id: UUID, *, most: int, size: int, mode: AcquireMode) -> fetching.ShareFetchRequest:
-    topics = [fetching.FetchTopic(topic_id=topic_id, partitions=[fetching.FetchPartition(partition_index=0)])]
+def fetch_request(
+    group_id: str, member: Member, topic_id: UUID, *, most: int, size: int, mode: AcquireMode
+) -> fetching.ShareFetchRequest:
+    topics = [
+        fetching.FetchTopic(
+            topic_id=topic_id, partitions=[fetching.FetchPartition(partition_index=0)]
+        )
+    ]
     return fetching.ShareFetchRequest(
         group_id=group_id,
         member_id=member.member_id,
@@ -124,7 +143,10 @@ def acquired_in(response: fetching.ShareFetchResponse) -> Told:
     told: Told = []
     for partition in (each for topic in response.responses for each in topic.partitions):
         assert partition.error_code == 0
-        told += [(each.first_offset, each.last_offset, each.delivery_count) for each in partition.acquired_records]
+        told += [
+            (each.first_offset, each.last_offset, each.delivery_count)
+            for each in partition.acquired_records
+        ]
     return told
 
 
@@ -155,7 +177,9 @@ class Story:
     # Acquiring
 
     def fetch(self, member: Member, most: int, size: int, mode: AcquireMode) -> tuple[Told, Told]:
-        """Kafka may respond with nothing while it is busy with a request before: it is asked again where there is something."""
+        """Kafka may respond with nothing while it is busy with a request before: it is asked again
+        where there is something.
+        """
         acquired = self._acquire(member, most, size, mode)
         for _ in range(FETCH_ATTEMPTS):
             told = self._fetch(member, most, size, mode)
@@ -164,7 +188,9 @@ class Story:
         return told, acquired
 
     def _fetch(self, member: Member, most: int, size: int, mode: AcquireMode) -> Told:
-        request = fetch_request(self.group_id, member, self.topic_id, most=most, size=size, mode=mode)
+        request = fetch_request(
+            self.group_id, member, self.topic_id, most=most, size=size, mode=mode
+        )
         told = acquired_in(member.wire.ask(request, 2))
         member.epoch += 1
         return told
@@ -172,19 +198,31 @@ class Story:
     def _acquire(self, member: Member, most: int, size: int, mode: AcquireMode) -> Told:
         offset = self.core.next_fetch_offset
         read = [each for each in self.log if each[1] >= offset]
-        request = AcquireRequest(member_id=member.member_id, max_records=most, batch_size=size, mode=mode)
+        request = AcquireRequest(
+            member_id=member.member_id, max_records=most, batch_size=size, mode=mode
+        )
         acquired = self.core.acquire(request, FetchedRecords(fetch_offset=offset, batches=read), 0)
-        self.held |= {number: member.member_id for each in acquired for number in range(each.first_offset, each.last_offset + 1)}
+        self.held |= {
+            number: member.member_id
+            for each in acquired
+            for number in range(each.first_offset, each.last_offset + 1)
+        }
         return [(each.first_offset, each.last_offset, each.delivery_count) for each in acquired]
 
     # Acknowledging
 
-    def acknowledge(self, member: Member, ranges: list[tuple[int, int, list[int]]]) -> tuple[int, int]:
+    def acknowledge(
+        self, member: Member, ranges: list[tuple[int, int, list[int]]]
+    ) -> tuple[int, int]:
         several = [
-            acknowledging.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
+            acknowledging.AcknowledgementBatch(
+                first_offset=first, last_offset=last, acknowledge_types=types
+            )
             for first, last, types in ranges
         ]
-        partition = acknowledging.AcknowledgePartition(partition_index=0, acknowledgement_batches=several)
+        partition = acknowledging.AcknowledgePartition(
+            partition_index=0, acknowledgement_batches=several
+        )
         request = acknowledging.ShareAcknowledgeRequest(
             group_id=self.group_id,
             member_id=member.member_id,
@@ -199,7 +237,10 @@ class Story:
         return told.error_code, self._acknowledge(member, ranges)
 
     def _acknowledge(self, member: Member, ranges: list[tuple[int, int, list[int]]]) -> int:
-        asked = [AcknowledgedRange(first_offset=first, last_offset=last, types=types) for first, last, types in ranges]
+        asked = [
+            AcknowledgedRange(first_offset=first, last_offset=last, types=types)
+            for first, last, types in ranges
+        ]
         try:
             write = self.core.acknowledge(member.member_id, asked, 0)
         except KafkaError as error:
@@ -209,14 +250,18 @@ class Story:
 
     def end_session(self, member: Member) -> None:
         """Everything that the member holds is released."""
-        request = acknowledging.ShareAcknowledgeRequest(group_id=self.group_id, member_id=member.member_id, share_session_epoch=-1)
+        request = acknowledging.ShareAcknowledgeRequest(
+            group_id=self.group_id, member_id=member.member_id, share_session_epoch=-1
+        )
         assert member.wire.ask(request, 2).error_code == 0
         member.epoch = 0
         self._complete(self.core.release(member.member_id))
         self.await_stored()
 
     def await_stored(self) -> None:
-        """Kafka responds before a release is stored, and has the records available once it has heard that they are."""
+        """Kafka responds before a release is stored, and has the records available once it has
+        heard that they are.
+        """
         deadline = time.monotonic() + RELEASE_SECONDS
         while self.stored_by_kafka() != self.stored_by_the_core() and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -227,16 +272,32 @@ class Story:
             return
         self.core.complete_write(write.write_id, is_written=True)
         self.writes.append(write)
-        for number in [number for each in write.batches for number in range(each.first_offset, each.last_offset + 1)]:
+        for number in [
+            number
+            for each in write.batches
+            for number in range(each.first_offset, each.last_offset + 1)
+        ]:
             self.held.pop(number, None)
 
     # What is stored
 
     def stored_by_kafka(self) -> tuple[int, int, list[StateBatch]]:
-        asked = reading.ReadStateData(topic_id=self.topic_id, partitions=[reading.PartitionData(partition=0, leader_epoch=-1)])
-        read = self.wire.ask(reading.ReadShareGroupStateRequest(group_id=self.group_id, topics=[asked]), 0).results[0].partitions[0]
-        wanted = summarizing.ReadStateSummaryData(topic_id=self.topic_id, partitions=[summarizing.PartitionData(partition=0)])
-        request = summarizing.ReadShareGroupStateSummaryRequest(group_id=self.group_id, topics=[wanted])
+        asked = reading.ReadStateData(
+            topic_id=self.topic_id, partitions=[reading.PartitionData(partition=0, leader_epoch=-1)]
+        )
+        read = (
+            self.wire.ask(
+                reading.ReadShareGroupStateRequest(group_id=self.group_id, topics=[asked]), 0
+            )
+            .results[0]
+            .partitions[0]
+        )
+        wanted = summarizing.ReadStateSummaryData(
+            topic_id=self.topic_id, partitions=[summarizing.PartitionData(partition=0)]
+        )
+        request = summarizing.ReadShareGroupStateSummaryRequest(
+            group_id=self.group_id, topics=[wanted]
+        )
         summary = self.wire.ask(request, 1).results[0].partitions[0]
         batches = [
             StateBatch(
@@ -247,14 +308,20 @@ class Story:
             )
             for each in read.state_batches
         ]
-        joined = list(combined(batches, read.start_offset))  # Kafka leaves some neighbours apart that say the same
+        joined = list(
+            combined(batches, read.start_offset)
+        )  # Kafka leaves some neighbours apart that say the same
         return read.start_offset, summary.delivery_complete_count, joined
 
     def stored_by_the_core(self) -> tuple[int, int, list[StateBatch]]:
         if not self.writes:
             return 0, 0, []
         start = self.writes[-1].start_offset
-        return start, self.writes[-1].delivery_complete_count, list(combined([each for one in self.writes for each in one.batches], start))
+        return (
+            start,
+            self.writes[-1].delivery_complete_count,
+            list(combined([each for one in self.writes for each in one.batches], start)),
+        )
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -293,7 +360,9 @@ def play(story: Story, rng: Random, step: int) -> None:
 
 
 def random_ranges(story: Story, rng: Random, member: Member) -> list[tuple[int, int, list[int]]]:
-    """Offsets that the member holds, with types that favour a release; now and then some that it does not hold."""
+    """Offsets that the member holds, with types that favour a release; now and then some that it
+    does not hold.
+    """
     mine = sorted(number for number, holder in story.held.items() if holder == member.member_id)
     first = rng.choice(mine) if mine and rng.random() < 0.9 else rng.randint(0, 30)
     ranges = []

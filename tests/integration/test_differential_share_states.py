@@ -1,9 +1,12 @@
-"""What brokers ask of share coordinators (KIP-932), asked of tidelog and of Apache Kafka: the five APIs, and what both store for them.
+"""What brokers ask of share coordinators (KIP-932), asked of tidelog and of Apache Kafka: the five
+APIs, and what both store for them.
 
-A seed is one story of random requests about three partitions of a topic: some make sense, some are late, some are wrong. In the end
-``__share_group_state`` holds the same records on both sides, but for ids and times.
+A seed is one story of random requests about three partitions of a topic: some make sense, some are
+late, some are wrong. In the end ``__share_group_state`` holds the same records on both sides, but
+for ids and times.
 
-Neighbouring batches of one state and count are compared as one: Apache Kafka leaves some of them apart where it merges several writes.
+Neighbouring batches of one state and count are compared as one: Apache Kafka leaves some of them
+apart where it merges several writes.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,26 +44,46 @@ def requests_of(seed: int, topic_id: UUID) -> Iterator[tuple[Any, int]]:
     rng = Random(seed)
     for _ in range(REQUESTS):
         partition = rng.choice([0, 0, 0, 0, 1, 1, 2, PARTITIONS, -1])
-        kind = rng.choice(["initialize", "read", "write", "write", "write", "write", "write", "summary", "delete"])
+        kind = rng.choice(
+            ["initialize", "read", "write", "write", "write", "write", "write", "summary", "delete"]
+        )
         epoch = rng.choice([-1, 0, 1, 1, 2, 3])
         about = {"topic_id": topic_id if rng.random() < 0.97 else NOBODY}
         if kind == "initialize":
-            begun = initializing.PartitionData(partition=partition, state_epoch=epoch, start_offset=rng.choice([-1, 0, 10]))
+            begun = initializing.PartitionData(
+                partition=partition, state_epoch=epoch, start_offset=rng.choice([-1, 0, 10])
+            )
             topics: list[Any] = [initializing.InitializeStateData(**about, partitions=[begun])]
             yield initializing.InitializeShareGroupStateRequest(group_id=GROUP, topics=topics), 0
         elif kind == "read":
-            topics = [reading.ReadStateData(**about, partitions=[reading.PartitionData(partition=partition, leader_epoch=epoch)])]
+            topics = [
+                reading.ReadStateData(
+                    **about,
+                    partitions=[reading.PartitionData(partition=partition, leader_epoch=epoch)],
+                )
+            ]
             yield reading.ReadShareGroupStateRequest(group_id=GROUP, topics=topics), 0
         elif kind == "write":
             version = rng.choice([0, 1, 1])
-            topics = [writing.WriteStateData(**about, partitions=[written(rng, partition, epoch, version)])]
+            topics = [
+                writing.WriteStateData(
+                    **about, partitions=[written(rng, partition, epoch, version)]
+                )
+            ]
             yield writing.WriteShareGroupStateRequest(group_id=GROUP, topics=topics), version
         elif kind == "summary":
             wanted = summarizing.PartitionData(partition=partition, leader_epoch=epoch)
             topics = [summarizing.ReadStateSummaryData(**about, partitions=[wanted])]
-            yield summarizing.ReadShareGroupStateSummaryRequest(group_id=GROUP, topics=topics), rng.choice([0, 1])
+            yield (
+                summarizing.ReadShareGroupStateSummaryRequest(group_id=GROUP, topics=topics),
+                rng.choice([0, 1]),
+            )
         elif rng.random() < 0.3:
-            topics = [deleting.DeleteStateData(**about, partitions=[deleting.PartitionData(partition=partition)])]
+            topics = [
+                deleting.DeleteStateData(
+                    **about, partitions=[deleting.PartitionData(partition=partition)]
+                )
+            ]
             yield deleting.DeleteShareGroupStateRequest(group_id=GROUP, topics=topics), 0
 
 
@@ -69,7 +92,11 @@ def written(rng: Random, partition: int, leader_epoch: int, version: int) -> wri
     for _ in range(rng.randint(0, 4)):
         first, state = rng.randint(0, 30), rng.choice([0, 2, 4])
         last, count = first + rng.randint(0, 9), rng.randint(1, 3)
-        batches.append(writing.StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count))
+        batches.append(
+            writing.StateBatch(
+                first_offset=first, last_offset=last, delivery_state=state, delivery_count=count
+            )
+        )
     counted = {"delivery_complete_count": rng.randint(0, 9)} if version else {}
     return writing.PartitionData(
         partition=partition,
@@ -99,7 +126,12 @@ def joined(shown: Any) -> Any:
     found: list[Any] = []
     for each in map(joined, shown):
         last = found[-1] if found else None
-        if isinstance(each, dict) and "delivery_state" in each and last is not None and is_continued(last, each):
+        if (
+            isinstance(each, dict)
+            and "delivery_state" in each
+            and last is not None
+            and is_continued(last, each)
+        ):
             found[-1] = {**last, "last_offset": each["last_offset"]}
         else:
             found.append(each)
@@ -108,7 +140,9 @@ def joined(shown: Any) -> Any:
 
 def is_continued(batch: dict[str, Any], following: dict[str, Any]) -> bool:
     alike = ("delivery_state", "delivery_count")
-    return batch["last_offset"] + 1 == following["first_offset"] and all(batch[name] == following[name] for name in alike)
+    return batch["last_offset"] + 1 == following["first_offset"] and all(
+        batch[name] == following[name] for name in alike
+    )
 
 
 def stored(wire: Wire) -> Iterator[ShareRecord]:
@@ -120,7 +154,10 @@ def stored(wire: Wire) -> Iterator[ShareRecord]:
                 assert record.key is not None
                 decoded = decode(record.key, record.value)
                 if isinstance(decoded, SnapshotRecord) and decoded.state is not None:
-                    decoded = replace(decoded, state=replace(decoded.state, create_timestamp_ms=0, write_timestamp_ms=0))
+                    decoded = replace(
+                        decoded,
+                        state=replace(decoded.state, create_timestamp_ms=0, write_timestamp_ms=0),
+                    )
                 if decoded is not None:
                     yield decoded
             offset = header.next_offset
@@ -129,7 +166,9 @@ def stored(wire: Wire) -> Iterator[ShareRecord]:
 def read(wire: Wire, offset: int) -> bytes:
     partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
     topics = [FetchTopic(topic=STATE_TOPIC, partitions=[partition])]
-    request = FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=FETCH_BYTES, topics=topics)
+    request = FetchRequest(
+        replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=FETCH_BYTES, topics=topics
+    )
     (told,) = wire.ask(request, 12).responses[0].partitions
     assert told.error_code == 0
     return bytes(told.records or b"")
@@ -144,10 +183,17 @@ def test_the_share_coordinator_decides_and_stores_as_kafka_does(duel: Duel, seed
 
 NAMELESS: dict[str, Callable[[UUID], reading.ReadShareGroupStateRequest]] = {
     "no group": lambda topic_id: reading.ReadShareGroupStateRequest(
-        group_id="", topics=[reading.ReadStateData(topic_id=topic_id, partitions=[reading.PartitionData(partition=0)])]
+        group_id="",
+        topics=[
+            reading.ReadStateData(
+                topic_id=topic_id, partitions=[reading.PartitionData(partition=0)]
+            )
+        ],
     ),
     "no topic": lambda _topic_id: reading.ReadShareGroupStateRequest(group_id=GROUP, topics=[]),
-    "no partition": lambda topic_id: reading.ReadShareGroupStateRequest(group_id=GROUP, topics=[reading.ReadStateData(topic_id=topic_id)]),
+    "no partition": lambda topic_id: reading.ReadShareGroupStateRequest(
+        group_id=GROUP, topics=[reading.ReadStateData(topic_id=topic_id)]
+    ),
 }
 
 

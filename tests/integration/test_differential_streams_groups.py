@@ -1,7 +1,9 @@
-"""Lives of streams groups (KIP-1071), told to tidelog and to Apache Kafka: heartbeats, statuses, epochs, offsets, and what the log holds.
+"""Lives of streams groups (KIP-1071), told to tidelog and to Apache Kafka: heartbeats, statuses,
+epochs, offsets, and what the log holds.
 
-Targets are computed at once. Which of several members gets a task depends on Kafka's hash maps: a story notes how many each has. Internal
-topics are created beside the heartbeats, so that a story waits for them before it goes on.
+Targets are computed at once. Which of several members gets a task depends on Kafka's hash maps: a
+story notes how many each has. Internal topics are created beside the heartbeats, so that a story
+waits for them before it goes on.
 """
 
 import time
@@ -15,8 +17,15 @@ from log_service.coordinator.group.records.streams import STREAMS_GROUP_RECORDS
 from log_service.protocol.messages.api_versions import ApiVersionsRequest
 from log_service.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from log_service.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from log_service.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from log_service.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from log_service.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from log_service.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from log_service.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
@@ -60,9 +69,15 @@ def _coordinators_are_there(duel: Duel) -> None:
 
 
 def bytes_are_kept(cast: Cast) -> None:
-    """Note whether what the log holds of the group is what tidelog would write, byte by byte: both sides have to say so."""
+    """Note whether what the log holds of the group is what tidelog would write, byte by byte: both
+    sides have to say so.
+    """
     held = [(decode(key, value), key, value) for key, value in pairs_of(cast)]
-    mine = [encode(record) == (key, value) for record, key, value in held if isinstance(record, STREAMS_GROUP_RECORDS)]
+    mine = [
+        encode(record) == (key, value)
+        for record, key, value in held
+        if isinstance(record, STREAMS_GROUP_RECORDS)
+    ]
     cast.note([["as written by tidelog", all(mine), bool(mine)]])
 
 
@@ -141,7 +156,9 @@ def refused_topologies(cast: Cast) -> None:
     try_out(state_changelog_topics=[internal("c", 3)])
     try_out(source_topics=[])
     try_out(repartition_source_topics=[internal("r")])
-    try_out(source_topics=[], repartition_source_topics=[internal("r")], repartition_sink_topics=["r"])
+    try_out(
+        source_topics=[], repartition_source_topics=[internal("r")], repartition_sink_topics=["r"]
+    )
     describe(cast)
     a.join(topology=Topology())
     describe(cast)
@@ -205,7 +222,9 @@ def internal_topics_are_made(cast: Cast) -> None:
     for name in (f"{cast.group}-by-country-repartition", f"{cast.group}-counts-changelog"):
         topic_shape(cast, name)
         keys = ["cleanup.policy", "retention.ms"]
-        described = DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=keys)
+        described = DescribeConfigsResource(
+            resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=keys
+        )
         cast.ask(DescribeConfigsRequest(resources=[described]), 4)
     cast.note([[sorted((each, len(partitions)) for each, partitions in a.told.items())]])
     a.beat()
@@ -215,7 +234,9 @@ def internal_topics_are_made(cast: Cast) -> None:
 
 
 def describe_ready(cast: Cast) -> None:
-    """Note how a group is shown whose internal topics came one after the other: without its epochs, which depend on that."""
+    """Note how a group is shown whose internal topics came one after the other: without its epochs,
+    which depend on that.
+    """
     (group,) = cast.cluster.wire.ask(StreamsGroupDescribeRequest(group_ids=[cast.group]), 0).groups
     group.group_epoch = group.assignment_epoch = 0
     for member in group.members:
@@ -237,7 +258,13 @@ def topics_that_are_missing_or_wrong(cast: Cast) -> None:
     b.leave()
     cast.delete()
     through = Topology(
-        subtopologies=[Subtopology(subtopology_id="0", source_topics=["orders"], state_changelog_topics=[internal("bills")])]
+        subtopologies=[
+            Subtopology(
+                subtopology_id="0",
+                source_topics=["orders"],
+                state_changelog_topics=[internal("bills")],
+            )
+        ]
     )
     c = Instance(cast, "c", through)
     c.join()
@@ -254,11 +281,29 @@ def topics_that_are_missing_or_wrong(cast: Cast) -> None:
 
 def internal_topics_that_cannot_be_made(cast: Cast) -> None:
     refused = internal(f"{cast.group}-changelog", factor=9)
-    topology = Topology(subtopologies=[Subtopology(subtopology_id="0", source_topics=["orders"], state_changelog_topics=[refused])])
+    topology = Topology(
+        subtopologies=[
+            Subtopology(
+                subtopology_id="0", source_topics=["orders"], state_changelog_topics=[refused]
+            )
+        ]
+    )
     a = Instance(cast, "a", topology)
-    # The brokers try to create the topic beside the heartbeats: the first response may tell already that it failed.
-    first = a.send({}, member_epoch=0, rebalance_timeout_ms=60_000, topology=topology, process_id=a.process)
-    cast.note([[first.error_code, first.member_epoch, first.status[0].status_code, first.status[0].status_detail.partition(";")[0]]])
+    # The brokers try to create the topic beside the heartbeats: the first response may tell already
+    # that it failed.
+    first = a.send(
+        {}, member_epoch=0, rebalance_timeout_ms=60_000, topology=topology, process_id=a.process
+    )
+    cast.note(
+        [
+            [
+                first.error_code,
+                first.member_epoch,
+                first.status[0].status_code,
+                first.status[0].status_detail.partition(";")[0],
+            ]
+        ]
+    )
     deadline = time.monotonic() + 20
     while "Creation failed" not in (told_last := a.send({})).status[0].status_detail:
         assert time.monotonic() < deadline, told_last
@@ -282,14 +327,22 @@ def joined_topics_are_adapted(cast: Cast) -> None:
 
 def standby_tasks(cast: Cast) -> None:
     changelog = internal("standby-changelog")
-    topology = Topology(subtopologies=[Subtopology(subtopology_id="0", source_topics=["bills"], state_changelog_topics=[changelog])])
+    topology = Topology(
+        subtopologies=[
+            Subtopology(
+                subtopology_id="0", source_topics=["bills"], state_changelog_topics=[changelog]
+            )
+        ]
+    )
     a, b = (Instance(cast, name, topology) for name in "ab")
     a.join()
     a.settle()
     configure(cast, streams_num_standby_replicas="1")
     response = a.send(a.told)
     cast.note([[bool(response.status), response.active_tasks is None]])
-    b.send({}, member_epoch=0, rebalance_timeout_ms=60_000, topology=topology, process_id="process-b")
+    b.send(
+        {}, member_epoch=0, rebalance_timeout_ms=60_000, topology=topology, process_id="process-b"
+    )
     a.send()
     a.send(a.told, {})
     for _ in range(3):
@@ -305,7 +358,10 @@ def standby_tasks(cast: Cast) -> None:
 def describe_counts(cast: Cast) -> None:
     (group,) = cast.cluster.wire.ask(StreamsGroupDescribeRequest(group_ids=[cast.group]), 0).groups
     counted = [
-        [sum(len(each.partitions) for each in role) for role in (member.assignment.active_tasks, member.assignment.standby_tasks)]
+        [
+            sum(len(each.partitions) for each in role)
+            for role in (member.assignment.active_tasks, member.assignment.standby_tasks)
+        ]
         for member in group.members
     ]
     cast.note([[group.group_state, counted]])
@@ -334,7 +390,9 @@ def topologies_are_kept(cast: Cast) -> None:
 
 def delayed_at_first(cast: Cast) -> None:
     configure(cast, streams_initial_rebalance_delay_ms="3000")
-    time.sleep(1.0)  # Apache Kafka's coordinator hears of it a moment after the response, and begins without a delay till then
+    time.sleep(
+        1.0
+    )  # Apache Kafka's coordinator hears of it a moment after the response, and begins without a delay till then
     a, b = (Instance(cast, name, copying("orders")) for name in "ab")
     a.join()
     b.join()
@@ -357,7 +415,9 @@ def endpoints(cast: Cast) -> None:
     b = Instance(cast, "b", copying("orders", "bills"))
     b.join(user_endpoint=RequestEndpoint(host="two.example", port=8080), is_counted=True)
     described = a.send()
-    cast.note([[described.endpoint_information_epoch, len(described.partitions_by_user_endpoint or ())]])
+    cast.note(
+        [[described.endpoint_information_epoch, len(described.partitions_by_user_endpoint or ())]]
+    )
     a.beat(a.told, endpoint_information_epoch=described.endpoint_information_epoch, is_counted=True)
     a.leave()
     b.leave()
@@ -391,10 +451,15 @@ def offsets(cast: Cast) -> None:
     a.commit("bills", epoch=2)
     a.commit("no-such-topic", epoch=2)
     for member_id, epoch in ((None, -1), ("a", 3), ("a", 2), ("a", 4), ("x", 3), ("", -1)):
-        group = OffsetFetchRequestGroup(group_id=cast.group, member_id=member_id, member_epoch=epoch, topics=[])
+        group = OffsetFetchRequestGroup(
+            group_id=cast.group, member_id=member_id, member_epoch=epoch, topics=[]
+        )
         cast.ask(OffsetFetchRequest(groups=[group]), 9)
     gone = [
-        OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=0)]) for name in ("orders", "bills")
+        OffsetDeleteRequestTopic(
+            name=name, partitions=[OffsetDeleteRequestPartition(partition_index=0)]
+        )
+        for name in ("orders", "bills")
     ]
     cast.ask(OffsetDeleteRequest(group_id=cast.group, topics=gone), 0)
     cast.delete()
@@ -424,7 +489,9 @@ def groups_of_other_kinds(cast: Cast) -> None:
         subscribed_topic_names=["orders"],
         topic_partitions=[],
     )
-    share = ShareGroupHeartbeatRequest(group_id=cast.group, member_id="c", subscribed_topic_names=["orders"])
+    share = ShareGroupHeartbeatRequest(
+        group_id=cast.group, member_id="c", subscribed_topic_names=["orders"]
+    )
     cast.ask(consumer, 1)
     cast.ask(share, 1)
     cast.ask(ConsumerGroupDescribeRequest(group_ids=[cast.group]), 1)
@@ -450,7 +517,11 @@ def groups_of_other_kinds(cast: Cast) -> None:
 
 def stored_types(cast: Cast) -> None:
     """Note the types of all records of the group, and whether each takes something back."""
-    found = [(int.from_bytes(key[:2]), value is None) for key, value in pairs_of(cast) if is_of(cast.group, key)]
+    found = [
+        (int.from_bytes(key[:2]), value is None)
+        for key, value in pairs_of(cast)
+        if is_of(cast.group, key)
+    ]
     cast.note([[list(each) for each in found]])
 
 
@@ -485,9 +556,19 @@ def test_story(duel: Duel, story: Callable[[Cast], None]) -> None:
 
 def test_the_feature_is_told(duel: Duel) -> None:
     def tell(cluster: Cluster) -> list[object]:
-        response = cluster.wire.ask(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 4)
-        finalized = [[each.name, each.max_version_level] for each in response.finalized_features if each.name == "streams.version"]
-        keys = [[each.api_key, each.min_version, each.max_version] for each in response.api_keys if each.api_key in (88, 89)]
+        response = cluster.wire.ask(
+            ApiVersionsRequest(client_software_name="t", client_software_version="1"), 4
+        )
+        finalized = [
+            [each.name, each.max_version_level]
+            for each in response.finalized_features
+            if each.name == "streams.version"
+        ]
+        keys = [
+            [each.api_key, each.min_version, each.max_version]
+            for each in response.api_keys
+            if each.api_key in (88, 89)
+        ]
         return [finalized, sorted(keys)]
 
     duel.compare_told(tell)

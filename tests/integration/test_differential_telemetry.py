@@ -1,4 +1,5 @@
-"""What clients that push metrics hear from tidelog and from Apache Kafka (KIP-714). Neither has a page for them: both answer all the same.
+"""What clients that push metrics hear from tidelog and from Apache Kafka (KIP-714). Neither has a
+page for them: both answer all the same.
 
 Ids of subscriptions differ by nature, so that they are compared by whether they stay the same.
 """
@@ -10,8 +11,14 @@ from uuid import UUID
 import pytest
 
 from log_service.metadata.image import ResourceType
-from log_service.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
-from log_service.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from log_service.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+)
+from log_service.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from log_service.protocol.messages.push_telemetry import PushTelemetryRequest
 from tests.integration.differential import Cluster, Duel
 
@@ -24,14 +31,21 @@ SETTLED_SECONDS = 10.0
 
 def subscribe(duel: Duel, **configs: str) -> None:
     """Have both ask clients for something; and wait until they do."""
-    changes = [AlterableConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
-    resource = AlterConfigsResource(resource_type=int(ResourceType.CLIENT_METRICS), resource_name=RESOURCE, configs=changes)
+    changes = [
+        AlterableConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
+    ]
+    resource = AlterConfigsResource(
+        resource_type=int(ResourceType.CLIENT_METRICS), resource_name=RESOURCE, configs=changes
+    )
     duel.on_both(IncrementalAlterConfigsRequest(resources=[resource]), 1)
     wanted = sorted(configs["metrics"].split(","))
     duel.until(
         GetTelemetrySubscriptionsRequest(),
         0,
-        lambda told: sorted(told.requested_metrics) == wanted and str(told.push_interval_ms) == configs["interval_ms"],
+        lambda told: (
+            sorted(told.requested_metrics) == wanted
+            and str(told.push_interval_ms) == configs["interval_ms"]
+        ),
     )
 
 
@@ -45,15 +59,38 @@ class Client:
 
     def get(self) -> list[Any]:
         """What it is told: the error, whether its id and its subscription stay, what to push."""
-        told = self._cluster.ask(GetTelemetrySubscriptionsRequest(client_instance_id=self._instance_id), 0)
+        told = self._cluster.ask(
+            GetTelemetrySubscriptionsRequest(client_instance_id=self._instance_id), 0
+        )
         if told.error_code:
-            return [told.error_code, told.client_instance_id.int, told.requested_metrics, told.push_interval_ms]
-        is_same_id, is_same = told.client_instance_id == self._instance_id, told.subscription_id == self._subscription_id
+            return [
+                told.error_code,
+                told.client_instance_id.int,
+                told.requested_metrics,
+                told.push_interval_ms,
+            ]
+        is_same_id, is_same = (
+            told.client_instance_id == self._instance_id,
+            told.subscription_id == self._subscription_id,
+        )
         self._instance_id, self._subscription_id = told.client_instance_id, told.subscription_id
-        shown = [sorted(told.requested_metrics), told.push_interval_ms, told.telemetry_max_bytes, told.accepted_compression_types]
+        shown = [
+            sorted(told.requested_metrics),
+            told.push_interval_ms,
+            told.telemetry_max_bytes,
+            told.accepted_compression_types,
+        ]
         return [0, is_same_id, is_same, told.delta_temporality, *shown]
 
-    def push(self, content: bytes = b"", *, wrong_id: int = 0, codec: int = 0, is_last: bool = False, who: int | None = None) -> int:
+    def push(
+        self,
+        content: bytes = b"",
+        *,
+        wrong_id: int = 0,
+        codec: int = 0,
+        is_last: bool = False,
+        who: int | None = None,
+    ) -> int:
         """The error of a push."""
         response = self._cluster.ask(
             PushTelemetryRequest(
@@ -74,7 +111,17 @@ def test_a_client_asks_and_pushes_in_its_time(duel: Duel) -> None:
 
     def tell(cluster: Cluster) -> Any:
         one = Client(cluster)
-        return [one.get(), one.get(), one.push(), one.push(), one.get(), one.push(is_last=True), one.push(), one.push(), one.get()]
+        return [
+            one.get(),
+            one.get(),
+            one.push(),
+            one.push(),
+            one.get(),
+            one.push(is_last=True),
+            one.push(),
+            one.push(),
+            one.get(),
+        ]
 
     duel.compare_told(tell)
 

@@ -1,6 +1,8 @@
-"""What producers ask of the transaction coordinator, told to tidelog and to Apache Kafka: codes, epochs and states, state by state.
+"""What producers ask of the transaction coordinator, told to tidelog and to Apache Kafka: codes,
+epochs and states, state by state.
 
-Producer ids differ by nature: what is compared is whether an id is the one that the producer had before.
+Producer ids differ by nature: what is compared is whether an id is the one that the producer had
+before.
 """
 
 import time
@@ -39,7 +41,11 @@ def _topics(clusters: Any) -> None:
     duel = Duel(clusters, None, "")  # type: ignore[arg-type]  # it records nothing
     duel.create_topic(TOPIC, 3)
     for key, key_type in (("any", 1), ("readers", 0)):
-        duel.until(FindCoordinatorRequest(key=key, key_type=key_type), 3, lambda response: response.error_code == 0)
+        duel.until(
+            FindCoordinatorRequest(key=key, key_type=key_type),
+            3,
+            lambda response: response.error_code == 0,
+        )
 
 
 @pytest.fixture
@@ -105,7 +111,9 @@ BY_STATE = pytest.mark.parametrize("state", STATES, ids=lambda state: state.__na
 
 @BY_STATE
 @pytest.mark.parametrize(("is_commit", "behind"), list(product((False, True), (-1, 0, 1, 2))))
-def test_end_txn_5(play: Callable[[Scene], None], state: Scene, is_commit: bool, behind: int) -> None:
+def test_end_txn_5(
+    play: Callable[[Scene], None], state: Scene, is_commit: bool, behind: int
+) -> None:
     def scene(producer: Producer) -> None:
         state(producer)
         producer.end(is_commit=is_commit, epoch=producer.epoch - behind)
@@ -150,7 +158,9 @@ def test_init_producer_id(play: Callable[[Scene], None], state: Scene) -> None:
 
 
 @pytest.mark.parametrize("claims", [False, True])
-def test_a_producer_whose_transaction_is_aborted_by_another(play: Callable[[Scene], None], claims: bool) -> None:
+def test_a_producer_whose_transaction_is_aborted_by_another(
+    play: Callable[[Scene], None], claims: bool
+) -> None:
     def scene(producer: Producer) -> None:
         ongoing(producer)
         old = producer.epoch
@@ -174,14 +184,31 @@ def test_timeouts(play: Callable[[Scene], None], timeout_ms: int) -> None:
 
 @pytest.mark.parametrize("version", range(6))
 def test_requests_that_make_no_sense(duel: Duel, version: int) -> None:
-    duel.compare(InitProducerIdRequest(transactional_id="", transaction_timeout_ms=TIMEOUT_MS), version)
+    duel.compare(
+        InitProducerIdRequest(transactional_id="", transaction_timeout_ms=TIMEOUT_MS), version
+    )
     if version >= 3:
         for claims in ({"producer_id": 5}, {"producer_epoch": 5}):
-            duel.compare(InitProducerIdRequest(transactional_id="half", transaction_timeout_ms=TIMEOUT_MS, **claims), version)
+            duel.compare(
+                InitProducerIdRequest(
+                    transactional_id="half", transaction_timeout_ms=TIMEOUT_MS, **claims
+                ),
+                version,
+            )
     for transactional_id in ("", "never seen"):
-        duel.compare(EndTxnRequest(transactional_id=transactional_id, producer_id=5, producer_epoch=1, committed=True), version)
+        duel.compare(
+            EndTxnRequest(
+                transactional_id=transactional_id, producer_id=5, producer_epoch=1, committed=True
+            ),
+            version,
+        )
         if version <= 4:
-            offsets = AddOffsetsToTxnRequest(transactional_id=transactional_id, producer_id=5, producer_epoch=1, group_id="readers")
+            offsets = AddOffsetsToTxnRequest(
+                transactional_id=transactional_id,
+                producer_id=5,
+                producer_epoch=1,
+                group_id="readers",
+            )
             duel.compare(offsets, version)
         topics = [AddPartitionsToTxnTopic(name=TOPIC, partitions=[0, 1])]
         if version <= 3:
@@ -195,7 +222,11 @@ def test_requests_that_make_no_sense(duel: Duel, version: int) -> None:
             continue
         for verify_only in (False, True):
             transaction = AddPartitionsToTxnTransaction(
-                transactional_id=transactional_id, producer_id=5, producer_epoch=1, verify_only=verify_only, topics=topics
+                transactional_id=transactional_id,
+                producer_id=5,
+                producer_epoch=1,
+                verify_only=verify_only,
+                topics=topics,
             )
             duel.compare(AddPartitionsToTxnRequest(transactions=[transaction]), version)
 
@@ -251,7 +282,11 @@ def test_a_transaction_that_takes_too_long(play: Callable[[Scene], None]) -> Non
 def test_what_is_described_and_listed(duel: Duel) -> None:
     pytest.importorskip("re2")
     for cluster in duel.clusters.sides():
-        for name, state in (("listed-empty", empty), ("listed-ongoing", ongoing), ("listed-committed", committed)):
+        for name, state in (
+            ("listed-empty", empty),
+            ("listed-ongoing", ongoing),
+            ("listed-committed", committed),
+        ):
             state(Producer(cluster, name))
     duel.compare(DescribeTransactionsRequest(transactional_ids=["", "never seen"]), 0)
     pattern = "listed-.*"
@@ -265,7 +300,13 @@ def test_what_is_described_and_listed(duel: Duel) -> None:
         {"duration_filter": -5},
         {"producer_id_filters": [123_456_789]},
     ):
-        duel.compare(ListTransactionsRequest(transactional_id_pattern=pattern, **filters), 2, ignore={"producer_id"})
+        duel.compare(
+            ListTransactionsRequest(transactional_id_pattern=pattern, **filters),
+            2,
+            ignore={"producer_id"},
+        )
     for pattern in ("listed-(empty|ongoing)", "listed", "", "listed-[", "*"):
         if pattern:
-            duel.compare(ListTransactionsRequest(transactional_id_pattern=pattern), 2, ignore={"producer_id"})
+            duel.compare(
+                ListTransactionsRequest(transactional_id_pattern=pattern), 2, ignore={"producer_id"}
+            )

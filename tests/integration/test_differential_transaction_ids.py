@@ -1,7 +1,9 @@
-"""Transactional ids at the end of their epochs, and at the end of their time, beside Apache Kafka 4.3.1.
+"""Transactional ids at the end of their epochs, and at the end of their time, beside Apache Kafka
+4.3.1.
 
-A producer id has 32,767 epochs. Nobody waits for so many transactions: both coordinators load records of ids that have used up nearly all
-of them, which the test writes into the log of ``__transaction_state`` while the nodes are down. So it does with ids of eight days ago.
+A producer id has 32,767 epochs. Nobody waits for so many transactions: both coordinators load
+records of ids that have used up nearly all of them, which the test writes into the log of
+``__transaction_state`` while the nodes are down. So it does with ids of eight days ago.
 """
 
 import time
@@ -14,7 +16,11 @@ import pytest
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicPartition
 from log_service.coordinator.transaction.records import TransactionRecord, encode
-from log_service.coordinator.transaction.transaction import NEVER_TIMES_OUT_MS, Transaction, TransactionState
+from log_service.coordinator.transaction.transaction import (
+    NEVER_TIMES_OUT_MS,
+    Transaction,
+    TransactionState,
+)
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
 from log_service.records.batch import iterate_headers
 from log_service.records.builder import build_batch
@@ -39,7 +45,9 @@ Scene = Callable[[Producer], None]
 
 
 def used_up_by_restarts(producer: Producer) -> None:
-    """The first request is not repeated here: Kafka's coordinator fails then (UNKNOWN_SERVER_ERROR), where ours repeats its response."""
+    """The first request is not repeated here: Kafka's coordinator fails then
+    (UNKNOWN_SERVER_ERROR), where ours repeats its response.
+    """
     producer.init(LAST_EPOCH - 1)
     producer.init(LAST_EPOCH)
     producer.init(LAST_EPOCH, OLD_ID)
@@ -120,22 +128,48 @@ def place_of(producer: Producer) -> int:
     return [scene.__name__ for scene in STORED].index(producer.transactional_id)
 
 
-EMPTY, ONGOING, COMMITTED = TransactionState.EMPTY, TransactionState.ONGOING, TransactionState.COMPLETE_COMMIT
+EMPTY, ONGOING, COMMITTED = (
+    TransactionState.EMPTY,
+    TransactionState.ONGOING,
+    TransactionState.COMPLETE_COMMIT,
+)
 STORED: dict[Scene, dict[str, Any]] = {
     used_up_by_restarts: {"producer_epoch": LAST_EPOCH - 1},
     used_up_by_newcomers: {"producer_epoch": LAST_EPOCH - 1},
     used_up_by_commits: {"producer_epoch": LAST_EPOCH, "state": COMMITTED, "client_version": 2},
     used_up_by_aborts_of_nothing: {"producer_epoch": LAST_EPOCH},
-    used_up_while_a_transaction_is_open: {"producer_epoch": LAST_EPOCH, "state": ONGOING, "client_version": 2},
+    used_up_while_a_transaction_is_open: {
+        "producer_epoch": LAST_EPOCH,
+        "state": ONGOING,
+        "client_version": 2,
+    },
     used_up_by_a_classic_client: {"producer_epoch": LAST_EPOCH, "state": ONGOING},
     expired: {"producer_epoch": 5, "age_ms": EIGHT_DAYS_MS},
-    timed_out_long_ago: {"producer_epoch": 5, "state": ONGOING, "age_ms": EIGHT_DAYS_MS, "client_version": 2},
-    open_without_a_timeout: {"producer_epoch": 5, "state": ONGOING, "age_ms": EIGHT_DAYS_MS, "timeout_ms": NEVER_TIMES_OUT_MS},
-    prepared_when_the_coordinator_ended: {"producer_epoch": 5, "state": TransactionState.PREPARE_COMMIT, "client_version": 2},
+    timed_out_long_ago: {
+        "producer_epoch": 5,
+        "state": ONGOING,
+        "age_ms": EIGHT_DAYS_MS,
+        "client_version": 2,
+    },
+    open_without_a_timeout: {
+        "producer_epoch": 5,
+        "state": ONGOING,
+        "age_ms": EIGHT_DAYS_MS,
+        "timeout_ms": NEVER_TIMES_OUT_MS,
+    },
+    prepared_when_the_coordinator_ended: {
+        "producer_epoch": 5,
+        "state": TransactionState.PREPARE_COMMIT,
+        "client_version": 2,
+    },
 }
-"""How each scene's id stands in the log; its place in this order is the partition of its transactions."""
+"""How each scene's id stands in the log; its place in this order is the partition of its
+transactions.
+"""
 ENDED_AT_THE_START = (timed_out_long_ago, prepared_when_the_coordinator_ended)
-"""Kafka's coordinator may begin before its own broker is unfenced, and then takes partitions for deleted: markers are not compared."""
+"""Kafka's coordinator may begin before its own broker is unfenced, and then takes partitions for
+deleted: markers are not compared.
+"""
 
 
 def stored_records() -> Iterator[tuple[int, bytes, bytes | None]]:
@@ -152,7 +186,10 @@ def stored_records() -> Iterator[tuple[int, bytes, bytes | None]]:
             partitions=frozenset([TopicPartition(TOPIC, index)]) if is_open else frozenset(),
             **more,
         )
-        yield now_ms, *encode(TransactionRecord(transactional_id=scene.__name__, transaction=transaction))
+        yield (
+            now_ms,
+            *encode(TransactionRecord(transactional_id=scene.__name__, transaction=transaction)),
+        )
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +213,9 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Cluster]]:
             with path.open("ab") as segment:
                 segment.write(build_batch(stored_records(), base_offset=end, leader_epoch=0))
             node.start()
-            found.append(Cluster(bootstrap=node.bootstrap, wire=stack.enter_context(Wire(node.bootstrap))))
+            found.append(
+                Cluster(bootstrap=node.bootstrap, wire=stack.enter_context(Wire(node.bootstrap)))
+            )
         yield found
 
 
@@ -195,7 +234,10 @@ def test_both_say_the_same(sides: list[Cluster], scene: Scene) -> None:
     told = []
     for side in sides:
         producer = Producer(side, scene.__name__, OLD_ID + index, STORED[scene]["producer_epoch"])
-        until_described(producer, lambda described: described.error_code in {0, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND})
+        until_described(
+            producer,
+            lambda described: described.error_code in {0, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND},
+        )
         scene(producer)
         producer.describe()
         told.append((producer.told, [] if scene in ENDED_AT_THE_START else markers(side, index)))
@@ -203,7 +245,12 @@ def test_both_say_the_same(sides: list[Cluster], scene: Scene) -> None:
 
 
 def markers(side: Cluster, partition: int) -> list[tuple[int, int]]:
-    """How far each marker's producer id is from the first one that the test gave, -1 for one of the broker's; and its epoch."""
-    content = side.ask(fetch_request(TOPIC, wanted(partition)), 11).responses[0].partitions[0].records or b""
+    """How far each marker's producer id is from the first one that the test gave, -1 for one of the
+    broker's; and its epoch.
+    """
+    content = (
+        side.ask(fetch_request(TOPIC, wanted(partition)), 11).responses[0].partitions[0].records
+        or b""
+    )
     headers = [header for _, header in iterate_headers(bytes(content)) if header.is_control]
     return [(max(header.producer_id - OLD_ID, -1), header.producer_epoch) for header in headers]

@@ -1,9 +1,11 @@
-"""Compaction of what transactions leave, beside Apache Kafka: its own files, cleaned by it and by tidelog, pass by pass.
+"""Compaction of what transactions leave, beside Apache Kafka: its own files, cleaned by it and by
+tidelog, pass by pass.
 
-Kafka writes histories of committed and aborted transactions, of both protocols, and one that is left open; both nodes are stopped and
-tidelog gets a copy of the files. Then both clean, and batches and indexes of aborted transactions have to be the same, but for the times
-at which tombstones and markers may go. ``TIDELOG_RECORD=1 WHOLE=1`` writes what Kafka made of them to where the cleaner's unit tests take
-it from; these hold the cleaner to it in every run.
+Kafka writes histories of committed and aborted transactions, of both protocols, and one that is
+left open; both nodes are stopped and tidelog gets a copy of the files. Then both clean, and batches
+and indexes of aborted transactions have to be the same, but for the times at which tombstones and
+markers may go. ``TIDELOG_RECORD=1 WHOLE=1`` writes what Kafka made of them to where the cleaner's
+unit tests take it from; these hold the cleaner to it in every run.
 """
 
 import base64
@@ -25,7 +27,15 @@ from tests.helpers.broker_process import BrokerProcess
 from tests.integration.confluent import consumer
 from tests.integration.differential import RECORD, Cluster
 from tests.integration.kafka_node import KafkaNode, skip_unless_kafka_is_there
-from tests.integration.moved_nodes import PROPERTIES, Node, await_leader, create, data_of, move, produce
+from tests.integration.moved_nodes import (
+    PROPERTIES,
+    Node,
+    await_leader,
+    create,
+    data_of,
+    move,
+    produce,
+)
 from tests.integration.record_requests import configs_request, wanted
 from tests.integration.shown_batches import CLEAN_SECONDS, batches_of, shown
 from tests.integration.transactional_writer import Pair, TransactionalWriter
@@ -34,7 +44,11 @@ from tests.integration.wire import Wire
 pytestmark = pytest.mark.repeats("what the unit tests of the cleaner are held to")
 RECORDED = Path(__file__).parents[1] / "unit" / "storage" / "cleaner" / "recorded_transactions.json"
 SEGMENT_MS = 150
-CONFIGS = {"cleanup.policy": "compact", "segment.ms": str(SEGMENT_MS), "min.cleanable.dirty.ratio": "1"}
+CONFIGS = {
+    "cleanup.policy": "compact",
+    "segment.ms": str(SEGMENT_MS),
+    "min.cleanable.dirty.ratio": "1",
+}
 PASS_COUNT = 4
 READ_COMMITTED = 1
 KAFKA, TIDELOG = SIDES = ("kafka", "tidelog")
@@ -49,8 +63,19 @@ LEFT_OPEN = "left open"
 
 HISTORIES: dict[str, list[Segment]] = {
     "aborted values": [
-        [(FIRST, [(b"a", b"1"), (b"b", b"1")]), (FIRST, True), (SECOND, [(b"a", b"2"), (b"c", None)]), (SECOND, False)],
-        [(FIRST, [(b"b", None)]), (FIRST, False), (SECOND, [(b"d", b"4")]), (SECOND, True), (PLAIN, [(b"d", None)])],
+        [
+            (FIRST, [(b"a", b"1"), (b"b", b"1")]),
+            (FIRST, True),
+            (SECOND, [(b"a", b"2"), (b"c", None)]),
+            (SECOND, False),
+        ],
+        [
+            (FIRST, [(b"b", None)]),
+            (FIRST, False),
+            (SECOND, [(b"d", b"4")]),
+            (SECOND, True),
+            (PLAIN, [(b"d", None)]),
+        ],
         [(SECOND, [(b"e", b"5")]), (FIRST, [(b"e", b"6")]), (SECOND, True), (FIRST, False)],
     ],
     "over segments": [
@@ -63,7 +88,12 @@ HISTORIES: dict[str, list[Segment]] = {
     LEFT_OPEN: [
         [(FIRST, [(b"a", b"1")]), (FIRST, False), (SECOND, [(b"a", b"2")]), (SECOND, True)],
         [(PLAIN, [(b"a", b"3")]), (FIRST, [(b"b", b"1")]), (FIRST, True)],
-        [(PLAIN, [(b"b", b"2")]), (FIRST, [(b"a", b"4")]), (SECOND, [(b"a", b"5")]), (SECOND, False)],
+        [
+            (PLAIN, [(b"b", b"2")]),
+            (FIRST, [(b"a", b"4")]),
+            (SECOND, [(b"a", b"5")]),
+            (SECOND, False),
+        ],
         [(SECOND, [(b"a", b"6")]), (SECOND, True)],
     ],
 }
@@ -82,7 +112,9 @@ def random_history(seed: int) -> list[Segment]:
                 is_begun[writer] = False
                 continue
             keys = [rng.choice([b"a", b"b", b"c", b"d"]) for _ in range(rng.randint(1, 3))]
-            segments[-1].append((writer, [(key, rng.choice([b"%d" % rng.randint(0, 99), None])) for key in keys]))
+            segments[-1].append(
+                (writer, [(key, rng.choice([b"%d" % rng.randint(0, 99), None])) for key in keys])
+            )
             if writer != PLAIN:
                 is_begun[writer] = True
     segments.append([(writer, rng.random() < 0.5) for writer, begun in is_begun.items() if begun])
@@ -91,7 +123,9 @@ def random_history(seed: int) -> list[Segment]:
 
 @dataclass(slots=True)
 class Told:
-    """What a side made of one history: after each pass its batches, its indexes, and which transactions it calls aborted."""
+    """What a side made of one history: after each pass its batches, its indexes, and which
+    transactions it calls aborted.
+    """
 
     batches: list[list[dict[str, Any]]] = field(default_factory=list)
     indexes: list[dict[str, str]] = field(default_factory=list)
@@ -102,7 +136,9 @@ class Told:
 
 @dataclass(slots=True)
 class Written:
-    """A batch that was written, in the order of offsets; readers of committed records see it once ``is_committed``."""
+    """A batch that was written, in the order of offsets; readers of committed records see it once
+    ``is_committed``.
+    """
 
     writer: str
     records: list[Pair]
@@ -132,7 +168,9 @@ class Case:
     @property
     def committed(self) -> dict[bytes | None, bytes | None]:
         """The latest value of each key of which there is one."""
-        latest = {key: value for one in self.written if one.is_committed for key, value in one.records}
+        latest = {
+            key: value for one in self.written if one.is_committed for key, value in one.records
+        }
         return {key: value for key, value in latest.items() if value is not None}
 
     def end(self, writer: str, *, is_commit: bool) -> None:
@@ -149,13 +187,20 @@ class Case:
 def cases() -> list[Case]:
     named = [Case(name=name, segments=segments) for name, segments in HISTORIES.items()]
     named += [Case(name=f"random {seed}", segments=random_history(seed)) for seed in range(3)]
-    return [*named, Case(name="kept a day", segments=random_history(4), delete_retention_ms=86_400_000)]
+    return [
+        *named,
+        Case(name="kept a day", segments=random_history(4), delete_retention_ms=86_400_000),
+    ]
 
 
 def write_all(wire: Wire, histories: list[Case]) -> None:
-    """Write all histories, segment by segment: Kafka begins one where a batch is much later than the first of the last."""
+    """Write all histories, segment by segment: Kafka begins one where a batch is much later than
+    the first of the last.
+    """
     writers = {
-        (case.name, name): TransactionalWriter(wire, f"{name} of {case.name}", is_version_2=name == SECOND)
+        (case.name, name): TransactionalWriter(
+            wire, f"{name} of {case.name}", is_version_2=name == SECOND
+        )
         for case in histories
         for name in (FIRST, SECOND)
     }
@@ -167,9 +212,15 @@ def write_all(wire: Wire, histories: list[Case]) -> None:
                     end_and_wait(wire, case.topic, writers[case.name, name], is_commit=what)
                     case.end(name, is_commit=what)
                     continue
-                case.written.append(Written(name, what, is_committed=name == PLAIN, is_ended=name == PLAIN))
+                case.written.append(
+                    Written(name, what, is_committed=name == PLAIN, is_ended=name == PLAIN)
+                )
                 if name == PLAIN:
-                    produce(wire, case.topic, build_batch([(now_ms(), key, value) for key, value in what]))
+                    produce(
+                        wire,
+                        case.topic,
+                        build_batch([(now_ms(), key, value) for key, value in what]),
+                    )
                 else:
                     writers[case.name, name].write(case.topic, what, now_ms())
 
@@ -191,7 +242,14 @@ def end_and_wait(wire: Wire, topic: str, writer: TransactionalWriter, *, is_comm
 def fetched(wire: Wire, topic: str) -> Any:
     """Return what a fetch of committed records from the beginning is answered."""
     topics = [FetchTopic(topic=topic, partitions=[wanted(0, 0)])]
-    request = FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, isolation_level=READ_COMMITTED, topics=topics)
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        isolation_level=READ_COMMITTED,
+        topics=topics,
+    )
     return wire.ask(request, 11).responses[0].partitions[0]
 
 
@@ -201,7 +259,9 @@ def files_of(node: Node, topic: str, *suffixes: str) -> dict[str, bytes]:
 
 
 def active_offset(node: Node, topic: str) -> int:
-    return max(int(path.stem) for path in (data_of(node) / f"{topic}-0").iterdir() if path.suffix == ".log")
+    return max(
+        int(path.stem) for path in (data_of(node) / f"{topic}-0").iterdir() if path.suffix == ".log"
+    )
 
 
 def cleaned_offset(node: Node, topic: str) -> int:
@@ -218,7 +278,11 @@ class Recorder:
 
     def begin(self, case: Case, node: Node) -> None:
         before = packed(files_of(node, case.topic, ".log", ".txnindex", ".snapshot"))
-        self.told[case.name] = {"delete_retention_ms": case.delete_retention_ms, "before": before, "passes": []}
+        self.told[case.name] = {
+            "delete_retention_ms": case.delete_retention_ms,
+            "before": before,
+            "passes": [],
+        }
 
     def note(self, case: Case, node: Node) -> None:
         after = packed(files_of(node, case.topic, ".log", ".txnindex"))
@@ -241,7 +305,9 @@ def run_passes(nodes: dict[str, Node], histories: list[Case], recorder: Recorder
         key = b"closing %d" % (number % 2)
         closing = build_batch([(now_ms(), key, b"%d" % number)])
         for case in histories:
-            case.written.append(Written(PLAIN, [(key, b"%d" % number)], is_committed=True, is_ended=True))
+            case.written.append(
+                Written(PLAIN, [(key, b"%d" % number)], is_committed=True, is_ended=True)
+            )
             for wire in wires.values():
                 await_leader(wire, case.topic)
                 produce(wire, case.topic, closing)
@@ -257,25 +323,41 @@ def run_passes(nodes: dict[str, Node], histories: list[Case], recorder: Recorder
 
 
 def await_cleaned(node: Node, case: Case) -> None:
-    """Wait until a pass came as far as it may: to the active segment, or to that in which a transaction is open."""
+    """Wait until a pass came as far as it may: to the active segment, or to that in which a
+    transaction is open.
+    """
     deadline = time.monotonic() + CLEAN_SECONDS
-    while cleaned_offset(node, case.topic) < (1 if case.is_left_open else active_offset(node, case.topic)):
-        assert time.monotonic() < deadline, f"{case.topic} on {node.bootstrap} is clean below {cleaned_offset(node, case.topic)}"
+    while cleaned_offset(node, case.topic) < (
+        1 if case.is_left_open else active_offset(node, case.topic)
+    ):
+        assert time.monotonic() < deadline, (
+            f"{case.topic} on {node.bootstrap} is clean below {cleaned_offset(node, case.topic)}"
+        )
         time.sleep(0.05)
 
 
 def note(told: Told, node: Node, wire: Wire, topic: str) -> None:
     cluster = Cluster(bootstrap=node.bootstrap, wire=wire)
     told.batches.append([shown(header, content) for header, content in batches_of(cluster, topic)])
-    told.indexes.append({name: content.hex() for name, content in files_of(node, topic, ".txnindex").items()})
+    told.indexes.append(
+        {name: content.hex() for name, content in files_of(node, topic, ".txnindex").items()}
+    )
     aborted = fetched(wire, topic).aborted_transactions or ()
     told.aborted.append(sorted((each.producer_id, each.first_offset) for each in aborted))
 
 
 def state_of(bootstrap: str, topic: str) -> dict[bytes, bytes]:
-    """Return what librdkafka, reading committed records only, takes for the latest value of each key."""
+    """Return what librdkafka, reading committed records only, takes for the latest value of each
+    key.
+    """
     latest: dict[bytes, bytes | None] = {}
-    source = consumer(bootstrap, f"reader-of-{topic}", isolation_level="read_committed", enable_partition_eof=True, fetch_wait_max_ms=10)
+    source = consumer(
+        bootstrap,
+        f"reader-of-{topic}",
+        isolation_level="read_committed",
+        enable_partition_eof=True,
+        fetch_wait_max_ms=10,
+    )
     source.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     while (record := source.poll(CLEAN_SECONDS)) is not None:
         if record.error() is not None:
@@ -292,7 +374,10 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
     skip_unless_kafka_is_there()
     histories, recorder = cases(), Recorder()
     directories = [tmp_path_factory.mktemp(side) for side in SIDES]
-    with KafkaNode(directories[0], properties=PROPERTIES) as kafka, BrokerProcess(directories[1], properties=PROPERTIES) as ours:
+    with (
+        KafkaNode(directories[0], properties=PROPERTIES) as kafka,
+        BrokerProcess(directories[1], properties=PROPERTIES) as ours,
+    ):
         for node in (kafka, ours):
             with Wire(node.bootstrap) as wire:
                 for case in histories:
@@ -315,7 +400,9 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
 
 
 @pytest.mark.parametrize("name", [case.name for case in cases()])
-def test_both_leave_the_same_batches_and_indexes_pass_by_pass(done: dict[str, Case], name: str) -> None:
+def test_both_leave_the_same_batches_and_indexes_pass_by_pass(
+    done: dict[str, Case], name: str
+) -> None:
     case = done[name]
     ours, kafkas = case.told[TIDELOG], case.told[KAFKA]
     for number in range(PASS_COUNT):
@@ -326,7 +413,11 @@ def test_both_leave_the_same_batches_and_indexes_pass_by_pass(done: dict[str, Ca
 
 
 @pytest.mark.parametrize("name", [case.name for case in cases()])
-def test_who_reads_committed_records_gets_the_values_that_were_committed_last(done: dict[str, Case], name: str) -> None:
+def test_who_reads_committed_records_gets_the_values_that_were_committed_last(
+    done: dict[str, Case], name: str
+) -> None:
     case = done[name]
     assert case.told[TIDELOG].committed == case.told[KAFKA].committed
-    assert case.is_left_open or case.told[KAFKA].committed == case.committed, "none goes further than what is open"
+    assert case.is_left_open or case.told[KAFKA].committed == case.committed, (
+        "none goes further than what is open"
+    )

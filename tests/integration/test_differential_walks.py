@@ -1,7 +1,8 @@
-"""Random requests to tidelog and Apache Kafka, answer by answer the same: idempotent producers, fetch sessions, lookups by time.
+"""Random requests to tidelog and Apache Kafka, answer by answer the same: idempotent producers,
+fetch sessions, lookups by time.
 
-Each walk follows what a client might do, and leaves the path now and then. A difference is told with the seed and the last steps. The
-written tests beside this one hold what walks have found.
+Each walk follows what a client might do, and leaves the path now and then. A difference is told
+with the seed and the last steps. The written tests beside this one hold what walks have found.
 """
 
 from collections import deque
@@ -10,10 +11,18 @@ from typing import Any
 
 import pytest
 
-from log_service.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from log_service.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from log_service.protocol.messages.fetch import FetchPartition, FetchRequest
-from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from log_service.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from log_service.records.compression import Codec
 from tests.integration.differential import Cluster, Clusters, Duel, Recording, normalise
 from tests.integration.record_requests import (
@@ -64,14 +73,18 @@ def test_idempotent_producers(clusters: Clusters, seed: int) -> None:
         producer_id, count = walk.dice.choice([1, 2, 3]), walk.dice.choice([1, 1, 2, 3, 5])
         epoch, sequence = next_batch(walk.dice, *due.get(producer_id, (0, 0)))
         sent = idempotent(producer_id, sequence, count, epoch=epoch, timestamp=THEN + number)
-        answer, _ = walk.compare(produce_request(topic, sent), 12, (producer_id, epoch, sequence, count))
+        answer, _ = walk.compare(
+            produce_request(topic, sent), 12, (producer_id, epoch, sequence, count)
+        )
         found = answer.responses[0].partition_responses[0]
         if found.error_code == 0 and found.log_append_time_ms < 0:  # new, not repeated
             due[producer_id] = (epoch, (sequence + count) % (LAST_SEQUENCE + 1))
 
 
 def next_batch(dice: Random, epoch: int, sequence: int) -> tuple[int, int]:
-    """(epoch, sequence) of what comes next, of a repetition, of a gap, of a new or an old epoch, of the end of the numbers."""
+    """(epoch, sequence) of what comes next, of a repetition, of a gap, of a new or an old epoch, of
+    the end of the numbers.
+    """
     return dice.choices(
         [
             (epoch, sequence),
@@ -89,15 +102,34 @@ def next_batch(dice: Random, epoch: int, sequence: int) -> tuple[int, int]:
 def test_lookups_by_time(clusters: Clusters, seed: int) -> None:
     walk = Walk(clusters, seed)
     for topic in (f"times-{seed}-{number}" for number in range(6)):
-        small: dict[str, Any] = {"segment_bytes": "1048576", "index_interval_bytes": "64"} if walk.dice.random() < 0.5 else {}
+        small: dict[str, Any] = (
+            {"segment_bytes": "1048576", "index_interval_bytes": "64"}
+            if walk.dice.random() < 0.5
+            else {}
+        )
         ready_topic(walk.duel, topic, **small)
         for _ in range(walk.dice.randint(1, 12)):
-            times = [walk.dice.choice([-1] + [THEN + walk.dice.randint(0, 40)] * 6) for _ in range(walk.dice.randint(1, 6))]
+            times = [
+                walk.dice.choice([-1] + [THEN + walk.dice.randint(0, 40)] * 6)
+                for _ in range(walk.dice.randint(1, 6))
+            ]
             value = b"x" * walk.dice.choice([10, 10, 300_000 // len(times)])
-            walk.duel.on_both(produce_request(topic, batch(*times, codec=walk.dice.choice(list(Codec)), value=value)), 12)
+            walk.duel.on_both(
+                produce_request(
+                    topic, batch(*times, codec=walk.dice.choice(list(Codec)), value=value)
+                ),
+                12,
+            )
         if walk.dice.random() < 0.5:
-            partitions = [DeleteRecordsPartition(partition_index=0, offset=walk.dice.randint(0, 20))]
-            walk.duel.on_both(DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=partitions)], timeout_ms=5_000), 2)
+            partitions = [
+                DeleteRecordsPartition(partition_index=0, offset=walk.dice.randint(0, 20))
+            ]
+            walk.duel.on_both(
+                DeleteRecordsRequest(
+                    topics=[DeleteRecordsTopic(name=topic, partitions=partitions)], timeout_ms=5_000
+                ),
+                2,
+            )
         for request in offsets_request(topic, *range(THEN - 1, THEN + 42), -1, -2, -3, -4):
             walk.compare(request, 11, request)
 
@@ -116,8 +148,15 @@ class SessionWalk(Walk):
     def produce(self, partition: int) -> None:
         """One more record on both sides."""
         records = batch(THEN, value=b"q" * self.dice.randint(1, 400))
-        topics = [TopicProduceData(name=self.topic, partition_data=[PartitionProduceData(index=partition, records=records)])]
-        self.duel.on_both(ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1_000, topic_data=topics), 12)
+        topics = [
+            TopicProduceData(
+                name=self.topic,
+                partition_data=[PartitionProduceData(index=partition, records=records)],
+            )
+        ]
+        self.duel.on_both(
+            ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1_000, topic_data=topics), 12
+        )
         self.ends[partition] += 1
         self.steps.append(("produce", partition))
 
@@ -126,11 +165,15 @@ class SessionWalk(Walk):
         if not self.ids or self.dice.random() < 0.04:
             self.epoch = 0
         partitions, forgets = self.choice_of_partitions()
-        epoch = self.epoch if self.dice.random() < 0.96 else self.dice.choice([self.epoch + 1, -1, 1])
+        epoch = (
+            self.epoch if self.dice.random() < 0.96 else self.dice.choice([self.epoch + 1, -1, 1])
+        )
         max_bytes, isolation_level = self.dice.choice([300, 700, 1 << 20]), self.dice.choice([0, 1])
 
         def build(side: Cluster) -> FetchRequest:
-            request: FetchRequest = fetch_request(self.topic, *partitions, max_bytes=max_bytes, isolation_level=isolation_level)(side)
+            request: FetchRequest = fetch_request(
+                self.topic, *partitions, max_bytes=max_bytes, isolation_level=isolation_level
+            )(side)
             if not partitions:
                 request.topics = []
             request.forgotten_topics_data = forgotten(self.topic, *forgets)(side) if forgets else []
@@ -140,12 +183,18 @@ class SessionWalk(Walk):
         asked = [(one.partition, one.fetch_offset, one.partition_max_bytes) for one in partitions]
         answers = self.compare(build, self.version, (epoch, asked, forgets, max_bytes))
         ids = [answer.session_id for answer in answers]
-        assert bool(ids[0]) == bool(ids[1]), f"seed {self.seed}: sessions {ids} after {list(self.steps)}"
-        self.ids = {side.bootstrap: found for side, found in zip(self.sides, ids, strict=True) if found}
+        assert bool(ids[0]) == bool(ids[1]), (
+            f"seed {self.seed}: sessions {ids} after {list(self.steps)}"
+        )
+        self.ids = {
+            side.bootstrap: found for side, found in zip(self.sides, ids, strict=True) if found
+        }
         self.epoch = epoch + 1 if epoch > 0 else 1
 
     def choice_of_epochs(self) -> dict[str, int]:
-        """What a reader believes of leader epochs: mostly nothing, sometimes the right thing, seldom a wrong one."""
+        """What a reader believes of leader epochs: mostly nothing, sometimes the right thing,
+        seldom a wrong one.
+        """
         names = ("current_leader_epoch", "last_fetched_epoch")
         return {name: self.dice.choices([-1, 0, 1], weights=[12, 4, 1])[0] for name in names}
 
@@ -153,7 +202,10 @@ class SessionWalk(Walk):
         """What the request names, and what it forgets."""
         dice = self.dice
         if self.epoch == 0:
-            return [wanted(index, dice.choice([0, self.ends[index]])) for index in range(dice.choice([0, 3, 5]))], []
+            return [
+                wanted(index, dice.choice([0, self.ends[index]]))
+                for index in range(dice.choice([0, 3, 5]))
+            ], []
         named = {
             index: wanted(
                 index,
@@ -163,7 +215,9 @@ class SessionWalk(Walk):
             )
             for index in (dice.randint(0, 5) for _ in range(dice.choice([0, 0, 1, 1, 2])))
         }
-        return list(named.values()), [dice.randint(0, 5) for _ in range(dice.choice([0, 0, 0, 1, 2]))]
+        return list(named.values()), [
+            dice.randint(0, 5) for _ in range(dice.choice([0, 0, 0, 1, 2]))
+        ]
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -178,7 +232,9 @@ def test_fetch_sessions(clusters: Clusters, version: int, seed: int) -> None:
 
 
 class ChangingWalk(SessionWalk):
-    """The same while the topic is deleted and created again; the consumer notices at once, later, or not at all."""
+    """The same while the topic is deleted and created again; the consumer notices at once, later,
+    or not at all.
+    """
 
     is_there = True
 
@@ -186,36 +242,51 @@ class ChangingWalk(SessionWalk):
         """Delete the topic, or create it again."""
         old_ids = [side.topic_ids.get(self.topic) for side in self.sides]
         if self.is_there:
-            self.duel.on_both(DeleteTopicsRequest(topics=[DeleteTopicState(name=self.topic)], timeout_ms=10_000), 6)
+            self.duel.on_both(
+                DeleteTopicsRequest(topics=[DeleteTopicState(name=self.topic)], timeout_ms=10_000),
+                6,
+            )
         else:
             ready_topic(self.duel, self.topic, 5)
             self.ends = [0] * 5
         self.is_there = not self.is_there
         code = 0 if self.is_there else 100 if self.version >= 13 else 3
         everything = fetch_request(self.topic, *(wanted(index) for index in range(5)))
-        self.duel.until(everything, self.version, lambda answer: all(one.error_code == code for one in answer.responses[0].partitions))
+        self.duel.until(
+            everything,
+            self.version,
+            lambda answer: all(one.error_code == code for one in answer.responses[0].partitions),
+        )
         if self.is_there and self.dice.random() < 0.5:
             for side, old_id in zip(self.sides, old_ids, strict=True):
                 side.topic_ids[self.topic] = old_id or side.topic_ids[self.topic]
         self.steps.append("created" if self.is_there else "deleted")
 
     def compare(self, request: Any, version: int, step: object) -> tuple[Any, Any]:
-        """Compare codes and sizes: where a topic was replaced, Apache Kafka's order is that of a hash map."""
+        """Compare codes and sizes: where a topic was replaced, Apache Kafka's order is that of a
+        hash map.
+        """
         self.steps.append(step)
         ours, theirs = (side.ask(request, version) for side in self.sides)
-        assert self.outline(ours) == self.outline(theirs), f"seed {self.seed}, after {list(self.steps)}"
+        assert self.outline(ours) == self.outline(theirs), (
+            f"seed {self.seed}, after {list(self.steps)}"
+        )
         return ours, theirs
 
     @staticmethod
     def outline(answer: Any) -> tuple[int, list[tuple[int, int, int]]]:
         """The answer's code, and (partition, code, bytes) of each."""
         partitions = [one for topic in answer.responses for one in topic.partitions]
-        return answer.error_code, sorted((one.partition_index, one.error_code, len(one.records or b"")) for one in partitions)
+        return answer.error_code, sorted(
+            (one.partition_index, one.error_code, len(one.records or b"")) for one in partitions
+        )
 
 
 @pytest.mark.parametrize("seed", [10, 11])
 @pytest.mark.parametrize("version", [12, 13])
-def test_fetch_sessions_while_topics_come_and_go(clusters: Clusters, version: int, seed: int) -> None:
+def test_fetch_sessions_while_topics_come_and_go(
+    clusters: Clusters, version: int, seed: int
+) -> None:
     walk = ChangingWalk(clusters, seed, f"changing-{version}-{seed}", version)
     for _ in range(120):
         choice = walk.dice.random()

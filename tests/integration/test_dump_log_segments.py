@@ -1,6 +1,8 @@
-"""Apache Kafka reads our files and we read its: its own dump tool, its broker on our directory, ours on its.
+"""Apache Kafka reads our files and we read its: its own dump tool, its broker on our directory,
+ours on its.
 
-Needs Java and a folder with Apache Kafka's jars in ``TIDELOG_KAFKA_LIBS``; without them the tests skip and say so.
+Needs Java and a folder with Apache Kafka's jars in ``TIDELOG_KAFKA_LIBS``; without them the tests
+skip and say so.
 """
 
 import os
@@ -44,7 +46,8 @@ PARTITION = TopicPartition(TOPIC, 0)
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(
-        not LIBS or not JAVA, reason="set TIDELOG_KAFKA_LIBS to a folder with Apache Kafka's jars, and have java on the PATH"
+        not LIBS or not JAVA,
+        reason="set TIDELOG_KAFKA_LIBS to a folder with Apache Kafka's jars, and have java on the PATH",
     ),
 ]
 
@@ -53,17 +56,35 @@ def append(log: Log, count: int, *, first_sequence: int = 0, leader_epoch: int =
     """Append ``count`` batches of five records, of all codecs in turn."""
     now_ms = 1_700_000_000_000
     for number in range(count):
-        records = [(now_ms + 10 * number + index, b"key", b"ours %d" % (5 * number + index) + b"." * 190) for index in range(5)]
+        records = [
+            (now_ms + 10 * number + index, b"key", b"ours %d" % (5 * number + index) + b"." * 190)
+            for index in range(5)
+        ]
         sequence = first_sequence + 5 * number
-        content = build_batch(records, codec=Codec(number % 5), producer_id=4242, producer_epoch=0, base_sequence=sequence)
-        log.append_as_leader(accept_own_batches(bytearray(content)), leader_epoch=leader_epoch, now_ms=now_ms)
+        content = build_batch(
+            records,
+            codec=Codec(number % 5),
+            producer_id=4242,
+            producer_epoch=0,
+            base_sequence=sequence,
+        )
+        log.append_as_leader(
+            accept_own_batches(bytearray(content)), leader_epoch=leader_epoch, now_ms=now_ms
+        )
 
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the directory of a log of several segments that was closed in order."""
     path = tmp_path_factory.mktemp("logs") / str(PARTITION)
-    log = open_log(RealFiles(), SystemClock(), path, PARTITION, LogConfig(segment_bytes=50_000), topic_id=TopicId(UUID(int=77)))
+    log = open_log(
+        RealFiles(),
+        SystemClock(),
+        path,
+        PARTITION,
+        LogConfig(segment_bytes=50_000),
+        topic_id=TopicId(UUID(int=77)),
+    )
     append(log, 150, leader_epoch=1)
     append(log, 150, first_sequence=750, leader_epoch=3)
     assert len(log.segments) > 2
@@ -107,7 +128,15 @@ class Kafka:
             "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\nnum.partitions=1\n"
             f"log.dirs={self.data}\noffsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\ngroup.initial.rebalance.delay.ms=0\n"
         )
-        java("kafka.tools.StorageTool", "format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", str(self.properties), cwd=root)
+        java(
+            "kafka.tools.StorageTool",
+            "format",
+            "-t",
+            "4L6g3nShT-eMCtK--X86sw",
+            "-c",
+            str(self.properties),
+            cwd=root,
+        )
 
     @contextmanager
     def running(self, end: signal.Signals) -> Iterator[str]:
@@ -142,14 +171,23 @@ def is_answering(admin: AdminClient) -> bool:
 def produce(address: str, count: int) -> None:
     admin = AdminClient({"bootstrap.servers": address})
     admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
-    producer = Producer({"bootstrap.servers": address, "enable.idempotence": True, "compression.type": "zstd", "batch.num.messages": 7})
+    producer = Producer(
+        {
+            "bootstrap.servers": address,
+            "enable.idempotence": True,
+            "compression.type": "zstd",
+            "batch.num.messages": 7,
+        }
+    )
     for number in range(count):
         producer.produce(TOPIC, b"kafka %d" % number, b"key", timestamp=1_600_000_000_000 + number)
     assert producer.flush(30) == 0
 
 
 def consume(address: str, count: int) -> list[bytes]:
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer = Consumer(
+        {"bootstrap.servers": address, "group.id": "g", "auto.offset.reset": "earliest"}
+    )
     consumer.subscribe([TOPIC])
     values: list[bytes] = []
     deadline = time.monotonic() + 40
@@ -200,7 +238,9 @@ def test_one_directory_serves_both_in_turn(tmp_path: Path) -> None:
     with kafka.running(signal.SIGTERM) as address:
         values = consume(address, 1_100)
     assert values[:1_000] == by_kafka
-    assert [value.rstrip(b".") for value in values[1_000:]] == [b"ours %d" % number for number in range(100)]
+    assert [value.rstrip(b".") for value in values[1_000:]] == [
+        b"ours %d" % number for number in range(100)
+    ]
 
 
 def test_a_directory_that_kafka_left_in_a_crash_is_recovered(tmp_path: Path) -> None:

@@ -1,9 +1,12 @@
-"""Exactly once, with other people's clients: copies and totals of one source while nodes and clients are killed.
+"""Exactly once, with other people's clients: copies and totals of one source while nodes and
+clients are killed.
 
-The same on three nodes, and in a long run on one, which is killed and started again over its directory. Java's and Go's copiers are
-members of groups of the consumer protocol, Java's second one and Python's of classic groups. Kafka Streams keeps its totals in two
-instances, once in a classic group and once in a streams group (KIP-1071); one of the two processes is killed in the middle of its
-transactions. In the end each copy is the source, record by record, and each running total is the next one of its key.
+The same on three nodes, and in a long run on one, which is killed and started again over its
+directory. Java's and Go's copiers are members of groups of the consumer protocol, Java's second one
+and Python's of classic groups. Kafka Streams keeps its totals in two instances, once in a classic
+group and once in a streams group (KIP-1071); one of the two processes is killed in the middle of
+its transactions. In the end each copy is the source, record by record, and each running total is
+the next one of its key.
 """
 
 import time
@@ -94,7 +97,9 @@ class Outcome:
 
 
 def programs(nodes: ClusterNodes, folder: Path, missing: dict[str, str]) -> list[Copier]:
-    """Return the copiers in Go and Java, and the two instances of Kafka Streams, as far as they are here."""
+    """Return the copiers in Go and Java, and the two instances of Kafka Streams, as far as they are
+    here.
+    """
     copiers: list[Copier] = []
     try:
         (program,) = franz_go(folder)
@@ -107,16 +112,34 @@ def programs(nodes: ClusterNodes, folder: Path, missing: dict[str, str]) -> list
     except pytest.skip.Exception as reason:
         missing.update(dict.fromkeys([*JAVA_COPIERS, TOTALS, NEWER_TOTALS], str(reason)))
         return copiers
-    copying = [word for name in JAVA_COPIERS for word in ("copy", SOURCE, name, name, name.removeprefix("java-"))]
+    copying = [
+        word
+        for name in JAVA_COPIERS
+        for word in ("copy", SOURCE, name, name, name.removeprefix("java-"))
+    ]
     for name, jobs in (("streams-1", copying), (CUT, [])):
         totals = ["total", SOURCE, TOTALS, TOTALS, str(folder / name)]
         newer = ["newer-total", SOURCE, NEWER_TOTALS, NEWER_TOTALS, str(folder / f"newer-{name}")]
-        copiers.append(ProgramCopier(name, nodes.bootstrap, PLACES, TOTALS, [*java, nodes.bootstrap, *jobs, *totals, *newer]))
+        copiers.append(
+            ProgramCopier(
+                name,
+                nodes.bootstrap,
+                PLACES,
+                TOTALS,
+                [*java, nodes.bootstrap, *jobs, *totals, *newer],
+            )
+        )
     return copiers
 
 
-@pytest.fixture(scope="module", params=[pytest.param(1, marks=pytest.mark.repeats), 3], ids=["one node", "three nodes"])
-def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(1, marks=pytest.mark.repeats), 3],
+    ids=["one node", "three nodes"],
+)
+def outcome(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Outcome]:
     """Let all of them work at once, with every node killed in turn."""
     size: int = request.param
     folder = tmp_path_factory.mktemp("cluster")
@@ -129,17 +152,27 @@ def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         ]
         targets = [name for name in (*COPIES, TOTALS, NEWER_TOTALS) if name not in missing]
         with BlockingAdmin(nodes.bootstrap) as admin:
-            admin.create_topics([NewTopic(name=name, partition_count=PARTITIONS) for name in (SOURCE, *targets)])
-        feed, watch = Feed(nodes.bootstrap), CopyWatch(nodes.bootstrap, dict.fromkeys(targets, PARTITIONS))
+            admin.create_topics(
+                [NewTopic(name=name, partition_count=PARTITIONS) for name in (SOURCE, *targets)]
+            )
+        feed, watch = (
+            Feed(nodes.bootstrap),
+            CopyWatch(nodes.bootstrap, dict.fromkeys(targets, PARTITIONS)),
+        )
         clients: list[Client] = [feed, watch, *copiers]
         for client in clients:
             client.start()
         try:
             strike_all(nodes, copiers, watch, targets)
             feed.stop()
-            wanted = {name: feed.count * (2 if name in {TOTALS, NEWER_TOTALS} else 1) for name in targets}
+            wanted = {
+                name: feed.count * (2 if name in {TOTALS, NEWER_TOTALS} else 1) for name in targets
+            }
             watch.wait_until(
-                lambda: all(watch.count(name) >= wanted[name] for name in targets), copiers, PATIENCE_SECONDS, "not all was copied"
+                lambda: all(watch.count(name) >= wanted[name] for name in targets),
+                copiers,
+                PATIENCE_SECONDS,
+                "not all was copied",
             )
             time.sleep(1)  # what is there twice would come now
         finally:
@@ -149,8 +182,12 @@ def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield Outcome(feed.sent, watch.seen, missing, failures)
 
 
-def strike_all(nodes: ClusterNodes, copiers: Sequence[Copier], watch: CopyWatch, targets: Sequence[str]) -> None:
-    """Kill each node in turn, and after the first one an instance of Kafka Streams; each time every copy has to go on."""
+def strike_all(
+    nodes: ClusterNodes, copiers: Sequence[Copier], watch: CopyWatch, targets: Sequence[str]
+) -> None:
+    """Kill each node in turn, and after the first one an instance of Kafka Streams; each time every
+    copy has to go on.
+    """
 
     def go_on() -> None:
         before = {name: watch.count(name) for name in targets}
@@ -188,7 +225,9 @@ def test_no_client_failed_for_good(outcome: Outcome) -> None:
 
 @pytest.mark.parametrize("totals", [TOTALS, NEWER_TOTALS])
 def test_kafka_streams_counts_each_record_once(outcome: Outcome, totals: str) -> None:
-    """Every update of a total is the one after its key's last: a record that counted twice, or never, would show as another sequence."""
+    """Every update of a total is the one after its key's last: a record that counted twice, or
+    never, would show as another sequence.
+    """
     outcome.skip_unless(totals)
     updates: dict[bytes | None, list[bytes | None]] = defaultdict(list)
     for partition in range(PARTITIONS):
@@ -199,8 +238,12 @@ def test_kafka_streams_counts_each_record_once(outcome: Outcome, totals: str) ->
         for key, value in sent:
             numbers[key].append(int(value))
     for key, each in numbers.items():
-        assert updates.pop(key) == [b"%d:%d" % (count + 1, sum(each[: count + 1])) for count in range(len(each))]
+        assert updates.pop(key) == [
+            b"%d:%d" % (count + 1, sum(each[: count + 1])) for count in range(len(each))
+        ]
     of_all = [(value or b"").split(b":") for value in updates.pop(b"all")]
-    assert [int(count) for count, _ in of_all] == list(range(1, sum(map(len, numbers.values())) + 1))
+    assert [int(count) for count, _ in of_all] == list(
+        range(1, sum(map(len, numbers.values())) + 1)
+    )
     assert int(of_all[-1][1]) == sum(map(sum, numbers.values()))
     assert updates == {}

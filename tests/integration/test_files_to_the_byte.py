@@ -1,4 +1,6 @@
-"""What tidelog writes while it serves, read by Apache Kafka's own dump tool, and held against the files that Kafka writes for the same."""
+"""What tidelog writes while it serves, read by Apache Kafka's own dump tool, and held against the
+files that Kafka writes for the same.
+"""
 
 import time
 from collections.abc import Iterator
@@ -7,7 +9,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from log_service.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from log_service.records.builder import build_batch
 from tests.helpers.broker_process import BrokerProcess
@@ -15,23 +21,41 @@ from tests.integration.kafka_node import KafkaNode, dump, skip_unless_kafka_is_t
 from tests.integration.record_requests import THEN, produce_request
 from tests.integration.wire import Wire
 
-PROPERTIES = {"log.cleaner.backoff.ms": "100", "log.retention.ms": "-1", "offsets.topic.num.partitions": "1"}
+PROPERTIES = {
+    "log.cleaner.backoff.ms": "100",
+    "log.retention.ms": "-1",
+    "offsets.topic.num.partitions": "1",
+}
 INDEXES = (".index", ".timeindex")
 
 
 def create(wire: Wire, name: str, **configs: str) -> None:
-    named = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
+    named = [
+        CreatableTopicConfig(name=key.replace("_", "."), value=value)
+        for key, value in configs.items()
+    ]
     topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=named)
-    assert wire.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7).topics[0].error_code == 0
-    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
-    while not all(partition.leader_id >= 0 for partition in wire.ask(request, 9).topics[0].partitions):
+    assert (
+        wire.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7).topics[0].error_code
+        == 0
+    )
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False
+    )
+    while not all(
+        partition.leader_id >= 0 for partition in wire.ask(request, 9).topics[0].partitions
+    ):
         time.sleep(0.05)
 
 
 def produce(wire: Wire, topic: str, *batches: bytes) -> None:
     for content in batches:
         deadline = time.monotonic() + 20
-        while (answer := wire.ask(produce_request(topic, content), 9).responses[0].partition_responses[0]).error_code == 6:
+        while (
+            answer := wire.ask(produce_request(topic, content), 9)
+            .responses[0]
+            .partition_responses[0]
+        ).error_code == 6:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert answer.error_code == 0, answer
@@ -41,20 +65,37 @@ def history() -> list[bytes]:
     """Batches of many sizes by an idempotent producer, with times that go forth and back."""
     batches = []
     for number in range(120):
-        rows = [(THEN + 7 * number - 40 * (number % 5), b"key %d" % (number % 9), b"v" * (number % 50) * 20) for _ in range(5)]
-        batches.append(build_batch(rows, producer_id=77, producer_epoch=0, base_sequence=5 * number))
+        rows = [
+            (
+                THEN + 7 * number - 40 * (number % 5),
+                b"key %d" % (number % 9),
+                b"v" * (number % 50) * 20,
+            )
+            for _ in range(5)
+        ]
+        batches.append(
+            build_batch(rows, producer_id=77, producer_epoch=0, base_sequence=5 * number)
+        )
     return batches
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The data of a tidelog that served a plain topic, a compacted one and a group, and was stopped in order."""
+    """The data of a tidelog that served a plain topic, a compacted one and a group, and was stopped
+    in order.
+    """
     skip_unless_kafka_is_there()
     broker = BrokerProcess(tmp_path_factory.mktemp("tidelog"), properties=PROPERTIES)
     with broker, Wire(broker.bootstrap) as wire:
         create(wire, "plain")
         produce(wire, "plain", *history())
-        create(wire, "compacted", cleanup_policy="compact", segment_ms="100", min_cleanable_dirty_ratio="0")
+        create(
+            wire,
+            "compacted",
+            cleanup_policy="compact",
+            segment_ms="100",
+            min_cleanable_dirty_ratio="0",
+        )
         produce(wire, "compacted", *history())
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "the-group"})
         consumer.commit(offsets=[TopicPartition("plain", 0, 17)], asynchronous=False)
@@ -69,7 +110,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def is_sound(printed: str) -> bool:
-    """Whether the tool found every index sound; of one without entries, in a segment smaller than an interval, it says that it is empty."""
+    """Whether the tool found every index sound; of one without entries, in a segment smaller than
+    an interval, it says that it is empty.
+    """
     told = [line for line in printed.splitlines() if not line.startswith("Dumping")]
     return bool(told) and all(line.endswith(("passed sanity check.", "is empty.")) for line in told)
 
@@ -82,7 +125,11 @@ def test_the_dump_tool_finds_no_fault_in_a_partition(data: Path, directory: str)
     for suffix in INDEXES:
         assert is_sound(dump(data / directory, suffix, "--index-sanity-check"))
         printed = dump(data / directory, suffix, "--verify-index-only")
-        assert [line for line in printed.splitlines() if not line.startswith("Dumping") and not line.endswith("is empty.")] == []
+        assert [
+            line
+            for line in printed.splitlines()
+            if not line.startswith("Dumping") and not line.endswith("is empty.")
+        ] == []
     if directory != "__consumer_offsets-0":
         assert "producerId: 77" in dump(data / directory, ".snapshot")
 
@@ -94,7 +141,13 @@ def test_the_dump_tool_decodes_committed_offsets(data: Path) -> None:
 
 
 def test_the_dump_tool_decodes_the_metadata(data: Path) -> None:
-    printed = dump(data / "__cluster_metadata-0", ".log", "--cluster-metadata-decoder", "--deep-iteration", "--skip-record-metadata")
+    printed = dump(
+        data / "__cluster_metadata-0",
+        ".log",
+        "--cluster-metadata-decoder",
+        "--deep-iteration",
+        "--skip-record-metadata",
+    )
     assert '"name":"compacted"' in printed
     assert "isvalid: false" not in printed
     for suffix in INDEXES:
@@ -109,6 +162,13 @@ def test_the_files_of_a_partition_equal_those_that_kafka_writes(data: Path, tmp_
         produce(wire, "plain", *history())
         kafka.stop()
     theirs, ours = kafka.data / "plain-0", data / "plain-0"
-    assert sorted(path.name for path in ours.iterdir()) == sorted(path.name for path in theirs.iterdir())
-    for name in ("00000000000000000000.log", "00000000000000000000.index", "00000000000000000000.timeindex", "leader-epoch-checkpoint"):
+    assert sorted(path.name for path in ours.iterdir()) == sorted(
+        path.name for path in theirs.iterdir()
+    )
+    for name in (
+        "00000000000000000000.log",
+        "00000000000000000000.index",
+        "00000000000000000000.timeindex",
+        "leader-epoch-checkpoint",
+    ):
         assert (ours / name).read_bytes() == (theirs / name).read_bytes(), name

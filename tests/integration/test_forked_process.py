@@ -1,4 +1,6 @@
-"""The processes that nodes of tests run in: they end as told, say what they say in their log, and do not outlive their test run."""
+"""The processes that nodes of tests run in: they end as told, say what they say in their log, and
+do not outlive their test run.
+"""
 
 import os
 import signal
@@ -40,7 +42,9 @@ def sleep(_words: list[str]) -> None:
     time.sleep(600)
 
 
-def test_what_a_target_returns_is_the_exit_code_and_what_it_says_is_behind_the_log(tmp_path: Path) -> None:
+def test_what_a_target_returns_is_the_exit_code_and_what_it_says_is_behind_the_log(
+    tmp_path: Path,
+) -> None:
     log = tmp_path / "log"
     log.write_text("before\n")
     process = start_forked(["a", "b", "c"], log=log, target=say)
@@ -49,7 +53,9 @@ def test_what_a_target_returns_is_the_exit_code_and_what_it_says_is_behind_the_l
     assert log.read_text().splitlines()[-1] == "ValueError: no such node"
 
 
-def test_a_process_has_the_variables_of_the_moment_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_has_the_variables_of_the_moment_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for value in ("one", "two"):
         monkeypatch.setenv("TIDELOG_OF_A_TEST", value)
         assert start_forked([], log=tmp_path / "log", target=tell_environment).wait(60) == 0

@@ -1,4 +1,6 @@
-"""franz-go over TLS, with a client certificate, and by every login that a node takes; ACLs let each user do one thing and nothing else."""
+"""franz-go over TLS, with a client certificate, and by every login that a node takes; ACLs let each
+user do one thing and nothing else.
+"""
 
 import base64
 import json
@@ -59,13 +61,24 @@ class Guarded:
         if way == "OAUTHBEARER":
             return LOGIN, {**said, "mechanism": way, "token": token_of(user)}
         if way == "delegation token":
-            return LOGIN, {**said, "mechanism": SCRAM_512, "isToken": True, **self.delegation_token(user)}
+            return LOGIN, {
+                **said,
+                "mechanism": SCRAM_512,
+                "isToken": True,
+                **self.delegation_token(user),
+            }
         return LOGIN, {**said, "mechanism": way, "user": user, "password": password_of(user)}
 
     def delegation_token(self, user: str) -> dict[str, str]:
         """Return a token that the user has made, as a login."""
-        settings = {"security_protocol": "SASL_SSL", "ssl_ca": str(self.authority.truststore), "sasl_mechanism": SCRAM_512}
-        with BlockingAdmin(self.address(LOGIN), **settings, sasl_username=user, sasl_password=password_of(user)) as admin:
+        settings = {
+            "security_protocol": "SASL_SSL",
+            "ssl_ca": str(self.authority.truststore),
+            "sasl_mechanism": SCRAM_512,
+        }
+        with BlockingAdmin(
+            self.address(LOGIN), **settings, sasl_username=user, sasl_password=password_of(user)
+        ) as admin:
             made = admin.create_delegation_token()
         return {"user": made.token_id, "password": base64.b64encode(made.hmac.reveal()).decode()}
 
@@ -76,8 +89,18 @@ class Guarded:
         """Let the program write and read as it may, and return what it tells."""
         file = self.directory / f"{group}.json"
         file.write_text(json.dumps(said))
-        command = [*self.program, f"--security={file}", "try", self.address(listener), topic, group, str(COUNT)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TRY_SECONDS, check=False)
+        command = [
+            *self.program,
+            f"--security={file}",
+            "try",
+            self.address(listener),
+            topic,
+            group,
+            str(COUNT),
+        ]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=TRY_SECONDS, check=False
+        )
         assert done.returncode == 0, done
         return done.stdout.splitlines()
 
@@ -95,7 +118,9 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     properties = {
         **authority.issue("node").properties(),
         "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
-        "advertised.listeners": ",".join(f"{name}://localhost:{port}" for name, port in ports.items()),
+        "advertised.listeners": ",".join(
+            f"{name}://localhost:{port}" for name, port in ports.items()
+        ),
         "listener.security.protocol.map": f"{CERTIFICATE}:SSL,{OPEN}:SSL,{LOGIN}:SASL_SSL",
         "inter.broker.listener.name": CERTIFICATE,
         "listener.name.certificate.ssl.client.auth": "required",
@@ -116,15 +141,34 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     stores = {"ssl_keystore_type": "PEM", "ssl_keystore_location": str(own.keystore)}
     operator: dict[str, Any] = {"security_protocol": "SSL", "ssl_ca": str(own.truststore), **stores}
     with BrokerProcess(directory, properties=properties):
-        node = Guarded(ports=ports, authority=authority, certificates=certificates, program=program, directory=directory)
+        node = Guarded(
+            ports=ports,
+            authority=authority,
+            certificates=certificates,
+            program=program,
+            directory=directory,
+        )
         with BlockingAdmin(node.address(CERTIFICATE), **operator) as admin:
-            admin.create_topics([NewTopic(name=name, partition_count=1, replication_factor=1) for name in (TOPIC, SALARIES)])
+            admin.create_topics(
+                [
+                    NewTopic(name=name, partition_count=1, replication_factor=1)
+                    for name in (TOPIC, SALARIES)
+                ]
+            )
             for user in (SHOP, STRANGER):
                 for mechanism in (SCRAM_256, SCRAM_512):
-                    admin.set_scram_users([ScramUser(name=user, password=password_of(user), mechanism=mechanism)])
+                    admin.set_scram_users(
+                        [ScramUser(name=user, password=password_of(user), mechanism=mechanism)]
+                    )
             admin.create_acls(
                 [
-                    AclBinding(resource_type=kind, name=name, pattern_type=pattern, principal=f"User:{user}", operation=operation)
+                    AclBinding(
+                        resource_type=kind,
+                        name=name,
+                        pattern_type=pattern,
+                        principal=f"User:{user}",
+                        operation=operation,
+                    )
                     for user in (SHOP, ANONYMOUS)
                     for kind, name, pattern, operation in (
                         ("topic", TOPIC, "literal", "write"),

@@ -3,7 +3,13 @@
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 
 from tests.integration.confluent import WAIT_SECONDS, admin, consumer, produce, take, wait_until
 
@@ -14,7 +20,9 @@ def client(bootstrap: str) -> Any:
 
 
 def describe(client: Any, group: str) -> Any:
-    return client.describe_consumer_groups([group], include_authorized_operations=True)[group].result(WAIT_SECONDS)
+    return client.describe_consumer_groups([group], include_authorized_operations=True)[
+        group
+    ].result(WAIT_SECONDS)
 
 
 def listed(client: Any, **more: Any) -> dict[str, Any]:
@@ -36,7 +44,9 @@ def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
     source.close()
 
 
-def test_a_group_from_its_first_member_to_its_deletion(bootstrap: str, client: Any, topic: str, name: str) -> None:
+def test_a_group_from_its_first_member_to_its_deletion(
+    bootstrap: str, client: Any, topic: str, name: str
+) -> None:
     produce(bootstrap, topic, [b"one"])
     member = consumer(bootstrap, name, client_id="reader", group_instance_id="static")
     member.subscribe([topic])
@@ -48,7 +58,9 @@ def test_a_group_from_its_first_member_to_its_deletion(bootstrap: str, client: A
     (one,) = described.members
     assert (one.client_id, one.group_instance_id) == ("reader", "static")
     assert "127.0.0.1" in one.host
-    assert [(where.topic, where.partition) for where in one.assignment.topic_partitions] == [(topic, 0)]
+    assert [(where.topic, where.partition) for where in one.assignment.topic_partitions] == [
+        (topic, 0)
+    ]
     assert listed(client)[name].state == ConsumerGroupState.STABLE
     assert delete_error(client, name) == KafkaError.NON_EMPTY_GROUP
     member.commit(asynchronous=False)
@@ -57,7 +69,9 @@ def test_a_group_from_its_first_member_to_its_deletion(bootstrap: str, client: A
     assert listed(client)[name].state == ConsumerGroupState.STABLE
 
 
-def test_an_empty_group_is_deleted_with_its_offsets(bootstrap: str, client: Any, topic: str, name: str) -> None:
+def test_an_empty_group_is_deleted_with_its_offsets(
+    bootstrap: str, client: Any, topic: str, name: str
+) -> None:
     commit(bootstrap, name, topic, 3)
     assert describe(client, name).state == ConsumerGroupState.EMPTY
     client.delete_consumer_groups([name])[name].result(WAIT_SECONDS)
@@ -77,37 +91,60 @@ def test_groups_are_listed_by_state(bootstrap: str, client: Any, topic: str, nam
 
 def test_offsets_of_a_group_are_listed(bootstrap: str, client: Any, topic: str, name: str) -> None:
     commit(bootstrap, name, topic, 3)
-    every = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)])[name].result(WAIT_SECONDS)
-    assert [(where.topic, where.partition, where.offset) for where in every.topic_partitions] == [(topic, 0, 3)]
-    wanted = ConsumerGroupTopicPartitions(name, [TopicPartition(topic, 0), TopicPartition(topic, 1)])
+    every = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)])[name].result(
+        WAIT_SECONDS
+    )
+    assert [(where.topic, where.partition, where.offset) for where in every.topic_partitions] == [
+        (topic, 0, 3)
+    ]
+    wanted = ConsumerGroupTopicPartitions(
+        name, [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+    )
     some = client.list_consumer_group_offsets([wanted])[name].result(WAIT_SECONDS)
-    assert [(where.partition, where.offset) for where in some.topic_partitions] == [(0, 3), (1, -1001)]
+    assert [(where.partition, where.offset) for where in some.topic_partitions] == [
+        (0, 3),
+        (1, -1001),
+    ]
 
 
-def test_offsets_of_a_group_without_members_are_altered(bootstrap: str, client: Any, topic: str, name: str) -> None:
+def test_offsets_of_a_group_without_members_are_altered(
+    bootstrap: str, client: Any, topic: str, name: str
+) -> None:
     produce(bootstrap, topic, [b"one", b"two", b"three"])
     wanted = ConsumerGroupTopicPartitions(name, [TopicPartition(topic, 0, 2)])
 
     def is_altered() -> bool:
-        (answer,) = client.alter_consumer_group_offsets([wanted])[name].result(WAIT_SECONDS).topic_partitions
-        return answer.error is None  # a coordinator that is loading refuses, and this call does not try again
+        (answer,) = (
+            client.alter_consumer_group_offsets([wanted])[name]
+            .result(WAIT_SECONDS)
+            .topic_partitions
+        )
+        return (
+            answer.error is None
+        )  # a coordinator that is loading refuses, and this call does not try again
 
     wait_until(is_altered, "the offsets are altered")
     member = consumer(bootstrap, name)
     member.subscribe([topic])
     assert [record.value() for record in take(member, 1)] == [b"three"]
-    (refused,) = client.alter_consumer_group_offsets([wanted])[name].result(WAIT_SECONDS).topic_partitions
+    (refused,) = (
+        client.alter_consumer_group_offsets([wanted])[name].result(WAIT_SECONDS).topic_partitions
+    )
     assert refused.error.code() == KafkaError.UNKNOWN_MEMBER_ID
     member.close()
 
 
-def test_a_group_that_was_never_there_is_dead(client: Any, bootstrap: str, topic: str, name: str) -> None:
+def test_a_group_that_was_never_there_is_dead(
+    client: Any, bootstrap: str, topic: str, name: str
+) -> None:
     """What DescribeGroups up to version 5, which librdkafka speaks, says of it."""
     commit(bootstrap, name, topic, 1)
     assert describe(client, f"{name}-never").state == ConsumerGroupState.DEAD
 
 
-def test_lag_is_what_lies_between_the_commit_and_the_end(bootstrap: str, client: Any, topic: str, name: str) -> None:
+def test_lag_is_what_lies_between_the_commit_and_the_end(
+    bootstrap: str, client: Any, topic: str, name: str
+) -> None:
     produce(bootstrap, topic, [b"x"] * 10)
     commit(bootstrap, name, topic, 4)
     source = consumer(bootstrap, name)

@@ -1,4 +1,6 @@
-"""Groups of the consumer protocol (KIP-848) on three nodes: their coordinator is killed, and the members go on where they were."""
+"""Groups of the consumer protocol (KIP-848) on three nodes: their coordinator is killed, and the
+members go on where they were.
+"""
 
 from collections.abc import Iterator
 
@@ -35,13 +37,19 @@ def send_round(nodes: ClusterNodes, number: int) -> set[bytes]:
     return sent
 
 
-def test_members_keep_their_partitions_when_their_coordinator_is_killed(nodes: ClusterNodes) -> None:
+def test_members_keep_their_partitions_when_their_coordinator_is_killed(
+    nodes: ClusterNodes,
+) -> None:
     with BlockingAdmin(nodes.bootstrap) as admin:
         admin.create_topics([NewTopic(name=TOPIC, partition_count=4, replication_factor=3)])
     nodes.wait_until_whole(TOPIC)
     expected = send_round(nodes, 0)
     readers = [Reader(nodes.bootstrap, TOPIC, GROUP) for _ in range(2)]
-    poll_until(lambda: all(len(reader.partitions) == 2 for reader in readers), "each has two partitions", *readers)
+    poll_until(
+        lambda: all(len(reader.partitions) == 2 for reader in readers),
+        "each has two partitions",
+        *readers,
+    )
 
     def has_read() -> bool:
         return {value for reader in readers for value in reader.values} == expected
@@ -58,8 +66,12 @@ def test_members_keep_their_partitions_when_their_coordinator_is_killed(nodes: C
     nodes.start(coordinator)
     readers.pop().close()
     (reader,) = readers
-    poll_until(lambda: len(reader.partitions) == 4, "the one that stays takes everything over", reader)
-    assert sorted(reader.values) == sorted(set(reader.values)), "what the other one committed is not read again"
+    poll_until(
+        lambda: len(reader.partitions) == 4, "the one that stays takes everything over", reader
+    )
+    assert sorted(reader.values) == sorted(set(reader.values)), (
+        "what the other one committed is not read again"
+    )
     reader.close()
 
 
@@ -68,7 +80,11 @@ class OurReader(Reader):
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
         self.consumer = BlockingConsumer(
-            bootstrap, group_id=group, group_protocol="consumer", auto_offset_reset="earliest", enable_auto_commit=False
+            bootstrap,
+            group_id=group,
+            group_protocol="consumer",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
         )
         self.consumer.__enter__()
         self.consumer.subscribe([topic])
@@ -85,17 +101,27 @@ class OurReader(Reader):
 def test_our_members_go_on_when_their_coordinator_is_killed(nodes: ClusterNodes) -> None:
     group = "orders-auditors"
     readers = [OurReader(nodes.bootstrap, TOPIC, group) for _ in range(2)]
-    poll_until(lambda: all(len(reader.partitions) == 2 for reader in readers), "each has two partitions", *readers)
+    poll_until(
+        lambda: all(len(reader.partitions) == 2 for reader in readers),
+        "each has two partitions",
+        *readers,
+    )
     before = [reader.partitions for reader in readers]
     coordinator = nodes.coordinator_of(group)
     nodes.kill(coordinator)
     sent = send_round(nodes, 2)
-    poll_until(lambda: sent <= {value for reader in readers for value in reader.values}, "the round is read", *readers)
+    poll_until(
+        lambda: sent <= {value for reader in readers for value in reader.values},
+        "the round is read",
+        *readers,
+    )
     assert [reader.partitions for reader in readers] == before
     for reader in readers:
         reader.consumer.commit()
     nodes.start(coordinator)
     readers.pop().consumer.__exit__(None, None, None)
     (reader,) = readers
-    poll_until(lambda: len(reader.partitions) == 4, "the one that stays takes everything over", reader)
+    poll_until(
+        lambda: len(reader.partitions) == 4, "the one that stays takes everything over", reader
+    )
     reader.consumer.__exit__(None, None, None)

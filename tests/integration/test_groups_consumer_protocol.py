@@ -1,4 +1,6 @@
-"""confluent-kafka (librdkafka) consumers of the consumer group protocol (KIP-848): they share partitions, hand them over, and commit."""
+"""confluent-kafka (librdkafka) consumers of the consumer group protocol (KIP-848): they share
+partitions, hand them over, and commit.
+"""
 
 from collections.abc import Callable
 
@@ -11,7 +13,9 @@ from tests.integration.group_readers import Reader, poll_until, send
 NewTopic = Callable[..., str]
 
 
-def test_two_consumers_share_a_topic_and_the_one_that_stays_takes_over(bootstrap: str, new_topic: NewTopic) -> None:
+def test_two_consumers_share_a_topic_and_the_one_that_stays_takes_over(
+    bootstrap: str, new_topic: NewTopic
+) -> None:
     topic = new_topic(partitions=4)
     group = f"{topic}-readers"
     for partition in range(4):
@@ -21,7 +25,12 @@ def test_two_consumers_share_a_topic_and_the_one_that_stays_takes_over(bootstrap
     assert first.partitions == {0, 1, 2, 3}
     first.consumer.commit(asynchronous=False)
     second = Reader(bootstrap, topic, group)
-    poll_until(lambda: len(first.partitions) == len(second.partitions) == 2, "each has two partitions", first, second)
+    poll_until(
+        lambda: len(first.partitions) == len(second.partitions) == 2,
+        "each has two partitions",
+        first,
+        second,
+    )
     assert first.partitions | second.partitions == {0, 1, 2, 3}
     first.close()
     poll_until(lambda: len(second.partitions) == 4, "the second has all", second)
@@ -42,7 +51,10 @@ def test_tools_see_the_group_and_its_positions(bootstrap: str, new_topic: NewTop
     described = client.describe_consumer_groups([group])[group].result(WAIT_SECONDS)
     assert str(described.type).endswith("CONSUMER")
     (member,) = described.members
-    assert (member.group_instance_id, [each.partition for each in member.assignment.topic_partitions]) == ("one", [0])
+    assert (
+        member.group_instance_id,
+        [each.partition for each in member.assignment.topic_partitions],
+    ) == ("one", [0])
     reader.close()
     (position,) = reader_positions(bootstrap, group, topic)
     assert position.offset == 2
@@ -52,5 +64,7 @@ def reader_positions(bootstrap: str, group: str, topic: str) -> list[TopicPartit
     """The committed positions, as an outsider sees them."""
     client = admin(bootstrap)
     wanted = confluent_kafka.ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
-    found: list[TopicPartition] = client.list_consumer_group_offsets([wanted])[group].result(WAIT_SECONDS).topic_partitions
+    found: list[TopicPartition] = (
+        client.list_consumer_group_offsets([wanted])[group].result(WAIT_SECONDS).topic_partitions
+    )
     return found

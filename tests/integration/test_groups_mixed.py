@@ -1,4 +1,6 @@
-"""Different clients in one group: ours, librdkafka's, kafka-python's, aiokafka's and Java's share partitions, whoever leads."""
+"""Different clients in one group: ours, librdkafka's, kafka-python's, aiokafka's and Java's share
+partitions, whoever leads.
+"""
 
 import asyncio
 import json
@@ -117,7 +119,12 @@ class Aiokafka(Threaded):
 
     def __init__(self, bootstrap: str, group: str, topic: str, assignor: str) -> None:
         assert assignor in {"range", "roundrobin"}
-        self._settings = {"bootstrap_servers": bootstrap, "group_id": group, "session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 300}
+        self._settings = {
+            "bootstrap_servers": bootstrap,
+            "group_id": group,
+            "session_timeout_ms": SESSION_MS,
+            "heartbeat_interval_ms": 300,
+        }
         self._topic, self._assignor = topic, assignor
         super().__init__()
 
@@ -128,9 +135,13 @@ class Aiokafka(Threaded):
         from aiokafka.coordinator.assignors.range import RangePartitionAssignor
         from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
-        chosen = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}[self._assignor]
+        chosen = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}[
+            self._assignor
+        ]
         untyped: Any = aiokafka
-        consumer = untyped.AIOKafkaConsumer(self._topic, partition_assignment_strategy=(chosen,), **self._settings)
+        consumer = untyped.AIOKafkaConsumer(
+            self._topic, partition_assignment_strategy=(chosen,), **self._settings
+        )
         await consumer.start()
         try:
             while self.is_running:
@@ -145,11 +156,21 @@ class Java:
 
     def __init__(self, bootstrap: str, group: str, topic: str, assignor: str) -> None:
         self.assigned: set[int] = set()
-        command = [*java_command("-Xmx128m"), "org.apache.kafka.tools.VerifiableConsumer", "--bootstrap-server", bootstrap]
+        command = [
+            *java_command("-Xmx128m"),
+            "org.apache.kafka.tools.VerifiableConsumer",
+            "--bootstrap-server",
+            bootstrap,
+        ]
         command += ["--topic", topic, "--group-id", group]
         command += ["--session-timeout", str(SESSION_MS)]
-        command += ["--assignment-strategy", f"org.apache.kafka.clients.consumer.{JAVA_ASSIGNORS[assignor]}"]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        command += [
+            "--assignment-strategy",
+            f"org.apache.kafka.clients.consumer.{JAVA_ASSIGNORS[assignor]}",
+        ]
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
@@ -157,7 +178,11 @@ class Java:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             event = json.loads(line) if line.startswith("{") else {}
-            partitions = {each["partition"] for each in event.get("partitions", []) if isinstance(each, dict) and "partition" in each}
+            partitions = {
+                each["partition"]
+                for each in event.get("partitions", [])
+                if isinstance(each, dict) and "partition" in each
+            }
             if event.get("name") == "partitions_assigned":
                 self.assigned |= partitions
             elif event.get("name") == "partitions_revoked":
@@ -181,7 +206,9 @@ Client = Callable[[str, str, str, str], Any]
 
 
 @contextmanager
-def together(clients: Sequence[Client], bootstrap: str, group: str, topic: str, assignor: str) -> Iterator[list[Participant]]:
+def together(
+    clients: Sequence[Client], bootstrap: str, group: str, topic: str, assignor: str
+) -> Iterator[list[Participant]]:
     """Start members one after the other: the first one leads."""
     with ExitStack() as stack:
         members: list[Participant] = []
@@ -189,7 +216,9 @@ def together(clients: Sequence[Client], bootstrap: str, group: str, topic: str, 
             member = client(bootstrap, group, topic, assignor)
             stack.callback(member.stop)
             members.append(member)
-            wait_until(lambda: is_shared(members), f"{len(members)} members share {PARTITIONS} partitions")
+            wait_until(
+                lambda: is_shared(members), f"{len(members)} members share {PARTITIONS} partitions"
+            )
         yield members
 
 
@@ -197,7 +226,11 @@ def is_shared(members: Sequence[Participant]) -> bool:
     """Whether every partition has one owner and nobody has much more than others."""
     owned = [set(member.assigned) for member in members]
     sizes = [len(each) for each in owned]
-    return sum(sizes) == PARTITIONS and len(set().union(*owned)) == PARTITIONS and max(sizes) - min(sizes) <= 1
+    return (
+        sum(sizes) == PARTITIONS
+        and len(set().union(*owned)) == PARTITIONS
+        and max(sizes) - min(sizes) <= 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -209,7 +242,9 @@ def is_shared(members: Sequence[Participant]) -> bool:
     ],
 )
 @pytest.mark.parametrize("assignor", ["range", "roundrobin"])
-def test_clients_share_a_group(bootstrap: str, new_topic: NewTopic, name: str, clients: list[Client], assignor: str) -> None:
+def test_clients_share_a_group(
+    bootstrap: str, new_topic: NewTopic, name: str, clients: list[Client], assignor: str
+) -> None:
     topic = new_topic(partitions=PARTITIONS)
     with together(clients, bootstrap, name, topic, assignor) as members:
         members[0].stop()
@@ -217,17 +252,27 @@ def test_clients_share_a_group(bootstrap: str, new_topic: NewTopic, name: str, c
 
 
 @pytest.mark.parametrize(
-    "clients", [[Tidelog, librdkafka, Tidelog], [librdkafka, Tidelog, Tidelog]], ids=["tidelog-leads", "librdkafka-leads"]
+    "clients",
+    [[Tidelog, librdkafka, Tidelog], [librdkafka, Tidelog, Tidelog]],
+    ids=["tidelog-leads", "librdkafka-leads"],
 )
-def test_cooperative_members_of_two_clients_share_a_group(bootstrap: str, new_topic: NewTopic, name: str, clients: list[Client]) -> None:
+def test_cooperative_members_of_two_clients_share_a_group(
+    bootstrap: str, new_topic: NewTopic, name: str, clients: list[Client]
+) -> None:
     topic = new_topic(partitions=PARTITIONS)
     with together(clients, bootstrap, name, topic, "cooperative-sticky") as members:
         members[0].stop()
         wait_until(lambda: is_shared(members[1:]), "those that are left have taken over")
 
 
-@pytest.mark.parametrize("clients", [[Tidelog, KafkaPython], [KafkaPython, Tidelog]], ids=["tidelog-leads", "kafka-python-leads"])
-def test_sticky_members_of_two_clients_share_a_group(bootstrap: str, new_topic: NewTopic, name: str, clients: list[Client]) -> None:
+@pytest.mark.parametrize(
+    "clients",
+    [[Tidelog, KafkaPython], [KafkaPython, Tidelog]],
+    ids=["tidelog-leads", "kafka-python-leads"],
+)
+def test_sticky_members_of_two_clients_share_a_group(
+    bootstrap: str, new_topic: NewTopic, name: str, clients: list[Client]
+) -> None:
     topic = new_topic(partitions=PARTITIONS)
     with together(clients, bootstrap, name, topic, "sticky") as members:
         kept = set(members[1].assigned)
@@ -243,11 +288,17 @@ def test_sticky_members_of_two_clients_share_a_group(bootstrap: str, new_topic: 
         pytest.param("range", [Tidelog, Java], id="range-tidelog-leads"),
         pytest.param("sticky", [Java, Tidelog], id="sticky-java-leads"),
         pytest.param("sticky", [Tidelog, Java], id="sticky-tidelog-leads"),
-        pytest.param("cooperative-sticky", [Java, Tidelog, librdkafka], id="cooperative-java-leads"),
-        pytest.param("cooperative-sticky", [Tidelog, Java, librdkafka], id="cooperative-tidelog-leads"),
+        pytest.param(
+            "cooperative-sticky", [Java, Tidelog, librdkafka], id="cooperative-java-leads"
+        ),
+        pytest.param(
+            "cooperative-sticky", [Tidelog, Java, librdkafka], id="cooperative-tidelog-leads"
+        ),
     ],
 )
-def test_java_shares_a_group(bootstrap: str, new_topic: NewTopic, name: str, assignor: str, clients: list[Client]) -> None:
+def test_java_shares_a_group(
+    bootstrap: str, new_topic: NewTopic, name: str, assignor: str, clients: list[Client]
+) -> None:
     skip_unless_kafka_is_there()
     topic = new_topic(partitions=PARTITIONS)
     with together(clients, bootstrap, name, topic, assignor) as members:

@@ -1,9 +1,17 @@
-"""Committed offsets from without: what is committed comes back, and a group goes on where it stopped."""
+"""Committed offsets from without: what is committed comes back, and a group goes on where it
+stopped.
+"""
 
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import OFFSET_INVALID, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_INVALID,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 
 from tests.integration.confluent import WAIT_SECONDS, admin, consumer, produce, take, wait_until
 
@@ -45,25 +53,40 @@ def test_a_consumer_commits_by_itself_when_it_closes(bootstrap: str, topic: str,
     assert committed(bootstrap, name, topic) == 5
 
 
-def test_metadata_and_several_partitions_come_back(bootstrap: str, new_topic: NewTopic, name: str) -> None:
+def test_metadata_and_several_partitions_come_back(
+    bootstrap: str, new_topic: NewTopic, name: str
+) -> None:
     topic = new_topic(partitions=3)
     source = consumer(bootstrap, name)
-    wanted = [TopicPartition(topic, 0, 7, metadata="sieben"), TopicPartition(topic, 1, 0, metadata="")]
+    wanted = [
+        TopicPartition(topic, 0, 7, metadata="sieben"),
+        TopicPartition(topic, 1, 0, metadata=""),
+    ]
     source.commit(offsets=wanted, asynchronous=False)
-    found = source.committed([TopicPartition(topic, partition) for partition in range(3)], WAIT_SECONDS)
+    found = source.committed(
+        [TopicPartition(topic, partition) for partition in range(3)], WAIT_SECONDS
+    )
     source.close()
-    assert [(one.offset, one.metadata or "") for one in found] == [(7, "sieben"), (0, ""), (OFFSET_INVALID, "")]
+    assert [(one.offset, one.metadata or "") for one in found] == [
+        (7, "sieben"),
+        (0, ""),
+        (OFFSET_INVALID, ""),
+    ]
 
 
 def test_metadata_beyond_the_limit_is_refused(bootstrap: str, topic: str, name: str) -> None:
     source = consumer(bootstrap, name)
     with pytest.raises(KafkaException) as caught:
-        source.commit(offsets=[TopicPartition(topic, 0, 1, metadata="m" * 5_000)], asynchronous=False)
+        source.commit(
+            offsets=[TopicPartition(topic, 0, 1, metadata="m" * 5_000)], asynchronous=False
+        )
     source.close()
     assert caught.value.args[0].code() == KafkaError.OFFSET_METADATA_TOO_LARGE
 
 
-def test_a_commit_for_a_topic_that_is_not_there_is_refused(bootstrap: str, topic: str, name: str) -> None:
+def test_a_commit_for_a_topic_that_is_not_there_is_refused(
+    bootstrap: str, topic: str, name: str
+) -> None:
     source = consumer(bootstrap, name)
     answers = []
     for where in (TopicPartition(f"{name}-nowhere", 0, 1), TopicPartition(topic, 5, 1)):
@@ -74,14 +97,18 @@ def test_a_commit_for_a_topic_that_is_not_there_is_refused(bootstrap: str, topic
     assert answers == [KafkaError.UNKNOWN_TOPIC_OR_PART] * 2
 
 
-def test_a_group_that_was_never_there_has_committed_nothing(bootstrap: str, topic: str, name: str) -> None:
+def test_a_group_that_was_never_there_has_committed_nothing(
+    bootstrap: str, topic: str, name: str
+) -> None:
     source = consumer(bootstrap, name)
     (found,) = source.committed([TopicPartition(topic, 0)], WAIT_SECONDS)
     source.close()
     assert found.offset == OFFSET_INVALID
 
 
-def test_the_newest_commit_wins_also_when_it_goes_back(bootstrap: str, topic: str, name: str) -> None:
+def test_the_newest_commit_wins_also_when_it_goes_back(
+    bootstrap: str, topic: str, name: str
+) -> None:
     source = consumer(bootstrap, name)
     for offset in (1, 9, 4):
         source.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
@@ -89,7 +116,9 @@ def test_the_newest_commit_wins_also_when_it_goes_back(bootstrap: str, topic: st
     assert committed(bootstrap, name, topic) == 4
 
 
-def test_an_outsider_cannot_commit_for_a_group_that_has_members(bootstrap: str, topic: str, name: str) -> None:
+def test_an_outsider_cannot_commit_for_a_group_that_has_members(
+    bootstrap: str, topic: str, name: str
+) -> None:
     numbered(bootstrap, topic, 1)
     member, outsider = consumer(bootstrap, name), consumer(bootstrap, name)
     member.subscribe([topic])
@@ -101,7 +130,9 @@ def test_an_outsider_cannot_commit_for_a_group_that_has_members(bootstrap: str, 
     assert caught.value.args[0].code() == KafkaError.UNKNOWN_MEMBER_ID
 
 
-def test_deleting_a_topic_forgets_its_committed_offsets(bootstrap: str, topic: str, name: str) -> None:
+def test_deleting_a_topic_forgets_its_committed_offsets(
+    bootstrap: str, topic: str, name: str
+) -> None:
     source = consumer(bootstrap, name)
     source.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
     source.close()
@@ -124,7 +155,9 @@ def test_a_recreated_topic_starts_without_commits(bootstrap: str, topic: str, na
     source.commit(offsets=[TopicPartition(topic, 0, 3)], asynchronous=False)
     client = admin(bootstrap)
     client.delete_topics([topic])[topic].result(WAIT_SECONDS)
-    wait_until(lambda: topic not in client.list_topics(timeout=WAIT_SECONDS).topics, "the topic is gone")
+    wait_until(
+        lambda: topic not in client.list_topics(timeout=WAIT_SECONDS).topics, "the topic is gone"
+    )
     produce(bootstrap, topic, [b"new"])
     assert committed(bootstrap, name, topic) == OFFSET_INVALID
     source.close()
@@ -134,8 +167,15 @@ def test_many_offsets_fit_one_commit(bootstrap: str, new_topic: NewTopic, name: 
     topic = new_topic(partitions=200)
     source = consumer(bootstrap, name)
     for base in range(0, 2_000, 200):
-        source.commit(offsets=[TopicPartition(topic, partition, base + partition) for partition in range(200)], asynchronous=False)
-    found = source.committed([TopicPartition(topic, partition) for partition in range(200)], WAIT_SECONDS)
+        source.commit(
+            offsets=[
+                TopicPartition(topic, partition, base + partition) for partition in range(200)
+            ],
+            asynchronous=False,
+        )
+    found = source.committed(
+        [TopicPartition(topic, partition) for partition in range(200)], WAIT_SECONDS
+    )
     source.close()
     assert [one.offset for one in found] == [1_800 + partition for partition in range(200)]
 

@@ -1,4 +1,6 @@
-"""Bytes that no client sends: the connection ends, with one line in the log where it is ours, and the next request is answered."""
+"""Bytes that no client sends: the connection ends, with one line in the log where it is ours, and
+the next request is answered.
+"""
 
 import random
 import struct
@@ -45,11 +47,16 @@ ATTACKS: dict[str, bytes] = {
     "a negative API": struct.pack(">i", 10) + HEADER.pack(-5, 0, 7, -1),
     "an API of controllers": struct.pack(">i", 10) + HEADER.pack(52, 0, 7, -1),
     "a removed API": struct.pack(">i", 10) + HEADER.pack(4, 0, 7, -1),
-    "an unknown version": struct.pack(">i", 10) + HEADER.pack(ApiKey.METADATA, UNKNOWN_VERSION, 7, -1),
+    "an unknown version": struct.pack(">i", 10)
+    + HEADER.pack(ApiKey.METADATA, UNKNOWN_VERSION, 7, -1),
     "a negative version": struct.pack(">i", 10) + HEADER.pack(ApiKey.METADATA, -1, 7, -1),
     "a version that was removed": struct.pack(">i", 10) + HEADER.pack(ApiKey.FETCH, 3, 7, -1),
-    "a client id beyond the frame": struct.pack(">i", 14) + HEADER.pack(ApiKey.METADATA, 1, 7, 500) + b"abcd",
-    "a client id that is no text": struct.pack(">i", 12) + HEADER.pack(ApiKey.METADATA, 1, 7, 2) + b"\xff\xff",
+    "a client id beyond the frame": struct.pack(">i", 14)
+    + HEADER.pack(ApiKey.METADATA, 1, 7, 500)
+    + b"abcd",
+    "a client id that is no text": struct.pack(">i", 12)
+    + HEADER.pack(ApiKey.METADATA, 1, 7, 2)
+    + b"\xff\xff",
 }
 
 BODIES: dict[str, bytes] = {
@@ -81,7 +88,9 @@ def test_a_body_that_does_not_parse_closes_the_connection(bootstrap: str, body: 
 
 
 def test_text_that_is_no_text_closes_the_connection(tidelog_bootstrap: str) -> None:
-    """Apache Kafka puts replacement characters in its place, and answers for a topic that nobody named."""
+    """Apache Kafka puts replacement characters in its place, and answers for a topic that nobody
+    named.
+    """
     with Wire(tidelog_bootstrap) as wire:
         wire.send_frame(flexible(b"\x02" + b"\0" * 16 + b"\x03\xff\xfe" + b"\0" * 9))
         assert wire.is_closed_by_broker()
@@ -97,7 +106,9 @@ def test_answers_before_the_nonsense_still_arrive(bootstrap: str) -> None:
 
 
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0(bootstrap: str) -> None:
-    """KIP-511: with the range of ApiVersions itself, so that the client can step down on the same connection."""
+    """KIP-511: with the range of ApiVersions itself, so that the client can step down on the same
+    connection.
+    """
     with Wire(bootstrap) as wire:
         wire.send_header(ApiKey.API_VERSIONS, UNKNOWN_VERSION, is_flexible=True)
         answer = wire.receive(ApiKey.API_VERSIONS, 0)
@@ -108,11 +119,20 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(bootstrap: 
 
 
 @pytest.mark.parametrize("name", ["", "-", "a b", "naïve", "-lead", "trail-"])
-def test_a_client_with_an_impossible_name_is_refused_and_may_try_again(bootstrap: str, name: str) -> None:
+def test_a_client_with_an_impossible_name_is_refused_and_may_try_again(
+    bootstrap: str, name: str
+) -> None:
     with Wire(bootstrap) as wire:
-        answer = wire.ask(ApiVersionsRequest(client_software_name=name, client_software_version="1"), 3)
+        answer = wire.ask(
+            ApiVersionsRequest(client_software_name=name, client_software_version="1"), 3
+        )
         assert answer.error_code == 42
-        assert wire.ask(ApiVersionsRequest(client_software_name="good", client_software_version="1.0"), 3).error_code == 0
+        assert (
+            wire.ask(
+                ApiVersionsRequest(client_software_name="good", client_software_version="1.0"), 3
+            ).error_code
+            == 0
+        )
 
 
 def test_half_a_frame_and_a_goodbye_harm_nothing(bootstrap: str) -> None:
@@ -135,23 +155,36 @@ def test_a_request_may_arrive_byte_by_byte(bootstrap: str) -> None:
 def test_a_thousand_requests_in_one_piece_are_answered_in_order(bootstrap: str) -> None:
     request = struct.pack(">i", 10) + HEADER.pack(ApiKey.API_VERSIONS, 0, 0, -1)
     with Wire(bootstrap) as wire:
-        wire.send_bytes(b"".join(request[:8] + struct.pack(">i", number) + request[12:] for number in range(1_000)))
+        wire.send_bytes(
+            b"".join(
+                request[:8] + struct.pack(">i", number) + request[12:] for number in range(1_000)
+            )
+        )
         for number in range(1_000):
             assert wire.receive_frame()[:4] == struct.pack(">i", number)
 
 
 def test_every_served_api_survives_damaged_bodies(bootstrap: str) -> None:
-    """Random bodies behind good headers, for every API and its lowest and highest version; the seed is told on failure."""
+    """Random bodies behind good headers, for every API and its lowest and highest version; the seed
+    is told on failure.
+    """
     seed = random.randrange(2**32)
     rng = random.Random(seed)
     for spec in (api.spec for api in REGISTRY.values()):
         for version in {spec.min_version, spec.max_version}:
             for _ in range(4):
-                body = bytes(rng.choice((0, 1, 2, 5, 0x7F, 0x80, 0xFF, rng.randrange(256))) for _ in range(rng.randrange(120)))
+                body = bytes(
+                    rng.choice((0, 1, 2, 5, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+                    for _ in range(rng.randrange(120))
+                )
                 with Wire(bootstrap) as wire:
-                    wire.send_header(spec.key, version, body, is_flexible=version >= spec.first_flexible_version)
+                    wire.send_header(
+                        spec.key, version, body, is_flexible=version >= spec.first_flexible_version
+                    )
                     wire.finish()
-                    assert wire.is_closed_by_broker(), f"seed {seed}: {spec.name} v{version} {body.hex()}"
+                    assert wire.is_closed_by_broker(), (
+                        f"seed {seed}: {spec.name} v{version} {body.hex()}"
+                    )
     assert is_alive(bootstrap), f"seed {seed}"
 
 
@@ -166,8 +199,14 @@ def test_random_bytes_harm_nothing(bootstrap: str) -> None:
     assert is_alive(bootstrap), f"seed {seed}"
 
 
-@pytest.mark.parametrize("frames", [ATTACKS, {name: framed(flexible(body)) for name, body in BODIES.items()}], ids=["frames", "bodies"])
-def test_every_closed_connection_leaves_one_line_and_no_traceback(broker: BrokerProcess, frames: dict[str, bytes]) -> None:
+@pytest.mark.parametrize(
+    "frames",
+    [ATTACKS, {name: framed(flexible(body)) for name, body in BODIES.items()}],
+    ids=["frames", "bodies"],
+)
+def test_every_closed_connection_leaves_one_line_and_no_traceback(
+    broker: BrokerProcess, frames: dict[str, bytes]
+) -> None:
     for name, content in frames.items():
         before = len(broker.log)
         with Wire(broker.bootstrap) as wire:

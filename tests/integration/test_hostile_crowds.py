@@ -1,4 +1,6 @@
-"""Peers that are too many, too slow or too greedy: the broker stays within its memory, and serves the others."""
+"""Peers that are too many, too slow or too greedy: the broker stays within its memory, and serves
+the others.
+"""
 
 import struct
 import time
@@ -54,7 +56,9 @@ def is_served(wire: Wire) -> bool:
 
 
 @pytest.mark.parametrize("key", ["max_connections", "max_connections_per_ip"])
-def test_connections_beyond_the_limit_are_closed_and_the_others_stay(tmp_path: Path, key: str) -> None:
+def test_connections_beyond_the_limit_are_closed_and_the_others_stay(
+    tmp_path: Path, key: str
+) -> None:
     with limited(tmp_path, **{key: "20"}) as broker, ExitStack() as stack:
         inside = [stack.enter_context(Wire(broker.bootstrap)) for _ in range(20)]
         assert all(map(is_served, inside))
@@ -76,7 +80,9 @@ def answers_soon_or_refused(bootstrap: str) -> bool:
 
 @pytest.fixture
 def roomy(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A broker whose system holds many connections that are not accepted yet: with few, the kernel makes clients wait for seconds."""
+    """A broker whose system holds many connections that are not accepted yet: with few, the kernel
+    makes clients wait for seconds.
+    """
     with limited(tmp_path, socket_listen_backlog_size="1024") as broker:
         yield broker
 
@@ -108,11 +114,15 @@ def test_idle_connections_cost_little(roomy: BrokerProcess) -> None:
 
 
 @pytest.mark.parametrize("sent_bytes", [10, 200_000])
-def test_frames_that_are_announced_and_not_sent_take_no_memory_and_hold_nobody_up(broker: BrokerProcess, sent_bytes: int) -> None:
+def test_frames_that_are_announced_and_not_sent_take_no_memory_and_hold_nobody_up(
+    broker: BrokerProcess, sent_bytes: int
+) -> None:
     before = resident_bytes(broker)
     with ExitStack() as stack:
         for _ in range(30):
-            stack.enter_context(Wire(broker.bootstrap)).send_bytes(struct.pack(">i", 100 * MIB) + bytes(sent_bytes))
+            stack.enter_context(Wire(broker.bootstrap)).send_bytes(
+                struct.pack(">i", 100 * MIB) + bytes(sent_bytes)
+            )
         assert answers_soon(broker.bootstrap)
         produce(broker.bootstrap, "honest", [b"small"] * 10)
         assert read_all(broker.bootstrap, "honest", 10) == [b"small"] * 10
@@ -122,11 +132,15 @@ def test_frames_that_are_announced_and_not_sent_take_no_memory_and_hold_nobody_u
 def fetch(topic: str, max_bytes: int = 50 * MIB, max_wait_ms: int = 0) -> FetchRequest:
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=max_bytes)
     topics = [FetchTopic(topic=topic, partitions=[partition])]
-    return FetchRequest(replica_id=-1, max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=max_bytes, topics=topics)
+    return FetchRequest(
+        replica_id=-1, max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=max_bytes, topics=topics
+    )
 
 
 @pytest.mark.parametrize("record_bytes", [1_000, 500_000])
-def test_readers_that_do_not_read_cost_little_and_hold_nobody_up(broker: BrokerProcess, record_bytes: int) -> None:
+def test_readers_that_do_not_read_cost_little_and_hold_nobody_up(
+    broker: BrokerProcess, record_bytes: int
+) -> None:
     """Each asks for far more than its socket holds, many times over; the answers wait in the files."""
     count = 20_000_000 // record_bytes
     produce(broker.bootstrap, "large", [b"x" * record_bytes] * count, linger_ms=5)
@@ -143,7 +157,12 @@ def test_readers_that_do_not_read_cost_little_and_hold_nobody_up(broker: BrokerP
 
 
 def test_a_slow_reader_gets_every_byte(broker: BrokerProcess) -> None:
-    produce(broker.bootstrap, "large", [bytes([number % 256]) * 100_000 for number in range(50)], linger_ms=5)
+    produce(
+        broker.bootstrap,
+        "large",
+        [bytes([number % 256]) * 100_000 for number in range(50)],
+        linger_ms=5,
+    )
     with Wire(broker.bootstrap, receive_buffer_bytes=4_096) as wire:
         for _ in range(3):
             wire.send(fetch("large"), 12)
@@ -169,7 +188,9 @@ def test_waiting_fetches_of_peers_that_left_are_forgotten(broker: BrokerProcess)
     assert "Traceback" not in broker.log
 
 
-def test_requests_behind_one_that_waits_are_bounded_and_answered_in_order(broker: BrokerProcess) -> None:
+def test_requests_behind_one_that_waits_are_bounded_and_answered_in_order(
+    broker: BrokerProcess,
+) -> None:
     create_topic(broker.bootstrap, "quiet")
     with Wire(broker.bootstrap) as wire:
         wire.send(fetch("quiet", max_wait_ms=1_500), 12)
@@ -200,10 +221,14 @@ def test_a_crowd_of_members_that_never_sync_is_bounded_by_the_groups_size(tmp_pa
         assert answers_soon(broker.bootstrap)
 
 
-def test_metadata_for_many_strange_names_creates_nothing_and_stays_cheap(broker: BrokerProcess) -> None:
+def test_metadata_for_many_strange_names_creates_nothing_and_stays_cheap(
+    broker: BrokerProcess,
+) -> None:
     with Wire(broker.bootstrap) as wire:
         names = [f"no/such/{number}" for number in range(5_000)]
-        answer = wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names]), 12)
+        answer = wire.ask(
+            MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names]), 12
+        )
         assert {topic.error_code for topic in answer.topics} == {17}
         assert wire.ask(MetadataRequest(topics=None), 12).topics == []
     assert answers_soon(broker.bootstrap)

@@ -1,4 +1,5 @@
-"""Three nodes on hosts of their own, from the file and the commands that the documentation shows; a voter comes and another one goes.
+"""Three nodes on hosts of their own, from the file and the commands that the documentation shows; a
+voter comes and another one goes.
 
 The hosts of the documentation are ports of this machine here.
 """
@@ -28,16 +29,28 @@ START_SECONDS = 60.0
 
 
 class Hosts:
-    """A directory in which commands of the documentation are typed, and the nodes that were started there."""
+    """A directory in which commands of the documentation are typed, and the nodes that were started
+    there.
+    """
 
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         self.directory = directory
         self._stack = stack
-        self._ports = dict(zip([(host, port) for host in range(1, 5) for port in (9092, 9093)], free_ports(8), strict=True))
+        self._ports = dict(
+            zip(
+                [(host, port) for host in range(1, 5) for port in (9092, 9093)],
+                free_ports(8),
+                strict=True,
+            )
+        )
         (file,) = (block.text for block in blocks("properties") if block.document == PAGE)
         for node_id in range(1, 5):
-            text = file.replace("node.id=1", f"node.id={node_id}").replace("=rack1", f"=rack{node_id}")
-            text = re.sub(r"//host1:", f"//host{node_id}:", text).replace("/var/lib/tidelog", str(directory / f"data{node_id}"))
+            text = file.replace("node.id=1", f"node.id={node_id}").replace(
+                "=rack1", f"=rack{node_id}"
+            )
+            text = re.sub(r"//host1:", f"//host{node_id}:", text).replace(
+                "/var/lib/tidelog", str(directory / f"data{node_id}")
+            )
             self.file(node_id).write_text(self.here(text))
         command = directory / "bin" / "tidelog"
         command.parent.mkdir()
@@ -49,14 +62,21 @@ class Hosts:
 
     def here(self, text: str) -> str:
         """The same with the ports that stand for hosts."""
-        return HOST.sub(lambda found: f"127.0.0.1:{self._ports[int(found[1]), int(found[2])]}", text)
+        return HOST.sub(
+            lambda found: f"127.0.0.1:{self._ports[int(found[1]), int(found[2])]}", text
+        )
 
     def typed(self, text: str, *, code: int = 0) -> str:
         """Type commands; they end with that exit code."""
         paths = f"{self.directory / 'bin'}:{os.environ['PATH']}"
         environment = {**os.environ, "PATH": paths, "PYTHONPATH": str(ROOT)}
         done = subprocess.run(
-            ["bash", "-euc", self.here(text)], cwd=self.directory, env=environment, capture_output=True, text=True, check=False
+            ["bash", "-euc", self.here(text)],
+            cwd=self.directory,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
@@ -78,7 +98,9 @@ class Hosts:
         while True:
             try:
                 found = self.quorum()
-                if found.keys() == roles.keys() and all(found[node_id] in allowed for node_id, allowed in roles.items()):
+                if found.keys() == roles.keys() and all(
+                    found[node_id] in allowed for node_id, allowed in roles.items()
+                ):
                     return
             except AssertionError as error:
                 found = {-1: str(error)}
@@ -97,26 +119,38 @@ VOTER = {"leader", "voter"}
 
 def test_nodes_are_formatted_and_started_and_voters_change_as_documented(hosts: Hosts) -> None:
     format_all, *_ = (block.text for block in blocks("sh") if block.document == PAGE)
-    hosts.typed(format_all.replace("cluster=$(tidelog storage random-uuid)", "cluster=4L6g3nShT-eMCtK--X86sw"))
+    hosts.typed(
+        format_all.replace(
+            "cluster=$(tidelog storage random-uuid)", "cluster=4L6g3nShT-eMCtK--X86sw"
+        )
+    )
     hosts.start(1, 2, 3)
     hosts.wait_for(dict.fromkeys((1, 2, 3), VOTER))
     said = hosts.typed("tidelog cluster voters add node4.properties -b host1:9092", code=1)
     assert "is not formatted" in said
 
-    _, change = (indented.strip("\n") for indented in re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL))
+    _, change = (
+        indented.strip("\n")
+        for indented in re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    )
     new_voter, add, remove = (line.strip() for line in change.strip().splitlines())
     hosts.typed("cluster=4L6g3nShT-eMCtK--X86sw\n" + new_voter)
     assert "does not follow the metadata log: start it" in hosts.typed(add, code=1)
     hosts.start(4)
     hosts.wait_for({1: VOTER, 2: VOTER, 3: VOTER, 4: {"observer"}})
-    assert "voters 1, 2, 3 -> 1, 2, 3, 4: 1 of 4 may fail\nnothing was changed" in hosts.typed(add.removesuffix(" --execute"))
+    assert "voters 1, 2, 3 -> 1, 2, 3, 4: 1 of 4 may fail\nnothing was changed" in hosts.typed(
+        add.removesuffix(" --execute")
+    )
     assert "voters 1, 2, 3 -> 1, 2, 3, 4: 1 of 4 may fail" in hosts.typed(add)
     assert "node 4 is a voter already: the voters are 1, 2, 3, 4" in hosts.typed(add, code=1)
     assert "voters 1, 2, 3, 4 -> 2, 3, 4: 1 of 3 may fail" in hosts.typed(remove)
     hosts.wait_for({1: {"observer"}, 2: VOTER, 3: VOTER, 4: VOTER})
     assert "node 1 is no voter: the voters are 2, 3, 4" in hosts.typed(remove, code=1)
     hosts.typed("tidelog topics create orders -p 3 -r 3 -b host1:9092")
-    assert "it also leaves the metadata quorum: voters 2, 3, 4 -> 3, 4: 0 of 2 may fail" in hosts.typed(
-        "tidelog cluster remove 2 -b host1:9092"
+    assert (
+        "it also leaves the metadata quorum: voters 2, 3, 4 -> 3, 4: 0 of 2 may fail"
+        in hosts.typed("tidelog cluster remove 2 -b host1:9092")
     )
-    assert "node 4 was formatted for cluster" in hosts.typed("sed -i s/4L6g3nShT/5L6g3nShT/ data4/meta.properties\n" + add, code=1)
+    assert "node 4 was formatted for cluster" in hosts.typed(
+        "sed -i s/4L6g3nShT/5L6g3nShT/ data4/meta.properties\n" + add, code=1
+    )

@@ -15,7 +15,11 @@ from kafka.structs import OffsetAndMetadata
 from tests.integration.confluent import WAIT_SECONDS, wait_until
 
 MakeTopic = Callable[..., str]
-CODECS = [None, "gzip", *(name for name in ("snappy", "lz4", "zstd") if getattr(kafka.codec, f"has_{name}")())]
+CODECS = [
+    None,
+    "gzip",
+    *(name for name in ("snappy", "lz4", "zstd") if getattr(kafka.codec, f"has_{name}")()),
+]
 
 
 @contextmanager
@@ -59,7 +63,9 @@ def fill(bootstrap: str, topic: str, count: int, **more: Any) -> None:
 def test_records_of_every_codec_come_back(bootstrap: str, topic: str, codec: str | None) -> None:
     fill(bootstrap, topic, 300, compression_type=codec)
     with consumer(bootstrap, topic) as source:
-        assert [record.value for record in take(source, 300)] == [str(number).encode() for number in range(300)]
+        assert [record.value for record in take(source, 300)] == [
+            str(number).encode() for number in range(300)
+        ]
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
@@ -74,12 +80,24 @@ def test_records_of_every_acks_are_stored(bootstrap: str, topic: str, acks: int 
 def test_everything_that_a_record_carries_comes_back(bootstrap: str, topic: str) -> None:
     headers = [("a", b"1"), ("a", b""), ("b", b"\xff")]
     with producer(bootstrap) as sender:
-        told = sender.send(topic, b"value", key=b"key", headers=headers, timestamp_ms=1_700_000_000_123).get(WAIT_SECONDS)
+        told = sender.send(
+            topic, b"value", key=b"key", headers=headers, timestamp_ms=1_700_000_000_123
+        ).get(WAIT_SECONDS)
         sender.send(topic, None, key=b"gone").get(WAIT_SECONDS)
-    assert (told.topic, told.partition, told.offset, told.timestamp) == (topic, 0, 0, 1_700_000_000_123)
+    assert (told.topic, told.partition, told.offset, told.timestamp) == (
+        topic,
+        0,
+        0,
+        1_700_000_000_123,
+    )
     with consumer(bootstrap, topic) as source:
         first, second = take(source, 2)
-    assert (first.key, first.value, list(first.headers), first.timestamp) == (b"key", b"value", headers, 1_700_000_000_123)
+    assert (first.key, first.value, list(first.headers), first.timestamp) == (
+        b"key",
+        b"value",
+        headers,
+        1_700_000_000_123,
+    )
     assert (second.key, second.value) == (b"gone", None)
 
 
@@ -100,7 +118,9 @@ def test_a_transactional_producer_commits_and_aborts(bootstrap: str, topic: str,
         assert [record.value for record in take(source, 2)] == [b"0", b"2"]
 
 
-def test_positions_count_with_the_transaction_until_a_second_producer_fences_the_first(bootstrap: str, topic: str, name: str) -> None:
+def test_positions_count_with_the_transaction_until_a_second_producer_fences_the_first(
+    bootstrap: str, topic: str, name: str
+) -> None:
     where = kafka.TopicPartition(topic, 0)
     with (
         producer(bootstrap, transactional_id=name) as first,
@@ -111,7 +131,9 @@ def test_positions_count_with_the_transaction_until_a_second_producer_fences_the
         for position, end in ((5, first.abort_transaction), (7, first.commit_transaction)):
             first.begin_transaction()
             first.send(topic, b"%d" % position)
-            first.send_offsets_to_transaction({where: OffsetAndMetadata(position, "", -1)}, member.group_metadata())
+            first.send_offsets_to_transaction(
+                {where: OffsetAndMetadata(position, "", -1)}, member.group_metadata()
+            )
             end()
         wait_until(lambda: member.committed(where) == 7, "the position is committed")
         first.begin_transaction()
@@ -149,7 +171,9 @@ def test_reading_starts_at_an_offset_in_the_middle_of_a_batch(bootstrap: str, to
 def test_offsets_are_found_by_time_and_at_both_ends(bootstrap: str, topic: str) -> None:
     with producer(bootstrap) as sender:
         for number in range(10):
-            sender.send(topic, b"x", timestamp_ms=1_700_000_000_000 + number * 1_000).get(WAIT_SECONDS)
+            sender.send(topic, b"x", timestamp_ms=1_700_000_000_000 + number * 1_000).get(
+                WAIT_SECONDS
+            )
     where = kafka.TopicPartition(topic, 0)
     with consumer(bootstrap) as source:
         assert source.beginning_offsets([where]) == {where: 0}
@@ -160,7 +184,9 @@ def test_offsets_are_found_by_time_and_at_both_ends(bootstrap: str, topic: str) 
 
 
 @pytest.mark.parametrize(("reset", "is_found"), [("earliest", True), ("latest", False)])
-def test_an_offset_out_of_range_is_reset(bootstrap: str, topic: str, reset: str, is_found: bool) -> None:
+def test_an_offset_out_of_range_is_reset(
+    bootstrap: str, topic: str, reset: str, is_found: bool
+) -> None:
     fill(bootstrap, topic, 3)
     where = kafka.TopicPartition(topic, 0)
     with consumer(bootstrap, auto_offset_reset=reset) as source:
@@ -191,8 +217,11 @@ def test_two_members_share_the_partitions(bootstrap: str, new_topic: MakeTopic, 
     is_done = threading.Event()
 
     def follow(number: int) -> None:
-        # This client forgets a join that a poll had no time to wait for: each member has a thread of its own, and long polls.
-        with consumer(bootstrap, topic, group_id=name, heartbeat_interval_ms=300, session_timeout_ms=6_000) as member:
+        # This client forgets a join that a poll had no time to wait for: each member has a thread
+        # of its own, and long polls.
+        with consumer(
+            bootstrap, topic, group_id=name, heartbeat_interval_ms=300, session_timeout_ms=6_000
+        ) as member:
             while not is_done.is_set():
                 member.poll(timeout_ms=2_000)
                 assignments[number] = member.assignment()
@@ -201,7 +230,10 @@ def test_two_members_share_the_partitions(bootstrap: str, new_topic: MakeTopic, 
     for member in members:
         member.start()
     try:
-        wait_until(lambda: sorted(map(len, assignments.values())) == [2, 2], "two members have two partitions each")
+        wait_until(
+            lambda: sorted(map(len, assignments.values())) == [2, 2],
+            "two members have two partitions each",
+        )
         assert not assignments[0] & assignments[1]
     finally:
         is_done.set()

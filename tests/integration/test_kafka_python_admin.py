@@ -27,8 +27,12 @@ def topic_resource(name: str, **configs: str) -> Any:
 
 
 def member_of(bootstrap: str, topic: str, group: str, **more: Any) -> Any:
-    """Join a group and wait for partitions. This client forgets a join that a poll had no time to wait for: polls are long."""
-    member = kafka.KafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest", **more)
+    """Join a group and wait for partitions. This client forgets a join that a poll had no time to
+    wait for: polls are long.
+    """
+    member = kafka.KafkaConsumer(
+        topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest", **more
+    )
 
     def has_partitions() -> bool:
         member.poll(timeout_ms=5_000)
@@ -65,7 +69,10 @@ def test_topics_are_created_described_and_deleted(admin: Any, name: str) -> None
         (kafka.admin.NewTopic("not/a/name", 1, 1), kafka.errors.InvalidTopicError),
         (kafka.admin.NewTopic("wide", 1, 3), kafka.errors.InvalidReplicationFactorError),
         (kafka.admin.NewTopic("empty", 0, 1), kafka.errors.InvalidPartitionsError),
-        (kafka.admin.NewTopic("odd", 1, 1, topic_configs={"retention.ms": "soon"}), kafka.errors.InvalidConfigurationError),
+        (
+            kafka.admin.NewTopic("odd", 1, 1, topic_configs={"retention.ms": "soon"}),
+            kafka.errors.InvalidConfigurationError,
+        ),
     ],
 )
 def test_a_topic_that_cannot_be_is_refused(admin: Any, topic: Any, error: type[Exception]) -> None:
@@ -80,16 +87,24 @@ def test_partitions_are_added(admin: Any, topic: str) -> None:
     with pytest.raises(kafka.errors.InvalidPartitionsError):
         admin.create_partitions({topic: kafka.admin.NewPartitions(2, [[1]])})
     with pytest.raises(kafka.errors.InvalidReplicationAssignmentError):
-        admin.create_partitions({topic: 4})  # what this client makes of it: no replicas for the new partition
+        admin.create_partitions(
+            {topic: 4}
+        )  # what this client makes of it: no replicas for the new partition
 
 
 def test_configs_are_described_and_altered(admin: Any, topic: str) -> None:
     admin.alter_configs([topic_resource(topic, retention_ms="123000")])
     modified = admin.describe_configs([topic_resource(topic)])["topic"][topic]
     assert modified["retention.ms"]["value"] == "123000"
-    everything = admin.describe_configs([topic_resource(topic)], include_synonyms=True, config_filter="all")["topic"][topic]
+    everything = admin.describe_configs(
+        [topic_resource(topic)], include_synonyms=True, config_filter="all"
+    )["topic"][topic]
     assert len(everything) > 25
-    assert everything["retention.ms"]["synonyms"][0] == {"name": "retention.ms", "value": "123000", "source": "DYNAMIC_TOPIC_CONFIG"}
+    assert everything["retention.ms"]["synonyms"][0] == {
+        "name": "retention.ms",
+        "value": "123000",
+        "source": "DYNAMIC_TOPIC_CONFIG",
+    }
     admin.reset_configs([topic_resource(topic, retention_ms="")])
 
     def is_reset() -> bool:
@@ -110,16 +125,23 @@ def test_offsets_are_listed(bootstrap: str, admin: Any, topic: str) -> None:
     produce(bootstrap, topic, [b"one", b"two"])
     where = kafka.TopicPartition(topic, 0)
     spec = kafka.admin.OffsetSpec
-    found = {one: admin.list_partition_offsets({where: one})[where].offset for one in (spec.EARLIEST, spec.LATEST)}
+    found = {
+        one: admin.list_partition_offsets({where: one})[where].offset
+        for one in (spec.EARLIEST, spec.LATEST)
+    }
     assert found == {spec.EARLIEST: 0, spec.LATEST: 2}
     assert admin.list_partition_offsets({where: spec.MAX_TIMESTAMP})[where].timestamp > 0
 
 
-def test_groups_are_listed_described_and_deleted(bootstrap: str, admin: Any, topic: str, name: str) -> None:
+def test_groups_are_listed_described_and_deleted(
+    bootstrap: str, admin: Any, topic: str, name: str
+) -> None:
     produce(bootstrap, topic, [b"one"])
     where = kafka.TopicPartition(topic, 0)
     member = member_of(bootstrap, topic, name)
-    assert {group["group_id"]: group["group_state"] for group in admin.list_groups()}[name] == "Stable"
+    assert {group["group_id"]: group["group_state"] for group in admin.list_groups()}[
+        name
+    ] == "Stable"
     described = admin.describe_groups([name])[name]
     assert described["group_state"] == "Stable"
     assert len(described["members"]) == 1
@@ -134,7 +156,9 @@ def test_groups_are_listed_described_and_deleted(bootstrap: str, admin: Any, top
     assert name not in [group["group_id"] for group in admin.list_groups()]
 
 
-def test_several_groups_are_asked_for_in_one_request(bootstrap: str, admin: Any, topic: str, name: str) -> None:
+def test_several_groups_are_asked_for_in_one_request(
+    bootstrap: str, admin: Any, topic: str, name: str
+) -> None:
     """KIP-709."""
     where = kafka.TopicPartition(topic, 0)
     for number in range(3):

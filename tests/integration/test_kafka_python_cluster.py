@@ -1,4 +1,6 @@
-"""kafka-python's admin on what carries a cluster: log directories, the quorum, features, leaders, reassignments, producers."""
+"""kafka-python's admin on what carries a cluster: log directories, the quorum, features, leaders,
+reassignments, producers.
+"""
 
 import warnings
 from collections.abc import Iterator
@@ -31,7 +33,10 @@ def test_log_directories_hold_the_replicas(admin: Any, topic: str) -> None:
         for each in found["partitions"]
     ]
     assert held.count((topic, 0)) == 1
-    assert all(directory["error_code"] == 0 and directory["total_bytes"] > 0 for directory in broker["log_dirs"])
+    assert all(
+        directory["error_code"] == 0 and directory["total_bytes"] > 0
+        for directory in broker["log_dirs"]
+    )
 
 
 def test_the_quorum_has_a_leader(admin: Any) -> None:
@@ -48,7 +53,9 @@ def test_features_have_their_levels(admin: Any) -> None:
 def test_partitions_stay_or_go_only_where_a_broker_is(admin: Any, topic: str) -> None:
     partition = TopicPartition(topic, 0)
     assert admin.alter_partition_reassignments({partition: [NODE]}) == {partition: None}
-    assert admin.alter_partition_reassignments({partition: [99]}) == {partition: InvalidReplicationAssignmentError}
+    assert admin.alter_partition_reassignments({partition: [99]}) == {
+        partition: InvalidReplicationAssignmentError
+    }
     assert admin.list_partition_reassignments() == {}
 
 

@@ -13,7 +13,10 @@ KCAT = shutil.which("kcat") or shutil.which("kafkacat") or ""
 MakeTopic = Callable[..., str]
 Kcat = Callable[..., str]
 
-pytestmark = pytest.mark.skipif(not KCAT, reason="kcat is not installed (Debian: apt-get install kcat): nothing was tested with it")
+pytestmark = pytest.mark.skipif(
+    not KCAT,
+    reason="kcat is not installed (Debian: apt-get install kcat): nothing was tested with it",
+)
 
 
 @pytest.fixture
@@ -22,7 +25,14 @@ def kcat(bootstrap: str) -> Kcat:
 
     def call(*arguments: str, given: str = "") -> str:
         command = [KCAT, "-b", bootstrap, *arguments]
-        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=2 * WAIT_SECONDS, check=False)
+        done = subprocess.run(
+            command,
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=2 * WAIT_SECONDS,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -38,12 +48,18 @@ def test_lines_go_in_and_come_out(kcat: Kcat, topic: str, codec: str) -> None:
 
 def test_keys_headers_and_nulls(kcat: Kcat, topic: str) -> None:
     kcat("-P", "-t", topic, "-K", ":", "-H", "trace=7", "-Z", given="a:one\nb:\n")
-    shown = kcat("-C", "-t", topic, "-o", "beginning", "-e", "-q", "-Z", "-f", "%o %k %s %h\n").splitlines()
+    shown = kcat(
+        "-C", "-t", topic, "-o", "beginning", "-e", "-q", "-Z", "-f", "%o %k %s %h\n"
+    ).splitlines()
     assert shown == ["0 a one trace=7", "1 b NULL trace=7"]
 
 
-@pytest.mark.parametrize(("offset", "expected"), [("3", ["3", "4"]), ("-2", ["3", "4"]), ("end", [])])
-def test_reading_starts_where_it_is_told(kcat: Kcat, topic: str, offset: str, expected: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("offset", "expected"), [("3", ["3", "4"]), ("-2", ["3", "4"]), ("end", [])]
+)
+def test_reading_starts_where_it_is_told(
+    kcat: Kcat, topic: str, offset: str, expected: list[str]
+) -> None:
     kcat("-P", "-t", topic, given="0\n1\n2\n3\n4\n")
     assert kcat("-C", "-t", topic, "-p", "0", "-o", offset, "-e", "-q").splitlines() == expected
 
@@ -51,7 +67,12 @@ def test_reading_starts_where_it_is_told(kcat: Kcat, topic: str, offset: str, ex
 def test_reading_starts_at_a_time(kcat: Kcat, topic: str) -> None:
     kcat("-P", "-t", topic, given="0\n1\n")
     assert kcat("-C", "-t", topic, "-o", "s@1000000000000", "-e", "-q").splitlines() == ["0", "1"]
-    assert kcat("-C", "-t", topic, "-o", "s@1000000000000", "-o", "e@1000000000001", "-e", "-q").splitlines() == []
+    assert (
+        kcat(
+            "-C", "-t", topic, "-o", "s@1000000000000", "-o", "e@1000000000001", "-e", "-q"
+        ).splitlines()
+        == []
+    )
 
 
 def test_metadata_is_listed(kcat: Kcat, new_topic: MakeTopic, bootstrap: str) -> None:
@@ -59,7 +80,11 @@ def test_metadata_is_listed(kcat: Kcat, new_topic: MakeTopic, bootstrap: str) ->
     told = json.loads(kcat("-L", "-t", topic, "-J"))
     assert [(broker["id"], broker["name"]) for broker in told["brokers"]] == [(1, bootstrap)]
     (found,) = told["topics"]
-    assert [(one["partition"], one["leader"]) for one in found["partitions"]] == [(0, 1), (1, 1), (2, 1)]
+    assert [(one["partition"], one["leader"]) for one in found["partitions"]] == [
+        (0, 1),
+        (1, 1),
+        (2, 1),
+    ]
 
 
 def test_offsets_are_queried_by_time(kcat: Kcat, topic: str) -> None:
@@ -77,5 +102,14 @@ def test_a_balanced_consumer_reads_in_a_group(kcat: Kcat, topic: str, name: str)
 
 
 def test_an_idempotent_producer_with_acks_all(kcat: Kcat, topic: str) -> None:
-    kcat("-P", "-t", topic, "-X", "enable.idempotence=true", "-X", "acks=all", given="".join(f"{n}\n" for n in range(1_000)))
+    kcat(
+        "-P",
+        "-t",
+        topic,
+        "-X",
+        "enable.idempotence=true",
+        "-X",
+        "acks=all",
+        given="".join(f"{n}\n" for n in range(1_000)),
+    )
     assert len(kcat("-C", "-t", topic, "-o", "beginning", "-e", "-q").splitlines()) == 1_000

@@ -1,4 +1,6 @@
-"""Processes that are killed while their machines run on have lost nothing, and the controller is told so (KIP-966)."""
+"""Processes that are killed while their machines run on have lost nothing, and the controller is
+told so (KIP-966).
+"""
 
 import json
 import shutil
@@ -29,7 +31,9 @@ ELIGIBLE_LEADERS = ("--feature", "eligible.leader.replicas.version=1")
 def write(bootstrap: str, replicas: int) -> None:
     configs = {"min.insync.replicas": str(min(2, replicas))}
     with BlockingAdmin(bootstrap) as admin:
-        admin.create_topics([NewTopic(name=TOPIC, partition_count=1, replication_factor=replicas, configs=configs)])
+        admin.create_topics(
+            [NewTopic(name=TOPIC, partition_count=1, replication_factor=replicas, configs=configs)]
+        )
     with BlockingProducer(bootstrap, acks="all") as producer:
         for value in RECORDS:
             producer.send(TOPIC, value)
@@ -52,8 +56,12 @@ def skip_unless_the_page_cache_is_known(directory: Path) -> None:
         pytest.skip("this system does not tell whether its page cache is the one from before")
 
 
-def test_after_a_kill_of_all_replicas_any_of_them_may_lead_and_has_what_was_acknowledged(tmp_path: Path) -> None:
-    """The one that led last does not come back. As with Apache Kafka the partition would wait for it, whatever the others have."""
+def test_after_a_kill_of_all_replicas_any_of_them_may_lead_and_has_what_was_acknowledged(
+    tmp_path: Path,
+) -> None:
+    """The one that led last does not come back. As with Apache Kafka the partition would wait for
+    it, whatever the others have.
+    """
     skip_unless_the_page_cache_is_known(tmp_path)
     with ClusterNodes(TIDELOG, tmp_path / "cluster", format_arguments=ELIGIBLE_LEADERS) as nodes:
         write(nodes.bootstrap, 3)
@@ -77,7 +85,9 @@ def test_after_a_kill_of_all_replicas_any_of_them_may_lead_and_has_what_was_ackn
         nodes.wait_until_equal(TOPIC)
 
 
-def test_a_broker_that_lost_a_log_while_it_was_down_is_not_elected_with_an_empty_one(tmp_path: Path) -> None:
+def test_a_broker_that_lost_a_log_while_it_was_down_is_not_elected_with_an_empty_one(
+    tmp_path: Path,
+) -> None:
     """It said that it lost nothing, led, and the whole replicas were cut to its empty log."""
     skip_unless_the_page_cache_is_known(tmp_path)
     with ClusterNodes(TIDELOG, tmp_path / "cluster", format_arguments=ELIGIBLE_LEADERS) as nodes:
@@ -111,9 +121,13 @@ def test_a_single_node_that_lost_a_log_says_so_and_gives_no_offset_twice(tmp_pat
         assert read_all(broker.bootstrap, TOPIC, 1) == [b"next"]
 
 
-def test_apache_kafka_starts_beside_the_file_and_its_run_makes_it_worth_nothing(tmp_path: Path) -> None:
+def test_apache_kafka_starts_beside_the_file_and_its_run_makes_it_worth_nothing(
+    tmp_path: Path,
+) -> None:
     skip_unless_the_page_cache_is_known(tmp_path)
-    with ClusterNodes({1: APACHE_KAFKA}, tmp_path / "cluster", ALONE, size=1, is_mixed=True) as nodes:
+    with ClusterNodes(
+        {1: APACHE_KAFKA}, tmp_path / "cluster", ALONE, size=1, is_mixed=True
+    ) as nodes:
         write(nodes.bootstrap, 1)
         nodes.replace(1, TIDELOG)
         ours = epoch_in(nodes.data(1))
@@ -128,7 +142,9 @@ def test_apache_kafka_starts_beside_the_file_and_its_run_makes_it_worth_nothing(
         assert not (nodes.data(1) / "tidelog-running").exists()
 
 
-def test_a_broker_says_in_its_directory_that_it_runs_and_no_more_once_it_has_stopped(tmp_path: Path) -> None:
+def test_a_broker_says_in_its_directory_that_it_runs_and_no_more_once_it_has_stopped(
+    tmp_path: Path,
+) -> None:
     skip_unless_the_page_cache_is_known(tmp_path)
     with BrokerProcess(tmp_path / "node") as broker:
         file = broker.directory / "data" / "tidelog-running"

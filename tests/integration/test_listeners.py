@@ -1,4 +1,6 @@
-"""Listeners on real sockets: IPv6, every address, ports that the system chooses, and Kafka's own tools at the controller's listener."""
+"""Listeners on real sockets: IPv6, every address, ports that the system chooses, and Kafka's own
+tools at the controller's listener.
+"""
 
 import socket
 import subprocess
@@ -25,14 +27,21 @@ def has_ipv6() -> bool:
         return False
 
 
-needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback: nothing was tested over IPv6")
+needs_ipv6 = pytest.mark.skipif(
+    not has_ipv6(), reason="this machine has no IPv6 loopback: nothing was tested over IPv6"
+)
 
 
 def brokers_of(host: str, port: int) -> list[tuple[str, int]]:
     with socket.create_connection((host, port), 5):
         pass
-    client = AdminClient({"bootstrap.servers": f"[{host}]:{port}" if ":" in host else f"{host}:{port}"})
-    return [(str(broker.host), broker.port) for broker in client.list_topics(timeout=10).brokers.values()]
+    client = AdminClient(
+        {"bootstrap.servers": f"[{host}]:{port}" if ":" in host else f"{host}:{port}"}
+    )
+    return [
+        (str(broker.host), broker.port)
+        for broker in client.list_topics(timeout=10).brokers.values()
+    ]
 
 
 @needs_ipv6
@@ -46,7 +55,10 @@ def test_ipv6_loopback(tmp_path: Path) -> None:
 @needs_ipv6
 @pytest.mark.parametrize("bound", ["", "[::]"])
 def test_every_address_is_both_families(tmp_path: Path, bound: str) -> None:
-    properties = {"listeners": f"PLAINTEXT://{bound}:0", "advertised.listeners": "PLAINTEXT://localhost:0"}
+    properties = {
+        "listeners": f"PLAINTEXT://{bound}:0",
+        "advertised.listeners": "PLAINTEXT://localhost:0",
+    }
     with BrokerThread(tmp_path, properties=properties) as broker:
         host, port = broker.broker.address
         assert host == "localhost"
@@ -64,7 +76,10 @@ def test_listeners_have_ports_of_their_own_and_tell_their_own_addresses(tmp_path
         inside = broker.broker.addresses["INSIDE"]
         assert inside[1] > 0
         with Wire(f"{inside[0]}:{inside[1]}") as wire:
-            assert [(each.host, each.port) for each in wire.ask(MetadataRequest(topics=None), 12).brokers] == [inside]
+            assert [
+                (each.host, each.port)
+                for each in wire.ask(MetadataRequest(topics=None), 12).brokers
+            ] == [inside]
         assert broker.broker.addresses["OUTSIDE"] == ("outside.example", 19092)
         assert broker.broker.controller_address is not None
         host, port = broker.broker.controller_address
@@ -75,17 +90,37 @@ def test_listeners_have_ports_of_their_own_and_tell_their_own_addresses(tmp_path
 
 CONFIGS = ("kafka.admin.ConfigCommand", "--bootstrap-controller", "{}", "--entity-type", "brokers")
 TOOLS = [
-    (("org.apache.kafka.tools.MetadataQuorumCommand", "--bootstrap-controller", "{}", "describe", "--status"), "HighWatermark: "),
-    (("org.apache.kafka.tools.ClusterTool", "list-endpoints", "--bootstrap-controller", "{}"), "controller"),
+    (
+        (
+            "org.apache.kafka.tools.MetadataQuorumCommand",
+            "--bootstrap-controller",
+            "{}",
+            "describe",
+            "--status",
+        ),
+        "HighWatermark: ",
+    ),
+    (
+        ("org.apache.kafka.tools.ClusterTool", "list-endpoints", "--bootstrap-controller", "{}"),
+        "controller",
+    ),
     ((*CONFIGS, "--entity-name", "1", "--describe", "--all"), "log.retention.hours=168"),
-    ((*CONFIGS, "--entity-default", "--alter", "--add-config", "log.retention.ms=5000"), "Completed updating default config for brokers"),
+    (
+        (*CONFIGS, "--entity-default", "--alter", "--add-config", "log.retention.ms=5000"),
+        "Completed updating default config for brokers",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("arguments", "said"), TOOLS)
-def test_kafkas_own_tools_ask_the_controller(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_kafkas_own_tools_ask_the_controller(
+    tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
     skip_unless_kafka_is_there()
-    properties = {"listeners": "INSIDE://127.0.0.1:0,CONTROLLER://127.0.0.1:0", "listener.security.protocol.map": MAP}
+    properties = {
+        "listeners": "INSIDE://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "listener.security.protocol.map": MAP,
+    }
     with BrokerThread(tmp_path, properties=properties) as broker:
         assert broker.broker.controller_address is not None
         host, port = broker.broker.controller_address

@@ -1,4 +1,6 @@
-"""A replica moves between log directories while a producer writes and a consumer waits, and after a kill nothing acknowledged is gone."""
+"""A replica moves between log directories while a producer writes and a consumer waits, and after a
+kill nothing acknowledged is gone.
+"""
 
 import threading
 import time
@@ -7,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, NewTopic, TopicPartition, TopicPartitionReplica
+from log_service.client import (
+    BlockingAdmin,
+    BlockingConsumer,
+    BlockingProducer,
+    NewTopic,
+    TopicPartition,
+    TopicPartitionReplica,
+)
 from tests.helpers.broker_process import BrokerProcess
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -19,7 +28,9 @@ MOVES = 6
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path, properties={"log.dirs": f"{tmp_path}/first,{tmp_path}/second"}) as running:
+    with BrokerProcess(
+        tmp_path, properties={"log.dirs": f"{tmp_path}/first,{tmp_path}/second"}
+    ) as running:
         yield running
 
 
@@ -38,7 +49,10 @@ class Writer(threading.Thread):
             with BlockingProducer(self._servers, linger_ms=0) as producer:
                 number = 0
                 while not self._stopping.is_set():
-                    sent = [(each, producer.send(TOPIC, b"%d" % each, partition=0)) for each in range(number, number + 20)]
+                    sent = [
+                        (each, producer.send(TOPIC, b"%d" % each, partition=0))
+                        for each in range(number, number + 20)
+                    ]
                     for each, delivery in sent:
                         self.acknowledged[each] = delivery.wait(30_000).offset
                     number += 20
@@ -52,7 +66,9 @@ class Writer(threading.Thread):
 
 
 def places(admin: BlockingAdmin) -> list[str]:
-    return [path for path, found in admin.describe_log_dirs()[1].items() if PARTITION in found.replicas]
+    return [
+        path for path, found in admin.describe_log_dirs()[1].items() if PARTITION in found.replicas
+    ]
 
 
 def move(admin: BlockingAdmin) -> None:
@@ -80,10 +96,18 @@ def read(bootstrap: str, count: int) -> dict[int, int]:
     return found
 
 
-@pytest.mark.parametrize("flush_messages", ["1", "9223372036854775807"], ids=["every-record-synced", "left-to-the-system"])
-def test_nothing_acknowledged_is_lost_on_the_way(broker: BrokerProcess, flush_messages: str) -> None:
+@pytest.mark.parametrize(
+    "flush_messages",
+    ["1", "9223372036854775807"],
+    ids=["every-record-synced", "left-to-the-system"],
+)
+def test_nothing_acknowledged_is_lost_on_the_way(
+    broker: BrokerProcess, flush_messages: str
+) -> None:
     with BlockingAdmin(broker.bootstrap) as admin:
-        admin.create_topics([NewTopic(name=TOPIC, partition_count=1, configs={"flush.messages": flush_messages})])
+        admin.create_topics(
+            [NewTopic(name=TOPIC, partition_count=1, configs={"flush.messages": flush_messages})]
+        )
         writer = Writer(broker.bootstrap)
         writer.start()
         for _ in range(MOVES):

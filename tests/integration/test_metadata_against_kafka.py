@@ -1,6 +1,8 @@
-"""The metadata log of a node beside Apache Kafka's: formatted alike, read by its tools, led by its controller and back by ours.
+"""The metadata log of a node beside Apache Kafka's: formatted alike, read by its tools, led by its
+controller and back by ours.
 
-Needs Java and a folder with Apache Kafka's jars in ``TIDELOG_KAFKA_LIBS``; without them the tests skip and say so.
+Needs Java and a folder with Apache Kafka's jars in ``TIDELOG_KAFKA_LIBS``; without them the tests
+skip and say so.
 """
 
 import os
@@ -34,13 +36,17 @@ DEFAULTS_OF_OUR_OWN = {
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(
-        not LIBS or not JAVA, reason="set TIDELOG_KAFKA_LIBS to a folder with Apache Kafka's jars, and have java on the PATH"
+        not LIBS or not JAVA,
+        reason="set TIDELOG_KAFKA_LIBS to a folder with Apache Kafka's jars, and have java on the PATH",
     ),
 ]
 
 
 def leaders(admin: AdminClient, topic: str) -> dict[int, int]:
-    return {index: partition.leader for index, partition in admin.list_topics(timeout=10).topics[topic].partitions.items()}
+    return {
+        index: partition.leader
+        for index, partition in admin.list_topics(timeout=10).topics[topic].partitions.items()
+    }
 
 
 def topic_id(admin: AdminClient, topic: str) -> str:
@@ -57,12 +63,18 @@ def configs_of(admin: AdminClient, kind: Any, name: str) -> dict[str, tuple[str 
 def administer(admin: AdminClient) -> None:
     """Leave every kind of record that the controller writes for topics."""
     for topic in ("orders", "planes", "gone"):
-        admin.create_topics([NewTopic(topic, 2, 1, config={"retention.ms": "86400000"})])[topic].result(30)
+        admin.create_topics([NewTopic(topic, 2, 1, config={"retention.ms": "86400000"})])[
+            topic
+        ].result(30)
     admin.create_partitions([NewPartitions("orders", 3)])["orders"].result(30)
     admin.delete_topics(["gone"])["gone"].result(30)
     resource = ConfigResource(ConfigResource.Type.TOPIC, "orders")
-    resource.add_incremental_config(ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.APPEND))
-    resource.add_incremental_config(ConfigEntry("retention.ms", None, incremental_operation=AlterConfigOpType.DELETE))
+    resource.add_incremental_config(
+        ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.APPEND)
+    )
+    resource.add_incremental_config(
+        ConfigEntry("retention.ms", None, incremental_operation=AlterConfigOpType.DELETE)
+    )
     admin.incremental_alter_configs([resource])[resource].result(30)
 
 
@@ -83,20 +95,35 @@ def test_a_fresh_directory_is_formatted_as_kafka_storage_does(tmp_path: Path) ->
         broker.kill()
     expected, found = dump(theirs.metadata(FIRST_SNAPSHOT)), dump(ours.metadata(FIRST_SNAPSHOT))
     assert (
-        [kind for kind, _ in found] == [kind for kind, _ in expected] == ["SnapshotHeader", "KRaftVersion", "KRaftVoters", "SnapshotFooter"]
+        [kind for kind, _ in found]
+        == [kind for kind, _ in expected]
+        == ["SnapshotHeader", "KRaftVersion", "KRaftVoters", "SnapshotFooter"]
     )
     (their_voter,), (our_voter,) = expected[2][1]["voters"], found[2][1]["voters"]
-    assert our_voter["endpoints"] == [{"name": "CONTROLLER", "host": "127.0.0.1", "port": ours.controller_port}]
+    assert our_voter["endpoints"] == [
+        {"name": "CONTROLLER", "host": "127.0.0.1", "port": ours.controller_port}
+    ]
     unlike = {"voterDirectoryId", "endpoints"}
     assert {key: value for key, value in our_voter.items() if key not in unlike} == {
         key: value for key, value in their_voter.items() if key not in unlike
     }
     assert found[1] == expected[1]
-    their_first, our_first = dump(theirs.data / "bootstrap.checkpoint"), dump(ours.data / "bootstrap.checkpoint")
+    their_first, our_first = (
+        dump(theirs.data / "bootstrap.checkpoint"),
+        dump(ours.data / "bootstrap.checkpoint"),
+    )
     assert our_first[0] == their_first[0]
-    assert our_first[1] == their_first[1] == ("FEATURE_LEVEL_RECORD", {"name": "metadata.version", "featureLevel": 30})
+    assert (
+        our_first[1]
+        == their_first[1]
+        == ("FEATURE_LEVEL_RECORD", {"name": "metadata.version", "featureLevel": 30})
+    )
     assert our_first[-1] == their_first[-1]
-    assert set(keys_of(ours)) == set(keys_of(theirs)) == {"version", "cluster.id", "node.id", "directory.id"}
+    assert (
+        set(keys_of(ours))
+        == set(keys_of(theirs))
+        == {"version", "cluster.id", "node.id", "directory.id"}
+    )
     assert keys_of(ours)["cluster.id"] == keys_of(theirs)["cluster.id"] == CLUSTER_ID
     assert our_voter["voterDirectoryId"] == keys_of(ours)["directory.id"]
 
@@ -126,10 +153,23 @@ def test_kafkas_tool_decodes_every_metadata_record(used: Node) -> None:
     registration = records[10][1]
     assert (registration["brokerEpoch"], registration["fenced"]) == (10, True)
     assert registration["logDirs"] == [keys_of(used)["directory.id"]]
-    assert {"TOPIC_RECORD", "PARTITION_RECORD", "CONFIG_RECORD", "REMOVE_TOPIC_RECORD", "PARTITION_CHANGE_RECORD"} <= set(kinds)
+    assert {
+        "TOPIC_RECORD",
+        "PARTITION_RECORD",
+        "CONFIG_RECORD",
+        "REMOVE_TOPIC_RECORD",
+        "PARTITION_CHANGE_RECORD",
+    } <= set(kinds)
     partitions = [fields for kind, fields in records if kind == "PARTITION_RECORD"]
-    assert all(fields["directories"] == [keys_of(used)["directory.id"]] and fields["leaderEpoch"] == 0 for fields in partitions)
-    configs = [fields for kind, fields in records if kind == "CONFIG_RECORD" and fields["name"] == "cleanup.policy"]
+    assert all(
+        fields["directories"] == [keys_of(used)["directory.id"]] and fields["leaderEpoch"] == 0
+        for fields in partitions
+    )
+    configs = [
+        fields
+        for kind, fields in records
+        if kind == "CONFIG_RECORD" and fields["name"] == "cleanup.policy"
+    ]
     assert [fields["value"] for fields in configs] == ["delete,compact"]
 
 
@@ -140,7 +180,10 @@ def test_kafkas_controller_leads_our_log_and_we_lead_it_again(used: Node, tmp_pa
         assert leaders(admin, "orders") == {0: 1, 1: 1, 2: 1}
         assert leaders(admin, "planes") == {0: 1, 1: 1}
         known_id = topic_id(admin, "orders")
-        their_topic, their_broker = configs_of(admin, TOPIC, "orders"), configs_of(admin, BROKER, "1")
+        their_topic, their_broker = (
+            configs_of(admin, TOPIC, "orders"),
+            configs_of(admin, BROKER, "1"),
+        )
         assert their_topic["cleanup.policy"] == ("delete,compact", False)
         admin.create_topics([NewTopic("theirs", 4, 1)])["theirs"].result(30)
         admin.delete_topics(["planes"])["planes"].result(30)
@@ -158,7 +201,9 @@ def test_kafkas_controller_leads_our_log_and_we_lead_it_again(used: Node, tmp_pa
     unlike = {name for name, (value, _) in known.items() if value != their_broker[name][0]}
     assert unlike - DEFAULTS.keys() == DEFAULTS_OF_OUR_OWN
     may_change = {name for name, (_, is_read_only) in known.items() if not is_read_only}
-    assert may_change == {name for name, (_, is_read_only) in their_broker.items() if not is_read_only}
+    assert may_change == {
+        name for name, (_, is_read_only) in their_broker.items() if not is_read_only
+    }
 
 
 def test_a_directory_that_kafka_formatted_is_taken_over(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""Metadata of all kinds outlives our snapshots: Apache Kafka writes it, our snapshot takes the place of its log, Kafka reads that.
+"""Metadata of all kinds outlives our snapshots: Apache Kafka writes it, our snapshot takes the
+place of its log, Kafka reads that.
 
-Needs Java and a folder with Apache Kafka's jars in ``TIDELOG_KAFKA_LIBS``; without them the tests skip and say so.
-``MetadataOfAllKinds.java`` writes the metadata and describes what is there.
+Needs Java and a folder with Apache Kafka's jars in ``TIDELOG_KAFKA_LIBS``; without them the tests
+skip and say so. ``MetadataOfAllKinds.java`` writes the metadata and describes what is there.
 """
 
 from pathlib import Path
@@ -12,7 +13,11 @@ import pytest
 from log_service.metadata.image import MetadataImage
 from log_service.metadata.loader import MetadataLoader
 from log_service.metadata.snapshot import snapshot_records
-from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from log_service.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    Feature,
+    Listener,
+)
 from log_service.protocol.stored.control_records import VotersRecord
 from log_service.raft.batches import MetadataBatch, decode_batches, voters_of
 from log_service.raft.log_view import SnapshotId
@@ -73,8 +78,14 @@ class SecuredNode(Node):
 
     def register_brokers(self, *node_ids: int) -> None:
         """Register brokers of which no process runs."""
-        levels = [Feature(name=name, max_supported_version=100) for name in ("metadata.version", "kraft.version")]
-        levels += [Feature(name=f"{name}.version", max_supported_version=100) for name in FEATURES_OF_KAFKA_ALONE]
+        levels = [
+            Feature(name=name, max_supported_version=100)
+            for name in ("metadata.version", "kraft.version")
+        ]
+        levels += [
+            Feature(name=f"{name}.version", max_supported_version=100)
+            for name in FEATURES_OF_KAFKA_ALONE
+        ]
         with Wire(f"127.0.0.1:{self.controller_port}") as wire:
             for node_id in node_ids:
                 request = BrokerRegistrationRequest(
@@ -90,7 +101,9 @@ class SecuredNode(Node):
                 assert response.error_code == 0, response
 
     def write_and_describe(self) -> list[str]:
-        """Let Kafka write metadata of all kinds, and return what it says of them once it has started again."""
+        """Let Kafka write metadata of all kinds, and return what it says of them once it has
+        started again.
+        """
         with self.kafka():
             self.register_brokers(2, 3)
             self.run("write")
@@ -101,10 +114,15 @@ class SecuredNode(Node):
         """Write all that the log says as a snapshot of ours, and remove the log."""
         batches = list(decode_batches(self.metadata(SEGMENT).read_bytes(), SEGMENT))
         image = image_of(batches)
-        named = [value for batch in batches for value in batch.control if isinstance(value, VotersRecord)]
+        named = [
+            value for batch in batches for value in batch.control if isinstance(value, VotersRecord)
+        ]
         snapshot_id = SnapshotId(batches[-1].last_offset + 1, batches[-1].epoch)
         for path in (self.data / METADATA).iterdir():
-            if path.suffix in {".log", ".index", ".timeindex", ".checkpoint", ".snapshot"} or path.name == "leader-epoch-checkpoint":
+            if (
+                path.suffix in {".log", ".index", ".timeindex", ".checkpoint", ".snapshot"}
+                or path.name == "leader-epoch-checkpoint"
+            ):
                 path.unlink()
         content = encode_snapshot(
             snapshot_records(image),
@@ -149,16 +167,25 @@ def test_kafka_finds_everything_in_our_snapshot_of_its_log(node: SecuredNode) ->
     }
     image = node.replace_log_by_our_snapshot()
     assert image.topics.by_name["orders"].partitions[0].eligible_leader_replicas == (1,)
-    (snapshot,) = [path for path in (node.data / METADATA).iterdir() if parse_snapshot_name(path.name)]
+    (snapshot,) = [
+        path for path in (node.data / METADATA).iterdir() if parse_snapshot_name(path.name)
+    ]
     found = dump(snapshot)
-    assert list(dict.fromkeys(kind for kind, _ in found if kind.endswith("_RECORD"))) == KINDS_OF_A_SNAPSHOT
+    assert (
+        list(dict.fromkeys(kind for kind, _ in found if kind.endswith("_RECORD")))
+        == KINDS_OF_A_SNAPSHOT
+    )
     assert found[3][1]["name"] == "metadata.version"
     with node.kafka():
         assert node.run("describe") == before
 
 
 def test_a_node_of_ours_takes_over_and_gives_everything_back(node: SecuredNode) -> None:
-    levels = [argument for name in FEATURES_OF_KAFKA_ALONE for argument in ("--feature", f"{name}.version=0")]
+    levels = [
+        argument
+        for name in FEATURES_OF_KAFKA_ALONE
+        for argument in ("--feature", f"{name}.version=0")
+    ]
     node.format_by_kafka("--release-version", "4.3", *levels)
     before = node.write_and_describe()
     for _ in range(3):

@@ -1,4 +1,6 @@
-"""A mirror between clusters that want logins over TLS and have an authorizer: it gets on with just the rights that the page tells."""
+"""A mirror between clusters that want logins over TLS and have an authorizer: it gets on with just
+the rights that the page tells.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -28,9 +30,15 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 ROUTES = [(TIDELOG, TIDELOG), (APACHE_KAFKA, TIDELOG), (TIDELOG, APACHE_KAFKA)]
 TOPIC, REMOTE, GROUP = "orders", "A.orders", "billing"
 Right = tuple[str, str, str]
-SOURCE_RIGHTS: list[Right] = [*(("topic", "*", operation) for operation in ("read", "describe_configs")), ("group", "*", "describe")]
+SOURCE_RIGHTS: list[Right] = [
+    *(("topic", "*", operation) for operation in ("read", "describe_configs")),
+    ("group", "*", "describe"),
+]
 TARGET_RIGHTS: list[Right] = [
-    *(("topic", "*", operation) for operation in ("read", "write", "create", "alter", "alter_configs", "describe_configs")),
+    *(
+        ("topic", "*", operation)
+        for operation in ("read", "write", "create", "alter", "alter_configs", "describe_configs")
+    ),
     ("group", "*", "read"),
     ("transactional_id", "tidelog-mirror.A.B", "write"),
 ]
@@ -38,7 +46,9 @@ TARGET_RIGHTS: list[Right] = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarded:
-    """A cluster: where the test goes, which may do all, and where the mirror has to log in as ``ALICE``, who may do nothing."""
+    """A cluster: where the test goes, which may do all, and where the mirror has to log in as
+    ``ALICE``, who may do nothing.
+    """
 
     plain: str
     login: str
@@ -60,7 +70,12 @@ class Guarded:
         with BlockingAdmin(self.plain) as admin:
             admin.create_acls(
                 [
-                    AclBinding(resource_type=kind, name=name, principal=f"User:{ALICE}", operation=operation)
+                    AclBinding(
+                        resource_type=kind,
+                        name=name,
+                        principal=f"User:{ALICE}",
+                        operation=operation,
+                    )
                     for kind, name, operation in rights
                 ]
             )
@@ -80,7 +95,9 @@ def guarded_tidelog(directory: Path) -> Iterator[Guarded]:
         "super.users": "User:ANONYMOUS",
     }
     with BrokerProcess(directory / "node", port=plain, properties=properties):
-        yield Guarded(plain=f"{HOST}:{plain}", login=f"{HOST}:{login}", truststore=authority.truststore)
+        yield Guarded(
+            plain=f"{HOST}:{plain}", login=f"{HOST}:{login}", truststore=authority.truststore
+        )
 
 
 @contextmanager
@@ -88,14 +105,24 @@ def guarded_kafka(directory: Path) -> Iterator[Guarded]:
     skip_unless_kafka_is_there()
     secure = SecureKafka(directory)
     with secure.node:
-        yield Guarded(plain=secure.node.bootstrap, login=secure.sasl_ssl, truststore=secure.authority.truststore)
+        yield Guarded(
+            plain=secure.node.bootstrap,
+            login=secure.sasl_ssl,
+            truststore=secure.authority.truststore,
+        )
 
 
 @pytest.fixture(params=ROUTES, ids=" to ".join)
 def route(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Guarded, Guarded]]:
-    kinds: Mapping[str, Callable[[Path], AbstractContextManager[Guarded]]] = {TIDELOG: guarded_tidelog, APACHE_KAFKA: guarded_kafka}
+    kinds: Mapping[str, Callable[[Path], AbstractContextManager[Guarded]]] = {
+        TIDELOG: guarded_tidelog,
+        APACHE_KAFKA: guarded_kafka,
+    }
     with ExitStack() as stack:
-        source, target = (stack.enter_context(kinds[kind](tmp_path / alias)) for alias, kind in zip("AB", request.param, strict=True))
+        source, target = (
+            stack.enter_context(kinds[kind](tmp_path / alias))
+            for alias, kind in zip("AB", request.param, strict=True)
+        )
         yield source, target
 
 
@@ -104,25 +131,50 @@ def test_a_mirror_logs_in_on_both_sides_and_needs_just_the_rights_that_the_page_
 ) -> None:
     source, target = route
     with BlockingAdmin(source.plain) as admin:
-        admin.create_topics([NewTopic(name=TOPIC, partition_count=1, replication_factor=1, configs={"retention.ms": "-1"})])
+        admin.create_topics(
+            [
+                NewTopic(
+                    name=TOPIC,
+                    partition_count=1,
+                    replication_factor=1,
+                    configs={"retention.ms": "-1"},
+                )
+            ]
+        )
         admin.alter_group_offsets(GROUP, {TopicPartition(TOPIC, 0): 1})
     with BlockingProducer(source.plain) as producer:
         for value in (b"one", b"two"):
             producer.send(TOPIC, value=value)
-    lines = ["A->B.enabled = true", f"A->B.topics = {TOPIC}", f"A->B.groups = {GROUP}", *source.lines("A"), *target.lines("B")]
+    lines = [
+        "A->B.enabled = true",
+        f"A->B.topics = {TOPIC}",
+        f"A->B.groups = {GROUP}",
+        *source.lines("A"),
+        *target.lines("B"),
+    ]
     file = write_file(tmp_path / "m.properties", {"A": source.login, "B": target.login}, *lines)
     with mirroring(file):
-        until(lambda: "A->B: stopped, and begins again where it was" in caplog.text, "the mirror may do nothing yet, and says so")
+        until(
+            lambda: "A->B: stopped, and begins again where it was" in caplog.text,
+            "the mirror may do nothing yet, and says so",
+        )
         source.grant(SOURCE_RIGHTS)
         target.grant(TARGET_RIGHTS)
         until(lambda: values(target.plain, REMOTE) == [b"one", b"two"], "the records are there")
-        until(lambda: committed(target.plain, GROUP) == {TopicPartition(REMOTE, 0): 1}, "the group is carried over")
+        until(
+            lambda: committed(target.plain, GROUP) == {TopicPartition(REMOTE, 0): 1},
+            "the group is carried over",
+        )
         with BlockingAdmin(target.plain) as admin:
-            found = admin.describe_configs([ConfigResource.topic(REMOTE)])[ConfigResource.topic(REMOTE)]
+            found = admin.describe_configs([ConfigResource.topic(REMOTE)])[
+                ConfigResource.topic(REMOTE)
+            ]
         assert found["retention.ms"].value == "-1"
         with BlockingAdmin(source.plain) as admin:
             admin.create_partitions({TOPIC: 2})
             admin.alter_configs({ConfigResource.topic(TOPIC): {"max.message.bytes": "2000000"}})
         with BlockingProducer(source.plain) as producer:
             producer.send(TOPIC, value=b"three", partition=1)
-        until(lambda: values(target.plain, REMOTE, 1) == [b"three"], "the new partition is mirrored")
+        until(
+            lambda: values(target.plain, REMOTE, 1) == [b"three"], "the new partition is mirrored"
+        )

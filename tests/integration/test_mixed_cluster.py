@@ -1,4 +1,5 @@
-"""One cluster of both products: nodes of tidelog and of Apache Kafka, each controller and broker, behind clients that write and read.
+"""One cluster of both products: nodes of tidelog and of Apache Kafka, each controller and broker,
+behind clients that write and read.
 
 Nodes are killed, paused and replaced by the other product, and a partition moves from one product to the other and back. Either product
 leads and follows partitions and coordinates a group in turn, and in a long run leads the quorum. Meanwhile an idempotent producer writes
@@ -43,7 +44,9 @@ LAYOUTS = {
     "two of tidelog": {1: APACHE_KAFKA, 2: TIDELOG, 3: TIDELOG},
 }
 REPEATING = {"two of tidelog"}
-"""Nodes of that layout are killed in ``test_mixed_quorum``, and the cluster that is migrated passes through it twice under this load."""
+"""Nodes of that layout are killed in ``test_mixed_quorum``, and the cluster that is migrated passes
+through it twice under this load.
+"""
 LAYOUTS_OF_FIVE = {
     "three of kafka": {1: APACHE_KAFKA, 2: TIDELOG, 3: APACHE_KAFKA, 4: TIDELOG, 5: APACHE_KAFKA},
     "three of tidelog": {1: TIDELOG, 2: APACHE_KAFKA, 3: TIDELOG, 4: APACHE_KAFKA, 5: TIDELOG},
@@ -52,7 +55,9 @@ LAYOUTS_OF_FIVE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """The topics of one partition that each have another node first among their replicas, and two of the clients."""
+    """The topics of one partition that each have another node first among their replicas, and two
+    of the clients.
+    """
 
     led: list[str]
     writer: ConfluentWriter
@@ -61,23 +66,49 @@ class Load:
     def wait_until_committed(self) -> None:
         """Wait until the reader has committed something more in each partition."""
         before, deadline = dict(self.reader.committed), time.monotonic() + SETTLE_SECONDS
-        while any(self.reader.committed.get((topic, 0), 0) <= before.get((topic, 0), 0) for topic in self.led):
-            assert time.monotonic() < deadline, f"the group commits no more: {before}, {self.reader.committed}"
+        while any(
+            self.reader.committed.get((topic, 0), 0) <= before.get((topic, 0), 0)
+            for topic in self.led
+        ):
+            assert time.monotonic() < deadline, (
+                f"the group commits no more: {before}, {self.reader.committed}"
+            )
             time.sleep(0.1)
 
 
 @contextmanager
 def under_load(nodes: ClusterNodes) -> Iterator[Load]:
-    """Run a cluster under load, and yield what bears it; at its end all nodes are in sync, and what the load says is judged."""
+    """Run a cluster under load, and yield what bears it; at its end all nodes are in sync, and what
+    the load says is judged.
+    """
     with nodes:
         led = {f"led-by-{node_id}": _replicas(nodes, node_id) for node_id in nodes.node_ids}
         topics = dict.fromkeys([*led, MOVED], 1)
         places = {(topic, 0): partition for partition, topic in enumerate(topics)}
         with BlockingAdmin(nodes.bootstrap) as admin:
-            admin.create_topics([NewTopic(name=name, assignments={0: replicas}) for name, replicas in led.items()])
-            admin.create_topics([NewTopic(name=MOVED, assignments={0: [1, 2]}, configs={"min.insync.replicas": "1"})])
-            firsts = {index: nodes.node_ids[index % len(nodes.node_ids)] for index in places.values()}
-            admin.create_topics([NewTopic(name=COPY, assignments={index: _replicas(nodes, first) for index, first in firsts.items()})])
+            admin.create_topics(
+                [NewTopic(name=name, assignments={0: replicas}) for name, replicas in led.items()]
+            )
+            admin.create_topics(
+                [
+                    NewTopic(
+                        name=MOVED, assignments={0: [1, 2]}, configs={"min.insync.replicas": "1"}
+                    )
+                ]
+            )
+            firsts = {
+                index: nodes.node_ids[index % len(nodes.node_ids)] for index in places.values()
+            }
+            admin.create_topics(
+                [
+                    NewTopic(
+                        name=COPY,
+                        assignments={
+                            index: _replicas(nodes, first) for index, first in firsts.items()
+                        },
+                    )
+                ]
+            )
         nodes.wait_until_whole(*topics, COPY)
         writer = ConfluentWriter("rdkafka", nodes.bootstrap, 1, topics, pause_seconds=PAUSE_SECONDS)
         reader = ConsumerProtocolReader("reader", nodes.bootstrap, topics)
@@ -93,24 +124,39 @@ def under_load(nodes: ClusterNodes) -> Iterator[Load]:
         writer.stop()
         log = read_log(nodes.bootstrap, topics)
         wait_for_readers(log, [reader], SETTLE_SECONDS)
-        watch.wait_until(lambda: watch.count(COPY) >= len(log), [copier], SETTLE_SECONDS, "not all was copied")
+        watch.wait_until(
+            lambda: watch.count(COPY) >= len(log), [copier], SETTLE_SECONDS, "not all was copied"
+        )
         instances.wait_until_all_run(len(led), SETTLE_SECONDS)
         for client in clients[1:]:
             client.stop()
         nodes.wait_until_whole(*topics, COPY)
         nodes.wait_until_equal(*topics, COPY)
-        segments = {(topic, 0): nodes.segments(nodes.leader_of(topic, 0), topic) for topic in topics}
-        assert [*judge(log, [writer], [reader], segments), *group_got_everything(log, [reader])] == []
-        assert writer.acknowledged_counts() == writer.sent_count, "a request did not succeed in the end"
-        assert all(sum(topic == each for each, _, _ in writer.acknowledged) > 100 for topic in topics)
+        segments = {
+            (topic, 0): nodes.segments(nodes.leader_of(topic, 0), topic) for topic in topics
+        }
+        assert [
+            *judge(log, [writer], [reader], segments),
+            *group_got_everything(log, [reader]),
+        ] == []
+        assert writer.acknowledged_counts() == writer.sent_count, (
+            "a request did not succeed in the end"
+        )
+        assert all(
+            sum(topic == each for each, _, _ in writer.acknowledged) > 100 for topic in topics
+        )
         assert [*watch.failures, *copier.failures, *instances.failures] == []
         assert len(instances.coordinators) > 1, "their group never had another coordinator"
         for (topic, _), partition in places.items():
-            written = [value.encode() for (where, _, _), value in sorted(log.items()) if where == topic]
+            written = [
+                value.encode() for (where, _, _), value in sorted(log.items()) if where == topic
+            ]
             assert [value for _, value in watch.seen[COPY, partition]] == written
         for node_id in nodes.node_ids:
             nodes.kill(node_id)
-        metadata = sorted((nodes.segments(node_id, "__cluster_metadata") for node_id in nodes.node_ids), key=len)
+        metadata = sorted(
+            (nodes.segments(node_id, "__cluster_metadata") for node_id in nodes.node_ids), key=len
+        )
         assert metadata[0]
         assert all(longer.startswith(shorter) for shorter, longer in pairwise(metadata))
 
@@ -121,11 +167,18 @@ def _replicas(nodes: ClusterNodes, first: int) -> list[int]:
     return ring[first - 1 : first - 1 + REPLICAS]
 
 
-def strike(nodes: ClusterNodes, load: Load, groups: Sequence[Sequence[int]], places: Sequence[Sequence[int]]) -> None:
-    """Kill the nodes of each group together, move a partition from place to place, and pause the nodes of each group together.
+def strike(
+    nodes: ClusterNodes,
+    load: Load,
+    groups: Sequence[Sequence[int]],
+    places: Sequence[Sequence[int]],
+) -> None:
+    """Kill the nodes of each group together, move a partition from place to place, and pause the
+    nodes of each group together.
 
-    Whoever leads the quorum, the partitions and the group is among them. In the end each product coordinates the group in turn. A long run
-    also goes on until each has led the quorum: the one node of a product among two of the other wins an election by chance.
+    Whoever leads the quorum, the partitions and the group is among them. In the end each product
+    coordinates the group in turn. A long run also goes on until each has led the quorum: the one
+    node of a product among two of the other wins an election by chance.
     """
     have_led = {nodes.products[nodes.controller()]}
     for struck in groups:
@@ -151,7 +204,13 @@ def strike(nodes: ClusterNodes, load: Load, groups: Sequence[Sequence[int]], pla
         load.wait_until_committed()
 
 
-@pytest.mark.parametrize("layout", [pytest.param(layout, marks=pytest.mark.repeats if layout in REPEATING else ()) for layout in LAYOUTS])
+@pytest.mark.parametrize(
+    "layout",
+    [
+        pytest.param(layout, marks=pytest.mark.repeats if layout in REPEATING else ())
+        for layout in LAYOUTS
+    ],
+)
 def test_each_node_is_killed_and_paused_and_nothing_is_lost(layout: str, tmp_path: Path) -> None:
     nodes = ClusterNodes(LAYOUTS[layout], tmp_path, is_mixed=True)
     with under_load(nodes) as load:
@@ -161,15 +220,20 @@ def test_each_node_is_killed_and_paused_and_nothing_is_lost(layout: str, tmp_pat
 @pytest.mark.repeats  # the promises are those of three nodes
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("layout", LAYOUTS_OF_FIVE)
-def test_of_five_nodes_two_are_killed_and_paused_at_a_time_and_nothing_is_lost(layout: str, tmp_path: Path) -> None:
-    """A node of either product is lost at the same time, and a partition has a replica at least that is not."""
+def test_of_five_nodes_two_are_killed_and_paused_at_a_time_and_nothing_is_lost(
+    layout: str, tmp_path: Path
+) -> None:
+    """A node of either product is lost at the same time, and a partition has a replica at least
+    that is not.
+    """
     nodes = ClusterNodes(LAYOUTS_OF_FIVE[layout], tmp_path, size=5, is_mixed=True)
     with under_load(nodes) as load:
         strike(nodes, load, [[1, 2], [3, 4], [5]], [[4], [5], [4, 5], [1, 2]])
 
 
 def test_a_cluster_of_kafka_becomes_one_of_tidelog_and_goes_back(tmp_path: Path) -> None:
-    """What docs/migration.md says: one node after the other is replaced over its directory, with its file, while clients go on.
+    """What docs/migration.md says: one node after the other is replaced over its directory, with
+    its file, while clients go on.
 
     It prints how long clients had to wait (``pytest -s``).
     """
@@ -180,4 +244,6 @@ def test_a_cluster_of_kafka_becomes_one_of_tidelog_and_goes_back(tmp_path: Path)
             for node_id in nodes.node_ids:
                 nodes.replace(node_id, product)
                 nodes.wait_until_whole(*load.led)
-            print(f"over to {product}: {waits_between(load.writer.told_at, begin, time.monotonic())}")  # noqa: T201 - for docs/migration.md
+            print(  # noqa: T201 - for docs/migration.md
+                f"over to {product}: {waits_between(load.writer.told_at, begin, time.monotonic())}"
+            )

@@ -1,4 +1,5 @@
-"""The controllers of both products know of each other: each registers, each is told, and each says which feature levels it keeps.
+"""The controllers of both products know of each other: each registers, each is told, and each says
+which feature levels it keeps.
 
 Apache Kafka's own tools ask, at the controllers' listeners.
 """
@@ -34,8 +35,17 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
 def told_by(nodes: ClusterNodes, node_id: int) -> dict[int, str]:
     """Where each controller listens, as one of them says."""
     address = nodes.controllers[node_id]
-    told = java("org.apache.kafka.tools.ClusterTool", "list-endpoints", "--bootstrap-controller", address, cwd=nodes.directory)
-    return {int(match[1]): f"{match[2]}:{match[3]}" for match in re.finditer(r"(?m)^(\d+)\s+(\S+)\s+(\d+)\s", told)}
+    told = java(
+        "org.apache.kafka.tools.ClusterTool",
+        "list-endpoints",
+        "--bootstrap-controller",
+        address,
+        cwd=nodes.directory,
+    )
+    return {
+        int(match[1]): f"{match[2]}:{match[3]}"
+        for match in re.finditer(r"(?m)^(\d+)\s+(\S+)\s+(\d+)\s", told)
+    }
 
 
 def test_each_controller_tells_all_of_them_whichever_product_is_active(nodes: ClusterNodes) -> None:
@@ -51,8 +61,12 @@ def test_kafkas_tool_describes_the_quorum_by_a_controller_of_tidelog(nodes: Clus
     assert re.search(rf"LeaderId:\s+{nodes.controller()}\b", told)
 
 
-@pytest.mark.parametrize("product", [TIDELOG, pytest.param(APACHE_KAFKA, marks=pytest.mark.repeats)])
-def test_voters_of_the_configuration_become_records_under_either_leader(product: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "product", [TIDELOG, pytest.param(APACHE_KAFKA, marks=pytest.mark.repeats)]
+)
+def test_voters_of_the_configuration_become_records_under_either_leader(
+    product: str, tmp_path: Path
+) -> None:
     """Kafka's own tools raise kraft.version, take a voter out, and see it come back by itself."""
     with ClusterNodes(PRODUCTS, tmp_path / "upgrade", is_mixed=True) as nodes:
         leader = let_lead(nodes, product)
@@ -64,12 +78,24 @@ def test_voters_of_the_configuration_become_records_under_either_leader(product:
             assert [voter.node_id for voter in quorum.voters] == [1, 2, 3]
             assert all(voter.directory_id != NO_DIRECTORY for voter in quorum.voters)
         removed = next(voter for voter in quorum.voters if voter.node_id not in {leader, 2})
-        removal = ("remove-controller", "--controller-id", str(removed.node_id), "--controller-directory-id")
-        command = ("--bootstrap-server", nodes.bootstrap, *removal, format_uuid(removed.directory_id))
+        removal = (
+            "remove-controller",
+            "--controller-id",
+            str(removed.node_id),
+            "--controller-directory-id",
+        )
+        command = (
+            "--bootstrap-server",
+            nodes.bootstrap,
+            *removal,
+            format_uuid(removed.directory_id),
+        )
         java("org.apache.kafka.tools.MetadataQuorumCommand", *command, cwd=nodes.directory)
         with BlockingAdmin(nodes.bootstrap) as admin:
             quorum = admin.describe_metadata_quorum()
-            assert [voter.node_id for voter in quorum.voters] == sorted({1, 2, 3} - {removed.node_id})
+            assert [voter.node_id for voter in quorum.voters] == sorted(
+                {1, 2, 3} - {removed.node_id}
+            )
         for node_id in NODE_IDS:
             nodes.kill(node_id)
         nodes.start(*NODE_IDS)

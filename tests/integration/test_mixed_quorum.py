@@ -1,7 +1,8 @@
-"""One quorum of both products: either leads, dies and comes back, and the replicas hold the same bytes in the end.
+"""One quorum of both products: either leads, dies and comes back, and the replicas hold the same
+bytes in the end.
 
-Records are produced by confluent-kafka's idempotent producer throughout. What was acknowledged is there once, and the segments of all
-replicas are equal, those of the metadata log too.
+Records are produced by confluent-kafka's idempotent producer throughout. What was acknowledged is
+there once, and the segments of all replicas are equal, those of the metadata log too.
 """
 
 from collections.abc import Iterator
@@ -25,7 +26,12 @@ MOST_ROUNDS = 10
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
-    with ClusterNodes(ONE_OF_KAFKA, tmp_path_factory.mktemp("mixed"), {"metadata.log.segment.bytes": "8388608"}, is_mixed=True) as running:
+    with ClusterNodes(
+        ONE_OF_KAFKA,
+        tmp_path_factory.mktemp("mixed"),
+        {"metadata.log.segment.bytes": "8388608"},
+        is_mixed=True,
+    ) as running:
         yield running
 
 
@@ -36,7 +42,13 @@ class Records:
         self.acknowledged: list[str] = []
         self._count = 0
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "acks": "all", "delivery.timeout.ms": 120_000, "linger.ms": 0}
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "delivery.timeout.ms": 120_000,
+                "linger.ms": 0,
+            }
         )
 
     def produce(self, count: int) -> None:
@@ -56,7 +68,12 @@ class Records:
 
 def consumed(bootstrap: str, count: int) -> list[str]:
     consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "reader", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
     )
     consumer.assign([TopicPartition(TOPIC, each, 0) for each in range(PARTITIONS)])
     found: list[str] = []
@@ -77,7 +94,16 @@ def segments(data: Path, partition: str) -> bytes:
 
 def test_either_product_leads_the_quorum_and_dies_and_nothing_is_lost(nodes: ClusterNodes) -> None:
     with BlockingAdmin(nodes.bootstrap) as admin:
-        admin.create_topics([NewTopic(name=TOPIC, partition_count=PARTITIONS, replication_factor=3, configs={"min.insync.replicas": "2"})])
+        admin.create_topics(
+            [
+                NewTopic(
+                    name=TOPIC,
+                    partition_count=PARTITIONS,
+                    replication_factor=3,
+                    configs={"min.insync.replicas": "2"},
+                )
+            ]
+        )
     nodes.wait_until_whole(TOPIC)
     records = Records(nodes.bootstrap)
     led: set[str] = set()
@@ -85,8 +111,12 @@ def test_either_product_leads_the_quorum_and_dies_and_nothing_is_lost(nodes: Clu
         leader = nodes.controller()
         led.add(nodes.products[leader])
         records.produce(50)
-        with BlockingAdmin(nodes.bootstrap) as admin:  # what the controller decides comes through it, whoever is asked
-            admin.create_topics([NewTopic(name=f"round-{number}", partition_count=2, replication_factor=3)])
+        with BlockingAdmin(
+            nodes.bootstrap
+        ) as admin:  # what the controller decides comes through it, whoever is asked
+            admin.create_topics(
+                [NewTopic(name=f"round-{number}", partition_count=2, replication_factor=3)]
+            )
         end = nodes.kill if number % 2 else nodes.stop
         end(leader)
         records.produce(50)
@@ -94,12 +124,16 @@ def test_either_product_leads_the_quorum_and_dies_and_nothing_is_lost(nodes: Clu
         if led == {TIDELOG, APACHE_KAFKA} and number >= 3:
             break
     assert led == {TIDELOG, APACHE_KAFKA}
-    assert sorted(consumed(nodes.bootstrap, len(records.acknowledged))) == sorted(records.acknowledged)
+    assert sorted(consumed(nodes.bootstrap, len(records.acknowledged))) == sorted(
+        records.acknowledged
+    )
     for node_id in NODE_IDS:
         nodes.kill(node_id)
     for partition in range(PARTITIONS):
         logs = {segments(nodes.data(node_id), f"{TOPIC}-{partition}") for node_id in NODE_IDS}
         assert len(logs) == 1
-    metadata = sorted((segments(nodes.data(node_id), "__cluster_metadata-0") for node_id in NODE_IDS), key=len)
+    metadata = sorted(
+        (segments(nodes.data(node_id), "__cluster_metadata-0") for node_id in NODE_IDS), key=len
+    )
     assert metadata[0]
     assert all(longer.startswith(shorter) for shorter, longer in pairwise(metadata))

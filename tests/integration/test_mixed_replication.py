@@ -1,8 +1,10 @@
-"""One cluster of both products: an Apache Kafka node that is controller and broker, and two of ours that are brokers.
+"""One cluster of both products: an Apache Kafka node that is controller and broker, and two of ours
+that are brokers.
 
-Each leads a topic that the others follow. Brokers of ours are killed, and replicas move from one product to the other and back, while an
-idempotent producer writes with acks=all: nothing that was acknowledged is missing, nothing is there twice, and the segments of all replicas
-are the same, byte for byte.
+Each leads a topic that the others follow. Brokers of ours are killed, and replicas move from one
+product to the other and back, while an idempotent producer writes with acks=all: nothing that was
+acknowledged is missing, nothing is there twice, and the segments of all replicas are the same, byte
+for byte.
 """
 
 import time
@@ -17,7 +19,11 @@ from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG
 from tests.integration.cluster_nodes import ClusterNodes
 
 KAFKA, OURS, OTHER = 1, 2, 3
-LEADERS = {"led-by-kafka": [KAFKA, OURS, OTHER], "led-by-two": [OURS, KAFKA, OTHER], "led-by-three": [OTHER, KAFKA, OURS]}
+LEADERS = {
+    "led-by-kafka": [KAFKA, OURS, OTHER],
+    "led-by-two": [OURS, KAFKA, OTHER],
+    "led-by-three": [OTHER, KAFKA, OURS],
+}
 MOVED = "moved"
 TOPICS = dict.fromkeys([*LEADERS, MOVED], 1)
 LOADING_SECONDS = 3.0
@@ -29,7 +35,10 @@ def test_both_products_follow_each_other_and_lose_nothing(tmp_path: Path) -> Non
     with ClusterNodes(products, tmp_path, voter_count=1, is_mixed=True, is_dynamic=True) as nodes:
         with BlockingAdmin(nodes.bootstrap) as admin:
             config = {"min.insync.replicas": "2"}
-            topics = [NewTopic(name=name, assignments={0: replicas}, configs=config) for name, replicas in LEADERS.items()]
+            topics = [
+                NewTopic(name=name, assignments={0: replicas}, configs=config)
+                for name, replicas in LEADERS.items()
+            ]
             admin.create_topics([*topics, NewTopic(name=MOVED, assignments={0: [KAFKA]})])
         nodes.wait_until_whole(*TOPICS)
         writer = ConfluentWriter("rdkafka", nodes.bootstrap, 1, TOPICS)
@@ -47,6 +56,11 @@ def test_both_products_follow_each_other_and_lose_nothing(tmp_path: Path) -> Non
         writer.stop()
         nodes.wait_until_whole(*TOPICS)
         nodes.wait_until_equal(*TOPICS)
-        segments = {(topic, 0): nodes.segments(replicas[0], topic) for topic, replicas in {**LEADERS, MOVED: [KAFKA]}.items()}
+        segments = {
+            (topic, 0): nodes.segments(replicas[0], topic)
+            for topic, replicas in {**LEADERS, MOVED: [KAFKA]}.items()
+        }
         assert judge(read_log(nodes.bootstrap, TOPICS), [writer], [], segments) == []
-        assert all(sum(topic == each for each, _, _ in writer.acknowledged) > 100 for topic in TOPICS)
+        assert all(
+            sum(topic == each for each, _, _ in writer.acknowledged) > 100 for topic in TOPICS
+        )

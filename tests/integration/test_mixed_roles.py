@@ -1,8 +1,11 @@
-"""Controllers of one product and brokers of the other, each on nodes of their own: ``process.roles=controller``, and ``broker``.
+"""Controllers of one product and brokers of the other, each on nodes of their own:
+``process.roles=controller``, and ``broker``.
 
-The active controller and brokers, a coordinator first, are killed and paused while an idempotent producer of confluent-kafka writes with
-acks=all and a group of each protocol reads. Topics are made meanwhile. In the end nothing that was acknowledged is missing or there twice,
-both groups have read everything, and the replicas hold the same batches, byte for byte; so do the metadata logs of all six nodes.
+The active controller and brokers, a coordinator first, are killed and paused while an idempotent
+producer of confluent-kafka writes with acks=all and a group of each protocol reads. Topics are made
+meanwhile. In the end nothing that was acknowledged is missing or there twice, both groups have read
+everything, and the replicas hold the same batches, byte for byte; so do the metadata logs of all
+six nodes.
 """
 
 import time
@@ -16,8 +19,18 @@ import pytest
 from log_service.client import BlockingAdmin, NewTopic
 from log_service.common.errors import ErrorCode
 from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from log_service.protocol.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
-from tests.chaos.load import Client, ConfluentWriter, ConsumerProtocolReader, Reader, wait_for_readers
+from log_service.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    RequestPartitionData,
+    RequestTopicData,
+)
+from tests.chaos.load import (
+    Client,
+    ConfluentWriter,
+    ConsumerProtocolReader,
+    Reader,
+    wait_for_readers,
+)
 from tests.chaos.verdicts import group_got_everything, judge, read_log
 from tests.helpers.whole import of_a_run
 from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG
@@ -44,11 +57,18 @@ def under_load(nodes: ClusterNodes) -> Iterator[None]:
     """Run a cluster under load; at its end all nodes are in sync, and what the load says is judged."""
     with nodes:
         with BlockingAdmin(nodes.bootstrap) as admin:
-            admin.create_topics([NewTopic(name=name, assignments={0: _replicas(first)}) for name, first in LED_BY.items()])
+            admin.create_topics(
+                [
+                    NewTopic(name=name, assignments={0: _replicas(first)})
+                    for name, first in LED_BY.items()
+                ]
+            )
         nodes.wait_until_whole(*LED_BY)
         writer = ConfluentWriter("rdkafka", nodes.bootstrap, 1, TOPICS, pause_seconds=0.02)
         readers = [
-            ConsumerProtocolReader("of the consumer protocol", nodes.bootstrap, TOPICS, group="consumer"),
+            ConsumerProtocolReader(
+                "of the consumer protocol", nodes.bootstrap, TOPICS, group="consumer"
+            ),
             Reader("of the classic protocol", nodes.bootstrap, TOPICS, group=COORDINATED),
         ]
         clients: list[Client] = [writer, *readers]
@@ -64,12 +84,17 @@ def under_load(nodes: ClusterNodes) -> Iterator[None]:
         nodes.wait_until_equal(*LED_BY)
         segments = {(topic, 0): nodes.segments(first, topic) for topic, first in LED_BY.items()}
         faults = judge(log, [writer], readers, segments)
-        assert [*faults, *(fault for reader in readers for fault in group_got_everything(log, [reader]))] == []
+        assert [
+            *faults,
+            *(fault for reader in readers for fault in group_got_everything(log, [reader])),
+        ] == []
         assert writer.acknowledged_counts() == writer.sent_count
         assert all(count > 50 for count in writer.sent_count.values())
         for node_id in nodes.running:
             nodes.kill(node_id)
-        metadata = sorted((nodes.segments(node_id, "__cluster_metadata") for node_id in nodes.node_ids), key=len)
+        metadata = sorted(
+            (nodes.segments(node_id, "__cluster_metadata") for node_id in nodes.node_ids), key=len
+        )
         assert metadata[0]
         assert all(longer.startswith(shorter) for shorter, longer in pairwise(metadata))
 
@@ -78,17 +103,25 @@ def _replicas(first: int) -> list[int]:
     return [first, *(node_id for node_id in BROKERS if node_id != first)]
 
 
-def lose_the_active_controller(nodes: ClusterNodes, end: Callable[[int], None], back: Callable[[int], None]) -> None:
-    """Another controller leads, and makes a topic without the one that is lost, which then comes back."""
+def lose_the_active_controller(
+    nodes: ClusterNodes, end: Callable[[int], None], back: Callable[[int], None]
+) -> None:
+    """Another controller leads, and makes a topic without the one that is lost, which then comes
+    back.
+    """
     lost = nodes.controller()
     end(lost)
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
         leader = active_controller(nodes, lost)
-        wanted = CreatableTopic(name=f"made-by-{leader}-without-{lost}", num_partitions=2, replication_factor=3)
+        wanted = CreatableTopic(
+            name=f"made-by-{leader}-without-{lost}", num_partitions=2, replication_factor=3
+        )
         with Wire(nodes.controllers[leader]) as wire:
             (made,) = wire.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=30_000), 7).topics
-        if made.error_code != ErrorCode.NOT_CONTROLLER:  # Apache Kafka's says so until it has read the log that it leads
+        if (
+            made.error_code != ErrorCode.NOT_CONTROLLER
+        ):  # Apache Kafka's says so until it has read the log that it leads
             break
         assert time.monotonic() < deadline, made
         time.sleep(0.2)
@@ -100,15 +133,23 @@ def lose_the_active_controller(nodes: ClusterNodes, end: Callable[[int], None], 
 def active_controller(nodes: ClusterNodes, lost: int) -> int:
     """The controller that leads without the one that is lost, as it says itself.
 
-    Brokers are not asked: one of Apache Kafka's that has asked a controller that hangs waits for it for 30 s, and asks no other.
+    Brokers are not asked: one of Apache Kafka's that has asked a controller that hangs waits for it
+    for 30 s, and asks no other.
     """
-    asked = [RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)])]
+    asked = [
+        RequestTopicData(
+            topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)]
+        )
+    ]
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
         for node_id in sorted(set(CONTROLLERS) - {lost}):
             with Wire(nodes.controllers[node_id]) as wire:
                 told = wire.ask(DescribeQuorumRequest(topics=asked), 2)
-            if told.error_code == ErrorCode.NONE and told.topics[0].partitions[0].leader_id == node_id:
+            if (
+                told.error_code == ErrorCode.NONE
+                and told.topics[0].partitions[0].leader_id == node_id
+            ):
                 return node_id
         assert time.monotonic() < deadline, f"no controller leads without node {lost}"
         time.sleep(0.2)
@@ -121,9 +162,13 @@ def active_controller(nodes: ClusterNodes, lost: int) -> int:
         pytest.param(TIDELOG, APACHE_KAFKA, id="tidelog controls"),
     ],
 )
-def test_controllers_of_one_product_and_brokers_of_the_other_lose_nothing(controllers: str, brokers: str, tmp_path: Path) -> None:
+def test_controllers_of_one_product_and_brokers_of_the_other_lose_nothing(
+    controllers: str, brokers: str, tmp_path: Path
+) -> None:
     products = dict.fromkeys(CONTROLLERS, controllers) | dict.fromkeys(BROKERS, brokers)
-    nodes = ClusterNodes(products, tmp_path, size=6, voter_count=len(CONTROLLERS), is_split=True, is_mixed=True)
+    nodes = ClusterNodes(
+        products, tmp_path, size=6, voter_count=len(CONTROLLERS), is_split=True, is_mixed=True
+    )
     with under_load(nodes):
         lose_the_active_controller(nodes, nodes.kill, nodes.start)
         lose_the_active_controller(nodes, nodes.pause, nodes.resume)

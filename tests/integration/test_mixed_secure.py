@@ -1,4 +1,6 @@
-"""One cluster of both products with SASL_SSL between all nodes: users, ACLs and tokens that one product makes hold on the other."""
+"""One cluster of both products with SASL_SSL between all nodes: users, ACLs and tokens that one
+product makes hold on the other.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -26,8 +28,12 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNodes]:
     products = {1: TIDELOG, 2: TIDELOG, 3: APACHE_KAFKA}
     with SecureNodes(products, tmp_path_factory.mktemp("mixed"), is_mixed=True) as running:
         running.grant_least()
-        with BlockingAdmin(running.bootstrap, default_api_timeout_ms=60_000, **running.client(NODE)) as admin:
-            admin.create_topics([NewTopic(name=TOPIC, assignments=dict(enumerate(permutations(NODE_IDS))))])
+        with BlockingAdmin(
+            running.bootstrap, default_api_timeout_ms=60_000, **running.client(NODE)
+        ) as admin:
+            admin.create_topics(
+                [NewTopic(name=TOPIC, assignments=dict(enumerate(permutations(NODE_IDS))))]
+            )
         yield running
 
 
@@ -53,7 +59,10 @@ def refusal(nodes: SecureNodes, node_id: int, user: str, topic: str) -> ErrorCod
     """What a node tells a user that asks to make a topic; the topic is not made."""
     with BlockingAdmin(address(nodes, node_id), **nodes.client(user)) as admin:
         try:
-            admin.create_topics([NewTopic(name=topic, partition_count=1, replication_factor=1)], is_validated_only=True)
+            admin.create_topics(
+                [NewTopic(name=topic, partition_count=1, replication_factor=1)],
+                is_validated_only=True,
+            )
         except KafkaError as error:
             return error.code
     return None
@@ -81,7 +90,9 @@ def test_either_product_is_controller_leader_and_follower(nodes: SecureNodes) ->
     for _ in range(ELECTIONS):
         lost = nodes.controller()
         controllers.add(nodes.products[lost])
-        with BlockingProducer(nodes.bootstrap, delivery_timeout_ms=120_000, **nodes.client(SHOP)) as producer:
+        with BlockingProducer(
+            nodes.bootstrap, delivery_timeout_ms=120_000, **nodes.client(SHOP)
+        ) as producer:
             for number in range(60):
                 producer.send(TOPIC, str(number).encode(), partition=number % 6)
             producer.flush()
@@ -94,21 +105,32 @@ def test_either_product_is_controller_leader_and_follower(nodes: SecureNodes) ->
     assert controllers == {TIDELOG, APACHE_KAFKA}
     nodes.wait_until_equal(TOPIC)
     assert {nodes.leader_of(TOPIC, partition) for partition in range(6)} <= set(NODE_IDS)
-    assert {nodes.products[replicas[0]] for replicas in nodes.replicas_of(TOPIC)} == {TIDELOG, APACHE_KAFKA}
+    assert {nodes.products[replicas[0]] for replicas in nodes.replicas_of(TOPIC)} == {
+        TIDELOG,
+        APACHE_KAFKA,
+    }
 
 
-@pytest.mark.parametrize(("maker", "other"), [(OURS, KAFKAS), (KAFKAS, OURS)], ids=["ours", "kafkas"])
+@pytest.mark.parametrize(
+    ("maker", "other"), [(OURS, KAFKAS), (KAFKAS, OURS)], ids=["ours", "kafkas"]
+)
 def test_acl_of_one_product_holds_on_the_other(nodes: SecureNodes, maker: int, other: int) -> None:
     topic = f"opened-by-{maker}"
-    binding = AclBinding(resource_type="topic", name=topic, principal=f"User:{STRANGER}", operation="create")
+    binding = AclBinding(
+        resource_type="topic", name=topic, principal=f"User:{STRANGER}", operation="create"
+    )
     assert refusal(nodes, other, STRANGER, topic) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     with BlockingAdmin(address(nodes, maker), **nodes.client(NODE)) as admin:
         admin.create_acls([binding])
     assert has_come_to(None, partial(refusal, nodes, other, STRANGER, topic))
 
 
-@pytest.mark.parametrize(("maker", "other"), [(OURS, KAFKAS), (KAFKAS, OURS)], ids=["ours", "kafkas"])
-def test_user_of_one_product_logs_in_at_the_other(nodes: SecureNodes, maker: int, other: int) -> None:
+@pytest.mark.parametrize(
+    ("maker", "other"), [(OURS, KAFKAS), (KAFKAS, OURS)], ids=["ours", "kafkas"]
+)
+def test_user_of_one_product_logs_in_at_the_other(
+    nodes: SecureNodes, maker: int, other: int
+) -> None:
     name = f"user-of-{maker}"
     with BlockingAdmin(address(nodes, maker), **nodes.client(NODE)) as admin:
         admin.set_scram_users([ScramUser(name=name, mechanism=SCRAM, password="another-secret")])
@@ -118,13 +140,20 @@ def test_user_of_one_product_logs_in_at_the_other(nodes: SecureNodes, maker: int
             assert user.list_topics() == []
 
     eventually(log_in)
-    with BlockingAdmin(address(nodes, other), **nodes.client(name, "wrong")) as liar, pytest.raises(KafkaError) as refused:
+    with (
+        BlockingAdmin(address(nodes, other), **nodes.client(name, "wrong")) as liar,
+        pytest.raises(KafkaError) as refused,
+    ):
         liar.list_topics()
     assert refused.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
-@pytest.mark.parametrize(("maker", "other"), [(OURS, KAFKAS), (KAFKAS, OURS)], ids=["ours", "kafkas"])
-def test_token_of_one_product_is_taken_by_the_other(nodes: SecureNodes, maker: int, other: int) -> None:
+@pytest.mark.parametrize(
+    ("maker", "other"), [(OURS, KAFKAS), (KAFKAS, OURS)], ids=["ours", "kafkas"]
+)
+def test_token_of_one_product_is_taken_by_the_other(
+    nodes: SecureNodes, maker: int, other: int
+) -> None:
     with BlockingAdmin(address(nodes, maker), **nodes.client(SHOP)) as admin:
         token = admin.create_delegation_token()
     settings = nodes.client(SHOP) | {"sasl_jaas_config": token.jaas_config()}
@@ -136,6 +165,9 @@ def test_token_of_one_product_is_taken_by_the_other(nodes: SecureNodes, maker: i
 
     eventually(log_in)
     with BlockingAdmin(address(nodes, other), **nodes.client(SHOP)) as admin:
-        # An active controller that is Apache Kafka's looks for the token in a cache that is filled a moment after the record is committed.
+        # An active controller that is Apache Kafka's looks for the token in a cache that is filled
+        # a moment after the record is committed.
         eventually(partial(admin.expire_delegation_token, token.hmac))
-    assert has_come_to(ErrorCode.SASL_AUTHENTICATION_FAILED, partial(refusal_of, log_in)), "an expired token is taken"
+    assert has_come_to(ErrorCode.SASL_AUTHENTICATION_FAILED, partial(refusal_of, log_in)), (
+        "an expired token is taken"
+    )

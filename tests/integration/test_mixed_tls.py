@@ -1,4 +1,6 @@
-"""Clusters of one product and of both, with TLS between all nodes, brokers and controllers, each of which shows a certificate."""
+"""Clusters of one product and of both, with TLS between all nodes, brokers and controllers, each of
+which shows a certificate.
+"""
 
 import time
 from collections.abc import Iterator
@@ -20,7 +22,9 @@ WAIT_SECONDS = 60.0
 
 
 def protected(nodes: ClusterNodes, authority: Authority) -> ClusterNodes:
-    """Give each node a listener for brokers that speaks TLS, and have its controller speak it; clients stay in the clear."""
+    """Give each node a listener for brokers that speaks TLS, and have its controller speak it;
+    clients stay in the clear.
+    """
     for node_id, port in zip(NODE_IDS, free_ports(len(NODE_IDS)), strict=True):
         texts = nodes.properties[node_id]
         texts |= authority.issue(f"node-{node_id}").properties()
@@ -34,8 +38,14 @@ def protected(nodes: ClusterNodes, authority: Authority) -> ClusterNodes:
     return nodes
 
 
-@pytest.fixture(scope="module", params=[TIDELOG, {1: TIDELOG, 2: TIDELOG, 3: APACHE_KAFKA}], ids=["tidelog", "mixed"])
-def nodes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
+@pytest.fixture(
+    scope="module",
+    params=[TIDELOG, {1: TIDELOG, 2: TIDELOG, 3: APACHE_KAFKA}],
+    ids=["tidelog", "mixed"],
+)
+def nodes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ClusterNodes]:
     directory = tmp_path_factory.mktemp("mixed")
     made = ClusterNodes(request.param, directory, is_mixed=request.param != TIDELOG)
     with protected(made, Authority(directory / "authority")) as running:
@@ -43,9 +53,13 @@ def nodes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def wait_until_all_lead(nodes: ClusterNodes, admin: BlockingAdmin) -> None:
-    """Elect preferred leaders until each node leads: one that was late for a session has lost its leadership."""
+    """Elect preferred leaders until each node leads: one that was late for a session has lost its
+    leadership.
+    """
     deadline = time.monotonic() + WAIT_SECONDS
-    while {nodes.leader_of(TOPIC, partition) for partition in range(len(NODE_IDS))} != set(NODE_IDS):
+    while {nodes.leader_of(TOPIC, partition) for partition in range(len(NODE_IDS))} != set(
+        NODE_IDS
+    ):
         assert time.monotonic() < deadline, "leaders of both products are followed"
         time.sleep(0.2)
         with suppress(KafkaError):
@@ -54,7 +68,9 @@ def wait_until_all_lead(nodes: ClusterNodes, admin: BlockingAdmin) -> None:
 
 def test_nodes_of_either_product_lead_and_copy_over_tls(nodes: ClusterNodes) -> None:
     with BlockingAdmin(nodes.bootstrap, default_api_timeout_ms=60_000) as admin:
-        admin.create_topics([NewTopic(name=TOPIC, assignments={0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]})])
+        admin.create_topics(
+            [NewTopic(name=TOPIC, assignments={0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]})]
+        )
         nodes.wait_until_whole(TOPIC)
         wait_until_all_lead(nodes, admin)
     with BlockingProducer(nodes.bootstrap, delivery_timeout_ms=120_000) as producer:

@@ -1,9 +1,12 @@
-"""Transactions in one cluster of both products: coordinators, leaders and followers of either, with clients of both versions.
+"""Transactions in one cluster of both products: coordinators, leaders and followers of either, with
+clients of both versions.
 
-Leaders of each product ask coordinators of each about a transaction's partitions (AddPartitionsToTxn), and take their markers
-(WriteTxnMarkers); so do coordinators of groups. Followers of ours keep what their leader keeps, and lead with it: some transactions are
-committed, some are aborted, in between each other, and one is open. The followers' segments and indexes of aborted transactions are
-Kafka's, byte for byte, and readers of committed records see the same from each leader.
+Leaders of each product ask coordinators of each about a transaction's partitions
+(AddPartitionsToTxn), and take their markers (WriteTxnMarkers); so do coordinators of groups.
+Followers of ours keep what their leader keeps, and lead with it: some transactions are committed,
+some are aborted, in between each other, and one is open. The followers' segments and indexes of
+aborted transactions are Kafka's, byte for byte, and readers of committed records see the same from
+each leader.
 """
 
 import time
@@ -12,7 +15,14 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
-from confluent_kafka import Consumer, ElectionType, IsolationLevel, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ElectionType,
+    IsolationLevel,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
@@ -33,7 +43,9 @@ KAFKA, OURS = 1, 2
 COORDINATORS = (KAFKA, OURS, 3)
 """Of the partitions of ``__transaction_state``, and in turn of those of ``__consumer_offsets``."""
 ADDS, VERIFIES = 12, 11
-"""Versions of Produce: with one the leader has its partition added to the transaction, with the other it asks whether it is in it."""
+"""Versions of Produce: with one the leader has its partition added to the transaction, with the
+other it asks whether it is in it.
+"""
 
 
 def create_topics(nodes: ClusterNodes) -> None:
@@ -41,9 +53,17 @@ def create_topics(nodes: ClusterNodes) -> None:
     with BlockingAdmin(nodes.bootstrap) as admin:
         configs = {"cleanup.policy": "compact", "min.insync.replicas": "1"}
         coordinators = [[node_id] for node_id in COORDINATORS]
-        state = NewTopic(name="__transaction_state", assignments=dict(enumerate(coordinators)), configs=configs)
-        offsets = NewTopic(name="__consumer_offsets", assignments=dict(enumerate(coordinators * 2)), configs=configs)
-        ledger = NewTopic(name=TOPIC, assignments={0: [OURS, KAFKA, 3]}, configs={"segment.bytes": "1048576"})
+        state = NewTopic(
+            name="__transaction_state", assignments=dict(enumerate(coordinators)), configs=configs
+        )
+        offsets = NewTopic(
+            name="__consumer_offsets",
+            assignments=dict(enumerate(coordinators * 2)),
+            configs=configs,
+        )
+        ledger = NewTopic(
+            name=TOPIC, assignments={0: [OURS, KAFKA, 3]}, configs={"segment.bytes": "1048576"}
+        )
         both = NewTopic(name=BOTH, assignments={0: [KAFKA, OURS], 1: [OURS, KAFKA]})
         admin.create_topics([state, offsets, ledger, both])
 
@@ -51,11 +71,17 @@ def create_topics(nodes: ClusterNodes) -> None:
 def name_of(node_id: int, prefix: str) -> str:
     """Return a transactional id or a group's that a node coordinates."""
     names = (f"{prefix}-{number}" for number in count())
-    return next(name for name in names if COORDINATORS[java_abs(java_hash(name)) % len(COORDINATORS)] == node_id)
+    return next(
+        name
+        for name in names
+        if COORDINATORS[java_abs(java_hash(name)) % len(COORDINATORS)] == node_id
+    )
 
 
 def writer(nodes: ClusterNodes, name: str) -> Producer:
-    producer = Producer({"bootstrap.servers": nodes.bootstrap, "transactional.id": name, "linger.ms": 0})
+    producer = Producer(
+        {"bootstrap.servers": nodes.bootstrap, "transactional.id": name, "linger.ms": 0}
+    )
     producer.init_transactions(60)
     return producer
 
@@ -67,12 +93,17 @@ def write(producer: Producer, values: Iterable[str]) -> None:
 
 
 def write_history(first: Producer, second: Producer) -> list[str]:
-    """Write transactions that lie in between each other, and return what was committed, in its order; the last one stays open."""
+    """Write transactions that lie in between each other, and return what was committed, in its
+    order; the last one stays open.
+    """
     committed = []
     for number in range(6):
         first.begin_transaction()
         second.begin_transaction()
-        mine, theirs = [f"first-{number}-{part}" for part in range(3)], [f"second-{number}-{part}" for part in range(3)]
+        mine, theirs = (
+            [f"first-{number}-{part}" for part in range(3)],
+            [f"second-{number}-{part}" for part in range(3)],
+        )
         write(first, mine[:2])
         write(second, theirs)
         write(first, mine[2:])
@@ -102,13 +133,22 @@ def until(is_so: Callable[[], bool]) -> None:
 
 
 def stable_offset(nodes: ClusterNodes, topic: str = TOPIC, partition: int = 0) -> int:
-    """Ask for the last stable offset, again where a leader has not heard yet that it leads: the client gives up at the first refusal."""
-    client, where = AdminClient({"bootstrap.servers": nodes.bootstrap}), TopicPartition(topic, partition)
+    """Ask for the last stable offset, again where a leader has not heard yet that it leads: the
+    client gives up at the first refusal.
+    """
+    client, where = (
+        AdminClient({"bootstrap.servers": nodes.bootstrap}),
+        TopicPartition(topic, partition),
+    )
     deadline = time.monotonic() + LAST_SECONDS
     while True:
         asked = {where: OffsetSpec.latest()}  # type: ignore[no-untyped-call]
         try:
-            return int(client.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)[where].result(30).offset)
+            return int(
+                client.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)[where]
+                .result(30)
+                .offset
+            )
         except KafkaException:
             if time.monotonic() > deadline:
                 raise
@@ -119,12 +159,18 @@ def committed_values(nodes: ClusterNodes, topic: str = TOPIC, partition: int = 0
     """Return what a reader of committed records gets, up to the last stable offset."""
     end, where = stable_offset(nodes, topic, partition), Where(topic, partition)
     found: list[str] = []
-    with BlockingConsumer(nodes.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+    with BlockingConsumer(
+        nodes.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+    ) as consumer:
         consumer.assign([where])
         deadline = time.monotonic() + LAST_SECONDS
         while consumer.position(where) < end:
-            found += [bytes(record.value or b"").decode() for record in consumer.poll(timeout_ms=1_000)]
-            assert time.monotonic() < deadline, f"the reader stands at {consumer.position(where)} of {end}"
+            found += [
+                bytes(record.value or b"").decode() for record in consumer.poll(timeout_ms=1_000)
+            ]
+            assert time.monotonic() < deadline, (
+                f"the reader stands at {consumer.position(where)} of {end}"
+            )
     return sorted(found)
 
 
@@ -149,7 +195,9 @@ def lead(nodes: ClusterNodes) -> None:
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
     products = {KAFKA: APACHE_KAFKA, OURS: TIDELOG, 3: TIDELOG}
     directory = tmp_path_factory.mktemp("cluster")
-    with ClusterNodes(products, directory, voter_count=1, is_mixed=True, is_dynamic=True) as running:
+    with ClusterNodes(
+        products, directory, voter_count=1, is_mixed=True, is_dynamic=True
+    ) as running:
         create_topics(running)
         running.wait_until_whole(TOPIC, BOTH)
         yield running
@@ -160,14 +208,21 @@ def own_member(nodes: ClusterNodes, group: str) -> BlockingConsumer:
 
 
 def write_with_ours(nodes: ClusterNodes, name: str, group: str) -> None:
-    """Commit and abort with our client: leaders add their partitions to the transaction (version 2)."""
-    with BlockingProducer(nodes.bootstrap, transactional_id=name) as producer, own_member(nodes, group) as member:
+    """Commit and abort with our client: leaders add their partitions to the transaction (version
+    2).
+    """
+    with (
+        BlockingProducer(nodes.bootstrap, transactional_id=name) as producer,
+        own_member(nodes, group) as member,
+    ):
         producer.init_transactions()
         for value, position in (("left", 5), ("kept", 7), ("left", 9)):
             producer.begin_transaction()
             for partition in (0, 1):
                 producer.send(BOTH, f"{value} of {name}", partition=partition)
-            producer.send_offsets_to_transaction({Where(BOTH, 0): position}, member.group_metadata())
+            producer.send_offsets_to_transaction(
+                {Where(BOTH, 0): position}, member.group_metadata()
+            )
             if value == "kept":
                 producer.commit_transaction()
             else:
@@ -175,13 +230,20 @@ def write_with_ours(nodes: ClusterNodes, name: str, group: str) -> None:
 
 
 def write_with_librdkafka(nodes: ClusterNodes, name: str, group: str) -> None:
-    """The same with a client that announces its partitions: leaders ask whether they are in the transaction."""
-    producer, member = writer(nodes, name), Consumer({"bootstrap.servers": nodes.bootstrap, "group.id": group})
+    """The same with a client that announces its partitions: leaders ask whether they are in the
+    transaction.
+    """
+    producer, member = (
+        writer(nodes, name),
+        Consumer({"bootstrap.servers": nodes.bootstrap, "group.id": group}),
+    )
     for value, position in (("left", 5), ("kept", 7), ("left", 9)):
         producer.begin_transaction()
         for partition in (0, 1):
             producer.produce(BOTH, f"{value} of {name}", partition=partition)
-        producer.send_offsets_to_transaction([TopicPartition(BOTH, 0, position)], member.consumer_group_metadata(), 60)
+        producer.send_offsets_to_transaction(
+            [TopicPartition(BOTH, 0, position)], member.consumer_group_metadata(), 60
+        )
         if value == "kept":
             producer.commit_transaction(60)
         else:
@@ -194,23 +256,44 @@ WRITERS = {"version 2": write_with_ours, "version 0": write_with_librdkafka}
 
 @pytest.mark.parametrize("version", WRITERS)
 @pytest.mark.parametrize("group_node", [KAFKA, OURS], ids=["group at kafka", "group at tidelog"])
-@pytest.mark.parametrize("coordinator", [KAFKA, OURS], ids=["kafka coordinates", "tidelog coordinates"])
-def test_a_transaction_spans_both_products(nodes: ClusterNodes, coordinator: int, group_node: int, version: str) -> None:
+@pytest.mark.parametrize(
+    "coordinator", [KAFKA, OURS], ids=["kafka coordinates", "tidelog coordinates"]
+)
+def test_a_transaction_spans_both_products(
+    nodes: ClusterNodes, coordinator: int, group_node: int, version: str
+) -> None:
     name = name_of(coordinator, f"{version} {group_node}")
     group = name_of(group_node, f"group of {name}")
     before = [len(committed_values(nodes, BOTH, partition)) for partition in (0, 1)]
     WRITERS[version](nodes, name, group)
     for partition in (0, 1):
-        until(lambda partition=partition: len(committed_values(nodes, BOTH, partition)) > before[partition])  # type: ignore[misc]
-        assert [value for value in committed_values(nodes, BOTH, partition) if value.endswith(name)] == [f"kept of {name}"]
+        until(
+            lambda partition=partition: (
+                len(committed_values(nodes, BOTH, partition)) > before[partition]
+            )
+        )  # type: ignore[misc]
+        assert [
+            value for value in committed_values(nodes, BOTH, partition) if value.endswith(name)
+        ] == [f"kept of {name}"]
     with BlockingAdmin(nodes.bootstrap) as admin:
-        assert admin.list_group_offsets(group, [Where(BOTH, 0)], is_stable_required=True)[Where(BOTH, 0)].offset == 7
+        assert (
+            admin.list_group_offsets(group, [Where(BOTH, 0)], is_stable_required=True)[
+                Where(BOTH, 0)
+            ].offset
+            == 7
+        )
 
 
 @pytest.mark.parametrize("leader", [KAFKA, OURS], ids=["kafka leads", "tidelog leads"])
-@pytest.mark.parametrize("coordinator", [KAFKA, OURS], ids=["kafka coordinates", "tidelog coordinates"])
-def test_a_batch_that_no_coordinator_knows_of_is_refused(nodes: ClusterNodes, coordinator: int, leader: int) -> None:
-    """A producer before version 2 has to announce its partitions; one that is late would leave a transaction open for ever (KIP-890)."""
+@pytest.mark.parametrize(
+    "coordinator", [KAFKA, OURS], ids=["kafka coordinates", "tidelog coordinates"]
+)
+def test_a_batch_that_no_coordinator_knows_of_is_refused(
+    nodes: ClusterNodes, coordinator: int, leader: int
+) -> None:
+    """A producer before version 2 has to announce its partitions; one that is late would leave a
+    transaction open for ever (KIP-890).
+    """
     name = name_of(coordinator, f"unannounced {leader}")
     partition = (KAFKA, OURS).index(leader)
     with Wire(f"127.0.0.1:{nodes.ports[coordinator]}") as wire:

@@ -1,4 +1,6 @@
-"""Other people's clients, ours and Apache Kafka's own tool log in to a node by OAUTHBEARER, with signed tokens and keys from a file."""
+"""Other people's clients, ours and Apache Kafka's own tool log in to a node by OAUTHBEARER, with
+signed tokens and keys from a file.
+"""
 
 import asyncio
 import time
@@ -67,7 +69,9 @@ class Guarded:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    """A node that takes tokens of one issuer; the service that one of them names may do everything, others nothing."""
+    """A node that takes tokens of one issuer; the service that one of them names may do everything,
+    others nothing.
+    """
     directory = tmp_path_factory.mktemp("oauth")
     keys = directory / "keys.json"
     keys.write_bytes(key_set(jwk("rsa")))
@@ -114,7 +118,10 @@ REFUSED: dict[str, Callable[[], str]] = {
 @pytest.mark.parametrize("what", REFUSED)
 def test_librdkafka_with_a_token_that_is_refused(guarded: Guarded, what: str) -> None:
     errors: list[Any] = []
-    own = {"oauth_cb": lambda _config: (REFUSED[what](), time.time() + LIFETIME_S), "error_cb": errors.append}
+    own = {
+        "oauth_cb": lambda _config: (REFUSED[what](), time.time() + LIFETIME_S),
+        "error_cb": errors.append,
+    }
     admin = librdkafka.AdminClient(guarded.of_librdkafka(SERVICE, **own))
     with pytest.raises(confluent_kafka.KafkaException):
         admin.list_topics(timeout=2)
@@ -158,14 +165,21 @@ def test_aiokafka(guarded: Guarded) -> None:
 
 def test_our_client_with_a_token_from_a_file(guarded: Guarded) -> None:
     def settings(path: Path) -> dict[str, Any]:
-        return {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token": str(path)}
+        return {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_oauthbearer_token": str(path),
+        }
 
     mine = guarded.token_file("mine", token_of(SERVICE) + "\n")
     with BlockingAdmin(guarded.bootstrap, **settings(mine)) as admin:
         admin.create_topics([NewTopic(name="ours", partition_count=1)])
         assert "ours" in {topic.name for topic in admin.list_topics()}
     late = guarded.token_file("late", token_of(SERVICE, -100))
-    with pytest.raises(KafkaError) as caught, BlockingAdmin(guarded.bootstrap, **settings(late)) as admin:
+    with (
+        pytest.raises(KafkaError) as caught,
+        BlockingAdmin(guarded.bootstrap, **settings(late)) as admin,
+    ):
         admin.list_topics()
     assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
 
@@ -184,5 +198,12 @@ def test_java_with_a_token_from_a_file(guarded: Guarded, tmp_path: Path) -> None
     file = tmp_path / "client.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={url}"
-    tool = ("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", guarded.bootstrap, "--command-config", str(file), "--list")
+    tool = (
+        "org.apache.kafka.tools.TopicCommand",
+        "--bootstrap-server",
+        guarded.bootstrap,
+        "--command-config",
+        str(file),
+        "--list",
+    )
     assert TOPIC in java(allowed, *tool, cwd=tmp_path)

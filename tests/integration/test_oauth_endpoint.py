@@ -1,4 +1,5 @@
-"""An issuer behind HTTPS with a private authority: a node fetches its keys there, clients their tokens, in Kafka's own words.
+"""An issuer behind HTTPS with a private authority: a node fetches its keys there, clients their
+tokens, in Kafka's own words.
 
 The same files serve our clients, our commands and Apache Kafka's own tool.
 """
@@ -9,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, ErrorCode, KafkaError, NewTopic, settings_from_file
+from log_service.client import (
+    BlockingAdmin,
+    BlockingConsumer,
+    BlockingProducer,
+    ErrorCode,
+    KafkaError,
+    NewTopic,
+    settings_from_file,
+)
 from tests.helpers.authority import Authority
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.issuer_server import IssuerServer, serving
@@ -70,7 +79,9 @@ def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
             "super.users": "User:service",
         }
         with BrokerProcess(directory, properties=properties) as broker:
-            made = Realm(bootstrap=broker.bootstrap, issuer=issuer, authority=authority, directory=directory)
+            made = Realm(
+                bootstrap=broker.bootstrap, issuer=issuer, authority=authority, directory=directory
+            )
             with BlockingAdmin(made.bootstrap, **settings_from_file(in_the_text(made))) as admin:
                 admin.create_topics([NewTopic(name=TOPIC, partition_count=1)])
             yield made
@@ -78,20 +89,32 @@ def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
 
 def in_the_text(realm: Realm) -> Path:
     """The file that all of Kafka's versions since 3.1 take."""
-    return realm.file("text", f'clientId="service" clientSecret="{SECRET}" scope="logs" {realm.trust}')
+    return realm.file(
+        "text", f'clientId="service" clientSecret="{SECRET}" scope="logs" {realm.trust}'
+    )
 
 
 def in_keys(realm: Realm, secret: str = SECRET) -> Path:
     """The file that Kafka takes since 4.1."""
-    own = {"sasl_oauthbearer_client_credentials_client_id": "service", "sasl_oauthbearer_client_credentials_client_secret": secret}
+    own = {
+        "sasl_oauthbearer_client_credentials_client_id": "service",
+        "sasl_oauthbearer_client_credentials_client_secret": secret,
+    }
     return realm.file("keys", realm.trust, **own)
 
 
 def test_one_token_serves_all_connections_of_a_client(realm: Realm) -> None:
     before = len(realm.issuer.asked)
-    with BlockingConsumer(realm.bootstrap, group_id="g", auto_offset_reset="earliest", **settings_from_file(in_keys(realm))) as consumer:
+    with BlockingConsumer(
+        realm.bootstrap,
+        group_id="g",
+        auto_offset_reset="earliest",
+        **settings_from_file(in_keys(realm)),
+    ) as consumer:
         consumer.subscribe([TOPIC])
-        with BlockingProducer(realm.bootstrap, **settings_from_file(in_the_text(realm))) as producer:
+        with BlockingProducer(
+            realm.bootstrap, **settings_from_file(in_the_text(realm))
+        ) as producer:
             producer.send(TOPIC, value=b"1").wait()
         assert [record.value for record in consumer.poll(timeout_ms=WAIT_SECONDS * 1_000)] == [b"1"]
     tokens = [request.path for request in realm.issuer.asked[before:]]
@@ -106,16 +129,25 @@ def test_commands(realm: Realm) -> None:
 
 
 def test_wrong_secret_is_told_with_the_endpoint_and_never_shown(realm: Realm) -> None:
-    with pytest.raises(KafkaError) as caught, BlockingAdmin(realm.bootstrap, **settings_from_file(in_keys(realm, "wrong"))) as admin:
+    with (
+        pytest.raises(KafkaError) as caught,
+        BlockingAdmin(realm.bootstrap, **settings_from_file(in_keys(realm, "wrong"))) as admin,
+    ):
         admin.list_topics()
     assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
-    assert f"{realm.issuer.base}/token responded with status 401 (invalid_client: no such client)" in str(caught.value)
+    assert (
+        f"{realm.issuer.base}/token responded with status 401 (invalid_client: no such client)"
+        in str(caught.value)
+    )
     assert "wrong" not in str(caught.value)
 
 
 def test_authority_that_is_not_named_is_told_with_where_to_name_it(realm: Realm) -> None:
     file = realm.file("untrusted", f'clientId="service" clientSecret="{SECRET}"')
-    with pytest.raises(KafkaError) as caught, BlockingAdmin(realm.bootstrap, **settings_from_file(file)) as admin:
+    with (
+        pytest.raises(KafkaError) as caught,
+        BlockingAdmin(realm.bootstrap, **settings_from_file(file)) as admin,
+    ):
         admin.list_topics()
     assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
     assert f"certificate of {realm.issuer.base}/token is not trusted" in str(caught.value)
@@ -132,7 +164,10 @@ def test_endpoint_that_is_down_is_asked_again_until_the_call_ends(realm: Realm) 
             "sasl_oauthbearer_token_endpoint_url": f"{busy.base}/token",
             "default_api_timeout_ms": 2_000,
         }
-        with pytest.raises(KafkaError) as caught, BlockingAdmin(realm.bootstrap, **settings) as admin:
+        with (
+            pytest.raises(KafkaError) as caught,
+            BlockingAdmin(realm.bootstrap, **settings) as admin,
+        ):
             admin.list_topics()
         assert f"{busy.base}/token responded with status 503" in str(caught.value)
         assert caught.value.is_retriable
@@ -144,5 +179,12 @@ def test_apache_kafkas_tool_takes_the_same_files(realm: Realm) -> None:
     skip_unless_kafka_is_there()
     allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={realm.issuer.base}/token"
     for file in (in_the_text(realm), in_keys(realm)):
-        tool = ("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", realm.bootstrap, "--command-config", str(file), "--list")
+        tool = (
+            "org.apache.kafka.tools.TopicCommand",
+            "--bootstrap-server",
+            realm.bootstrap,
+            "--command-config",
+            str(file),
+            "--list",
+        )
         assert TOPIC in java(allowed, *tool, cwd=realm.directory)

@@ -1,4 +1,6 @@
-"""Three nodes that log in to each other, brokers and controllers, by tokens that an issuer's endpoint gives to each of them."""
+"""Three nodes that log in to each other, brokers and controllers, by tokens that an issuer's
+endpoint gives to each of them.
+"""
 
 from pathlib import Path
 
@@ -55,5 +57,7 @@ def test_nodes_are_a_cluster_by_tokens_of_an_endpoint(tmp_path: Path) -> None:
                 for partition in range(3):
                     producer.send("t", value=b"1", partition=partition).wait()
     asked = [request.path for request in issuer.asked]
-    assert asked.count("/token") >= 2 * len(NODE_IDS), "each node has a token for each of its listeners"
+    assert asked.count("/token") >= 2 * len(NODE_IDS), (
+        "each node has a token for each of its listeners"
+    )
     assert all(SECRET.encode() not in log.read_bytes() for log in tmp_path.rglob("*.log"))

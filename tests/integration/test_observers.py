@@ -1,4 +1,6 @@
-"""Observers in a cluster of three processes, by the commands of docs/cluster.md, as a reader types them."""
+"""Observers in a cluster of three processes, by the commands of docs/cluster.md, as a reader types
+them.
+"""
 
 import os
 import shlex
@@ -21,13 +23,21 @@ LAST_SECONDS = 40.0
 
 def shown_commands() -> list[str]:
     """The commands of the chapter on observers."""
-    (block,) = [block for block in blocks("console") if any("tidelog.observer" in command for command in block.commands)]
+    (block,) = [
+        block
+        for block in blocks("console")
+        if any("tidelog.observer" in command for command in block.commands)
+    ]
     return block.commands
 
 
 def type_in(nodes: ClusterNodes, command: str) -> str:
     """Run a command, which must succeed, and return what it printed."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TIDELOG_BOOTSTRAP_SERVERS": nodes.bootstrap}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "TIDELOG_BOOTSTRAP_SERVERS": nodes.bootstrap,
+    }
     line = [sys.executable, "-m", "log_service.cli.main", *shlex.split(command)[1:]]
     ran = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, f"{command}: {ran.stdout}{ran.stderr}"
@@ -56,7 +66,13 @@ def test_an_observer_is_promoted_by_the_policy_and_by_hand(tmp_path: Path) -> No
     level, observe, promote, unset = shown_commands()
     with ClusterNodes(TIDELOG, tmp_path) as nodes:
         with BlockingAdmin(nodes.bootstrap) as admin:
-            admin.create_topics([NewTopic(name=TOPIC, assignments={0: [1, 2, 3]}, configs={"min.insync.replicas": "2"})])
+            admin.create_topics(
+                [
+                    NewTopic(
+                        name=TOPIC, assignments={0: [1, 2, 3]}, configs={"min.insync.replicas": "2"}
+                    )
+                ]
+            )
         send(nodes, b"one")
         type_in(nodes, level)
         type_in(nodes, observe)
@@ -64,9 +80,15 @@ def test_an_observer_is_promoted_by_the_policy_and_by_hand(tmp_path: Path) -> No
         assert TOPIC not in type_in(nodes, "tidelog topics describe --under-replicated")
         type_in(nodes, promote)
         send(nodes, b"two")
-        until(lambda: nodes.segments(3, TOPIC) == nodes.segments(1, TOPIC), "the observer has everything")
+        until(
+            lambda: nodes.segments(3, TOPIC) == nodes.segments(1, TOPIC),
+            "the observer has everything",
+        )
         nodes.kill(2)
-        until(lambda: TOPIC in type_in(nodes, "tidelog topics describe --under-replicated"), "a dead replica is missed")
+        until(
+            lambda: TOPIC in type_in(nodes, "tidelog topics describe --under-replicated"),
+            "a dead replica is missed",
+        )
         until(lambda: isr(nodes) == [1, 3], "the observer is promoted")
         send(nodes, b"three")
         nodes.start(2)

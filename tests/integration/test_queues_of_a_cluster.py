@@ -1,8 +1,9 @@
-"""A queue beside three nodes, of which some are killed: no record is lost, none is accepted twice, what comes again says so (KIP-932).
+"""A queue beside three nodes, of which some are killed: no record is lost, none is accepted twice,
+what comes again says so (KIP-932).
 
-More consumers than partitions take from it. The same story runs against tidelog's cluster, one of both products, and in a long run Apache
-Kafka's. In the cluster of both one node of each dies: what it led and coordinated, and the state of the queue that it kept, is another
-node's from then on.
+More consumers than partitions take from it. The same story runs against tidelog's cluster, one of
+both products, and in a long run Apache Kafka's. In the cluster of both one node of each dies: what
+it led and coordinated, and the state of the queue that it kept, is another node's from then on.
 """
 
 from collections import Counter
@@ -45,17 +46,25 @@ BOTH = "both"
 KAFKA, OURS = 1, 2
 
 
-@pytest.fixture(scope="module", params=[TIDELOG, pytest.param(APACHE_KAFKA, marks=pytest.mark.repeats), BOTH])
-def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
+@pytest.fixture(
+    scope="module", params=[TIDELOG, pytest.param(APACHE_KAFKA, marks=pytest.mark.repeats), BOTH]
+)
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ClusterNodes]:
     is_mixed = request.param == BOTH
     products = {KAFKA: APACHE_KAFKA, OURS: TIDELOG, 3: TIDELOG} if is_mixed else request.param
-    with ClusterNodes(products, tmp_path_factory.mktemp("cluster"), PROPERTIES, is_mixed=is_mixed) as nodes:
+    with ClusterNodes(
+        products, tmp_path_factory.mktemp("cluster"), PROPERTIES, is_mixed=is_mixed
+    ) as nodes:
         yield nodes
 
 
 def victims_of(cluster: ClusterNodes, topic: str) -> list[int]:
     """The leader of a partition; of a cluster of both products a node of each."""
-    return [KAFKA, OURS] if len(set(cluster.products.values())) > 1 else [cluster.leader_of(topic, 0)]
+    return (
+        [KAFKA, OURS] if len(set(cluster.products.values())) > 1 else [cluster.leader_of(topic, 0)]
+    )
 
 
 class Book:
@@ -92,13 +101,19 @@ async def write(bootstrap: str, topic: str, book: Book) -> None:
 
 async def work(bootstrap: str, topic: str, book: Book) -> None:
     async with ShareConsumer(
-        bootstrap, group_id=topic, acknowledgement_mode="explicit", max_poll_records=20, on_acknowledged=book.note
+        bootstrap,
+        group_id=topic,
+        acknowledgement_mode="explicit",
+        max_poll_records=20,
+        on_acknowledged=book.note,
     ) as consumer:
         await consumer.subscribe([topic])
         while True:
             records = await consumer.poll(timeout_ms=500)
             for record in records:
-                book.delivered.setdefault((record.partition, record.offset), []).append(record.delivery_count)
+                book.delivered.setdefault((record.partition, record.offset), []).append(
+                    record.delivery_count
+                )
             await trio.sleep(0.02)
             with suppress(KafkaError):  # a lock ran out meanwhile
                 consumer.accept(records)
@@ -113,14 +128,22 @@ async def until_empty(bootstrap: str, topic: str, book: Book) -> None:
             with suppress(KafkaError):
                 offsets = await admin.list_share_group_offsets(topic)
                 is_read = len(book.delivered.keys() & book.written) == RECORDS
-                if is_read and len(offsets) == PARTITIONS and all(each.lag == 0 for each in offsets.values()):
+                if (
+                    is_read
+                    and len(offsets) == PARTITIONS
+                    and all(each.lag == 0 for each in offsets.values())
+                ):
                     return
 
 
-def test_nodes_that_are_killed_lose_no_record_and_none_is_accepted_twice(cluster: ClusterNodes) -> None:
+def test_nodes_that_are_killed_lose_no_record_and_none_is_accepted_twice(
+    cluster: ClusterNodes,
+) -> None:
     topic, book = "parcels", Book()
     with BlockingAdmin(cluster.bootstrap) as admin:
-        admin.create_topics([NewTopic(name=topic, partition_count=PARTITIONS, replication_factor=3)])
+        admin.create_topics(
+            [NewTopic(name=topic, partition_count=PARTITIONS, replication_factor=3)]
+        )
         admin.alter_configs({ConfigResource.group(topic): {"share.auto.offset.reset": "earliest"}})
     cluster.wait_until_whole(topic)
 
@@ -144,5 +167,7 @@ def test_nodes_that_are_killed_lose_no_record_and_none_is_accepted_twice(cluster
     assert len(book.written) == RECORDS
     assert book.delivered.keys() >= book.written
     assert set(book.accepted.values()) == {1}
-    assert book.written - book.accepted.keys() <= book.refused.keys()  # said and stored, and the leader died before it told
+    assert (
+        book.written - book.accepted.keys() <= book.refused.keys()
+    )  # said and stored, and the leader died before it told
     assert max(count for counts in book.delivered.values() for count in counts) <= 5

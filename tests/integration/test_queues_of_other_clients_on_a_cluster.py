@@ -1,7 +1,8 @@
-"""Other people's share consumers on three nodes, of which one is killed (KIP-932): nothing is lost, and nothing is accepted twice.
+"""Other people's share consumers on three nodes, of which one is killed (KIP-932): nothing is lost,
+and nothing is accepted twice.
 
-Each library has a queue of its own with two members. The node that is killed leads a partition of every queue; what is written while it is
-down is worked off by the other two.
+Each library has a queue of its own with two members. The node that is killed leads a partition of
+every queue; what is written while it is down is worked off by the other two.
 """
 
 from collections.abc import Iterator
@@ -39,7 +40,9 @@ def write_and_wait(queues: dict[str, Queue], count: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def queues(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, Queue], dict[str, str]]]:
+def queues(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[dict[str, Queue], dict[str, str]]]:
     """The queues after the story, and the libraries that are not there, with the reasons."""
     missing: dict[str, str] = {}
     found: dict[str, Queue] = {}
@@ -47,9 +50,16 @@ def queues(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str,
         with ExitStack() as stack:
             parties: dict[str, list[Member]] = {}
             for library in LIBRARIES:
-                queue = Queue(nodes.bootstrap, f"queue-of-{library}", partition_count=PARTITIONS, replication_factor=3)
+                queue = Queue(
+                    nodes.bootstrap,
+                    f"queue-of-{library}",
+                    partition_count=PARTITIONS,
+                    replication_factor=3,
+                )
                 try:
-                    parties[library] = stack.enter_context(queue.members(library, tmp_path_factory.mktemp("program")))
+                    parties[library] = stack.enter_context(
+                        queue.members(library, tmp_path_factory.mktemp("program"))
+                    )
                     found[library] = queue
                 except pytest.skip.Exception as told:
                     missing[library] = str(told)
@@ -57,7 +67,9 @@ def queues(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str,
         yield found, missing
 
 
-def tell_the_story(nodes: ClusterNodes, queues: dict[str, Queue], parties: dict[str, list[Member]]) -> None:
+def tell_the_story(
+    nodes: ClusterNodes, queues: dict[str, Queue], parties: dict[str, list[Member]]
+) -> None:
     topics = [queue.topic for queue in queues.values()]
     nodes.wait_until_whole(*topics)
     for library, queue in queues.items():

@@ -1,4 +1,6 @@
-"""Three tidelog processes whose controller is killed, hangs, and comes back with an empty disk: others lead, and nothing is lost."""
+"""Three tidelog processes whose controller is killed, hangs, and comes back with an empty disk:
+others lead, and nothing is lost.
+"""
 
 import time
 from collections.abc import Iterator
@@ -28,7 +30,9 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
 
 def create(nodes: ClusterNodes, *names: str) -> None:
     with BlockingAdmin(nodes.bootstrap, default_api_timeout_ms=60_000) as admin:
-        admin.create_topics([NewTopic(name=name, partition_count=3, replication_factor=3) for name in names])
+        admin.create_topics(
+            [NewTopic(name=name, partition_count=3, replication_factor=3) for name in names]
+        )
 
 
 def produce(nodes: ClusterNodes, count: int) -> None:
@@ -39,7 +43,9 @@ def produce(nodes: ClusterNodes, count: int) -> None:
         producer.flush()
 
 
-def test_the_quorum_goes_on_without_its_leader_and_takes_it_back_with_an_empty_disk(nodes: ClusterNodes) -> None:
+def test_the_quorum_goes_on_without_its_leader_and_takes_it_back_with_an_empty_disk(
+    nodes: ClusterNodes,
+) -> None:
     create(nodes, TOPIC)
     killed = nodes.controller()
     nodes.kill(killed)
@@ -55,7 +61,9 @@ def test_the_quorum_goes_on_without_its_leader_and_takes_it_back_with_an_empty_d
     nodes.wait_until_whole(TOPIC)
     assert nodes.controller() != hung
 
-    create(nodes, *(f"topic-{number}" for number in range(40)))  # so that there are snapshots, and the log begins behind offset 0
+    create(
+        nodes, *(f"topic-{number}" for number in range(40))
+    )  # so that there are snapshots, and the log begins behind offset 0
     wiped = min(set(NODE_IDS) - {nodes.controller()})
     nodes.kill(wiped)
     nodes.wipe(wiped)
@@ -69,11 +77,15 @@ def test_the_quorum_goes_on_without_its_leader_and_takes_it_back_with_an_empty_d
 
 def voters(nodes: ClusterNodes) -> dict[int, UUID]:
     with BlockingAdmin(nodes.bootstrap, default_api_timeout_ms=60_000) as admin:
-        return {voter.node_id: voter.directory_id for voter in admin.describe_metadata_quorum().voters}
+        return {
+            voter.node_id: voter.directory_id for voter in admin.describe_metadata_quorum().voters
+        }
 
 
 def until_voter(nodes: ClusterNodes, node_id: int, *, besides: UUID | None = None) -> UUID:
-    """Wait until a node votes, and return the directory that it votes from; not with that of before."""
+    """Wait until a node votes, and return the directory that it votes from; not with that of
+    before.
+    """
     for _ in range(300):
         found = voters(nodes).get(node_id)
         if found is not None and found != besides:
@@ -91,20 +103,29 @@ def test_a_controller_joins_by_itself_and_takes_the_place_of_its_lost_disk(tmp_p
         nodes.start(3)
         second = until_voter(nodes, 3, besides=first)
         assert set(voters(nodes)) == {1, 2, 3}
-        refused = CliRunner().invoke(cluster, ["voters", "remove", "3", "--execute", "-b", nodes.bootstrap])
+        refused = CliRunner().invoke(
+            cluster, ["voters", "remove", "3", "--execute", "-b", nodes.bootstrap]
+        )
         assert refused.exit_code == 1
         assert "node 3 has controller.quorum.auto.join.enable=true in its file" in refused.output
         assert voters(nodes)[3] == second
         create(nodes, TOPIC)
-        nodes.kill(min({1, 2} - {nodes.controller()}, default=1))  # the two that are left are a majority of three
+        nodes.kill(
+            min({1, 2} - {nodes.controller()}, default=1)
+        )  # the two that are left are a majority of three
         produce(nodes, 20)
         assert voters(nodes)[3] == second
 
 
 def replicas_in(nodes: ClusterNodes, node_id: int) -> dict[str, set[int]]:
-    """The partitions of the topic that a node has in each of its log directories, by the name of the directory."""
+    """The partitions of the topic that a node has in each of its log directories, by the name of
+    the directory.
+    """
     return {
-        name: {int(path.name.removeprefix(f"{TOPIC}-")) for path in (nodes.data(node_id) / name).glob(f"{TOPIC}-*")}
+        name: {
+            int(path.name.removeprefix(f"{TOPIC}-"))
+            for path in (nodes.data(node_id) / name).glob(f"{TOPIC}-*")
+        }
         for name in ("first", "second")
     }
 
@@ -112,12 +133,21 @@ def replicas_in(nodes: ClusterNodes, node_id: int) -> dict[str, set[int]]:
 def described(nodes: ClusterNodes) -> dict[int, tuple[int, tuple[int, ...]]]:
     """Leader and in-sync replicas of each partition."""
     with BlockingAdmin(nodes.bootstrap, default_api_timeout_ms=60_000) as admin:
-        return {index: (each.leader, each.isr) for index, each in enumerate(admin.describe_topics([TOPIC])[TOPIC].partitions)}
+        return {
+            index: (each.leader, each.isr)
+            for index, each in enumerate(admin.describe_topics([TOPIC])[TOPIC].partitions)
+        }
 
 
 def test_a_log_directory_that_fails_costs_its_replicas_alone(tmp_path: Path) -> None:
-    properties = {"broker.heartbeat.interval.ms": "2000", "broker.session.timeout.ms": "9000", "min.insync.replicas": "1"}
-    with ClusterNodes(TIDELOG, tmp_path / "directories", properties, has_two_directories=True) as nodes:
+    properties = {
+        "broker.heartbeat.interval.ms": "2000",
+        "broker.session.timeout.ms": "9000",
+        "min.insync.replicas": "1",
+    }
+    with ClusterNodes(
+        TIDELOG, tmp_path / "directories", properties, has_two_directories=True
+    ) as nodes:
         with BlockingAdmin(nodes.bootstrap, default_api_timeout_ms=60_000) as admin:
             admin.create_topics([NewTopic(name=TOPIC, partition_count=6, replication_factor=3)])
         nodes.wait_until_whole(TOPIC)
@@ -132,11 +162,18 @@ def test_a_log_directory_that_fails_costs_its_replicas_alone(tmp_path: Path) -> 
         produce(nodes, 60)  # what fails there is taken by another leader
         deadline = time.monotonic() + SETTLE_SECONDS
         after = described(nodes)
-        while any(victim in after[each][1] for each in places[failed]) and time.monotonic() < deadline:
+        while (
+            any(victim in after[each][1] for each in places[failed]) and time.monotonic() < deadline
+        ):
             time.sleep(0.1)  # partitions that it did not lead are told of a moment later
             after = described(nodes)
-        assert all(victim not in isr and leader not in {victim, -1} for leader, isr in (after[each] for each in places[failed]))
-        assert {index for index, (leader, _) in after.items() if leader == victim} == led - places[failed]
+        assert all(
+            victim not in isr and leader not in {victim, -1}
+            for leader, isr in (after[each] for each in places[failed])
+        )
+        assert {index for index, (leader, _) in after.items() if leader == victim} == led - places[
+            failed
+        ]
         assert all(victim in after[each][1] for each in after.keys() - places[failed])
         assert "failed" in nodes.log(victim)
         dead = min({1, 2, 3} - {victim, nodes.controller()}, default=victim)

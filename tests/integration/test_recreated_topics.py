@@ -1,4 +1,6 @@
-"""A topic that was deleted and created anew is read from its beginning: no position of the old one skips records."""
+"""A topic that was deleted and created anew is read from its beginning: no position of the old one
+skips records.
+"""
 
 import asyncio
 from collections.abc import Iterator
@@ -40,7 +42,9 @@ SETTINGS: dict[str, Any] = {"auto_offset_reset": "earliest", "enable_auto_commit
 
 
 @pytest.fixture(scope="module", params=CLUSTERS)
-def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def bootstrap(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     """The bootstrap servers of a cluster whose share groups work on one node."""
     with cluster(request.param, tmp_path_factory.mktemp("cluster"), PROPERTIES) as servers:
         yield servers
@@ -89,7 +93,9 @@ GROUPS = [{}, {"group_protocol": "classic"}, {"group_protocol": "consumer"}]
 
 
 @pytest.mark.parametrize("protocol", GROUPS, ids=["alone", "classic", "consumer"])
-def test_a_consumer_reads_the_new_topic_from_its_beginning(bootstrap: str, topic: str, protocol: dict[str, str]) -> None:
+def test_a_consumer_reads_the_new_topic_from_its_beginning(
+    bootstrap: str, topic: str, protocol: dict[str, str]
+) -> None:
     group = topic if protocol else None
     with BlockingConsumer(bootstrap, group_id=group, **SETTINGS, **protocol) as consumer:
         begin(consumer, topic, group)
@@ -99,8 +105,12 @@ def test_a_consumer_reads_the_new_topic_from_its_beginning(bootstrap: str, topic
 
 
 @pytest.mark.parametrize("protocol", GROUPS[1:], ids=["classic", "consumer"])
-def test_positions_of_the_old_topic_are_not_committed_for_the_new_one(bootstrap: str, topic: str, protocol: dict[str, str]) -> None:
-    """The consumer leaves before it hears of the new topic: by the topic's name its automatic commit was taken for that one."""
+def test_positions_of_the_old_topic_are_not_committed_for_the_new_one(
+    bootstrap: str, topic: str, protocol: dict[str, str]
+) -> None:
+    """The consumer leaves before it hears of the new topic: by the topic's name its automatic
+    commit was taken for that one.
+    """
     settings = {**SETTINGS, "enable_auto_commit": True, "group_id": topic, **protocol}
     with BlockingConsumer(bootstrap, **settings) as consumer:
         consumer.subscribe([topic])
@@ -120,11 +130,15 @@ def test_commits_of_the_old_topic_are_gone_with_it(bootstrap: str, topic: str) -
         create_anew(bootstrap, topic)
         assert read(consumer, len(NEW)) == NEW
         consumer.commit()
-        assert [each.offset for each in consumer.committed([TopicPartition(topic, 0)]).values()] == [len(NEW)]
+        assert [
+            each.offset for each in consumer.committed([TopicPartition(topic, 0)]).values()
+        ] == [len(NEW)]
 
 
 def test_without_a_reset_the_application_is_told(bootstrap: str, topic: str) -> None:
-    with BlockingConsumer(bootstrap, **{**SETTINGS, "auto_offset_reset": "none", "group_id": topic}) as consumer:
+    with BlockingConsumer(
+        bootstrap, **{**SETTINGS, "auto_offset_reset": "none", "group_id": topic}
+    ) as consumer:
         consumer.commit({TopicPartition(topic, 0): 0})
         consumer.assign([TopicPartition(topic, 0)])
         assert read(consumer, len(OLD)) == OLD
@@ -136,7 +150,9 @@ def test_without_a_reset_the_application_is_told(bootstrap: str, topic: str) -> 
         assert read(consumer, len(NEW)) == NEW
 
 
-def test_a_consumer_on_trio_reads_the_new_topic_from_its_beginning(bootstrap: str, topic: str) -> None:
+def test_a_consumer_on_trio_reads_the_new_topic_from_its_beginning(
+    bootstrap: str, topic: str
+) -> None:
     async def main() -> None:
         async with Consumer(bootstrap, **SETTINGS) as consumer:
             consumer.assign([TopicPartition(topic, 0)])
@@ -153,7 +169,9 @@ def test_a_consumer_on_trio_reads_the_new_topic_from_its_beginning(bootstrap: st
     trio.run(main)
 
 
-def test_a_consumer_on_asyncio_reads_the_new_topic_from_its_beginning(bootstrap: str, topic: str) -> None:
+def test_a_consumer_on_asyncio_reads_the_new_topic_from_its_beginning(
+    bootstrap: str, topic: str
+) -> None:
     async def main() -> None:
         async with AsyncioConsumer(bootstrap, **SETTINGS, group_id=topic) as consumer:
             await consumer.subscribe([topic])
@@ -170,7 +188,9 @@ def test_a_consumer_on_asyncio_reads_the_new_topic_from_its_beginning(bootstrap:
     asyncio.run(main())
 
 
-def test_a_share_consumer_reads_the_new_topic_from_its_beginning(bootstrap: str, topic: str) -> None:
+def test_a_share_consumer_reads_the_new_topic_from_its_beginning(
+    bootstrap: str, topic: str
+) -> None:
     with BlockingAdmin(bootstrap) as admin:
         admin.alter_configs({ConfigResource.group(topic): {"share.auto.offset.reset": "earliest"}})
     with BlockingShareConsumer(bootstrap, group_id=topic) as consumer:

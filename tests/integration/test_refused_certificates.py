@@ -1,4 +1,6 @@
-"""What a client is told whose certificate a node does not take: at once, with the reason, and not after many attempts."""
+"""What a client is told whose certificate a node does not take: at once, with the reason, and not
+after many attempts.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +22,9 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(scope="module")
-def broker(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+def broker(
+    authority: Authority, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerProcess]:
     """A node whose clients show certificates, with names that begin with ``CN=shop``."""
     properties = authority.issue("shop-node").properties() | {
         "listener.security.protocol.map": "PLAINTEXT:SSL",
@@ -33,7 +37,11 @@ def broker(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def settings(authority: Authority, keystore: Path | None, **more: Any) -> dict[str, Any]:
-    own = {} if keystore is None else {"ssl_keystore_type": "PEM", "ssl_keystore_location": str(keystore)}
+    own = (
+        {}
+        if keystore is None
+        else {"ssl_keystore_type": "PEM", "ssl_keystore_location": str(keystore)}
+    )
     return {"security_protocol": "SSL", "ssl_ca": str(authority.truststore), **own, **more}
 
 
@@ -50,7 +58,9 @@ def test_certificate_that_is_not_trusted_ends_a_call_at_once(
     broker: BrokerProcess, authority: Authority, tmp_path: Path, whose: str, protocol: str
 ) -> None:
     keystore = Authority(tmp_path).issue("shop", ()).keystore if whose == "a stranger" else None
-    given = settings(authority, keystore, ssl_enabled_protocols=protocol, default_api_timeout_ms=PATIENCE_MS)
+    given = settings(
+        authority, keystore, ssl_enabled_protocols=protocol, default_api_timeout_ms=PATIENCE_MS
+    )
     with pytest.raises(KafkaError) as caught, BlockingAdmin(broker.bootstrap, **given) as admin:
         admin.list_topics()
     assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
@@ -58,16 +68,30 @@ def test_certificate_that_is_not_trusted_ends_a_call_at_once(
     assert "ssl_keystore_location" in str(caught.value)
 
 
-def test_a_send_ends_at_once_too(broker: BrokerProcess, authority: Authority, tmp_path: Path) -> None:
-    given = settings(authority, Authority(tmp_path).issue("shop", ()).keystore, delivery_timeout_ms=PATIENCE_MS, max_block_ms=PATIENCE_MS)
-    with pytest.raises(KafkaError, match="does not trust the authority"), BlockingProducer(broker.bootstrap, **given) as producer:
+def test_a_send_ends_at_once_too(
+    broker: BrokerProcess, authority: Authority, tmp_path: Path
+) -> None:
+    given = settings(
+        authority,
+        Authority(tmp_path).issue("shop", ()).keystore,
+        delivery_timeout_ms=PATIENCE_MS,
+        max_block_ms=PATIENCE_MS,
+    )
+    with (
+        pytest.raises(KafkaError, match="does not trust the authority"),
+        BlockingProducer(broker.bootstrap, **given) as producer,
+    ):
         producer.send("t", value=b"1").wait()
 
 
 def test_name_that_no_rule_matches(broker: BrokerProcess, authority: Authority) -> None:
-    with BlockingAdmin(broker.bootstrap, **settings(authority, authority.issue("shop", ()).keystore)) as admin:
+    with BlockingAdmin(
+        broker.bootstrap, **settings(authority, authority.issue("shop", ()).keystore)
+    ) as admin:
         assert admin.list_topics() == []
-    given = settings(authority, authority.issue("billing", ()).keystore, default_api_timeout_ms=2_000)
+    given = settings(
+        authority, authority.issue("billing", ()).keystore, default_api_timeout_ms=2_000
+    )
     with pytest.raises(KafkaError), BlockingAdmin(broker.bootstrap, **given) as admin:
         admin.list_topics()
     assert "ssl.principal.mapping.rules" in broker.log_path.read_text()

@@ -1,4 +1,6 @@
-"""A broker that stops, is killed and starts again on its directory: what it acknowledged is there, and clients go on."""
+"""A broker that stops, is killed and starts again on its directory: what it acknowledged is there,
+and clients go on.
+"""
 
 import threading
 from collections.abc import Iterator
@@ -35,12 +37,16 @@ QUICK = {"reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 100, "retry_bac
 
 
 class Load:
-    """A producer that never stops: remembers the offset of each acknowledged number, until ``stop``."""
+    """A producer that never stops: remembers the offset of each acknowledged number, until
+    ``stop``.
+    """
 
     def __init__(self, bootstrap: str, topic: str, **more: Any) -> None:
         self.acknowledged: dict[int, int] = {}
         self._topic = topic
-        self._producer: Any = confluent_kafka.Producer(settings(bootstrap, linger_ms=1, message_timeout_ms=60_000, **QUICK, **more))
+        self._producer: Any = confluent_kafka.Producer(
+            settings(bootstrap, linger_ms=1, message_timeout_ms=60_000, **QUICK, **more)
+        )
         self._is_stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -48,7 +54,9 @@ class Load:
     def _run(self) -> None:
         number = 0
         while not self._is_stopping.wait(0.001):
-            self._producer.produce(self._topic, str(number).encode(), partition=0, on_delivery=self._note)
+            self._producer.produce(
+                self._topic, str(number).encode(), partition=0, on_delivery=self._note
+            )
             self._producer.poll(0)
             number += 1
 
@@ -59,7 +67,9 @@ class Load:
     def wait_for(self, count: int) -> None:
         """Wait until so many more records are acknowledged."""
         wanted = len(self.acknowledged) + count
-        wait_until(lambda: len(self.acknowledged) >= wanted, f"{count} more records are acknowledged")
+        wait_until(
+            lambda: len(self.acknowledged) >= wanted, f"{count} more records are acknowledged"
+        )
 
     def stop(self) -> None:
         self._is_stopping.set()
@@ -70,7 +80,9 @@ class Load:
 @pytest.fixture
 def synced(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker that syncs before it acknowledges."""
-    with BrokerProcess(tmp_path, properties={"log.flush.interval.messages": "1", "log.segment.bytes": "1048576"}) as running:
+    with BrokerProcess(
+        tmp_path, properties={"log.flush.interval.messages": "1", "log.segment.bytes": "1048576"}
+    ) as running:
         yield running
 
 
@@ -79,15 +91,25 @@ def log_of(bootstrap: str, topic: str) -> list[tuple[int, int]]:
     source = consumer(bootstrap, "any")
     _, end = source.get_watermark_offsets(TopicPartition(topic, 0), WAIT_SECONDS)
     source.close()
-    return [(record.offset(), int(record.value())) for record in read_records(bootstrap, topic, end)] if end else []
+    return (
+        [(record.offset(), int(record.value())) for record in read_records(bootstrap, topic, end)]
+        if end
+        else []
+    )
 
 
 def assert_whole(bootstrap: str, topic: str, load: Load) -> None:
-    """Offsets are contiguous, every acknowledged record is where it was said to be, and none is there twice."""
+    """Offsets are contiguous, every acknowledged record is where it was said to be, and none is
+    there twice.
+    """
     records = log_of(bootstrap, topic)
     assert [offset for offset, _ in records] == list(range(len(records)))
     found = dict(records)
-    missing = {number: offset for number, offset in load.acknowledged.items() if found.get(offset) != number}
+    missing = {
+        number: offset
+        for number, offset in load.acknowledged.items()
+        if found.get(offset) != number
+    }
     assert not missing
     assert len({number for _, number in records}) == len(records), "a record was stored twice"
 
@@ -118,7 +140,9 @@ def test_a_clean_stop_under_load_loses_nothing(broker: BrokerProcess) -> None:
 
 def test_records_that_the_page_cache_has_survive_a_kill(broker: BrokerProcess) -> None:
     """The process dies, the machine does not: Kafka's default durability."""
-    produce(broker.bootstrap, "cached", [str(number).encode() for number in range(1_000)], linger_ms=1)
+    produce(
+        broker.bootstrap, "cached", [str(number).encode() for number in range(1_000)], linger_ms=1
+    )
     broker.kill()
     broker.start()
     assert log_of(broker.bootstrap, "cached") == [(number, number) for number in range(1_000)]
@@ -130,7 +154,10 @@ def test_a_group_goes_on_where_it_stopped(broker: BrokerProcess) -> None:
         source = consumer(broker.bootstrap)
         source.subscribe(["kept"])
         assert [int(record.value()) for record in take(source, 2)] == [2 * number, 2 * number + 1]
-        source.commit(offsets=[TopicPartition("kept", 0, 2 * number + 2, metadata=f"round {number}")], asynchronous=False)
+        source.commit(
+            offsets=[TopicPartition("kept", 0, 2 * number + 2, metadata=f"round {number}")],
+            asynchronous=False,
+        )
         source.close()
         end()
         broker.start()
@@ -141,12 +168,18 @@ def test_a_group_goes_on_where_it_stopped(broker: BrokerProcess) -> None:
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_members_stay_in_their_group_through_a_restart(broker: BrokerProcess, *, is_clean: bool) -> None:
+def test_members_stay_in_their_group_through_a_restart(
+    broker: BrokerProcess, *, is_clean: bool
+) -> None:
     """The group is loaded with its generation: members beat on without a rebalance."""
     create_topic(broker.bootstrap, "stay")
     assignments: list[int] = []
-    source = consumer(broker.bootstrap, "members", session_timeout_ms=20_000, heartbeat_interval_ms=200, **QUICK)
-    source.subscribe(["stay"], on_assign=lambda _consumer, partitions: assignments.append(len(partitions)))
+    source = consumer(
+        broker.bootstrap, "members", session_timeout_ms=20_000, heartbeat_interval_ms=200, **QUICK
+    )
+    source.subscribe(
+        ["stay"], on_assign=lambda _consumer, partitions: assignments.append(len(partitions))
+    )
     produce(broker.bootstrap, "stay", [b"0"])
     take(source, 1)
     before = member_ids(broker.bootstrap)
@@ -172,7 +205,13 @@ def member_ids(bootstrap: str) -> list[str]:
 
 def test_a_member_that_died_with_the_broker_leaves_after_its_session(broker: BrokerProcess) -> None:
     create_topic(broker.bootstrap, "lost")
-    dying = consumer(broker.bootstrap, "members", session_timeout_ms=1_000, heartbeat_interval_ms=200, max_poll_interval_ms=1_100)
+    dying = consumer(
+        broker.bootstrap,
+        "members",
+        session_timeout_ms=1_000,
+        heartbeat_interval_ms=200,
+        max_poll_interval_ms=1_100,
+    )
     dying.subscribe(["lost"])
     produce(broker.bootstrap, "lost", [b"0"])
     take(dying, 1)
@@ -201,7 +240,10 @@ def test_topics_configs_and_deletions_are_remembered(broker: BrokerProcess) -> N
         assert "gone" not in topics
         assert client.describe_cluster().result(WAIT_SECONDS).cluster_id == cluster_id
     resource = ConfigResource("topic", "tuned")
-    assert client.describe_configs([resource])[resource].result(WAIT_SECONDS)["retention.ms"].value == "123456"
+    assert (
+        client.describe_configs([resource])[resource].result(WAIT_SECONDS)["retention.ms"].value
+        == "123456"
+    )
 
 
 def test_deleted_records_stay_deleted(broker: BrokerProcess) -> None:
@@ -242,24 +284,38 @@ def test_a_tail_of_garbage_is_cut(broker: BrokerProcess, tail: bytes) -> None:
 
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_lost_indexes_are_rebuilt(broker: BrokerProcess, *, is_clean: bool) -> None:
-    produce(broker.bootstrap, "indexed", [str(number).encode() * 50 for number in range(2_000)], linger_ms=1, batch_num_messages=10)
+    produce(
+        broker.bootstrap,
+        "indexed",
+        [str(number).encode() * 50 for number in range(2_000)],
+        linger_ms=1,
+        batch_num_messages=10,
+    )
     if is_clean:
         assert broker.stop() == 0
     else:
         broker.kill()
     directory = broker.directory / "data" / "indexed-0"
-    for path in [*directory.glob("*.index"), *directory.glob("*.timeindex"), *directory.glob("*.snapshot")]:
+    for path in [
+        *directory.glob("*.index"),
+        *directory.glob("*.timeindex"),
+        *directory.glob("*.snapshot"),
+    ]:
         path.unlink()
     broker.start()
     records = read_records(broker.bootstrap, "indexed", 500, offset=1_500)
     assert [record.offset() for record in records] == list(range(1_500, 2_000))
     source = consumer(broker.bootstrap)
-    (found,) = source.offsets_for_times([TopicPartition("indexed", 0, records[0].timestamp()[1])], WAIT_SECONDS)
+    (found,) = source.offsets_for_times(
+        [TopicPartition("indexed", 0, records[0].timestamp()[1])], WAIT_SECONDS
+    )
     source.close()
     assert 0 <= found.offset <= 1_500
 
 
-def test_an_idempotent_producer_goes_on_after_a_kill_without_duplicates(broker: BrokerProcess) -> None:
+def test_an_idempotent_producer_goes_on_after_a_kill_without_duplicates(
+    broker: BrokerProcess,
+) -> None:
     sent = Sent(broker.bootstrap, enable_idempotence=True, **QUICK)
     for number in range(50):
         sent.send("exact", str(number).encode())
@@ -277,14 +333,21 @@ def test_producer_ids_are_never_given_twice(broker: BrokerProcess) -> None:
     given: list[int] = []
     for end in (broker.kill, broker.stop, None):
         with Wire(broker.bootstrap) as wire:
-            given += [wire.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 4).producer_id for _ in range(3)]
+            given += [
+                wire.ask(
+                    InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 4
+                ).producer_id
+                for _ in range(3)
+            ]
         if end is not None:
             end()
             broker.start()
     assert len(set(given)) == len(given) == 9
 
 
-def test_the_leader_epoch_rises_after_a_kill_so_that_no_two_records_share_one(broker: BrokerProcess) -> None:
+def test_the_leader_epoch_rises_after_a_kill_so_that_no_two_records_share_one(
+    broker: BrokerProcess,
+) -> None:
     produce(broker.bootstrap, "epochs", [b"0"])
     (before,) = read_records(broker.bootstrap, "epochs", 1)
     broker.kill()
@@ -295,13 +358,24 @@ def test_the_leader_epoch_rises_after_a_kill_so_that_no_two_records_share_one(br
 
 
 @pytest.mark.parametrize("version", range(9, 19))
-def test_a_reader_that_believes_in_the_epoch_before_is_fenced(fenced: tuple[str, UUID], version: int) -> None:
-    """KIP-320, and KIP-951: from version 16 on the answer names the leader, which older versions cannot carry."""
+def test_a_reader_that_believes_in_the_epoch_before_is_fenced(
+    fenced: tuple[str, UUID], version: int
+) -> None:
+    """KIP-320, and KIP-951: from version 16 on the answer names the leader, which older versions
+    cannot carry.
+    """
     bootstrap, topic_id = fenced
-    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20, current_leader_epoch=0)
+    partition = FetchPartition(
+        partition=0, fetch_offset=0, partition_max_bytes=1 << 20, current_leader_epoch=0
+    )
     topics = [FetchTopic(topic="epochs", topic_id=topic_id, partitions=[partition])]
     with Wire(bootstrap) as wire:
-        (answer,) = wire.ask(FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=topics), version).responses
+        (answer,) = wire.ask(
+            FetchRequest(
+                replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=topics
+            ),
+            version,
+        ).responses
     assert answer.partitions[0].error_code == 74
     assert (answer.partitions[0].current_leader is not None) == (version >= 16)
 
@@ -315,7 +389,9 @@ def fenced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, UUID
         broker.kill()
         broker.start()
         with Wire(broker.bootstrap) as wire:
-            (topic,) = wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name="epochs")]), 12).topics
+            (topic,) = wire.ask(
+                MetadataRequest(topics=[MetadataRequestTopic(name="epochs")]), 12
+            ).topics
         yield broker.bootstrap, topic.topic_id
 
 
@@ -328,7 +404,10 @@ def test_a_broker_with_a_thousand_partitions_starts_again(broker: BrokerProcess)
     broker.kill()
     broker.start()
     for partition in range(0, 1_000, 100):
-        assert read_records(broker.bootstrap, "many", 1, partition)[0].value() == str(partition).encode()
+        assert (
+            read_records(broker.bootstrap, "many", 1, partition)[0].value()
+            == str(partition).encode()
+        )
 
 
 def test_nothing_is_left_open_or_unsaid_by_a_clean_stop(broker: BrokerProcess) -> None:

@@ -1,6 +1,8 @@
-"""A node that cannot start, or cannot go on, says why in one sentence and ends with its exit code; it never shows a traceback.
+"""A node that cannot start, or cannot go on, says why in one sentence and ends with its exit code;
+it never shows a traceback.
 
-Most of these nodes run in the process of the tests. How a process ends, with which exit code and last line, is seen where it takes one.
+Most of these nodes run in the process of the tests. How a process ends, with which exit code and
+last line, is seen where it takes one.
 """
 
 import os
@@ -14,11 +16,19 @@ from typing import Protocol
 import pytest
 
 from log_service.broker.main import ExitCode, serve
-from tests.helpers.broker_process import BrokerProcess, BrokerThread, NotStartedError, overrides_of, run_to_its_end
+from tests.helpers.broker_process import (
+    BrokerProcess,
+    BrokerThread,
+    NotStartedError,
+    overrides_of,
+    run_to_its_end,
+)
 from tests.integration.command_line import run
 from tests.integration.confluent import produce, read_all
 
-needs_permissions = pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere: nothing was tested without permissions")
+needs_permissions = pytest.mark.skipif(
+    os.geteuid() == 0, reason="root may write everywhere: nothing was tested without permissions"
+)
 
 
 def sentence_of(log: str) -> str:
@@ -39,7 +49,9 @@ def refused_process(directory: Path, code: ExitCode, *, port: int = 0) -> str:
 class Refused(Protocol):
     """Starts a node that cannot start, in this process, and returns its sentence."""
 
-    def __call__(self, directory: Path, code: ExitCode, properties: Mapping[str, str] | None = None) -> str: ...
+    def __call__(
+        self, directory: Path, code: ExitCode, properties: Mapping[str, str] | None = None
+    ) -> str: ...
 
 
 @pytest.fixture
@@ -66,7 +78,10 @@ def stopped(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("properties", "said"),
     [
-        ({"controller.quorum.voters": "1@h:9093,2@h:9094,3@h:9095"}, "controller.quorum.voters names several controllers"),
+        (
+            {"controller.quorum.voters": "1@h:9093,2@h:9094,3@h:9095"},
+            "controller.quorum.voters names several controllers",
+        ),
         ({"controller.quorum.voters": "2@localhost:9093"}, "names node 2, but this is node 1"),
         ({"controller.quorum.voters": "here"}, "'here', which is not id@host:port"),
         ({"controller.quorum.bootstrap.servers": "a:9093,b:9093"}, "names several controllers"),
@@ -92,7 +107,9 @@ def test_a_configuration_that_cannot_be_honoured_names_the_key(
     tmp_path: Path, refused: Refused, properties: dict[str, str], said: str
 ) -> None:
     assert said in refused(tmp_path, ExitCode.BAD_CONFIGURATION, properties)
-    assert not (tmp_path / "data").exists(), "nothing is written before the configuration is understood"
+    assert not (tmp_path / "data").exists(), (
+        "nothing is written before the configuration is understood"
+    )
 
 
 def test_unknown_keys_are_named_in_one_warning_and_the_node_runs(tmp_path: Path) -> None:
@@ -112,17 +129,25 @@ def test_an_occupied_port_is_named(tmp_path: Path) -> None:
 
 
 def test_an_address_of_another_machine_cannot_be_bound(tmp_path: Path, refused: Refused) -> None:
-    sentence = refused(tmp_path, ExitCode.CANNOT_BIND, {"listeners": "PLAINTEXT://203.0.113.1:9092"})
+    sentence = refused(
+        tmp_path, ExitCode.CANNOT_BIND, {"listeners": "PLAINTEXT://203.0.113.1:9092"}
+    )
     assert "203.0.113.1" in sentence
 
 
-def test_a_listener_on_a_name_that_leads_nowhere_is_told_by_its_name(tmp_path: Path, refused: Refused) -> None:
-    sentence = refused(tmp_path, ExitCode.CANNOT_BIND, {"listeners": "PLAINTEXT://no-such-host.invalid:9092"})
+def test_a_listener_on_a_name_that_leads_nowhere_is_told_by_its_name(
+    tmp_path: Path, refused: Refused
+) -> None:
+    sentence = refused(
+        tmp_path, ExitCode.CANNOT_BIND, {"listeners": "PLAINTEXT://no-such-host.invalid:9092"}
+    )
     assert "no-such-host.invalid" in sentence
     assert "listeners" in sentence
 
 
-def test_a_second_broker_on_the_same_directory_is_refused_and_harms_nothing(broker: BrokerProcess) -> None:
+def test_a_second_broker_on_the_same_directory_is_refused_and_harms_nothing(
+    broker: BrokerProcess,
+) -> None:
     produce(broker.bootstrap, "mine", [b"one"])
     sentence = refused_process(broker.directory, ExitCode.BAD_LOG_DIRECTORY)
     assert str(broker.directory / "data") in sentence
@@ -141,7 +166,9 @@ def test_the_directory_of_another_node_is_refused(stopped: Path, refused: Refuse
 
 
 def test_the_directory_of_another_cluster_is_refused(stopped: Path, refused: Refused) -> None:
-    sentence = refused(stopped, ExitCode.BAD_LOG_DIRECTORY, {"cluster.id": "AAAAAAAAAAAAAAAAAAAAAA"})
+    sentence = refused(
+        stopped, ExitCode.BAD_LOG_DIRECTORY, {"cluster.id": "AAAAAAAAAAAAAAAAAAAAAA"}
+    )
     assert "cluster" in sentence
     assert "AAAAAAAAAAAAAAAAAAAAAA" in sentence
 
@@ -157,9 +184,16 @@ def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path, refused: 
     assert str(tmp_path / "data") in refused(tmp_path, ExitCode.BAD_LOG_DIRECTORY)
 
 
-@pytest.mark.skipif(not Path("/proc/sys").exists(), reason="there is no /proc: nothing was tested on a file system without room for files")
-def test_a_place_where_no_directory_can_be_made_is_refused(tmp_path: Path, refused: Refused) -> None:
-    assert "/proc/sys/tidelog" in refused(tmp_path, ExitCode.BAD_LOG_DIRECTORY, {"log.dirs": "/proc/sys/tidelog"})
+@pytest.mark.skipif(
+    not Path("/proc/sys").exists(),
+    reason="there is no /proc: nothing was tested on a file system without room for files",
+)
+def test_a_place_where_no_directory_can_be_made_is_refused(
+    tmp_path: Path, refused: Refused
+) -> None:
+    assert "/proc/sys/tidelog" in refused(
+        tmp_path, ExitCode.BAD_LOG_DIRECTORY, {"log.dirs": "/proc/sys/tidelog"}
+    )
 
 
 def test_a_damaged_meta_properties_is_told(stopped: Path, refused: Refused) -> None:
@@ -174,7 +208,9 @@ def test_logs_without_a_meta_properties_are_not_taken_over(stopped: Path, refuse
     assert (stopped / "data" / "precious-0").exists()
 
 
-def test_a_metadata_log_that_is_damaged_below_its_end_is_told_and_not_cut(stopped: Path, refused: Refused) -> None:
+def test_a_metadata_log_that_is_damaged_below_its_end_is_told_and_not_cut(
+    stopped: Path, refused: Refused
+) -> None:
     with BrokerThread(stopped) as node:
         for number in range(5):
             produce(node.bootstrap, f"topic-{number}", [b"x"])
@@ -210,8 +246,14 @@ def test_a_broker_that_is_refused_tells_the_helper_why(tmp_path: Path) -> None:
 def test_serve_reads_a_file_and_overrides(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text("node.id=1\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs=/proc/sys/tidelog\n")
-    assert run(["serve", str(path), "--override", "num.partitions=none"]).exit_code == ExitCode.BAD_CONFIGURATION
-    assert run(["serve", str(path), "--override", "num.partitions"]).exit_code == ExitCode.BAD_CONFIGURATION
+    assert (
+        run(["serve", str(path), "--override", "num.partitions=none"]).exit_code
+        == ExitCode.BAD_CONFIGURATION
+    )
+    assert (
+        run(["serve", str(path), "--override", "num.partitions"]).exit_code
+        == ExitCode.BAD_CONFIGURATION
+    )
     assert run(["serve", str(path)]).exit_code == ExitCode.BAD_LOG_DIRECTORY
     path.write_bytes(b"\xff\xfe")
     assert run(["serve", str(path)]).exit_code == ExitCode.BAD_CONFIGURATION

@@ -1,4 +1,6 @@
-"""Three nodes that speak SASL_SSL with everybody, under kills, restarts and new certificates: nothing is lost, nothing is in the clear."""
+"""Three nodes that speak SASL_SSL with everybody, under kills, restarts and new certificates:
+nothing is lost, nothing is in the clear.
+"""
 
 import json
 import os
@@ -11,16 +13,39 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from log_service.client import AclBinding, BlockingAdmin, BlockingConsumer, BlockingProducer, NewTopic
+from log_service.client import (
+    AclBinding,
+    BlockingAdmin,
+    BlockingConsumer,
+    BlockingProducer,
+    NewTopic,
+)
 from log_service.common.errors import ErrorCode, KafkaError
 from tests.chaos.load import wait_for_readers
 from tests.chaos.verdicts import commits_stand, group_got_everything, judge, read_log
 from tests.helpers.java_archives import KAFKA_LIBS
 from tests.helpers.whole import of_a_run
 from tests.integration.client_clusters import TIDELOG
-from tests.integration.clients_of_a_cluster import PAUSE_SECONDS, ProgramReader, ProgramWriter, franz_go, wait_for_progress
+from tests.integration.clients_of_a_cluster import (
+    PAUSE_SECONDS,
+    ProgramReader,
+    ProgramWriter,
+    franz_go,
+    wait_for_progress,
+)
 from tests.integration.cluster_nodes import NODE_IDS
-from tests.integration.secure_nodes import BILLING, GROUP, NODE, OPERATOR, SCRAM, SHOP, STRANGER, TOPIC, SecureNodes, password_of
+from tests.integration.secure_nodes import (
+    BILLING,
+    GROUP,
+    NODE,
+    OPERATOR,
+    SCRAM,
+    SHOP,
+    STRANGER,
+    TOPIC,
+    SecureNodes,
+    password_of,
+)
 from tests.integration.secure_readers import READS
 from tests.integration.secure_writers import Writers
 from tests.integration.watched_wire import WatchedWire
@@ -64,7 +89,9 @@ def serial_served_by(nodes: SecureNodes, node_id: int) -> int:
     return x509.load_der_x509_certificate(shown).serial_number
 
 
-def test_nothing_acknowledged_is_lost_while_nodes_die_and_certificates_change(nodes: SecureNodes, wire: WatchedWire) -> None:
+def test_nothing_acknowledged_is_lost_while_nodes_die_and_certificates_change(
+    nodes: SecureNodes, wire: WatchedWire
+) -> None:
     with Writers(nodes, has_java=KAFKA_LIBS in os.environ) as writers:
         writers.wait_for_progress()
         for _ in range(of_a_run(1, whole=3)):
@@ -91,18 +118,36 @@ def test_nothing_acknowledged_is_lost_while_nodes_die_and_certificates_change(no
 
 
 def begin_in_go(nodes: SecureNodes, folder: Path) -> tuple[ProgramWriter, ProgramReader]:
-    """Let User:shop write a topic with franz-go, and User:billing read it in a group; neither may do more."""
+    """Let User:shop write a topic with franz-go, and User:billing read it in a group; neither may
+    do more.
+    """
     command = franz_go(folder)
     topics = {FRANZ_GO_TOPIC: FRANZ_GO_PARTITIONS}
     may = [(SHOP, "topic", "write"), (BILLING, "topic", "read")]
-    acls = [AclBinding(resource_type=kind, name=FRANZ_GO_TOPIC, principal=f"User:{user}", operation=what) for user, kind, what in may]
+    acls = [
+        AclBinding(
+            resource_type=kind, name=FRANZ_GO_TOPIC, principal=f"User:{user}", operation=what
+        )
+        for user, kind, what in may
+    ]
     with BlockingAdmin(nodes.bootstrap, **nodes.client(NODE)) as admin:
         admin.create_acls(acls)
-        admin.create_topics([NewTopic(name=FRANZ_GO_TOPIC, partition_count=FRANZ_GO_PARTITIONS, replication_factor=3)])
+        admin.create_topics(
+            [
+                NewTopic(
+                    name=FRANZ_GO_TOPIC, partition_count=FRANZ_GO_PARTITIONS, replication_factor=3
+                )
+            ]
+        )
     writer = ProgramWriter("franz-go", nodes.bootstrap, 1, topics, pause_seconds=PAUSE_SECONDS)
     reader = ProgramReader("franz-go group", nodes.bootstrap, topics, group=f"{GROUP}-franz-go")
     for client, user in ((writer, SHOP), (reader, BILLING)):
-        said = {"authority": str(nodes.authority.truststore), "mechanism": SCRAM, "user": user, "password": password_of(user)}
+        said = {
+            "authority": str(nodes.authority.truststore),
+            "mechanism": SCRAM,
+            "user": user,
+            "password": password_of(user),
+        }
         file = folder / f"{user}.json"
         file.write_text(json.dumps(said))
         client.command = [*command, f"--security={file}"]
@@ -122,16 +167,25 @@ def test_franz_go_writes_and_reads_while_nodes_die(nodes: SecureNodes, tmp_path:
             wait_for_progress(writer, PATIENCE_SECONDS)
     finally:
         writer.stop()
-        judge_login = {name.replace(".", "_"): text for name, text in nodes.librdkafka(NODE).items() if name != "bootstrap.servers"}
+        judge_login = {
+            name.replace(".", "_"): text
+            for name, text in nodes.librdkafka(NODE).items()
+            if name != "bootstrap.servers"
+        }
         log = read_log(nodes.bootstrap, reader.topics, **judge_login)
         wait_for_readers(log, [reader], PATIENCE_SECONDS)
         reader.stop()
     assert judge(log, [writer], [reader]) == []
-    assert [*group_got_everything(log, [reader]), *commits_stand(nodes.bootstrap, [reader], **judge_login)] == []
+    assert [
+        *group_got_everything(log, [reader]),
+        *commits_stand(nodes.bootstrap, [reader], **judge_login),
+    ] == []
     assert reader.committed
 
 
-def test_node_shows_a_certificate_that_replaced_its_own_without_a_restart(nodes: SecureNodes) -> None:
+def test_node_shows_a_certificate_that_replaced_its_own_without_a_restart(
+    nodes: SecureNodes,
+) -> None:
     serial = nodes.renew_certificate(1)
     assert serial_served_by(nodes, 1) != serial
     deadline = time.monotonic() + RELOAD_SECONDS
@@ -143,7 +197,10 @@ def test_node_shows_a_certificate_that_replaced_its_own_without_a_restart(nodes:
 
 
 def test_client_without_rights_is_refused_with_kafkas_codes(nodes: SecureNodes) -> None:
-    with BlockingProducer(nodes.bootstrap, **nodes.client(STRANGER)) as producer, pytest.raises(KafkaError) as written:
+    with (
+        BlockingProducer(nodes.bootstrap, **nodes.client(STRANGER)) as producer,
+        pytest.raises(KafkaError) as written,
+    ):
         producer.send(TOPIC, b"no").wait()
     with BlockingConsumer(nodes.bootstrap, group_id=GROUP, **nodes.client(SHOP)) as consumer:
         consumer.subscribe([TOPIC])
@@ -151,10 +208,15 @@ def test_client_without_rights_is_refused_with_kafkas_codes(nodes: SecureNodes) 
             consumer.poll(timeout_ms=20_000)
     with BlockingAdmin(nodes.bootstrap, **nodes.client(OPERATOR)) as operator:
         with pytest.raises(KafkaError) as made:
-            operator.create_topics([NewTopic(name="other", partition_count=1, replication_factor=1)])
+            operator.create_topics(
+                [NewTopic(name="other", partition_count=1, replication_factor=1)]
+            )
         with pytest.raises(KafkaError) as altered:
             operator.remove_scram_users([(SHOP, "SCRAM-SHA-512")])
-    with BlockingAdmin(nodes.bootstrap, **nodes.client(SHOP, password_of(STRANGER))) as liar, pytest.raises(KafkaError) as named:
+    with (
+        BlockingAdmin(nodes.bootstrap, **nodes.client(SHOP, password_of(STRANGER))) as liar,
+        pytest.raises(KafkaError) as named,
+    ):
         liar.list_topics()
     assert [caught.value.code for caught in (written, joined, made, altered, named)] == [
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,

@@ -1,6 +1,8 @@
-"""What docs/security.md shows of the way from plaintext to mTLS and SCRAM, from certificates on, on three nodes while a client writes.
+"""What docs/security.md shows of the way from plaintext to mTLS and SCRAM, from certificates on, on
+three nodes while a client writes.
 
-Every record that was sent is acknowledged and read once, and some are acknowledged while each node is down in each rolling restart.
+Every record that was sent is acknowledged and read once, and some are acknowledged while each node
+is down in each rolling restart.
 """
 
 import re
@@ -16,7 +18,15 @@ from typing import Any, Self
 
 import pytest
 
-from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, ErrorCode, KafkaError, NewTopic, settings_from_file
+from log_service.client import (
+    BlockingAdmin,
+    BlockingConsumer,
+    BlockingProducer,
+    ErrorCode,
+    KafkaError,
+    NewTopic,
+    settings_from_file,
+)
 from log_service.config.properties import parse_properties
 from tests.helpers.documents import ROOT, Block, blocks_of
 from tests.helpers.ports import free_ports
@@ -40,14 +50,19 @@ def shown() -> list[Block]:
 
 
 class Place:
-    """Where the page's names are in this test: hosts and ports of nodes, and the directory of certificates."""
+    """Where the page's names are in this test: hosts and ports of nodes, and the directory of
+    certificates.
+    """
 
     def __init__(self, nodes: ClusterNodes, directory: Path) -> None:
         self.directory = directory
         more = iter(free_ports(3 * len(NODE_IDS)))
         self.ports: dict[tuple[str, str], str] = {}
         for node_id in NODE_IDS:
-            bound = dict(address.split("://") for address in nodes.properties[node_id]["listeners"].split(","))
+            bound = dict(
+                address.split("://")
+                for address in nodes.properties[node_id]["listeners"].split(",")
+            )
             self.ports[str(node_id), PLAIN] = bound["PLAINTEXT"]
             self.ports[str(node_id), CONTROLLER] = bound["CONTROLLER"]
             for port in (TLS, LOGIN, QUORUM):
@@ -61,7 +76,9 @@ class Place:
         """Sign what the page has signed; here all nodes are dialled by one address."""
         hosts = "subjectAltName=DNS:node1,DNS:node2,DNS:node3"
         assert hosts in block.text
-        commands = block.text.replace(hosts, "subjectAltName=IP:127.0.0.1").replace("/etc/tidelog", str(self.directory))
+        commands = block.text.replace(hosts, "subjectAltName=IP:127.0.0.1").replace(
+            "/etc/tidelog", str(self.directory)
+        )
         subprocess.run(["bash", "-ec", commands], check=True, capture_output=True)
 
     def servers(self, port: str) -> str:
@@ -75,7 +92,9 @@ class Place:
 
 
 class Writer:
-    """Writes numbers without a pause until its block ends; ``acknowledged`` is how many the cluster has taken."""
+    """Writes numbers without a pause until its block ends; ``acknowledged`` is how many the cluster
+    has taken.
+    """
 
     def __init__(self, servers: str, first: int, **settings: Any) -> None:
         self._servers, self._settings = servers, settings
@@ -126,7 +145,9 @@ def is_whole(servers: str, settings: dict[str, Any]) -> bool:
             told = admin.describe_topics([TOPIC])[TOPIC]
     except KafkaError:
         return False
-    return nodes == set(NODE_IDS) and all(set(each.isr) == set(NODE_IDS) for each in told.partitions)
+    return nodes == set(NODE_IDS) and all(
+        set(each.isr) == set(NODE_IDS) for each in told.partitions
+    )
 
 
 def is_back(nodes: ClusterNodes, node_id: int, asked: tuple[str, dict[str, Any]]) -> bool:
@@ -134,7 +155,13 @@ def is_back(nodes: ClusterNodes, node_id: int, asked: tuple[str, dict[str, Any]]
     return is_whole(*asked)
 
 
-def roll(nodes: ClusterNodes, place: Place, block: Block, writer: Writer, asked: tuple[str, dict[str, Any]]) -> None:
+def roll(
+    nodes: ClusterNodes,
+    place: Place,
+    block: Block,
+    writer: Writer,
+    asked: tuple[str, dict[str, Any]],
+) -> None:
     for node_id in NODE_IDS:
         nodes.stop(node_id)
         writer.wait_for_more(f"without node {node_id}")
@@ -155,7 +182,9 @@ def cluster(directory: Path, certificates: Block) -> Iterator[tuple[ClusterNodes
         yield nodes, place
 
 
-def test_a_cluster_becomes_secure_while_a_client_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_becomes_secure_while_a_client_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     signed, listeners, inside, commands, certificate, password, closed = shown()
     monkeypatch.chdir(tmp_path)
     with cluster(tmp_path, signed) as (nodes, place):
@@ -164,13 +193,18 @@ def test_a_cluster_becomes_secure_while_a_client_writes(tmp_path: Path, monkeypa
         Path("operator.properties").write_text(own.replace("shop.pem", "operator.pem"))
         Path("billing.properties").write_text(place.here(password.text))
         Path("billing.txt").write_text(PASSWORD)
-        shop, operator, billing = (settings_from_file(f"{name}.properties") for name in ("shop", "operator", "billing"))
+        shop, operator, billing = (
+            settings_from_file(f"{name}.properties") for name in ("shop", "operator", "billing")
+        )
         with BlockingAdmin(nodes.bootstrap) as admin:
             admin.create_topics([NewTopic(name=TOPIC, partition_count=3, replication_factor=3)])
         with Writer(place.servers(PLAIN), 0) as open_writer:
             roll(nodes, place, listeners, open_writer, (place.servers(PLAIN), {}))
             roll(nodes, place, inside, open_writer, (place.servers(PLAIN), {}))
-            with BlockingProducer(place.servers(TLS), **shop) as producer, pytest.raises(KafkaError) as caught:
+            with (
+                BlockingProducer(place.servers(TLS), **shop) as producer,
+                pytest.raises(KafkaError) as caught,
+            ):
                 producer.send(TOPIC, b"too early").wait()
             assert caught.value.code in DENIED
             for command in commands.commands:
@@ -180,9 +214,14 @@ def test_a_cluster_becomes_secure_while_a_client_writes(tmp_path: Path, monkeypa
         with Writer(place.servers(TLS), open_writer.sent, **shop) as writer:
             roll(nodes, place, closed, writer, (place.servers(TLS), operator))
         assert (open_writer.errors, writer.errors) == ([], [])
-        assert read(place.servers(LOGIN), open_writer.sent + writer.sent, billing) == list(range(open_writer.sent + writer.sent))
+        assert read(place.servers(LOGIN), open_writer.sent + writer.sent, billing) == list(
+            range(open_writer.sent + writer.sent)
+        )
         assert not is_whole(place.servers(PLAIN), {}), "no one is let in in the clear"
-        with BlockingProducer(place.servers(LOGIN), **billing) as producer, pytest.raises(KafkaError) as caught:
+        with (
+            BlockingProducer(place.servers(LOGIN), **billing) as producer,
+            pytest.raises(KafkaError) as caught,
+        ):
             producer.send(TOPIC, b"not allowed").wait()
         assert caught.value.code in DENIED
 
@@ -190,7 +229,9 @@ def test_a_cluster_becomes_secure_while_a_client_writes(tmp_path: Path, monkeypa
 def read(servers: str, count: int, settings: dict[str, Any]) -> list[int]:
     """Return the numbers in the topic, in order of size, once there are so many."""
     found: list[int] = []
-    with BlockingConsumer(servers, group_id="billing", auto_offset_reset="earliest", **settings) as consumer:
+    with BlockingConsumer(
+        servers, group_id="billing", auto_offset_reset="earliest", **settings
+    ) as consumer:
         consumer.subscribe([TOPIC])
         deadline = time.monotonic() + PATIENCE_S
         while len(found) < count and time.monotonic() < deadline:

@@ -1,9 +1,11 @@
-"""Kafka Streams' own smoke test with exactly_once_v2, while every node and an instance of the application are killed.
+"""Kafka Streams' own smoke test with exactly_once_v2, while every node and an instance of the
+application are killed.
 
-Its driver sends a known set of numbers for each key, and holds least, largest, sum, count, difference, mean, joins and closed windows
-against what they have to be. The topology is the smoke test's, too. An instance keeps its state in memory, so that one that was killed
-reads it back from its changelogs. A long run has the sizes that Apache Kafka runs it with, two instances with two threads each, one node
-and three, and both protocols of groups.
+Its driver sends a known set of numbers for each key, and holds least, largest, sum, count,
+difference, mean, joins and closed windows against what they have to be. The topology is the smoke
+test's, too. An instance keeps its state in memory, so that one that was killed reads it back from
+its changelogs. A long run has the sizes that Apache Kafka runs it with, two instances with two
+threads each, one node and three, and both protocols of groups.
 """
 
 import subprocess
@@ -68,11 +70,15 @@ class Driver(Client):
         self._running: subprocess.Popen[str] | None = None
 
     def work(self) -> None:
-        with subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as self._running:
+        with subprocess.Popen(
+            self._command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as self._running:
             assert self._running.stdout is not None
             self.lines.extend(line.rstrip("\n") for line in self._running.stdout)
         if self._running.returncode and not self.stopping.is_set():
-            self.failures.append(f"the driver ended with {self._running.returncode}: {self.lines[-20:]}")
+            self.failures.append(
+                f"the driver ended with {self._running.returncode}: {self.lines[-20:]}"
+            )
 
     @property
     def has_ended(self) -> bool:
@@ -107,17 +113,28 @@ class Outcome:
     ],
     ids=lambda param: f"{'three nodes' if param[0] == 3 else 'one node'}, {param[1]}",
 )
-def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
+def outcome(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Outcome]:
     """Let driver and instances work while every node is killed in turn."""
     if time.time() % DAY_SECONDS > DAY_SECONDS - MIDNIGHT_SECONDS:
-        pytest.skip("midnight (UTC) is near, where windows of a day end that the smoke test takes for open: nothing was tested")
+        pytest.skip(
+            "midnight (UTC) is near, where windows of a day end that the smoke test takes for open: nothing was tested"
+        )
     size, protocol = request.param
     folder = tmp_path_factory.mktemp("cluster")
     command = streams_program("StreamsSmoke", folder, with_tests=True)
-    with ClusterNodes(TIDELOG, folder, {**PROPERTIES, **(ALONE if size == 1 else {})}, size=size) as nodes:
+    with ClusterNodes(
+        TIDELOG, folder, {**PROPERTIES, **(ALONE if size == 1 else {})}, size=size
+    ) as nodes:
         with BlockingAdmin(nodes.bootstrap) as admin:
-            admin.create_topics([NewTopic(name=name, partition_count=PARTITIONS) for name in TOPICS])
-        instances = [instance(f"instance-{number}", command, nodes.bootstrap, protocol, folder) for number in range(INSTANCES)]
+            admin.create_topics(
+                [NewTopic(name=name, partition_count=PARTITIONS) for name in TOPICS]
+            )
+        instances = [
+            instance(f"instance-{number}", command, nodes.bootstrap, protocol, folder)
+            for number in range(INSTANCES)
+        ]
         driver = Driver([*command, "drive", nodes.bootstrap, str(KEYS), str(RECORDS), str(SECONDS)])
         watch = CopyWatch(nodes.bootstrap, dict.fromkeys(TOPICS, PARTITIONS))
         clients: list[Client] = [watch, *instances, driver]
@@ -125,7 +142,9 @@ def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             client.start()
         try:
             strike_all(nodes, instances, watch)
-            watch.wait_until(lambda: driver.has_ended, instances, VERIFY_SECONDS, "the driver does not end")
+            watch.wait_until(
+                lambda: driver.has_ended, instances, VERIFY_SECONDS, "the driver does not end"
+            )
         finally:
             for client in reversed(clients):
                 client.stop()
@@ -133,16 +152,31 @@ def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield Outcome(driver.lines, {topic: watch.count(topic) for topic in TOPICS}, failures)
 
 
-def instance(name: str, command: list[str], bootstrap: str, protocol: str, folder: Path) -> ProgramCopier:
-    return ProgramCopier(name, bootstrap, {}, "", [*command, "work", bootstrap, name, protocol, str(THREADS), str(folder / name)])
+def instance(
+    name: str, command: list[str], bootstrap: str, protocol: str, folder: Path
+) -> ProgramCopier:
+    return ProgramCopier(
+        name,
+        bootstrap,
+        {},
+        "",
+        [*command, "work", bootstrap, name, protocol, str(THREADS), str(folder / name)],
+    )
 
 
 def strike_all(nodes: ClusterNodes, instances: list[ProgramCopier], watch: CopyWatch) -> None:
-    """Kill each node in turn, and an instance after the first one where there are two; each time the counting has to go on."""
+    """Kill each node in turn, and an instance after the first one where there are two; each time
+    the counting has to go on.
+    """
 
     def go_on() -> None:
         wanted = min(watch.count("echo") + STEP, ALL)
-        watch.wait_until(lambda: watch.count("echo") >= wanted, instances, PATIENCE_SECONDS, f"it does not get to {wanted} records")
+        watch.wait_until(
+            lambda: watch.count("echo") >= wanted,
+            instances,
+            PATIENCE_SECONDS,
+            f"it does not get to {wanted} records",
+        )
 
     go_on()
     for node_id in nodes.node_ids:
@@ -167,6 +201,8 @@ def test_the_smoke_test_passes(outcome: Outcome) -> None:
 
 
 def test_each_record_is_passed_on_once(outcome: Outcome) -> None:
-    """The driver itself bears records that were processed twice, as long as their totals are right in the end."""
+    """The driver itself bears records that were processed twice, as long as their totals are right
+    in the end.
+    """
     assert outcome.counts["echo"] == ALL
     assert outcome.counts["data"] == ALL + PARTITIONS

@@ -1,4 +1,6 @@
-"""Other people's clients over TLS with client certificates: librdkafka, kafka-python, aiokafka, Java's and OpenSSL's own, on one node."""
+"""Other people's clients over TLS with client certificates: librdkafka, kafka-python, aiokafka,
+Java's and OpenSSL's own, on one node.
+"""
 
 import asyncio
 import shutil
@@ -95,10 +97,16 @@ def test_librdkafka(guarded: Guarded) -> None:
     producer = confluent_kafka.Producer(guarded.of_librdkafka())
     large = bytes(700_000)
     for value in (b"one", large):
-        producer.produce(TOPIC, value, on_delivery=lambda error, record: delivered.append((error, record.offset())))
+        producer.produce(
+            TOPIC,
+            value,
+            on_delivery=lambda error, record: delivered.append((error, record.offset())),
+        )
         assert producer.flush(WAIT_SECONDS) == 0
     assert [error for error, _ in delivered] == [None, None]
-    consumer = confluent_kafka.Consumer(guarded.of_librdkafka(**{"group.id": "librdkafka", "enable.auto.commit": False}))
+    consumer = confluent_kafka.Consumer(
+        guarded.of_librdkafka(**{"group.id": "librdkafka", "enable.auto.commit": False})
+    )
     consumer.assign([confluent_kafka.TopicPartition(TOPIC, 0, delivered[0][1])])
     records = consumer.consume(2, WAIT_SECONDS)
     assert [record.value() for record in records] == [b"one", large]
@@ -115,7 +123,11 @@ def test_kafka_python(guarded: Guarded) -> None:
 
 def test_aiokafka(guarded: Guarded) -> None:
     async def main() -> None:
-        settings = {"bootstrap_servers": guarded.bootstrap, "security_protocol": "SSL", "ssl_context": guarded.context()}
+        settings = {
+            "bootstrap_servers": guarded.bootstrap,
+            "security_protocol": "SSL",
+            "ssl_context": guarded.context(),
+        }
         producer = aiokafka.AIOKafkaProducer(**settings)
         await producer.start()
         try:
@@ -152,12 +164,19 @@ def test_java_with_pkcs12_stores(guarded: Guarded) -> None:
     assert TOPIC in told.split()
 
 
-def test_a_client_without_a_certificate_is_refused_with_a_line_that_says_so(guarded: Guarded) -> None:
+def test_a_client_without_a_certificate_is_refused_with_a_line_that_says_so(
+    guarded: Guarded,
+) -> None:
     with socket.create_connection(("localhost", guarded.broker.port), WAIT_SECONDS) as raw:
         secured = guarded.context(is_known=False).wrap_socket(raw, server_hostname="localhost")
         with secured, pytest.raises(OSError, match=r"CERTIFICATE_REQUIRED|alert|reset"):
             secured.recv(1)
-    wait_until(lambda: "the client shows no certificate, and this listener asks for one" in guarded.broker.log, "the line is written")
+    wait_until(
+        lambda: (
+            "the client shows no certificate, and this listener asks for one" in guarded.broker.log
+        ),
+        "the line is written",
+    )
 
 
 def test_a_client_in_the_clear_is_refused_with_a_line_that_says_so(guarded: Guarded) -> None:
@@ -165,12 +184,18 @@ def test_a_client_in_the_clear_is_refused_with_a_line_that_says_so(guarded: Guar
         raw.sendall(bytes.fromhex("0000000a00120000000000010000"))
         while raw.recv(1_000):
             pass
-    wait_until(lambda: "the client does not speak TLS on a listener that does" in guarded.broker.log, "the line is written")
+    wait_until(
+        lambda: "the client does not speak TLS on a listener that does" in guarded.broker.log,
+        "the line is written",
+    )
 
 
 def test_our_client_without_a_certificate_is_refused_for_good(guarded: Guarded) -> None:
     """TLS 1.3 says so after the handshake."""
-    settings: dict[str, Any] = {"security_protocol": "SSL", "ssl_ca": str(guarded.authority.truststore)}
+    settings: dict[str, Any] = {
+        "security_protocol": "SSL",
+        "ssl_ca": str(guarded.authority.truststore),
+    }
     with BlockingAdmin(guarded.bootstrap, **settings) as admin, pytest.raises(KafkaError) as raised:
         admin.list_topics(timeout_ms=3_000)
     assert raised.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
@@ -178,7 +203,9 @@ def test_our_client_without_a_certificate_is_refused_for_good(guarded: Guarded) 
 
 
 @pytest.mark.parametrize("version", ["-tls1_2", "-tls1_3"])
-def test_openssl_agrees_on_either_version_and_renegotiates_never(guarded: Guarded, version: str) -> None:
+def test_openssl_agrees_on_either_version_and_renegotiates_never(
+    guarded: Guarded, version: str
+) -> None:
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("there is no openssl command")
@@ -193,7 +220,9 @@ def test_openssl_agrees_on_either_version_and_renegotiates_never(guarded: Guarde
         "-verify_return_error",
     ]
     command += ["-cert", str(guarded.client.chain), "-key", str(guarded.client.key)]
-    told = subprocess.run(command, input=b"R\n", capture_output=True, timeout=WAIT_SECONDS, check=False)  # R asks for a renegotiation
+    told = subprocess.run(
+        command, input=b"R\n", capture_output=True, timeout=WAIT_SECONDS, check=False
+    )  # R asks for a renegotiation
     text = (told.stdout + told.stderr).decode(errors="replace")
     assert "Verify return code: 0 (ok)" in text
     assert f"TLSv1.{version[-1]}" in text
@@ -205,8 +234,18 @@ def test_other_protocols_than_those_that_are_enabled_are_refused(guarded: Guarde
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("there is no openssl command")
-    command = [openssl, "s_client", "-connect", guarded.bootstrap, "-tls1_1", "-cipher", "DEFAULT:@SECLEVEL=0"]
-    told = subprocess.run(command, input=b"", capture_output=True, timeout=WAIT_SECONDS, check=False)
+    command = [
+        openssl,
+        "s_client",
+        "-connect",
+        guarded.bootstrap,
+        "-tls1_1",
+        "-cipher",
+        "DEFAULT:@SECLEVEL=0",
+    ]
+    told = subprocess.run(
+        command, input=b"", capture_output=True, timeout=WAIT_SECONDS, check=False
+    )
     assert told.returncode != 0
 
 
@@ -226,7 +265,9 @@ def alter_keystore(guarded: Guarded, issued: Issued) -> None:
         str(issued.keystore_p12),
         incremental_operation=librdkafka.AlterConfigOpType.SET,
     )
-    resource = librdkafka.ConfigResource(librdkafka.ResourceType.BROKER, "1", incremental_configs=[entry])
+    resource = librdkafka.ConfigResource(
+        librdkafka.ResourceType.BROKER, "1", incremental_configs=[entry]
+    )
     admin.incremental_alter_configs([resource])[resource].result(WAIT_SECONDS)
 
 
@@ -238,4 +279,7 @@ def test_a_request_changes_the_certificate_while_the_node_runs(guarded: Guarded)
     assert served_serial(guarded) == before
     renewed = guarded.authority.issue("node")
     alter_keystore(guarded, renewed)
-    wait_until(lambda: served_serial(guarded) == renewed.certificate.serial_number, "the new certificate is shown")
+    wait_until(
+        lambda: served_serial(guarded) == renewed.certificate.serial_number,
+        "the new certificate is shown",
+    )

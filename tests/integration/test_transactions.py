@@ -1,4 +1,6 @@
-"""Transactions from end to end, with librdkafka's producer: committed, aborted, fenced and timed out ones, and positions in them."""
+"""Transactions from end to end, with librdkafka's producer: committed, aborted, fenced and timed
+out ones, and positions in them.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -40,10 +42,18 @@ def until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_only_committed_records_are_read_by_those_who_ask_for_them(node: BrokerProcess, topic: str) -> None:
+def test_only_committed_records_are_read_by_those_who_ask_for_them(
+    node: BrokerProcess, topic: str
+) -> None:
     producer = producer_of(node.bootstrap, topic)
     for round_number in range(3):
-        write(producer, topic, f"kept {round_number} a", f"kept {round_number} b", f"kept {round_number} c")
+        write(
+            producer,
+            topic,
+            f"kept {round_number} a",
+            f"kept {round_number} b",
+            f"kept {round_number} c",
+        )
         producer.commit_transaction(SECONDS)
         write(producer, topic, f"left {round_number}")
         producer.abort_transaction(SECONDS)
@@ -55,7 +65,9 @@ def test_only_committed_records_are_read_by_those_who_ask_for_them(node: BrokerP
     until(lambda: seen(node.bootstrap, topic) == sorted([*kept, b"open"]))
 
 
-def test_a_second_producer_fences_the_first_and_its_transaction_is_aborted(node: BrokerProcess, topic: str) -> None:
+def test_a_second_producer_fences_the_first_and_its_transaction_is_aborted(
+    node: BrokerProcess, topic: str
+) -> None:
     first = producer_of(node.bootstrap, topic)
     write(first, topic, "of the first")
     second = producer_of(node.bootstrap, topic)
@@ -79,16 +91,25 @@ def test_a_transaction_that_takes_too_long_is_aborted(node: BrokerProcess, topic
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_positions_count_with_the_transaction(node: BrokerProcess, topic: str, is_commit: bool) -> None:
+def test_positions_count_with_the_transaction(
+    node: BrokerProcess, topic: str, is_commit: bool
+) -> None:
     group = name = f"{topic}-{is_commit}"
     reader = Consumer(
-        {"bootstrap.servers": node.bootstrap, "group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+        {
+            "bootstrap.servers": node.bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
     )
     reader.subscribe([topic])
     until(lambda: reader.poll(0.1) is not None or bool(reader.assignment()))
     producer = producer_of(node.bootstrap, name)
     write(producer, topic, "result")
-    producer.send_offsets_to_transaction([TopicPartition(topic, 0, 7)], reader.consumer_group_metadata(), SECONDS)
+    producer.send_offsets_to_transaction(
+        [TopicPartition(topic, 0, 7)], reader.consumer_group_metadata(), SECONDS
+    )
     if is_commit:
         producer.commit_transaction(SECONDS)
     else:

@@ -1,4 +1,6 @@
-"""Transactions while their coordinator dies: three nodes, kill -9 in each state, and what readers see afterwards."""
+"""Transactions while their coordinator dies: three nodes, kill -9 in each state, and what readers
+see afterwards.
+"""
 
 import threading
 import time
@@ -26,7 +28,9 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
 
 
 def coordinator_of(nodes: ClusterNodes, transactional_id: str) -> int:
-    return nodes.leader_of("__transaction_state", java_abs(java_hash(transactional_id)) % STATE_PARTITIONS)
+    return nodes.leader_of(
+        "__transaction_state", java_abs(java_hash(transactional_id)) % STATE_PARTITIONS
+    )
 
 
 def commit(producer: Producer) -> None:
@@ -43,7 +47,9 @@ def commit(producer: Producer) -> None:
 
 
 def expect(bootstrap: str, topic: str, *values: bytes) -> None:
-    """Wait until readers of committed records see exactly these: the markers may still be on their way."""
+    """Wait until readers of committed records see exactly these: the markers may still be on their
+    way.
+    """
     deadline = time.monotonic() + 3 * SECONDS
     found: list[bytes] = []
     while time.monotonic() < deadline:
@@ -56,10 +62,14 @@ def expect(bootstrap: str, topic: str, *values: bytes) -> None:
 
 
 @pytest.mark.parametrize("state", ["Empty", "Ongoing", "PrepareCommit", "CompleteCommit"])
-def test_a_transaction_ends_as_its_producer_was_told_though_its_coordinator_dies(nodes: ClusterNodes, state: str) -> None:
+def test_a_transaction_ends_as_its_producer_was_told_though_its_coordinator_dies(
+    nodes: ClusterNodes, state: str
+) -> None:
     topic = transactional_id = f"coordinator-dies-{state}".lower()
     client = confluent.admin(nodes.bootstrap)
-    client.create_topics([confluent.NewTopic(topic, num_partitions=TOPIC_PARTITIONS, replication_factor=3)])[topic].result(SECONDS)
+    client.create_topics(
+        [confluent.NewTopic(topic, num_partitions=TOPIC_PARTITIONS, replication_factor=3)]
+    )[topic].result(SECONDS)
     nodes.wait_until_whole(topic)
     producer = producer_of(nodes.bootstrap, transactional_id, transaction_timeout_ms=60_000)
     victim = coordinator_of(nodes, transactional_id)

@@ -1,4 +1,5 @@
-"""``tidelog up --brokers 3`` as a person runs it: three nodes, a fourth that joins and leaves, restarts, and a second start.
+"""``tidelog up --brokers 3`` as a person runs it: three nodes, a fourth that joins and leaves,
+restarts, and a second start.
 
 The test is one story, because a cluster of processes takes seconds to start.
 """
@@ -38,10 +39,16 @@ def test_three_nodes_and_a_fourth(tmp_path: Path) -> None:
         return told
 
     with installation(tmp_path, port, "--brokers", "3") as said:
-        assert [row["name"] for row in json.loads(done("status", "--data", data, "--json"))] == ["broker", "broker2", "broker3"]
+        assert [row["name"] for row in json.loads(done("status", "--data", data, "--json"))] == [
+            "broker",
+            "broker2",
+            "broker3",
+        ]
         done("topics", "create", "orders", "-p", "6")
         done("produce", "orders", given="".join(f"{number}\n" for number in range(RECORDS)))
-        assert [(row["leaders"], row["replicas"], row["in_sync"]) for row in healthy()["brokers"]] == [(2, 6, 6)] * 3
+        assert [
+            (row["leaders"], row["replicas"], row["in_sync"]) for row in healthy()["brokers"]
+        ] == [(2, 6, 6)] * 3
 
         shown = done("cluster", "add", "--start", "--data", data)
         assert "nothing was changed" in shown
@@ -51,22 +58,33 @@ def test_three_nodes_and_a_fourth(tmp_path: Path) -> None:
         assert Counter(replicas(bootstrap))[4] == 4
         refused = tidelog("cluster", "remove", "1", "--data", data, "--execute")
         assert refused.exit_code == 1
-        assert "node 1 is a controller, and the files of all nodes name it: of this installation 1, 2, 3 stay" in refused.errors
+        assert (
+            "node 1 is a controller, and the files of all nodes name it: of this installation 1, 2, 3 stay"
+            in refused.errors
+        )
 
         done("cluster", "remove", "4", "--data", data, "--execute")
         assert Counter(replicas(bootstrap)) == {1: 6, 2: 6, 3: 6}
         assert [row["broker"] for row in healthy()["brokers"]] == [1, 2, 3]
 
-        before = {row["name"]: row["pid"] for row in json.loads(done("status", "--data", data, "--json"))}
+        before = {
+            row["name"]: row["pid"] for row in json.loads(done("status", "--data", data, "--json"))
+        }
         assert "3 brokers restarted" in done("cluster", "roll", "--data", data, "--execute")
-        after = {row["name"]: row["pid"] for row in json.loads(done("status", "--data", data, "--json"))}
+        after = {
+            row["name"]: row["pid"] for row in json.loads(done("status", "--data", data, "--json"))
+        }
         assert before.keys() == after.keys()
         assert not set(before.values()) & set(after.values())
         healthy()
 
-        assert "node 2 is stopped until: tidelog cluster start 2" in done("cluster", "stop", "2", "--data", data)
+        assert "node 2 is stopped until: tidelog cluster start 2" in done(
+            "cluster", "stop", "2", "--data", data
+        )
         until(lambda: tidelog("cluster", "status").exit_code == 3)
-        assert [row["state"] for row in json.loads(tidelog("status", "--data", data, "--json").output)] == ["ready", "stopped", "ready"]
+        assert [
+            row["state"] for row in json.loads(tidelog("status", "--data", data, "--json").output)
+        ] == ["ready", "stopped", "ready"]
         again = tidelog("cluster", "stop", "2", "--data", data)
         assert (again.exit_code, "node 2 is stopped already" in again.errors) == (1, True)
         too_many = tidelog("cluster", "stop", "3", "--data", data)
@@ -74,14 +92,16 @@ def test_three_nodes_and_a_fourth(tmp_path: Path) -> None:
         assert done("cluster", "start", "2", "--data", data) == "node 2 serves again\n"
         healthy()
 
-        stop_and_start = (
-            f"for what in stop start; do {sys.executable} -m log_service.cli.main cluster $what {{id}} --data {data} || exit 1; done"
-        )
+        stop_and_start = f"for what in stop start; do {sys.executable} -m log_service.cli.main cluster $what {{id}} --data {data} || exit 1; done"
         elsewhere = ["--data", str(tmp_path / "elsewhere")]
         refused = tidelog("cluster", "roll", "--execute", *elsewhere)
         assert "brokers 1, 2, 3 are no nodes of a tidelog up on" in refused.errors
-        assert "3 brokers restarted" in done("cluster", "roll", "--execute", "--command", f'sh -c "{stop_and_start}"', *elsewhere)
-        assert not set(after.values()) & {row["pid"] for row in json.loads(done("status", "--data", data, "--json"))}
+        assert "3 brokers restarted" in done(
+            "cluster", "roll", "--execute", "--command", f'sh -c "{stop_and_start}"', *elsewhere
+        )
+        assert not set(after.values()) & {
+            row["pid"] for row in json.loads(done("status", "--data", data, "--json"))
+        }
         healthy()
 
     with installation(tmp_path, port):
@@ -93,4 +113,8 @@ def test_three_nodes_and_a_fourth(tmp_path: Path) -> None:
 def replicas(bootstrap: str) -> list[int]:
     """Return the broker of every replica of the topic."""
     with BlockingAdmin(bootstrap) as admin:
-        return [broker for partition in admin.describe_topics(["orders"])["orders"].partitions for broker in partition.replicas]
+        return [
+            broker
+            for partition in admin.describe_topics(["orders"])["orders"].partitions
+            for broker in partition.replicas
+        ]

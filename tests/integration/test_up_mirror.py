@@ -1,4 +1,6 @@
-"""``tidelog up`` of a project with a ``mirror.properties``: the mirror runs beside the broker, and again when it was killed."""
+"""``tidelog up`` of a project with a ``mirror.properties``: the mirror runs beside the broker, and
+again when it was killed.
+"""
 
 import json
 import os
@@ -26,7 +28,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 def installation(project: Path, port: int) -> Iterator[Path]:
     """Run ``tidelog up --only-broker`` for a project; yields the file of what it says.
 
-    Another process listens on the ports of the Dagster UI and of Spark, as that of a whole installation on this machine does.
+    Another process listens on the ports of the Dagster UI and of Spark, as that of a whole
+    installation on this machine does.
     """
     output = project / "said.txt"
     places = [
@@ -40,9 +43,26 @@ def installation(project: Path, port: int) -> Iterator[Path]:
         "0",
         "--no-registry",
     ]
-    with socket.create_server(("127.0.0.1", 0)) as page, socket.create_server(("127.0.0.1", 0)) as spark, output.open("wb") as said:
-        others = ["--ui-port", str(page.getsockname()[1]), "--spark-port", str(spark.getsockname()[1])]
-        command = [sys.executable, "-m", "log_service.cli.main", "up", "--only-broker", *places, *others]
+    with (
+        socket.create_server(("127.0.0.1", 0)) as page,
+        socket.create_server(("127.0.0.1", 0)) as spark,
+        output.open("wb") as said,
+    ):
+        others = [
+            "--ui-port",
+            str(page.getsockname()[1]),
+            "--spark-port",
+            str(spark.getsockname()[1]),
+        ]
+        command = [
+            sys.executable,
+            "-m",
+            "log_service.cli.main",
+            "up",
+            "--only-broker",
+            *places,
+            *others,
+        ]
         process = subprocess.Popen(command, stdout=said, stderr=said)
         with stopped_in_the_end(process, output):
             yield output
@@ -52,7 +72,10 @@ def installation(project: Path, port: int) -> Iterator[Path]:
 def stopped_in_the_end(process: subprocess.Popen[bytes], output: Path) -> Iterator[None]:
     """Wait until an installation is ready, and stop it in order behind the block."""
     try:
-        until(lambda: "everything is ready" in output.read_text() or process.poll() is not None, "it is ready")
+        until(
+            lambda: "everything is ready" in output.read_text() or process.poll() is not None,
+            "it is ready",
+        )
         assert process.poll() is None, output.read_text()
         yield
         process.send_signal(signal.SIGTERM)

@@ -1,4 +1,5 @@
-"""``tidelog up --secure`` as a person runs it: who gets in, what the platform's user may do, and that nothing secret is told anywhere.
+"""``tidelog up --secure`` as a person runs it: who gets in, what the platform's user may do, and
+that nothing secret is told anywhere.
 
 One story, because an installation takes seconds to start.
 """
@@ -30,11 +31,16 @@ pytestmark = pytest.mark.timeout(240)
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "secure-installation.md"
 
 
-def test_a_secured_installation_lets_in_who_holds_a_certificate_and_keeps_it_so(tmp_path: Path) -> None:
+def test_a_secured_installation_lets_in_who_holds_a_certificate_and_keeps_it_so(
+    tmp_path: Path,
+) -> None:
     port = free_port()
     servers = f"127.0.0.1:{port}"
     with installation(tmp_path, port, "--secure") as data:
-        operator, platform = (data / "security" / "clients" / f"{name}.properties" for name in ("operator", "platform"))
+        operator, platform = (
+            data / "security" / "clients" / f"{name}.properties"
+            for name in ("operator", "platform")
+        )
         mine, theirs = settings_from_file(operator), settings_from_file(platform)
         refused = run(["topics", "list"], bootstrap=servers)
         assert "security.protocol=SSL" in refused.errors
@@ -49,7 +55,9 @@ def test_a_secured_installation_lets_in_who_holds_a_certificate_and_keeps_it_so(
         with BlockingAdmin(servers, **theirs) as admin, pytest.raises(KafkaError) as caught:
             admin.delete_topics(["kept"])
         assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        listed = as_json(run(["acls", "list", "--json", "--command-config", str(operator)], bootstrap=servers))
+        listed = as_json(
+            run(["acls", "list", "--json", "--command-config", str(operator)], bootstrap=servers)
+        )
         assert {row["principal"] for row in listed} == {"User:platform"}
         keys = secrets_in(data)
         assert len(keys) == 5, "authority, node, operator, platform, registry"
@@ -66,7 +74,11 @@ def test_a_secured_installation_lets_in_who_holds_a_certificate_and_keeps_it_so(
 
 def test_what_the_page_shows_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    shown = [line.removeprefix("$ tidelog ") for line in PAGE.read_text().splitlines() if line.startswith("$ tidelog ")]
+    shown = [
+        line.removeprefix("$ tidelog ")
+        for line in PAGE.read_text().splitlines()
+        if line.startswith("$ tidelog ")
+    ]
     assert shown.pop(0) == "up --secure"
     (tmp_path / "password.txt").write_text("not-told-anywhere\n")
     port = free_port()
@@ -87,12 +99,16 @@ def test_what_the_page_shows_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         login = Path(".tidelog/security/clients/ui-login.properties")
         asked, group = settings_from_file(login), ConfigResource.group("tidelog-ui")
         door = servers_from_file(login) or ""
-        with BlockingAdmin(door, **asked, sasl_username="ann", sasl_password="not-told-anywhere") as admin:
+        with BlockingAdmin(
+            door, **asked, sasl_username="ann", sasl_password="not-told-anywhere"
+        ) as admin:
             admin.alter_configs({group: {}}, is_validated_only=True)
             with pytest.raises(KafkaError) as caught:
                 admin.describe_configs([ConfigResource.group("billing")])
             assert caught.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
-        assert "WARNING" not in (data / "logs" / "broker.log").read_text(), "a command's look at the port is no failed handshake"
+        assert "WARNING" not in (data / "logs" / "broker.log").read_text(), (
+            "a command's look at the port is no failed handshake"
+        )
         with BlockingAdmin(door, **asked, sasl_username="ann", sasl_password="wrong") as admin:
             with pytest.raises(KafkaError) as caught:
                 admin.describe_configs([group])

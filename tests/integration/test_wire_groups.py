@@ -1,4 +1,5 @@
-"""The classic group protocol without a client between: which error a member hears in which state of its group.
+"""The classic group protocol without a client between: which error a member hears in which state of
+its group.
 
 Each test holds on Apache Kafka 4.3 as well.
 """
@@ -13,19 +14,37 @@ from log_service.protocol.messages.heartbeat import HeartbeatRequest
 from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from log_service.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from log_service.protocol.messages.list_groups import ListGroupsRequest
-from log_service.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from log_service.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.integration.confluent import wait_until
 from tests.integration.wire import Wire
 
-NONE, ILLEGAL_GENERATION, INCONSISTENT, UNKNOWN_MEMBER, REBALANCING, MEMBER_ID_REQUIRED, FENCED = 0, 22, 23, 25, 27, 79, 82
+NONE, ILLEGAL_GENERATION, INCONSISTENT, UNKNOWN_MEMBER, REBALANCING, MEMBER_ID_REQUIRED, FENCED = (
+    0,
+    22,
+    23,
+    25,
+    27,
+    79,
+    82,
+)
 
 
 class GroupMember:
     """One member on a connection of its own."""
 
     def __init__(
-        self, bootstrap: str, group: str, topic: str, *, protocols: tuple[str, ...] = ("range",), instance: str | None = None
+        self,
+        bootstrap: str,
+        group: str,
+        topic: str,
+        *,
+        protocols: tuple[str, ...] = ("range",),
+        instance: str | None = None,
     ) -> None:
         self.wire = Wire(bootstrap)
         self.group = group
@@ -40,9 +59,21 @@ class GroupMember:
         self.wire.close()
 
     def join_request(self, **more: Any) -> JoinGroupRequest:
-        protocols = [JoinGroupRequestProtocol(name=name, metadata=name.encode()) for name in self.protocols]
-        settings = {"protocol_type": "consumer", "protocols": protocols, "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000}
-        return JoinGroupRequest(group_id=self.group, member_id=self.member_id, group_instance_id=self.instance, **{**settings, **more})
+        protocols = [
+            JoinGroupRequestProtocol(name=name, metadata=name.encode()) for name in self.protocols
+        ]
+        settings = {
+            "protocol_type": "consumer",
+            "protocols": protocols,
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 10_000,
+        }
+        return JoinGroupRequest(
+            group_id=self.group,
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+            **{**settings, **more},
+        )
 
     def send_join(self) -> None:
         self.wire.send(self.join_request(), 7)
@@ -62,23 +93,45 @@ class GroupMember:
             answer = self.receive_join()
         return answer
 
-    def sync_request(self, assignments: dict[str, bytes] | None = None, **more: Any) -> SyncGroupRequest:
-        given = [SyncGroupRequestAssignment(member_id=one, assignment=content) for one, content in (assignments or {}).items()]
-        settings = {"generation_id": self.generation, "protocol_type": "consumer", "protocol_name": self.protocols[0], **more}
+    def sync_request(
+        self, assignments: dict[str, bytes] | None = None, **more: Any
+    ) -> SyncGroupRequest:
+        given = [
+            SyncGroupRequestAssignment(member_id=one, assignment=content)
+            for one, content in (assignments or {}).items()
+        ]
+        settings = {
+            "generation_id": self.generation,
+            "protocol_type": "consumer",
+            "protocol_name": self.protocols[0],
+            **more,
+        }
         return SyncGroupRequest(
-            group_id=self.group, member_id=self.member_id, group_instance_id=self.instance, assignments=given, **settings
+            group_id=self.group,
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+            assignments=given,
+            **settings,
         )
 
-    def sync(self, assignments: dict[str, bytes] | None = None, version: int = 5, **more: Any) -> Any:
+    def sync(
+        self, assignments: dict[str, bytes] | None = None, version: int = 5, **more: Any
+    ) -> Any:
         return self.wire.ask(self.sync_request(assignments, **more), version)
 
     def heartbeat(self, **more: Any) -> int:
         settings = {"member_id": self.member_id, "generation_id": self.generation, **more}
-        code: int = self.wire.ask(HeartbeatRequest(group_id=self.group, group_instance_id=self.instance, **settings), 4).error_code
+        code: int = self.wire.ask(
+            HeartbeatRequest(group_id=self.group, group_instance_id=self.instance, **settings), 4
+        ).error_code
         return code
 
     def commit(self, version: int = 8, **more: Any) -> int:
-        settings = {"member_id": self.member_id, "generation_id_or_member_epoch": self.generation, **more}
+        settings = {
+            "member_id": self.member_id,
+            "generation_id_or_member_epoch": self.generation,
+            **more,
+        }
         partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=7)]
         topics = [OffsetCommitRequestTopic(name=self.topic, partitions=partitions)]
         request = OffsetCommitRequest(group_id=self.group, topics=topics, **settings)
@@ -100,7 +153,10 @@ def members(bootstrap: str, topic: str, name: str) -> Any:
         return made[-1]
 
     with Wire(bootstrap) as wire:
-        wait_until(lambda: wire.ask(FindCoordinatorRequest(key=name), 0).error_code == 0, "there is a coordinator")
+        wait_until(
+            lambda: wire.ask(FindCoordinatorRequest(key=name), 0).error_code == 0,
+            "there is a coordinator",
+        )
     yield make
     for member in made:
         member.close()
@@ -119,7 +175,11 @@ def test_a_newcomer_gets_an_id_first(members: Any) -> None:
     member = members()
     member.send_join()
     answer = member.receive_join()
-    assert (answer.error_code, answer.generation_id, answer.protocol_name) == (MEMBER_ID_REQUIRED, -1, None)
+    assert (answer.error_code, answer.generation_id, answer.protocol_name) == (
+        MEMBER_ID_REQUIRED,
+        -1,
+        None,
+    )
     assert member.member_id
     assert member.join().error_code == NONE
 
@@ -134,7 +194,9 @@ def test_the_leader_alone_is_told_the_members(members: Any) -> None:
     first, second = leader.receive_join(), follower.receive_join()
     assert first.generation_id == second.generation_id == 2
     assert first.leader == second.leader == leader.member_id
-    assert sorted(one.member_id for one in first.members) == sorted([leader.member_id, follower.member_id])
+    assert sorted(one.member_id for one in first.members) == sorted(
+        [leader.member_id, follower.member_id]
+    )
     assert second.members == []
 
 
@@ -169,8 +231,12 @@ def test_strangers_and_old_generations_are_told_so(members: Any) -> None:
     assert member.leave().members[0].error_code == UNKNOWN_MEMBER
 
 
-@pytest.mark.parametrize(("version", "code"), [(2, ILLEGAL_GENERATION), (8, ILLEGAL_GENERATION), (9, 69)])
-def test_a_commit_for_a_group_that_was_never_there_is_refused(members: Any, name: str, version: int, code: int) -> None:
+@pytest.mark.parametrize(
+    ("version", "code"), [(2, ILLEGAL_GENERATION), (8, ILLEGAL_GENERATION), (9, 69)]
+)
+def test_a_commit_for_a_group_that_was_never_there_is_refused(
+    members: Any, name: str, version: int, code: int
+) -> None:
     member = members()
     member.group = f"{name}-never"
     wait_until(lambda: member.heartbeat() not in {14, 15, 16}, "the coordinator is loaded")
@@ -178,10 +244,15 @@ def test_a_commit_for_a_group_that_was_never_there_is_refused(members: Any, name
 
 
 @pytest.mark.parametrize("version", [3, 8, 9])
-def test_a_commit_of_a_member_for_a_group_with_offsets_alone_is_refused(members: Any, version: int) -> None:
+def test_a_commit_of_a_member_for_a_group_with_offsets_alone_is_refused(
+    members: Any, version: int
+) -> None:
     outsider = members()
     assert outsider.commit() == NONE
-    assert outsider.commit(version, member_id="somebody", generation_id_or_member_epoch=3) == UNKNOWN_MEMBER
+    assert (
+        outsider.commit(version, member_id="somebody", generation_id_or_member_epoch=3)
+        == UNKNOWN_MEMBER
+    )
 
 
 def test_a_sync_must_name_its_protocol(members: Any) -> None:
@@ -199,7 +270,10 @@ def test_members_without_a_common_protocol_are_refused(members: Any) -> None:
     stable(members(protocols=("range", "sticky")))
     assert members(protocols=("other",)).join().error_code == INCONSISTENT
     stranger = members()
-    assert stranger.wire.ask(stranger.join_request(protocol_type="connect"), 5).error_code == INCONSISTENT
+    assert (
+        stranger.wire.ask(stranger.join_request(protocol_type="connect"), 5).error_code
+        == INCONSISTENT
+    )
 
 
 def test_any_protocol_type_may_have_groups(members: Any) -> None:
@@ -244,8 +318,16 @@ def test_a_group_is_described_in_every_version(members: Any, name: str, version:
     member = stable(members())
     (described,) = member.wire.ask(DescribeGroupsRequest(groups=[name]), version).groups
     (one,) = described.members
-    assert (described.error_code, described.group_state, described.protocol_data) == (NONE, "Stable", "range")
-    assert (one.member_id, one.member_metadata, one.member_assignment) == (member.member_id, b"range", b"all")
+    assert (described.error_code, described.group_state, described.protocol_data) == (
+        NONE,
+        "Stable",
+        "range",
+    )
+    assert (one.member_id, one.member_metadata, one.member_assignment) == (
+        member.member_id,
+        b"range",
+        b"all",
+    )
     assert one.client_host.startswith("/127.0.0.1")
     (missing,) = member.wire.ask(DescribeGroupsRequest(groups=[f"{name}-never"]), version).groups
     assert (missing.error_code, missing.group_state) == (69 if version >= 6 else NONE, "Dead")

@@ -10,13 +10,19 @@ SECONDS = 20.0
 def producer_of(bootstrap: str, transactional_id: str, **properties: str | int) -> Producer:
     """Return a transactional producer that is ready to begin."""
     configured = {name.replace("_", "."): value for name, value in properties.items()}
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id, **configured})
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, **configured}
+    )
     producer.init_transactions(SECONDS)
     return producer
 
 
-def seen(bootstrap: str, topic: str, *, level: str = "read_committed", partitions: int = 2) -> list[bytes]:
-    """Return all values that a reader of that isolation level sees, up to the end of what it may see."""
+def seen(
+    bootstrap: str, topic: str, *, level: str = "read_committed", partitions: int = 2
+) -> list[bytes]:
+    """Return all values that a reader of that isolation level sees, up to the end of what it may
+    see.
+    """
     reader = Consumer(
         {
             "bootstrap.servers": bootstrap,

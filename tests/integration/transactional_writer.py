@@ -1,7 +1,9 @@
-"""A transactional producer of Apache Kafka without a client library: every batch as the test wants it, in either protocol of transactions.
+"""A transactional producer of Apache Kafka without a client library: every batch as the test wants
+it, in either protocol of transactions.
 
-Version 1 announces partitions and keeps its epoch; version 2 (KIP-890) has them added by its batches, and every transaction's marker has
-the next epoch. Speaks raw bytes where this broker knows no message, as it has no transactions.
+Version 1 announces partitions and keeps its epoch; version 2 (KIP-890) has them added by its
+batches, and every transaction's marker has the next epoch. Speaks raw bytes where this broker knows
+no message, as it has no transactions.
 """
 
 import struct
@@ -32,8 +34,16 @@ class TransactionalWriter:
         self._wire = wire
         self._sequence = 0
         self._announced: set[str] = set()
-        _until_good(lambda: wire.ask(FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION), 3).error_code)
-        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=LONGEST_TRANSACTION_MS)
+        _until_good(
+            lambda: (
+                wire.ask(
+                    FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION), 3
+                ).error_code
+            )
+        )
+        request = InitProducerIdRequest(
+            transactional_id=transactional_id, transaction_timeout_ms=LONGEST_TRANSACTION_MS
+        )
         answer = wire.ask(request, 4)
         while answer.error_code:
             time.sleep(0.05)
@@ -46,11 +56,17 @@ class TransactionalWriter:
         if not self.is_version_2 and topic not in self._announced:
             self._announced.add(topic)
             _until_good(lambda: self._add_partition(topic))
-        header = {"producer_id": self.producer_id, "producer_epoch": self.epoch, "base_sequence": self._sequence}
+        header = {
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+            "base_sequence": self._sequence,
+        }
         content = build_batch(rows, is_transactional=True, **header)
         request = replace(produce_request(topic, content), transactional_id=self.transactional_id)
         version = 12 if self.is_version_2 else 11
-        _until_good(lambda: self._wire.ask(request, version).responses[0].partition_responses[0].error_code)
+        _until_good(
+            lambda: self._wire.ask(request, version).responses[0].partition_responses[0].error_code
+        )
         self._sequence += len(rows)
 
     def end(self, *, is_commit: bool) -> None:
@@ -67,22 +83,30 @@ class TransactionalWriter:
 
     def _add_partition(self, topic: str) -> int:
         name, named = self.transactional_id.encode(), topic.encode()
-        body = struct.pack(">h", len(name)) + name + struct.pack(">qh", self.producer_id, self.epoch)
+        body = (
+            struct.pack(">h", len(name)) + name + struct.pack(">qh", self.producer_id, self.epoch)
+        )
         body += struct.pack(">ih", 1, len(named)) + named + struct.pack(">ii", 1, 0)
         (error,) = struct.unpack(">h", self._asked(_ADD_PARTITIONS, 0, body)[-2:])
         return int(error)
 
-    def _asked(self, api_key: int, version: int, body: bytes, *, is_flexible: bool = False) -> bytes:
+    def _asked(
+        self, api_key: int, version: int, body: bytes, *, is_flexible: bool = False
+    ) -> bytes:
         """Return the answer, its correlation id before it."""
         self._wire.send_header(api_key, version, body, is_flexible=is_flexible)
         return self._wire.receive_frame()
 
 
 def leave_hanging(bootstrap: str, topic: str, name: str) -> int:
-    """Append a batch of a transaction that no coordinator was told of, as a producer before KIP-890 could; returns its producer id."""
+    """Append a batch of a transaction that no coordinator was told of, as a producer before KIP-890
+    could; returns its producer id.
+    """
     with Wire(bootstrap) as wire:
         for _ in range(2):  # so that there was an epoch before
-            answer = wire.ask(InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000), 4)
+            answer = wire.ask(
+                InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000), 4
+            )
         content = build_batch(
             [(int(time.time() * 1_000), None, b"hangs")],
             producer_id=answer.producer_id,

@@ -1,7 +1,9 @@
-"""A proxy before each port of a cluster that reads along: whether what passes is TLS, record by record, and nothing else.
+"""A proxy before each port of a cluster that reads along: whether what passes is TLS, record by
+record, and nothing else.
 
-A TLS record has five bytes before it: a type of 20 to 23, a version that begins with 3, and the length of what follows. A stream
-that is not made of such records has bytes in the clear; ``WatchedWire.clear`` names it. Bytes pass on as they came.
+A TLS record has five bytes before it: a type of 20 to 23, a version that begins with 3, and the
+length of what follows. A stream that is not made of such records has bytes in the clear;
+``WatchedWire.clear`` names it. Bytes pass on as they came.
 """
 
 import asyncio
@@ -38,7 +40,9 @@ class RecordReader:
 
 
 class WatchedWire:
-    """What stands between the nodes of ``ClusterNodes`` and all who connect to them, in a thread of its own."""
+    """What stands between the nodes of ``ClusterNodes`` and all who connect to them, in a thread of
+    its own.
+    """
 
     def __init__(self) -> None:
         self.clear: list[str] = []
@@ -52,7 +56,12 @@ class WatchedWire:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -76,13 +85,18 @@ class WatchedWire:
             except OSError:
                 writer.close()
                 return
-            await asyncio.gather(self._pass(f"to node {node_id}", reader, beyond[1]), self._pass(f"from node {node_id}", beyond[0], writer))
+            await asyncio.gather(
+                self._pass(f"to node {node_id}", reader, beyond[1]),
+                self._pass(f"from node {node_id}", beyond[0], writer),
+            )
 
         server = await asyncio.start_server(join, "127.0.0.1", 0, family=socket.AF_INET)
         self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])
 
-    async def _pass(self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass(
+        self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         records = RecordReader()
         try:
             with suppress(OSError):

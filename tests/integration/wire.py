@@ -1,4 +1,6 @@
-"""One connection to a broker without a client library: any request in any version, and bytes that no client would send."""
+"""One connection to a broker without a client library: any request in any version, and bytes that
+no client would send.
+"""
 
 import socket
 import struct
@@ -33,7 +35,12 @@ class Wire:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -77,7 +84,15 @@ class Wire:
         """Send bytes with their size before them."""
         self.send_bytes(struct.pack(">i", len(content)) + content)
 
-    def send_header(self, api_key: int, version: int, body: bytes = b"", correlation_id: int = 7, *, is_flexible: bool = False) -> None:
+    def send_header(
+        self,
+        api_key: int,
+        version: int,
+        body: bytes = b"",
+        correlation_id: int = 7,
+        *,
+        is_flexible: bool = False,
+    ) -> None:
         """Send a frame with a good header, or one that claims things, before any body."""
         client_id = b"wire"
         header = struct.pack(">hhih", api_key, version, correlation_id, len(client_id)) + client_id

@@ -1,4 +1,6 @@
-"""A pipeline of the tests whose table keeps the newest row of each key: accounts, and what a plain dictionary makes of the same log."""
+"""A pipeline of the tests whose table keeps the newest row of each key: accounts, and what a plain
+dictionary makes of the same log.
+"""
 
 import json
 from collections.abc import Callable
@@ -11,13 +13,26 @@ from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.declarations import TopicTable
 from tests.unit.orchestration.memory_log import MemoryLog
 
-ACCOUNTS = TopicSpec(name="accounts", partitions=2, key="id", schema="id STRING NOT NULL, balance INT NOT NULL, status STRING")
+ACCOUNTS = TopicSpec(
+    name="accounts",
+    partitions=2,
+    key="id",
+    schema="id STRING NOT NULL, balance INT NOT NULL, status STRING",
+)
 Balance = Callable[[int], int]
 
 
 def newest_accounts(records: Any) -> Any:
     """Accounts as they are."""
-    return records.selectExpr("_topic_id", "_partition", "_offset", "_timestamp", "id", "balance", "upper(status) AS status")
+    return records.selectExpr(
+        "_topic_id",
+        "_partition",
+        "_offset",
+        "_timestamp",
+        "id",
+        "balance",
+        "upper(status) AS status",
+    )
 
 
 def accounts_table(**changes: Any) -> TopicTable:
@@ -32,9 +47,15 @@ def accounts_table(**changes: Any) -> TopicTable:
     return TopicTable(**{**declared, **changes})
 
 
-def append_account(log: MemoryLog, partition: int, identity: str, balance: int | None, status: str = "open") -> int:
+def append_account(
+    log: MemoryLog, partition: int, identity: str, balance: int | None, status: str = "open"
+) -> int:
     """Append an account, or a tombstone where it has no balance."""
-    value = None if balance is None else json.dumps({"id": identity, "balance": balance, "status": status}).encode()
+    value = (
+        None
+        if balance is None
+        else json.dumps({"id": identity, "balance": balance, "status": status}).encode()
+    )
     return log.topics["accounts"].partitions[partition].append(value, key=identity.encode())
 
 
@@ -43,7 +64,9 @@ def same(balance: int) -> int:
 
 
 def corrected(balance: int) -> int:
-    """What a corrected transform makes of a balance: what was rejected counts, and other accounts are rejected."""
+    """What a corrected transform makes of a balance: what was rejected counts, and other accounts
+    are rejected.
+    """
     return 3 - balance
 
 
@@ -69,17 +92,25 @@ def accounts_of(log: MemoryLog, balance_of: Balance = same) -> dict[str, int]:
 
 def held_accounts(lake_root: Path) -> dict[str, int]:
     snapshot = Lake(lake_root).snapshot("accounts")
-    rows = [] if snapshot is None else snapshot.dataset().to_table(columns=["id", "balance"]).to_pylist()
+    rows = (
+        []
+        if snapshot is None
+        else snapshot.dataset().to_table(columns=["id", "balance"]).to_pylist()
+    )
     found = {row["id"]: row["balance"] for row in rows}
     assert len(found) == len(rows), "an account has two rows"
     return found
 
 
 def append_round(log: MemoryLog, number: int) -> None:
-    """Append accounts that are new, changed, closed, deleted, opened again and rejected, to both partitions."""
+    """Append accounts that are new, changed, closed, deleted, opened again and rejected, to both
+    partitions.
+    """
     for partition in (0, 1):
         for position in range(6):
-            append_account(log, partition, f"{partition}-{position + 2 * number}", 10 * number + position - 1)
+            append_account(
+                log, partition, f"{partition}-{position + 2 * number}", 10 * number + position - 1
+            )
         append_account(log, partition, f"{partition}-{2 * number + 1}", None)
         append_account(log, partition, f"{partition}-{2 * number + 2}", 1, "closed")
         append_account(log, partition, f"{partition}-{2 * number - 1}", 2)

@@ -1,4 +1,6 @@
-"""The tests' project in one process: assets of the orders pipeline over a log in memory, a lake, a warehouse and an instance of Dagster."""
+"""The tests' project in one process: assets of the orders pipeline over a log in memory, a lake, a
+warehouse and an instance of Dagster.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,7 +51,14 @@ class OpenedSpark:
     topic=ORDERS,
     unique_by=("id",),
     rules=RULES,
-    suite=Suite(expect("expect_column_values_to_be_between", column="amount", max_value=100, name="amount_up_to_100")),
+    suite=Suite(
+        expect(
+            "expect_column_values_to_be_between",
+            column="amount",
+            max_value=100,
+            name="amount_up_to_100",
+        )
+    ),
     minimum_interval_s=7,
 )
 def clean_orders(records: Any) -> Any:
@@ -59,7 +68,12 @@ def clean_orders(records: Any) -> Any:
 
 @spark_table(tables=[clean_orders], rules=(warn("has_amount", "total > 0"),))
 def totals(orders: Any) -> Any:
-    return orders.selectExpr("left(id, 1) AS kind", "amount").groupBy("kind").sum("amount").withColumnRenamed("sum(amount)", "total")
+    return (
+        orders.selectExpr("left(id, 1) AS kind", "amount")
+        .groupBy("kind")
+        .sum("amount")
+        .withColumnRenamed("sum(amount)", "total")
+    )
 
 
 orders_topic = topic_asset(ORDERS)
@@ -81,21 +95,34 @@ class World:
             "log_service": dg.ResourceDefinition.hardcoded_resource(OpenedLog(self.log)),
             "spark": dg.ResourceDefinition.hardcoded_resource(OpenedSpark(spark)),
             "lake": LakeResource(root=str(self.lake.root)),
-            "warehouse": WarehouseResource(directory=str(self.warehouse.directory), lake_root=str(self.lake.root)),
+            "warehouse": WarehouseResource(
+                directory=str(self.warehouse.directory), lake_root=str(self.lake.root)
+            ),
             "database": DatabaseResource(url=self.database_url),
         }
 
-    def materialize(self, *assets: dg.AssetsDefinition, config: dict[str, Any] | None = None) -> dg.ExecuteInProcessResult:
+    def materialize(
+        self, *assets: dg.AssetsDefinition, config: dict[str, Any] | None = None
+    ) -> dg.ExecuteInProcessResult:
         chosen = [asset.key for asset in assets]
         run_config = {"ops": {assets[0].op.name: {"config": config}}} if config else None
         return dg.materialize(
-            ASSETS, selection=chosen, resources=self.resources, instance=self.instance, raise_on_error=False, run_config=run_config
+            ASSETS,
+            selection=chosen,
+            resources=self.resources,
+            instance=self.instance,
+            raise_on_error=False,
+            run_config=run_config,
         )
 
     def values(self, key: dg.AssetKey = KEY) -> dict[str, Any]:
         event = self.instance.get_latest_materialization_event(key)
         materialization = event.asset_materialization if event else None
-        return {label: one.value for label, one in materialization.metadata.items()} if materialization else {}
+        return (
+            {label: one.value for label, one in materialization.metadata.items()}
+            if materialization
+            else {}
+        )
 
 
 def failure_of(result: dg.ExecuteInProcessResult) -> str:

@@ -18,7 +18,9 @@ import uvicorn
 from starlette.types import ASGIApp
 from websockets.sync.client import ClientConnection, connect
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 PATIENCE_S = 240
 
@@ -26,7 +28,14 @@ PATIENCE_S = 240
 def browser(home: Path, *arguments: str) -> list[str]:
     """Return the command of a browser that keeps everything in ``home``."""
     assert CHROMIUM is not None
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", f"--user-data-dir={home}", "--disable-dev-shm-usage"]
+    flags = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-first-run",
+        f"--user-data-dir={home}",
+        "--disable-dev-shm-usage",
+    ]
     return [CHROMIUM, *flags, *arguments]
 
 
@@ -48,14 +57,20 @@ class Tab:
                 return dict(answer["result"])
 
     def value(self, expression: str) -> Any:
-        """Return what a JavaScript expression is; it runs also where the page's own scripts are off."""
-        return self.ask("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
+        """Return what a JavaScript expression is; it runs also where the page's own scripts are
+        off.
+        """
+        return self.ask("Runtime.evaluate", expression=expression, returnByValue=True)[
+            "result"
+        ].get("value")
 
     def wait_for(self, expression: str) -> None:
         """Wait until a JavaScript expression is true."""
         deadline = time.monotonic() + PATIENCE_S
         while self.value(expression) is not True:
-            assert time.monotonic() < deadline, f"{expression} is not true of {self.value('document.documentElement.outerHTML')}"
+            assert time.monotonic() < deadline, (
+                f"{expression} is not true of {self.value('document.documentElement.outerHTML')}"
+            )
             time.sleep(0.1)
 
     def open(self, url: str) -> None:
@@ -92,7 +107,9 @@ def tab(home: Path) -> Iterator[Tab]:
                 assert process.poll() is None
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
-            pages = json.load(urlopen(f"http://127.0.0.1:{active.read_text().splitlines()[0]}/json/list"))
+            pages = json.load(
+                urlopen(f"http://127.0.0.1:{active.read_text().splitlines()[0]}/json/list")
+            )
             url = next(each["webSocketDebuggerUrl"] for each in pages if each["type"] == "page")
             with connect(url, max_size=None) as connection:
                 yield Tab(connection)
@@ -104,7 +121,9 @@ def tab(home: Path) -> Iterator[Tab]:
 @contextmanager
 def served(app: ASGIApp) -> Iterator[str]:
     """Serve ``app`` on a free port of 127.0.0.1, and yield its URL."""
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=5))
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=5)
+    )
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()

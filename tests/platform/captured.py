@@ -1,4 +1,6 @@
-"""A table whose changes are captured in the tests, and what readers of committed records find of what a source sent."""
+"""A table whose changes are captured in the tests, and what readers of committed records find of
+what a source sent.
+"""
 
 import json
 from collections import Counter
@@ -9,7 +11,9 @@ from tests.platform.databases import Database
 from tests.platform.installation import wait_until
 
 MARKED_WITHIN_S = 90
-"""The next run of a source ends what a killed one left open, and without one the cluster does after a minute."""
+"""The next run of a source ends what a killed one left open, and without one the cluster does after
+a minute.
+"""
 Records = Counter[tuple[bytes | None, bytes | None]]
 
 
@@ -19,13 +23,19 @@ def found_records(bootstrap: str, topic: str) -> Records:
     with connect(bootstrap) as log:
 
         def is_settled() -> bool:
-            return all(one.last_stable_offset == one.high_watermark for one in log.partition_offsets(topic))
+            return all(
+                one.last_stable_offset == one.high_watermark for one in log.partition_offsets(topic)
+            )
 
         wait_until(is_settled, MARKED_WITHIN_S, lambda: "a transaction is open for ever")
         read = log.range_reader()
         for one in log.partition_offsets(topic):
-            for batch in read(topic, OffsetRange(partition=one.partition, start=0, end=one.high_watermark)):
-                records.update(zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True))
+            for batch in read(
+                topic, OffsetRange(partition=one.partition, start=0, end=one.high_watermark)
+            ):
+                records.update(
+                    zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True)
+                )
     return records
 
 

@@ -1,4 +1,6 @@
-"""Real Spark, Delta and Dagster for the tests of this folder: a JVM in each test process that asks, and a server that all share."""
+"""Real Spark, Delta and Dagster for the tests of this folder: a JVM in each test process that asks,
+and a server that all share.
+"""
 
 import gc
 import os
@@ -31,21 +33,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _own_garbage() -> Iterator[None]:
-    """Warnings are errors, and a finalizer's fails the test that runs at that moment: no module leaves such garbage to others."""
+    """Warnings are errors, and a finalizer's fails the test that runs at that moment: no module
+    leaves such garbage to others.
+    """
     yield
     gc.collect()
 
 
 @pytest.fixture(autouse=True)
 def _own_objectives(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Objectives are declared for a whole process: a table of one test has none that another test declared."""
+    """Objectives are declared for a whole process: a table of one test has none that another test
+    declared.
+    """
     monkeypatch.setattr(lag_objective, "_declared", {})
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     data_directory = tmp_path_factory.mktemp("spark")
-    settings = load_settings({"TIDELOG_DATA": str(data_directory), "TIDELOG_SPARK_MASTER": "local[2]", "TIDELOG_SPARK_DRIVER_MEMORY": "1g"})
+    settings = load_settings(
+        {
+            "TIDELOG_DATA": str(data_directory),
+            "TIDELOG_SPARK_MASTER": "local[2]",
+            "TIDELOG_SPARK_DRIVER_MEMORY": "1g",
+        }
+    )
     session = open_session(settings)
     yield session
     session.stop()
@@ -53,7 +65,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def spark_remote(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The address of a warm Spark server for tests whose commands are processes of their own; it starts when the first asks for it."""
+    """The address of a warm Spark server for tests whose commands are processes of their own; it
+    starts when the first asks for it.
+    """
     own = tmp_path_factory.getbasetemp()
     server = SharedServer((own.parent if WORKER in os.environ else own) / "spark-server")
     request.config.stash[SHARED_SERVER] = server
@@ -61,7 +75,9 @@ def spark_remote(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Leave the server that the workers share. No test's deadline runs here: the worker that started it waits for the others."""
+    """Leave the server that the workers share. No test's deadline runs here: the worker that
+    started it waits for the others.
+    """
     if (server := session.config.stash.get(SHARED_SERVER, None)) is not None:
         server.leave()
 

@@ -1,4 +1,6 @@
-"""The databases whose tables follow topics in the tests: SQLite, PostgreSQL and DuckDB, each real, and what a reader finds in them."""
+"""The databases whose tables follow topics in the tests: SQLite, PostgreSQL and DuckDB, each real,
+and what a reader finds in them.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,13 +24,21 @@ KINDS = ["sqlite", "postgresql", "duckdb"]
 
 @dataclass(frozen=True)
 class Database:
-    """A database by plain values, so that it can be handed to another process: ``address`` is a URL, or DuckDB's directory."""
+    """A database by plain values, so that it can be handed to another process: ``address`` is a
+    URL, or DuckDB's directory.
+    """
 
     kind: str
     address: str
 
     @contextmanager
-    def store(self, table: str, keys: tuple[str, ...] = (), follower: str = "follower", owner: Owner = OWNER) -> Iterator[Store]:
+    def store(
+        self,
+        table: str,
+        keys: tuple[str, ...] = (),
+        follower: str = "follower",
+        owner: Owner = OWNER,
+    ) -> Iterator[Store]:
         if self.kind == "duckdb":
             yield DuckdbStore(directory=Path(self.address), table=table, owner=owner, keys=keys)
             return
@@ -51,7 +61,11 @@ class Database:
         try:
             with engine.begin() as connection:
                 found = sa.inspect(connection).has_table(table)
-                return sorted(tuple(row) for row in connection.execute(sa.text(question))) if found else []
+                return (
+                    sorted(tuple(row) for row in connection.execute(sa.text(question)))
+                    if found
+                    else []
+                )
         finally:
             engine.dispose()
 
@@ -68,4 +82,9 @@ def database(kind: str, directory: Path) -> Iterator[Database]:
         with postgres() as url:
             yield Database(kind, url)
     else:
-        yield Database(kind, f"sqlite:///{directory / 'tables.db'}" if kind == "sqlite" else str(directory / "warehouse"))
+        yield Database(
+            kind,
+            f"sqlite:///{directory / 'tables.db'}"
+            if kind == "sqlite"
+            else str(directory / "warehouse"),
+        )

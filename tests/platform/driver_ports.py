@@ -1,6 +1,7 @@
 """What a stranger who speaks Spark's own protocol gets at the ports that a JVM of Spark listens on.
 
-Frames are those of ``org.apache.spark.network.protocol``: a length of 8 bytes, a byte that says the type, and the type's own fields.
+Frames are those of ``org.apache.spark.network.protocol``: a length of 8 bytes, a byte that says the
+type, and the type's own fields.
 """
 
 import socket
@@ -19,7 +20,9 @@ def listening_ports(pid: int) -> list[int]:
 
 
 def call(port: int, message: bytes) -> bytes:
-    """Send a message without a login before it, and return what comes: the type, and what belongs to that."""
+    """Send a message without a login before it, and return what comes: the type, and what belongs
+    to that.
+    """
     return _asked(port, bytes([RPC_REQUEST]) + struct.pack(">qi", 7, len(message)) + message)
 
 
@@ -29,7 +32,10 @@ def file_at(port: int, path: str) -> bytes:
 
 
 def _asked(port: int, frame: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as connection, connection.makefile("rb") as received:
+    with (
+        socket.create_connection(("127.0.0.1", port), PATIENCE_S) as connection,
+        connection.makefile("rb") as received,
+    ):
         connection.sendall(struct.pack(">q", 8 + len(frame)) + frame)
         (length,) = struct.unpack(">q", received.read(8))
         return received.read(length - 8)

@@ -1,6 +1,7 @@
 """Processes of runs that die at a chosen step.
 
-Each is forked (``forking``), for the tests start dozens. What the process writes is in a file of its own.
+Each is forked (``forking``), for the tests start dozens. What the process writes is in a file of
+its own.
 """
 
 import os
@@ -18,12 +19,15 @@ KILLED = 137
 TIMEOUT_S = 200
 
 Steps = Mapping[str, tuple[Any, str, str]]
-"""By the name of a step: the owner of a function, the function's name, and when the process dies: before it, after it, or once
-what it sent is delivered."""
+"""By the name of a step: the owner of a function, the function's name, and when the process dies:
+before it, after it, or once what it sent is delivered.
+"""
 
 
 def plant(steps: Steps, step: str, at_call: int = 1) -> None:
-    """Let this process die at a step: when its function is called for the ``at_call``-th time. A name that is no step's changes nothing."""
+    """Let this process die at a step: when its function is called for the ``at_call``-th time. A
+    name that is no step's changes nothing.
+    """
     if step in steps:
         owner, name, when = steps[step]
         mock.patch.object(owner, name, _dying(getattr(owner, name), when, at_call)).start()
@@ -63,7 +67,9 @@ class Running:
 
 
 def start(main: Callable[..., None], directory: Path, *arguments: Any) -> Running:
-    """Run ``main``, a function of a module, in a process of its own; its output is kept in ``directory``."""
+    """Run ``main``, a function of a module, in a process of its own; its output is kept in
+    ``directory``.
+    """
     number = sum(1 for _ in directory.glob("run-*.txt"))
     output = directory / f"run-{number}.txt"
     output.touch()
@@ -73,7 +79,9 @@ def start(main: Callable[..., None], directory: Path, *arguments: Any) -> Runnin
 
 
 def exit_code(main: Callable[..., None], *arguments: Any, **more: Any) -> int | None:
-    """Run ``main`` in a process of its own until its end and return its exit code; it says what it says where the test does."""
+    """Run ``main`` in a process of its own until its end and return its exit code; it says what it
+    says where the test does.
+    """
     process = forking().Process(target=main, args=arguments, kwargs=more)
     process.start()
     process.join(TIMEOUT_S)

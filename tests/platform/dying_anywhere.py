@@ -1,9 +1,12 @@
-"""Processes of runs that die anywhere: at a place of the product's code, or after a time, both drawn.
+"""Processes of runs that die anywhere: at a place of the product's code, or after a time, both
+drawn.
 
-A place is where a function of the product begins or ends, or where it calls what is not the product's (a rename, a commit of Delta, a
-statement of a database) or has that behind it. Places are drawn, not calls: most calls of a run are made for each record, and hardly one
-is the commit. Half of the places that are drawn are those of calls that change something, by their names. Which places there are is
-learned from a run that lives. A place or a time that a run does not reach lets it live.
+A place is where a function of the product begins or ends, or where it calls what is not the
+product's (a rename, a commit of Delta, a statement of a database) or has that behind it. Places are
+drawn, not calls: most calls of a run are made for each record, and hardly one is the commit. Half
+of the places that are drawn are those of calls that change something, by their names. Which places
+there are is learned from a run that lives. A place or a time that a run does not reach lets it
+live.
 """
 
 import os
@@ -29,9 +32,13 @@ SIGKILLED = -9
 CHANGES = re.compile(
     r"write|commit|execute|rename|unlink|link|mkdir|rmtree|fsync|^move|_move|merge|delete|overwrite|upsert|transaction|send|flush"
 )
-"""The names of functions that change something that outlives the process; ``replace`` is one where it is no text's."""
+"""The names of functions that change something that outlives the process; ``replace`` is one where
+it is no text's.
+"""
 Place = tuple[str, str, str, str, int]
-"""A file, a function, what happens there to which function, and, where that is not the product's, the line."""
+"""A file, a function, what happens there to which function, and, where that is not the product's,
+the line.
+"""
 Job = Callable[[], None]
 """One run, which returns once nothing is left to do; a process can be given it."""
 
@@ -74,7 +81,9 @@ def is_change(place: Place) -> bool:
 
 
 def be_watched(job: Job, death: Place | None, at_pass: int, learned: Path) -> None:
-    """Be a process that does its job, or dies at a place; one that lives writes which places it passed."""
+    """Be a process that does its job, or dies at a place; one that lives writes which places it
+    passed.
+    """
     watch = Watch(death, at_pass)
     watch.begin()
     job()
@@ -99,7 +108,9 @@ class Deaths:
         self._live(job, self.directory / "of-the-living")
 
     def learn(self, job: Job) -> None:
-        """Let a run live, and draw deaths of the places that it passed, and of the time that it took, from then on."""
+        """Let a run live, and draw deaths of the places that it passed, and of the time that it
+        took, from then on.
+        """
         began_s, learned = time.monotonic(), self.directory / "places"
         self._live(job, learned)
         self._lasts_s = time.monotonic() - began_s
@@ -109,7 +120,9 @@ class Deaths:
         """Let a run die, at a place or after a time; False where it lived."""
         if self.rng.random() < 2 / 3:
             changes = [one for one in self._places if is_change(one)]
-            place = self.rng.choice(sorted(changes if changes and self.rng.random() < 1 / 2 else self._places))
+            place = self.rng.choice(
+                sorted(changes if changes and self.rng.random() < 1 / 2 else self._places)
+            )
             at_pass = self.rng.randint(1, self._places[place])
             code, said = self._start(job, self.directory / "of-the-dead", place, at_pass).finish()
             file, function, event, name, line = place
@@ -131,5 +144,7 @@ class Deaths:
         self.story.append("lived")
         assert code == 0, said
 
-    def _start(self, job: Job, learned: Path, death: Place | None = None, at_pass: int = 1) -> dying.Running:
+    def _start(
+        self, job: Job, learned: Path, death: Place | None = None, at_pass: int = 1
+    ) -> dying.Running:
         return dying.start(be_watched, self.directory, job, death, at_pass, learned)

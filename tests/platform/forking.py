@@ -1,8 +1,11 @@
-"""Processes that are forked from one that has imported already what they need: Dagster, Spark's client, the platform, the tests' own parts.
+"""Processes that are forked from one that has imported already what they need: Dagster, Spark's
+client, the platform, the tests' own parts.
 
-A test process has one server that forks, and what that imports is settled when it starts. So all modules share one list: if each had its
-own, the list of the first module would hold for all, and the processes of the others would import the rest themselves, each of them.
-A module whose functions are called in such a process is on the list too; otherwise each process would import it, and pytest with it.
+A test process has one server that forks, and what that imports is settled when it starts. So all
+modules share one list: if each had its own, the list of the first module would hold for all, and
+the processes of the others would import the rest themselves, each of them. A module whose functions
+are called in such a process is on the list too; otherwise each process would import it, and pytest
+with it.
 """
 
 import multiprocessing
@@ -44,7 +47,9 @@ IMPORTED = [
     "tests.platform.killed_sources",
     "tests.platform.killed_storing",
 ]
-"""Not the definitions of a project: those belong to the folder that a process goes to. A name that cannot be imported is passed over."""
+"""Not the definitions of a project: those belong to the folder that a process goes to. A name that
+cannot be imported is passed over.
+"""
 
 
 def forking() -> ForkServerContext:
@@ -55,7 +60,11 @@ def forking() -> ForkServerContext:
 
 
 def ended(
-    arguments: tuple[str, ...], folder: Path, environment: Mapping[str, str], home: Path, given: str = ""
+    arguments: tuple[str, ...],
+    folder: Path,
+    environment: Mapping[str, str],
+    home: Path,
+    given: str = "",
 ) -> tuple[int | None, str, str]:
     """Run ``python ARGUMENTS`` in ``folder``; return its exit code, its output and its errors.
 
@@ -72,10 +81,20 @@ def ended(
     return process.exitcode, files[1].read_text(), files[2].read_text()
 
 
-def run_python(arguments: tuple[str, ...], folder: Path, environment: Mapping[str, str], files: tuple[Path, Path, Path]) -> None:
-    """Be ``python ARGUMENTS`` in a folder, in a process that was forked for it. ``files`` are its input, output and errors."""
+def run_python(
+    arguments: tuple[str, ...],
+    folder: Path,
+    environment: Mapping[str, str],
+    files: tuple[Path, Path, Path],
+) -> None:
+    """Be ``python ARGUMENTS`` in a folder, in a process that was forked for it. ``files`` are its
+    input, output and errors.
+    """
     for number, file in enumerate(files):
-        os.dup2(os.open(file, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        os.dup2(
+            os.open(file, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
+            number,
+        )
     sys.stdin = os.fdopen(0)  # multiprocessing has put an empty one there
     os.environ.clear()
     os.environ.update(environment)

@@ -1,4 +1,6 @@
-"""A transform of the tests that sends to a topic: orders with an amount, twice each that is even, and what a plain loop makes of them."""
+"""A transform of the tests that sends to a topic: orders with an amount, twice each that is even,
+and what a plain loop makes of them.
+"""
 
 import json
 from collections import Counter
@@ -14,7 +16,9 @@ from orchestration.transforms.to_topic.outgoing import sending
 from orchestration.transforms.to_topic.run import Sending
 from tests.platform.pipeline import ORDERS
 
-GOOD_ORDERS = TopicSpec(name="good_orders", partitions=2, schema="id STRING NOT NULL, amount INT, copy INT")
+GOOD_ORDERS = TopicSpec(
+    name="good_orders", partitions=2, schema="id STRING NOT NULL, amount INT, copy INT"
+)
 RULES = (quarantine("amount_is_positive", "amount > 0"), fail("id_is_short", "length(id) < 20"))
 GROUP = group_of("good_orders", None)
 
@@ -22,25 +26,41 @@ GROUP = group_of("good_orders", None)
 def good_orders(records: Any) -> Any:
     """Orders with an amount; an even one makes two records."""
     copies = "explode(if(amount % 2 = 0, array(0, 1), array(0))) AS copy"
-    return records.where("id <> 'skipped'").selectExpr("_topic_id", "_partition", "_offset", "_timestamp", "id", "amount", copies)
+    return records.where("id <> 'skipped'").selectExpr(
+        "_topic_id", "_partition", "_offset", "_timestamp", "id", "amount", copies
+    )
 
 
 def orders_transform(**changes: Any) -> TopicTransform:
-    table: dict[str, Any] = {"name": "good_orders", "topic": ORDERS, "function": good_orders, "rules": RULES}
+    table: dict[str, Any] = {
+        "name": "good_orders",
+        "topic": ORDERS,
+        "function": good_orders,
+        "rules": RULES,
+    }
     table.update(
-        {name: changes.pop(name) for name in ("function", "rules", "suite", "topic", "has_headers", "max_failed") if name in changes}
+        {
+            name: changes.pop(name)
+            for name in ("function", "rules", "suite", "topic", "has_headers", "max_failed")
+            if name in changes
+        }
     )
     declared: dict[str, Any] = {"table": TopicTable(**table), "target": GOOD_ORDERS, "key": "id"}
     return TopicTransform(**{**declared, **changes})
 
 
-def sending_of(transform: TopicTransform, sender: Sender, **changes: Any) -> tuple[TopicTable, Sending]:
+def sending_of(
+    transform: TopicTransform, sender: Sender, **changes: Any
+) -> tuple[TopicTable, Sending]:
     """Return what ``Sending.run`` takes, and the run."""
-    return transform.checked_by(sending(transform)), Sending(transform=transform, group_id=GROUP, sender=sender, **changes)
+    return transform.checked_by(sending(transform)), Sending(
+        transform=transform, group_id=GROUP, sender=sender, **changes
+    )
 
 
 def expected_records(values: Iterable[bytes], least: int = 1) -> Counter[tuple[bytes, bytes]]:
-    """Return keys and values that readers of committed records have to find, however the runs were cut and killed.
+    """Return keys and values that readers of committed records have to find, however the runs were
+    cut and killed.
 
     ``least`` is the smallest amount that is not rejected.
     """

@@ -1,4 +1,6 @@
-"""The job that replays, over the assets of ``assets_world``: how a test runs it, and what its asset says then."""
+"""The job that replays, over the assets of ``assets_world``: how a test runs it, and what its asset
+says then.
+"""
 
 from typing import Any
 
@@ -9,12 +11,19 @@ from orchestration.transforms.kinds import kinds_of
 from tests.platform.assets_world import ASSETS, World
 
 MADE = [kind.definitions() for kind in kinds_of(ASSETS)]
-(HISTORY,), (JOB,) = ([one for made in MADE for one in made.assets], [one for made in MADE for one in made.jobs])
+(HISTORY,), (JOB,) = (
+    [one for made in MADE for one in made.assets],
+    [one for made in MADE for one in made.jobs],
+)
 
 
 def run_job(world: World, config: dict[str, Any]) -> dg.ExecuteInProcessResult:
-    resolved = dg.Definitions(jobs=[JOB], resources=world.resources, executor=dg.in_process_executor).resolve_job_def(JOB.name)
-    return resolved.execute_in_process({"ops": {NODE: {"config": config}}}, instance=world.instance, raise_on_error=False)
+    resolved = dg.Definitions(
+        jobs=[JOB], resources=world.resources, executor=dg.in_process_executor
+    ).resolve_job_def(JOB.name)
+    return resolved.execute_in_process(
+        {"ops": {NODE: {"config": config}}}, instance=world.instance, raise_on_error=False
+    )
 
 
 def output_of(result: dg.ExecuteInProcessResult) -> dict[str, Any]:

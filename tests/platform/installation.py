@@ -1,4 +1,6 @@
-"""A real installation for tests: ``tidelog up`` in a process of its own on free ports, its processes found and killed as a test wishes."""
+"""A real installation for tests: ``tidelog up`` in a process of its own on free ports, its
+processes found and killed as a test wishes.
+"""
 
 import contextlib
 import os
@@ -43,11 +45,24 @@ class Installation:
 
     @property
     def output(self) -> str:
-        return (self.data.parent / "up.out").read_text() if (self.data.parent / "up.out").exists() else ""
+        return (
+            (self.data.parent / "up.out").read_text()
+            if (self.data.parent / "up.out").exists()
+            else ""
+        )
 
     def start(self) -> None:
         """Start and wait until everything is ready."""
-        command = [sys.executable, "-m", "log_service.cli.main", "up", "--data", str(self.data), "--project", str(self.project)]
+        command = [
+            sys.executable,
+            "-m",
+            "log_service.cli.main",
+            "up",
+            "--data",
+            str(self.data),
+            "--project",
+            str(self.project),
+        ]
         ports = [
             "--broker-port",
             self.broker_port,
@@ -63,9 +78,17 @@ class Installation:
         already = self.output.count("everything is ready")
         with (self.data.parent / "up.out").open("ab") as output:
             self._process = subprocess.Popen(
-                [*command, *map(str, ports), *self.arguments], cwd=ROOT, env=environment(**self.settings), stdout=output, stderr=output
+                [*command, *map(str, ports), *self.arguments],
+                cwd=ROOT,
+                env=environment(**self.settings),
+                stdout=output,
+                stderr=output,
             )
-        wait_until(lambda: self.output.count("everything is ready") > already or self._has_ended(), START_TIMEOUT_S, self.explain)
+        wait_until(
+            lambda: self.output.count("everything is ready") > already or self._has_ended(),
+            START_TIMEOUT_S,
+            self.explain,
+        )
         assert not self._has_ended(), self.explain()
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> int:
@@ -128,22 +151,36 @@ class Installation:
 
     def explain(self) -> str:
         """Return the ends of all logs and what became of each run, for a failure."""
-        logs = {path.name: path.read_text(errors="replace")[-3000:] for path in sorted((self.data / "logs").glob("*.log"))}
-        return "\n".join([self.output, *(f"--- {name}\n{text}" for name, text in logs.items()), "--- runs", *self._runs()])
+        logs = {
+            path.name: path.read_text(errors="replace")[-3000:]
+            for path in sorted((self.data / "logs").glob("*.log"))
+        }
+        return "\n".join(
+            [
+                self.output,
+                *(f"--- {name}\n{text}" for name, text in logs.items()),
+                "--- runs",
+                *self._runs(),
+            ]
+        )
 
     def _runs(self) -> list[str]:
         if not dagster_home(self.data).exists():
             return []
         with self.instance() as instance:
             records = list(instance.get_run_records(limit=50))
-        return [f"{record.create_timestamp:%H:%M:%S} {told(record.dagster_run)}" for record in records]
+        return [
+            f"{record.create_timestamp:%H:%M:%S} {told(record.dagster_run)}" for record in records
+        ]
 
     def _has_ended(self) -> bool:
         return self._process is not None and self._process.poll() is not None
 
     def _remember(self) -> None:
         assert self._process is not None
-        self._seen = {one.pid: one for one in psutil.Process(self._process.pid).children(recursive=True)}
+        self._seen = {
+            one.pid: one for one in psutil.Process(self._process.pid).children(recursive=True)
+        }
 
 
 def told(run: dg.DagsterRun) -> str:
@@ -153,14 +190,22 @@ def told(run: dg.DagsterRun) -> str:
 
 
 def environment(**changes: str) -> dict[str, str]:
-    """Return an environment in which nothing of the surroundings leads to settings of tidelog, Dagster or Java; Spark starts quickly."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TIDELOG_", "DAGSTER_", "JAVA_", "SPARK_"))}
+    """Return an environment in which nothing of the surroundings leads to settings of tidelog,
+    Dagster or Java; Spark starts quickly.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("TIDELOG_", "DAGSTER_", "JAVA_", "SPARK_"))
+    }
     quicken_spark(kept)
     return {**kept, "TIDELOG_SPARK_DRIVER_MEMORY": "1g", **changes}
 
 
 def path_without_java(folder: Path) -> str:
-    """Return a PATH on which everything is found that is found now, except Java: links in ``folder``."""
+    """Return a PATH on which everything is found that is found now, except Java: links in
+    ``folder``.
+    """
     folder.mkdir()
     for entry in os.environ.get("PATH", "").split(os.pathsep):
         for program in sorted(Path(entry).iterdir()) if entry and Path(entry).is_dir() else []:
@@ -173,7 +218,9 @@ def path_without_java(folder: Path) -> str:
 
 @contextlib.contextmanager
 def running(data: Path, project: Path, *arguments: str, **settings: str) -> Iterator[Installation]:
-    """Yield a started installation with these arguments and environment variables, stopped afterwards."""
+    """Yield a started installation with these arguments and environment variables, stopped
+    afterwards.
+    """
     installation = Installation(data, project, *arguments, **settings)
     try:
         installation.start()
@@ -183,7 +230,9 @@ def running(data: Path, project: Path, *arguments: str, **settings: str) -> Iter
             installation.stop()
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float, explain: Callable[[], str], poll_s: float = 0.2) -> None:
+def wait_until(
+    condition: Callable[[], bool], timeout_s: float, explain: Callable[[], str], poll_s: float = 0.2
+) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, explain()

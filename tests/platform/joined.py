@@ -1,4 +1,6 @@
-"""A table of orders and their payments for the tests, what joining everything at once gives, and runs that die at a chosen step."""
+"""A table of orders and their payments for the tests, what joining everything at once gives, and
+runs that die at a chosen step.
+"""
 
 import json
 import pickle
@@ -23,8 +25,14 @@ from tests.platform.dying import Steps, plant
 from tests.platform.pipeline import run_context
 from tests.unit.orchestration.memory_log import MemoryLog
 
-ORDERS = TopicSpec(name="orders", partitions=2, schema="id STRING NOT NULL, amount INT NOT NULL, at TIMESTAMP")
-PAYMENTS = TopicSpec(name="payments", partitions=2, schema="order_id STRING, paid DECIMAL(10,2) NOT NULL, paid_at TIMESTAMP")
+ORDERS = TopicSpec(
+    name="orders", partitions=2, schema="id STRING NOT NULL, amount INT NOT NULL, at TIMESTAMP"
+)
+PAYMENTS = TopicSpec(
+    name="payments",
+    partitions=2,
+    schema="order_id STRING, paid DECIMAL(10,2) NOT NULL, paid_at TIMESTAMP",
+)
 ON = {"id": "order_id"}
 TIMES = ("at", "paid_at")
 BEFORE, AFTER, LATENESS = timedelta(seconds=5), timedelta(seconds=90), timedelta(seconds=600)
@@ -82,25 +90,49 @@ def two_topics() -> MemoryLog:
     return log
 
 
-def append_order(log: MemoryLog, identity: str, second: float, *, partition: int = 0, amount: int = 1) -> int:
+def append_order(
+    log: MemoryLog, identity: str, second: float, *, partition: int = 0, amount: int = 1
+) -> int:
     at = START + timedelta(seconds=second)
     value = {"id": identity, "amount": amount, "at": at.isoformat()}
-    return log.topics["orders"].partitions[partition].append(json.dumps(value).encode(), timestamp_ms=milliseconds_of(at))
+    return (
+        log.topics["orders"]
+        .partitions[partition]
+        .append(json.dumps(value).encode(), timestamp_ms=milliseconds_of(at))
+    )
 
 
-def append_payment(log: MemoryLog, identity: str | None, second: float, *, partition: int = 0, paid: object = "1.50") -> int:
+def append_payment(
+    log: MemoryLog,
+    identity: str | None,
+    second: float,
+    *,
+    partition: int = 0,
+    paid: object = "1.50",
+) -> int:
     at = START + timedelta(seconds=second)
     value = {"order_id": identity, "paid": paid, "paid_at": at.isoformat()}
-    return log.topics["payments"].partitions[partition].append(json.dumps(value).encode(), timestamp_ms=milliseconds_of(at))
+    return (
+        log.topics["payments"]
+        .partitions[partition]
+        .append(json.dumps(value).encode(), timestamp_ms=milliseconds_of(at))
+    )
 
 
 def append_round(log: MemoryLog, number: int) -> None:
-    """Append orders, payments of these and of earlier ones, some too early or too late for the order, and some that are refused."""
+    """Append orders, payments of these and of earlier ones, some too early or too late for the
+    order, and some that are refused.
+    """
     draw = 60 * number
     for position in range(6):
         append_order(log, f"{number}-{position}", draw + position, partition=position % 2)
         if position != 3:
-            append_payment(log, f"{number}-{position}", draw + position + (-6, 0, 90, 0, 91, 30)[position], partition=position % 2)
+            append_payment(
+                log,
+                f"{number}-{position}",
+                draw + position + (-6, 0, 90, 0, 91, 30)[position],
+                partition=position % 2,
+            )
     append_payment(log, f"{number - 1}-3", draw + 20)
     append_payment(log, f"{number}-1", draw + 20, partition=1)
     append_payment(log, None, draw)
@@ -116,7 +148,9 @@ def append_end(log: MemoryLog) -> None:
 
 
 def expected(log: MemoryLog) -> Found:
-    """Join the whole log in a plain loop; returns the rows, and the places of the records that are refused."""
+    """Join the whole log in a plain loop; returns the rows, and the places of the records that are
+    refused.
+    """
     records: dict[str, list[tuple[str, datetime, tuple[int, int]]]] = {"orders": [], "payments": []}
     refused = set()
     for name, key, time in (("orders", "id", "at"), ("payments", "order_id", "paid_at")):
@@ -126,11 +160,17 @@ def expected(log: MemoryLog) -> Found:
                 if made is None or made[key] is None:
                     refused.add((log.topics[name].topic_id, number, offset))
                 else:
-                    records[name].append((made[key], datetime.fromisoformat(made[time]), (number, offset)))
+                    records[name].append(
+                        (made[key], datetime.fromisoformat(made[time]), (number, offset))
+                    )
     watermark = min(max(at for _, at, _ in found) for found in records.values()) - LATENESS
     rows: Counter[tuple[Any, ...]] = Counter()
     for identity, at, place in records["orders"]:
-        partners = [where for other, then, where in records["payments"] if other == identity and -BEFORE <= then - at <= AFTER]
+        partners = [
+            where
+            for other, then, where in records["payments"]
+            if other == identity and -BEFORE <= then - at <= AFTER
+        ]
         rows.update((identity, place, where) for where in partners)
         if not partners and at + AFTER < watermark:
             rows[identity, place, None] += 1
@@ -144,7 +184,10 @@ def held(lake_root: Path) -> Found:
     rows = [] if snapshot is None else snapshot.dataset().to_table().to_pylist()
     found = Counter((row["id"], _place(row["_left"]), _place(row["_right"])) for row in rows)
     columns = ["_topic_id", "_partition", "_offset"]
-    letters = [tuple(row.values()) for row in DeadLetters(lake).committed().to_table(columns=columns).to_pylist()]
+    letters = [
+        tuple(row.values())
+        for row in DeadLetters(lake).committed().to_table(columns=columns).to_pylist()
+    ]
     assert len(letters) == len(set(letters)), "a record is among the dead letters twice"
     return found, set(letters)
 
@@ -156,7 +199,9 @@ def _place(struct: dict[str, Any] | None) -> tuple[int, int] | None:
 def run_all(context: RunContext, table: JoinedTable | None = None) -> list[join_run.JoinRunResult]:
     """Run until there is nothing new."""
     results = []
-    while (result := join_run.run_joined_table(table or joined_table(), context)).version is not None:
+    while (
+        result := join_run.run_joined_table(table or joined_table(), context)
+    ).version is not None:
         results.append(result)
     assert not result.failures
     return results

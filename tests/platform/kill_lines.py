@@ -1,6 +1,8 @@
-"""What is killed at random: one line for each sink, source and shape, with what it is fed, what a run of it does, and what it has to hold.
+"""What is killed at random: one line for each sink, source and shape, with what it is fed, what a
+run of it does, and what it has to hold.
 
-The judge of each line is a plain loop over what was sent. A run is a function of this module, so that a process of its own can do it.
+The judge of each line is a plain loop over what was sent. A run is a function of this module, so
+that a process of its own can do it.
 """
 
 import json
@@ -59,7 +61,9 @@ class Line(Protocol):
         """Send what a round brings."""
 
     def job(self, *, limit: int, is_replayed: bool) -> Job:
-        """Return a run over all that waits, ``limit`` records at a time; afterwards everything is replayed where that is possible."""
+        """Return a run over all that waits, ``limit`` records at a time; afterwards everything is
+        replayed where that is possible.
+        """
 
     def look(self) -> None:
         """Look as a reader does at any moment: what is there may be old, and never wrong."""
@@ -71,7 +75,9 @@ class Line(Protocol):
 # Tables of the lake
 
 
-def follow(*, remote: str, log: MemoryLog, lake: Path, name: str, limit: int, is_replayed: bool) -> None:
+def follow(
+    *, remote: str, log: MemoryLog, lake: Path, name: str, limit: int, is_replayed: bool
+) -> None:
     """Be a run of a table of the lake."""
     session = open_session(load_settings({"TIDELOG_SPARK_REMOTE": remote}))
     context = run_context(log, lake, session, records_per_run=limit)
@@ -94,7 +100,15 @@ class LakeLine:
         self.log.add_topic(topic, 2)
 
     def job(self, *, limit: int, is_replayed: bool) -> Job:
-        return partial(follow, remote=self._remote, log=self.log, lake=self.lake, name=self._table, limit=limit, is_replayed=is_replayed)
+        return partial(
+            follow,
+            remote=self._remote,
+            log=self.log,
+            lake=self.lake,
+            name=self._table,
+            limit=limit,
+            is_replayed=is_replayed,
+        )
 
     def letters(self) -> Counter[tuple[int, int]]:
         """Return the places of the dead letters that count."""
@@ -118,7 +132,9 @@ class AppendedLine(LakeLine):
 
     def judge(self) -> None:
         assert pipeline.rows_of(self.lake) == orders_of(self.log)
-        assert self.letters() == Counter(places_of(self.log, "orders") - {one[:2] for one in orders_of(self.log)})
+        assert self.letters() == Counter(
+            places_of(self.log, "orders") - {one[:2] for one in orders_of(self.log)}
+        )
 
 
 class LatestLine(LakeLine):
@@ -159,7 +175,11 @@ class AggregateLine(LakeLine):
 def feed_orders(log: MemoryLog, number: int) -> None:
     """Append orders of which some are rejected and some are there twice."""
     for position in range(12):
-        value = b"nonsense" if position == 5 else pipeline.order(f"{number}-{position % 9}", position - 1)
+        value = (
+            b"nonsense"
+            if position == 5
+            else pipeline.order(f"{number}-{position % 9}", position - 1)
+        )
         log.topics["orders"].partitions[position % 2].append(value)
         log.topics["orders"].partitions[position % 2].skip(position % 3)
 
@@ -176,7 +196,11 @@ def orders_of(log: MemoryLog) -> list[tuple[int, int, str]]:
 
 def places_of(log: MemoryLog, topic: str) -> set[tuple[int, int]]:
     """Return partition and offset of every record."""
-    return {(number, offset) for number, one in enumerate(log.topics[topic].partitions) for offset in one.records}
+    return {
+        (number, offset)
+        for number, one in enumerate(log.topics[topic].partitions)
+        for offset in one.records
+    }
 
 
 def rejected_accounts(log: MemoryLog) -> Counter[tuple[int, int]]:
@@ -192,7 +216,16 @@ def rejected_accounts(log: MemoryLog) -> Counter[tuple[int, int]]:
 # Tables of databases
 
 
-def store(*, remote: str, log: MemoryLog, place: Database, lake: Path, is_keyed: bool, limit: int, is_replayed: bool) -> None:
+def store(
+    *,
+    remote: str,
+    log: MemoryLog,
+    place: Database,
+    lake: Path,
+    is_keyed: bool,
+    limit: int,
+    is_replayed: bool,
+) -> None:
     """Be a run of a table of a database."""
     session = open_session(load_settings({"TIDELOG_SPARK_REMOTE": remote}))
     table = follower(TABLE, is_keyed=is_keyed)
@@ -236,11 +269,15 @@ class DatabaseLine(LakeLine):
 
     def judge(self) -> None:
         if self._is_keyed:
-            assert self._place.rows(TABLE, "id", "balance") == sorted(accounts.accounts_of(self.log).items())
+            assert self._place.rows(TABLE, "id", "balance") == sorted(
+                accounts.accounts_of(self.log).items()
+            )
             assert self.letters() == rejected_accounts(self.log)
         else:
             assert self._place.rows(TABLE, "_partition", "_offset", "id") == orders_of(self.log)
-            assert self.letters() == Counter(places_of(self.log, "orders") - {one[:2] for one in orders_of(self.log)})
+            assert self.letters() == Counter(
+                places_of(self.log, "orders") - {one[:2] for one in orders_of(self.log)}
+            )
 
 
 # An archive
@@ -269,7 +306,9 @@ class ArchiveLine:
         self.log.add_topic("orders", 2)
 
     def feed(self, number: int) -> None:
-        for partition, count in zip(self.log.topics["orders"].partitions, (23, 4 + number % 9), strict=True):
+        for partition, count in zip(
+            self.log.topics["orders"].partitions, (23, 4 + number % 9), strict=True
+        ):
             for position in range(count):
                 partition.append(b"%d-%d" % (number, position), key=b"k")
                 partition.skip(position % 2)
@@ -285,15 +324,27 @@ class ArchiveLine:
         assert self._held() == self._sent()
         self.lake.vacuum("orders_archive", retention_hours=0)
         folder = self.lake.existing("orders_archive").folder
-        assert sorted(folder.glob("_partition=*/*")) == sorted(self.lake.existing("orders_archive").files), "a file is left of a dead run"
+        assert sorted(folder.glob("_partition=*/*")) == sorted(
+            self.lake.existing("orders_archive").files
+        ), "a file is left of a dead run"
 
     def _sent(self) -> Counter[tuple[int, int, bytes]]:
         partitions = enumerate(self.log.topics["orders"].partitions)
-        return Counter((number, offset, one[3] or b"") for number, part in partitions for offset, one in part.records.items())
+        return Counter(
+            (number, offset, one[3] or b"")
+            for number, part in partitions
+            for offset, one in part.records.items()
+        )
 
     def _held(self) -> Counter[tuple[int, int, bytes]]:
         snapshot = self.lake.snapshot("orders_archive")
-        rows = [] if snapshot is None else snapshot.dataset().to_table(columns=["_partition", "_offset", "_value"]).to_pylist()
+        rows = (
+            []
+            if snapshot is None
+            else snapshot.dataset()
+            .to_table(columns=["_partition", "_offset", "_value"])
+            .to_pylist()
+        )
         return Counter((row["_partition"], row["_offset"], row["_value"]) for row in rows)
 
 
@@ -305,9 +356,20 @@ def capture(bootstrap: str, source: Source, target: str) -> None:
     mock.patch.object(reading, "PORTION_RECORDS", PORTION).start()
     identity = sender_id(target, None)
     with connect(bootstrap) as log:
-        topic = prepared(log, TopicSpec(name=target, partitions=2, configs={"retention.ms": "-1"}), print)
+        topic = prepared(
+            log, TopicSpec(name=target, partitions=2, configs={"retention.ms": "-1"}), print
+        )
         with log.open_sender(identity) as sender:
-            run_source(source, identity, topic, log, sender, run_id="run", now=datetime.now(UTC), note=print)
+            run_source(
+                source,
+                identity,
+                topic,
+                log,
+                sender,
+                run_id="run",
+                now=datetime.now(UTC),
+                note=print,
+            )
 
 
 class SourceLine:
@@ -334,15 +396,25 @@ class TableLine(SourceLine):
     def __init__(self, bootstrap: str, place: Database, *, is_compared: bool) -> None:
         self._table, self._is_compared = CapturedTable(place), is_compared
         cursor, compare_every_s = (None, 0) if is_compared else ("changed", None)
-        source = SqlRows(url=place.address, table="people", key=("id",), cursor=cursor, compare_every_s=compare_every_s)
+        source = SqlRows(
+            url=place.address,
+            table="people",
+            key=("id",),
+            cursor=cursor,
+            compare_every_s=compare_every_s,
+        )
         super().__init__(bootstrap, source, "compared" if is_compared else "changed")
 
     def feed(self, number: int) -> None:
-        if number and self._is_compared:  # of a row that changed twice between two looks nobody knows the first change
+        if (
+            number and self._is_compared
+        ):  # of a row that changed twice between two looks nobody knows the first change
             self.sent.update([self._table.remove(10 * number - 5)])
         self.sent.update(self._table.put(10 * number + position, "new") for position in range(7))
         if number:
-            self.sent.update(self._table.put(10 * number - 10 + position, "old") for position in range(3))
+            self.sent.update(
+                self._table.put(10 * number - 10 + position, "old") for position in range(3)
+            )
 
 
 class FilesLine(SourceLine):
@@ -352,7 +424,9 @@ class FilesLine(SourceLine):
         self._folder = directory / "inbox"
         self._folder.mkdir()
         self._files = 0
-        super().__init__(bootstrap, DroppedFiles(folder=self._folder, key="id", settle_s=0), "dropped")
+        super().__init__(
+            bootstrap, DroppedFiles(folder=self._folder, key="id", settle_s=0), "dropped"
+        )
 
     def feed(self, number: int) -> None:
         lines = [json.dumps({"id": f"{number}-{position}"}).encode() for position in range(7)]
@@ -393,7 +467,9 @@ class MartLine:
 
     def feed(self, number: int) -> None:
         sales = [("abc"[position % 3], 100 * number + position) for position in range(200)]
-        table = pa.table({"kind": [kind for kind, _ in sales], "amount": [amount for _, amount in sales]})
+        table = pa.table(
+            {"kind": [kind for kind, _ in sales], "amount": [amount for _, amount in sales]}
+        )
         write_deltalake(self._warehouse.lake.path("sales"), table, mode="append")
         for kind, amount in sales:
             count, total = self._totals.get(kind, (0, 0))
@@ -415,7 +491,13 @@ class MartLine:
         for left in self._warehouse.directory.glob(".*"):
             os.utime(left, (0, 0))
         build(self._directory)
-        assert sorted(path.name for path in self._warehouse.directory.iterdir()) == ["by_kind.duckdb", "largest.duckdb"]
+        assert sorted(path.name for path in self._warehouse.directory.iterdir()) == [
+            "by_kind.duckdb",
+            "largest.duckdb",
+        ]
 
     def _found(self, name: str) -> Mart:
-        return sorted(tuple(row.values()) for row in self._warehouse.query(f'SELECT * FROM "{name}"').to_pylist())
+        return sorted(
+            tuple(row.values())
+            for row in self._warehouse.query(f'SELECT * FROM "{name}"').to_pylist()
+        )

@@ -1,7 +1,8 @@
-"""The rest of the project of a long kill loop: a table of each other shape, tables of a database, an archive, a mart and two sources.
+"""The rest of the project of a long kill loop: a table of each other shape, tables of a database,
+an archive, a mart and two sources.
 
-They follow the orders that the loop sends, a table of PostgreSQL whose rows are captured, and a folder. What each has to hold is told by
-plain counts of what was sent.
+They follow the orders that the loop sends, a table of PostgreSQL whose rows are captured, and a
+folder. What each has to hold is told by plain counts of what was sent.
 """
 
 import json
@@ -66,7 +67,9 @@ class Others:
         """Change rows that are captured, and drop a file."""
         self._rounds += 1
         number = self._rounds
-        self._changes.update(self._people.put(10 * number + position, "new") for position in range(7))
+        self._changes.update(
+            self._people.put(10 * number + position, "new") for position in range(7)
+        )
         lines = [json.dumps({"id": f"{number}-{position}"}).encode() for position in range(7)]
         draft = self._inbox / ".draft"
         draft.write_bytes(b"\n".join(lines))
@@ -74,7 +77,9 @@ class Others:
         self._lines.update((json.loads(line)["id"].encode(), line) for line in lines)
 
     def faults(self, installation: Installation, by_id: Counter[int], sent: int) -> list[str]:
-        """Return what does not hold what was sent; ``by_id`` counts the orders that are some, by their id, ``sent`` all records."""
+        """Return what does not hold what was sent; ``by_id`` counts the orders that are some, by
+        their id, ``sent`` all records.
+        """
         lake = Lake(installation.data / "lake")
         by_amount = Counter({1: 0, -1: 0})
         for identity, count in by_id.items():
@@ -83,19 +88,33 @@ class Others:
         found: Mapping[str, tuple[Any, Any]] = {
             "newest_orders": (ids_of(lake, "newest_orders"), Counter(dict.fromkeys(by_id, 1))),
             "amounts": (groups_of(lake), groups),
-            "orders_in_sql": (Counter(row[0] for row in self._place.rows("orders_in_sql", "id")), by_id),
-            "newest_in_sql": (Counter(row[0] for row in self._place.rows("newest_in_sql", "id")), Counter(dict.fromkeys(by_id, 1))),
+            "orders_in_sql": (
+                Counter(row[0] for row in self._place.rows("orders_in_sql", "id")),
+                by_id,
+            ),
+            "newest_in_sql": (
+                Counter(row[0] for row in self._place.rows("newest_in_sql", "id")),
+                Counter(dict.fromkeys(by_id, 1)),
+            ),
             "by_amount": (mart_of(installation, lake), groups),
             "orders_archive": (archived_of(lake), (sent, sent)),
             "people": (found_records(installation.bootstrap_servers, "people"), self._changes),
             "dropped": (found_records(installation.bootstrap_servers, "dropped"), self._lines),
         }
-        return [f"{name} holds {held}, and has to hold {wanted}" for name, (held, wanted) in found.items() if held != wanted]
+        return [
+            f"{name} holds {held}, and has to hold {wanted}"
+            for name, (held, wanted) in found.items()
+            if held != wanted
+        ]
 
 
 def ids_of(lake: Lake, table: str) -> Counter[int]:
     snapshot = lake.snapshot(table)
-    return Counter() if snapshot is None else Counter(snapshot.dataset().to_table(columns=["id"])["id"].to_pylist())
+    return (
+        Counter()
+        if snapshot is None
+        else Counter(snapshot.dataset().to_table(columns=["id"])["id"].to_pylist())
+    )
 
 
 def groups_of(lake: Lake) -> dict[int, int]:
@@ -110,11 +129,18 @@ def mart_of(installation: Installation, lake: Lake) -> dict[int, int]:
     warehouse = Warehouse(installation.data / "warehouse", lake)
     if "by_amount" not in warehouse.names():
         return {}
-    return {row["amount"]: row["orders"] for row in warehouse.query("SELECT * FROM by_amount").to_pylist()}
+    return {
+        row["amount"]: row["orders"]
+        for row in warehouse.query("SELECT * FROM by_amount").to_pylist()
+    }
 
 
 def archived_of(lake: Lake) -> tuple[int, int]:
     """Return how many records the archive holds, and of how many places."""
     snapshot = lake.snapshot("orders_archive")
-    rows = [] if snapshot is None else snapshot.dataset().to_table(columns=["_partition", "_offset"]).to_pylist()
+    rows = (
+        []
+        if snapshot is None
+        else snapshot.dataset().to_table(columns=["_partition", "_offset"]).to_pylist()
+    )
     return len(rows), len({(row["_partition"], row["_offset"]) for row in rows})

@@ -1,8 +1,10 @@
-"""Runs and replays of a table that keeps records as they were, against a real broker, in processes that die at a chosen step.
+"""Runs and replays of a table that keeps records as they were, against a real broker, in processes
+that die at a chosen step.
 
-Started by ``test_replay_from_archive``. ``main(REMOTE, BOOTSTRAP, LAKE, STEP)``: STEP "run" commits all that is new, and "piece" the next
-``PIECE_RECORDS`` offsets; a step of ``killed_run.STEPS`` is the latter, and dies there. "replay" replays everything; a step of
-``killed_run.REPLAY_STEPS`` is a replay that dies there, at its second piece.
+Started by ``test_replay_from_archive``. ``main(REMOTE, BOOTSTRAP, LAKE, STEP)``: STEP "run" commits
+all that is new, and "piece" the next ``PIECE_RECORDS`` offsets; a step of ``killed_run.STEPS`` is
+the latter, and dies there. "replay" replays everything; a step of ``killed_run.REPLAY_STEPS`` is a
+replay that dies there, at its second piece.
 """
 
 from pathlib import Path
@@ -28,7 +30,9 @@ PIECE_RECORDS = 40
 
 def as_it_was(records: Any) -> Any:
     """Records as they are."""
-    return records.select("_topic_id", "_partition", "_offset", "_timestamp", "_key", "_value", "_headers")
+    return records.select(
+        "_topic_id", "_partition", "_offset", "_timestamp", "_key", "_value", "_headers"
+    )
 
 
 TABLE = TopicTable(name="events_kept", topic=EVENTS, function=as_it_was, has_headers=True)

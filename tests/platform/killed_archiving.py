@@ -1,7 +1,8 @@
-"""Runs of a topic's archive in a process of their own, which dies at a chosen step; started by ``test_archive_kills``.
+"""Runs of a topic's archive in a process of their own, which dies at a chosen step; started by
+``test_archive_kills``.
 
-``main(LOG, LAKE, STEP)``: archives all that waits of the pickled log, and dies at STEP; "none" lets it live. Steps of the commit are those
-of the run's second one.
+``main(LOG, LAKE, STEP)``: archives all that waits of the pickled log, and dies at STEP; "none" lets
+it live. Steps of the commit are those of the run's second one.
 """
 
 import pickle
@@ -26,7 +27,12 @@ STEPS: Steps = {
     "before-the-commit": (archive_run, "_commit", "before"),
     "after-the-commit": (archive_run, "_commit", "after"),
 }
-SECOND_COMMIT = {"before-files-are-moved", "after-files-are-moved", "before-the-commit", "after-the-commit"}
+SECOND_COMMIT = {
+    "before-files-are-moved",
+    "after-files-are-moved",
+    "before-the-commit",
+    "after-the-commit",
+}
 
 
 def main(log_path: str, lake: str, step: str) -> None:

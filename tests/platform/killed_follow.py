@@ -1,4 +1,5 @@
-"""A following run in a process of its own, which dies between its second commit and the event that tells of it; see ``test_following``.
+"""A following run in a process of its own, which dies between its second commit and the event that
+tells of it; see ``test_following``.
 
 ``killed_follow.py DIRECTORY``: instance, lake and log of the test are below it.
 """
@@ -26,7 +27,11 @@ LOG = "log.pickle"
 
 def main(directory: Path) -> None:
     log: MemoryLog = pickle.loads((directory / LOG).read_bytes())
-    settings = {"TIDELOG_DATA": str(directory / "spark"), "TIDELOG_SPARK_MASTER": "local[2]", "TIDELOG_SPARK_DRIVER_MEMORY": "1g"}
+    settings = {
+        "TIDELOG_DATA": str(directory / "spark"),
+        "TIDELOG_SPARK_MASTER": "local[2]",
+        "TIDELOG_SPARK_DRIVER_MEMORY": "1g",
+    }
     session = open_session(load_settings(settings))
     commits = 0
 

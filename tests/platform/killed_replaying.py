@@ -1,6 +1,8 @@
-"""A replay of a transform's dead letters in a process of its own, which dies at a chosen step; started by ``test_to_topic_kills``.
+"""A replay of a transform's dead letters in a process of its own, which dies at a chosen step;
+started by ``test_to_topic_kills``.
 
-``main(REMOTE, BOOTSTRAP, LAKE, STEP)``: the rule that rejected orders is gone meanwhile; STEP "none" lets it live.
+``main(REMOTE, BOOTSTRAP, LAKE, STEP)``: the rule that rejected orders is gone meanwhile; STEP
+"none" lets it live.
 """
 
 from pathlib import Path
@@ -45,5 +47,7 @@ def main(remote: str, bootstrap: str, lake: str, step: str) -> None:
             arrow_records=10_000,
             commit_attempts=3,
         )
-        for result in run_letters_replay(work, table, context, ReplayRequest(is_of_dead_letters=True)):
+        for result in run_letters_replay(
+            work, table, context, ReplayRequest(is_of_dead_letters=True)
+        ):
             assert not result.failures

@@ -1,8 +1,9 @@
 """Runs in a process of their own, which dies at a chosen step; started by ``test_kills``.
 
-``main(REMOTE, LOG, LIMIT, STEP, LAKE...)``: one run per lake; STEP "none" lets it live. A STEP that begins with "replay" replays
-everything with another transform, LIMIT offsets at a time, and dies at its second piece. One that begins with "latest" does the same for
-a table that keeps the newest row of each key, whose replay has one piece.
+``main(REMOTE, LOG, LIMIT, STEP, LAKE...)``: one run per lake; STEP "none" lets it live. A STEP that
+begins with "replay" replays everything with another transform, LIMIT offsets at a time, and dies at
+its second piece. One that begins with "latest" does the same for a table that keeps the newest row
+of each key, whose replay has one piece.
 """
 
 import pickle
@@ -59,7 +60,9 @@ ALL_STEPS = {**STEPS, **REPLAY_STEPS, **LATEST_STEPS, **LATEST_REPLAY_STEPS}
 
 
 def lenient(records: Any) -> Any:
-    """The transform that a replay uses: amounts that were rejected are accepted, and others are rejected now."""
+    """The transform that a replay uses: amounts that were rejected are accepted, and others are
+    rejected now.
+    """
     return clean_orders(records.selectExpr("* EXCEPT (amount)", "3 - amount AS amount"))
 
 
@@ -72,10 +75,14 @@ def main(remote: str, log_path: str, limit: str, step: str, *lakes: str) -> None
     log = pickle.loads(Path(log_path).read_bytes())
     session = open_session(load_settings({"TIDELOG_SPARK_REMOTE": remote}))
     is_replay, is_latest = "replay" in step, step.startswith("latest")
-    table = (accounts_table if is_latest else orders_table)(**({"function": correcting if is_latest else lenient} if is_replay else {}))
+    table = (accounts_table if is_latest else orders_table)(
+        **({"function": correcting if is_latest else lenient} if is_replay else {})
+    )
     plant(ALL_STEPS, step, REPLAY_DIES_AT_CALL if is_replay and not is_latest else 1)
     for lake in lakes:
-        context = run_context(log, Path(lake), session, records_per_run=int(limit), commit_attempts=ATTEMPTS)
+        context = run_context(
+            log, Path(lake), session, records_per_run=int(limit), commit_attempts=ATTEMPTS
+        )
         if is_replay:
             list(replay.run_replay(table, context, ReplayRequest(is_everything=True)))
             continue

@@ -1,7 +1,8 @@
-"""Runs of a transform to a topic in a process of their own, which dies at a chosen step; started by ``test_to_topic_kills``.
+"""Runs of a transform to a topic in a process of their own, which dies at a chosen step; started by
+``test_to_topic_kills``.
 
-``main(REMOTE, BOOTSTRAP, LAKE, STEP, LIMIT, BYTES)``: runs until there is nothing new, LIMIT offsets each, transactions of BYTES;
-STEP "none" lets it live.
+``main(REMOTE, BOOTSTRAP, LAKE, STEP, LIMIT, BYTES)``: runs until there is nothing new, LIMIT
+offsets each, transactions of BYTES; STEP "none" lets it live.
 """
 
 from pathlib import Path
@@ -30,7 +31,9 @@ STEPS: Steps = {
     "after-the-ledger": (ledger, "write", "after"),
 }
 IS_OPEN = {"while-rows-are-sent"}
-"""Where a transaction's rows are in the log for sure: what was not delivered yet dies with the producer."""
+"""Where a transaction's rows are in the log for sure: what was not delivered yet dies with the
+producer.
+"""
 IS_COMMITTED = {"after-the-commit", "before-the-ledger", "after-the-ledger"}
 
 

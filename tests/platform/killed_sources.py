@@ -1,4 +1,6 @@
-"""Runs of a source in processes of their own, which die at a chosen step; see ``test_source_kills``. No Spark and no Dagster takes part."""
+"""Runs of a source in processes of their own, which die at a chosen step; see
+``test_source_kills``. No Spark and no Dagster takes part.
+"""
 
 import os
 from datetime import UTC, datetime
@@ -40,5 +42,14 @@ def run(bootstrap: str, source: Source, step: str) -> None:
     with connect(bootstrap) as log:
         target = prepared(log, CHANGES, print)
         with log.open_sender(identity) as sender:
-            run_source(source, identity, target, log, sender, run_id=f"run-{step}", now=datetime.now(UTC), note=print)
+            run_source(
+                source,
+                identity,
+                target,
+                log,
+                sender,
+                run_id=f"run-{step}",
+                now=datetime.now(UTC),
+                note=print,
+            )
     os._exit(0)

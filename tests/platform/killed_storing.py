@@ -1,6 +1,8 @@
-"""Runs of a table in a database, in processes of their own that die at a chosen step; see ``test_to_database_kills``.
+"""Runs of a table in a database, in processes of their own that die at a chosen step; see
+``test_to_database_kills``.
 
-The processes are forked from one that has imported everything, so that a kill costs a run and no start of Python.
+The processes are forked from one that has imported everything, so that a kill costs a run and no
+start of Python.
 """
 
 import os
@@ -81,8 +83,19 @@ def declared(place: Database, table: TopicTable) -> DatabaseTable:
     return DatabaseTable(follower=table, table=TABLE, kind=kind)
 
 
-def run(remote: str, log: MemoryLog, place: Database, lake: Path, *, step: str, limit: int, is_keyed: bool) -> None:
-    """Run until there is nothing new; a STEP "none" lets it live. One that begins with "replay" replays everything, as "replay" does."""
+def run(
+    remote: str,
+    log: MemoryLog,
+    place: Database,
+    lake: Path,
+    *,
+    step: str,
+    limit: int,
+    is_keyed: bool,
+) -> None:
+    """Run until there is nothing new; a STEP "none" lets it live. One that begins with "replay"
+    replays everything, as "replay" does.
+    """
     session = open_session(load_settings({"TIDELOG_SPARK_REMOTE": remote}))
     is_replay = step.startswith("replay")
     table = follower(TABLE, is_keyed=is_keyed, is_replay=is_replay)
@@ -92,7 +105,10 @@ def run(remote: str, log: MemoryLog, place: Database, lake: Path, *, step: str, 
         context = run_context(log, lake, session, records_per_run=limit, run_id=f"run-{step}")
         if is_replay:
             replayer = DatabaseReplayer(work, context)
-            assert not any(one.failures for one in replayer.run(replayer.plan(ReplayRequest(is_everything=True))))
+            assert not any(
+                one.failures
+                for one in replayer.run(replayer.plan(ReplayRequest(is_everything=True)))
+            )
             os._exit(0)
         while (result := work.run(table, context)).version is not None:
             pass

@@ -1,4 +1,6 @@
-"""A small pipeline that the tests share: orders from a topic, made into rows, some of them rejected."""
+"""A small pipeline that the tests share: orders from a topic, made into rows, some of them
+rejected.
+"""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +16,11 @@ from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.run.context import RunContext
 from tests.unit.orchestration.memory_log import MemoryLog
 
-ORDERS = TopicSpec(name="orders", partitions=2, schema="id STRING NOT NULL, amount INT NOT NULL COMMENT 'in cents', note STRING")
+ORDERS = TopicSpec(
+    name="orders",
+    partitions=2,
+    schema="id STRING NOT NULL, amount INT NOT NULL COMMENT 'in cents', note STRING",
+)
 RULES = (
     quarantine("amount_is_positive", "amount > 0"),
     warn("amount_is_small", "amount < 1000"),
@@ -22,7 +28,12 @@ RULES = (
 )
 SUITE = Suite(
     expect("expect_column_values_to_not_be_null", column="id", is_blocking=True),
-    expect("expect_column_values_to_be_between", column="amount", max_value=5000, name="amount_up_to_5000"),
+    expect(
+        "expect_column_values_to_be_between",
+        column="amount",
+        max_value=5000,
+        name="amount_up_to_5000",
+    ),
 )
 
 
@@ -42,11 +53,19 @@ class Notes:
 
 def clean_orders(records: Any) -> Any:
     """Orders with a typed amount."""
-    return records.selectExpr("_topic_id", "_partition", "_offset", "_timestamp", "id", "amount", "upper(note) AS note")
+    return records.selectExpr(
+        "_topic_id", "_partition", "_offset", "_timestamp", "id", "amount", "upper(note) AS note"
+    )
 
 
 def orders_table(**changes: Any) -> TopicTable:
-    declared: dict[str, Any] = {"name": "clean_orders", "topic": ORDERS, "function": clean_orders, "unique_by": ("id",), "rules": RULES}
+    declared: dict[str, Any] = {
+        "name": "clean_orders",
+        "topic": ORDERS,
+        "function": clean_orders,
+        "unique_by": ("id",),
+        "rules": RULES,
+    }
     return TopicTable(**{**declared, **changes})
 
 
@@ -73,13 +92,24 @@ def run_context(log: MemoryLog, lake_root: Path, spark: Any, **changes: Any) -> 
     return RunContext(**{**settings, **changes})
 
 
-def rows_of(lake_root: Path, name: str = "clean_orders", columns: Sequence[str] = ("_partition", "_offset", "id")) -> list[tuple[Any, ...]]:
+def rows_of(
+    lake_root: Path,
+    name: str = "clean_orders",
+    columns: Sequence[str] = ("_partition", "_offset", "id"),
+) -> list[tuple[Any, ...]]:
     snapshot = Lake(lake_root).snapshot(name)
     if snapshot is None:
         return []
-    return sorted(tuple(row.values()) for row in snapshot.dataset().to_table(columns=list(columns)).to_pylist())
+    return sorted(
+        tuple(row.values())
+        for row in snapshot.dataset().to_table(columns=list(columns)).to_pylist()
+    )
 
 
 def letters_of(lake_root: Path) -> list[tuple[Any, ...]]:
-    committed = DeadLetters(Lake(lake_root)).committed().to_table(columns=["_partition", "_offset", "rule", "reason"])
+    committed = (
+        DeadLetters(Lake(lake_root))
+        .committed()
+        .to_table(columns=["_partition", "_offset", "rule", "reason"])
+    )
     return sorted(tuple(row.values()) for row in committed.to_pylist())

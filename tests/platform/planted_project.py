@@ -1,6 +1,8 @@
-"""A project whose runs use what is secret: a source, an asset that looks around while it runs, and two that fail. A process of its own.
+"""A project whose runs use what is secret: a source, an asset that looks around while it runs, and
+two that fail. A process of its own.
 
-Prints which of its objects, and which processes' arguments, show the cluster's password, which is the database's, too.
+Prints which of its objects, and which processes' arguments, show the cluster's password, which is
+the database's, too.
 """
 
 import gc
@@ -25,10 +27,17 @@ def people_of(name: str, table: str) -> dg.AssetsDefinition:
 
 
 @dg.asset(deps=[dg.AssetKey(["sources", "people"])])
-def probe(context: dg.AssetExecutionContext, log_service: LogServiceResource, database: DatabaseResource) -> None:
+def probe(
+    context: dg.AssetExecutionContext, log_service: LogServiceResource, database: DatabaseResource
+) -> None:
     """Looks at what is alive while a run has both connections open."""
     planted = process_environment()["TIDELOG_SASL_PASSWORD"]
-    with log_service.open() as log, log.open_sender("probe"), database.open() as engine, engine.connect():
+    with (
+        log_service.open() as log,
+        log.open_sender("probe"),
+        database.open() as engine,
+        engine.connect(),
+    ):
         settings, client = load_settings(), client_settings()
         assert planted in settings.sql_url.reveal()
         assert client["sasl_username"] == "shop"
@@ -65,7 +74,10 @@ def arguments_with(planted: str) -> Iterator[str]:
 
 def main() -> None:
     assets = [people_of("people", "people"), people_of("nobody", "nobody"), probe, fails]
-    resources = {"log_service": LogServiceResource(), "database": DatabaseResource(url=dg.EnvVar("TIDELOG_SQL_URL"))}
+    resources = {
+        "log_service": LogServiceResource(),
+        "database": DatabaseResource(url=dg.EnvVar("TIDELOG_SQL_URL")),
+    }
     with dg.DagsterInstance.get() as instance:
         dg.materialize(assets, resources=resources, instance=instance, raise_on_error=False)
 

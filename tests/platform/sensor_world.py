@@ -1,4 +1,6 @@
-"""A topic with a table, as the sensor of new records sees them: what a test appends, and what the sensor decides."""
+"""A topic with a table, as the sensor of new records sees them: what a test appends, and what the
+sensor decides.
+"""
 
 import time
 from collections.abc import Iterator
@@ -27,14 +29,18 @@ KEY = dg.AssetKey(["lake", "clean_orders"])
 class World:
     """A log, a lake, an instance and a clock that only moves when somebody waits."""
 
-    def __init__(self, instance: dg.DagsterInstance, lake_root: Path, minimum_interval_s: int = 5) -> None:
+    def __init__(
+        self, instance: dg.DagsterInstance, lake_root: Path, minimum_interval_s: int = 5
+    ) -> None:
         self.instance, self.lake_root = instance, lake_root
         self.log = MemoryLog()
         self.log.on_wait = lambda timeout_ms: self.sleep(timeout_ms / 1000)
         self.now_s = time.time()
         self.cursor: str | None = None
         self.unreachable = False
-        self.sensor = topic_sensor(wait_s=15, clock=Clock(now_s=lambda: self.now_s, sleep=self.sleep))
+        self.sensor = topic_sensor(
+            wait_s=15, clock=Clock(now_s=lambda: self.now_s, sleep=self.sleep)
+        )
 
         @spark_table(topic=ORDERS, minimum_interval_s=minimum_interval_s)
         def clean_orders(records: Any) -> Any:
@@ -48,7 +54,10 @@ class World:
     def define(self, *more: dg.AssetsDefinition) -> None:
         """Let the project consist of the table of orders, and ``more``."""
         self.repository = dg.Definitions(
-            assets=[*self.assets, *more], asset_checks=self.checks, sensors=[self.sensor], resources=default_resources()
+            assets=[*self.assets, *more],
+            asset_checks=self.checks,
+            sensors=[self.sensor],
+            resources=default_resources(),
         ).get_repository_def()
 
     def sleep(self, seconds: float) -> None:
@@ -72,7 +81,10 @@ class World:
             instance=self.instance,
             cursor=self.cursor,
             repository_def=self.repository,
-            resources={"log_service": self.log_service, "lake": LakeResource(root=str(self.lake_root))},
+            resources={
+                "log_service": self.log_service,
+                "lake": LakeResource(root=str(self.lake_root)),
+            },
         )
         result = self.sensor(context)
         if isinstance(result, dg.SensorResult):
@@ -82,14 +94,24 @@ class World:
     def commit(self, end: int, *, is_told: bool = True) -> None:
         """Do what a run does: rows and checkpoint into the table, a materialization into Dagster."""
         lake = Lake(self.lake_root)
-        snapshot = lake.snapshot("clean_orders") or lake.create("clean_orders", pa.schema([pa.field("id", pa.string())]))
+        snapshot = lake.snapshot("clean_orders") or lake.create(
+            "clean_orders", pa.schema([pa.field("id", pa.string())])
+        )
         committed = snapshot.checkpoints("id-of-orders", [0])
         start = committed[0].next_offset if committed else 0
-        ranges = OffsetRanges(topic="orders", topic_id="id-of-orders", ranges=(OffsetRange(partition=0, start=start, end=end),))
-        append_with_offsets(snapshot, pa.table({"id": ["x"] * (end - start)}), ranges, {}, expected=committed)
+        ranges = OffsetRanges(
+            topic="orders",
+            topic_id="id-of-orders",
+            ranges=(OffsetRange(partition=0, start=start, end=end),),
+        )
+        append_with_offsets(
+            snapshot, pa.table({"id": ["x"] * (end - start)}), ranges, {}, expected=committed
+        )
         if is_told:
             metadata = {"tidelog/checkpoint": checkpoint_text("id-of-orders", {0: end})}
-            self.instance.report_runless_asset_event(dg.AssetMaterialization(KEY, metadata=metadata))
+            self.instance.report_runless_asset_event(
+                dg.AssetMaterialization(KEY, metadata=metadata)
+            )
 
     def run(self, status: dg.DagsterRunStatus, **tags: str) -> None:
         run = dg.DagsterRun(job_name="job", status=status, tags={TABLE_TAG: "clean_orders", **tags})
@@ -105,6 +127,8 @@ def append(world: World, count: int) -> None:
 
 def told(result: Any) -> dict[str, dict[str, Any]]:
     return {
-        type(event).__name__: {name: value.value for name, value in event.metadata.items() if name != "offsets"}
+        type(event).__name__: {
+            name: value.value for name, value in event.metadata.items() if name != "offsets"
+        }
         for event in result.asset_events
     }

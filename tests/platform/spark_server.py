@@ -1,4 +1,6 @@
-"""Warm Spark Connect servers: one of a test's own, which the test may stop or kill, and one that all processes of a run of tests share."""
+"""Warm Spark Connect servers: one of a test's own, which the test may stop or kill, and one that
+all processes of a run of tests share.
+"""
 
 import fcntl
 import os
@@ -20,13 +22,28 @@ LEAVE_POLL_S = 0.2
 
 
 @contextmanager
-def warm_server(data_directory: Path, master: str = "local[2]") -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
-    """Yield the address of a server that is ready, with its token, and its process; its log is ``server.log`` in the directory."""
-    settings = load_settings({"TIDELOG_DATA": str(data_directory), "TIDELOG_SPARK_MASTER": master, "TIDELOG_SPARK_DRIVER_MEMORY": "1g"})
+def warm_server(
+    data_directory: Path, master: str = "local[2]"
+) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
+    """Yield the address of a server that is ready, with its token, and its process; its log is
+    ``server.log`` in the directory.
+    """
+    settings = load_settings(
+        {
+            "TIDELOG_DATA": str(data_directory),
+            "TIDELOG_SPARK_MASTER": master,
+            "TIDELOG_SPARK_DRIVER_MEMORY": "1g",
+        }
+    )
     server = SparkServer(settings=settings, port=free_port())
     with (data_directory / "server.log").open("wb") as output:
         child = subprocess.Popen(
-            server.argv(), env=server.environment(os.environ), cwd=data_directory, stdout=output, stderr=output, start_new_session=True
+            server.argv(),
+            env=server.environment(os.environ),
+            cwd=data_directory,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
         )
     try:
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -41,10 +58,12 @@ def warm_server(data_directory: Path, master: str = "local[2]") -> Iterator[tupl
 
 
 class SharedServer:
-    """One server for all processes of a run: the first that asks starts it, and ends it when no other uses it any more.
+    """One server for all processes of a run: the first that asks starts it, and ends it when no
+    other uses it any more.
 
-    Its folder is one that these processes have in common: a file there has the address, and each user holds a lock on another. The lock
-    goes with its process, however that ends. The starter holds one more: where it has died, the last user ends the server.
+    Its folder is one that these processes have in common: a file there has the address, and each
+    user holds a lock on another. The lock goes with its process, however that ends. The starter
+    holds one more: where it has died, the last user ends the server.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -73,7 +92,9 @@ class SharedServer:
             return self._address.read_text()
 
     def leave(self) -> None:
-        """Use it no more; the process that started it waits here for all others, and of one that has died the last ends it."""
+        """Use it no more; the process that started it waits here for all others, and of one that
+        has died the last ends it.
+        """
         if self._use is not None:
             self._use.close()
             self._use = None
@@ -92,7 +113,12 @@ class SharedServer:
             return True
 
     def _end_of_dead(self) -> None:
-        with self._alone(), self._users() as users, self._starter() as starter, suppress(BlockingIOError):
+        with (
+            self._alone(),
+            self._users() as users,
+            self._starter() as starter,
+            suppress(BlockingIOError),
+        ):
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.flock(starter, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if self._address.exists():

@@ -1,4 +1,5 @@
-"""Retention took all that a table had not read: each shape and sink refuses, and goes on from the log start once the loss is accepted.
+"""Retention took all that a table had not read: each shape and sink refuses, and goes on from the
+log start once the loss is accepted.
 
 Tables that keep all rows are in ``test_topic_run``.
 """
@@ -31,7 +32,9 @@ Accept = Callable[..., RunContext]
 
 
 class Accepting:
-    """Runs of one table: a record that is read, then one that retention takes, then a loss that is accepted."""
+    """Runs of one table: a record that is read, then one that retention takes, then a loss that is
+    accepted.
+    """
 
     def __init__(self, log: MemoryLog, topic: str, lake_root: Path, spark: Any) -> None:
         self.log, self.topic, self.lake_root, self.spark = log, topic, lake_root, spark
@@ -67,7 +70,10 @@ def topic(name: str) -> MemoryLog:
 
 def test_a_table_of_newest_rows_goes_on(lake_root: Path, spark: Any) -> None:
     world = Accepting(topic("accounts"), "accounts", lake_root, spark)
-    world.lose(lambda context: run_topic_table(accounts_table(), context), lambda name: append_account(world.log, 0, name, 1))
+    world.lose(
+        lambda context: run_topic_table(accounts_table(), context),
+        lambda name: append_account(world.log, 0, name, 1),
+    )
     assert rows_of(lake_root, "accounts") == [(0, 0, "a"), (0, 2, "c")]
     assert world.next_offset("accounts") == 3
 
@@ -89,14 +95,22 @@ def test_a_join_goes_on(lake_root: Path, spark: Any, side: str) -> None:
     for name in ("a", "b", "c"):
         other(world.log, name, 1, partition=1)
     own: Callable[..., object] = append_timed_order if side == "orders" else append_payment
-    world.lose(lambda context: run_joined_table(joined_table(), context), lambda name: own(world.log, name, 0))
-    assert sorted(row[0] for row in rows_of(lake_root, "paid_orders", columns=("id",))) == ["a", "c"]
+    world.lose(
+        lambda context: run_joined_table(joined_table(), context),
+        lambda name: own(world.log, name, 0),
+    )
+    assert sorted(row[0] for row in rows_of(lake_root, "paid_orders", columns=("id",))) == [
+        "a",
+        "c",
+    ]
     assert world.next_offset("paid_orders") == 3
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
 @pytest.mark.parametrize("is_keyed", [False, True])
-def test_a_table_of_a_database_goes_on(lake_root: Path, spark: Any, tmp_path: Path, kind: str, *, is_keyed: bool) -> None:
+def test_a_table_of_a_database_goes_on(
+    lake_root: Path, spark: Any, tmp_path: Path, kind: str, *, is_keyed: bool
+) -> None:
     name = "accounts" if is_keyed else "orders"
     world = Accepting(topic(name), name, lake_root, spark)
     table = killed_storing.follower("mine", is_keyed=is_keyed)
@@ -123,5 +137,10 @@ def test_a_transform_to_a_topic_goes_on(lake_root: Path, spark: Any) -> None:
             work.run(table, context)
 
     world.lose(run, lambda name: world.log.topics["orders"].partitions[0].append(order(name)))
-    assert [one.key for topic_name, records in world.log.sent for one in records if topic_name == "good_orders"] == [b"a", b"c"]
+    assert [
+        one.key
+        for topic_name, records in world.log.sent
+        for one in records
+        if topic_name == "good_orders"
+    ] == [b"a", b"c"]
     assert world.log.groups[GROUP, "orders"][0].next_offset == 3

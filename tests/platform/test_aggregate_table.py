@@ -1,4 +1,6 @@
-"""Tables of running aggregates: each record counts once however runs are cut and killed, and all groups can be made anew."""
+"""Tables of running aggregates: each record counts once however runs are cut and killed, and all
+groups can be made anew.
+"""
 
 import pickle
 from pathlib import Path
@@ -71,23 +73,33 @@ def test_runs_of_any_size_make_the_same_groups(log: MemoryLog, spark: Any, lake_
     groups, rejected = groups_of(log)
     assert held_groups(lake_root) == groups
     assert DeadLetters(Lake(lake_root)).committed().count_rows() == rejected
-    assert [one["rule"] for one in DeadLetters(Lake(lake_root)).summary()].count("aggregate_by") == 1
+    assert [one["rule"] for one in DeadLetters(Lake(lake_root)).summary()].count(
+        "aggregate_by"
+    ) == 1
     assert sum(one.changes.inserted for one in results if one.changes is not None) == len(groups)
 
 
-def test_what_cannot_be_computed_or_is_another_table_is_refused(log: MemoryLog, spark: Any, lake_root: Path) -> None:
+def test_what_cannot_be_computed_or_is_another_table_is_refused(
+    log: MemoryLog, spark: Any, lake_root: Path
+) -> None:
     context = run_context(log, lake_root, spark)
     with pytest.raises(AggregateError, match="the result lacks nothing"):
         run_topic_table(grouped_table(aggregates=(total("t", "nothing"),)), context)
     run_topic_table(grouped_table(), context)
     append_orders(log, 1)
     with pytest.raises(
-        SchemaConflictError, match=r"by_kind keeps one row by kind, orders = count\(\*\), .*and its declaration keeps all rows"
+        SchemaConflictError,
+        match=r"by_kind keeps one row by kind, orders = count\(\*\), .*and its declaration keeps all rows",
     ):
         run_topic_table(orders_table(name="by_kind"), context)
-    with pytest.raises(SchemaConflictError, match=r"its declaration keeps one row by kind, orders = total\(amount\)"):
+    with pytest.raises(
+        SchemaConflictError,
+        match=r"its declaration keeps one row by kind, orders = total\(amount\)",
+    ):
         run_topic_table(grouped_table(aggregates=(total("orders", "amount"),)), context)
-    with pytest.raises(ProgressError, match="what a range gave to a group cannot be taken out of it"):
+    with pytest.raises(
+        ProgressError, match="what a range gave to a group cannot be taken out of it"
+    ):
         list(run_replay(grouped_table(), context, ReplayRequest(is_of_dead_letters=True)))
     assert held_groups(lake_root)
     with pytest.raises(ValueError, match="neither latest_by nor is_evolving"):
@@ -95,7 +107,9 @@ def test_what_cannot_be_computed_or_is_another_table_is_refused(log: MemoryLog, 
 
 
 def doubling(records: Any) -> Any:
-    """Today's function: amounts are worth twice as much, and what was rejected as too small may count."""
+    """Today's function: amounts are worth twice as much, and what was rejected as too small may
+    count.
+    """
     return by_kind(records.selectExpr("* EXCEPT (amount)", "2 * amount + 2 AS amount"))
 
 
@@ -104,7 +118,9 @@ def doubled(log: MemoryLog) -> tuple[dict[str, tuple[int, int, int]], int]:
 
 
 @pytest.mark.parametrize("is_archived", [False, True])
-def test_all_groups_are_made_anew_of_what_they_count(log: MemoryLog, spark: Any, lake_root: Path, *, is_archived: bool) -> None:
+def test_all_groups_are_made_anew_of_what_they_count(
+    log: MemoryLog, spark: Any, lake_root: Path, *, is_archived: bool
+) -> None:
     append_orders(log, 1)
     context = run_context(log, lake_root, spark, records_per_run=7)
     while run_topic_table(grouped_table(), context).version is not None:
@@ -119,7 +135,11 @@ def test_all_groups_are_made_anew_of_what_they_count(log: MemoryLog, spark: Any,
     assert held_groups(lake_root) == groups
     assert groups != groups_of(whole)[0]
     assert DeadLetters(Lake(lake_root)).committed().count_rows() == rejected
-    assert (result.kind, str(result.ranges), result.row_count) == ("replay", "0:[0,12) 1:[0,12)", len(groups))
+    assert (result.kind, str(result.ranges), result.row_count) == (
+        "replay",
+        "0:[0,12) 1:[0,12)",
+        len(groups),
+    )
     assert result.next_offsets == {0: 12, 1: 12}
     while run_topic_table(grouped_table(function=doubling), context).version is not None:
         pass
@@ -130,12 +150,16 @@ def test_all_groups_are_made_anew_of_what_they_count(log: MemoryLog, spark: Any,
 
 def whole_of(before: MemoryLog, now: MemoryLog) -> MemoryLog:
     """Return a log with all records that ever were."""
-    for old, new in zip(before.topics["orders"].partitions, now.topics["orders"].partitions, strict=True):
+    for old, new in zip(
+        before.topics["orders"].partitions, now.topics["orders"].partitions, strict=True
+    ):
         old.records.update(new.records)
     return before
 
 
-def test_groups_are_left_alone_where_what_they_count_is_gone(log: MemoryLog, spark: Any, lake_root: Path) -> None:
+def test_groups_are_left_alone_where_what_they_count_is_gone(
+    log: MemoryLog, spark: Any, lake_root: Path
+) -> None:
     context = run_context(log, lake_root, spark)
     run_topic_table(grouped_table(), context)
     before = held_groups(lake_root)
@@ -144,12 +168,17 @@ def test_groups_are_left_alone_where_what_they_count_is_gone(log: MemoryLog, spa
         list(run_replay(grouped_table(), context, EVERYTHING))
     log.topics["orders"].configs["cleanup.policy"] = "delete"
     log.delete_records("orders", {1: 2})
-    with pytest.raises(ProgressError, match=r"neither the log nor an archive of the topic holds orders-1 \[0, 2\), which the groups count"):
+    with pytest.raises(
+        ProgressError,
+        match=r"neither the log nor an archive of the topic holds orders-1 \[0, 2\), which the groups count",
+    ):
         list(run_replay(grouped_table(), context, EVERYTHING))
     assert held_groups(lake_root) == before
 
 
-def test_what_was_removed_before_it_was_counted_is_not_needed(log: MemoryLog, spark: Any, lake_root: Path) -> None:
+def test_what_was_removed_before_it_was_counted_is_not_needed(
+    log: MemoryLog, spark: Any, lake_root: Path
+) -> None:
     log.delete_records("orders", {0: 2})
     run_topic_table(grouped_table(), run_context(log, lake_root, spark))
     append_orders(log, 1)
@@ -163,13 +192,17 @@ def test_what_was_removed_before_it_was_counted_is_not_needed(log: MemoryLog, sp
     assert held_groups(lake_root) == counted
 
 
-def test_groups_of_a_former_topic_are_not_forgotten(log: MemoryLog, spark: Any, lake_root: Path) -> None:
+def test_groups_of_a_former_topic_are_not_forgotten(
+    log: MemoryLog, spark: Any, lake_root: Path
+) -> None:
     context = run_context(log, lake_root, spark)
     run_topic_table(grouped_table(), context)
     log.add_topic("orders", 2, topic_id="another")
     append_orders(log, 1)
     run_topic_table(grouped_table(), context)
-    with pytest.raises(ProgressError, match="they also count records of a topic that is not there any more"):
+    with pytest.raises(
+        ProgressError, match="they also count records of a topic that is not there any more"
+    ):
         list(run_replay(grouped_table(), context, EVERYTHING))
 
 
@@ -180,11 +213,16 @@ def test_groups_of_which_it_is_not_noted_what_they_count_are_left_alone(
     with monkeypatch.context() as patched:
         patched.setattr(lake_run, "marks_of", lambda *_: {})
         run_topic_table(grouped_table(), context)
-    with pytest.raises(ProgressError, match=r"an earlier release began the table, and did not note from where\. Nothing was changed"):
+    with pytest.raises(
+        ProgressError,
+        match=r"an earlier release began the table, and did not note from where\. Nothing was changed",
+    ):
         list(run_replay(grouped_table(), context, EVERYTHING))
 
 
-def test_what_a_run_adds_meanwhile_is_counted_once(log: MemoryLog, spark: Any, lake_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_run_adds_meanwhile_is_counted_once(
+    log: MemoryLog, spark: Any, lake_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     context = run_context(log, lake_root, spark, records_per_run=5)
     while run_topic_table(grouped_table(), context).version is not None:
         pass
@@ -214,28 +252,54 @@ def test_dagster_shows_groups_and_makes_them_anew(tmp_path: Path, spark: Any) ->
     assert definitions.resolve_job_def("replay_by_kind").description == (
         "Make all groups of the table by_kind anew (everything: true), of all records that they count"
     )
-    with pytest.raises(ValueError, match=r"there is no replay of a part\. tidelog replay by_kind --everything --execute"):
+    with pytest.raises(
+        ValueError,
+        match=r"there is no replay of a part\. tidelog replay by_kind --everything --execute",
+    ):
         replay("by_kind", dead_letters=True)
     with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
         world = World(tmp_path, spark, instance)
         world.log.add_topic("orders", 2)
         append_orders(world.log, 0)
-        result = dg.materialize([orders_by_kind], resources=world.resources, instance=instance, raise_on_error=False)
+        result = dg.materialize(
+            [orders_by_kind], resources=world.resources, instance=instance, raise_on_error=False
+        )
         assert result.success, failure_of(result)
         values = world.values(table_key("by_kind"))
-        assert [values[name] for name in ("records", "rows_inserted", "rows_updated", "dagster/row_count")] == [10, 4, 0, 4]
-        assert [column.name for column in values["dagster/column_schema"].columns] == ["kind", "orders", "amount", "largest"]
+        assert [
+            values[name]
+            for name in ("records", "rows_inserted", "rows_updated", "dagster/row_count")
+        ] == [10, 4, 0, 4]
+        assert [column.name for column in values["dagster/column_schema"].columns] == [
+            "kind",
+            "orders",
+            "amount",
+            "largest",
+        ]
         before = held_groups(world.lake.root)
         jobs = kinds_of([orders_by_kind])[0].definitions().jobs
-        job = dg.Definitions(jobs=jobs, resources=world.resources, executor=dg.in_process_executor).resolve_job_def("replay_by_kind")
-        ran = job.execute_in_process({"ops": {"replay": {"config": {"everything": True}}}}, instance=instance, raise_on_error=False)
+        job = dg.Definitions(
+            jobs=jobs, resources=world.resources, executor=dg.in_process_executor
+        ).resolve_job_def("replay_by_kind")
+        ran = job.execute_in_process(
+            {"ops": {"replay": {"config": {"everything": True}}}},
+            instance=instance,
+            raise_on_error=False,
+        )
         assert ran.success, failure_of(ran)
         values = world.values(table_key("by_kind"))
-        assert [values[name] for name in ("kind", "records", "rows", "dagster/row_count")] == ["replay", 10, 4, 4]
+        assert [values[name] for name in ("kind", "records", "rows", "dagster/row_count")] == [
+            "replay",
+            10,
+            4,
+            4,
+        ]
         assert held_groups(world.lake.root) == before
 
 
-def test_each_record_counts_once_however_runs_are_killed(spark_remote: str, log: MemoryLog, lake_root: Path) -> None:
+def test_each_record_counts_once_however_runs_are_killed(
+    spark_remote: str, log: MemoryLog, lake_root: Path
+) -> None:
     assert exit_code(run, spark_remote, log, lake_root, "none", 1_000) == 0
     for number, step in enumerate(STEPS, start=1):
         append_orders(log, number)
@@ -245,10 +309,14 @@ def test_each_record_counts_once_however_runs_are_killed(spark_remote: str, log:
         assert exit_code(run, spark_remote, log, lake_root, "none", 7) == 0, step
         groups, rejected = groups_of(log)
         assert held_groups(lake_root) == groups, f"recovered from {step}"
-        assert DeadLetters(Lake(lake_root)).committed().count_rows() == rejected, f"recovered from {step}"
+        assert DeadLetters(Lake(lake_root)).committed().count_rows() == rejected, (
+            f"recovered from {step}"
+        )
 
 
-def test_groups_are_old_or_new_however_a_rebuild_is_killed(spark_remote: str, log: MemoryLog, lake_root: Path) -> None:
+def test_groups_are_old_or_new_however_a_rebuild_is_killed(
+    spark_remote: str, log: MemoryLog, lake_root: Path
+) -> None:
     append_orders(log, 1)
     groups, rejected = groups_of(log)
     assert exit_code(run, spark_remote, log, lake_root, "none", 1_000) == 0

@@ -1,4 +1,6 @@
-"""Alerts by the settings: a real HTTP server and a real mail receiver get them, and a hook that fails is logged and fails nothing."""
+"""Alerts by the settings: a real HTTP server and a real mail receiver get them, and a hook that
+fails is logged and fails nothing.
+"""
 
 import json
 import logging
@@ -38,7 +40,9 @@ def serving(server: TCPServer) -> Iterator[int]:
 
 
 @contextmanager
-def web_server(status: int, location: str | None = None) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def web_server(
+    status: int, location: str | None = None
+) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Yield a URL, and what is posted there; a GET is answered with success."""
     posted: list[dict[str, Any]] = []
 
@@ -63,7 +67,9 @@ def web_server(status: int, location: str | None = None) -> Iterator[tuple[str, 
 
 @contextmanager
 def mail_server() -> Iterator[tuple[str, list[str]]]:
-    """Yield an address that speaks the least of SMTP that there is, and the envelopes and mails that it took."""
+    """Yield an address that speaks the least of SMTP that there is, and the envelopes and mails
+    that it took.
+    """
     received: list[str] = []
 
     class Receiver(StreamRequestHandler):
@@ -78,7 +84,13 @@ def mail_server() -> Iterator[tuple[str, list[str]]]:
                 if verb in {"MAIL", "RCPT"}:
                     received.append(line.split(" size=")[0].rstrip())
                 is_text = verb == "DATA"
-                self.wfile.write(b"354 go on\r\n" if is_text else b"221 bye\r\n" if verb == "QUIT" else b"250 yes\r\n")
+                self.wfile.write(
+                    b"354 go on\r\n"
+                    if is_text
+                    else b"221 bye\r\n"
+                    if verb == "QUIT"
+                    else b"250 yes\r\n"
+                )
                 if verb == "QUIT":
                     return
 
@@ -86,7 +98,9 @@ def mail_server() -> Iterator[tuple[str, list[str]]]:
         yield f"127.0.0.1:{port}", received
 
 
-def test_an_alert_is_posted_and_mailed(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_alert_is_posted_and_mailed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     with web_server(200) as (url, posted), mail_server() as (address, received):
         monkeypatch.setenv("TIDELOG_ALERT_WEBHOOK", url)
         monkeypatch.setenv("TIDELOG_ALERT_SMTP", address)
@@ -124,10 +138,15 @@ def test_a_hook_that_refuses_fails_nothing_keeps_no_other_and_is_logged_without_
     assert "secret" not in message
 
 
-@pytest.mark.parametrize("location", ["/elsewhere/secret", "ftp://127.0.0.1/secret", "http://[secret/", None])
+@pytest.mark.parametrize(
+    "location", ["/elsewhere/secret", "ftp://127.0.0.1/secret", "http://[secret/", None]
+)
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_not_taken_for_an_alert_that_was_sent(
-    status: int, location: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    status: int,
+    location: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     with web_server(status, location) as (url, posted):
         monkeypatch.setenv("TIDELOG_ALERT_WEBHOOK", url)
@@ -138,14 +157,18 @@ def test_a_redirect_is_not_taken_for_an_alert_that_was_sent(
     assert "secret" not in caplog.text
 
 
-def test_the_log_says_that_a_redirect_was_not_followed(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_says_that_a_redirect_was_not_followed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     with web_server(302, "/elsewhere") as (url, _):
         monkeypatch.setenv("TIDELOG_ALERT_WEBHOOK", url)
         send_alert(ALERT)
     assert caplog.messages[0].endswith(": HTTP Error 302, a redirect: name the URL where it ends")
 
 
-def test_a_server_that_is_away_or_says_nothing_fails_no_tick(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_server_that_is_away_or_says_nothing_fails_no_tick(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(alert_hooks, "HOOKS_WITHIN_S", 0.3)
     monkeypatch.setattr(alert_hooks, "PATIENCE", Patience())
     with socket.create_server(("127.0.0.1", 0)) as mute:
@@ -156,7 +179,9 @@ def test_a_server_that_is_away_or_says_nothing_fails_no_tick(monkeypatch: pytest
     ends_of_hooks()
     told = [message.partition("was not sent to ")[2] for message in caplog.messages]
     assert [one for one in told if one.startswith("the webhook at 127.0.0.1: ")]
-    assert [one for one in told if one.startswith("the mail server 127.0.0.1:") and "in time" in one]
+    assert [
+        one for one in told if one.startswith("the mail server 127.0.0.1:") and "in time" in one
+    ]
 
 
 def ends_of_hooks() -> None:
@@ -189,7 +214,9 @@ def test_all_alerts_of_a_tick_wait_as_long_as_one() -> None:
         assert patience.left_s() == HOOKS_WITHIN_S
 
 
-def test_a_hook_that_hangs_keeps_no_alert_from_being_tried(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hook_that_hangs_keeps_no_alert_from_being_tried(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     may_end = threading.Event()
     begun: list[str] = []
 
@@ -207,7 +234,9 @@ def test_a_hook_that_hangs_keeps_no_alert_from_being_tried(monkeypatch: pytest.M
     try:
         for subject in subjects:
             send_alert(replace(ALERT, subject=subject))
-        late = [message for message in caplog.messages if "the webhook at 127.0.0.1 in time" in message]
+        late = [
+            message for message in caplog.messages if "the webhook at 127.0.0.1 in time" in message
+        ]
         assert len(late) == 6
         assert "hooks are still under way" in caplog.messages[-1]
         caplog.clear()
@@ -215,10 +244,14 @@ def test_a_hook_that_hangs_keeps_no_alert_from_being_tried(monkeypatch: pytest.M
         may_end.set()
         ends_of_hooks()
     assert sorted(begun) == subjects[:6]
-    assert [message.partition("was not sent to ")[2] for message in caplog.messages] == ["the webhook at 127.0.0.1: timed out"] * 6
+    assert [message.partition("was not sent to ")[2] for message in caplog.messages] == [
+        "the webhook at 127.0.0.1: timed out"
+    ] * 6
 
 
-def test_a_hook_that_fails_in_any_way_fails_no_tick(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hook_that_fails_in_any_way_fails_no_tick(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def fail(*_: object) -> None:
         raise LookupError("secret")
 
@@ -270,7 +303,14 @@ def test_a_webhook_that_cannot_be_used_is_refused_without_being_shown(
     assert "s3cret" not in caplog.text
 
 
-@pytest.mark.parametrize("url", ["https://host.example/hooks/s3cret@team?x=1", "http://[::1]:8065/s3cret", "http://host:80/s3cret"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://host.example/hooks/s3cret@team?x=1",
+        "http://[::1]:8065/s3cret",
+        "http://host:80/s3cret",
+    ],
+)
 def test_a_webhook_that_can_be_used_is_not_shown_with_the_settings(url: str) -> None:
     settings = load_settings({"TIDELOG_ALERT_WEBHOOK": url})
     assert settings.alert_webhook is not None
@@ -278,7 +318,9 @@ def test_a_webhook_that_can_be_used_is_not_shown_with_the_settings(url: str) -> 
     assert "s3cret" not in repr(settings)
 
 
-def test_without_settings_an_alert_goes_nowhere(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_settings_an_alert_goes_nowhere(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.delenv("TIDELOG_ALERT_WEBHOOK", raising=False)
     monkeypatch.delenv("TIDELOG_ALERT_EMAIL_TO", raising=False)
     with caplog.at_level(logging.DEBUG):
@@ -292,7 +334,13 @@ def test_without_settings_an_alert_goes_nowhere(monkeypatch: pytest.MonkeyPatch,
         ({"TIDELOG_ALERT_WEBHOOK": "file:///etc/passwd"}, "TIDELOG_ALERT_WEBHOOK has to be a URL"),
         ({"TIDELOG_ALERT_EMAIL_TO": "ops@example.com"}, "set TIDELOG_ALERT_SMTP"),
         ({"TIDELOG_ALERT_EMAIL_TO": "ops", "TIDELOG_ALERT_SMTP": "a:25"}, "names 'ops'"),
-        ({"TIDELOG_ALERT_EMAIL_TO": "ops@example.com", "TIDELOG_ALERT_SMTP": "me:secret@mail:25"}, "without a login"),
+        (
+            {
+                "TIDELOG_ALERT_EMAIL_TO": "ops@example.com",
+                "TIDELOG_ALERT_SMTP": "me:secret@mail:25",
+            },
+            "without a login",
+        ),
         ({"TIDELOG_ALERT_SMTP": "mail"}, "TIDELOG_ALERT_SMTP is 'mail': it has to be host:port"),
     ],
 )

@@ -1,4 +1,6 @@
-"""An archive whose runs are killed at every step, and whose runs are rivals: each record is in it once, and nothing unfinished is seen."""
+"""An archive whose runs are killed at every step, and whose runs are rivals: each record is in it
+once, and nothing unfinished is seen.
+"""
 
 import pickle
 from collections import Counter
@@ -28,7 +30,9 @@ def append(log: MemoryLog, number: int) -> None:
 
 
 def start(log: MemoryLog, directory: Path, step: str) -> Running:
-    return dying.start(killed_archiving.main, directory, stored(log, directory), str(directory / "lake"), step)
+    return dying.start(
+        killed_archiving.main, directory, stored(log, directory), str(directory / "lake"), step
+    )
 
 
 def recover(log: MemoryLog, directory: Path) -> None:
@@ -37,7 +41,9 @@ def recover(log: MemoryLog, directory: Path) -> None:
 
 
 def stored(log: MemoryLog, directory: Path) -> str:
-    """Write the log where a process finds it; one that is reading it meanwhile has the file of before."""
+    """Write the log where a process finds it; one that is reading it meanwhile has the file of
+    before.
+    """
     path, fresh = directory / "log.pickle", directory / "log.pickle.new"
     fresh.write_bytes(pickle.dumps(log))
     fresh.replace(path)
@@ -46,7 +52,11 @@ def stored(log: MemoryLog, directory: Path) -> str:
 
 def appended(log: MemoryLog) -> Counter[tuple[int, int, bytes]]:
     partitions = enumerate(log.topics["orders"].partitions)
-    return Counter((number, offset, one[3] or b"") for number, part in partitions for offset, one in part.records.items())
+    return Counter(
+        (number, offset, one[3] or b"")
+        for number, part in partitions
+        for offset, one in part.records.items()
+    )
 
 
 def archived(lake: Lake) -> Counter[tuple[int, int, bytes]]:
@@ -79,10 +89,18 @@ def test_an_archive_is_exact_however_its_runs_are_killed(step: str, tmp_path: Pa
 
 
 def validate_what_is_seen(log: MemoryLog, lake: Lake) -> None:
-    """All that lies below the archive's ends is in it, nothing else is, and in SQL it makes one with the log."""
+    """All that lies below the archive's ends is in it, nothing else is, and in SQL it makes one
+    with the log.
+    """
     snapshot = lake.snapshot("orders_archive")
     covered = {} if snapshot is None else archived_topic(snapshot, "id-of-orders").ranges([0, 1])
-    expected = Counter({place: 1 for place in appended(log) if place[0] in covered and place[1] < covered[place[0]].end})
+    expected = Counter(
+        {
+            place: 1
+            for place in appended(log)
+            if place[0] in covered and place[1] < covered[place[0]].end
+        }
+    )
     assert archived(lake) == expected
     asked = Warehouse(lake.root.parent / "warehouse", lake).query(
         "SELECT _partition, _offset, _bytes FROM topics.orders", TopicRelations(log, {}, lake)

@@ -15,7 +15,17 @@ from orchestration.sensing import lag_objective
 from orchestration.topics.spec import TopicSpec, topic_specs
 from orchestration.transforms import is_announced, spark_table, table_key, topic_feeds
 from orchestration.transforms.to_lake import run as lake_run
-from tests.platform.assets_world import ASSETS, KEY, World, by_kind, clean_orders, failure_of, orders_sql, orders_topic, totals
+from tests.platform.assets_world import (
+    ASSETS,
+    KEY,
+    World,
+    by_kind,
+    clean_orders,
+    failure_of,
+    orders_sql,
+    orders_topic,
+    totals,
+)
 from tests.platform.pipeline import ORDERS, RULES, order
 
 pytestmark = pytest.mark.platform
@@ -37,7 +47,10 @@ def test_from_an_empty_log_to_an_answered_question(world: World) -> None:
 
     assert result.success
     values = world.values()
-    assert {name: values[name] for name in ("rows", "records", "dead_letters", "lag", "high_watermark", "seconds_behind")} == {
+    assert {
+        name: values[name]
+        for name in ("rows", "records", "dead_letters", "lag", "high_watermark", "seconds_behind")
+    } == {
         "rows": 3,
         "records": 4,
         "dead_letters": 1,
@@ -45,8 +58,13 @@ def test_from_an_empty_log_to_an_answered_question(world: World) -> None:
         "high_watermark": 4,
         "seconds_behind": 0.0,
     }
-    assert [dict(row.data) for row in values["offsets"].records] == [{"partition": 1, "start": 0, "end": 4, "high_watermark": 4, "lag": 0}]
-    checks = {check.check_name: (check.passed, check.severity.value) for check in result.get_asset_check_evaluations()}
+    assert [dict(row.data) for row in values["offsets"].records] == [
+        {"partition": 1, "start": 0, "end": 4, "high_watermark": 4, "lag": 0}
+    ]
+    checks = {
+        check.check_name: (check.passed, check.severity.value)
+        for check in result.get_asset_check_evaluations()
+    }
     assert checks == {
         "amount_is_positive": (False, "WARN"),
         "amount_is_small": (True, "WARN"),
@@ -58,10 +76,13 @@ def test_from_an_empty_log_to_an_answered_question(world: World) -> None:
     assert run is not None
     assert run.tags["tidelog/range"] == "1:[0,4)"
     assert world.log.mirrored == {"tidelog.clean_orders": {1: 4}}
-    assert world.warehouse.query("SELECT * FROM by_kind").to_pylist() == [{"kind": "a", "total": 75}, {"kind": "b", "total": 500}]
-    assert world.warehouse.query("SELECT rule, count(*) AS n FROM dead_letters GROUP BY rule").to_pylist() == [
-        {"rule": "amount_is_positive", "n": 1}
+    assert world.warehouse.query("SELECT * FROM by_kind").to_pylist() == [
+        {"kind": "a", "total": 75},
+        {"kind": "b", "total": 500},
     ]
+    assert world.warehouse.query(
+        "SELECT rule, count(*) AS n FROM dead_letters GROUP BY rule"
+    ).to_pylist() == [{"rule": "amount_is_positive", "n": 1}]
 
 
 def test_an_objective_is_judged_after_each_commit(world: World) -> None:
@@ -72,10 +93,14 @@ def test_an_objective_is_judged_after_each_commit(world: World) -> None:
     for name in ("a", "b"):
         world.log.topics["orders"].partitions[0].append(order(name))
         assert world.materialize(clean_orders).success
-        (record,) = world.instance.event_log_storage.get_asset_check_execution_history(check, limit=1)
+        (record,) = world.instance.event_log_storage.get_asset_check_execution_history(
+            check, limit=1
+        )
         assert record.evaluation is not None
         assert record.evaluation.passed
-        assert asyncio.run(record.targets_latest_materialization(LoadingContextForTest(world.instance)))
+        assert asyncio.run(
+            record.targets_latest_materialization(LoadingContextForTest(world.instance))
+        )
 
 
 def test_a_check_is_linked_to_the_materialization_of_its_own_rows(world: World) -> None:
@@ -90,7 +115,9 @@ def test_a_check_is_linked_to_the_materialization_of_its_own_rows(world: World) 
         assert {one and one.storage_id for one in linked} == {newest}
 
 
-def test_nothing_new_materializes_nothing_but_tells_what_a_killed_run_could_not(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_new_materializes_nothing_but_tells_what_a_killed_run_could_not(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.materialize(orders_topic)
     world.log.topics["orders"].partitions[0].append(order("a"))
 
@@ -119,7 +146,9 @@ def test_a_broken_fail_rule_shows_its_check_and_materializes_nothing(world: Worl
     result = world.materialize(clean_orders)
     assert not result.success
     assert "rule id_is_short: 1 row violates length(id) < 20" in failure_of(result)
-    assert {check.check_name for check in result.get_asset_check_evaluations() if not check.passed} == {"id_is_short"}
+    assert {
+        check.check_name for check in result.get_asset_check_evaluations() if not check.passed
+    } == {"id_is_short"}
     assert world.values() == {}
     assert world.lake.snapshot("clean_orders") is None
 
@@ -131,11 +160,18 @@ def test_a_replay_is_asked_for_by_config(world: World) -> None:
         partition.append(order(f"o{number}"))
     world.materialize(clean_orders)
     partition.records[2] = (0, 0, None, order("changed"))
-    result = world.materialize(clean_orders, config={"replay": [{"partition": 0, "start": 2, "end": 3}]})
+    result = world.materialize(
+        clean_orders, config={"replay": [{"partition": 0, "start": 2, "end": 3}]}
+    )
     assert result.success
     assert world.values()["kind"] == "replay"
     assert world.values()["tidelog/checkpoint"] == "id-of-orders 0:4"
-    assert sorted(world.lake.existing("clean_orders").dataset().to_table()["id"].to_pylist()) == ["changed", "o0", "o1", "o3"]
+    assert sorted(world.lake.existing("clean_orders").dataset().to_table()["id"].to_pylist()) == [
+        "changed",
+        "o0",
+        "o1",
+        "o3",
+    ]
     refused = world.materialize(clean_orders, config={"replay_from": "yesterday"})
     assert "'yesterday' is not a time" in failure_of(refused)
 
@@ -167,10 +203,21 @@ def test_columns_and_rows_are_told_under_the_names_that_dagster_knows(world: Wor
     keys = (KEY, table_key("totals"), mart_key("by_kind"))
     told = [world.values(key) for key in keys]
     assert [values["dagster/row_count"] for values in told] == [2, 1, 1]
-    columns = [[column.name for column in values["dagster/column_schema"].columns] for values in told]
-    assert columns == [["_topic_id", "_partition", "_offset", "_timestamp", "id", "amount"], ["kind", "total"], ["kind", "total"]]
-    described = {column.name: column.description for column in told[0]["dagster/column_schema"].columns}
-    assert (described["_offset"], described["amount"]) == ("The record's offset in its partition", "in cents")
+    columns = [
+        [column.name for column in values["dagster/column_schema"].columns] for values in told
+    ]
+    assert columns == [
+        ["_topic_id", "_partition", "_offset", "_timestamp", "id", "amount"],
+        ["kind", "total"],
+        ["kind", "total"],
+    ]
+    described = {
+        column.name: column.description for column in told[0]["dagster/column_schema"].columns
+    }
+    assert (described["_offset"], described["amount"]) == (
+        "The record's offset in its partition",
+        "in cents",
+    )
     declared = orders_topic.metadata_by_key[ORDERS.asset_key]["dagster/column_schema"]
     assert [(one.name, one.type, one.constraints.nullable) for one in declared.columns] == [
         ("id", "string", False),
@@ -184,7 +231,10 @@ def test_a_mart_is_described_in_prose_and_by_its_sql() -> None:
         SELECT 1
           FROM totals
         """, tables=["totals"])  # fmt: skip
-    assert made.descriptions_by_key[mart_key("by_day")] == "Built anew whenever totals changes.\n\n```sql\nSELECT 1\n  FROM totals\n```"
+    assert (
+        made.descriptions_by_key[mart_key("by_day")]
+        == "Built anew whenever totals changes.\n\n```sql\nSELECT 1\n  FROM totals\n```"
+    )
 
 
 def test_declarations_that_make_no_sense_are_refused() -> None:

@@ -1,4 +1,6 @@
-"""When automation starts what is downstream: an input changed and passed its checks, or the last run failed a while ago."""
+"""When automation starts what is downstream: an input changed and passed its checks, or the last
+run failed a while ago.
+"""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -9,13 +11,18 @@ import pytest
 
 from orchestration.transforms import on_fresh_inputs
 
-pytestmark = [pytest.mark.platform, pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.BetaWarning")]  # Dagster's own use
+pytestmark = [
+    pytest.mark.platform,
+    pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.BetaWarning"),
+]  # Dagster's own use
 NOON = datetime(2030, 1, 1, 12, 1, tzinfo=UTC)
 UPSTREAM, DOWNSTREAM = dg.AssetKey("upstream"), dg.AssetKey("downstream")
 
 
 @dg.asset(check_specs=[dg.AssetCheckSpec("is_whole", asset="upstream", blocking=True)])
-def upstream(context: dg.AssetExecutionContext) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult[None]]:
+def upstream(
+    context: dg.AssetExecutionContext,
+) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult[None]]:
     yield dg.AssetCheckResult(passed="broken" not in context.run.tags, check_name="is_whole")
     yield dg.MaterializeResult()
 
@@ -40,13 +47,22 @@ class Automation:
     def tick(self, minutes: float) -> bool:
         """Return whether the downstream asset is requested so many minutes after noon."""
         result = dg.evaluate_automation_conditions(
-            DEFINITIONS, instance=self._instance, cursor=self._cursor, evaluation_time=NOON + timedelta(minutes=minutes)
+            DEFINITIONS,
+            instance=self._instance,
+            cursor=self._cursor,
+            evaluation_time=NOON + timedelta(minutes=minutes),
         )
         self._cursor = result.cursor
         return bool(result.get_num_requested(DOWNSTREAM))
 
     def run(self, asset: dg.AssetsDefinition, **tags: str) -> None:
-        dg.materialize([upstream, downstream], instance=self._instance, selection=[asset], tags=tags, raise_on_error=False)
+        dg.materialize(
+            [upstream, downstream],
+            instance=self._instance,
+            selection=[asset],
+            tags=tags,
+            raise_on_error=False,
+        )
 
 
 @pytest.fixture
@@ -64,7 +80,9 @@ def test_a_changed_input_requests_what_is_downstream_once(automation: Automation
     assert automation.tick(3)
 
 
-def test_an_input_that_changes_while_a_run_reads_it_requests_another_run(automation: Automation) -> None:
+def test_an_input_that_changes_while_a_run_reads_it_requests_another_run(
+    automation: Automation,
+) -> None:
     automation.run(upstream)
     assert automation.tick(1)
     automation.run(upstream)
@@ -74,7 +92,9 @@ def test_an_input_that_changes_while_a_run_reads_it_requests_another_run(automat
     assert not automation.tick(3)
 
 
-def test_an_input_that_changes_later_in_a_long_run_requests_another_run(automation: Automation) -> None:
+def test_an_input_that_changes_later_in_a_long_run_requests_another_run(
+    automation: Automation,
+) -> None:
     automation.run(upstream)
     assert automation.tick(1)
     assert not automation.tick(2)

@@ -1,4 +1,6 @@
-"""The cluster in Dagster: its asset and checks, the sensor over its health, and the jobs, against a broker of the test's own."""
+"""The cluster in Dagster: its asset and checks, the sensor over its health, and the jobs, against a
+broker of the test's own.
+"""
 
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -38,7 +40,13 @@ def test_a_healthy_cluster_passes_its_checks(broker: BrokerProcess) -> None:
     result = dg.materialize([cluster_asset()], resources=resources(broker))
     assert result.success
     evaluations = result.get_asset_check_evaluations()
-    assert {each.check_name for each in evaluations} >= {"offline_partitions", "under_min_isr", "under_replicated", "quorum", "disk"}
+    assert {each.check_name for each in evaluations} >= {
+        "offline_partitions",
+        "under_min_isr",
+        "under_replicated",
+        "quorum",
+        "disk",
+    }
     assert all(each.passed for each in evaluations), evaluations
     (materialization,) = result.asset_materializations_for_node("infrastructure__cluster")
     assert int(str(materialization.metadata["partitions"].value)) >= 3
@@ -51,8 +59,12 @@ def test_a_throttle_that_moves_left_behind_fails_its_check(broker: BrokerProcess
     }
     with BlockingAdmin(broker.bootstrap) as admin:
         admin.alter_configs(throttle)
-        evaluations = dg.materialize([cluster_asset()], resources=resources(broker)).get_asset_check_evaluations()
-        admin.alter_configs({resource: dict.fromkeys(configs) for resource, configs in throttle.items()})
+        evaluations = dg.materialize(
+            [cluster_asset()], resources=resources(broker)
+        ).get_asset_check_evaluations()
+        admin.alter_configs(
+            {resource: dict.fromkeys(configs) for resource, configs in throttle.items()}
+        )
     (check,) = [each for each in evaluations if each.check_name == "throttles"]
     assert (check.passed, check.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert "replication is throttled on broker 1 and nothing moves" in str(check.description)
@@ -114,7 +126,9 @@ def test_a_broker_that_no_supervisor_runs_is_refused_before_it_loses_its_vote(
     """The job asks the supervisor last; that it cannot stop the broker must be known first."""
     removed: list[int] = []
     monkeypatch.setenv("TIDELOG_DATA", str(tmp_path))
-    monkeypatch.setattr(jobs, "read_layout", returning(layout([layout_broker(1), layout_broker(2)], [])))
+    monkeypatch.setattr(
+        jobs, "read_layout", returning(layout([layout_broker(1), layout_broker(2)], []))
+    )
     monkeypatch.setattr(jobs, "refuse_removal", returning({1: True, 2: True}))
     monkeypatch.setattr(removal, "remove_voter", noting(removed))
     job = next(job for job in cluster_jobs() if job.name == "cluster_remove")
@@ -134,9 +148,15 @@ def test_a_restart_of_brokers_that_are_none_is_refused(broker: BrokerProcess) ->
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[ControlRequest]:
-    """What the supervisor of an installation is asked for; its cluster is another one, with a node of the same id."""
+    """What the supervisor of an installation is asked for; its cluster is another one, with a node
+    of the same id.
+    """
     requests: list[ControlRequest] = []
-    another = ClusterSpec(cluster_id="another", nodes=(NodeSpec(node_id=1, roles="broker,controller"),), next_node_id=2)
+    another = ClusterSpec(
+        cluster_id="another",
+        nodes=(NodeSpec(node_id=1, roles="broker,controller"),),
+        next_node_id=2,
+    )
     monkeypatch.setattr(installation, "is_locked", lambda _data: True)
     monkeypatch.setattr(installation, "read_cluster", lambda _data: another)
 
@@ -155,11 +175,19 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[ControlRequest]:
             {"restart": {}},
             r"broker 1 is no node of a tidelog up on .*, so this job cannot restart it: .*Nothing was restarted",
         ),
-        ("cluster_add", {"add": {"start": True}}, r"no tidelog up on .* runs nodes of this cluster, so this job cannot start a broker"),
+        (
+            "cluster_add",
+            {"add": {"start": True}},
+            r"no tidelog up on .* runs nodes of this cluster, so this job cannot start a broker",
+        ),
     ],
 )
 def test_the_installation_of_another_cluster_is_left_alone(
-    broker: BrokerProcess, asked: list[ControlRequest], name: str, ops: dict[str, dict[str, object]], said: str
+    broker: BrokerProcess,
+    asked: list[ControlRequest],
+    name: str,
+    ops: dict[str, dict[str, object]],
+    said: str,
 ) -> None:
     job = next(job for job in cluster_jobs() if job.name == name)
     config = {"ops": {op: {"config": {"dry_run": False, **more}} for op, more in ops.items()}}
@@ -171,7 +199,9 @@ def test_the_installation_of_another_cluster_is_left_alone(
 def test_a_start_with_the_ids_of_brokers_is_refused(broker: BrokerProcess) -> None:
     job = next(job for job in cluster_jobs() if job.name == "cluster_add")
     config = {"ops": {"add": {"config": {"start": True, "brokers": [1]}}}}
-    with pytest.raises(dg.Failure, match="start starts a broker with the next id: name no brokers with it"):
+    with pytest.raises(
+        dg.Failure, match="start starts a broker with the next id: name no brokers with it"
+    ):
         job.execute_in_process(resources=resources(broker), run_config=config)
 
 
@@ -179,7 +209,10 @@ def test_a_broker_with_the_only_replica_of_an_offline_partition_is_not_forgotten
     broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removed: list[int] = []
-    down = layout([layout_broker(1), layout_broker(2, is_fenced=True)], [partition("solo", 0, [2], leader=-1, isr=[])])
+    down = layout(
+        [layout_broker(1), layout_broker(2, is_fenced=True)],
+        [partition("solo", 0, [2], leader=-1, isr=[])],
+    )
     for module in (jobs, removal, waiting):
         monkeypatch.setattr(module, "read_layout", returning(down))
     monkeypatch.setattr(waiting, "EMPTY_SECONDS", 0.0)
@@ -187,7 +220,10 @@ def test_a_broker_with_the_only_replica_of_an_offline_partition_is_not_forgotten
     monkeypatch.setattr(removal, "remove_voter", noting(removed))
     job = next(job for job in cluster_jobs() if job.name == "cluster_remove")
     config = {"ops": {"remove": {"config": {"broker": 2, "dry_run": False}}}}
-    with pytest.raises(dg.Failure, match="broker 2 is not forgotten: it holds a replica of solo-0, which is offline"):
+    with pytest.raises(
+        dg.Failure,
+        match="broker 2 is not forgotten: it holds a replica of solo-0, which is offline",
+    ):
         job.execute_in_process(resources=resources(broker), run_config=config)
     assert removed == []
 

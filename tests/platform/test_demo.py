@@ -1,4 +1,6 @@
-"""The demo as a stranger runs it: one command, no Java in sight, a small share of the data; all has to hold."""
+"""The demo as a stranger runs it: one command, no Java in sight, a small share of the data; all has
+to hold.
+"""
 
 import re
 import signal
@@ -25,13 +27,26 @@ pytestmark = [pytest.mark.platform, pytest.mark.timeout(900)]
 FLIGHTS = 20_000
 SPARK_TOKEN = Path("spark") / "connect.token"
 PRIVATE_KEY = re.compile(rb"-----BEGIN PRIVATE KEY-----\s+(\S{40,})")
-REFERENCE_ROWS = {"airlines": 16, "airports": 1_458, "planes": 3_322, "weather": 26_114, "clean_flights": FLIGHTS}
+REFERENCE_ROWS = {
+    "airlines": 16,
+    "airports": 1_458,
+    "planes": 3_322,
+    "weather": 26_114,
+    "clean_flights": FLIGHTS,
+}
 
 
 def demo(data: Path, path: str, *more: str, directory: Path = ROOT) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "log_service.cli.main", "demo", "--data", str(data), *more]
     variables = environment(PATH=path, COLUMNS="140", **{SPARK_OPTIONS: " ".join(QUICK)})
-    return subprocess.Popen(command, cwd=directory, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        command,
+        cwd=directory,
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -50,13 +65,19 @@ def test_demo_without_java_ends_well(tmp_path: Path, path: str) -> None:
     assert {name: lake.existing(name).row_count for name in REFERENCE_ROWS} == REFERENCE_ROWS
     assert lake.existing("flights_with_weather").row_count == FLIGHTS
     assert [row["rule"] for row in DeadLetters(lake).summary()] == ["wind_speed_is_possible"]
-    answer = Warehouse(data / "warehouse", lake).query("SELECT sum(flights) AS n FROM arrival_delay_by_carrier_and_hour")
+    answer = Warehouse(data / "warehouse", lake).query(
+        "SELECT sum(flights) AS n FROM arrival_delay_by_carrier_and_hour"
+    )
     assert answer["n"].to_pylist() == [FLIGHTS]
-    assert (data / "java" / "bin" / "java").exists(), "it ran on some other Java than the one that is installed with it"
+    assert (data / "java" / "bin" / "java").exists(), (
+        "it ran on some other Java than the one that is installed with it"
+    )
 
 
 @pytest.mark.repeats
-def test_demo_on_a_secured_installation_ends_well_and_tells_no_secret(tmp_path: Path, path: str) -> None:
+def test_demo_on_a_secured_installation_ends_well_and_tells_no_secret(
+    tmp_path: Path, path: str
+) -> None:
     data = tmp_path / "demo"
     child = demo(data, path, "--secure", "--flights", "2000", "--timeout", "600")
     output, _ = child.communicate(timeout=800)
@@ -65,8 +86,15 @@ def test_demo_on_a_secured_installation_ends_well_and_tells_no_secret(tmp_path: 
     assert "authorizer.class.name" in (data / "broker" / "server.properties").read_text()
     secrets = secrets_of(data)
     assert len(secrets) == 5, "authority, node, operator, platform, Spark's token"
-    told = {path: path.read_bytes() for path in data.rglob("*") if path.is_file() and not is_secret(path.relative_to(data))}
-    assert any(path.suffix == ".db" and b"ASSET_MATERIALIZATION" in content for path, content in told.items()), "events of real runs"
+    told = {
+        path: path.read_bytes()
+        for path in data.rglob("*")
+        if path.is_file() and not is_secret(path.relative_to(data))
+    }
+    assert any(
+        path.suffix == ".db" and b"ASSET_MATERIALIZATION" in content
+        for path, content in told.items()
+    ), "events of real runs"
     assert not [path for path, content in told.items() for secret in secrets if secret in content]
     assert not [secret for secret in secrets if secret in output.encode()]
 
@@ -95,10 +123,21 @@ def test_interrupted_demo_stops_everything_and_says_so(tmp_path: Path, path: str
     assert "broker  stopped" in output
 
 
-def test_a_broker_that_is_not_there_yet_is_waited_for_without_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    settings = load_settings({"TIDELOG_DATA": str(tmp_path), "TIDELOG_BOOTSTRAP_SERVERS": f"127.0.0.1:{free_port()}"})
+def test_a_broker_that_is_not_there_yet_is_waited_for_without_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = load_settings(
+        {"TIDELOG_DATA": str(tmp_path), "TIDELOG_BOOTSTRAP_SERVERS": f"127.0.0.1:{free_port()}"}
+    )
     pipeline = Pipeline.of([])
-    story = Story(pipeline=pipeline, settings=settings, console=Console(quiet=True), flights=None, deadline_s=0.1, next_command="")
+    story = Story(
+        pipeline=pipeline,
+        settings=settings,
+        console=Console(quiet=True),
+        flights=None,
+        deadline_s=0.1,
+        next_command="",
+    )
     with pytest.raises(DemoError, match="nothing more happened"):
         story.tell()
     assert not caplog.records
@@ -113,7 +152,9 @@ def test_demo_refuses_a_directory_that_is_not_its_own(tmp_path: Path, path: str)
     assert (tmp_path / "precious").read_text() == "mine"
 
 
-def test_demo_in_a_directory_of_a_stranger_says_where_its_project_is(tmp_path: Path, path: str) -> None:
+def test_demo_in_a_directory_of_a_stranger_says_where_its_project_is(
+    tmp_path: Path, path: str
+) -> None:
     """A new project would not help: the demo has no data for its topics."""
     child = demo(tmp_path / "demo", path, directory=tmp_path)
     output, _ = child.communicate(timeout=120)

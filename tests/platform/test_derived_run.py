@@ -48,9 +48,17 @@ def lake(lake_root: Path) -> Lake:
 def run(lake: Lake, spark: Any, is_lake_shared: bool) -> Run:
     def run_once(**changes: Any) -> DerivedRunResult:
         is_forced = changes.pop("is_forced", False)
-        table = DerivedTable(**{"name": "joined", "inputs": ("flights", "planes"), "function": joined, **changes})
+        table = DerivedTable(
+            **{"name": "joined", "inputs": ("flights", "planes"), "function": joined, **changes}
+        )
         return run_derived_table(
-            table, lake, lambda: spark, run_id="run-1", commit_attempts=3, is_forced=is_forced, is_lake_shared=is_lake_shared
+            table,
+            lake,
+            lambda: spark,
+            run_id="run-1",
+            commit_attempts=3,
+            is_forced=is_forced,
+            is_lake_shared=is_lake_shared,
         )
 
     return run_once
@@ -61,7 +69,9 @@ def rows(lake: Lake) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in found)
 
 
-def test_the_commit_records_its_inputs_and_unchanged_inputs_are_skipped(lake: Lake, run: Run) -> None:
+def test_the_commit_records_its_inputs_and_unchanged_inputs_are_skipped(
+    lake: Lake, run: Run
+) -> None:
     first = run()
     assert rows(lake) == [(1, 100), (2, None), (3, None)]
     assert first.inputs == {"flights": 1, "planes": 1}
@@ -105,20 +115,34 @@ def test_failed_checks_leave_the_table_as_it_was(lake: Lake, run: Run) -> None:
     run()
     version = lake.existing("joined").version
     store(lake, "planes", {"tail": ["a"], "seats": [-1]})
-    result = run(rules=(fail("seats_positive", "seats > 0"), warn("has_plane", "seats IS NOT NULL")))
+    result = run(
+        rules=(fail("seats_positive", "seats > 0"), warn("has_plane", "seats IS NOT NULL"))
+    )
     assert result.failures == ("rule seats_positive: 1 row violates seats > 0",)
     assert result.violations == {"seats_positive": 1, "has_plane": 2}
-    suite = Suite(expect("expect_column_values_to_be_between", column="seats", min_value=0, is_blocking=True), sample_rows=None)
+    suite = Suite(
+        expect("expect_column_values_to_be_between", column="seats", min_value=0, is_blocking=True),
+        sample_rows=None,
+    )
     blocked = run(suite=suite)
-    assert blocked.failures[0].startswith("expectation seats_column_values_to_be_between: element_count 3, unexpected_count 1")
+    assert blocked.failures[0].startswith(
+        "expectation seats_column_values_to_be_between: element_count 3, unexpected_count 1"
+    )
     assert lake.existing("joined").version == version
 
 
 def test_a_blocking_expectation_sees_every_row_of_a_derived_table(lake: Lake, run: Run) -> None:
     unseen = next(number for number in range(3) if number not in chosen_rows(3, 2))
-    store(lake, "planes", {"tail": ["a", "b", "c"], "seats": [-1 if number == unseen else 1 for number in range(3)]})
+    store(
+        lake,
+        "planes",
+        {"tail": ["a", "b", "c"], "seats": [-1 if number == unseen else 1 for number in range(3)]},
+    )
     store(lake, "flights", {"tail": ["a", "b", "c"], "id": [1, 2, 3]})
-    suite = Suite(expect("expect_column_values_to_be_between", column="seats", min_value=0, is_blocking=True), sample_rows=2)
+    suite = Suite(
+        expect("expect_column_values_to_be_between", column="seats", min_value=0, is_blocking=True),
+        sample_rows=2,
+    )
     blocked = run(suite=suite)
     assert "unexpected_count 1" in blocked.failures[0]
     assert lake.snapshot("joined") is None
@@ -138,13 +162,21 @@ def test_killed_runs_leave_nothing_for_ever(lake: Lake, run: Run, is_lake_shared
     os.utime(old, (0, 0))
     run()
     staged = [path.name for path in lake.path("joined").glob("_staging-*")]
-    assert sorted(staged) == (["_staging-young"] if is_lake_shared else ["_staging-old", "_staging-young"])
+    assert sorted(staged) == (
+        ["_staging-young"] if is_lake_shared else ["_staging-old", "_staging-young"]
+    )
 
 
 def test_what_spark_wrote_is_found_by_its_statistics(lake: Lake, run: Run) -> None:
     moments = pa.array([datetime(2026, 1, 1, 12, tzinfo=UTC), None], pa.timestamp("us", tz="UTC"))
     rows = pa.table(
-        {"n": [1, 2], "name": ["a", "é" * 70], "at": moments, "day": [date(2026, 1, 1), date(2026, 1, 2)], "share": [0.5, float("nan")]}
+        {
+            "n": [1, 2],
+            "name": ["a", "é" * 70],
+            "at": moments,
+            "day": [date(2026, 1, 1), date(2026, 1, 2)],
+            "share": [0.5, float("nan")],
+        }
     )
     snapshot = lake.create("wide", rows.schema)
     replace_all(snapshot, rows, {}, {})

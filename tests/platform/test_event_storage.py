@@ -1,4 +1,6 @@
-"""Dagster's storage with kept connections: whoever else opens the files sees every event, and files are closed again."""
+"""Dagster's storage with kept connections: whoever else opens the files sees every event, and files
+are closed again.
+"""
 
 import threading
 from collections.abc import Iterator
@@ -34,7 +36,9 @@ def kept(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 
 
 def stock(directory: Path) -> dg.DagsterInstance:
-    """Return an instance over the same files with Dagster's own storage, as a dagster.yaml without ours has it."""
+    """Return an instance over the same files with Dagster's own storage, as a dagster.yaml without
+    ours has it.
+    """
     return dg.DagsterInstance.from_config(str(directory), config_filename="no-such.yaml")
 
 
@@ -48,7 +52,9 @@ def messages(instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[str]:
     return [entry.message for entry in instance.all_logs(run.run_id)]
 
 
-def test_others_see_each_event_at_once_and_write_beside_us(kept: dg.DagsterInstance, tmp_path: Path) -> None:
+def test_others_see_each_event_at_once_and_write_beside_us(
+    kept: dg.DagsterInstance, tmp_path: Path
+) -> None:
     run = new_run(kept)
     kept.report_engine_event("first", run)
     kept.report_runless_asset_event(dg.AssetMaterialization(KEY, metadata={"rows": 1}))
@@ -64,7 +70,9 @@ def test_others_see_each_event_at_once_and_write_beside_us(kept: dg.DagsterInsta
     assert found.tags["seen"] == "yes"
 
 
-def test_a_commit_waits_for_no_disk_and_no_loss_of_power_breaks_a_database(kept: dg.DagsterInstance) -> None:
+def test_a_commit_waits_for_no_disk_and_no_loss_of_power_breaks_a_database(
+    kept: dg.DagsterInstance,
+) -> None:
     storage = kept.event_log_storage
     assert isinstance(storage, KeptEventLogStorage)
     with storage.index_connection() as connection:
@@ -72,7 +80,9 @@ def test_a_commit_waits_for_no_disk_and_no_loss_of_power_breaks_a_database(kept:
         assert connection.execute(text("PRAGMA synchronous")).scalar() == 1
 
 
-def test_the_ui_is_told_of_an_event_while_the_run_goes_on(kept: dg.DagsterInstance, tmp_path: Path) -> None:
+def test_the_ui_is_told_of_an_event_while_the_run_goes_on(
+    kept: dg.DagsterInstance, tmp_path: Path
+) -> None:
     run = new_run(kept)
     kept.report_engine_event("first", run)
     seen, is_seen = [], threading.Event()
@@ -89,7 +99,9 @@ def test_the_ui_is_told_of_an_event_while_the_run_goes_on(kept: dg.DagsterInstan
     assert seen[:1] == ["first"]
 
 
-def test_files_that_exist_are_opened_as_they_are_and_missing_ones_are_made(kept: dg.DagsterInstance, tmp_path: Path) -> None:
+def test_files_that_exist_are_opened_as_they_are_and_missing_ones_are_made(
+    kept: dg.DagsterInstance, tmp_path: Path
+) -> None:
     run = new_run(kept)
     kept.report_engine_event("first", run)
     kept.dispose()
@@ -103,7 +115,9 @@ def test_files_that_exist_are_opened_as_they_are_and_missing_ones_are_made(kept:
         assert again.all_instigator_state() == []
 
 
-def test_only_so_many_files_stay_open_and_none_after_the_end(kept: dg.DagsterInstance, tmp_path: Path) -> None:
+def test_only_so_many_files_stay_open_and_none_after_the_end(
+    kept: dg.DagsterInstance, tmp_path: Path
+) -> None:
     runs = [new_run(kept) for _ in range(MAX_KEPT + 3)]
     for run in runs:
         kept.report_engine_event("first", run)
@@ -120,7 +134,9 @@ def open_databases(directory: Path) -> set[Path]:
     return {one for one in targets if one.is_relative_to(directory) and one.suffix == ".db"}
 
 
-def test_a_data_directory_may_be_moved(kept: dg.DagsterInstance, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_data_directory_may_be_moved(
+    kept: dg.DagsterInstance, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     run = new_run(kept)
     kept.report_engine_event("first", run)
     kept.dispose()
@@ -147,8 +163,12 @@ def test_threads_that_ask_at_once_get_one_engine(tmp_path: Path) -> None:
     assert len(set(map(id, got))) == 1
 
 
-def test_what_a_database_has_been_seen_to_have_is_not_looked_for_again(kept: dg.DagsterInstance) -> None:
-    """Each tick of a sensor asks for states several times, and Dagster listed the tables before each of them."""
+def test_what_a_database_has_been_seen_to_have_is_not_looked_for_again(
+    kept: dg.DagsterInstance,
+) -> None:
+    """Each tick of a sensor asks for states several times, and Dagster listed the tables before
+    each of them.
+    """
     states = [kept.all_instigator_state() for _ in range(2)]
     statements: list[str] = []
     storage = kept.schedule_storage
@@ -172,8 +192,12 @@ def look(directory: Path) -> list[str]:
         return [run.job_name for run in instance.get_runs()]
 
 
-def test_an_instance_that_is_opened_again_and_again_opens_no_file_again(kept: dg.DagsterInstance, tmp_path: Path) -> None:
-    """Each tick of a sensor opens the instance, and the half of what a tick of nothing cost was to open its files."""
+def test_an_instance_that_is_opened_again_and_again_opens_no_file_again(
+    kept: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    """Each tick of a sensor opens the instance, and the half of what a tick of nothing cost was to
+    open its files.
+    """
     opened: list[object] = []
     new_run(kept)
 
@@ -197,7 +221,9 @@ def test_an_instance_that_is_opened_again_and_again_opens_no_file_again(kept: dg
         event.remove(Engine, "connect", note)
 
 
-def test_what_one_storage_has_seen_the_next_one_looks_for_no_more(kept: dg.DagsterInstance, tmp_path: Path) -> None:
+def test_what_one_storage_has_seen_the_next_one_looks_for_no_more(
+    kept: dg.DagsterInstance, tmp_path: Path
+) -> None:
     run = new_run(kept)
     kept.report_runless_asset_event(dg.AssetMaterialization(KEY))
     statements: list[str] = []
@@ -213,12 +239,18 @@ def test_what_one_storage_has_seen_the_next_one_looks_for_no_more(kept: dg.Dagst
             look(tmp_path)
     finally:
         event.remove(Engine, "before_cursor_execute", note)
-    looked = [one for one in statements if "alembic_version" in one or "secondary_indexes" in one or "sqlite_master" in one]
+    looked = [
+        one
+        for one in statements
+        if "alembic_version" in one or "secondary_indexes" in one or "sqlite_master" in one
+    ]
     assert looked == []
     assert run.job_name == "job"
 
 
-def test_a_run_s_file_that_was_removed_is_made_again_by_a_storage_that_shares(kept: dg.DagsterInstance, tmp_path: Path) -> None:
+def test_a_run_s_file_that_was_removed_is_made_again_by_a_storage_that_shares(
+    kept: dg.DagsterInstance, tmp_path: Path
+) -> None:
     run = new_run(kept)
     kept.report_engine_event("first", run)
     with shared_connections():

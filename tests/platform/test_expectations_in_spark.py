@@ -22,13 +22,25 @@ def test_times_are_compared_in_utc_whatever_the_zone_of_the_host(spark: Any) -> 
             "day": pa.array([NOON.date()], pa.date32()),
         }
     )
-    bounds = [("at", NOON), ("at", NOON.replace(tzinfo=UTC)), ("local", NOON.replace(tzinfo=UTC)), ("day", date(2026, 1, 2))]
+    bounds = [
+        ("at", NOON),
+        ("at", NOON.replace(tzinfo=UTC)),
+        ("local", NOON.replace(tzinfo=UTC)),
+        ("day", date(2026, 1, 2)),
+    ]
     suite = Suite(
         *(
-            expect("expect_column_values_to_be_between", column=column, min_value=bound, max_value=bound, name=f"{column}{number}")
+            expect(
+                "expect_column_values_to_be_between",
+                column=column,
+                min_value=bound,
+                max_value=bound,
+                name=f"{column}{number}",
+            )
             for number, (column, bound) in enumerate(bounds)
         )
     )
-    assert [(one.is_met, one.observed.get("error")) for one in run_suite(suite, spark.createDataFrame(rows), table="t")] == [
-        (True, None)
-    ] * 4
+    assert [
+        (one.is_met, one.observed.get("error"))
+        for one in run_suite(suite, spark.createDataFrame(rows), table="t")
+    ] == [(True, None)] * 4

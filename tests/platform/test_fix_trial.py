@@ -1,4 +1,6 @@
-"""What a table would reject again of records, were they as their fixes say: told before anything is kept."""
+"""What a table would reject again of records, were they as their fixes say: told before anything is
+kept.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,10 @@ ID = "id-of-orders"
 
 
 def fixes(*values: tuple[int, int, bytes | None]) -> list[Fix]:
-    return [Fix(topic_id=ID, partition=partition, offset=offset, value=value) for partition, offset, value in values]
+    return [
+        Fix(topic_id=ID, partition=partition, offset=offset, value=value)
+        for partition, offset, value in values
+    ]
 
 
 @pytest.fixture
@@ -37,7 +42,9 @@ def rejecting(lake_root: Path, spark: Any) -> TopicTable:
     return table
 
 
-def test_a_trial_says_which_fix_the_table_would_reject_and_why(rejecting: TopicTable, lake_root: Path, spark: Any) -> None:
+def test_a_trial_says_which_fix_the_table_would_reject_and_why(
+    rejecting: TopicTable, lake_root: Path, spark: Any
+) -> None:
     given = fixes(
         (0, 0, order("a0", 1)),
         (0, 1, order("a1", -2)),
@@ -46,17 +53,35 @@ def test_a_trial_says_which_fix_the_table_would_reject_and_why(rejecting: TopicT
         (1, 2, None),
     )
     before = letters_of(lake_root)
-    told = rejected_again(spark, Lake(lake_root), rejecting, DeadLetters(Lake(lake_root)).of_target("clean_orders"), given)
+    told = rejected_again(
+        spark,
+        Lake(lake_root),
+        rejecting,
+        DeadLetters(Lake(lake_root)).of_target("clean_orders"),
+        given,
+    )
     assert {place: (one.rule, one.reason, one.duplicate_of) for place, one in told.items()} == {
         (ID, 0, 1): ("amount_is_positive", "amount > 0 does not hold", None),
         (ID, 1, 0): ("schema", "field amount is not INT", None),
         (ID, 1, 1): ("unique_by", "duplicate", "0:2"),
         (ID, 1, 2): ("schema", "the value is null", None),
     }
-    assert (letters_of(lake_root), rows_of(lake_root), Fixes(Lake(lake_root)).of("clean_orders", ID)) == (before, [(0, 2, "a2")], {})
+    assert (
+        letters_of(lake_root),
+        rows_of(lake_root),
+        Fixes(Lake(lake_root)).of("clean_orders", ID),
+    ) == (before, [(0, 2, "a2")], {})
 
 
-def test_two_fixes_that_are_given_one_key_are_told(rejecting: TopicTable, lake_root: Path, spark: Any) -> None:
+def test_two_fixes_that_are_given_one_key_are_told(
+    rejecting: TopicTable, lake_root: Path, spark: Any
+) -> None:
     given = fixes((0, 0, order("same", 1)), (0, 1, order("same", 1)))
-    told = rejected_again(spark, Lake(lake_root), rejecting, DeadLetters(Lake(lake_root)).of_target("clean_orders"), given)
+    told = rejected_again(
+        spark,
+        Lake(lake_root),
+        rejecting,
+        DeadLetters(Lake(lake_root)).of_target("clean_orders"),
+        given,
+    )
     assert {place: one.duplicate_of for place, one in told.items()} == {(ID, 0, 1): "0:0"}

@@ -1,4 +1,6 @@
-"""Replays as Dagster shows them: days as partitions, a job with a form, and what the table's asset tells of it."""
+"""Replays as Dagster shows them: days as partitions, a job with a form, and what the table's asset
+tells of it.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,13 @@ from dagster._core.snap.snap_to_yaml import default_values_from_type_snap
 
 from orchestration.resources import default_resources
 from orchestration.transforms import table_key
-from orchestration.transforms.dagster_views.replays import DRY_RUN_TAG, NODE, REFUSED_TAG, REPLAYED_TABLE_TAG, ReplayConfig
+from orchestration.transforms.dagster_views.replays import (
+    DRY_RUN_TAG,
+    NODE,
+    REFUSED_TAG,
+    REPLAYED_TABLE_TAG,
+    ReplayConfig,
+)
 from orchestration.transforms.to_lake.history import replay_job
 from tests.platform.assets_world import ASSETS, World, clean_orders, failure_of, orders_topic
 from tests.platform.history_jobs import HISTORY, JOB, output_of, run_job
@@ -51,12 +59,17 @@ def backfill(world: World, first: str, last: str) -> dg.ExecuteInProcessResult:
         selection=[HISTORY.key],
         resources=world.resources,
         instance=world.instance,
-        tags={"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last},
+        tags={
+            "dagster/asset_partition_range_start": first,
+            "dagster/asset_partition_range_end": last,
+        },
         raise_on_error=False,
     )
 
 
-def test_days_are_partitions_and_a_backfill_of_some_replays_just_their_records(world: World) -> None:
+def test_days_are_partitions_and_a_backfill_of_some_replays_just_their_records(
+    world: World,
+) -> None:
     assert backfill(world, "2026-01-02", "2026-01-03").success
     assert ids(world) == ["changed1", "changed2", "o0", "o3", "o4"]
     told = world.values(HISTORY.key)
@@ -75,7 +88,9 @@ def test_days_of_committed_records_are_there_without_a_backfill(world: World) ->
     partition.append(order("early"), timestamp_ms=0)
     assert world.materialize(clean_orders).success
     assert world.instance.get_materialized_partitions(HISTORY.key) == {*DAYS, "2026-01-09"}
-    assert len(world.instance.fetch_materializations(HISTORY.key, limit=100).records) == 6, "each day is told once"
+    assert len(world.instance.fetch_materializations(HISTORY.key, limit=100).records) == 6, (
+        "each day is told once"
+    )
 
 
 def test_the_table_tells_what_was_replaced_and_keeps_its_checkpoint(world: World) -> None:
@@ -83,7 +98,10 @@ def test_the_table_tells_what_was_replaced_and_keeps_its_checkpoint(world: World
     assert result.success
     told = world.values(table_key("clean_orders"))
     assert (told["kind"], told["tidelog/checkpoint"]) == ("replay", "id-of-orders 0:5")
-    assert {check.check_name for check in result.get_asset_check_evaluations()} >= {"amount_is_positive", "id_is_short"}
+    assert {check.check_name for check in result.get_asset_check_evaluations()} >= {
+        "amount_is_positive",
+        "id_is_short",
+    }
     run = world.instance.get_run_by_id(result.run_id)
     assert run is not None
     assert (run.tags["tidelog/table"], run.tags["tidelog/range"]) == ("clean_orders", "0:[4,5)")
@@ -103,7 +121,9 @@ def test_days_that_retention_removed_are_refused(world: World) -> None:
         assert not result.success
         assert f"the day {first} cannot be replayed" in failure_of(result)
         assert "retention has removed orders-0 [0, 2)" in failure_of(result)
-        assert len(world.instance.fetch_materializations(HISTORY.key, limit=100).records) == len(DAYS), "nothing was replayed"
+        assert len(world.instance.fetch_materializations(HISTORY.key, limit=100).records) == len(
+            DAYS
+        ), "nothing was replayed"
     assert ids(world) == before
     assert backfill(world, "2026-01-04", "2026-01-04").success
     assert "no_longer_in_the_log" not in world.values(HISTORY.key)
@@ -147,16 +167,29 @@ def test_the_job_shows_what_it_would_do_and_does_it(world: World) -> None:
 def test_a_job_that_is_told_nothing_or_nonsense_says_what_to_give(world: World) -> None:
     assert "say what to replay" in failure_of(run_job(world, {}))
     assert "'soon' is not a time" in failure_of(run_job(world, {"from_time": "soon"}))
-    assert "reaches above the checkpoint 5" in failure_of(run_job(world, {"offsets": [{"partition": 0, "start": 3, "end": 9}]}))
+    assert "reaches above the checkpoint 5" in failure_of(
+        run_job(world, {"offsets": [{"partition": 0, "start": 3, "end": 9}]})
+    )
 
 
 def test_tags_of_its_run_name_the_table_and_tell_a_dry_run_and_a_refusal(world: World) -> None:
-    """In the list of runs a dry run looked like a replay, and a refusal had neither table nor reason."""
+    """In the list of runs a dry run looked like a replay, and a refusal had neither table nor
+    reason.
+    """
     refused = {"offsets": [{"partition": 0, "start": 3, "end": 9}]}
-    runs = [world.instance.get_run_by_id(run_job(world, config).run_id) for config in ({"everything": True, "dry_run": True}, refused)]
-    dry, failed = ({tag: value for tag, value in run.tags.items() if tag.startswith("tidelog/")} for run in runs if run is not None)
+    runs = [
+        world.instance.get_run_by_id(run_job(world, config).run_id)
+        for config in ({"everything": True, "dry_run": True}, refused)
+    ]
+    dry, failed = (
+        {tag: value for tag, value in run.tags.items() if tag.startswith("tidelog/")}
+        for run in runs
+        if run is not None
+    )
     assert dry == {REPLAYED_TABLE_TAG: "clean_orders", DRY_RUN_TAG: "true"}
-    assert failed.pop(REFUSED_TAG).startswith("clean_orders: orders-0: the replay [3, 9) reaches above the checkpoint 5")
+    assert failed.pop(REFUSED_TAG).startswith(
+        "clean_orders: orders-0: the replay [3, 9) reaches above the checkpoint 5"
+    )
     assert failed == {REPLAYED_TABLE_TAG: "clean_orders"}
 
 
@@ -182,5 +215,9 @@ def test_the_launchpad_begins_with_every_field_of_the_form() -> None:
 
 def test_a_repository_takes_the_jobs_of_several_tables_beside_their_assets() -> None:
     jobs = [JOB, replay_job(orders_table(name="others"))]
-    repository = dg.Definitions(assets=[*ASSETS, HISTORY], jobs=jobs, resources=default_resources()).get_repository_def()
-    assert {"replay_clean_orders", "replay_others"} <= {job.name for job in repository.get_all_jobs()}
+    repository = dg.Definitions(
+        assets=[*ASSETS, HISTORY], jobs=jobs, resources=default_resources()
+    ).get_repository_def()
+    assert {"replay_clean_orders", "replay_others"} <= {
+        job.name for job in repository.get_all_jobs()
+    }

@@ -1,4 +1,6 @@
-"""The instance of an installation: Dagster takes its configuration as it is meant, and what died is settled before anything starts."""
+"""The instance of an installation: Dagster takes its configuration as it is meant, and what died is
+settled before anything starts.
+"""
 
 import os
 import subprocess
@@ -47,13 +49,19 @@ def test_dagster_understands_every_key(instance: dg.DagsterInstance) -> None:
     assert instance.run_monitoring_enabled
     assert instance.run_monitoring_poll_interval_seconds == 5
     assert instance.run_retries_enabled
-    assert "FRESHNESS_DAEMON" in instance.get_required_daemon_types(), "it judges freshness policies"
+    assert "FRESHNESS_DAEMON" in instance.get_required_daemon_types(), (
+        "it judges freshness policies"
+    )
     assert instance.run_retries_max_retries == 3
     assert not instance.run_retries_retry_on_asset_or_op_failure
     assert not instance.telemetry_enabled
     assert instance.python_log_level == "INFO"
     assert instance.scheduler is not None
-    assert instance.get_settings("sensors") == {"use_threads": True, "num_workers": 4, "num_submit_workers": 4}
+    assert instance.get_settings("sensors") == {
+        "use_threads": True,
+        "num_workers": 4,
+        "num_submit_workers": 4,
+    }
     assert instance.event_log_storage.get_pool_config().default_pool_limit == 1
     assert instance.get_concurrency_config().pool_config.pool_granularity is PoolGranularity.OP
 
@@ -70,9 +78,13 @@ def test_what_a_person_changed_stays(home: Path) -> None:
     assert (home / "dagster.yaml").read_text() == "telemetry:\n  enabled: false\n"
 
 
-def test_what_an_earlier_release_wrote_is_replaced_where_nobody_changed_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_earlier_release_wrote_is_replaced_where_nobody_changed_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     earlier = "telemetry:\n  enabled: false\n# an earlier release\n"
-    monkeypatch.setattr(instance_module, "EARLIER_CONFIGURATIONS", {sha256(earlier.encode()).hexdigest()})
+    monkeypatch.setattr(
+        instance_module, "EARLIER_CONFIGURATIONS", {sha256(earlier.encode()).hexdigest()}
+    )
     (home / "dagster.yaml").write_text(earlier)
     write_configuration(home)
     assert (home / "dagster.yaml").read_text() == DAGSTER_YAML
@@ -80,14 +92,22 @@ def test_what_an_earlier_release_wrote_is_replaced_where_nobody_changed_it(home:
 
 @pytest.mark.parametrize("text", [DAGSTER_YAML, POSTGRES_YAML], ids=["sqlite", "postgres"])
 def test_the_configuration_says_nothing_twice(text: str) -> None:
-    keys = [line.partition(":")[0] for line in text.splitlines() if line and not line.startswith((" ", "#"))]
+    keys = [
+        line.partition(":")[0]
+        for line in text.splitlines()
+        if line and not line.startswith((" ", "#"))
+    ]
     assert sorted(set(keys)) == sorted(keys) == sorted(yaml.safe_load(text))
 
 
-def test_the_setting_moves_the_storage_to_postgresql_and_back_where_nobody_changed_the_file(home: Path) -> None:
+def test_the_setting_moves_the_storage_to_postgresql_and_back_where_nobody_changed_the_file(
+    home: Path,
+) -> None:
     write_configuration(home, is_postgres=True)
     changed = yaml.safe_load((home / "dagster.yaml").read_text())
-    assert changed.pop("storage")["custom"]["config"] == {"postgres_url": {"env": "TIDELOG_POSTGRES_URL"}}
+    assert changed.pop("storage")["custom"]["config"] == {
+        "postgres_url": {"env": "TIDELOG_POSTGRES_URL"}
+    }
     before = yaml.safe_load(DAGSTER_YAML)
     assert before.pop("storage")
     assert changed == before
@@ -97,19 +117,26 @@ def test_the_setting_moves_the_storage_to_postgresql_and_back_where_nobody_chang
 
 def test_a_file_of_ones_own_that_does_not_read_the_setting_is_told(home: Path) -> None:
     (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
-    with pytest.raises(ConfigError, match=r"which you have changed, does not read it(.|\n)*env: TIDELOG_POSTGRES_URL"):
+    with pytest.raises(
+        ConfigError,
+        match=r"which you have changed, does not read it(.|\n)*env: TIDELOG_POSTGRES_URL",
+    ):
         write_configuration(home, is_postgres=True)
     assert (home / "dagster.yaml").read_text() == "telemetry:\n  enabled: false\n"
 
 
 def test_postgresql_needs_its_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(instance_module, "POSTGRES_PACKAGES", ("no_such_package",))
-    with pytest.raises(ConfigError, match=r"needs no_such_package: pip install 'tidelog\[platform,postgres\]'"):
+    with pytest.raises(
+        ConfigError, match=r"needs no_such_package: pip install 'tidelog\[platform,postgres\]'"
+    ):
         write_workspace(tmp_path / "data", tmp_path, Path("/run/code.sock"), is_postgres=True)
 
 
 def prepared(home: Path, url: str) -> subprocess.CompletedProcess[str]:
-    """What the preparation of an instance with its history in PostgreSQL says: `tidelog up` shows the end of that."""
+    """What the preparation of an instance with its history in PostgreSQL says: `tidelog up` shows
+    the end of that.
+    """
     pytest.importorskip("psycopg")
     write_configuration(home, is_postgres=True)
     environment = {**os.environ, "DAGSTER_HOME": str(home), "TIDELOG_POSTGRES_URL": url}
@@ -126,11 +153,18 @@ def prepared(home: Path, url: str) -> subprocess.CompletedProcess[str]:
         ("postgresql://tests:ses/ame@127.0.0.1:1/none", "have to be written as %2F, %3A, %40"),
     ],
 )
-def test_a_database_that_cannot_be_used_is_told_at_the_end_and_without_its_password(home: Path, url: str, said: str) -> None:
+def test_a_database_that_cannot_be_used_is_told_at_the_end_and_without_its_password(
+    home: Path, url: str, said: str
+) -> None:
     finished = prepared(home, url)
     assert finished.returncode == 1
     last = finished.stderr.strip().splitlines()[-1]
-    assert last.startswith(("the database that TIDELOG_POSTGRES_URL names cannot be used: ", "TIDELOG_POSTGRES_URL cannot be read"))
+    assert last.startswith(
+        (
+            "the database that TIDELOG_POSTGRES_URL names cannot be used: ",
+            "TIDELOG_POSTGRES_URL cannot be read",
+        )
+    )
     assert said in last
     assert "ses" not in finished.stderr
 
@@ -142,8 +176,13 @@ def test_a_database_that_is_not_there_is_named(home: Path) -> None:
         assert 'database "none_such" does not exist' in finished.stderr.strip().splitlines()[-1]
 
 
-@pytest.mark.parametrize("status", [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED])
-def test_a_run_whose_process_is_gone_is_failed_and_tried_again(instance: dg.DagsterInstance, status: dg.DagsterRunStatus) -> None:
+@pytest.mark.parametrize(
+    "status",
+    [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED],
+)
+def test_a_run_whose_process_is_gone_is_failed_and_tried_again(
+    instance: dg.DagsterInstance, status: dg.DagsterRunStatus
+) -> None:
     dead = dg.DagsterRun(job_name="job", status=status)
     instance.add_run(dead)
     ended = dg.DagsterRun(job_name="job", status=dg.DagsterRunStatus.SUCCESS)
@@ -157,18 +196,27 @@ def test_a_run_whose_process_is_gone_is_failed_and_tried_again(instance: dg.Dags
     assert fail_dead_runs(instance) == []
 
 
-def test_the_command_settles_dead_runs_and_names_them(instance: dg.DagsterInstance, home: Path) -> None:
+def test_the_command_settles_dead_runs_and_names_them(
+    instance: dg.DagsterInstance, home: Path
+) -> None:
     dead = dg.DagsterRun(job_name="job", status=dg.DagsterRunStatus.STARTED)
     instance.add_run(dead)
     command = [sys.executable, "-m", "orchestration", "instance", "prepare"]
     finished = subprocess.run(
-        command, env={**os.environ, "DAGSTER_HOME": str(home)}, capture_output=True, text=True, timeout=60, check=True
+        command,
+        env={**os.environ, "DAGSTER_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
     assert finished.stdout == f"run {dead.run_id} failed, its process was gone\n"
 
 
 def test_a_workspace_needs_a_project(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"is no project: it has no folder assets/ .* tidelog init NAME"):
+    with pytest.raises(
+        ConfigError, match=r"is no project: it has no folder assets/ .* tidelog init NAME"
+    ):
         write_workspace(tmp_path / "data", tmp_path, Path("/run/code.sock"))
     (tmp_path / "assets").mkdir()
     with pytest.raises(ConfigError, match=r"its folder assets/ has no __init__.py"):
@@ -176,7 +224,10 @@ def test_a_workspace_needs_a_project(tmp_path: Path) -> None:
     (tmp_path / "assets" / "__init__.py").write_text("")
     path = write_workspace(tmp_path / "data", tmp_path, Path("/run/code.sock"))
     assert path.parent == dagster_home(tmp_path / "data")
-    assert yaml.safe_load(path.read_text())["load_from"][0]["grpc_server"]["socket"] == "/run/code.sock"
+    assert (
+        yaml.safe_load(path.read_text())["load_from"][0]["grpc_server"]["socket"]
+        == "/run/code.sock"
+    )
 
 
 PRINTS = """
@@ -191,8 +242,12 @@ with open_instance(Path(sys.argv[1])) as instance, instance.compute_log_manager.
 """
 
 
-def test_what_a_run_prints_is_kept_and_nothing_is_started_for_it(instance: dg.DagsterInstance, home: Path) -> None:
-    said = subprocess.run([sys.executable, "-c", PRINTS, str(home)], check=True, capture_output=True, text=True)
+def test_what_a_run_prints_is_kept_and_nothing_is_started_for_it(
+    instance: dg.DagsterInstance, home: Path
+) -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", PRINTS, str(home)], check=True, capture_output=True, text=True
+    )
     found = instance.compute_log_manager.get_log_data(["run", "compute_logs", "step"])
     assert (found.stdout, found.stderr) == (b"printed by the step\n", b"written by a library\n")
     assert said.stdout == "", "it is not mirrored"

@@ -1,7 +1,9 @@
-"""Processes killed with kill -9 at random points, again and again: it recovers by itself, and no record is lost or doubled.
+"""Processes killed with kill -9 at random points, again and again: it recovers by itself, and no
+record is lost or doubled.
 
-KILLS sets how many, SEED which ones: a failure prints both. Afterwards the installation is stopped and started again, and carries on.
-A long run joins the orders with payments, too, and has all other shapes, sinks and sources (``kill_project``).
+KILLS sets how many, SEED which ones: a failure prints both. Afterwards the installation is stopped
+and started again, and carries on. A long run joins the orders with payments, too, and has all other
+shapes, sinks and sources (``kill_project``).
 """
 
 import json
@@ -34,7 +36,9 @@ KILLS = int(os.environ.get("KILLS", "3"))
 SEED = int(os.environ.get("SEED") or random.SystemRandom().randrange(1 << 31))
 TARGETS = ("run", "run", "run", "daemon", "code", "spark", "broker")
 RECOVERY_TIMEOUT_S = 420.0
-"""A table from tables whose killed run could not be tried again at once is tried again every five minutes."""
+"""A table from tables whose killed run could not be tried again at once is tried again every five
+minutes.
+"""
 ORDERS = TopicSpec(name="orders", partitions=3)
 PAYMENTS = TopicSpec(name="payments", partitions=2)
 PROJECT = '''"""Orders, some of them repeated, broken or negative; a table from them, and a topic."""
@@ -104,7 +108,10 @@ def long_project() -> str:
     topic = 'schema="id BIGINT NOT NULL, amount INT NOT NULL")'
     archived = PROJECT.replace(topic, f"{topic[:-1]}, {ARCHIVED})", 1)
     return (
-        archived.replace("from orchestration.quality", "from orchestration.transforms.archiving import Archive\nfrom orchestration.quality")
+        archived.replace(
+            "from orchestration.quality",
+            "from orchestration.transforms.archiving import Archive\nfrom orchestration.quality",
+        )
         + JOINED
         + REST
     )
@@ -135,10 +142,16 @@ class Orders:
 
     def send(self, count: int) -> None:
         with BlockingProducer(self._bootstrap_servers, delivery_timeout_ms=180_000) as producer:
-            deliveries = [producer.send("orders", self._value(), partition=self._rng.randrange(3)) for _ in range(count)]
+            deliveries = [
+                producer.send("orders", self._value(), partition=self._rng.randrange(3))
+                for _ in range(count)
+            ]
             if IS_LONG:
                 self.payments += (paid := [self._rng.randint(1, self.sent) for _ in range(count)])
-                deliveries += [producer.send("payments", payment(one), partition=self._rng.randrange(2)) for one in paid]
+                deliveries += [
+                    producer.send("payments", payment(one), partition=self._rng.randrange(2))
+                    for one in paid
+                ]
             producer.flush()
             for one in deliveries:
                 one.wait()
@@ -166,7 +179,9 @@ def payment(order_id: int) -> bytes:
     return json.dumps({"order_id": order_id, "paid": 1}).encode()
 
 
-def test_killed_processes_lose_and_double_nothing(tmp_path: Path, project: Path, others: Others | None) -> None:
+def test_killed_processes_lose_and_double_nothing(
+    tmp_path: Path, project: Path, others: Others | None
+) -> None:
     rng = random.Random(SEED)
     story: list[str] = []
     settings = {} if others is None else {"TIDELOG_SQL_URL": others.url}
@@ -194,8 +209,18 @@ def test_killed_processes_lose_and_double_nothing(tmp_path: Path, project: Path,
             check_places(installation, orders, explain())
             check_sent(installation, orders, explain())
             check_joined(installation, orders, explain())
-            wait_until(lambda: total_of(installation) == orders.kinds["good"], RECOVERY_TIMEOUT_S, explain, poll_s=1.0)
-            wait_until(lambda: not faults(), RECOVERY_TIMEOUT_S, lambda: "\n".join([*faults(), explain()]), poll_s=1.0)
+            wait_until(
+                lambda: total_of(installation) == orders.kinds["good"],
+                RECOVERY_TIMEOUT_S,
+                explain,
+                poll_s=1.0,
+            )
+            wait_until(
+                lambda: not faults(),
+                RECOVERY_TIMEOUT_S,
+                lambda: "\n".join([*faults(), explain()]),
+                poll_s=1.0,
+            )
 
         check()
         assert installation.stop() == 0, explain()
@@ -213,7 +238,11 @@ def strike(installation: Installation, rng: random.Random) -> str:
             time.sleep(0.02)
     moment = rng.uniform(0, 3)
     time.sleep(moment)
-    return f"{target} after {moment:.2f} s" if installation.kill(target) else f"nothing: there was no {target}"
+    return (
+        f"{target} after {moment:.2f} s"
+        if installation.kill(target)
+        else f"nothing: there was no {target}"
+    )
 
 
 def has_caught_up(installation: Installation) -> bool:
@@ -221,14 +250,32 @@ def has_caught_up(installation: Installation) -> bool:
         return False
     with connect(installation.bootstrap_servers) as log, installation.instance() as instance:
         followers = ["clean_orders", "sending", *(FOLLOWERS if IS_LONG else ())]
-        lags = [measure_lag(log, lake_of(installation), topic="orders", table=table) for table in followers]
+        lags = [
+            measure_lag(log, lake_of(installation), topic="orders", table=table)
+            for table in followers
+        ]
         if IS_LONG:
-            lags.append(measure_lag(log, lake_of(installation), topic="orders", table="paid_orders", also=("payments",)))
-        return all(lag is not None and lag.lag == 0 for lag in lags) and installation.is_idle(instance)
+            lags.append(
+                measure_lag(
+                    log,
+                    lake_of(installation),
+                    topic="orders",
+                    table="paid_orders",
+                    also=("payments",),
+                )
+            )
+        return all(lag is not None and lag.lag == 0 for lag in lags) and installation.is_idle(
+            instance
+        )
 
 
 def check_places(installation: Installation, orders: Orders, story: str) -> None:
-    feed = TopicFeed(asset_key=table_key("clean_orders"), table="clean_orders", topic="orders", minimum_interval_s=None)
+    feed = TopicFeed(
+        asset_key=table_key("clean_orders"),
+        table="clean_orders",
+        topic="orders",
+        minimum_interval_s=None,
+    )
     with connect(installation.bootstrap_servers) as log:
         proof = prove_topic(feed, log, lake_of(installation), None)
     assert proof.faults == (), story
@@ -243,7 +290,9 @@ def check_sent(installation: Installation, orders: Orders, story: str) -> None:
     with connect(installation.bootstrap_servers) as log:
         read = log.range_reader()
         for one in log.partition_offsets("sent"):
-            for batch in read("sent", OffsetRange(partition=one.partition, start=0, end=one.last_stable_offset)):
+            for batch in read(
+                "sent", OffsetRange(partition=one.partition, start=0, end=one.last_stable_offset)
+            ):
                 found.update(batch["key"].to_pylist())
     assert found == orders.passed, story
     letters = DeadLetters(lake_of(installation)).of_target("sending")
@@ -255,8 +304,20 @@ def check_joined(installation: Installation, orders: Orders, story: str) -> None
     if not IS_LONG:
         return
     paid = Counter(orders.payments)
-    wanted = Counter({identity: count * paid[identity] for identity, count in orders.by_id.items() if paid[identity]})
-    rows = lake_of(installation).existing("paid_orders").dataset().to_table(columns=["id", "_left", "_right"]).to_pylist()
+    wanted = Counter(
+        {
+            identity: count * paid[identity]
+            for identity, count in orders.by_id.items()
+            if paid[identity]
+        }
+    )
+    rows = (
+        lake_of(installation)
+        .existing("paid_orders")
+        .dataset()
+        .to_table(columns=["id", "_left", "_right"])
+        .to_pylist()
+    )
     assert Counter(row["id"] for row in rows) == wanted, story
     assert len({str((row["_left"], row["_right"])) for row in rows}) == len(rows), story
 

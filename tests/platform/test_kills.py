@@ -25,7 +25,9 @@ GONE_TIMEOUT_S = 45
 
 
 def start(spark_remote: str, log: Path, limit: int, step: str, *lakes: Path) -> Running:
-    return dying.start(killed_run.main, log.parent, spark_remote, str(log), str(limit), step, *map(str, lakes))
+    return dying.start(
+        killed_run.main, log.parent, spark_remote, str(log), str(limit), step, *map(str, lakes)
+    )
 
 
 def append_orders(log: MemoryLog, round_number: int) -> None:
@@ -45,7 +47,11 @@ def stored(log: MemoryLog, path: Path) -> Path:
 
 def places(log: MemoryLog) -> Counter[tuple[str, int, int]]:
     topic = log.topics["orders"]
-    return Counter((topic.topic_id, number, offset) for number, one in enumerate(topic.partitions) for offset in one.records)
+    return Counter(
+        (topic.topic_id, number, offset)
+        for number, one in enumerate(topic.partitions)
+        for offset in one.records
+    )
 
 
 def found_places(lake_root: Path) -> Counter[tuple[str, int, int]]:
@@ -62,7 +68,9 @@ def letter_places(lake_root: Path) -> set[tuple[int, int]]:
     return {tuple(row.values()) for row in found.to_pylist()}
 
 
-def test_a_run_killed_at_any_step_neither_doubles_nor_loses_a_record(spark_remote: str, tmp_path: Path) -> None:
+def test_a_run_killed_at_any_step_neither_doubles_nor_loses_a_record(
+    spark_remote: str, tmp_path: Path
+) -> None:
     log = MemoryLog()
     log.add_topic("orders", 2)
     append_orders(log, 1)
@@ -89,8 +97,12 @@ def test_a_run_killed_at_any_step_neither_doubles_nor_loses_a_record(spark_remot
         assert DeadLetters(Lake(lake)).pending().count_rows() == 0
 
 
-def test_a_replay_killed_at_any_step_keeps_each_record_in_one_place(spark_remote: str, tmp_path: Path) -> None:
-    """Most of what is replayed is in the archive alone; without an archive the same replay gives the same."""
+def test_a_replay_killed_at_any_step_keeps_each_record_in_one_place(
+    spark_remote: str, tmp_path: Path
+) -> None:
+    """Most of what is replayed is in the archive alone; without an archive the same replay gives
+    the same.
+    """
     log = MemoryLog()
     log.add_topic("orders", 2)
     append_orders(log, 1)
@@ -118,7 +130,9 @@ def test_a_replay_killed_at_any_step_keeps_each_record_in_one_place(spark_remote
         assert DeadLetters(Lake(lake)).pending().count_rows() == 0
 
 
-def test_the_newest_rows_are_right_after_a_kill_at_any_step(spark_remote: str, tmp_path: Path) -> None:
+def test_the_newest_rows_are_right_after_a_kill_at_any_step(
+    spark_remote: str, tmp_path: Path
+) -> None:
     log = MemoryLog()
     log.add_topic("accounts", 2)
     append_round(log, 1)
@@ -133,9 +147,14 @@ def test_the_newest_rows_are_right_after_a_kill_at_any_step(spark_remote: str, t
         code, output = start(spark_remote, second_path, 1000, step, lake).finish()
         assert code == KILLED, output
         is_committed = step in {"latest-after-commit", "latest-after-target"}
-        assert held_accounts(lake) == (accounts_of(log) if is_committed else first if lake in late else {}), f"killed {step}"
+        assert held_accounts(lake) == (
+            accounts_of(log) if is_committed else first if lake in late else {}
+        ), f"killed {step}"
 
-    assert start(spark_remote, second_path, 9, "latest-none", *list(lakes.values())[::2]).finish()[0] == 0
+    assert (
+        start(spark_remote, second_path, 9, "latest-none", *list(lakes.values())[::2]).finish()[0]
+        == 0
+    )
     code, output = start(spark_remote, second_path, 1000, "latest-none", *lakes.values()).finish()
     assert code == 0, output
     wanted = letter_places(lakes["latest-after-target"])
@@ -145,7 +164,9 @@ def test_the_newest_rows_are_right_after_a_kill_at_any_step(spark_remote: str, t
         assert DeadLetters(Lake(lake)).pending().count_rows() == 0
 
 
-def test_a_replay_of_newest_rows_that_is_killed_has_happened_whole_or_not_at_all(spark_remote: str, tmp_path: Path) -> None:
+def test_a_replay_of_newest_rows_that_is_killed_has_happened_whole_or_not_at_all(
+    spark_remote: str, tmp_path: Path
+) -> None:
     log = MemoryLog()
     log.add_topic("accounts", 2)
     append_round(log, 1)
@@ -159,13 +180,17 @@ def test_a_replay_of_newest_rows_that_is_killed_has_happened_whole_or_not_at_all
         code, output = start(spark_remote, path, 1000, step, lake).finish()
         assert code == KILLED, output
         is_committed = step in {"latest-replay-after-target", "latest-replay-after-settling"}
-        assert held_accounts(lake) == accounts_of(log, corrected if is_committed else same), f"killed {step}"
+        assert held_accounts(lake) == accounts_of(log, corrected if is_committed else same), (
+            f"killed {step}"
+        )
 
     code, output = start(spark_remote, path, 1000, "latest-replay", *lakes.values()).finish()
     assert code == 0, output
     for step, lake in lakes.items():
         assert held_accounts(lake) == accounts_of(log, corrected), f"recovered from {step}"
-        assert letter_places(lake) == letter_places(lakes["latest-replay-after-target"]), f"recovered from {step}"
+        assert letter_places(lake) == letter_places(lakes["latest-replay-after-target"]), (
+            f"recovered from {step}"
+        )
         assert DeadLetters(Lake(lake)).pending().count_rows() == 0
 
 
@@ -176,7 +201,9 @@ def test_rivals_leave_the_newest_rows(spark_remote: str, tmp_path: Path) -> None
     append_round(log, 2)
     path = stored(log, tmp_path / "log")
     lake = tmp_path / "lake"
-    rivals = [start(spark_remote, path, limit, "latest-none", lake, lake, lake) for limit in (1000, 9)]
+    rivals = [
+        start(spark_remote, path, limit, "latest-none", lake, lake, lake) for limit in (1000, 9)
+    ]
     outcomes = [one.finish() for one in rivals]
     assert [code for code, _ in outcomes] == [0, 0], outcomes
     assert held_accounts(lake) == accounts_of(log)
@@ -205,7 +232,14 @@ sys.stdin.readline()
 """
     with warm_server(tmp_path) as (url, server):
         command = [sys.executable, "-c", script, url]
-        run = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        run = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
         assert run.stdout is not None
         assert run.stdout.readline() == "3\n"
         server.kill()

@@ -1,4 +1,6 @@
-"""Dead letters whose topic was deleted and created anew: what they came from can be read no more, and the commands say so."""
+"""Dead letters whose topic was deleted and created anew: what they came from can be read no more,
+and the commands say so.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -42,7 +44,9 @@ def project(tmp_path: Path, lake_root: Path, spark: Any, monkeypatch: pytest.Mon
     monkeypatch.setattr(surroundings, "found_settings", lambda: settings)
     monkeypatch.setattr(surroundings, "loaded_project", lambda: None)
     monkeypatch.setattr(connection, "connect", connect)
-    (tmp_path / "repairs_of_orders.py").write_text("def repair(value):\n    return value.replace(b'-1', b'1')\n")
+    (tmp_path / "repairs_of_orders.py").write_text(
+        "def repair(value):\n    return value.replace(b'-1', b'1')\n"
+    )
 
 
 def run(*arguments: str) -> Result:
@@ -54,7 +58,10 @@ def test_a_record_of_a_deleted_topic_is_not_fixed(lake_root: Path, more: list[st
     """A replay would read the offset of the other topic, and never the fix."""
     outcome = run("fix", "clean_orders", f"{OLD}/0:0", "--value", '{"id": "a", "amount": 1}', *more)
     assert outcome.exit_code == 1
-    assert f"the topic orders of the id {OLD} is deleted: its records can be replayed no more" in outcome.output
+    assert (
+        f"the topic orders of the id {OLD} is deleted: its records can be replayed no more"
+        in outcome.output
+    )
     assert Fixes(Lake(lake_root)).of("clean_orders", OLD) == {}
 
 

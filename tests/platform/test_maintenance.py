@@ -12,7 +12,13 @@ from deltalake import write_deltalake
 
 from orchestration.lake.tables import Lake, append_with_offsets
 from orchestration.log_client.protocol import RetentionPass
-from orchestration.maintenance.history import Limits, delete_runless_events, history_asset, prune, purge_ticks
+from orchestration.maintenance.history import (
+    Limits,
+    delete_runless_events,
+    history_asset,
+    prune,
+    purge_ticks,
+)
 from orchestration.maintenance.lake import keep_table
 from orchestration.maintenance.retention import BY_ITSELF, decide_deletions, run_retention
 from orchestration.offsets.planning import Checkpoint, PartitionOffsets
@@ -28,7 +34,9 @@ EVERYTHING = Limits(days=0, event_days=0)
 
 
 def feed(table: str) -> TopicFeed:
-    return TopicFeed(asset_key=table_key(table), table=table, topic="orders", minimum_interval_s=None)
+    return TopicFeed(
+        asset_key=table_key(table), table=table, topic="orders", minimum_interval_s=None
+    )
 
 
 def orders(count: int, partitions: int = 1) -> MemoryLog:
@@ -41,12 +49,18 @@ def orders(count: int, partitions: int = 1) -> MemoryLog:
 
 def committed(lake: Lake, table: str, end: int) -> None:
     rows = pa.table({"id": ["x"] * end})
-    ranges = OffsetRanges(topic="orders", topic_id="id-of-orders", ranges=(OffsetRange(partition=0, start=0, end=end),))
+    ranges = OffsetRanges(
+        topic="orders",
+        topic_id="id-of-orders",
+        ranges=(OffsetRange(partition=0, start=0, end=end),),
+    )
     append_with_offsets(lake.create(table, rows.schema), rows, ranges, {}, expected={})
 
 
 def offsets(log_start_offset: int = 0) -> PartitionOffsets:
-    return PartitionOffsets(partition=0, log_start_offset=log_start_offset, last_stable_offset=10, high_watermark=10)
+    return PartitionOffsets(
+        partition=0, log_start_offset=log_start_offset, last_stable_offset=10, high_watermark=10
+    )
 
 
 def test_records_go_up_to_the_slowest_table() -> None:
@@ -61,7 +75,10 @@ def test_a_table_that_has_read_nothing_keeps_every_record() -> None:
 
 
 def test_what_is_gone_already_is_not_deleted_again() -> None:
-    assert decide_deletions([lag_of("orders", "id", [offsets(6)], {0: Checkpoint(next_offset=6)})]) == {}
+    assert (
+        decide_deletions([lag_of("orders", "id", [offsets(6)], {0: Checkpoint(next_offset=6)})])
+        == {}
+    )
     assert decide_deletions([]) == {}
 
 
@@ -76,11 +93,22 @@ def test_a_pass_deletes_what_was_read_and_reports_segments_and_bytes(lake_root: 
     report = run_retention(log, lake, [feed("clean")])
     assert log.calls == ["delete_records", "apply_retention"]
     assert log.topics["orders"].partitions[0].log_start_offset == 7
-    numbers = {name: value.value for name, value in report.metadata().items() if name not in {"removed", "pass"}}
-    assert numbers == {"segments_removed": 3, "bytes_removed": 350, "partitions_looked_at": 3, "records_deleted": 7}
+    numbers = {
+        name: value.value
+        for name, value in report.metadata().items()
+        if name not in {"removed", "pass"}
+    }
+    assert numbers == {
+        "segments_removed": 3,
+        "bytes_removed": 350,
+        "partitions_looked_at": 3,
+        "records_deleted": 7,
+    }
 
 
-def test_brokers_that_clean_by_themselves_are_left_to_it_and_records_are_deleted_all_the_same(lake_root: Path) -> None:
+def test_brokers_that_clean_by_themselves_are_left_to_it_and_records_are_deleted_all_the_same(
+    lake_root: Path,
+) -> None:
     log, lake = orders(10), Lake(lake_root)
     committed(lake, "clean", 10)
     log.retention = None
@@ -178,7 +206,9 @@ def materialize(instance: dg.DagsterInstance, **tags: str) -> str:
     return dg.materialize([sometimes], instance=instance, tags=tags).run_id
 
 
-def test_old_runs_are_forgotten_with_their_files(instance: dg.DagsterInstance, tmp_path: Path) -> None:
+def test_old_runs_are_forgotten_with_their_files(
+    instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
     old = [materialize(instance), materialize(instance, quiet="yes")]
     newest = materialize(instance)
     done = prune(instance, EVERYTHING, time.time() + 60)
@@ -190,7 +220,11 @@ def test_old_runs_are_forgotten_with_their_files(instance: dg.DagsterInstance, t
 
 @pytest.mark.parametrize(("home", "deleted"), [("data/dagster", 1), ("company", 0)])
 def test_the_standard_upkeep_forgets_nothing_of_an_instance_that_others_use(
-    instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str, deleted: int
+    instance: dg.DagsterInstance,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    home: str,
+    deleted: int,
 ) -> None:
     monkeypatch.setenv("TIDELOG_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / home))
@@ -218,7 +252,9 @@ def test_young_runs_and_runs_that_have_not_ended_stay(instance: dg.DagsterInstan
     assert [run.status for run in instance.get_runs()] == [dg.DagsterRunStatus.STARTED]
 
 
-def test_runs_that_succeeded_are_counted_and_those_that_failed_are_not(instance: dg.DagsterInstance) -> None:
+def test_runs_that_succeeded_are_counted_and_those_that_failed_are_not(
+    instance: dg.DagsterInstance,
+) -> None:
     materialize(instance)
     instance.add_run(dg.DagsterRun(job_name="job", status=dg.DagsterRunStatus.FAILURE))
     surplus, young, newest = (materialize(instance, quiet="yes") for _ in range(3))
@@ -230,19 +266,31 @@ def test_runs_that_succeeded_are_counted_and_those_that_failed_are_not(instance:
     assert len(left) == 4
 
 
-def test_of_events_without_a_run_the_newest_of_each_asset_stays(instance: dg.DagsterInstance) -> None:
+def test_of_events_without_a_run_the_newest_of_each_asset_stays(
+    instance: dg.DagsterInstance,
+) -> None:
     for value in range(4):
         for name in ("a", "b"):
             instance.report_runless_asset_event(dg.AssetObservation(name, metadata={"lag": value}))
-    instance.report_runless_asset_event(dg.AssetMaterialization("a", metadata={"high_watermark": 9}))
+    instance.report_runless_asset_event(
+        dg.AssetMaterialization("a", metadata={"high_watermark": 9})
+    )
     assert delete_runless_events(instance, time.time() - 60) == 0
     assert delete_runless_events(instance, time.time() + 60) == 6
-    kept = {name: instance.fetch_observations(dg.AssetKey(name), limit=10).records for name in ("a", "b")}
-    assert [[record.asset_observation.metadata["lag"].value for record in records] for records in kept.values()] == [[3], [3]]  # type: ignore[union-attr]
+    kept = {
+        name: instance.fetch_observations(dg.AssetKey(name), limit=10).records
+        for name in ("a", "b")
+    }
+    assert [
+        [record.asset_observation.metadata["lag"].value for record in records]
+        for records in kept.values()
+    ] == [[3], [3]]  # type: ignore[union-attr]
     assert instance.get_latest_materialization_event(dg.AssetKey("a")) is not None
 
 
-def test_of_events_without_a_run_the_newest_of_each_partition_stays(instance: dg.DagsterInstance) -> None:
+def test_of_events_without_a_run_the_newest_of_each_partition_stays(
+    instance: dg.DagsterInstance,
+) -> None:
     """Days of a table's history are told once, and are there for good."""
     key = dg.AssetKey(["history", "orders_by_day"])
     for day in ("2026-01-01", "2026-01-01", "2026-01-02"):

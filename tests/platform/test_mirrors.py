@@ -1,4 +1,6 @@
-"""A mirror in Dagster: an asset for each flow, and the sensor that tells how far it is behind, between two brokers of the test's own."""
+"""A mirror in Dagster: an asset for each flow, and the sensor that tells how far it is behind,
+between two brokers of the test's own.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,13 +18,18 @@ from tests.integration.mirrors import mirroring, until, values, write_file
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    with tidelog(tmp_path_factory.mktemp("here")) as here, tidelog(tmp_path_factory.mktemp("there")) as there:
+    with (
+        tidelog(tmp_path_factory.mktemp("here")) as here,
+        tidelog(tmp_path_factory.mktemp("there")) as there,
+    ):
         with BlockingAdmin(here) as admin:
             admin.create_topics([NewTopic(name="orders", partition_count=1)])
         yield here, there
 
 
-def test_the_sensor_tells_how_far_a_mirror_is_behind(servers: tuple[str, str], tmp_path: Path) -> None:
+def test_the_sensor_tells_how_far_a_mirror_is_behind(
+    servers: tuple[str, str], tmp_path: Path
+) -> None:
     here, there = servers
     lines = ("home->far-away.enabled = true", "home->far-away.topics = orders")
     file = write_file(tmp_path / "mirror.properties", {"home": here, "far-away": there}, *lines)
@@ -50,10 +57,15 @@ def test_the_sensor_tells_how_far_a_mirror_is_behind(servers: tuple[str, str], t
     with mirroring(file):
         until(lambda: len(values(there, "home.orders")) == 3, "all is mirrored")
     (event,) = tick(behind.cursor).asset_events
-    assert (event.metadata["records_behind"].value, event.metadata["seconds_behind"].value) == (0, 0.0)
+    assert (event.metadata["records_behind"].value, event.metadata["seconds_behind"].value) == (
+        0,
+        0.0,
+    )
 
 
-def test_a_flow_that_cannot_be_measured_keeps_no_other_from_its_turn(servers: tuple[str, str], tmp_path: Path) -> None:
+def test_a_flow_that_cannot_be_measured_keeps_no_other_from_its_turn(
+    servers: tuple[str, str], tmp_path: Path
+) -> None:
     here, there = servers
     lines = (
         "A->B.enabled = true",
@@ -62,7 +74,9 @@ def test_a_flow_that_cannot_be_measured_keeps_no_other_from_its_turn(servers: tu
         "C.request.timeout.ms = 500",
         "C.default.api.timeout.ms = 1000",
     )
-    file = write_file(tmp_path / "mirror.properties", {"A": here, "B": there, "C": "127.0.0.1:1"}, *lines)
+    file = write_file(
+        tmp_path / "mirror.properties", {"A": here, "B": there, "C": "127.0.0.1:1"}, *lines
+    )
     result = mirror_sensor(file)(dg.build_sensor_context())
     assert isinstance(result, dg.SensorResult)
     measured, failed = result.asset_events
@@ -95,11 +109,17 @@ def test_a_cursor_that_makes_no_sense_is_one_that_was_lost(cursor: str | None) -
 
 def test_a_file_that_cannot_be_used_is_told_by_an_asset_and_by_each_tick(tmp_path: Path) -> None:
     lines = ("A->B.enabled = true", "A->B.topics = (orders")
-    file = write_file(tmp_path / "mirror.properties", {"A": "127.0.0.1:1", "B": "127.0.0.1:2"}, *lines)
+    file = write_file(
+        tmp_path / "mirror.properties", {"A": "127.0.0.1:1", "B": "127.0.0.1:2"}, *lines
+    )
     (asset,) = mirror_assets(file)
     sensor = mirror_sensor(file)
     assert asset.key == dg.AssetKey(["mirrors", "mirror_properties"])
-    (mistake,) = mistakes(dg.Definitions(assets=[asset], sensors=[sensor]).get_repository_def().assets_defs_by_key.values())
+    (mistake,) = mistakes(
+        dg.Definitions(assets=[asset], sensors=[sensor])
+        .get_repository_def()
+        .assets_defs_by_key.values()
+    )
     assert str(file) in mistake
     assert "(orders" in mistake
     with pytest.raises(ConfigError, match=r"\(orders"):

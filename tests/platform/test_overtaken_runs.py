@@ -1,6 +1,8 @@
-"""Retention took what a table had not read, and the archive holds it: each shape and sink goes on as if the log still did.
+"""Retention took what a table had not read, and the archive holds it: each shape and sink goes on
+as if the log still did.
 
-What neither holds is in ``test_accepted_loss``; tables that keep all rows, kills, and a real broker are in ``test_replay_from_archive``.
+What neither holds is in ``test_accepted_loss``; tables that keep all rows, kills, and a real broker
+are in ``test_replay_from_archive``.
 """
 
 from collections import Counter
@@ -33,7 +35,9 @@ READ_FROM_ARCHIVE = "are no longer in the log and are read from its archive"
 
 
 class Overtaken:
-    """A log of which retention takes records before a table has read them, and the lake of a table that reads them from the archive."""
+    """A log of which retention takes records before a table has read them, and the lake of a table
+    that reads them from the archive.
+    """
 
     def __init__(self, log: MemoryLog, lake_root: Path, spark: Any) -> None:
         self.log, self.lake_root, self.spark = log, lake_root, spark
@@ -44,16 +48,24 @@ class Overtaken:
         return run_context(self.log, self.lake_root, self.spark, reporter=self.notes, **more)
 
     def take(self, *topics: str, left: int = 1) -> None:
-        """Archive all of ``topics``, and take all but the ``left`` newest offsets of each partition; ``whole`` is the log as it was."""
+        """Archive all of ``topics``, and take all but the ``left`` newest offsets of each
+        partition; ``whole`` is the log as it was.
+        """
         self.whole = deepcopy(self.log)
         for topic in topics:
             archive(self.log, Lake(self.lake_root), topic)
             ends = {one.partition: one.high_watermark for one in self.log.partition_offsets(topic)}
-            self.log.delete_records(topic, {partition: end - left for partition, end in ends.items()})
+            self.log.delete_records(
+                topic, {partition: end - left for partition, end in ends.items()}
+            )
 
     def told(self, topic: str) -> list[str]:
         """Return what runs told of reading the archive of a topic."""
-        return [one for one in self.notes.notes if one.startswith(f"{topic}-") and one.endswith(READ_FROM_ARCHIVE)]
+        return [
+            one
+            for one in self.notes.notes
+            if one.startswith(f"{topic}-") and one.endswith(READ_FROM_ARCHIVE)
+        ]
 
 
 def topic(name: str) -> MemoryLog:
@@ -67,7 +79,9 @@ def limit(request: pytest.FixtureRequest) -> int:
     return int(request.param)
 
 
-@pytest.mark.parametrize("taken", [("orders",), ("payments",), ("orders", "payments")], ids="-".join)
+@pytest.mark.parametrize(
+    "taken", [("orders",), ("payments",), ("orders", "payments")], ids="-".join
+)
 def test_a_join_goes_on(lake_root: Path, spark: Any, taken: Sequence[str], limit: int) -> None:
     world = Overtaken(two_topics(), lake_root, spark)
     append_round(world.log, 0)
@@ -76,7 +90,9 @@ def test_a_join_goes_on(lake_root: Path, spark: Any, taken: Sequence[str], limit
     append_round(world.log, 2)
     append_end(world.log)
     world.take(*taken, left=2)
-    while run_joined_table(joined_table(), world.context(records_per_run=limit)).version is not None:
+    while (
+        run_joined_table(joined_table(), world.context(records_per_run=limit)).version is not None
+    ):
         pass
     assert held(lake_root) == expected(world.whole)
     assert {name for name in ("orders", "payments") if world.told(name)} == set(taken)
@@ -92,7 +108,10 @@ def test_a_join_refuses_what_neither_archive_nor_log_holds(lake_root: Path, spar
     before = held(lake_root)
     ends = {one.partition: one.high_watermark for one in world.log.partition_offsets("payments")}
     world.log.delete_records("payments", ends)
-    with pytest.raises(ProgressError, match=r"payments-0: the offsets \[\d+, \d+\) were removed from the log before the table read them"):
+    with pytest.raises(
+        ProgressError,
+        match=r"payments-0: the offsets \[\d+, \d+\) were removed from the log before the table read them",
+    ):
         run_joined_table(joined_table(), world.context())
     assert held(lake_root) == before
 
@@ -104,7 +123,9 @@ def test_groups_go_on(lake_root: Path, spark: Any, limit: int) -> None:
     append_orders(world.log, 1)
     append_orders(world.log, 2)
     world.take("orders")
-    while run_topic_table(grouped_table(), world.context(records_per_run=limit)).version is not None:
+    while (
+        run_topic_table(grouped_table(), world.context(records_per_run=limit)).version is not None
+    ):
         pass
     assert (held_groups(lake_root), len(letters_of(lake_root))) == groups_of(world.whole)
     assert world.told("orders")
@@ -124,9 +145,18 @@ def test_a_transform_to_a_topic_goes_on(lake_root: Path, spark: Any, limit: int)
     world.take("orders")
     while run():
         pass
-    values = [value for one in world.whole.topics["orders"].partitions for _, _, _, value in one.records.values() if value is not None]
-    assert Counter((one.key, one.value) for _, records in world.log.sent for one in records) == expected_records(values)
-    assert {number: one.next_offset for number, one in world.log.groups[GROUP, "orders"].items()} == {0: 12, 1: 12}
+    values = [
+        value
+        for one in world.whole.topics["orders"].partitions
+        for _, _, _, value in one.records.values()
+        if value is not None
+    ]
+    assert Counter(
+        (one.key, one.value) for _, records in world.log.sent for one in records
+    ) == expected_records(values)
+    assert {
+        number: one.next_offset for number, one in world.log.groups[GROUP, "orders"].items()
+    } == {0: 12, 1: 12}
     assert len(letters_of(lake_root)) == 8
     assert world.told("orders")
 
@@ -142,7 +172,9 @@ def append_sent(log: MemoryLog, number: int) -> None:
 
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
 @pytest.mark.parametrize("is_keyed", [False, True])
-def test_a_table_of_a_database_goes_on(lake_root: Path, spark: Any, tmp_path: Path, kind: str, *, is_keyed: bool) -> None:
+def test_a_table_of_a_database_goes_on(
+    lake_root: Path, spark: Any, tmp_path: Path, kind: str, *, is_keyed: bool
+) -> None:
     name = "accounts" if is_keyed else "orders"
     world = Overtaken(topic(name), lake_root, spark)
     table = killed_storing.follower("mine", is_keyed=is_keyed)

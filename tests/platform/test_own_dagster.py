@@ -1,5 +1,6 @@
-"""Dagster's own commands, beside a broker that somebody else started: ``dagster dev`` in another folder, over a project of YAML, with
-PostgreSQL as its storage, and ``dg dev`` over the project that ``tidelog init`` writes.
+"""Dagster's own commands, beside a broker that somebody else started: ``dagster dev`` in another
+folder, over a project of YAML, with PostgreSQL as its storage, and ``dg dev`` over the project that
+``tidelog init`` writes.
 """
 
 import json
@@ -82,7 +83,9 @@ def project(tmp_path: Path) -> Path:
 
 
 def write_workspace(project: Path) -> Path:
-    """Write a workspace.yaml as the documents show it, in a folder beside the project, and return it."""
+    """Write a workspace.yaml as the documents show it, in a folder beside the project, and return
+    it.
+    """
     elsewhere = project.parent / "elsewhere"
     elsewhere.mkdir()
     location = f"{{module_name: orchestration.definitions, location_name: shop, working_directory: {project}}}"
@@ -102,12 +105,18 @@ DG_DEV = (sys.executable, "-c", "from dagster_dg_cli.cli import main; main()", "
 
 
 @contextmanager
-def running_dagster(folder: Path, variables: dict[str, str], command: Sequence[str] = DAGSTER_DEV) -> Iterator[Callable[[], str]]:
-    """Run ``dagster dev`` in a folder, or ``dg dev``; yields what returns its log. Nothing of it is left afterwards."""
+def running_dagster(
+    folder: Path, variables: dict[str, str], command: Sequence[str] = DAGSTER_DEV
+) -> Iterator[Callable[[], str]]:
+    """Run ``dagster dev`` in a folder, or ``dg dev``; yields what returns its log. Nothing of it is
+    left afterwards.
+    """
     log = folder.parent / "dagster.log"
     with log.open("wb") as output:
         whole = [*command, "--port", str(free_port())]
-        process = subprocess.Popen(whole, cwd=folder, env=variables, stdout=output, stderr=output, start_new_session=True)
+        process = subprocess.Popen(
+            whole, cwd=folder, env=variables, stdout=output, stderr=output, start_new_session=True
+        )
     try:
         yield lambda: f"exit code {process.poll()}\n{log.read_text()[-6000:]}"
     finally:
@@ -131,7 +140,9 @@ def row_count(data: Path) -> int:
 
 
 def test_relative_paths_begin_at_the_project_wherever_dagster_was_started(tmp_path: Path) -> None:
-    """The folder in which Dagster is started is another project, with files of the same names that are no schemas."""
+    """The folder in which Dagster is started is another project, with files of the same names that
+    are no schemas.
+    """
     project = tmp_path / "shop"
     workspace = write_workspace(project)
     elsewhere = workspace.parent
@@ -140,21 +151,37 @@ def test_relative_paths_begin_at_the_project_wherever_dagster_was_started(tmp_pa
         (folder / "assets" / "__init__.py").write_text("")
         (folder / "orders.avsc").write_text(content)
         (folder / "mirror.properties").write_text(content)
-    (project / "orders.proto").write_text('syntax = "proto3"; package shop; message Order { int64 id = 1; }')
+    (project / "orders.proto").write_text(
+        'syntax = "proto3"; package shop; message Order { int64 id = 1; }'
+    )
     (project / "mirror.properties").write_text(
         "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
     )
-    (elsewhere / "assets" / "orders.py").write_text("raise RuntimeError('another project was loaded')\n")
+    (elsewhere / "assets" / "orders.py").write_text(
+        "raise RuntimeError('another project was loaded')\n"
+    )
     (project / "assets" / "orders.py").write_text(DECLARATIONS)
 
     validate = (sys.executable, "-m", "dagster", "definitions", "validate", "-w", str(workspace))
     variables = environment(DAGSTER_HOME=str(elsewhere), PYTHONPATH=str(ROOT))
-    finished = subprocess.run(validate, cwd=elsewhere, env=variables, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    finished = subprocess.run(
+        validate,
+        cwd=elsewhere,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
     assert finished.returncode == 0, finished.stdout + finished.stderr
 
 
 def test_its_sensor_commits_to_the_lake_and_its_history_is_in_postgresql(
-    tmp_path: Path, project: Path, postgres_url: str, spark_remote: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    project: Path,
+    postgres_url: str,
+    spark_remote: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     data = tmp_path / "data"
     home = dagster_home(data)
@@ -171,7 +198,9 @@ def test_its_sensor_commits_to_the_lake_and_its_history_is_in_postgresql(
             wait_until(lambda: partition_count(broker.bootstrap) == 2, PATIENCE_S, explain)
             with BlockingProducer(broker.bootstrap) as producer:
                 for number in (1, 2, 3, -4, 500):
-                    producer.send("payments", value=json.dumps({"id": number, "paid": float(number)}).encode())
+                    producer.send(
+                        "payments", value=json.dumps({"id": number, "paid": float(number)}).encode()
+                    )
                 producer.flush()
             wait_until(lambda: row_count(data) == 3, PATIENCE_S, explain)
     assert Lake(data / "lake").existing("dead_letters").row_count == 1
@@ -200,6 +229,12 @@ def test_dg_dev_takes_a_new_project_and_its_sensors_are_on(tmp_path: Path) -> No
     write_project(project)
     write_configuration(home)
     with BrokerProcess(tmp_path / "broker") as broker:
-        settings = {"TIDELOG_BOOTSTRAP_SERVERS": broker.bootstrap, "DAGSTER_HOME": str(home), "PYTHONPATH": str(ROOT)}
+        settings = {
+            "TIDELOG_BOOTSTRAP_SERVERS": broker.bootstrap,
+            "DAGSTER_HOME": str(home),
+            "PYTHONPATH": str(ROOT),
+        }
         with running_dagster(project, environment(**settings), DG_DEV) as explain:
-            wait_until(lambda: partition_count(broker.bootstrap, "orders") == 4, PATIENCE_S, explain)
+            wait_until(
+                lambda: partition_count(broker.bootstrap, "orders") == 4, PATIENCE_S, explain
+            )

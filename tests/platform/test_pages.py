@@ -1,14 +1,19 @@
-"""The pages on pipelines as a reader follows them: files are written, commands and scripts run, in a project of its own, in order.
+"""The pages on pipelines as a reader follows them: files are written, commands and scripts run, in
+a project of its own, in order.
 
-A page's Python blocks begin with a remark that names their file. Remarks of HTML, which no reader sees, say what happens in between:
-``in: FOLDER`` goes into a folder, ``materialize: KEY ...`` does what the sensors of a running ``tidelog up`` would, ``refused: KEY: TEXT``
-is a run that has to fail with that text, ``installed: FOLDER`` makes a project that has run before and goes into it, ``run: FILE``
-runs a script, ``import: FILE`` only imports it, ``unset: VARIABLE`` takes one from the environment, ``mistaken: TEXT`` means that the
-project does not load, and why. A block of properties names its file as Python does, and so does one of YAML that is a component; one of
-JSON or Protobuf is named by ``file: FILE`` before it. Other YAML is the config of a replay, or an instance's ``dagster.yaml``.
-What a script's ``print`` lines show behind a remark is compared with what they print.
+A page's Python blocks begin with a remark that names their file. Remarks of HTML, which no reader
+sees, say what happens in between: ``in: FOLDER`` goes into a folder, ``materialize: KEY ...`` does
+what the sensors of a running ``tidelog up`` would, ``refused: KEY: TEXT`` is a run that has to fail
+with that text, ``installed: FOLDER`` makes a project that has run before and goes into it, ``run:
+FILE`` runs a script, ``import: FILE`` only imports it, ``unset: VARIABLE`` takes one from the
+environment, ``mistaken: TEXT`` means that the project does not load, and why. A block of properties
+names its file as Python does, and so does one of YAML that is a component; one of JSON or Protobuf
+is named by ``file: FILE`` before it. Other YAML is the config of a replay, or an instance's
+``dagster.yaml``. What a script's ``print`` lines show behind a remark is compared with what they
+print.
 
-Each command is a process of its own, forked from one that has imported Dagster and Spark already (``forking``).
+Each command is a process of its own, forked from one that has imported Dagster and Spark already
+(``forking``).
 """
 
 import os
@@ -28,7 +33,9 @@ from tests.platform.forking import ended
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(900)]
 COMMAND = re.compile(r"^ *\$ ", re.MULTILINE)
-PAGES = sorted(page for page in (ROOT / "docs" / "pipelines").glob("*.md") if COMMAND.search(page.read_text()))
+PAGES = sorted(
+    page for page in (ROOT / "docs" / "pipelines").glob("*.md") if COMMAND.search(page.read_text())
+)
 PART = re.compile(r"^ *```(\w+)\n(.*?)^ *```$|^<!-- (\w+): (.*?) -->$", re.MULTILINE | re.DOTALL)
 TABLE = re.compile(r"^<!-- materialize: .*lake/", re.MULTILINE)
 """What only Spark can do."""
@@ -81,7 +88,11 @@ class Reader:
         self.file = ""
         self.home = folder.parent
         self.bootstrap = bootstrap
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("TIDELOG_", "DAGSTER_"))}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("TIDELOG_", "DAGSTER_"))
+        }
         self.environment = {
             **kept,
             "PYTHONPATH": str(ROOT),
@@ -168,7 +179,9 @@ class Reader:
         home.mkdir()
         (home / "dagster.yaml").write_text(text)
         with dg.DagsterInstance.from_config(str(home)) as instance:
-            assert instance.run_monitoring_enabled == yaml.safe_load(text)["run_monitoring"]["enabled"]
+            assert (
+                instance.run_monitoring_enabled == yaml.safe_load(text)["run_monitoring"]["enabled"]
+            )
 
     def refuse(self, key: str, text: str) -> None:
         code, output, errors = self.ended("-c", MATERIALIZE, key)
@@ -180,10 +193,14 @@ class Reader:
         lines = (self.folder / file).read_text().splitlines()
         shown = [line.partition("  # ")[2] for line in lines if "print(" in line and "  # " in line]
         for expected, line in zip(shown, printed, strict=True):
-            assert line.startswith(expected.partition("...")[0]), f"{file} shows {expected}, and this was printed: {line}"
+            assert line.startswith(expected.partition("...")[0]), (
+                f"{file} shows {expected}, and this was printed: {line}"
+            )
 
     def type(self, text: str) -> None:
-        """Run the commands of a block; lines below a command are what it prints, dots stand for anything."""
+        """Run the commands of a block; lines below a command are what it prints, dots stand for
+        anything.
+        """
         command: str | None = None
         printed: list[str] = []
         for line in text.splitlines():
@@ -191,8 +208,12 @@ class Reader:
                 command = line.removeprefix(PROMPT).partition("  #")[0].strip()
                 printed = [] if command in ELSEWHERE else self.command(command).splitlines()
             elif line.strip() and command not in ELSEWHERE:
-                pattern = r"\s+".join(re.escape(word).replace(re.escape("..."), ".*") for word in line.split())
-                assert any(re.match(pattern, one.strip()) for one in printed), f"{command} shows {line!r}, and this was printed: {printed}"
+                pattern = r"\s+".join(
+                    re.escape(word).replace(re.escape("..."), ".*") for word in line.split()
+                )
+                assert any(re.match(pattern, one.strip()) for one in printed), (
+                    f"{command} shows {line!r}, and this was printed: {printed}"
+                )
 
     def command(self, command: str) -> str:
         piped, _, last = command.rpartition(" | ")
@@ -202,12 +223,20 @@ class Reader:
             self.environment[name] = value
         program, *arguments = words
         assert program in MODULES, f"nobody knows how to run {command}"
-        given = subprocess.run(["bash", "-c", piped], capture_output=True, text=True, check=True).stdout if piped else ""
+        given = (
+            subprocess.run(["bash", "-c", piped], capture_output=True, text=True, check=True).stdout
+            if piped
+            else ""
+        )
         return self.call("-m", MODULES[program], *arguments, given=given)
 
 
 def test_a_page_that_is_not_followed_shows_nothing_to_run() -> None:
-    shown = {block.document for block in blocks("python", "console") if block.document.parent.name == "pipelines"}
+    shown = {
+        block.document
+        for block in blocks("python", "console")
+        if block.document.parent.name == "pipelines"
+    }
     assert shown <= set(PAGES)
 
 

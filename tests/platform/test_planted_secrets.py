@@ -1,7 +1,9 @@
-"""Passwords of the cluster and of the database are planted, and nothing that a run leaves or shows holds one.
+"""Passwords of the cluster and of the database are planted, and nothing that a run leaves or shows
+holds one.
 
-A real run sends rows of a database to a broker that asks for a login, two others fail. Then all files of Dagster's storage, of the runs'
-output and of the broker, the objects that were alive during the run, and the arguments of all processes are searched.
+A real run sends rows of a database to a broker that asks for a login, two others fail. Then all
+files of Dagster's storage, of the runs' output and of the broker, the objects that were alive
+during the run, and the arguments of all processes are searched.
 """
 
 import base64
@@ -27,7 +29,11 @@ from tests.helpers.ports import free_ports
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(300)]
 PLANTED = "planted-5d02be"
 ROOT = Path(__file__).parents[2]
-USER = {"TIDELOG_SECURITY_PROTOCOL": "SASL_PLAINTEXT", "TIDELOG_SASL_MECHANISM": "SCRAM-SHA-256", "TIDELOG_SASL_USERNAME": "shop"}
+USER = {
+    "TIDELOG_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+    "TIDELOG_SASL_MECHANISM": "SCRAM-SHA-256",
+    "TIDELOG_SASL_USERNAME": "shop",
+}
 
 
 @pytest.fixture
@@ -43,7 +49,9 @@ def guarded(tmp_path: Path) -> Iterator[str]:
     }
     with BrokerProcess(tmp_path / "broker", properties=properties) as broker:
         with BlockingAdmin(broker.bootstrap) as admin:
-            admin.set_scram_users([ScramUser(name="shop", mechanism="SCRAM-SHA-256", password=PLANTED)])
+            admin.set_scram_users(
+                [ScramUser(name="shop", mechanism="SCRAM-SHA-256", password=PLANTED)]
+            )
         yield f"{HOST}:{port}"
 
 
@@ -87,18 +95,24 @@ def test_nothing_of_a_run_shows_a_secret(tmp_path: Path, guarded: str) -> None:
     assert not holds_secret(run.stdout.encode())
     assert not [line for line in run.stderr.splitlines() if holds_secret(line.encode())]
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
-    assert [file for file in files if file.suffix == ".db" and file.is_relative_to(home)], "events are stored"
+    assert [file for file in files if file.suffix == ".db" and file.is_relative_to(home)], (
+        "events are stored"
+    )
     assert not [file for file in files if holds_secret(file.read_bytes())]
 
 
-def test_two_resources_log_in_by_files_of_their_own(tmp_path: Path, guarded: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_resources_log_in_by_files_of_their_own(
+    tmp_path: Path, guarded: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in {**USER, "TIDELOG_SASL_PASSWORD": "of another cluster"}.items():
         monkeypatch.setenv(name, value)
     files = {}
     for name, password in (("right", PLANTED), ("wrong", "wrong")):
         files[name] = tmp_path / f"{name}.properties"
         jaas = f'org.apache.kafka.common.security.scram.ScramLoginModule required username="shop" password="{password}";'
-        files[name].write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config={jaas}\n")
+        files[name].write_text(
+            f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config={jaas}\n"
+        )
     right = LogServiceResource(bootstrap_servers=guarded, client_config=str(files["right"]))
     with right.open() as log:
         log.create_topic("told", partitions=1, replication_factor=1, configs={})
@@ -112,11 +126,16 @@ def test_two_resources_log_in_by_files_of_their_own(tmp_path: Path, guarded: str
     assert PLANTED not in repr(right)
     wrong = LogServiceResource(bootstrap_servers=guarded, client_config=str(files["wrong"]))
     for other in (wrong, LogServiceResource(bootstrap_servers=guarded)):
-        with pytest.raises(LogServiceError, match="SASL_AUTHENTICATION_FAILED"), other.open() as log:
+        with (
+            pytest.raises(LogServiceError, match="SASL_AUTHENTICATION_FAILED"),
+            other.open() as log,
+        ):
             log.describe_topic("told")
 
 
-def test_no_process_of_the_platform_is_told_a_secret_by_an_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_process_of_the_platform_is_told_a_secret_by_an_argument(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     secrets = {
         **USER,
         "TIDELOG_SASL_PASSWORD": PLANTED,
@@ -140,4 +159,6 @@ def test_no_process_of_the_platform_is_told_a_secret_by_an_argument(tmp_path: Pa
         told = (component.argv, component.prepare, component.before_stop)
         assert PLANTED not in repr(told), component.name
         assert PLANTED not in repr(component), component.name
-    assert not [file for file in tmp_path.rglob("*") if file.is_file() and holds_secret(file.read_bytes())]
+    assert not [
+        file for file in tmp_path.rglob("*") if file.is_file() and holds_secret(file.read_bytes())
+    ]

@@ -1,11 +1,19 @@
-"""A queue in Dagster: its asset, and the sensor that tells how deep it is, against a broker of the test's own."""
+"""A queue in Dagster: its asset, and the sensor that tells how deep it is, against a broker of the
+test's own.
+"""
 
 from collections.abc import Iterator
 
 import dagster as dg
 import pytest
 
-from log_service.client import BlockingAdmin, BlockingProducer, BlockingShareConsumer, ConfigResource, NewTopic
+from log_service.client import (
+    BlockingAdmin,
+    BlockingProducer,
+    BlockingShareConsumer,
+    ConfigResource,
+    NewTopic,
+)
 from orchestration.infrastructure.queues import QueueSpec, decide_depths, queue_asset, queue_sensor
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.progress import TELL_INTERVAL_S, Told, read_cursor
@@ -22,12 +30,16 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with BrokerProcess(tmp_path_factory.mktemp("queue")) as running:
         with BlockingAdmin(running.bootstrap) as admin:
             admin.create_topics([NewTopic(name="parcels", partition_count=1)])
-            admin.alter_configs({ConfigResource.group("packers"): {"share.auto.offset.reset": "earliest"}})
+            admin.alter_configs(
+                {ConfigResource.group("packers"): {"share.auto.offset.reset": "earliest"}}
+            )
         yield running
 
 
 def take(broker: BrokerProcess, count: int) -> None:
-    with BlockingShareConsumer(broker.bootstrap, group_id="packers", share_acquire_mode="record_limit") as consumer:
+    with BlockingShareConsumer(
+        broker.bootstrap, group_id="packers", share_acquire_mode="record_limit"
+    ) as consumer:
         consumer.subscribe(["parcels"])
         left = count
         while left:
@@ -61,7 +73,11 @@ def test_the_sensor_tells_how_deep_a_queue_is(broker: BrokerProcess) -> None:
 
 
 def test_a_depth_is_told_when_it_changes_and_an_empty_queue_at_once() -> None:
-    told = {"a": Told(value="3", at_s=100.0), "b": Told(value="1", at_s=100.0), "c": Told(value="7", at_s=100.0)}
+    told = {
+        "a": Told(value="3", at_s=100.0),
+        "b": Told(value="1", at_s=100.0),
+        "c": Told(value="7", at_s=100.0),
+    }
     due, known = decide_depths({"a": 5, "b": 0, "c": 7, "d": None}, told, 101.0)
     assert due == {"b"}
     assert known["b"] == Told(value="0", at_s=101.0)
@@ -77,5 +93,9 @@ def test_a_queue_is_downstream_of_its_topic() -> None:
     asset = queue_asset(PACKERS)
     assert [dependency.asset_key for dependency in asset.deps] == [PARCELS.asset_key]
     dg.Definitions.validate_loadable(
-        dg.Definitions(assets=[asset], sensors=[queue_sensor([PACKERS])], resources={"log_service": LogServiceResource()})
+        dg.Definitions(
+            assets=[asset],
+            sensors=[queue_sensor([PACKERS])],
+            resources={"log_service": LogServiceResource()},
+        )
     )

@@ -1,7 +1,8 @@
-"""Every sink, source and shape, its runs killed anywhere, again and again: in the end it holds what it was sent, once.
+"""Every sink, source and shape, its runs killed anywhere, again and again: in the end it holds what
+it was sent, once.
 
-ROUNDS sets how often each is killed, SEED how: a failure prints both, and the story. Runs of append tables, joins and topics are also
-killed in a whole installation (``test_kill_loop``).
+ROUNDS sets how often each is killed, SEED how: a failure prints both, and the story. Runs of append
+tables, joins and topics are also killed in a whole installation (``test_kill_loop``).
 """
 
 import itertools
@@ -67,7 +68,9 @@ def survive(line: Line, name: str, directory: Path) -> None:
     except BaseException as error:
         error.add_note("\n".join([f"ROUNDS={ROUNDS} SEED={SEED} {name}", *deaths.story]))
         raise
-    logging.getLogger(__name__).info("%s: %d deaths in %d rounds, SEED=%d", name, deaths.deaths, ROUNDS, SEED)
+    logging.getLogger(__name__).info(
+        "%s: %d deaths in %d rounds, SEED=%d", name, deaths.deaths, ROUNDS, SEED
+    )
 
 
 @pytest.mark.parametrize("shape", [AppendedLine, LatestLine, AggregateLine])
@@ -83,20 +86,32 @@ def test_a_table_of_a_database_holds_what_it_was_sent_wherever_its_runs_are_kill
     kind: str, is_keyed: bool, spark_remote: str, tmp_path: Path
 ) -> None:
     with database(kind, tmp_path) as place:
-        survive(DatabaseLine(spark_remote, tmp_path, place, is_keyed=is_keyed), f"{kind} {is_keyed}", tmp_path)
+        survive(
+            DatabaseLine(spark_remote, tmp_path, place, is_keyed=is_keyed),
+            f"{kind} {is_keyed}",
+            tmp_path,
+        )
 
 
 def test_an_archive_holds_each_record_wherever_its_runs_are_killed(tmp_path: Path) -> None:
     survive(ArchiveLine(tmp_path), "archive", tmp_path)
 
 
-@pytest.mark.parametrize(("kind", "is_compared"), [("postgresql", False), ("sqlite", True)], ids=["by-cursor", "by-comparison"])
-def test_each_change_of_a_table_is_sent_once_wherever_runs_are_killed(kind: str, is_compared: bool, bootstrap: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "is_compared"),
+    [("postgresql", False), ("sqlite", True)],
+    ids=["by-cursor", "by-comparison"],
+)
+def test_each_change_of_a_table_is_sent_once_wherever_runs_are_killed(
+    kind: str, is_compared: bool, bootstrap: str, tmp_path: Path
+) -> None:
     with database(kind, tmp_path) as place:
         survive(TableLine(bootstrap, place, is_compared=is_compared), f"captured {kind}", tmp_path)
 
 
-def test_each_line_of_a_file_is_sent_once_wherever_runs_are_killed(bootstrap: str, tmp_path: Path) -> None:
+def test_each_line_of_a_file_is_sent_once_wherever_runs_are_killed(
+    bootstrap: str, tmp_path: Path
+) -> None:
     survive(FilesLine(bootstrap, tmp_path), "files", tmp_path)
 
 

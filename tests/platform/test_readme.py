@@ -1,4 +1,6 @@
-"""The pipeline of the README, as it is printed: records of a topic become rows, dead letters and the answer of a mart."""
+"""The pipeline of the README, as it is printed: records of a topic become rows, dead letters and
+the answer of a mart.
+"""
 
 import json
 from collections.abc import Iterator
@@ -43,7 +45,9 @@ def printed_pipeline() -> ModuleType:
     return module
 
 
-def test_the_printed_pipeline_turns_a_topic_into_a_table(bootstrap: str, tmp_path: Path, spark: Any) -> None:
+def test_the_printed_pipeline_turns_a_topic_into_a_table(
+    bootstrap: str, tmp_path: Path, spark: Any
+) -> None:
     module = printed_pipeline()
     topic = module.ORDERS
     with BlockingAdmin(bootstrap) as admin:
@@ -52,19 +56,38 @@ def test_the_printed_pipeline_turns_a_topic_into_a_table(bootstrap: str, tmp_pat
         for order in ORDERS:
             producer.send(topic.name, value=json.dumps(order).encode(), key=b"one partition").wait()
 
-    assets = [asset for asset in assemble([module]).assets or () if isinstance(asset, dg.AssetsDefinition)]
+    assets = [
+        asset for asset in assemble([module]).assets or () if isinstance(asset, dg.AssetsDefinition)
+    ]
     lake = Lake(tmp_path / "lake")
     resources = {
         "log_service": LogServiceResource(bootstrap_servers=bootstrap),
         "spark": dg.ResourceDefinition.hardcoded_resource(OpenedSpark(spark)),
         "lake": LakeResource(root=str(lake.root)),
-        "warehouse": WarehouseResource(directory=str(tmp_path / "warehouse"), lake_root=str(lake.root)),
+        "warehouse": WarehouseResource(
+            directory=str(tmp_path / "warehouse"), lake_root=str(lake.root)
+        ),
     }
     with dg.DagsterInstance.ephemeral() as instance:
         for chosen in (module.clean_orders, module.revenue):
-            ran = dg.materialize(assets, selection=[chosen.key], resources=resources, instance=instance, raise_on_error=False)
+            ran = dg.materialize(
+                assets,
+                selection=[chosen.key],
+                resources=resources,
+                instance=instance,
+                raise_on_error=False,
+            )
             assert ran.success, failure_of(ran)
 
-    answer = Warehouse(tmp_path / "warehouse", lake).query("SELECT country, revenue FROM revenue_by_country ORDER BY country")
-    assert answer.to_pylist() == [{"country": "DE", "revenue": 20.0}, {"country": "NZ", "revenue": 100.0}]
-    assert sorted(rule for _, _, rule, _ in letters_of(lake.root)) == ["amount_is_positive", "schema", "unique_by"]
+    answer = Warehouse(tmp_path / "warehouse", lake).query(
+        "SELECT country, revenue FROM revenue_by_country ORDER BY country"
+    )
+    assert answer.to_pylist() == [
+        {"country": "DE", "revenue": 20.0},
+        {"country": "NZ", "revenue": 100.0},
+    ]
+    assert sorted(rule for _, _, rule, _ in letters_of(lake.root)) == [
+        "amount_is_positive",
+        "schema",
+        "unique_by",
+    ]

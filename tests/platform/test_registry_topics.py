@@ -1,4 +1,6 @@
-"""Topics of a real broker whose schemas are in a real registry: from producers' serializers to rows and dead letters."""
+"""Topics of a real broker whose schemas are in a real registry: from producers' serializers to rows
+and dead letters.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -30,8 +32,19 @@ from tests.unit.client.schemas import confluent
 from tests.unit.client.schemas.proto_types import classes
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(300)]
-FIRST = {"type": "record", "name": "Order", "namespace": "shop", "fields": [{"name": "id", "type": "long"}]}
-SECOND = {**FIRST, "fields": [{"name": "channel", "type": ["null", "string"], "default": None}, {"name": "id", "type": "long"}]}
+FIRST = {
+    "type": "record",
+    "name": "Order",
+    "namespace": "shop",
+    "fields": [{"name": "id", "type": "long"}],
+}
+SECOND = {
+    **FIRST,
+    "fields": [
+        {"name": "channel", "type": ["null", "string"], "default": None},
+        {"name": "id", "type": "long"},
+    ],
+}
 Serialize = Callable[[Mapping[str, Any]], bytes]
 
 
@@ -39,7 +52,10 @@ Serialize = Callable[[Mapping[str, Any]], bytes]
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """The addresses of a broker and of its registry."""
     directory = tmp_path_factory.mktemp("registry")
-    with BrokerProcess(directory, properties=ALONE) as broker, RegistryProcess(directory, broker.bootstrap) as registry:
+    with (
+        BrokerProcess(directory, properties=ALONE) as broker,
+        RegistryProcess(directory, broker.bootstrap) as registry,
+    ):
         yield broker.bootstrap, registry.url
 
 
@@ -56,7 +72,9 @@ def ours(url: str, topic: str, schema: Mapping[str, Any]) -> Serialize:
 def theirs(url: str, topic: str, schema: Mapping[str, Any]) -> Serialize:
     def serialize(value: Mapping[str, Any]) -> bytes:
         with confluent.registry(url) as client:
-            serializer = confluent.AvroSerializer(client, json.dumps(schema), conf=confluent.TOPIC_NAMES)
+            serializer = confluent.AvroSerializer(
+                client, json.dumps(schema), conf=confluent.TOPIC_NAMES
+            )
             written: bytes = serializer(value, confluent.about(topic))
         return written
 
@@ -64,7 +82,9 @@ def theirs(url: str, topic: str, schema: Mapping[str, Any]) -> Serialize:
 
 
 @pytest.mark.parametrize("way", ["run process", "Spark's workers"])
-@pytest.mark.parametrize("serializer", [ours, pytest.param(theirs, marks=confluent.needs_confluent)])
+@pytest.mark.parametrize(
+    "serializer", [ours, pytest.param(theirs, marks=confluent.needs_confluent)]
+)
 def test_records_of_two_versions_are_rows_and_the_others_dead_letters(  # noqa: PLR0917 - fixtures and parameters
     installation: tuple[str, str],
     tmp_path: Path,
@@ -73,7 +93,9 @@ def test_records_of_two_versions_are_rows_and_the_others_dead_letters(  # noqa: 
     serializer: Callable[..., Serialize],
     way: str,
 ) -> None:
-    """A table that evolves gets the new column. An unknown id and a record without value are dead letters."""
+    """A table that evolves gets the new column. An unknown id and a record without value are dead
+    letters.
+    """
     bootstrap, url = installation
     monkeypatch.setenv("TIDELOG_SCHEMA_REGISTRY_URL", url)
     monkeypatch.setenv("TIDELOG_DATA", str(tmp_path))
@@ -83,10 +105,17 @@ def test_records_of_two_versions_are_rows_and_the_others_dead_letters(  # noqa: 
 
     def run() -> None:
         spec = TopicSpec(name=topic, schema=from_registry(f"{topic}-value"))
-        table = TopicTable(name="clean_orders", topic=spec, function=lambda records: records.drop("_timestamp", "_key"), is_evolving=True)
+        table = TopicTable(
+            name="clean_orders",
+            topic=spec,
+            function=lambda records: records.drop("_timestamp", "_key"),
+            is_evolving=True,
+        )
         with connect(bootstrap) as log:
             reconcile(log, spec)
-            context = run_context(log, lake_root, spark, arrow_records=0 if way == "Spark's workers" else 1_000)  # type: ignore[arg-type]
+            context = run_context(
+                log, lake_root, spark, arrow_records=0 if way == "Spark's workers" else 1_000
+            )  # type: ignore[arg-type]
             run_topic_table(table, context)
 
     def send(*values: bytes | None) -> None:
@@ -104,19 +133,38 @@ def test_records_of_two_versions_are_rows_and_the_others_dead_letters(  # noqa: 
 
     snapshot = Lake(lake_root).snapshot("clean_orders")
     assert snapshot is not None
-    rows = snapshot.dataset().to_table(columns=["_offset", "id", "channel"]).sort_by("_offset").to_pylist()
-    assert [tuple(row.values()) for row in rows] == [(0, 1, None), (1, 2, "web"), (2, 1, None), (7, 2, "web")]
+    rows = (
+        snapshot.dataset()
+        .to_table(columns=["_offset", "id", "channel"])
+        .sort_by("_offset")
+        .to_pylist()
+    )
+    assert [tuple(row.values()) for row in rows] == [
+        (0, 1, None),
+        (1, 2, "web"),
+        (2, 1, None),
+        (7, 2, "web"),
+    ]
     assert [(offset, reason) for _, offset, _, reason in letters_of(lake_root)] == [
         (3, f"its schema id 65535 is not known to the registry {url}"),
         (4, "the value is null"),
-        (5, "the value does not begin with a zero and a schema's id, as Confluent's framing has it"),
+        (
+            5,
+            "the value does not begin with a zero and a schema's id, as Confluent's framing has it",
+        ),
         (6, "the value ends within field id"),
     ]
 
 
-@pytest.mark.parametrize("is_of_confluent", [False, pytest.param(True, marks=confluent.needs_confluent)])
+@pytest.mark.parametrize(
+    "is_of_confluent", [False, pytest.param(True, marks=confluent.needs_confluent)]
+)
 def test_protobuf_and_json_values_are_read(
-    installation: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_of_confluent: bool
+    installation: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_of_confluent: bool,
 ) -> None:
     """The registry returns descriptors, also of the files that a file imports."""
     _, url = installation
@@ -126,33 +174,57 @@ def test_protobuf_and_json_values_are_read(
     order = classes()["Order"]
     message = order(id=3)
     message.paid.amount = 1.5
-    text = json.dumps({"title": "Order", "type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]})
+    text = json.dumps(
+        {
+            "title": "Order",
+            "type": "object",
+            "properties": {"id": {"type": "integer"}},
+            "required": ["id"],
+        }
+    )
     if is_of_confluent:
         with confluent.registry(url) as client:
-            proto: Any = confluent.ProtobufSerializer(order, client, {**confluent.TOPIC_NAMES, "use.deprecated.format": False})
+            proto: Any = confluent.ProtobufSerializer(
+                order, client, {**confluent.TOPIC_NAMES, "use.deprecated.format": False}
+            )
             as_json: Any = confluent.JSONSerializer(text, client, conf=confluent.TOPIC_NAMES)
-            values = [proto(message, confluent.about(topics["proto"])), as_json({"id": 4}, confluent.about(topics["json"]))]
+            values = [
+                proto(message, confluent.about(topics["proto"])),
+                as_json({"id": 4}, confluent.about(topics["json"])),
+            ]
     else:
         with BlockingSchemaRegistryClient(url) as ours_client:
             values = [
                 BlockingProtobufSerializer(ours_client, order).serialize(topics["proto"], message),
-                BlockingJsonSchemaSerializer(ours_client, text).serialize(topics["json"], {"id": 4}),
+                BlockingJsonSchemaSerializer(ours_client, text).serialize(
+                    topics["json"], {"id": 4}
+                ),
             ]
-    schemas = from_registry(f"{topics['proto']}-value", message=order.DESCRIPTOR.full_name), from_registry(f"{topics['json']}-value")
-    (protos, no_fault), (jsons, none) = (schema.read(pa.array([one], pa.binary())) for schema, one in zip(schemas, values, strict=True))
+    schemas = (
+        from_registry(f"{topics['proto']}-value", message=order.DESCRIPTOR.full_name),
+        from_registry(f"{topics['json']}-value"),
+    )
+    (protos, no_fault), (jsons, none) = (
+        schema.read(pa.array([one], pa.binary()))
+        for schema, one in zip(schemas, values, strict=True)
+    )
     assert (no_fault.to_pylist(), none.to_pylist()) == ([None], [None])
     (row,) = protos.to_pylist()
     assert (row["id"], row["paid"]["amount"]) == (3, 1.5)
     assert jsons.to_pylist() == [{"id": 4}]
 
 
-def test_the_topics_run_tells_version_and_id(installation: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_topics_run_tells_version_and_id(
+    installation: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In the metadata of its materialization."""
     bootstrap, url = installation
     monkeypatch.setenv("TIDELOG_SCHEMA_REGISTRY_URL", url)
     monkeypatch.setenv("TIDELOG_DATA", str(tmp_path))
     ours(url, "told", FIRST)({"id": 1})
     asset = topic_asset(TopicSpec(name="told", schema=from_registry("told-value")))
-    result = dg.materialize([asset], resources={"log_service": LogServiceResource(bootstrap_servers=bootstrap)})
+    result = dg.materialize(
+        [asset], resources={"log_service": LogServiceResource(bootstrap_servers=bootstrap)}
+    )
     (event,) = result.asset_materializations_for_node(asset.op.name)
     assert str(event.metadata["schema"].value).startswith("version 1 of told-value (schema id ")

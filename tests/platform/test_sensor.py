@@ -1,4 +1,6 @@
-"""The topic sensor against a log in memory and Dagster's real storage: what it starts, what it tells, and when it only waits."""
+"""The topic sensor against a log in memory and Dagster's real storage: what it starts, what it
+tells, and when it only waits.
+"""
 
 import re
 import sys
@@ -16,7 +18,13 @@ from orchestration.log_client.protocol import LogServiceAwayError, LogServiceErr
 from orchestration.project.location import DEFINITIONS
 from orchestration.resources.lake import LakeResource
 from orchestration.retained.archive import Archive
-from orchestration.sensing.topic_sensor import LOG_TIMEOUT_MS, LOOKS_WITHIN_S, TABLE_TAG, TELLS_WITHIN_S, WAIT_S
+from orchestration.sensing.topic_sensor import (
+    LOG_TIMEOUT_MS,
+    LOOKS_WITHIN_S,
+    TABLE_TAG,
+    TELLS_WITHIN_S,
+    WAIT_S,
+)
 from orchestration.topics.spec import TopicSpec, topic_asset
 from orchestration.transforms import spark_table
 from orchestration.transforms.archiving.assets import archive_asset
@@ -45,7 +53,11 @@ def test_records_start_one_run_of_their_table_and_are_told(world: World) -> None
     assert result.run_requests[0].run_key is None
     assert told(result) == {
         "AssetMaterialization": {"high_watermark": 3, "records_retained": 3, "partitions": 1},
-        "AssetObservation": {"lag": 3, "seconds_behind": pytest.approx(world.now_s - oldest_s), "committed_offset": 0},
+        "AssetObservation": {
+            "lag": 3,
+            "seconds_behind": pytest.approx(world.now_s - oldest_s),
+            "committed_offset": 0,
+        },
     }
     assert {event.asset_key for event in result.asset_events} == {KEY, TOPIC_KEY}
 
@@ -91,7 +103,9 @@ def test_a_tick_waits_longer_where_all_was_read_and_told(world: World) -> None:
     assert world.now_s - began_s == pytest.approx(22), "a record is seen at once"
 
 
-def test_a_tick_that_waits_longer_ends_when_the_project_was_loaded_anew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tick_that_waits_longer_ends_when_the_project_was_loaded_anew(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     append(world, 3)
     world.commit(3)
     world.tick()
@@ -124,7 +138,9 @@ def test_a_lag_that_stood_still_is_told_before_it_grows(world: World) -> None:
     world.tick()
     world.sleep(600)
     append(world, 2)
-    lags = [event.metadata["lag"].value for event in world.tick().asset_events if event.asset_key == KEY]
+    lags = [
+        event.metadata["lag"].value for event in world.tick().asset_events if event.asset_key == KEY
+    ]
     assert lags == [0, 2]
 
 
@@ -134,8 +150,13 @@ def test_a_commit_that_was_not_told_starts_a_run(world: World) -> None:
     assert started(world.tick()) == ["clean_orders"]
 
 
-@pytest.mark.parametrize("status", [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING])
-def test_a_run_in_flight_keeps_others_from_starting(world: World, status: dg.DagsterRunStatus) -> None:
+@pytest.mark.parametrize(
+    "status",
+    [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING],
+)
+def test_a_run_in_flight_keeps_others_from_starting(
+    world: World, status: dg.DagsterRunStatus
+) -> None:
     append(world, 3)
     world.run(status)
     result = world.tick()
@@ -143,7 +164,9 @@ def test_a_run_in_flight_keeps_others_from_starting(world: World, status: dg.Dag
     assert result.skip_reason == dg.SkipReason("a run is in flight of clean_orders")
 
 
-def test_a_look_loads_each_table_of_the_lake_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_loads_each_table_of_the_lake_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The rule of an archive loaded its table three times, beside the lag."""
     clicks = TopicSpec(name="clicks", archive=Archive(kept_days=1))
     world.define(topic_asset(clicks), archive_asset(clicks))
@@ -175,13 +198,18 @@ def test_a_table_that_fails_is_tried_ever_more_rarely(world: World) -> None:
         world.run(dg.DagsterRunStatus.FAILURE, **{"dagster/failure_reason": "STEP_FAILURE"})
     result = world.tick()
     assert started(result) == []
-    told_when = re.fullmatch(r"clean_orders failed 3 times in a row: tried again at \d\d:\d\d:\d\d UTC", result.skip_reason.skip_message)
+    told_when = re.fullmatch(
+        r"clean_orders failed 3 times in a row: tried again at \d\d:\d\d:\d\d UTC",
+        result.skip_reason.skip_message,
+    )
     assert told_when, result.skip_reason
     world.sleep(30)
     assert started(world.tick()) == ["clean_orders"]
 
 
-def test_a_table_that_failed_is_tried_anew_once_the_project_was_loaded_anew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_failed_is_tried_anew_once_the_project_was_loaded_anew(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A corrected table waited for up to five minutes."""
     append(world, 3)
     for _ in range(6):
@@ -193,7 +221,9 @@ def test_a_table_that_failed_is_tried_anew_once_the_project_was_loaded_anew(worl
     assert started(world.tick()) == ["clean_orders"]
 
 
-def test_a_log_that_was_truncated_below_the_checkpoint_starts_a_run_that_reports_it(world: World) -> None:
+def test_a_log_that_was_truncated_below_the_checkpoint_starts_a_run_that_reports_it(
+    world: World,
+) -> None:
     append(world, 3)
     world.commit(3)
     world.log.topics["orders"].partitions[0].log_end_offset = 1
@@ -207,13 +237,17 @@ def test_a_log_service_that_is_away_is_a_reason_to_skip(world: World) -> None:
     assert result.skip_message == "the log service does not answer within 5000 ms"
 
 
-def test_the_first_tick_creates_what_is_declared_and_a_topic_that_is_deleted_later_is_named(world: World) -> None:
+def test_the_first_tick_creates_what_is_declared_and_a_topic_that_is_deleted_later_is_named(
+    world: World,
+) -> None:
     created = world.tick()
     assert world.log.topics["orders"].partitions[0].log_end_offset == 0
     assert created.skip_reason == dg.SkipReason("no new records")
     assert "created" in [event.description for event in created.asset_events]
     del world.log.topics["orders"]
-    assert world.tick().skip_reason == dg.SkipReason("no new records; topics that do not exist: orders")
+    assert world.tick().skip_reason == dg.SkipReason(
+        "no new records; topics that do not exist: orders"
+    )
     assert "orders" not in world.log.topics
 
 
@@ -259,20 +293,30 @@ def test_a_run_is_started_with_its_own_checks_only(world: World) -> None:
 
 
 def test_a_run_is_of_no_declared_job_so_that_the_list_of_runs_names_its_table(world: World) -> None:
-    """Dagster's list of runs names the job of a run, and its assets only where the job is the hidden one of all assets."""
+    """Dagster's list of runs names the job of a run, and its assets only where the job is the
+    hidden one of all assets.
+    """
     append(world, 3)
     context = dg.build_sensor_context(
         instance=world.instance,
         repository_def=world.repository,
-        resources={"log_service": world.log_service, "lake": LakeResource(root=str(world.lake_root))},
+        resources={
+            "log_service": world.log_service,
+            "lake": LakeResource(root=str(world.lake_root)),
+        },
     )
     (request,) = world.sensor.evaluate_tick(context).run_requests or ()
     assert request.job_name == IMPLICIT_ASSET_JOB_NAME
     assert request.asset_selection == [KEY]
 
 
-@pytest.mark.parametrize(("interval_s", "run_config"), [(0, {"ops": {"lake__clean_orders": {"config": {"follow_s": 300}}}}), (5, {})])
-def test_only_a_table_without_an_interval_is_followed(lake_root: Path, interval_s: int, run_config: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("interval_s", "run_config"),
+    [(0, {"ops": {"lake__clean_orders": {"config": {"follow_s": 300}}}}), (5, {})],
+)
+def test_only_a_table_without_an_interval_is_followed(
+    lake_root: Path, interval_s: int, run_config: dict[str, Any]
+) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         world = World(instance, lake_root, interval_s)
         append(world, 3)
@@ -293,7 +337,9 @@ def test_records_that_come_all_the_time_do_not_make_a_tick_spin(world: World) ->
     assert len(world.log.waits) <= 16
 
 
-def test_records_that_retention_took_unread_start_a_run_that_says_so_and_hold_up_no_tick(world: World) -> None:
+def test_records_that_retention_took_unread_start_a_run_that_says_so_and_hold_up_no_tick(
+    world: World,
+) -> None:
     append(world, 3)
     world.commit(1)
     world.log.delete_records("orders", {0: 3})
@@ -306,7 +352,9 @@ def test_records_that_retention_took_unread_start_a_run_that_says_so_and_hold_up
 
 
 @pytest.mark.parametrize("refused", ["partition_offsets", "describe_topic"])
-def test_a_table_that_cannot_be_looked_at_leaves_the_others_alone(world: World, monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
+def test_a_table_that_cannot_be_looked_at_leaves_the_others_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
     append(world, 3)
     others = world.log.add_topic("others")
     others.partitions[0].append(b"{}")
@@ -328,10 +376,15 @@ def test_a_table_that_cannot_be_looked_at_leaves_the_others_alone(world: World, 
     assert started(world.tick()) == ["clean_others"]
     others.partitions[0].log_end_offset = others.partitions[0].log_start_offset
     skipped = world.tick()
-    assert "the table clean_orders cannot be looked at: the partition orders-0 has no leader" in skipped.skip_reason.skip_message
+    assert (
+        "the table clean_orders cannot be looked at: the partition orders-0 has no leader"
+        in skipped.skip_reason.skip_message
+    )
 
 
-def test_topics_that_may_be_described_and_not_read_cost_no_tick_its_lags(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_that_may_be_described_and_not_read_cost_no_tick_its_lags(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     append(world, 3)
     world.commit(3)
     began_s = world.now_s
@@ -346,7 +399,9 @@ def test_topics_that_may_be_described_and_not_read_cost_no_tick_its_lags(world: 
     assert world.now_s - began_s == pytest.approx(15, abs=0.1)
 
 
-def test_a_log_service_that_goes_away_within_a_wait_is_a_reason_to_skip(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_service_that_goes_away_within_a_wait_is_a_reason_to_skip(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     append(world, 3)
     world.commit(3)
 
@@ -381,7 +436,9 @@ def test_a_log_service_that_goes_away_within_a_tick_is_asked_once_and_not_for_ea
 def follower(topic: str) -> dg.AssetsDefinition:
     """Return a table that follows a topic of its own."""
 
-    @spark_table(topic=TopicSpec(name=topic, schema="id STRING"), name=f"clean_{topic}", minimum_interval_s=0)
+    @spark_table(
+        topic=TopicSpec(name=topic, schema="id STRING"), name=f"clean_{topic}", minimum_interval_s=0
+    )
     def clean(records: Any) -> Any:
         """Records."""
         return records
@@ -389,7 +446,9 @@ def follower(topic: str) -> dg.AssetsDefinition:
     return clean
 
 
-def test_leaders_that_are_away_end_no_tick_late_and_hold_up_no_other_table(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaders_that_are_away_end_no_tick_late_and_hold_up_no_other_table(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     silent = [f"a{number:02}" for number in range(20)]
     for topic in (*silent, "orders", "zebras"):
         world.log.add_topic(topic)
@@ -420,7 +479,9 @@ def test_leaders_that_are_away_end_no_tick_late_and_hold_up_no_other_table(world
     assert looked_at == {*silent, "orders", "zebras"}
 
 
-def test_how_long_records_wait_is_not_asked_where_a_tick_took_long(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_long_records_wait_is_not_asked_where_a_tick_took_long(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     append(world, 3)
     offsets_of = world.log.partition_offsets
 

@@ -1,4 +1,6 @@
-"""A sixth kind of table, which no module of the product knows: everything that serves tables serves it after one import."""
+"""A sixth kind of table, which no module of the product knows: everything that serves tables serves
+it after one import.
+"""
 
 import json
 import os
@@ -69,13 +71,19 @@ class Lines:
 
     def declare(self, function: Any) -> None:
         """Declare the table, or declare it anew with a corrected transform."""
-        self.asset = json_lines(name=NAME, topic=ORDERS, directory=self.directory, rules=RULES)(function)
+        self.asset = json_lines(name=NAME, topic=ORDERS, directory=self.directory, rules=RULES)(
+            function
+        )
 
     def run(self, **config: Any) -> dg.ExecuteInProcessResult:
         """Materialize the asset."""
         run_config = {"ops": {self.asset.op.name: {"config": config}}}
         return dg.materialize(
-            [self.asset], resources=self.world.resources, instance=self.world.instance, raise_on_error=False, run_config=run_config
+            [self.asset],
+            resources=self.world.resources,
+            instance=self.world.instance,
+            raise_on_error=False,
+            run_config=run_config,
         )
 
     def committed(self, **config: Any) -> None:
@@ -86,12 +94,21 @@ class Lines:
     @property
     def rows(self) -> list[tuple[int, int, str, int]]:
         """Every row of every file of the folder, also of files that no commit names."""
-        found = [json.loads(line) for file in self.directory.glob("*.jsonl") for line in file.read_text().splitlines()]
-        return sorted((row["_partition"], row["_offset"], row["id"], row["amount"]) for row in found)
+        found = [
+            json.loads(line)
+            for file in self.directory.glob("*.jsonl")
+            for line in file.read_text().splitlines()
+        ]
+        return sorted(
+            (row["_partition"], row["_offset"], row["id"], row["amount"]) for row in found
+        )
 
     @property
     def letters(self) -> list[tuple[int, int, str]]:
-        return [(row["_partition"], row["_offset"], row["rule"]) for row in DeadLetters(self.world.lake).of_target(NAME)]
+        return [
+            (row["_partition"], row["_offset"], row["rule"])
+            for row in DeadLetters(self.world.lake).of_target(NAME)
+        ]
 
     @property
     def lag(self) -> int:
@@ -124,8 +141,12 @@ ROWS = [(number, offset, f"{number}-{offset}", offset) for number in (0, 1) for 
 LETTERS = [(0, 0, "amount_is_positive"), (1, 0, "amount_is_positive"), (1, 3, "schema")]
 
 
-def test_the_topic_sensor_starts_its_run_with_a_config_that_fits(lake_root: Path, tmp_path: Path) -> None:
-    asset = json_lines(name=NAME, topic=sensor_world.ORDERS, directory=tmp_path / "lines", minimum_interval_s=0)(order_lines)
+def test_the_topic_sensor_starts_its_run_with_a_config_that_fits(
+    lake_root: Path, tmp_path: Path
+) -> None:
+    asset = json_lines(
+        name=NAME, topic=sensor_world.ORDERS, directory=tmp_path / "lines", minimum_interval_s=0
+    )(order_lines)
     with dg.DagsterInstance.ephemeral() as instance:
         world = sensor_world.World(instance, lake_root)
         world.define(asset)
@@ -160,20 +181,26 @@ def test_a_run_writes_each_row_once_and_commits_offsets_and_dead_letters(lines: 
     assert lines.rows == sorted([*ROWS, (0, 3, "0-3", 3)])
 
 
-def test_a_run_that_is_killed_between_file_and_commit_leaves_no_row_twice(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_killed_between_file_and_commit_leaves_no_row_twice(
+    lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def die(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
         patched.setattr(json_lines_run, "append_with_offsets", die)
         assert not lines.run().success
-    assert (lines.rows, lines.letters, lines.lag) == (ROWS, [], 7), "the file is there, and nothing is committed"
+    assert (lines.rows, lines.letters, lines.lag) == (ROWS, [], 7), (
+        "the file is there, and nothing is committed"
+    )
     lines.partitions[0].append(order("0-3", 3))
     lines.committed()
     assert (lines.rows, lines.letters, lines.lag) == (sorted([*ROWS, (0, 3, "0-3", 3)]), LETTERS, 0)
 
 
-def test_a_run_that_is_killed_after_its_commit_is_told_by_the_next_one(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_killed_after_its_commit_is_told_by_the_next_one(
+    lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def die(*arguments: Any, **more: Any) -> None:
         append_with_offsets(*arguments, **more)
         raise KeyboardInterrupt
@@ -247,11 +274,15 @@ def test_the_command_line_replays_its_ranges(project: Lines) -> None:
     assert f"{NAME}: 1 offset would be replayed: 0:[2,3)" in said(replay, *arguments)
     assert said(replay, f"lake/{NAME}", *arguments[1:]) == said(replay, *arguments)
     assert project.rows == ROWS
-    assert f"{NAME}: 1 record replayed in 1 commit: 1 row, 0 dead letters" in said(replay, *arguments, "--execute")
+    assert f"{NAME}: 1 record replayed in 1 commit: 1 row, 0 dead letters" in said(
+        replay, *arguments, "--execute"
+    )
     assert project.rows == [(0, 1, "0-1", 1), (0, 2, "0-2", 20), *ROWS[2:]]
 
 
-def test_only_a_replay_that_is_carried_out_is_a_run_of_the_installation(project: Lines, tmp_path: Path) -> None:
+def test_only_a_replay_that_is_carried_out_is_a_run_of_the_installation(
+    project: Lines, tmp_path: Path
+) -> None:
     """Dry replays were runs that succeeded, and refused ones were runs that failed."""
     home = dagster_home(tmp_path)
     write_configuration(home)
@@ -267,10 +298,14 @@ def test_only_a_replay_that_is_carried_out_is_a_run_of_the_installation(project:
     assert (run.status, run.tags[REPLAYED_TABLE_TAG]) == (dg.DagsterRunStatus.SUCCESS, NAME)
 
 
-def test_the_start_of_spark_is_not_told_at_the_terminal(project: Lines, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_start_of_spark_is_not_told_at_the_terminal(
+    project: Lines, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Six lines of Spark's start stood before the answer of a dry fix."""
     capfd.readouterr()
-    assert "1 of 1 would be rejected again" in said(dead_letters, "fix", NAME, "1:3", "--value", order("1-3", -3).decode())
+    assert "1 of 1 would be rejected again" in said(
+        dead_letters, "fix", NAME, "1:3", "--value", order("1-3", -3).decode()
+    )
     assert "log4j" not in capfd.readouterr().err
     assert "log4j" in (tmp_path / "spark" / surroundings.SPARK_LOG).read_text()
     os.write(2, b"afterwards")
@@ -281,9 +316,16 @@ def test_the_command_line_lists_tries_fixes_and_replays_its_dead_letters(project
     assert "1:3" in said(dead_letters, "list", NAME, "--rule", "schema")
     fix = ("fix", NAME, "1:3", "--value")
     assert "1 of 1 would be rejected again" in said(dead_letters, *fix, order("1-3", -3).decode())
-    assert f"{NAME}: 1 fixed; 1 record replayed: 1 row" in said(dead_letters, *fix, order("1-3", 3).decode(), "--execute")
+    assert f"{NAME}: 1 fixed; 1 record replayed: 1 row" in said(
+        dead_letters, *fix, order("1-3", 3).decode(), "--execute"
+    )
     assert (project.rows, project.letters) == (sorted([*ROWS, (1, 3, "1-3", 3)]), LETTERS[:2])
-    project.declare(lambda records: order_lines(records.selectExpr("* EXCEPT (amount)", "amount + 1 AS amount")))
+    project.declare(
+        lambda records: order_lines(records.selectExpr("* EXCEPT (amount)", "amount + 1 AS amount"))
+    )
     assert "2 dead letters would be replayed" in said(dead_letters, "replay", NAME)
     assert "2 rows, 0 dead letters" in said(dead_letters, "replay", NAME, "--execute")
-    assert (project.rows, project.letters) == (sorted([(0, 0, "0-0", 1), (1, 0, "1-0", 1), (1, 3, "1-3", 3), *ROWS]), [])
+    assert (project.rows, project.letters) == (
+        sorted([(0, 0, "0-0", 1), (1, 0, "1-0", 1), (1, 3, "1-3", 3), *ROWS]),
+        [],
+    )

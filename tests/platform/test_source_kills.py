@@ -1,4 +1,5 @@
-"""Sources whose runs are killed at every step: readers of committed records find each change, and each line of a file, once.
+"""Sources whose runs are killed at every step: readers of committed records find each change, and
+each line of a file, once.
 
 On a broker of a process of its own; tables in SQLite and PostgreSQL.
 """
@@ -27,15 +28,29 @@ def bootstrap(tmp_path: Path) -> Iterator[str]:
         yield broker.bootstrap
 
 
-@pytest.mark.parametrize(("kind", "is_compared"), [("postgresql", False), ("sqlite", True)], ids=["by-cursor", "by-comparison"])
-def test_each_change_of_a_table_is_sent_once(kind: str, is_compared: bool, bootstrap: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "is_compared"),
+    [("postgresql", False), ("sqlite", True)],
+    ids=["by-cursor", "by-comparison"],
+)
+def test_each_change_of_a_table_is_sent_once(
+    kind: str, is_compared: bool, bootstrap: str, tmp_path: Path
+) -> None:
     expected: Records = Counter()
     with database(kind, tmp_path) as place:
         table = CapturedTable(place)
         cursor = None if is_compared else "changed"
-        source = SqlRows(url=place.address, table="people", key=("id",), cursor=cursor, compare_every_s=0 if is_compared else None)
+        source = SqlRows(
+            url=place.address,
+            table="people",
+            key=("id",),
+            cursor=cursor,
+            compare_every_s=0 if is_compared else None,
+        )
         for number, step in enumerate(STEPS):
-            changes: list[tuple[bytes, bytes | None]] = [table.put(10 * number + position, "new") for position in range(7)]
+            changes: list[tuple[bytes, bytes | None]] = [
+                table.put(10 * number + position, "new") for position in range(7)
+            ]
             if number:
                 changes += [table.put(10 * number - 10 + position, "old") for position in range(3)]
                 removed = table.remove(10 * number - 5)

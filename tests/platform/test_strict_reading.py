@@ -1,4 +1,6 @@
-"""One strict reading of JSON: hostile records through the run process and through Spark's workers, with ``json.loads`` as the judge."""
+"""One strict reading of JSON: hostile records through the run process and through Spark's workers,
+with ``json.loads`` as the judge.
+"""
 
 import random
 from pathlib import Path
@@ -19,16 +21,34 @@ RECORDS = 1_000
 WAYS = {"run process": 1_000_000, "Spark's workers": 0}
 
 
-def outcome(log: MemoryLog, directory: Path, spark: Any, ddl: str, arrow_records: int) -> tuple[list[Any], list[Any]]:
+def outcome(
+    log: MemoryLog, directory: Path, spark: Any, ddl: str, arrow_records: int
+) -> tuple[list[Any], list[Any]]:
     """Return rows and dead letters of one run over the whole topic."""
-    table = orders_table(topic=TopicSpec(name="orders", partitions=2, schema=ddl), function=lambda records: records, unique_by=(), rules=())
-    run_topic_table(table, run_context(log, directory, spark, arrow_records=arrow_records, scratch=directory / "scratch"))
-    columns = ["_partition", "_offset", *GOOD] if ddl == NESTED_DDL else ["_partition", "_offset", "id", "ratio", "name", "is_open"]
+    table = orders_table(
+        topic=TopicSpec(name="orders", partitions=2, schema=ddl),
+        function=lambda records: records,
+        unique_by=(),
+        rules=(),
+    )
+    run_topic_table(
+        table,
+        run_context(
+            log, directory, spark, arrow_records=arrow_records, scratch=directory / "scratch"
+        ),
+    )
+    columns = (
+        ["_partition", "_offset", *GOOD]
+        if ddl == NESTED_DDL
+        else ["_partition", "_offset", "id", "ratio", "name", "is_open"]
+    )
     return sorted(repr(row) for row in rows_of(directory, columns=columns)), letters_of(directory)
 
 
 @pytest.mark.parametrize("ddl", [DDL, NESTED_DDL])
-def test_the_same_records_are_dead_letters_for_the_same_reasons_whoever_reads(tmp_path: Path, spark: Any, ddl: str) -> None:
+def test_the_same_records_are_dead_letters_for_the_same_reasons_whoever_reads(
+    tmp_path: Path, spark: Any, ddl: str
+) -> None:
     rng = random.Random(f"hostile {ddl}")
     log = MemoryLog()
     partitions = log.add_topic("orders", 2).partitions
@@ -41,22 +61,37 @@ def test_the_same_records_are_dead_letters_for_the_same_reasons_whoever_reads(tm
 
     assert found[0] == found[1]
     rejected = {(partition, offset) for partition, offset, _, _ in found[0][1]}
-    judged = {place for place, value in values.items() if not is_fit(value, is_nested=ddl == NESTED_DDL)}
+    judged = {
+        place for place, value in values.items() if not is_fit(value, is_nested=ddl == NESTED_DDL)
+    }
     assert {place: values[place] for place in rejected ^ judged} == {}
     assert {rule for _, _, rule, _ in found[0][1]} == {"schema"}
     assert 100 < len(judged) < RECORDS - 100
 
 
 @pytest.mark.parametrize("arrow_records", WAYS.values(), ids=WAYS)
-def test_a_text_that_means_nothing_is_refused_with_the_fields_name(tmp_path: Path, spark: Any, arrow_records: int) -> None:
+def test_a_text_that_means_nothing_is_refused_with_the_fields_name(
+    tmp_path: Path, spark: Any, arrow_records: int
+) -> None:
     log = MemoryLog()
     partition = log.add_topic("orders").partitions[0]
-    for member in (b'"seen": "soon"', b'"seen": "2013-01-01T05:00:00Z"', b'"day": "2013-02-30"', b'"price": "1000.00"', b'"price": "12.5"'):
+    for member in (
+        b'"seen": "soon"',
+        b'"seen": "2013-01-01T05:00:00Z"',
+        b'"day": "2013-02-30"',
+        b'"price": "1000.00"',
+        b'"price": "12.5"',
+    ):
         partition.append(b"{" + member + b"}")
     partition.append(b'{"seen": "soon", "day": "never", "price": 1}')
     ddl = "seen TIMESTAMP, day DATE, price DECIMAL(4,2), place STRUCT<day: DATE>"
     partition.append(b'{"place": {"day": "soon"}, "price": 1}')
-    table = orders_table(topic=TopicSpec(name="orders", schema=ddl), function=lambda records: records, unique_by=(), rules=())
+    table = orders_table(
+        topic=TopicSpec(name="orders", schema=ddl),
+        function=lambda records: records,
+        unique_by=(),
+        rules=(),
+    )
     run_topic_table(table, run_context(log, tmp_path, spark, arrow_records=arrow_records))
     assert [(offset, reason) for _, offset, _, reason in letters_of(tmp_path)] == [
         (0, f"field seen is not TIMESTAMP{NOT_A_TIME}"),
@@ -68,7 +103,11 @@ def test_a_text_that_means_nothing_is_refused_with_the_fields_name(tmp_path: Pat
 
 
 @pytest.mark.parametrize("kind", RULE)
-@pytest.mark.parametrize(("arrow_records", "more"), [(1_000_000, ""), (0, ""), (1_000_000, ", v VARIANT")], ids=[*WAYS, "Spark's parser"])
+@pytest.mark.parametrize(
+    ("arrow_records", "more"),
+    [(1_000_000, ""), (0, ""), (1_000_000, ", v VARIANT")],
+    ids=[*WAYS, "Spark's parser"],
+)
 def test_each_form_of_the_rule_is_the_same_row_or_the_same_dead_letter(
     tmp_path: Path, spark: Any, kind: str, arrow_records: int, more: str
 ) -> None:
@@ -79,9 +118,15 @@ def test_each_form_of_the_rule_is_the_same_row_or_the_same_dead_letter(
         partition.append(f'{{"a": {form.json}, "v": 1}}'.encode())
     topic = TopicSpec(name="orders", schema=f"a {kind}{more}")
     columns = ("_topic_id", "_partition", "_offset", "a")
-    table = orders_table(topic=topic, function=lambda records: records.select(*columns), unique_by=(), rules=())
+    table = orders_table(
+        topic=topic, function=lambda records: records.select(*columns), unique_by=(), rules=()
+    )
     run_topic_table(table, run_context(log, tmp_path, spark, arrow_records=arrow_records))
     expected = [(offset, form.value) for offset, form in enumerate(forms) if form.fault is None]
     assert rows_of(tmp_path, columns=("_offset", "a")) == expected
-    refused = [(offset, f"field a is not {form.fault}") for offset, form in enumerate(forms) if form.fault is not None]
+    refused = [
+        (offset, f"field a is not {form.fault}")
+        for offset, form in enumerate(forms)
+        if form.fault is not None
+    ]
     assert [(offset, reason) for _, offset, _, reason in letters_of(tmp_path)] == refused

@@ -1,4 +1,6 @@
-"""Results are the same in whatever time zone the host is: by Spark, by Python functions of Spark's, and in SQL."""
+"""Results are the same in whatever time zone the host is: by Spark, by Python functions of Spark's,
+and in SQL.
+"""
 
 import json
 import os
@@ -22,7 +24,12 @@ SPARK = {
 }
 TOLD = [
     {"told": f"{day} {clock}:00", "day": day, "hour": int(clock[:2])}
-    for day, clock in (("2026-01-31", "23:30"), ("2026-01-31", "00:30"), ("2026-07-01", "00:00"), ("2026-01-31", "23:00"))
+    for day, clock in (
+        ("2026-01-31", "23:30"),
+        ("2026-01-31", "00:30"),
+        ("2026-07-01", "00:00"),
+        ("2026-01-31", "23:00"),
+    )
 ]
 SQL = {
     "mart": [
@@ -31,20 +38,27 @@ SQL = {
     ],
     "topic": TOLD,
     "text": [{"n": 3}],
-    "command": "told,day,hour\n" + "".join(f"{row['told']},{row['day']},{row['hour']}\n" for row in TOLD),
+    "command": "told,day,hour\n"
+    + "".join(f"{row['told']},{row['day']},{row['hour']}\n" for row in TOLD),
 }
 
 
 def told(zone: str, *arguments: str) -> Any:
     """Return what ``zoned`` prints on a host in ``zone``."""
     argv = [sys.executable, "-m", "tests.platform.zoned", *arguments]
-    ran = subprocess.run(argv, check=False, capture_output=True, text=True, env={**os.environ, "TZ": zone})
+    ran = subprocess.run(
+        argv, check=False, capture_output=True, text=True, env={**os.environ, "TZ": zone}
+    )
     assert ran.stdout, ran.stderr[-4000:]
-    return json.loads(ran.stdout.splitlines()[-1])  # complete, also where a thread of a library aborts the process as it exits
+    return json.loads(
+        ran.stdout.splitlines()[-1]
+    )  # complete, also where a thread of a library aborts the process as it exits
 
 
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata"])
 @pytest.mark.parametrize("is_warm", [False, True])
-def test_a_result_does_not_depend_on_the_hosts_time_zone(tmp_path: Path, spark_remote: str, zone: str, *, is_warm: bool) -> None:
+def test_a_result_does_not_depend_on_the_hosts_time_zone(
+    tmp_path: Path, spark_remote: str, zone: str, *, is_warm: bool
+) -> None:
     assert told(zone, "spark", str(tmp_path), *([spark_remote] if is_warm else [])) == SPARK
     assert told(zone, "sql", str(tmp_path)) == SQL

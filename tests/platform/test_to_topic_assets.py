@@ -1,4 +1,6 @@
-"""A transform to a topic in Dagster: what a run materializes and tells, what is upstream of what, and what the sensor starts."""
+"""A transform to a topic in Dagster: what a run materializes and tells, what is upstream of what,
+and what the sensor starts.
+"""
 
 import time
 from collections.abc import Iterator
@@ -46,9 +48,17 @@ def world(tmp_path: Path, spark: Any) -> Iterator[World]:
         yield World(tmp_path, spark, instance)
 
 
-def materialize(world: World, asset: dg.AssetsDefinition, **config: Any) -> dg.ExecuteInProcessResult:
+def materialize(
+    world: World, asset: dg.AssetsDefinition, **config: Any
+) -> dg.ExecuteInProcessResult:
     run_config = {"ops": {asset.op.name: {"config": config}}} if config else None
-    return dg.materialize([asset], resources=world.resources, instance=world.instance, raise_on_error=False, run_config=run_config)
+    return dg.materialize(
+        [asset],
+        resources=world.resources,
+        instance=world.instance,
+        raise_on_error=False,
+        run_config=run_config,
+    )
 
 
 def test_a_run_tells_what_it_sent_and_that_the_target_grew(world: World) -> None:
@@ -59,7 +69,18 @@ def test_a_run_tells_what_it_sent_and_that_the_target_grew(world: World) -> None
     result = materialize(world, good_orders)
     assert result.success, failure_of(result)
     values = world.values(KEY)
-    assert {name: values[name] for name in ("rows", "records", "records_sent", "transactions", "target", "dead_letters", "lag")} == {
+    assert {
+        name: values[name]
+        for name in (
+            "rows",
+            "records",
+            "records_sent",
+            "transactions",
+            "target",
+            "dead_letters",
+            "lag",
+        )
+    } == {
         "rows": 3,
         "records": 4,
         "records_sent": 3,
@@ -76,8 +97,12 @@ def test_a_run_tells_what_it_sent_and_that_the_target_grew(world: World) -> None
     assert run is not None
     assert run.tags["tidelog/range"] == "1:[0,4)"
     assert world.log.mirrored == {}
-    assert {partition: one.next_offset for partition, one in world.log.groups[GROUP, "orders"].items()} == {1: 4}
-    assert world.warehouse.query("SELECT target, rule FROM dead_letters ORDER BY rule").to_pylist() == [
+    assert {
+        partition: one.next_offset for partition, one in world.log.groups[GROUP, "orders"].items()
+    } == {1: 4}
+    assert world.warehouse.query(
+        "SELECT target, rule FROM dead_letters ORDER BY rule"
+    ).to_pylist() == [
         {"target": "good_orders", "rule": "amount_is_positive"},
         {"target": "good_orders", "rule": "schema"},
     ]
@@ -86,7 +111,9 @@ def test_a_run_tells_what_it_sent_and_that_the_target_grew(world: World) -> None
     assert len(world.instance.fetch_materializations(KEY, limit=10).records) == count
 
 
-def test_what_a_killed_run_could_not_tell_the_next_one_tells(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_killed_run_could_not_tell_the_next_one_tells(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     materialize(world, orders_topic)
     append_order(world.log, "a")
     with monkeypatch.context() as patched:
@@ -115,22 +142,32 @@ def test_a_run_follows_its_topic_with_a_materialization_for_each_range(world: Wo
 
 
 def test_a_missing_source_says_what_to_do(world: World) -> None:
-    assert "materialize topics/orders, which creates it" in failure_of(materialize(world, good_orders))
+    assert "materialize topics/orders, which creates it" in failure_of(
+        materialize(world, good_orders)
+    )
 
 
 def run_replay_job(world: World, **config: Any) -> dg.ExecuteInProcessResult:
     job = letters_replay_job(declared_as(SendingKind, "good_orders").transform)
     run_config = {"ops": {"replay": {"config": config}}}
-    return job.execute_in_process(run_config, instance=world.instance, resources=world.resources, raise_on_error=False)
+    return job.execute_in_process(
+        run_config, instance=world.instance, resources=world.resources, raise_on_error=False
+    )
 
 
 def output_of(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
     assert result.success, failure_of(result)
-    (output,) = (event.step_output_data.metadata for event in result.all_events if event.event_type_value == "STEP_OUTPUT")
+    (output,) = (
+        event.step_output_data.metadata
+        for event in result.all_events
+        if event.event_type_value == "STEP_OUTPUT"
+    )
     return {label: one.value for label, one in output.items()}
 
 
-def test_the_job_sends_what_was_fixed_once_and_tells_it_on_the_transform_and_the_target(world: World) -> None:
+def test_the_job_sends_what_was_fixed_once_and_tells_it_on_the_transform_and_the_target(
+    world: World,
+) -> None:
     materialize(world, orders_topic)
     partition = world.log.topics["orders"].partitions[0]
     for value in (order("a", 1), b"nonsense", order("c", -1)):
@@ -152,12 +189,16 @@ def test_the_job_sends_what_was_fixed_once_and_tells_it_on_the_transform_and_the
     assert world.values(TARGET_KEY)["records_retained"] == 2
     assert output_of(run_replay_job(world, dead_letters=True))["dead_letters"] == 1
     assert [len(records) for _, records in world.log.sent] == [1, 1, 0]
-    assert "only what was rejected can be replayed" in failure_of(run_replay_job(world, everything=True))
+    assert "only what was rejected can be replayed" in failure_of(
+        run_replay_job(world, everything=True)
+    )
 
 
 def test_the_target_is_downstream_and_only_dead_letters_are_replayed() -> None:
     module = ModuleType("assets.orders")
-    vars(module).update(orders_topic=orders_topic, good_orders_topic=good_orders_topic, good_orders=good_orders)
+    vars(module).update(
+        orders_topic=orders_topic, good_orders_topic=good_orders_topic, good_orders=good_orders
+    )
     definitions = assemble([module])
     graph = definitions.resolve_asset_graph()
     assert graph.get(TARGET_KEY).parent_keys == {KEY}
@@ -165,9 +206,15 @@ def test_the_target_is_downstream_and_only_dead_letters_are_replayed() -> None:
     assert graph.get(dg.AssetKey(["lake", "dead_letters"])).parent_keys == {KEY}
     assert not graph.has(dg.AssetKey(["history", "good_orders_by_day"]))
     assert "replay_good_orders" in {job.name for job in definitions.resolve_all_job_defs()}
-    with pytest.raises(ValueError, match="good_orders sends to the topic good_orders, and a topic takes nothing back"):
+    with pytest.raises(
+        ValueError,
+        match="good_orders sends to the topic good_orders, and a topic takes nothing back",
+    ):
         replay("good_orders", everything=True)
-    with pytest.raises(click.ClickException, match=r"tidelog groups reset tidelog-topic\.good_orders --topic orders"):
+    with pytest.raises(
+        click.ClickException,
+        match=r"tidelog groups reset tidelog-topic\.good_orders --topic orders",
+    ):
         refuse_transforms("good_orders")
     with pytest.raises(ValueError, match="only what was rejected can be replayed"):
         replay("good_orders", dead_letters=True, offsets=[(0, 0, 1)])
@@ -181,7 +228,14 @@ def test_the_sensor_starts_a_run_for_new_records_and_to_remind_the_cluster(world
     def started(now_s: float) -> tuple[str, ...]:
         feeds = topic_feeds([good_orders])
         clock = Clock(now_s=lambda: now_s)
-        watch = Watch(log=world.log, lake=world.lake, instance=world.instance, feeds=feeds, minimum_interval_s=5, clock=clock)
+        watch = Watch(
+            log=world.log,
+            lake=world.lake,
+            instance=world.instance,
+            feeds=feeds,
+            minimum_interval_s=5,
+            clock=clock,
+        )
         return decide_runs(watch.states(watch.lags()), now_s).start
 
     assert started(time.time()) == ("good_orders",)

@@ -1,4 +1,5 @@
-"""A run of a transform to a topic, killed at every step: readers of committed records find each record's rows once, and no other.
+"""A run of a transform to a topic, killed at every step: readers of committed records find each
+record's rows once, and no other.
 
 On tidelog, and on Apache Kafka where it is there: the same runs, unchanged.
 """
@@ -54,13 +55,27 @@ class Story:
 
     def run(self, step: str, limit: int = 1_000, size: int = 1 << 20) -> None:
         running = dying.start(
-            killed_sending.main, self.lake.parent, self.remote, self.bootstrap, str(self.lake), step, str(limit), str(size)
+            killed_sending.main,
+            self.lake.parent,
+            self.remote,
+            self.bootstrap,
+            str(self.lake),
+            step,
+            str(limit),
+            str(size),
         )
         code, output = running.finish()
         assert code == (0 if step == "none" else KILLED), output
 
     def replay(self, step: str) -> None:
-        running = dying.start(killed_replaying.main, self.lake.parent, self.remote, self.bootstrap, str(self.lake), step)
+        running = dying.start(
+            killed_replaying.main,
+            self.lake.parent,
+            self.remote,
+            self.bootstrap,
+            str(self.lake),
+            step,
+        )
         code, output = running.finish()
         assert code == (0 if step == "none" else KILLED), output
 
@@ -70,21 +85,36 @@ class Story:
         with connect(self.bootstrap) as log:
             read = log.range_reader()
             for one in log.partition_offsets(GOOD_ORDERS.name):
-                for batch in read(GOOD_ORDERS.name, OffsetRange(partition=one.partition, start=0, end=one.high_watermark)):
-                    found.update(zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True))
+                for batch in read(
+                    GOOD_ORDERS.name,
+                    OffsetRange(partition=one.partition, start=0, end=one.high_watermark),
+                ):
+                    found.update(
+                        zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True)
+                    )
         return found
 
     def letters(self) -> int:
         return int(DeadLetters(Lake(self.lake)).committed().count_rows())
 
     def lag(self) -> int:
-        """Return the offsets that are not committed, as any tool is told them while a transaction is open, too."""
+        """Return the offsets that are not committed, as any tool is told them while a transaction
+        is open, too.
+        """
         with connect(self.bootstrap) as log, BlockingAdmin(self.bootstrap) as admin:
-            committed = {place.partition: one.offset for place, one in admin.list_group_offsets(GROUP).items()}
-            return sum(one.last_stable_offset - committed.get(one.partition, 0) for one in log.partition_offsets(ORDERS.name))
+            committed = {
+                place.partition: one.offset
+                for place, one in admin.list_group_offsets(GROUP).items()
+            }
+            return sum(
+                one.last_stable_offset - committed.get(one.partition, 0)
+                for one in log.partition_offsets(ORDERS.name)
+            )
 
 
-def test_readers_find_each_record_once_whenever_runs_are_killed(servers: tuple[str, str], spark_remote: str, tmp_path: Path) -> None:
+def test_readers_find_each_record_once_whenever_runs_are_killed(
+    servers: tuple[str, str], spark_remote: str, tmp_path: Path
+) -> None:
     name, bootstrap = servers
     with connect(bootstrap) as log:
         for topic in (ORDERS, GOOD_ORDERS):
@@ -94,13 +124,19 @@ def test_readers_find_each_record_once_whenever_runs_are_killed(servers: tuple[s
         story.send(number)
         story.run(step)
         if step in IS_COMMITTED:  # its markers may come a moment later
-            wait_until(lambda: story.lag() == 0, MARKED_WITHIN_S, lambda: "the commit does not count")
+            wait_until(
+                lambda: story.lag() == 0, MARKED_WITHIN_S, lambda: "the commit does not count"
+            )
         else:
             assert story.lag() > 0, step
         assert open_records(bootstrap) > 0 or step not in IS_OPEN, step
         story.run("none", limit=20, size=200)
         assert story.lag() == 0
-        wait_until(lambda: open_records(bootstrap) == 0, MARKED_WITHIN_S, lambda: "a transaction is open for ever")
+        wait_until(
+            lambda: open_records(bootstrap) == 0,
+            MARKED_WITHIN_S,
+            lambda: "a transaction is open for ever",
+        )
         assert story.found() == expected_records(story.values), f"recovered from {step}"
         assert story.letters() == sum(map(is_rejected, story.values)), f"recovered from {step}"
         assert DeadLetters(Lake(story.lake)).pending().count_rows() == 0
@@ -120,9 +156,15 @@ def test_readers_find_each_dead_letter_once_whenever_its_replay_is_killed(
         story.replay(step)
         story.replay("none")
         story.replay("none")
-        wait_until(lambda: open_records(bootstrap) == 0, MARKED_WITHIN_S, lambda: "a transaction is open for ever")
+        wait_until(
+            lambda: open_records(bootstrap) == 0,
+            MARKED_WITHIN_S,
+            lambda: "a transaction is open for ever",
+        )
         assert story.found() == expected_records(story.values, least=-10), f"recovered from {step}"
-        assert story.letters() == sum(value == b"nonsense" for value in story.values), f"recovered from {step}"
+        assert story.letters() == sum(value == b"nonsense" for value in story.values), (
+            f"recovered from {step}"
+        )
         assert story.lag() == 0
 
 

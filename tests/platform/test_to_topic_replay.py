@@ -1,4 +1,6 @@
-"""Dead letters of a transform to a topic, replayed over a log in memory: each that fits now is sent once, whenever a replay is killed."""
+"""Dead letters of a transform to a topic, replayed over a log in memory: each that fits now is sent
+once, whenever a replay is killed.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -79,11 +81,20 @@ class Story:
         return [one[:3] for one in letters_of(self.lake_root)]
 
     def offsets(self) -> dict[int, int]:
-        return {partition: one.next_offset for partition, one in self.log.groups[GROUP, "orders"].items()}
+        return {
+            partition: one.next_offset
+            for partition, one in self.log.groups[GROUP, "orders"].items()
+        }
 
     def ledger(self) -> list[tuple[Any, ...]]:
         columns = ["_partition", "start_offset", "end_offset", "records_sent"]
-        rows = Lake(self.lake_root).existing("good_orders").dataset().to_table(columns=[*columns, "run_id"]).to_pylist()
+        rows = (
+            Lake(self.lake_root)
+            .existing("good_orders")
+            .dataset()
+            .to_table(columns=[*columns, "run_id"])
+            .to_pylist()
+        )
         return sorted(tuple(row.values())[:4] for row in rows if row["run_id"] == "replay")
 
 
@@ -92,7 +103,12 @@ def story(lake_root: Path, spark: Any) -> Story:
     return Story(lake_root, spark)
 
 
-REJECTED = [(0, 1, "amount_is_positive"), (0, 2, "schema"), (1, 0, "amount_is_positive"), (1, 1, "schema")]
+REJECTED = [
+    (0, 1, "amount_is_positive"),
+    (0, 2, "schema"),
+    (1, 0, "amount_is_positive"),
+    (1, 1, "schema"),
+]
 UNREADABLE = [(0, 2, "schema"), (1, 1, "schema")]
 
 
@@ -101,7 +117,12 @@ def test_what_fits_now_is_sent_and_the_rest_stays_with_its_reason(story: Story) 
     replayed = story.replay()
     assert story.sent() == [[b"b", b"d", b"d"]]
     assert story.letters() == UNREADABLE
-    assert (replayed.records, replayed.rows, replayed.dead_letters, replayed.commits) == (4, 3, 2, 1)
+    assert (replayed.records, replayed.rows, replayed.dead_letters, replayed.commits) == (
+        4,
+        3,
+        2,
+        1,
+    )
     assert story.offsets() == {0: 6, 1: 3}
     assert story.ledger() == [(0, 1, 3, 1), (1, 0, 2, 2)]
     assert DeadLetters(Lake(story.lake_root)).pending().count_rows() == 0
@@ -124,13 +145,19 @@ def test_a_replay_that_is_repeated_sends_nothing_again(story: Story) -> None:
 
 def test_a_fixed_record_is_sent_as_it_should_have_been_with_its_headers(story: Story) -> None:
     def passed_on(records: Any) -> Any:
-        return records.selectExpr("_topic_id", "_partition", "_offset", "_headers", "id", "amount", "0 AS copy")
+        return records.selectExpr(
+            "_topic_id", "_partition", "_offset", "_headers", "id", "amount", "0 AS copy"
+        )
 
     story.fix(0, 2, order("fixed", 4))
     wanted = ReplayRequest(ranges=(OffsetRange(partition=0, start=2, end=3),))
     story.replay(orders_transform(function=passed_on, has_headers=True), wanted)
     (one,) = story.log.sent[0][1]
-    assert (one.key, one.value, one.headers) == (b"fixed", b'{"id":"fixed","amount":4,"copy":0}', (("trace", b"nse"),))
+    assert (one.key, one.value, one.headers) == (
+        b"fixed",
+        b'{"id":"fixed","amount":4,"copy":0}',
+        (("trace", b"nse"),),
+    )
     assert story.letters() == [one for one in REJECTED if one[:2] != (0, 2)]
 
 
@@ -145,7 +172,12 @@ def test_records_that_are_sent_again_are_sent_as_they_were_fixed(story: Story) -
 def test_what_takes_several_transactions_is_exact_by_parts(story: Story) -> None:
     replayed = story.replay(size=1)
     assert story.sent() == [[b"b"], [b"d", b"d"]]
-    assert (replayed.records, replayed.rows, replayed.dead_letters, replayed.commits) == (4, 3, 2, 2)
+    assert (replayed.records, replayed.rows, replayed.dead_letters, replayed.commits) == (
+        4,
+        3,
+        2,
+        2,
+    )
     assert story.letters() == UNREADABLE
 
 
@@ -181,7 +213,11 @@ def test_a_replay_that_is_killed_at_any_step_sends_each_record_once(
         patched.setattr(holder, name, killed)
         with pytest.raises(KeyboardInterrupt):
             story.replay()
-    is_sent = (step, when) not in {("letters", "before"), ("letters", "after"), ("transaction", "before")}
+    is_sent = (step, when) not in {
+        ("letters", "before"),
+        ("letters", "after"),
+        ("transaction", "before"),
+    }
     story.log.topics["orders"].partitions[0].append(order("later", 5))
     story.run(WITHOUT_RULES)
     assert story.letters() == (UNREADABLE if is_sent else REJECTED)
@@ -233,10 +269,19 @@ def test_a_target_that_was_made_anew_is_built_anew_and_not_by_a_replay(story: St
 
 
 def test_nothing_but_dead_letters_is_replayed(story: Story) -> None:
-    for request in (ReplayRequest(is_everything=True), ReplayRequest(from_ms=0), ReplayRequest(to_ms=1)):
-        with pytest.raises(ProgressError, match="a topic takes nothing back: only what was rejected can be replayed"):
+    for request in (
+        ReplayRequest(is_everything=True),
+        ReplayRequest(from_ms=0),
+        ReplayRequest(to_ms=1),
+    ):
+        with pytest.raises(
+            ProgressError,
+            match="a topic takes nothing back: only what was rejected can be replayed",
+        ):
             story.replay(request=request)
-    sent_already = ReplayRequest(ranges=(OffsetRange(partition=0, start=0, end=1), OffsetRange(partition=0, start=3, end=6)))
+    sent_already = ReplayRequest(
+        ranges=(OffsetRange(partition=0, start=0, end=1), OffsetRange(partition=0, start=3, end=6))
+    )
     story.replay(request=sent_already)
     assert story.sent() == []
     assert "has no dead letters there" in story.notes[0]

@@ -84,10 +84,15 @@ class Passed:
 
 @pytest.fixture
 def dagster_ui(monkeypatch: pytest.MonkeyPatch) -> Iterator[GuardedUi]:
-    """Return the application that ``orchestration.installation.webserver`` serves, of an empty workspace."""
+    """Return the application that ``orchestration.installation.webserver`` serves, of an empty
+    workspace.
+    """
     monkeypatch.setattr(cli, CREATE, vars(cli)[CREATE])  # put back afterwards
     guard(["ui.example.com"])
-    with instance_for_test() as instance, WorkspaceProcessContext(instance, EmptyWorkspaceTarget()) as context:
+    with (
+        instance_for_test() as instance,
+        WorkspaceProcessContext(instance, EmptyWorkspaceTarget()) as context,
+    ):
         app = vars(cli)[CREATE](context)
         assert isinstance(app, GuardedUi)
         yield app
@@ -99,7 +104,11 @@ def client(dagster_ui: GuardedUi) -> TestClient:
 
 
 def is_paused(client: TestClient) -> bool:
-    return bool(client.post("/graphql", json={"query": IS_PAUSED}).json()["data"]["instance"]["autoMaterializePaused"])
+    return bool(
+        client.post("/graphql", json={"query": IS_PAUSED}).json()["data"]["instance"][
+            "autoMaterializePaused"
+        ]
+    )
 
 
 def other(client: TestClient) -> str:
@@ -110,7 +119,12 @@ def other(client: TestClient) -> str:
 def test_a_mutation_of_the_ui_itself_passes(client: TestClient) -> None:
     before = is_paused(client)
     headers = {"Origin": "http://127.0.0.1:3000", "Sec-Fetch-Site": "same-origin"}
-    assert client.post("/graphql", json={"query": MUTATION % other(client)}, headers=headers).status_code == 200
+    assert (
+        client.post(
+            "/graphql", json={"query": MUTATION % other(client)}, headers=headers
+        ).status_code
+        == 200
+    )
     assert is_paused(client) is not before
 
 
@@ -122,9 +136,23 @@ def test_a_mutation_of_the_ui_itself_passes(client: TestClient) -> None:
         ({"Origin": "null"}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
         ({"Sec-Fetch-Site": "same-site"}, 403),
-        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, 403),
+        (
+            {
+                "Sec-Fetch-Site": "cross-site",
+                "Sec-Fetch-Mode": "navigate",
+                "Sec-Fetch-Dest": "document",
+            },
+            403,
+        ),
         ({"Host": "rebound.example:3000"}, 421),
-        ({"Host": "rebound.example:3000", "Origin": "http://rebound.example:3000", "Sec-Fetch-Site": "same-origin"}, 421),
+        (
+            {
+                "Host": "rebound.example:3000",
+                "Origin": "http://rebound.example:3000",
+                "Sec-Fetch-Site": "same-origin",
+            },
+            421,
+        ),
         ({"Host": "127.0.0.1.rebound.example"}, 421),
         ({"Host": ""}, 421),
         ({"Content-Type": "text/plain; application/json"}, 415),
@@ -134,11 +162,15 @@ def test_a_mutation_of_the_ui_itself_passes(client: TestClient) -> None:
         ({"Content-Type": "multipart/form-data; boundary=application/json"}, 415),
     ],
 )
-def test_a_mutation_of_another_site_is_refused(client: TestClient, headers: dict[str, str], status: int) -> None:
+def test_a_mutation_of_another_site_is_refused(
+    client: TestClient, headers: dict[str, str], status: int
+) -> None:
     before = is_paused(client)
     sent = {"Content-Type": "application/json", **headers}
     body = json.dumps({"query": MUTATION % other(client)})
-    answer = client.post("/graphql", params={"query": MUTATION % other(client)}, content=body, headers=sent)
+    answer = client.post(
+        "/graphql", params={"query": MUTATION % other(client)}, content=body, headers=sent
+    )
     assert (answer.status_code, is_paused(client)) == (status, before)
 
 
@@ -157,8 +189,17 @@ def test_what_reports_events_takes_json_alone(client: TestClient) -> None:
     assert client.post(path, json={}).status_code == 200
 
 
-@pytest.mark.parametrize("headers", [{"Origin": "http://127.0.0.1:8000"}, {"Host": "rebound.example"}, {"Sec-Fetch-Site": "same-site"}])
-def test_a_websocket_of_another_site_is_refused(client: TestClient, headers: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://127.0.0.1:8000"},
+        {"Host": "rebound.example"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+def test_a_websocket_of_another_site_is_refused(
+    client: TestClient, headers: dict[str, str]
+) -> None:
     with pytest.raises(WebSocketDisconnect), client.websocket_connect(SOCKET, headers=headers):
         pass
     with client.websocket_connect(SOCKET, headers={"Origin": "http://127.0.0.1:3000"}) as own:
@@ -166,7 +207,10 @@ def test_a_websocket_of_another_site_is_refused(client: TestClient, headers: dic
         assert own.receive_json() == {"type": "connection_ack"}
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:3000", "localhost:3000", "LOCALHOST", "ui.example.com", "ui.example.com:8443"])
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1:3000", "localhost:3000", "LOCALHOST", "ui.example.com", "ui.example.com:8443"],
+)
 def test_names_of_the_ui_are_served(client: TestClient, host: str) -> None:
     assert client.get("/server_info", headers={"Host": host}).status_code == 200
     origin = {"Host": host, "Origin": f"https://{host.lower()}"}
@@ -174,7 +218,11 @@ def test_names_of_the_ui_are_served(client: TestClient, host: str) -> None:
 
 
 def test_a_link_from_another_site_opens_a_page(client: TestClient) -> None:
-    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    link = {
+        "Sec-Fetch-Site": "cross-site",
+        "Sec-Fetch-Mode": "navigate",
+        "Sec-Fetch-Dest": "document",
+    }
     assert client.get("/runs", headers=link).status_code == 200
     assert client.get("/runs", headers={**link, "Sec-Fetch-Dest": "iframe"}).status_code == 403
 
@@ -183,7 +231,10 @@ def test_pages_have_security_headers(client: TestClient) -> None:
     headers = client.get("/").headers
     assert headers["content-security-policy"].startswith("base-uri 'none'")
     assert headers["content-security-policy"].endswith("; frame-ancestors 'self'")
-    assert (headers["x-frame-options"], headers["x-content-type-options"]) == ("SAMEORIGIN", "nosniff")
+    assert (headers["x-frame-options"], headers["x-content-type-options"]) == (
+        "SAMEORIGIN",
+        "nosniff",
+    )
     assert (headers["referrer-policy"], headers["cache-control"]) == ("same-origin", "no-store")
     assert client.post("/graphql", json={"query": IS_PAUSED}).headers["cache-control"] == "no-store"
     assert "cache-control" not in client.get("/favicon.svg").headers
@@ -238,7 +289,9 @@ def visiting(home: Path, url: str) -> Iterator[None]:
 
 @needs_browser
 @pytest.mark.timeout(600)
-def test_a_hostile_page_in_a_browser_changes_nothing(dagster_ui: GuardedUi, client: TestClient, tmp_path: Path) -> None:
+def test_a_hostile_page_in_a_browser_changes_nothing(
+    dagster_ui: GuardedUi, client: TestClient, tmp_path: Path
+) -> None:
     before, query = is_paused(client), MUTATION % other(client)
     dagster_ui.app = passed = Passed(dagster_ui.app)
     with served(dagster_ui) as ui:
@@ -256,8 +309,12 @@ def test_a_rebound_name_shows_a_browser_nothing(dagster_ui: GuardedUi, tmp_path:
     dagster_ui.app = passed = Passed(dagster_ui.app)
     with served(dagster_ui) as ui:
         url = f"http://rebound.example:{urlsplit(ui).port}/graphql?query={quote(IS_PAUSED)}"
-        command = browser(tmp_path, "--host-resolver-rules=MAP rebound.example 127.0.0.1", "--dump-dom", url)
-        shown = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout
+        command = browser(
+            tmp_path, "--host-resolver-rules=MAP rebound.example 127.0.0.1", "--dump-dom", url
+        )
+        shown = subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE_S, check=True
+        ).stdout
     assert "is not allowed: name it in TIDELOG_UI_HOSTS" in shown
     assert passed.requests == []
 
@@ -266,5 +323,8 @@ def test_a_rebound_name_shows_a_browser_nothing(dagster_ui: GuardedUi, tmp_path:
 @pytest.mark.timeout(600)
 def test_the_ui_works_in_a_browser(dagster_ui: GuardedUi, tmp_path: Path) -> None:
     dagster_ui.app = passed = Passed(dagster_ui.app)
-    with served(dagster_ui) as ui, visiting(tmp_path, f"{ui.replace('127.0.0.1', 'localhost')}/runs"):
+    with (
+        served(dagster_ui) as ui,
+        visiting(tmp_path, f"{ui.replace('127.0.0.1', 'localhost')}/runs"),
+    ):
         assert passed.is_queried.wait(PATIENCE_S)

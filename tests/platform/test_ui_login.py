@@ -1,4 +1,6 @@
-"""Logins of Dagster's UI: users and rights of a real broker, Dagster's own application, a real browser."""
+"""Logins of Dagster's UI: users and rights of a real broker, Dagster's own application, a real
+browser.
+"""
 
 import warnings
 from collections.abc import Iterator
@@ -42,15 +44,24 @@ RIGHTS = {"ann": UiRights.CHANGE, "rea": UiRights.READ, "bob": UiRights.NONE}
 PAGE = {"Accept": "text/html"}
 
 
-def binding(user: str, operation: str, group: str = UI_GROUP, permission: str = "allow") -> AclBinding:
+def binding(
+    user: str, operation: str, group: str = UI_GROUP, permission: str = "allow"
+) -> AclBinding:
     return AclBinding(
-        resource_type="group", name=group, pattern_type="literal", principal=f"User:{user}", operation=operation, permission=permission
+        resource_type="group",
+        name=group,
+        pattern_type="literal",
+        principal=f"User:{user}",
+        operation=operation,
+        permission=permission,
     )
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
-    """A broker with three users: ann may change, rea read, bob is a consumer of all groups and may do neither."""
+    """A broker with three users: ann may change, rea read, bob is a consumer of all groups and may
+    do neither.
+    """
     directory, port = tmp_path_factory.mktemp("cluster"), free_port()
     properties = {
         "listeners": f"PLAINTEXT://{HOST}:0,LOGIN://{HOST}:{port}",
@@ -62,10 +73,26 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespac
         "super.users": "User:ANONYMOUS",
     }
     file = directory / "login.properties"
-    file.write_text(f"bootstrap.servers={HOST}:{port}\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n")
-    with BrokerProcess(directory / "broker", properties=properties) as broker, BlockingAdmin(broker.bootstrap) as admin:
-        admin.set_scram_users([ScramUser(name=user, mechanism="SCRAM-SHA-512", password=word) for user, word in PASSWORDS.items()])
-        admin.create_acls([binding("ann", "alter_configs"), binding("rea", "describe_configs"), binding("bob", "read", "*")])
+    file.write_text(
+        f"bootstrap.servers={HOST}:{port}\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n"
+    )
+    with (
+        BrokerProcess(directory / "broker", properties=properties) as broker,
+        BlockingAdmin(broker.bootstrap) as admin,
+    ):
+        admin.set_scram_users(
+            [
+                ScramUser(name=user, mechanism="SCRAM-SHA-512", password=word)
+                for user, word in PASSWORDS.items()
+            ]
+        )
+        admin.create_acls(
+            [
+                binding("ann", "alter_configs"),
+                binding("rea", "describe_configs"),
+                binding("bob", "read", "*"),
+            ]
+        )
         yield SimpleNamespace(users=ClusterUsers.of_file(file), admin=admin)
 
 
@@ -74,7 +101,10 @@ def ui(cluster: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gu
     monkeypatch.setattr(cli, CREATE, vars(cli)[CREATE])  # put back afterwards
     monkeypatch.setattr(sessions, "FAILURE_DELAY_S", 0.0)
     guard([], cluster.users)
-    with instance_for_test() as instance, WorkspaceProcessContext(instance, EmptyWorkspaceTarget()) as context:
+    with (
+        instance_for_test() as instance,
+        WorkspaceProcessContext(instance, EmptyWorkspaceTarget()) as context,
+    ):
         app = vars(cli)[CREATE](context)
         assert isinstance(app, GuardedUi)
         yield app
@@ -99,11 +129,21 @@ def test_rights_are_the_clusters(cluster: SimpleNamespace, user: str) -> None:
 
 
 def test_nothing_is_shown_without_a_login(client: TestClient) -> None:
-    for path in ("/server_info", "/graphql", "/favicon.svg", "/logs/a/b.out", "/download_debug/x", "/report_asset_check/x"):
+    for path in (
+        "/server_info",
+        "/graphql",
+        "/favicon.svg",
+        "/logs/a/b.out",
+        "/download_debug/x",
+        "/report_asset_check/x",
+    ):
         assert client.get(path, headers={"Accept": "*/*"}).status_code in {401, 405}, path
     assert client.post("/graphql", json={"query": IS_PAUSED}).status_code == 401
     assert client.post("/report_asset_materialization/x", json={}).status_code == 401
-    with pytest.raises(WebSocketDisconnect), client.websocket_connect(SOCKET, headers={"Origin": SITE}):
+    with (
+        pytest.raises(WebSocketDisconnect),
+        client.websocket_connect(SOCKET, headers={"Origin": SITE}),
+    ):
         pass
     answer = client.get("/runs?q=a", headers=PAGE)
     assert (answer.status_code, answer.headers["location"]) == (303, "/login?next=/runs%3Fq%3Da")
@@ -121,24 +161,42 @@ def test_a_user_with_the_right_changes_and_leaves(client: TestClient) -> None:
     assert "samesite=strict" in cookie
     assert "secure" not in cookie
     assert "ann &middot; log out" in client.get("/runs", headers=PAGE).text
-    assert client.post("/graphql", json={"query": MUTATION % "true"}).json()["data"] == {"setAutoMaterializePaused": True}
+    assert client.post("/graphql", json={"query": MUTATION % "true"}).json()["data"] == {
+        "setAutoMaterializePaused": True
+    }
     with client.websocket_connect(SOCKET, headers={"Origin": SITE}) as socket:
         socket.send_json({"type": "connection_init"})
         assert socket.receive_json() == {"type": "connection_ack"}
     before = dict(client.cookies)
-    assert client.post("/logout", data={}, headers={"Origin": "http://127.0.0.1:8000"}).status_code == 403
+    assert (
+        client.post("/logout", data={}, headers={"Origin": "http://127.0.0.1:8000"}).status_code
+        == 403
+    )
     assert client.post("/graphql", json={"query": IS_PAUSED}).status_code == 200
-    assert client.post("/logout", headers={"Origin": SITE, "Content-Type": "application/x-www-form-urlencoded"}).status_code == 303
+    assert (
+        client.post(
+            "/logout", headers={"Origin": SITE, "Content-Type": "application/x-www-form-urlencoded"}
+        ).status_code
+        == 303
+    )
     client.cookies.update(before)
-    assert client.post("/graphql", json={"query": IS_PAUSED}).status_code == 401, "the token itself counts no more"
+    assert client.post("/graphql", json={"query": IS_PAUSED}).status_code == 401, (
+        "the token itself counts no more"
+    )
 
 
 def test_over_tls_the_cookie_is_for_tls(ui: GuardedUi) -> None:
     with TestClient(ui, base_url="https://127.0.0.1:3000", follow_redirects=False) as client:
-        assert "; secure" in log_in(client, "ann", Origin="https://127.0.0.1:3000").headers["set-cookie"].lower()
+        assert (
+            "; secure"
+            in log_in(client, "ann", Origin="https://127.0.0.1:3000").headers["set-cookie"].lower()
+        )
 
 
-@pytest.mark.parametrize(("user", "password", "status"), [("ann", "wrong", 401), ("nobody", "word", 401), ("bob", PASSWORDS["bob"], 403)])
+@pytest.mark.parametrize(
+    ("user", "password", "status"),
+    [("ann", "wrong", 401), ("nobody", "word", 401), ("bob", PASSWORDS["bob"], 403)],
+)
 def test_others_are_refused(client: TestClient, user: str, password: str, status: int) -> None:
     answer = log_in(client, user, password)
     assert (answer.status_code, "set-cookie" in answer.headers) == (status, False)
@@ -156,23 +214,44 @@ def test_others_are_refused(client: TestClient, user: str, password: str, status
         ({"Origin": SITE, "Content-Type": "application/json"}, 415),
     ],
 )
-def test_a_form_of_another_page_is_refused(client: TestClient, headers: dict[str, str], status: int) -> None:
-    answer = client.post("/login", data={"user": "ann", "password": PASSWORDS["ann"]}, headers=headers)
+def test_a_form_of_another_page_is_refused(
+    client: TestClient, headers: dict[str, str], status: int
+) -> None:
+    answer = client.post(
+        "/login", data={"user": "ann", "password": PASSWORDS["ann"]}, headers=headers
+    )
     assert (answer.status_code, "set-cookie" in answer.headers) == (status, False)
 
 
-@pytest.mark.parametrize("query", [MUTATION % "true", "query A { version } " + (MUTATION % "true").replace("{", "B {", 1), "no graphql"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        MUTATION % "true",
+        "query A { version } " + (MUTATION % "true").replace("{", "B {", 1),
+        "no graphql",
+    ],
+)
 def test_a_reader_changes_nothing(client: TestClient, query: str) -> None:
     log_in(client, "rea")
     assert client.post("/graphql", json={"query": query, "operationName": "B"}).status_code == 403
     assert client.post("/report_asset_materialization/x", json={}).status_code == 403
-    assert client.post("/graphql", content=b"[]", headers={"Content-Type": "application/json"}).status_code == 403
-    told = client.post("/graphql", json={"query": "{ permissions { permission value } instance { autoMaterializePaused } }"}).json()["data"]
+    assert (
+        client.post(
+            "/graphql", content=b"[]", headers={"Content-Type": "application/json"}
+        ).status_code
+        == 403
+    )
+    told = client.post(
+        "/graphql",
+        json={"query": "{ permissions { permission value } instance { autoMaterializePaused } }"},
+    ).json()["data"]
     assert {each["value"] for each in told["permissions"]} == {False}
     assert "rea (read only)" in client.get("/", headers=PAGE).text
 
 
-def test_a_withdrawn_right_ends_the_session(cluster: SimpleNamespace, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_withdrawn_right_ends_the_session(
+    cluster: SimpleNamespace, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log_in(client, "ann")
     with client.websocket_connect(SOCKET, headers={"Origin": SITE}) as socket:
         socket.send_json({"type": "connection_init"})
@@ -208,7 +287,9 @@ def test_a_session_ends_by_itself(cluster: SimpleNamespace, ui: GuardedUi) -> No
         assert client.post("/graphql", json={"query": IS_PAUSED}).status_code == 401
 
 
-def test_a_cluster_that_does_not_answer_ends_no_session(client: TestClient, ui: GuardedUi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_does_not_answer_ends_no_session(
+    client: TestClient, ui: GuardedUi, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log_in(client, "rea")
     monkeypatch.setattr(sessions, "RECHECK_S", 0.0)
     monkeypatch.setattr("orchestration.installation.ui.users.ANSWER_MS", 100)
@@ -220,13 +301,27 @@ def test_a_cluster_that_does_not_answer_ends_no_session(client: TestClient, ui: 
 
 
 def test_a_link_from_elsewhere_is_loaded_once_more_with_the_cookie(client: TestClient) -> None:
-    link = {**PAGE, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    link = {
+        **PAGE,
+        "Sec-Fetch-Site": "cross-site",
+        "Sec-Fetch-Mode": "navigate",
+        "Sec-Fetch-Dest": "document",
+    }
     answer = client.get("/runs", headers=link)
     assert (answer.status_code, 'http-equiv="refresh"' in answer.text) == (200, True)
 
 
 @pytest.mark.parametrize(
-    "elsewhere", ["//evil.example", "https://evil.example", "/\\evil.example", "\\/evil.example", "/a\nb", "/login", ""]
+    "elsewhere",
+    [
+        "//evil.example",
+        "https://evil.example",
+        "/\\evil.example",
+        "\\/evil.example",
+        "/a\nb",
+        "/login",
+        "",
+    ],
 )
 def test_a_login_leads_to_no_other_site(elsewhere: str) -> None:
     assert local_path(elsewhere) == "/"
@@ -244,29 +339,50 @@ def test_a_login_leads_to_no_other_site(elsewhere: str) -> None:
     ],
 )
 def test_an_address_that_a_header_tells_is_an_address(told: str, expected: str) -> None:
-    """A server that trusts its peer takes any text of X-Forwarded-For, and each new one would be another guesser."""
+    """A server that trusts its peer takes any text of X-Forwarded-For, and each new one would be
+    another guesser.
+    """
     assert address_of(Request({"type": "http", "client": (told, 1)})) == expected
 
 
 def test_a_query_in_the_address_is_no_way_around(client: TestClient) -> None:
-    """Dagster reads the address where the content type is none that it knows, and it knows small letters alone."""
+    """Dagster reads the address where the content type is none that it knows, and it knows small
+    letters alone.
+    """
     log_in(client, "rea")
     headers = {"Origin": SITE, "Content-Type": "APPLICATION/JSON"}
-    response = client.post("/graphql", params={"query": MUTATION % "true"}, content='{"query": "{ __typename }"}', headers=headers)
+    response = client.post(
+        "/graphql",
+        params={"query": MUTATION % "true"},
+        content='{"query": "{ __typename }"}',
+        headers=headers,
+    )
     assert response.status_code == 415
-    other = client.post("/report_asset_check/graphql", json={"query": "{ __typename }"}, headers={"Origin": SITE})
+    other = client.post(
+        "/report_asset_check/graphql", json={"query": "{ __typename }"}, headers={"Origin": SITE}
+    )
     assert other.status_code == 403
 
 
 def test_only_queries_are_queries() -> None:
     assert is_only_query(b'{"query": "{ version }"}')
-    for changing in (b"", b"{}", b'{"query": 1}', b'{"query": "subscription { a }"}', b"[" * 100_000):
+    for changing in (
+        b"",
+        b"{}",
+        b'{"query": 1}',
+        b'{"query": "subscription { a }"}',
+        b"[" * 100_000,
+    ):
         assert not is_only_query(changing)
 
 
 def test_a_file_without_servers_or_passwords_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "login.properties"
-    for text in ("sasl.mechanism=SCRAM-SHA-512\n", "bootstrap.servers=a:1\n", "bootstrap.servers=a:1\nsasl.mechanism=OAUTHBEARER\n"):
+    for text in (
+        "sasl.mechanism=SCRAM-SHA-512\n",
+        "bootstrap.servers=a:1\n",
+        "bootstrap.servers=a:1\nsasl.mechanism=OAUTHBEARER\n",
+    ):
         file.write_text(text)
         with pytest.raises(ConfigError, match=r"login\.properties"):
             ClusterUsers.of_file(file)
@@ -278,11 +394,21 @@ def test_a_file_without_servers_or_passwords_is_refused(tmp_path: Path) -> None:
 @pytest.mark.timeout(600)
 def test_a_person_logs_in_with_a_browser_without_scripts(ui: GuardedUi, tmp_path: Path) -> None:
     with served(ui) as url, tab(tmp_path / "browser") as page:
-        page.ask("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True)
+        page.ask(
+            "Emulation.setDeviceMetricsOverride",
+            width=390,
+            height=844,
+            deviceScaleFactor=1,
+            mobile=True,
+        )
         page.ask("Emulation.setScriptExecutionDisabled", value=True)
         page.open(f"{url}/runs")
-        page.wait_for("location.pathname === '/login' && document.querySelector('#password') !== null")
-        assert page.value("document.documentElement.scrollWidth") == 390, "nothing is wider than the screen"
+        page.wait_for(
+            "location.pathname === '/login' && document.querySelector('#password') !== null"
+        )
+        assert page.value("document.documentElement.scrollWidth") == 390, (
+            "nothing is wider than the screen"
+        )
         page.screenshot(tmp_path / "login.png")
         page.fill("#user", "ann")
         page.fill("#password", "wrong")
@@ -295,7 +421,9 @@ def test_a_person_logs_in_with_a_browser_without_scripts(ui: GuardedUi, tmp_path
         page.ask("Emulation.setScriptExecutionDisabled", value=False)
         page.ask("Emulation.clearDeviceMetricsOverride")
         page.open(f"{url}/runs")
-        page.wait_for("document.querySelector('a[href=\"/logout\"]') !== null && document.body.innerText.includes('Deployment')")
+        page.wait_for(
+            "document.querySelector('a[href=\"/logout\"]') !== null && document.body.innerText.includes('Deployment')"
+        )
         assert page.value("document.cookie") == "", "no script sees the cookie"
         page.screenshot(tmp_path / "runs.png")
         page.open(f"{url}/logout")
@@ -304,4 +432,6 @@ def test_a_person_logs_in_with_a_browser_without_scripts(ui: GuardedUi, tmp_path
         page.value("document.querySelector('button').click()")
         page.wait_for("location.pathname === '/login'")
         page.open(f"{url}/runs")
-        page.wait_for(f"location.href === {urlsplit(url)._replace(path='/login', query='next=/runs').geturl()!r}")
+        page.wait_for(
+            f"location.href === {urlsplit(url)._replace(path='/login', query='next=/runs').geturl()!r}"
+        )

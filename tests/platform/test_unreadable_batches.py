@@ -1,4 +1,6 @@
-"""A batch that cannot be read stops no table: each of its offsets is a dead letter, and what is behind them are rows."""
+"""A batch that cannot be read stops no table: each of its offsets is a dead letter, and what is
+behind them are rows.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -33,30 +35,51 @@ def log() -> MemoryLog:
 
 
 @WAYS
-def test_its_offsets_are_dead_letters_and_what_is_behind_are_rows(log: MemoryLog, lake_root: Path, spark: Any, arrow_records: int) -> None:
-    result = run_topic_table(orders_table(), run_context(log, lake_root, spark, arrow_records=arrow_records))
+def test_its_offsets_are_dead_letters_and_what_is_behind_are_rows(
+    log: MemoryLog, lake_root: Path, spark: Any, arrow_records: int
+) -> None:
+    result = run_topic_table(
+        orders_table(), run_context(log, lake_root, spark, arrow_records=arrow_records)
+    )
     assert rows_of(lake_root) == [(0, 0, "a"), (0, 4, "b"), (1, 0, "c")]
     reason = "the batch at offsets 1 to 3 cannot be read: CORRUPT_MESSAGE"
     assert letters_of(lake_root) == [(0, offset, "unreadable", reason) for offset in (1, 2, 3)]
-    values = DeadLetters(Lake(lake_root)).committed().to_table(columns=["_offset", "value"]).sort_by("_offset")
+    values = (
+        DeadLetters(Lake(lake_root))
+        .committed()
+        .to_table(columns=["_offset", "value"])
+        .sort_by("_offset")
+    )
     assert values["value"].to_pylist() == [RAW, None, None]
     assert result.batch is not None
     assert (result.batch.filtered, result.next_offsets) == (0, {0: 5, 1: 1})
 
 
 @WAYS
-def test_so_they_are_without_a_schema(log: MemoryLog, lake_root: Path, spark: Any, arrow_records: int) -> None:
-    table = orders_table(topic=TopicSpec(name="orders"), function=lambda records: records, rules=(), unique_by=())
+def test_so_they_are_without_a_schema(
+    log: MemoryLog, lake_root: Path, spark: Any, arrow_records: int
+) -> None:
+    table = orders_table(
+        topic=TopicSpec(name="orders"), function=lambda records: records, rules=(), unique_by=()
+    )
     run_topic_table(table, run_context(log, lake_root, spark, arrow_records=arrow_records))
     assert rows_of(lake_root, columns=("_partition", "_offset")) == [(0, 0), (0, 4), (1, 0)]
-    assert [one[1:3] for one in letters_of(lake_root)] == [(1, "unreadable"), (2, "unreadable"), (3, "unreadable")]
+    assert [one[1:3] for one in letters_of(lake_root)] == [
+        (1, "unreadable"),
+        (2, "unreadable"),
+        (3, "unreadable"),
+    ]
 
 
-def test_one_that_can_be_read_again_is_replayed_and_one_may_be_fixed(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+def test_one_that_can_be_read_again_is_replayed_and_one_may_be_fixed(
+    log: MemoryLog, lake_root: Path, spark: Any
+) -> None:
     table, context = orders_table(), run_context(log, lake_root, spark)
     run_topic_table(table, context)
     replay = ReplayRequest(is_of_dead_letters=True)
-    Fixes(context.lake).put(table.name, [Fix(topic_id="id-of-orders", partition=0, offset=1, value=order("fixed"))])
+    Fixes(context.lake).put(
+        table.name, [Fix(topic_id="id-of-orders", partition=0, offset=1, value=order("fixed"))]
+    )
     list(run_replay(table, context, replay))
     assert rows_of(lake_root) == [(0, 0, "a"), (0, 1, "fixed"), (0, 4, "b"), (1, 0, "c")]
     assert [one[1] for one in letters_of(lake_root)] == [2, 3]

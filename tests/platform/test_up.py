@@ -1,4 +1,6 @@
-"""``tidelog up`` as its user meets it: a new project works at once, what hangs comes back, and what is the user's own is left alone."""
+"""``tidelog up`` as its user meets it: a new project works at once, what hangs comes back, and what
+is the user's own is left alone.
+"""
 
 import json
 import os
@@ -29,7 +31,9 @@ PATIENCE_S = 180.0
 EVERYTHING = (SPARK, BROKER, CODE, DAEMON)
 EACH = [(name,) for name in EVERYTHING]
 HANGING: list[tuple[str, ...]] = [EVERYTHING, *of_a_run([], whole=EACH)]
-"""What hangs at once, strike after strike. Each costs the minute in which the supervisor makes sure."""
+"""What hangs at once, strike after strike. Each costs the minute in which the supervisor makes
+sure.
+"""
 RETURNS = """
 from assets.shouting import shouted
 
@@ -52,7 +56,8 @@ def loud(number):
 
 shouted = udf(loud, StringType())
 """
-"""A module, a topic and a table that come when Spark has long been up: its workers find the module."""
+"""A module, a topic and a table that come when Spark has long been up: its workers find the module.
+"""
 
 
 @pytest.fixture
@@ -64,7 +69,9 @@ def project(tmp_path: Path) -> Path:
 def produce(bootstrap_servers: str, first: int, count: int) -> None:
     with BlockingProducer(bootstrap_servers) as producer:
         for number in range(first, first + count):
-            producer.send("orders", value=json.dumps({"id": number, "amount": 2.5, "country": "NZ"}).encode())
+            producer.send(
+                "orders", value=json.dumps({"id": number, "amount": 2.5, "country": "NZ"}).encode()
+            )
         producer.flush()
 
 
@@ -78,13 +85,20 @@ def revenue(installation: Installation) -> list[float]:
     warehouse = Warehouse(installation.data / "warehouse", Lake(installation.data / "lake"))
     if "revenue_by_country" not in warehouse.names():
         return []
-    return [row["revenue"] for row in warehouse.query("SELECT revenue FROM revenue_by_country").to_pylist()]
+    return [
+        row["revenue"]
+        for row in warehouse.query("SELECT revenue FROM revenue_by_country").to_pylist()
+    ]
 
 
-def test_a_new_project_works_at_once_and_takes_changes_and_what_hangs_comes_back(tmp_path: Path, project: Path) -> None:
+def test_a_new_project_works_at_once_and_takes_changes_and_what_hangs_comes_back(
+    tmp_path: Path, project: Path
+) -> None:
     with running(tmp_path / "data", project, "--watch") as installation:
         with BlockingAdmin(installation.bootstrap_servers) as admin:
-            assert admin.describe_topics(["orders"])["orders"].partition_count == 4, "declared topics are there before anybody produces"
+            assert admin.describe_topics(["orders"])["orders"].partition_count == 4, (
+                "declared topics are there before anybody produces"
+            )
         produce(installation.bootstrap_servers, 0, 10)
         wait_until(lambda: revenue(installation) == [25.0], PATIENCE_S, installation.explain)
 
@@ -93,9 +107,13 @@ def test_a_new_project_works_at_once_and_takes_changes_and_what_hangs_comes_back
         (project / "assets" / "shouting.py").write_text(SHOUTING)
         module.write_text(changed + RETURNS)
         log = installation.data / "logs" / "code.log"
-        wait_until(lambda: "topic returns: created" in log.read_text(), PATIENCE_S, installation.explain)
+        wait_until(
+            lambda: "topic returns: created" in log.read_text(), PATIENCE_S, installation.explain
+        )
         with BlockingAdmin(installation.bootstrap_servers) as admin:
-            assert admin.describe_topics(["returns"])["returns"].partition_count == 6, "a topic that is added is there with the reload"
+            assert admin.describe_topics(["returns"])["returns"].partition_count == 6, (
+                "a topic that is added is there with the reload"
+            )
         produce(installation.bootstrap_servers, 10, 10)
         wait_until(lambda: revenue(installation) == [100.0], PATIENCE_S, installation.explain)
         with BlockingProducer(installation.bootstrap_servers) as producer:
@@ -108,15 +126,24 @@ def test_a_new_project_works_at_once_and_takes_changes_and_what_hangs_comes_back
         wait_until(lambda: complaint in installation.output, PATIENCE_S, installation.explain)
         assert {one.name for one in state.read(installation.data) if one.complaint} == {"code"}
         module.write_text(good)
-        wait_until(lambda: "code     all is well again" in installation.output, PATIENCE_S, installation.explain)
+        wait_until(
+            lambda: "code     all is well again" in installation.output,
+            PATIENCE_S,
+            installation.explain,
+        )
 
         for number, names in enumerate(HANGING):
             come_back(installation, names, first=20 + 10 * number)
 
 
 def come_back(installation: Installation, names: tuple[str, ...], first: int) -> None:
-    """Stop processes as SIGSTOP does, while orders come: each is noticed and started again, and every order is a row, once."""
-    bootstrap, before = installation.bootstrap_servers, {name: installation.output.count(hung(name)) for name in names}
+    """Stop processes as SIGSTOP does, while orders come: each is noticed and started again, and
+    every order is a row, once.
+    """
+    bootstrap, before = (
+        installation.bootstrap_servers,
+        {name: installation.output.count(hung(name)) for name in names},
+    )
     produce(bootstrap, first, 4)
     for name in names:
         process = installation.component(name)
@@ -124,12 +151,24 @@ def come_back(installation: Installation, names: tuple[str, ...], first: int) ->
         process.send_signal(signal.SIGSTOP)
     if BROKER not in names:
         produce(bootstrap, first + 4, 3)
-    wait_until(lambda: all(installation.output.count(hung(name)) > before[name] for name in names), PATIENCE_S, installation.explain)
+    wait_until(
+        lambda: all(installation.output.count(hung(name)) > before[name] for name in names),
+        PATIENCE_S,
+        installation.explain,
+    )
     wait_until(installation.is_ready, PATIENCE_S, installation.explain)
     missing = 3 if BROKER not in names else 6
     produce(bootstrap, first + 10 - missing, missing)
-    wait_until(lambda: revenue(installation) == [5.0 * (first + 10)], PATIENCE_S, installation.explain)
-    ids = Lake(installation.data / "lake").existing("clean_orders").dataset().to_table(columns=["id"])["id"].to_pylist()
+    wait_until(
+        lambda: revenue(installation) == [5.0 * (first + 10)], PATIENCE_S, installation.explain
+    )
+    ids = (
+        Lake(installation.data / "lake")
+        .existing("clean_orders")
+        .dataset()
+        .to_table(columns=["id"])["id"]
+        .to_pylist()
+    )
     assert sorted(ids) == list(range(first + 10)), f"after {names} hung"
 
 
@@ -149,13 +188,20 @@ def somebody_s_kafka(directory: Path) -> Iterator[str]:
             yield broker.bootstrap
 
 
-def test_a_cluster_and_a_spark_of_the_user_s_own_are_used_and_left_alone(tmp_path: Path, project: Path) -> None:
+def test_a_cluster_and_a_spark_of_the_user_s_own_are_used_and_left_alone(
+    tmp_path: Path, project: Path
+) -> None:
     (tmp_path / "kafka").mkdir()
     (tmp_path / "spark").mkdir()
-    with somebody_s_kafka(tmp_path / "kafka") as bootstrap, warm_server(tmp_path / "spark") as (remote, server):
+    with (
+        somebody_s_kafka(tmp_path / "kafka") as bootstrap,
+        warm_server(tmp_path / "spark") as (remote, server),
+    ):
         settings = {"TIDELOG_BOOTSTRAP_SERVERS": bootstrap, "TIDELOG_SPARK_REMOTE": remote}
         with running(tmp_path / "data", project, **settings) as installation:
-            owners = {one.name: (one.external_setting, one.pid) for one in state.read(installation.data)}
+            owners = {
+                one.name: (one.external_setting, one.pid) for one in state.read(installation.data)
+            }
             assert owners["broker"] == ("TIDELOG_BOOTSTRAP_SERVERS", None)
             assert owners["spark"] == ("TIDELOG_SPARK_REMOTE", None)
             assert not (installation.data / "broker").exists()

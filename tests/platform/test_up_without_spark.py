@@ -1,4 +1,6 @@
-"""``tidelog up`` while its Spark is away: producing goes on, declared topics come first, and it is told what waits for what."""
+"""``tidelog up`` while its Spark is away: producing goes on, declared topics come first, and it is
+told what waits for what.
+"""
 
 import json
 import signal
@@ -29,7 +31,13 @@ def running(folder: Path, *arguments: str) -> Iterator[tuple[Path, "subprocess.P
     """Run ``tidelog up``; yields the file of what it says, and its process."""
     said = folder / "up.out"
     with said.open("wb") as output:
-        process = subprocess.Popen([*TIDELOG, "up", *arguments], cwd=folder, env=environment(), stdout=output, stderr=output)
+        process = subprocess.Popen(
+            [*TIDELOG, "up", *arguments],
+            cwd=folder,
+            env=environment(),
+            stdout=output,
+            stderr=output,
+        )
     try:
         yield said, process
     finally:
@@ -39,7 +47,12 @@ def running(folder: Path, *arguments: str) -> Iterator[tuple[Path, "subprocess.P
 
 def states(data: Path) -> dict[str, dict[str, object]]:
     told = subprocess.run(
-        [*TIDELOG, "status", "--json", "--data", str(data)], cwd=ROOT, env=environment(), capture_output=True, text=True, check=False
+        [*TIDELOG, "status", "--json", "--data", str(data)],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return {one["name"]: one for one in json.loads(told.stdout or "[]")}
 
@@ -50,7 +63,16 @@ def test_producing_goes_on_and_topics_are_declared_first(tmp_path: Path) -> None
     (project / "assets" / "__init__.py").write_text("")
     (project / "assets" / "topics.py").write_text(TOPICS)
     port = free_port()
-    ports = ["--broker-port", port, "--ui-port", free_port(), "--metrics-port", 0, "--registry-port", 0]
+    ports = [
+        "--broker-port",
+        port,
+        "--ui-port",
+        free_port(),
+        "--metrics-port",
+        0,
+        "--registry-port",
+        0,
+    ]
     spark = ["--spark-remote", f"sc://127.0.0.1:{free_port()}", "--start-timeout", 25]
     arguments = ["--data", data, "--project", project, *ports, *spark]
     servers = f"127.0.0.1:{port}"
@@ -68,8 +90,17 @@ def test_producing_goes_on_and_topics_are_declared_first(tmp_path: Path) -> None
             producer.send("orders", value=b"while it is deleted").wait()
             assert admin.describe_topics(["orders"])["orders"].partition_count == 4
             found_states = states(data)
-            assert (found_states["broker"]["state"], found_states["code"]["waits_for"]) == ("ready", ["spark"])
-            wait_until(lambda: "did not respond within 25 s: start it" in said.read_text(), PATIENCE_S, said.read_text)
+            assert (found_states["broker"]["state"], found_states["code"]["waits_for"]) == (
+                "ready",
+                ["spark"],
+            )
+            wait_until(
+                lambda: "did not respond within 25 s: start it" in said.read_text(),
+                PATIENCE_S,
+                said.read_text,
+            )
             assert process.poll() is None
-            assert "start it, or unset TIDELOG_SPARK_REMOTE" in str(states(data)["spark"]["failure"])
+            assert "start it, or unset TIDELOG_SPARK_REMOTE" in str(
+                states(data)["spark"]["failure"]
+            )
             producer.send("orders", value=b"Spark is still away").wait()

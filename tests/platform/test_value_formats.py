@@ -1,4 +1,6 @@
-"""Avro and Protobuf from a topic to a table: the same rows and dead letters whoever reads, rules, fixes, and newest rows."""
+"""Avro and Protobuf from a topic to a table: the same rows and dead letters whoever reads, rules,
+fixes, and newest rows.
+"""
 
 import io
 from collections.abc import Callable, Mapping
@@ -52,7 +54,11 @@ message Order {
 }
 """
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-WAYS = {"run process": (1_000_000, intake.INLINE_BYTES), "file": (1_000_000, 0), "Spark's workers": (0, intake.INLINE_BYTES)}
+WAYS = {
+    "run process": (1_000_000, intake.INLINE_BYTES),
+    "file": (1_000_000, 0),
+    "Spark's workers": (0, intake.INLINE_BYTES),
+}
 COLUMNS = ["_offset", "id", "amount", "kind", "at", "tags", "counts", "place"]
 Encode = Callable[[Mapping[str, Any]], bytes]
 
@@ -77,7 +83,9 @@ def protobuf(folder: Path) -> tuple[ProtobufSchema, Encode]:
 
     def encode(record: Mapping[str, Any]) -> bytes:
         given = {**record, "amount": None if record["amount"] is None else int(record["amount"])}
-        written: bytes = made(**{name: value for name, value in given.items() if value is not None}).SerializeToString()
+        written: bytes = made(
+            **{name: value for name, value in given.items() if value is not None}
+        ).SerializeToString()
         return written
 
     return schema, encode
@@ -96,37 +104,67 @@ def an_order(number: int, **changes: Any) -> dict[str, Any]:
 
 
 def table_of(schema: AvroSchema | ProtobufSchema, **changes: Any) -> Any:
-    declared = {"topic": TopicSpec(name="orders", schema=schema), "function": lambda records: records, "unique_by": (), "rules": ()}
+    declared = {
+        "topic": TopicSpec(name="orders", schema=schema),
+        "function": lambda records: records,
+        "unique_by": (),
+        "rules": (),
+    }
     return orders_table(**{**declared, **changes})
 
 
 def table_rows(lake_root: Path) -> list[dict[str, Any]]:
     snapshot = Lake(lake_root).snapshot("clean_orders")
     assert snapshot is not None
-    found: list[dict[str, Any]] = snapshot.dataset().to_table(columns=COLUMNS).sort_by("_offset").to_pylist()
+    found: list[dict[str, Any]] = (
+        snapshot.dataset().to_table(columns=COLUMNS).sort_by("_offset").to_pylist()
+    )
     return found
 
 
 @pytest.fixture(params=[avro, protobuf])
-def written(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[AvroSchema | ProtobufSchema, Encode]:
+def written(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> tuple[AvroSchema | ProtobufSchema, Encode]:
     made: tuple[AvroSchema | ProtobufSchema, Encode] = request.param(tmp_path)
     return made
 
 
-@pytest.mark.parametrize("rules", [(), (quarantine("amount_is_small", "coalesce(amount, 0) < 100"),)], ids=["chosen by Arrow", "Spark"])
+@pytest.mark.parametrize(
+    "rules",
+    [(), (quarantine("amount_is_small", "coalesce(amount, 0) < 100"),)],
+    ids=["chosen by Arrow", "Spark"],
+)
 def test_records_are_rows_and_damaged_ones_dead_letters_whoever_reads(
-    written: tuple[Any, Encode], tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, rules: tuple[Any, ...]
+    written: tuple[Any, Encode],
+    tmp_path: Path,
+    spark: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    rules: tuple[Any, ...],
 ) -> None:
     schema, encode = written
     log = MemoryLog()
     partition = log.add_topic("orders").partitions[0]
     bare = an_order(2, amount=None, place=None, tags=[], counts={})
-    for value in (encode(an_order(1)), encode(an_order(1))[:-1], None, encode(bare), encode(an_order(3)) + b"\xff", encode(an_order(100))):
+    for value in (
+        encode(an_order(1)),
+        encode(an_order(1))[:-1],
+        None,
+        encode(bare),
+        encode(an_order(3)) + b"\xff",
+        encode(an_order(100)),
+    ):
         partition.append(value, key=b"k", headers=[("h", b"1")])
     found = []
     for name, (arrow_records, inline_bytes) in WAYS.items():
         monkeypatch.setattr(intake, "INLINE_BYTES", inline_bytes)
-        context = run_context(log, tmp_path / name, spark, arrow_records=arrow_records, scratch=tmp_path / name / "scratch")
+        context = run_context(
+            log,
+            tmp_path / name,
+            spark,
+            arrow_records=arrow_records,
+            scratch=tmp_path / name / "scratch",
+        )
         run_topic_table(table_of(schema, rules=rules, has_headers=True), context)
         found.append((table_rows(tmp_path / name), letters_of(tmp_path / name)))
 
@@ -135,18 +173,27 @@ def test_records_are_rows_and_damaged_ones_dead_letters_whoever_reads(
     assert [row["_offset"] for row in rows] == ([0, 3] if rules else [0, 3, 5])
     assert rows[0] == {"_offset": 0, **an_order(1, counts=[("x", 1)])}
     assert rows[1] == {"_offset": 3, **bare, "counts": []}
-    assert [(offset, rule) for _, offset, rule, _ in letters if rule == "schema"] == [(1, "schema"), (2, "schema"), (4, "schema")]
+    assert [(offset, rule) for _, offset, rule, _ in letters if rule == "schema"] == [
+        (1, "schema"),
+        (2, "schema"),
+        (4, "schema"),
+    ]
     assert letters[1][3] == "the value is null"
     assert len(letters) == (4 if rules else 3)
 
 
-def test_a_fixed_record_is_replayed(written: tuple[Any, Encode], tmp_path: Path, spark: Any) -> None:
+def test_a_fixed_record_is_replayed(
+    written: tuple[Any, Encode], tmp_path: Path, spark: Any
+) -> None:
     schema, encode = written
     log = MemoryLog()
     log.add_topic("orders").partitions[0].append(encode(an_order(1))[:-1])
     table, context = table_of(schema), run_context(log, tmp_path, spark)
     run_topic_table(table, context)
-    Fixes(Lake(tmp_path)).put("clean_orders", [Fix(topic_id="id-of-orders", partition=0, offset=0, value=encode(an_order(7)))])
+    Fixes(Lake(tmp_path)).put(
+        "clean_orders",
+        [Fix(topic_id="id-of-orders", partition=0, offset=0, value=encode(an_order(7)))],
+    )
     list(run_replay(table, context, ReplayRequest(is_of_dead_letters=True)))
     assert [row["id"] for row in table_rows(tmp_path)] == [7]
     assert letters_of(tmp_path) == []
@@ -170,16 +217,24 @@ def test_the_newest_row_of_a_key_is_kept_and_a_record_without_value_deletes_it(
     assert letters_of(tmp_path) == []
 
 
-def test_a_join_reads_its_topics_in_their_formats(written: tuple[Any, Encode], tmp_path: Path, spark: Any) -> None:
+def test_a_join_reads_its_topics_in_their_formats(
+    written: tuple[Any, Encode], tmp_path: Path, spark: Any
+) -> None:
     schema, encode = written
     log = MemoryLog()
     log.add_topic("orders").partitions[0].append(encode(an_order(1)))
     log.topics["orders"].partitions[0].append(encode(an_order(2))[:-1])
-    log.add_topic("payments").partitions[0].append(b'{"order_id": 1, "paid": 2.5, "paid_at": "2026-01-01T12:00:10Z"}')
+    log.add_topic("payments").partitions[0].append(
+        b'{"order_id": 1, "paid": 2.5, "paid_at": "2026-01-01T12:00:10Z"}'
+    )
     table = joined_table(
         left=TopicSpec(name="orders", schema=schema),
-        right=TopicSpec(name="payments", schema="order_id BIGINT NOT NULL, paid DOUBLE, paid_at TIMESTAMP"),
-        function=lambda pairs: pairs.select("id", "left.kind", "left.counts", "right.paid", "_left", "_right"),
+        right=TopicSpec(
+            name="payments", schema="order_id BIGINT NOT NULL, paid DOUBLE, paid_at TIMESTAMP"
+        ),
+        function=lambda pairs: pairs.select(
+            "id", "left.kind", "left.counts", "right.paid", "_left", "_right"
+        ),
         rules=(),
     )
     run_joined_table(table, run_context(log, tmp_path, spark))

@@ -1,4 +1,6 @@
-"""The watchdog against Dagster's real storage: verdicts apart from the topic sensor, and alerts of sensors that fail."""
+"""The watchdog against Dagster's real storage: verdicts apart from the topic sensor, and alerts of
+sensors that fail.
+"""
 
 import time
 from collections.abc import Iterator
@@ -7,7 +9,11 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteInstigatorOrigin, RemoteRepositoryOrigin
+from dagster._core.remote_origin import (
+    RegisteredCodeLocationOrigin,
+    RemoteInstigatorOrigin,
+    RemoteRepositoryOrigin,
+)
 from dagster._core.scheduler.instigation import (
     InstigatorState,
     InstigatorStatus,
@@ -59,7 +65,10 @@ class Watchdog:
             instance=self.world.instance,
             cursor=self.cursor,
             repository_def=self.world.repository,
-            resources={"log_service": self.world.log_service, "lake": LakeResource(root=str(self.world.lake_root))},
+            resources={
+                "log_service": self.world.log_service,
+                "lake": LakeResource(root=str(self.world.lake_root)),
+            },
         )
         result = self.sensor(context)
         assert isinstance(result, dg.SensorResult)
@@ -67,13 +76,19 @@ class Watchdog:
         return result
 
 
-def test_a_verdict_is_told_when_it_changes_though_the_topic_sensor_does_nothing(world: World) -> None:
+def test_a_verdict_is_told_when_it_changes_though_the_topic_sensor_does_nothing(
+    world: World,
+) -> None:
     watchdog = Watchdog(world)
     append(world, 3)
-    assert told(watchdog.tick()) == {"AssetCheckEvaluation": {"late_records": 3, "lag": 3, "within_seconds": 60}}
+    assert told(watchdog.tick()) == {
+        "AssetCheckEvaluation": {"late_records": 3, "lag": 3, "within_seconds": 60}
+    }
     assert told(watchdog.tick()) == {}
     world.commit(3)
-    assert told(watchdog.tick()) == {"AssetCheckEvaluation": {"late_records": 0, "lag": 0, "within_seconds": 60}}
+    assert told(watchdog.tick()) == {
+        "AssetCheckEvaluation": {"late_records": 0, "lag": 0, "within_seconds": 60}
+    }
 
 
 def test_a_missed_objective_is_sent_once(world: World) -> None:
@@ -88,7 +103,9 @@ def test_a_missed_objective_is_sent_once(world: World) -> None:
     ]
 
 
-def test_a_table_that_cannot_be_judged_and_a_log_service_that_is_away_fail_no_tick(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_cannot_be_judged_and_a_log_service_that_is_away_fail_no_tick(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     append(world, 3)
 
     def refuse(*_: object) -> Any:
@@ -101,7 +118,9 @@ def test_a_table_that_cannot_be_judged_and_a_log_service_that_is_away_fail_no_ti
     assert told(Watchdog(world).tick()) == {}
 
 
-def test_a_table_that_cannot_be_judged_is_told_once_until_that_is_over(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_cannot_be_judged_is_told_once_until_that_is_over(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     watchdog = Watchdog(world)
     append(world, 3)
 
@@ -117,11 +136,16 @@ def test_a_table_that_cannot_be_judged_is_told_once_until_that_is_over(world: Wo
             for _ in range(3):
                 watchdog.tick()
         assert len(watchdog.alerts) == told_before + 1
-        assert watchdog.alerts[-1].text == "clean_orders could not be judged 4 times in a row: TOPIC_AUTHORIZATION_FAILED"
+        assert (
+            watchdog.alerts[-1].text
+            == "clean_orders could not be judged 4 times in a row: TOPIC_AUTHORIZATION_FAILED"
+        )
         watchdog.tick()
 
 
-def test_a_table_without_an_objective_that_cannot_be_looked_at_is_told_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_without_an_objective_that_cannot_be_looked_at_is_told_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.checks = []
     world.define()
     append(world, 3)
@@ -200,7 +224,10 @@ def test_a_tick_ends_in_time_though_leaders_are_away_and_the_next_one_begins_whe
         assert world.now_s - began_s == LOOKS_WITHIN_S
     assert sorted(verdicts) == ["clean_orders", "clean_talking"]
     whys = {alert.why for alert in watchdog.alerts if alert.subject.startswith("clean_silent")}
-    assert whys == {"broker 2 does not respond", "it was not looked at, because looking at others took 25 s"}
+    assert whys == {
+        "broker 2 does not respond",
+        "it was not looked at, because looking at others took 25 s",
+    }
 
 
 def test_a_log_service_that_stays_away_is_told_once_until_it_is_back(world: World) -> None:
@@ -226,13 +253,19 @@ def test_the_sensor_of_schema_drift_tells_of_a_watchdog_that_fails(world: World)
         add_tick(world, TickStatus.FAILURE, now_s + count, "watchdog")
         for _ in range(2):
             resources = {"lake": LakeResource(root=str(world.lake_root))}
-            result: Any = sensor(dg.build_sensor_context(instance=world.instance, cursor=cursor, resources=resources))
+            result: Any = sensor(
+                dg.build_sensor_context(instance=world.instance, cursor=cursor, resources=resources)
+            )
             cursor = result.cursor
     add_tick(world, TickStatus.FAILURE, now_s, "sources")
-    assert [(alert.subject, alert.failures) for alert in alerts] == [("sensor watchdog", count) for count in (1, 2, 4)]
+    assert [(alert.subject, alert.failures) for alert in alerts] == [
+        ("sensor watchdog", count) for count in (1, 2, 4)
+    ]
 
 
-def test_a_table_that_cannot_be_read_does_not_make_the_sensor_of_schema_drift_forget_what_it_told(world: World) -> None:
+def test_a_table_that_cannot_be_read_does_not_make_the_sensor_of_schema_drift_forget_what_it_told(
+    world: World,
+) -> None:
     alerts: list[Alert] = []
     sensor = schema_drift_sensor(notify=alerts.append, now_s=lambda: world.now_s)
     append(world, 3)
@@ -242,7 +275,9 @@ def test_a_table_that_cannot_be_read_does_not_make_the_sensor_of_schema_drift_fo
 
     def tick() -> Any:
         resources = {"lake": LakeResource(root=str(world.lake_root))}
-        result = sensor(dg.build_sensor_context(instance=world.instance, cursor=cursor, resources=resources))
+        result = sensor(
+            dg.build_sensor_context(instance=world.instance, cursor=cursor, resources=resources)
+        )
         assert isinstance(result, dg.SensorResult)
         return result
 
@@ -257,16 +292,22 @@ def test_a_table_that_cannot_be_read_does_not_make_the_sensor_of_schema_drift_fo
             result = tick()
             cursor = result.cursor
             assert "clean_orders could not be read" in result.skip_reason.skip_message
-        assert [alert.subject for alert in alerts if alert.subject != "sensor watchdog"] == ["clean_orders"]
+        assert [alert.subject for alert in alerts if alert.subject != "sensor watchdog"] == [
+            "clean_orders"
+        ]
         assert read_shapes(cursor) == shapes
         entry.write_bytes(whole)
         result = tick()
         cursor = result.cursor
         assert not result.asset_events
-    assert [alert.subject for alert in alerts] == ["clean_orders"], "the watchdog was told in the first round"
+    assert [alert.subject for alert in alerts] == ["clean_orders"], (
+        "the watchdog was told in the first round"
+    )
 
 
-def test_a_lake_that_cannot_be_listed_is_told_once_and_forgets_no_shape(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lake_that_cannot_be_listed_is_told_once_and_forgets_no_shape(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     alerts: list[Alert] = []
     sensor = schema_drift_sensor(notify=alerts.append, now_s=lambda: world.now_s)
     append(world, 3)
@@ -275,7 +316,9 @@ def test_a_lake_that_cannot_be_listed_is_told_once_and_forgets_no_shape(world: W
 
     def tick() -> Any:
         resources = {"lake": LakeResource(root=str(world.lake_root))}
-        return sensor(dg.build_sensor_context(instance=world.instance, cursor=cursor, resources=resources))
+        return sensor(
+            dg.build_sensor_context(instance=world.instance, cursor=cursor, resources=resources)
+        )
 
     cursor = tick().cursor
     shapes = read_shapes(cursor)
@@ -287,7 +330,9 @@ def test_a_lake_that_cannot_be_listed_is_told_once_and_forgets_no_shape(world: W
     for _ in range(2):
         cursor = tick().cursor
         assert read_shapes(cursor) == shapes
-    assert [alert.text for alert in alerts] == ["the lake could not be read: the folder may not be read"]
+    assert [alert.text for alert in alerts] == [
+        "the lake could not be read: the folder may not be read"
+    ]
 
 
 def add_tick(
@@ -300,14 +345,21 @@ def add_tick(
     message: str = "no such table\nand more",
 ) -> None:
     origin = RemoteInstigatorOrigin(
-        RemoteRepositoryOrigin(code_location_origin=RegisteredCodeLocationOrigin(location), repository_name="__repository__"),
+        RemoteRepositoryOrigin(
+            code_location_origin=RegisteredCodeLocationOrigin(location),
+            repository_name="__repository__",
+        ),
         sensor,
     )
     selector = origin.get_selector().get_id()
-    state = InstigatorState(origin, InstigatorType.SENSOR, InstigatorStatus.RUNNING, SensorInstigatorData())
+    state = InstigatorState(
+        origin, InstigatorType.SENSOR, InstigatorStatus.RUNNING, SensorInstigatorData()
+    )
     if world.instance.get_instigator_state(state.instigator_origin_id, selector) is None:
         world.instance.add_instigator_state(state)
-    error = SerializableErrorInfo(message, [], "ValueError") if status is TickStatus.FAILURE else None
+    error = (
+        SerializableErrorInfo(message, [], "ValueError") if status is TickStatus.FAILURE else None
+    )
     world.instance.create_tick(
         TickData(
             instigator_origin_id=state.instigator_origin_id,
@@ -324,7 +376,12 @@ def add_tick(
 def test_a_tick_that_was_interrupted_by_the_end_of_its_process_is_no_failure(world: World) -> None:
     """Ctrl-C of an installation was told as a failing sensor at its next start."""
     watchdog = Watchdog(world)
-    add_tick(world, TickStatus.FAILURE, time.time(), message="RuntimeError: cannot schedule new futures after shutdown\n")
+    add_tick(
+        world,
+        TickStatus.FAILURE,
+        time.time(),
+        message="RuntimeError: cannot schedule new futures after shutdown\n",
+    )
     watchdog.tick()
     assert watchdog.alerts == []
 
@@ -337,7 +394,9 @@ def test_a_sensor_that_fails_is_told_once_for_each_failure_that_counts(world: Wo
     add_tick(world, TickStatus.FAILURE, now_s)
     for _ in range(2):
         watchdog.tick()
-    assert [alert.text for alert in watchdog.alerts] == ["sensor new_records failed: no such table (run tick 1)"]
+    assert [alert.text for alert in watchdog.alerts] == [
+        "sensor new_records failed: no such table (run tick 1)"
+    ]
     for number in range(1, 4):
         add_tick(world, TickStatus.FAILURE, now_s + number)
         watchdog.tick()
@@ -349,14 +408,22 @@ def test_a_tick_that_hangs_is_told_once(world: World) -> None:
     add_tick(world, TickStatus.STARTED, world.now_s - 400)
     for _ in range(3):
         watchdog.tick()
-    assert [alert.why.partition(";")[0] for alert in watchdog.alerts] == ["its tick has not ended after 400 s"]
+    assert [alert.why.partition(";")[0] for alert in watchdog.alerts] == [
+        "its tick has not ended after 400 s"
+    ]
 
 
-def test_a_sensor_that_the_project_has_no_more_is_not_told_and_those_of_other_locations_are(world: World) -> None:
+def test_a_sensor_that_the_project_has_no_more_is_not_told_and_those_of_other_locations_are(
+    world: World,
+) -> None:
     """Its last tick may have been under way when the project was loaded without it, and never ends."""
     watchdog = Watchdog(world)
     add_tick(world, TickStatus.SKIPPED, world.now_s, "watchdog")
-    for sensor, location in (("sources", "tidelog"), ("new_records", "tidelog"), ("sources", "reports")):
+    for sensor, location in (
+        ("sources", "tidelog"),
+        ("new_records", "tidelog"),
+        ("sources", "reports"),
+    ):
         add_tick(world, TickStatus.STARTED, world.now_s - 400, sensor, location)
     watchdog.tick()
     assert [alert.subject for alert in watchdog.alerts] == ["sensor new_records", "sensor sources"]
@@ -371,17 +438,23 @@ def test_a_tick_that_goes_on_hides_no_failure_before_it(world: World) -> None:
     add_tick(world, TickStatus.STARTED, world.now_s - 5)
     for _ in range(2):
         watchdog.tick()
-    assert [alert.text for alert in watchdog.alerts] == ["sensor new_records failed 2 times in a row: no such table (run tick 3)"]
+    assert [alert.text for alert in watchdog.alerts] == [
+        "sensor new_records failed 2 times in a row: no such table (run tick 3)"
+    ]
 
 
-def test_a_topic_that_is_not_as_it_is_declared_is_told_once_and_when_that_is_over(world: World) -> None:
+def test_a_topic_that_is_not_as_it_is_declared_is_told_once_and_when_that_is_over(
+    world: World,
+) -> None:
     watchdog = Watchdog(world)
     world.log.add_topic("orders")
     watchdog.tick()
     watchdog.tick()
     topic = world.log.topics.pop("orders")
     assert told(watchdog.tick()) == {}
-    assert told(watchdog.tick())["AssetObservation"]["declaration"].startswith("topic orders is declared and is not there: ")
+    assert told(watchdog.tick())["AssetObservation"]["declaration"].startswith(
+        "topic orders is declared and is not there: "
+    )
     assert told(watchdog.tick()) == {}
     assert [alert.subject for alert in watchdog.drifts] == ["topic orders"]
     world.log.topics["orders"] = topic

@@ -46,6 +46,15 @@ def test_spark_runs_on_the_bundled_runtime(tmp_path: Path) -> None:
         "TIDELOG_SPARK_DRIVER_MEMORY": "512m",
     }
     assert shutil.which("java", path=environment["PATH"]) is None
-    run = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert f"TOTAL 20 {tmp_path}/data/java" in run.stdout, run.stderr[-3000:]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "data"], "nothing is left outside the data directory"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "data"], (
+        "nothing is left outside the data directory"
+    )

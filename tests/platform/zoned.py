@@ -1,6 +1,7 @@
 """``python -m tests.platform.zoned spark|sql DIRECTORY [SC_URL]``: times by every way to a result, in the time zone of the process's host.
 
-Prints them as JSON. ``sql`` asks what ``spark`` has committed. Processes of their own, because a process has one time zone.
+Prints them as JSON. ``sql`` asks what ``spark`` has committed. Processes of their own, because a
+process has one time zone.
 """
 
 import contextlib
@@ -34,7 +35,12 @@ def transform(records: Any) -> Any:
 
     told = udf(lambda seen: f"{seen:%Y-%m-%d %H:%M}", types.StringType())
     kept = records.select("_topic_id", "_partition", "_offset", "seen", told("seen").alias("told"))
-    return kept.selectExpr("*", "hour(seen) AS hour", "CAST(seen AS DATE) AS day", "CAST('2026-01-31 12:00' AS TIMESTAMP) AS noon")
+    return kept.selectExpr(
+        "*",
+        "hour(seen) AS hour",
+        "CAST(seen AS DATE) AS day",
+        "CAST('2026-01-31 12:00' AS TIMESTAMP) AS noon",
+    )
 
 
 def filled_log() -> MemoryLog:
@@ -54,7 +60,9 @@ def by_spark(settings: Settings) -> dict[str, Any]:
     collected = session.sql("SELECT TIMESTAMP '2026-01-31 23:30:00Z' AS seen").collect()[0].seen
     close_session(session, settings)
     return {
-        "table": rows_of(settings.lake_root, columns=("_offset", "seen", "told", "hour", "day", "noon")),
+        "table": rows_of(
+            settings.lake_root, columns=("_offset", "seen", "told", "hour", "day", "noon")
+        ),
         "collected": collected,
     }
 
@@ -66,11 +74,15 @@ def by_sql(settings: Settings) -> dict[str, Any]:
     warehouse.build("days", MART)
     assert TOPIC.fields is not None
     relations = TopicRelations(filled_log(), {"orders": TOPIC.fields}, lake)
-    ran = click.testing.CliRunner().invoke(sql, [QUESTION.format("clean_orders"), "--csv"], env={"TIDELOG_DATA": str(sys.argv[2])})
+    ran = click.testing.CliRunner().invoke(
+        sql, [QUESTION.format("clean_orders"), "--csv"], env={"TIDELOG_DATA": str(sys.argv[2])}
+    )
     return {
         "mart": warehouse.query("SELECT * FROM days ORDER BY day").to_pylist(),
         "topic": warehouse.query(QUESTION.format("topics.orders"), relations).to_pylist(),
-        "text": warehouse.query("SELECT count(*) AS n FROM topics.orders WHERE seen >= '2026-01-31 20:00'", relations).to_pylist(),
+        "text": warehouse.query(
+            "SELECT count(*) AS n FROM topics.orders WHERE seen >= '2026-01-31 20:00'", relations
+        ).to_pylist(),
         "command": ran.output,
     }
 

@@ -1,4 +1,5 @@
-"""Bugs of authorization that are planted into the product, to prove that users of a simulated cluster notice them.
+"""Bugs of authorization that are planted into the product, to prove that users of a simulated
+cluster notice them.
 
 As in ``cluster_bugs``, each replaces one decision by a wrong one that a programmer could have made.
 
@@ -130,7 +131,13 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="first topic of AddPartitionsToTxn decides for all",
-        replacements=((REGISTRY[ApiKey.ADD_PARTITIONS_TO_TXN].gates[Side.BROKER], "function", _ask_for_the_first_topic),),
+        replacements=(
+            (
+                REGISTRY[ApiKey.ADD_PARTITIONS_TO_TXN].gates[Side.BROKER],
+                "function",
+                _ask_for_the_first_topic,
+            ),
+        ),
         aim=aims.SECURE_CLUSTERS,
         shown_by=(0,),
     ),

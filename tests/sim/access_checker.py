@@ -1,15 +1,20 @@
-"""Judges attempts and logins of users by what the deciding nodes knew from the moment of the request to that of the response.
+"""Judges attempts and logins of users by what the deciding nodes knew from the moment of the
+request to that of the response.
 
-A node may have known several states of the ACLs in that time, and the response may be by any of them:
+A node may have known several states of the ACLs in that time, and the response may be by any of
+them:
 
 * what no state allows is refused, with Kafka's code, and never takes effect;
 * what every state allows is not refused;
 * names are shown that some state lets the user see, and all that each state does;
 * the operations that a response calls authorized are those of some state;
-* a login succeeds where every state has its password, or a token that has not expired, and fails where none has;
-* what is asked after the login of a connection has ended gets no response, and has no effect (KIP-368).
+* a login succeeds where every state has its password, or a token that has not expired, and fails
+  where none has;
+* what is asked after the login of a connection has ended gets no response, and has no effect
+  (KIP-368).
 
-Decides nothing of when a node has to know a change: that a change reaches every node is judged once all is calm (``check_known``).
+Decides nothing of when a node has to know a change: that a change reaches every node is judged once
+all is calm (``check_known``).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -31,8 +36,14 @@ REFUSALS = frozenset(
     }
 )
 UNDECIDED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
-"""What may be told before anything is decided: the node does not know the ACLs yet, or reaches no controller."""
-EFFECT, REFUSED, CODE = "no effect without a permission", "what is allowed is not refused", "refused with Kafka's code"
+"""What may be told before anything is decided: the node does not know the ACLs yet, or reaches no
+controller.
+"""
+EFFECT, REFUSED, CODE = (
+    "no effect without a permission",
+    "what is allowed is not refused",
+    "refused with Kafka's code",
+)
 HIDDEN, SHOWN, BITS = "hidden names", "names that may be seen", "authorized operations"
 LOGIN, ENDED, KNOWN = "logins", "logins that have ended", "acknowledged changes of access"
 
@@ -40,7 +51,10 @@ LOGIN, ENDED, KNOWN = "logins", "logins that have ended", "acknowledged changes 
 def check_attempt(attempt: Attempt, states: Sequence[AccessState]) -> Iterator[Violation]:
     """Judge what an attempt was told."""
     if attempt.is_ok and attempt.time > attempt.login_ends:
-        yield Violation(ENDED, f"{attempt}: got a response {attempt.time - attempt.login_ends:.3f} s after its login had ended")
+        yield Violation(
+            ENDED,
+            f"{attempt}: got a response {attempt.time - attempt.login_ends:.3f} s after its login had ended",
+        )
     for part in attempt.parts:
         if part.told is not None:
             yield from _check_told(attempt, part, states)
@@ -49,9 +63,7 @@ def check_attempt(attempt: Attempt, states: Sequence[AccessState]) -> Iterator[V
     for bits in attempt.bits:
         legal = {_bits(state, attempt.asker, bits) for state in states}
         if bits.told not in legal:
-            text = (
-                f"{attempt}: {bits.resource.name} {bits.name} has {_listed(bits.told)}; expected {' or '.join(map(_listed, sorted(legal)))}"
-            )
+            text = f"{attempt}: {bits.resource.name} {bits.name} has {_listed(bits.told)}; expected {' or '.join(map(_listed, sorted(legal)))}"
             yield Violation(BITS, text)
 
 
@@ -68,33 +80,46 @@ def _check_told(attempt: Attempt, part: Part, states: Sequence[AccessState]) -> 
         return
     if told not in REFUSALS | own:
         if ErrorCode.NONE not in legal:
-            yield Violation(EFFECT if told is ErrorCode.NONE else CODE, f"{attempt}: {part.what} got {told.name}, not {_names(legal)}")
+            yield Violation(
+                EFFECT if told is ErrorCode.NONE else CODE,
+                f"{attempt}: {part.what} got {told.name}, not {_names(legal)}",
+            )
     elif legal == {ErrorCode.NONE}:
         yield Violation(REFUSED, f"{attempt}: {part.what} got {told.name}")
     else:
         yield Violation(CODE, f"{attempt}: {part.what} got {told.name}, not {_names(legal)}")
 
 
-def _check_shown(attempt: Attempt, shown: Shown, states: Sequence[AccessState]) -> Iterator[Violation]:
+def _check_shown(
+    attempt: Attempt, shown: Shown, states: Sequence[AccessState]
+) -> Iterator[Violation]:
     for name in shown.names:
         if all(state.verdict(attempt.asker, [shown.step(name)]) for state in states):
             yield Violation(HIDDEN, f"{attempt}: {shown.resource.name} {name} is shown")
     for name in shown.known:
-        if name not in shown.names and not any(state.verdict(attempt.asker, [shown.step(name)]) for state in states):
+        if name not in shown.names and not any(
+            state.verdict(attempt.asker, [shown.step(name)]) for state in states
+        ):
             yield Violation(SHOWN, f"{attempt}: {shown.resource.name} {name} is not shown")
 
 
 def _bits(state: AccessState, asker: Asker, bits: Bits) -> int:
-    if bits.is_hidden_without_describe and not state.allows(asker, Need(AclOperation.DESCRIBE, bits.resource, bits.name)):
+    if bits.is_hidden_without_describe and not state.allows(
+        asker, Need(AclOperation.DESCRIBE, bits.resource, bits.name)
+    ):
         return 0
     return state.bits(asker, bits.resource, bits.name, bits.operations)
 
 
-def check_effects(attempt: Attempt, states: Sequence[AccessState], left: Collection[str]) -> Iterator[Violation]:
+def check_effects(
+    attempt: Attempt, states: Sequence[AccessState], left: Collection[str]
+) -> Iterator[Violation]:
     """Judge what is left of an attempt at the end; ``left`` has the marks that were found."""
     for part in attempt.parts:
         if part.mark in left and attempt.time > attempt.login_ends:
-            yield Violation(ENDED, f"{attempt}: {part.what} took effect after its login had ended: {part.mark}")
+            yield Violation(
+                ENDED, f"{attempt}: {part.what} took effect after its login had ended: {part.mark}"
+            )
         if part.mark in left and ErrorCode.NONE not in verdicts(attempt, part, states):
             yield Violation(EFFECT, f"{attempt}: {part.what} took effect: {part.mark}")
 
@@ -105,7 +130,9 @@ def check_login(login: LogIn, states: Sequence[AccessState]) -> Iterator[Violati
         return
     if login.token:
         ends = [state.tokens.get(login.token, 0) for state in states]
-        are_right = {moment_ms < end for end in ends for moment_ms in (login.wall_ms, login.ended_wall_ms)}
+        are_right = {
+            moment_ms < end for end in ends for moment_ms in (login.wall_ms, login.ended_wall_ms)
+        }
     else:
         are_right = {state.passwords.get(login.user) == login.password for state in states}
     if login.told is ErrorCode.NONE and True not in are_right:
@@ -116,15 +143,24 @@ def check_login(login: LogIn, states: Sequence[AccessState]) -> Iterator[Violati
         yield Violation(LOGIN, f"{login} got {login.told.name}")
 
 
-def check_known(node: str, state: AccessState, rules: Mapping[Rule, bool], passwords: Mapping[str, int | None]) -> Iterator[Violation]:
-    """Judge what a node knows once all is calm: what was acknowledged is there, and what was removed is not."""
+def check_known(
+    node: str, state: AccessState, rules: Mapping[Rule, bool], passwords: Mapping[str, int | None]
+) -> Iterator[Violation]:
+    """Judge what a node knows once all is calm: what was acknowledged is there, and what was
+    removed is not.
+    """
     known = set(state.rules)
     for rule, is_there in rules.items():
         if (rule in known) is not is_there:
-            yield Violation(KNOWN, f"{node} {'does not know' if is_there else 'still knows'} {rule}")
+            yield Violation(
+                KNOWN, f"{node} {'does not know' if is_there else 'still knows'} {rule}"
+            )
     for user, password in passwords.items():
         if state.passwords.get(user) != password:
-            yield Violation(KNOWN, f"{node} knows password {state.passwords.get(user)} of {user}, not {password}")
+            yield Violation(
+                KNOWN,
+                f"{node} knows password {state.passwords.get(user)} of {user}, not {password}",
+            )
 
 
 def _names(codes: Iterable[ErrorCode]) -> str:
@@ -132,4 +168,6 @@ def _names(codes: Iterable[ErrorCode]) -> str:
 
 
 def _listed(bits: int) -> str:
-    return "+".join(operation.name for operation in AclOperation if bits >> operation & 1) or str(bits)
+    return "+".join(operation.name for operation in AclOperation if bits >> operation & 1) or str(
+        bits
+    )

@@ -1,14 +1,17 @@
-"""Users of a simulated cluster who try what they may, and the administrator who changes what that is.
+"""Users of a simulated cluster who try what they may, and the administrator who changes what that
+is.
 
-A ``Prober`` is a user on one machine. It logs in to the nodes, each time with the password that counts, one that no longer does, or one
-that does not yet; or with a token of its own, which holds or has expired. Where a login ends it logs in again on the same connection, or
-goes on as if nothing had happened. It sends requests without a client library, so that each response is seen as it comes. It knows no
-rules: what it tried and what it was told is in ``access_history``. It asks the world where leaders and coordinators are, since a user
-without rights cannot ask the cluster.
+A ``Prober`` is a user on one machine. It logs in to the nodes, each time with the password that
+counts, one that no longer does, or one that does not yet; or with a token of its own, which holds
+or has expired. Where a login ends it logs in again on the same connection, or goes on as if nothing
+had happened. It sends requests without a client library, so that each response is seen as it comes.
+It knows no rules: what it tried and what it was told is in ``access_history``. It asks the world
+where leaders and coordinators are, since a user without rights cannot ask the cluster.
 
-The ``Administrator`` grants and removes, changes passwords, and removes users. It knows of each change whether it was acknowledged. Nothing
-is known for certain after a change that was asked for more than once: a request that was given up may still be under way, and take effect
-after the changes that follow, as with Apache Kafka.
+The ``Administrator`` grants and removes, changes passwords, and removes users. It knows of each
+change whether it was acknowledged. Nothing is known for certain after a change that was asked for
+more than once: a request that was given up may still be under way, and take effect after the
+changes that follow, as with Apache Kafka.
 """
 
 import base64
@@ -27,7 +30,9 @@ from log_service.client import AclBinding, AclFilter, Admin, NewTopic, ScramUser
 from log_service.common.env import Env
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.metadata.image import MetadataImage
-from log_service.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+from log_service.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+)
 from log_service.protocol.messages.create_acls import CreateAclsRequest
 from log_service.protocol.messages.delete_acls import DeleteAclsRequest
 from log_service.protocol.schema import Message
@@ -37,7 +42,14 @@ from tests.sim import access_requests as requests
 from tests.sim.access_history import Attempt, LogIn
 from tests.sim.access_model import Asker
 from tests.sim.access_requests import Try
-from tests.sim.access_users import CHANGING_USERS, MECHANISM, log_in, password_of, salt_of, steady_rights
+from tests.sim.access_users import (
+    CHANGING_USERS,
+    MECHANISM,
+    log_in,
+    password_of,
+    salt_of,
+    steady_rights,
+)
 from tests.sim.cluster_clients import ClusterClients
 from tests.sim.copy_clients import COPY_GROUP, ROWS
 from tests.sim.node_clients import GROUP
@@ -61,16 +73,24 @@ CHANGES = (CreateAclsRequest, DeleteAclsRequest, AlterUserScramCredentialsReques
 OPENING, CLOSED = 0, -1
 """Epochs of a fetch session: the first request, and a fetch without a session."""
 CONSUMER_OFFSETS, TRANSACTION_STATE = "__consumer_offsets", "__transaction_state"
-LAST_RIGHTS = (("topic", "vault-"), ("topic", "ledger"), ("topic", "made-"), ("group", "crew"), ("transactional_id", "deal-"))
+LAST_RIGHTS = (
+    ("topic", "vault-"),
+    ("topic", "ledger"),
+    ("topic", "made-"),
+    ("group", "crew"),
+    ("transactional_id", "deal-"),
+)
 """Prefixes of all that there is to try."""
 Judge = Callable[[Attempt | LogIn], None]
 
 
 @dataclass(slots=True, kw_only=True)
 class Wire:
-    """A connection on which a user has logged in at a time, until another, and the fetch session that lives on it.
+    """A connection on which a user has logged in at a time, until another, and the fetch session
+    that lives on it.
 
-    ``logged_in_at`` is when the user was told: a node that was paused meanwhile has just begun to count its second.
+    ``logged_in_at`` is when the user was told: a node that was paused meanwhile has just begun to
+    count its second.
     """
 
     line: Line
@@ -84,7 +104,12 @@ class Prober:
     """One user on one machine. ``judge`` takes what has ended."""
 
     def __init__(
-        self, clients: ClusterClients, hosts: Sequence[NodeHost], machine: str, administrator: "Administrator", judge: Judge
+        self,
+        clients: ClusterClients,
+        hosts: Sequence[NodeHost],
+        machine: str,
+        administrator: "Administrator",
+        judge: Judge,
     ) -> None:
         self.user = MACHINES[machine]
         self._clients = clients
@@ -147,7 +172,9 @@ class Prober:
         if topic_id is not None:
             value = f"{self.user} {self._asker.host} {self._next()}"
             now_ms = self._clients.world.clocks[self._asker.host].wall_ms()
-            asked = requests.produce(topic, topic_id, value, now_ms, is_by_id=self._rng.random() < 0.5)
+            asked = requests.produce(
+                topic, topic_id, value, now_ms, is_by_id=self._rng.random() < 0.5
+            )
             await self._ask(asked, self._leader(topic, 0))
 
     async def _fetch(self) -> None:
@@ -158,7 +185,9 @@ class Prober:
         wire = await self._wire(host)
         if wire is None or len(topics) < len(VAULT):
             return
-        response = await self._ask(requests.fetch(topics, wire.session_id, wire.session_epoch), host)
+        response = await self._ask(
+            requests.fetch(topics, wire.session_id, wire.session_epoch), host
+        )
         if response is None or response.error_code:
             wire.session_id, wire.session_epoch = 0, OPENING
         elif response.session_id:
@@ -166,7 +195,11 @@ class Prober:
 
     async def _commit(self) -> None:
         group = self._rng.choice(CREWS)
-        asked = requests.commit(group, self._rng.sample(VAULT, 2), f"position {self.user} {self._asker.host} {self._next()}")
+        asked = requests.commit(
+            group,
+            self._rng.sample(VAULT, 2),
+            f"position {self.user} {self._asker.host} {self._next()}",
+        )
         await self._ask(asked, self._coordinator(group))
 
     async def _describe_groups(self) -> None:
@@ -181,10 +214,16 @@ class Prober:
         await self._ask(requests.metadata(VAULT, wanted), self._any())
 
     async def _create_topic(self) -> None:
-        await self._ask(requests.create_topic(f"made-{self.user}-{self._asker.host}-{self._next()}"), self._any())
+        await self._ask(
+            requests.create_topic(f"made-{self.user}-{self._asker.host}-{self._next()}"),
+            self._any(),
+        )
 
     async def _create_acl(self) -> None:
-        await self._ask(requests.create_acl(self._asker.principal, f"right-{self._asker.host}-{self._next()}"), self._any())
+        await self._ask(
+            requests.create_acl(self._asker.principal, f"right-{self._asker.host}-{self._next()}"),
+            self._any(),
+        )
 
     async def _transact(self) -> None:
         """Begin a transaction with several topics, and abort it."""
@@ -192,8 +231,15 @@ class Prober:
         host = self._coordinator(name, TRANSACTION_STATE)
         told = await self._ask(requests.init_producer_id(name), host)
         is_known = told is not None and not told.error_code
-        producer_id, epoch = (int(told.producer_id), int(told.producer_epoch)) if is_known else (-1, -1)
-        await self._ask(requests.add_partitions(name, producer_id, epoch, self._rng.sample(VAULT, self._rng.choice([2, 3]))), host)
+        producer_id, epoch = (
+            (int(told.producer_id), int(told.producer_epoch)) if is_known else (-1, -1)
+        )
+        await self._ask(
+            requests.add_partitions(
+                name, producer_id, epoch, self._rng.sample(VAULT, self._rng.choice([2, 3]))
+            ),
+            host,
+        )
         if is_known:
             await self._ask(requests.end_transaction(name, producer_id, epoch), host)
 
@@ -207,9 +253,13 @@ class Prober:
 
     async def _make_token(self) -> None:
         """Have a token for a short time; the latest are kept, those that have expired, too."""
-        told = await self._ask(requests.create_token(self._rng.choice(TOKEN_LIFETIMES_MS)), self._any())
+        told = await self._ask(
+            requests.create_token(self._rng.choice(TOKEN_LIFETIMES_MS)), self._any()
+        )
         if told is not None and not told.error_code:
-            self._tokens = [*self._tokens, (told.token_id, base64.b64encode(told.hmac).decode())][-KEPT_TOKENS:]
+            self._tokens = [*self._tokens, (told.token_id, base64.b64encode(told.hmac).decode())][
+                -KEPT_TOKENS:
+            ]
 
     async def _log_in_by_token(self) -> None:
         host = self._any()
@@ -218,7 +268,9 @@ class Prober:
             self._drop(host.name)
             line = await self._open(host)
             if line is not None:
-                await self._log_in(LogIn(user=self.user, token=token_id, node=host.name), line, secret)
+                await self._log_in(
+                    LogIn(user=self.user, token=token_id, node=host.name), line, secret
+                )
 
     # Asking
 
@@ -254,7 +306,8 @@ class Prober:
     async def _wire(self, host: NodeHost | None) -> Wire | None:
         """Return the connection to a node, logged in; None where there is none to be had.
 
-        One whose login has ended, or soon will, may log in again, or be used as if nothing had happened.
+        One whose login has ended, or soon will, may log in again, or be used as if nothing had
+        happened.
         """
         wire = None if host is None else self._wires.get(host.name)
         if host is None:
@@ -267,7 +320,11 @@ class Prober:
     async def _connect(self, host: NodeHost, password: int) -> Wire | None:
         line = await self._open(host)
         login = LogIn(user=self.user, password=password, node=host.name)
-        return None if line is None else await self._log_in(login, line, password_of(self.user, password))
+        return (
+            None
+            if line is None
+            else await self._log_in(login, line, password_of(self.user, password))
+        )
 
     async def _open(self, host: NodeHost) -> Line | None:
         try:
@@ -292,7 +349,9 @@ class Prober:
         login.wall_ms = clock.wall_ms()
         try:
             with trio.fail_after(PATIENCE_SECONDS):
-                told = await log_in(line, login.token or self.user, secret, self._rng, is_by_token=bool(login.token))
+                told = await log_in(
+                    line, login.token or self.user, secret, self._rng, is_by_token=bool(login.token)
+                )
                 login.told, login.ended_wall_ms = told.code, clock.wall_ms()
         except (OSError, trio.TooSlowError, LoginError) as error:
             self._history.end(login, error)
@@ -304,7 +363,9 @@ class Prober:
             line.close()
             return None
         ends = trio.current_time() + told.lifetime_ms / 1_000 if told.lifetime_ms else inf
-        wire = self._wires[login.node] = Wire(line=line, logged_in_at=trio.current_time(), ends=ends)
+        wire = self._wires[login.node] = Wire(
+            line=line, logged_in_at=trio.current_time(), ends=ends
+        )
         return wire
 
     def _drop(self, name: str) -> None:
@@ -319,7 +380,11 @@ class Prober:
     # Where things are
 
     def _image(self) -> MetadataImage | None:
-        images = [host.current.broker.image for host in self._hosts if host.is_running and host.current is not None]
+        images = [
+            host.current.broker.image
+            for host in self._hosts
+            if host.is_running and host.current is not None
+        ]
         return max(images, key=lambda image: image.offset, default=None)
 
     def _topic_id(self, topic: str) -> UUID | None:
@@ -328,14 +393,25 @@ class Prober:
         return None if found is None else found.topic_id
 
     def _any(self) -> NodeHost | None:
-        running = [host for host in self._hosts if host.is_running and host.current is not None and host.current.is_up]
+        running = [
+            host
+            for host in self._hosts
+            if host.is_running and host.current is not None and host.current.is_up
+        ]
         return self._rng.choice(running) if running else None
 
     def _leader(self, topic: str, partition: int) -> NodeHost | None:
         """Return who leads; now and then another node, and where no one is known to."""
         image = self._image()
         known = None if image is None else image.topics.partition(topic, partition)
-        found = next((host for host in self._hosts if known is not None and host.node_id == known.leader and host.is_running), None)
+        found = next(
+            (
+                host
+                for host in self._hosts
+                if known is not None and host.node_id == known.leader and host.is_running
+            ),
+            None,
+        )
         return self._any() if found is None or self._rng.random() < 0.1 else found
 
     def _coordinator(self, name: str, topic: str = CONSUMER_OFFSETS) -> NodeHost | None:
@@ -349,10 +425,12 @@ class Prober:
 
 @dataclass(slots=True)
 class Administrator:
-    """Changes rights and users. ``bindings`` are ACLs with whether they are there, None where that is not known.
+    """Changes rights and users. ``bindings`` are ACLs with whether they are there, None where that
+    is not known.
 
-    ``passwords`` has the number of the password that each user was given last, None for one that was removed; ``known_passwords`` is of
-    those alone of whom it is known. ``latest`` is the number of the newest password of each user.
+    ``passwords`` has the number of the password that each user was given last, None for one that
+    was removed; ``known_passwords`` is of those alone of whom it is known. ``latest`` is the number
+    of the newest password of each user.
     """
 
     clients: ClusterClients
@@ -364,10 +442,14 @@ class Administrator:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Count the requests that change something inside: the client library sends one again where it hears nothing."""
+        """Count the requests that change something inside: the client library sends one again where
+        it hears nothing.
+        """
         ask = RpcConnection.request
 
-        async def request(connection: RpcConnection, message: Message, *arguments: Any, **options: Any) -> Any:
+        async def request(
+            connection: RpcConnection, message: Message, *arguments: Any, **options: Any
+        ) -> Any:
             if isinstance(message, CHANGES) and not HOST.get():
                 self.asked_count += 1
             return await ask(connection, message, *arguments, **options)
@@ -377,16 +459,29 @@ class Administrator:
 
     async def begin(self) -> None:
         """Create the probers' topics, and give the steady users their rights, and the others some."""
-        topics = [NewTopic(name=name, partition_count=1, replication_factor=3, configs={"min.insync.replicas": "1"}) for name in VAULT]
+        topics = [
+            NewTopic(
+                name=name,
+                partition_count=1,
+                replication_factor=3,
+                configs={"min.insync.replicas": "1"},
+            )
+            for name in VAULT
+        ]
         rng = self.clients.world.stream("first rights")
         first = dict.fromkeys(draw_binding(rng) for _ in range(30))
         async with self._admin() as admin:
             await admin.create_topics(topics)
-            await self._grant(admin, [*steady_rights(self.clients.plan.topics[0].name, ROWS, GROUP, COPY_GROUP), *first])
+            await self._grant(
+                admin,
+                [*steady_rights(self.clients.plan.topics[0].name, ROWS, GROUP, COPY_GROUP), *first],
+            )
 
     @property
     def known_passwords(self) -> dict[str, int | None]:
-        return {user: number for user, number in self.passwords.items() if user not in self._unknown}
+        return {
+            user: number for user, number in self.passwords.items() if user not in self._unknown
+        }
 
     async def work(self, name: str) -> None:
         """Change something again and again until it is over."""
@@ -400,13 +495,21 @@ class Administrator:
                     self.clients.world.log(name, error)
 
     async def settle(self) -> None:
-        """Give every user a password, and the first of them rights on everything that there is to try."""
+        """Give every user a password, and the first of them rights on everything that there is to
+        try.
+        """
         async with self._admin() as admin:
             for user in CHANGING_USERS:
                 await self._set_password(admin, user)
             await self._remove(admin, AclFilter(permission="deny"))
             granted = [
-                AclBinding(resource_type=kind, name=name, principal=f"User:{CHANGING_USERS[0]}", operation="all", pattern_type="prefixed")
+                AclBinding(
+                    resource_type=kind,
+                    name=name,
+                    principal=f"User:{CHANGING_USERS[0]}",
+                    operation="all",
+                    pattern_type="prefixed",
+                )
                 for kind, name in LAST_RIGHTS
             ]
             await self._grant(admin, granted)
@@ -420,8 +523,16 @@ class Administrator:
         if removed and rng.random() < 0.4:
             await self._set_password(admin, rng.choice(removed))
             return
-        present = [binding for binding, is_there in self.bindings.items() if is_there and is_changed(binding)]
-        match rng.choice(["grant"] * 5 + ["remove"] * 5 + ["remove some", "change password", "change password", "remove user"]):
+        present = [
+            binding
+            for binding, is_there in self.bindings.items()
+            if is_there and is_changed(binding)
+        ]
+        match rng.choice(
+            ["grant"] * 5
+            + ["remove"] * 5
+            + ["remove some", "change password", "change password", "remove user"]
+        ):
             case "grant" if len(present) < 40:
                 await self._grant(admin, [draw_binding(rng)])
             case "change password":
@@ -431,7 +542,10 @@ class Administrator:
             case "remove some" if present:
                 chosen = rng.choice(present)
                 wanted = AclFilter(
-                    resource_type=chosen.resource_type, name=chosen.name, pattern_type=chosen.pattern_type, principal=chosen.principal
+                    resource_type=chosen.resource_type,
+                    name=chosen.name,
+                    pattern_type=chosen.pattern_type,
+                    principal=chosen.principal,
                 )
                 await self._remove(admin, wanted)
             case _ if present:
@@ -443,13 +557,17 @@ class Administrator:
             done(True)
 
     async def _remove(self, admin: Admin, wanted: AclFilter) -> None:
-        with self._changing([binding for binding in self.bindings if is_meant(binding, wanted)]) as done:
+        with self._changing(
+            [binding for binding in self.bindings if is_meant(binding, wanted)]
+        ) as done:
             await admin.delete_acls([wanted], timeout_ms=8_000)
             done(False)
 
     @contextmanager
     def _changing(self, bindings: Sequence[AclBinding]) -> Iterator[Callable[[bool], None]]:
-        """Change some ACLs inside, and call what is yielded with whether they are there, once that was acknowledged."""
+        """Change some ACLs inside, and call what is yielded with whether they are there, once that
+        was acknowledged.
+        """
         told, before = None, self.asked_count
 
         def done(is_there: bool) -> None:
@@ -461,7 +579,9 @@ class Administrator:
         finally:
             if told is None or self.asked_count - before != 1:
                 self._unknown.update(bindings)
-            self.bindings.update({binding: None if binding in self._unknown else told for binding in bindings})
+            self.bindings.update(
+                {binding: None if binding in self._unknown else told for binding in bindings}
+            )
 
     async def _set_password(self, admin: Admin, user: str) -> None:
         number = self.latest[user] = self.latest[user] + 1
@@ -470,9 +590,17 @@ class Administrator:
 
     async def _remove_user(self, admin: Admin, rng: Random) -> None:
         user = rng.choice(CHANGING_USERS)
-        await self._set_user(user, None, admin.remove_scram_users, [(user, MECHANISM.mechanism_name)])
+        await self._set_user(
+            user, None, admin.remove_scram_users, [(user, MECHANISM.mechanism_name)]
+        )
 
-    async def _set_user(self, user: str, number: int | None, act: Callable[..., Awaitable[None]], change: Sequence[Any]) -> None:
+    async def _set_user(
+        self,
+        user: str,
+        number: int | None,
+        act: Callable[..., Awaitable[None]],
+        change: Sequence[Any],
+    ) -> None:
         before, is_told = self.asked_count, False
         try:
             await act(change, timeout_ms=8_000)
@@ -521,7 +649,18 @@ def is_meant(binding: AclBinding, wanted: AclFilter) -> bool:
 # What is granted and denied
 
 _TOPICS = (*((name, "literal") for name in VAULT), ("vault-", "prefixed"), ("v", "prefixed"))
-_ON_TOPICS = ("read", "read", "read", "write", "write", "describe", "all", "all", "alter", "describe_configs")
+_ON_TOPICS = (
+    "read",
+    "read",
+    "read",
+    "write",
+    "write",
+    "describe",
+    "all",
+    "all",
+    "alter",
+    "describe_configs",
+)
 _RESOURCES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     *(("topic", name, pattern, _ON_TOPICS) for name, pattern in _TOPICS),
     ("topic", "made-", "prefixed", ("create", "all")),
@@ -531,7 +670,10 @@ _RESOURCES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("transactional_id", "deal-ann-10.0.0.1", "literal", ("write", "all")),
     ("cluster", "kafka-cluster", "literal", ("create", "describe", "idempotent_write")),
 )
-_EVERYTHING = (("topic", "*", "literal", ("read", "write", "describe", "create")), ("group", "*", "literal", ("read", "describe")))
+_EVERYTHING = (
+    ("topic", "*", "literal", ("read", "write", "describe", "create")),
+    ("group", "*", "literal", ("read", "describe")),
+)
 """Only for users of their own: what is denied to everyone would be denied to the steady users."""
 _OWN = tuple(f"User:{user}" for user in CHANGING_USERS[:2])
 
@@ -544,8 +686,12 @@ def is_changed(binding: AclBinding) -> bool:
 def draw_binding(rng: Random) -> AclBinding:
     """Draw an ACL."""
     principal = rng.choice([*_OWN, *_OWN, "User:*"])
-    kind, name, pattern, operations = rng.choice(_RESOURCES if principal == "User:*" else [*_RESOURCES, *_EVERYTHING])
-    machines = [address for address, user in MACHINES.items() if principal in (f"User:{user}", "User:*")]
+    kind, name, pattern, operations = rng.choice(
+        _RESOURCES if principal == "User:*" else [*_RESOURCES, *_EVERYTHING]
+    )
+    machines = [
+        address for address, user in MACHINES.items() if principal in (f"User:{user}", "User:*")
+    ]
     return AclBinding(
         resource_type=kind,
         name=name,

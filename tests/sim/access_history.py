@@ -1,7 +1,9 @@
-"""What users of a simulated cluster tried, and what they were told: the entries of the history that ``access_checker`` judges.
+"""What users of a simulated cluster tried, and what they were told: the entries of the history that
+``access_checker`` judges.
 
-An ``Attempt`` is one request. ``deciders`` are the nodes that may decide on it: the node that got it, or, where brokers pass it on, every
-controller. Each of its ``parts`` goes through ``steps`` and has a code of its own in the response.
+An ``Attempt`` is one request. ``deciders`` are the nodes that may decide on it: the node that got
+it, or, where brokers pass it on, every controller. Each of its ``parts`` goes through ``steps`` and
+has a code of its own in the response.
 """
 
 from collections.abc import Sequence
@@ -15,7 +17,9 @@ from tests.sim.node_history import Operation
 
 @dataclass(slots=True, kw_only=True)
 class Part:
-    """One thing that a request wants. ``told`` is None where there was no response. ``mark`` is what is left where it took effect."""
+    """One thing that a request wants. ``told`` is None where there was no response. ``mark`` is
+    what is left where it took effect.
+    """
 
     what: str
     steps: tuple[Step, ...]
@@ -25,7 +29,8 @@ class Part:
 
 @dataclass(slots=True, kw_only=True)
 class Shown:
-    """A list of names that a response shows. Each takes DESCRIBE on itself; where ``or_on_cluster``, that on the cluster will do.
+    """A list of names that a response shows. Each takes DESCRIBE on itself; where
+    ``or_on_cluster``, that on the cluster will do.
 
     ``known`` are names that exist all the time.
     """
@@ -45,7 +50,9 @@ class Shown:
 
 @dataclass(slots=True, kw_only=True)
 class Bits:
-    """What a response says that its client may do with a resource. ``is_hidden_without_describe``: nothing is told to others."""
+    """What a response says that its client may do with a resource. ``is_hidden_without_describe``:
+    nothing is told to others.
+    """
 
     resource: AclResource
     name: str
@@ -73,9 +80,11 @@ class Attempt(Operation):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class LogIn(Operation):
-    """A login with a password, or with a token where there is one; ``told`` is None where the connection broke.
+    """A login with a password, or with a token where there is one; ``told`` is None where the
+    connection broke.
 
-    ``is_repeated``: the connection had a login. The times are those of the node's wall clock when it began and ended.
+    ``is_repeated``: the connection had a login. The times are those of the node's wall clock when
+    it began and ended.
     """
 
     user: str

@@ -1,8 +1,10 @@
-"""Who may do what by the ACLs of one moment, worked out anew: each ACL is looked at, nothing is indexed and nothing is remembered.
+"""Who may do what by the ACLs of one moment, worked out anew: each ACL is looked at, nothing is
+indexed and nothing is remembered.
 
-This is what simulated clusters are held to. It shares no code with the product's authorizer but the names of operations and resources. The
-rules are those of Apache Kafka's StandardAuthorizer: super users may do everything; a denial that applies decides; else an ACL that allows;
-else nothing is allowed. READ, WRITE, DELETE and ALTER imply DESCRIBE, ALTER_CONFIGS implies DESCRIBE_CONFIGS.
+This is what simulated clusters are held to. It shares no code with the product's authorizer but the
+names of operations and resources. The rules are those of Apache Kafka's StandardAuthorizer: super
+users may do everything; a denial that applies decides; else an ACL that allows; else nothing is
+allowed. READ, WRITE, DELETE and ALTER imply DESCRIBE, ALTER_CONFIGS implies DESCRIBE_CONFIGS.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +19,12 @@ DENY, ALLOW = 2, 3
 ALL = 2
 """The operation that is every operation."""
 IMPLYING = {
-    AclOperation.DESCRIBE: {AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER},
+    AclOperation.DESCRIBE: {
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+    },
     AclOperation.DESCRIBE_CONFIGS: {AclOperation.ALTER_CONFIGS},
 }
 CLUSTER_NAME = "kafka-cluster"
@@ -62,7 +69,9 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessState:
-    """What one node knows at one moment: the ACLs, the password of each user by its number, and when each token expires, in wall time."""
+    """What one node knows at one moment: the ACLs, the password of each user by its number, and
+    when each token expires, in wall time.
+    """
 
     rules: tuple[Rule, ...] = ()
     passwords: Mapping[str, int] = field(default_factory=dict)
@@ -87,9 +96,15 @@ class AccessState:
                 return step.refusal
         return ErrorCode.NONE
 
-    def bits(self, asker: Asker, resource: AclResource, name: str, operations: Iterable[AclOperation]) -> int:
+    def bits(
+        self, asker: Asker, resource: AclResource, name: str, operations: Iterable[AclOperation]
+    ) -> int:
         """Return which of the operations are allowed, as bits (KIP-430)."""
-        return sum(1 << operation for operation in operations if self.allows(asker, Need(operation, resource, name)))
+        return sum(
+            1 << operation
+            for operation in operations
+            if self.allows(asker, Need(operation, resource, name))
+        )
 
 
 def _is_about(rule: Rule, need: Need) -> bool:

@@ -1,10 +1,12 @@
-"""The users of a simulated cluster that lets nobody in who does not belong: names, passwords, logins and first rights.
+"""The users of a simulated cluster that lets nobody in who does not belong: names, passwords,
+logins and first rights.
 
-Nodes log in to brokers by SCRAM, as clients do, and to controllers by PLAIN: before the quorum has its first leader there is no metadata
-to look a SCRAM user up in. Each password has a number, and its salt names it, so that what a node knows of a user says which password fits.
+Nodes log in to brokers by SCRAM, as clients do, and to controllers by PLAIN: before the quorum has
+its first leader there is no metadata to look a SCRAM user up in. Each password has a number, and
+its salt names it, so that what a node knows of a user says which password fits.
 
-A password is salted once in a process, with the fewest iterations that brokers take, and where the product asks a thread to salt one, the
-simulated world does it at once.
+A password is salted once in a process, with the fewest iterations that brokers take, and where the
+product asks a thread to salt one, the simulated world does it at once.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -28,7 +30,12 @@ from log_service.protocol.stored.metadata_records import MetadataRecord
 from log_service.security import login as login_module
 from log_service.security.sasl.credentials import ScramMechanism
 from log_service.security.sasl.mechanisms import LoginError
-from log_service.security.sasl.scram import MIN_ITERATIONS, credential_from, random_text, salted_password
+from log_service.security.sasl.scram import (
+    MIN_ITERATIONS,
+    credential_from,
+    random_text,
+    salted_password,
+)
 from log_service.security.sasl.scram_client import SaltingWanted, ScramClient
 from tests.sim.node_waits import Line
 
@@ -41,7 +48,20 @@ STEADY_USERS = ("producer", "member", "reader", "copier", "writer", "committed")
 """Clients whose rights nobody changes: each may do what its work takes, and no more."""
 CHANGING_USERS = ("ann", "bob", "eve")
 """Clients whose rights and passwords change all the time."""
-ADMINISTERING = frozenset({"admin", "describer", "ends", "final", "range", "watcher", "copy-watcher", "drainer", "operator", "left"})
+ADMINISTERING = frozenset(
+    {
+        "admin",
+        "describer",
+        "ends",
+        "final",
+        "range",
+        "watcher",
+        "copy-watcher",
+        "drainer",
+        "operator",
+        "left",
+    }
+)
 """Machines whose clients are the administrator's."""
 HANDSHAKE_VERSION, AUTHENTICATE_VERSION = 1, 2
 SESSION_MS = 3_000
@@ -98,7 +118,11 @@ def first_users() -> list[MetadataRecord]:
     for user in (NODE, ADMIN, *STEADY_USERS, *CHANGING_USERS):
         salt = salt_of(user)
         salted = salted_once(MECHANISM, SecretText(password_of(user)), salt, MIN_ITERATIONS)
-        records.append(credential_record(ScramUser(MECHANISM, user), credential_from(MECHANISM, salted, salt, MIN_ITERATIONS)))
+        records.append(
+            credential_record(
+                ScramUser(MECHANISM, user), credential_from(MECHANISM, salted, salt, MIN_ITERATIONS)
+            )
+        )
     return records
 
 
@@ -144,14 +168,19 @@ def login_of(machine: str) -> dict[str, Any]:
     }
 
 
-async def log_in(line: Line, user: str, password: str, rng: Random, *, is_by_token: bool = False) -> Told:
-    """Log in on a connection, be it the first time or again, and return what came of it. The user of a token is its id.
+async def log_in(
+    line: Line, user: str, password: str, rng: Random, *, is_by_token: bool = False
+) -> Told:
+    """Log in on a connection, be it the first time or again, and return what came of it. The user
+    of a token is its id.
 
     Raises:
         OSError: the connection broke.
         LoginError: the node does not prove that it knows the user.
     """
-    begun = await line.ask(SaslHandshakeRequest(mechanism=MECHANISM.mechanism_name), HANDSHAKE_VERSION)
+    begun = await line.ask(
+        SaslHandshakeRequest(mechanism=MECHANISM.mechanism_name), HANDSHAKE_VERSION
+    )
     if begun.error_code:
         return Told(ErrorCode.of(begun.error_code))
     client = ScramClient(MECHANISM, user, random_text(rng.getrandbits), is_by_token=is_by_token)
@@ -165,13 +194,17 @@ async def log_in(line: Line, user: str, password: str, rng: Random, *, is_by_tok
             return Told(ErrorCode.NONE, told.session_lifetime_ms)
         if not isinstance(wanted, SaltingWanted):
             raise LoginError("the node asks for no password")
-        token = client.resume(salted_once(MECHANISM, SecretText(password), wanted.salt, wanted.iterations))
+        token = client.resume(
+            salted_once(MECHANISM, SecretText(password), wanted.salt, wanted.iterations)
+        )
 
 
 # What takes long
 
 
-def salted_once(mechanism: ScramMechanism, password: SecretText, salt: bytes, iterations: int) -> SecretBytes:
+def salted_once(
+    mechanism: ScramMechanism, password: SecretText, salt: bytes, iterations: int
+) -> SecretBytes:
     """Salt a password as the product does, once in a process."""
     return _salted(mechanism, password.reveal(), bytes(salt), iterations)
 
@@ -197,5 +230,9 @@ def cheap_logins() -> Iterator[None]:
         (login_module, "salted_password", salted_once),
         (admin_access, "salted_password", salted_once),
     )
-    with mock.patch.object(*patches[0]), mock.patch.object(*patches[1]), mock.patch.object(*patches[2]):
+    with (
+        mock.patch.object(*patches[0]),
+        mock.patch.object(*patches[1]),
+        mock.patch.object(*patches[2]),
+    ):
         yield

@@ -1,7 +1,9 @@
-"""Watches what each node of a simulated cluster knows of ACLs, users and tokens, and from when: what it decides by.
+"""Watches what each node of a simulated cluster knows of ACLs, users and tokens, and from when:
+what it decides by.
 
-Decides nothing. A node decides by its newest image alone, so that a change holds on a node from the moment at which its image has it. Every
-image that is published is noted, before anything is decided by it.
+Decides nothing. A node decides by its newest image alone, so that a change holds on a node from the
+moment at which its image has it. Every image that is published is noted, before anything is decided
+by it.
 """
 
 from bisect import bisect_left
@@ -36,7 +38,9 @@ class AccessWitness:
         """Watch what is published inside."""
         publish = MetadataLoader._publish
 
-        def note_and_publish(loader: MetadataLoader, delta: MetadataDelta, image: MetadataImage) -> None:
+        def note_and_publish(
+            loader: MetadataLoader, delta: MetadataDelta, image: MetadataImage
+        ) -> None:
             if HOST.get() in self._times:
                 self._note(HOST.get(), self._state_of(image.access))
             publish(loader, delta, image)
@@ -70,10 +74,21 @@ class AccessWitness:
         known = self._known.get(key)
         if known is None:
             rules = tuple(map(rule_of, access.acls.values()))
-            passwords = {user.name: number_of(credential.salt.reveal()) for user, credential in access.scram_credentials.items()}
-            tokens = {token.token_id: token.expiration_timestamp_ms for token in access.delegation_tokens.values()}
-            state = AccessState(rules=rules, passwords=passwords, tokens=tokens, super_users=SUPER_USERS)
-            known = self._known[key] = (access, state)  # the image is kept, so that these ids stay its own
+            passwords = {
+                user.name: number_of(credential.salt.reveal())
+                for user, credential in access.scram_credentials.items()
+            }
+            tokens = {
+                token.token_id: token.expiration_timestamp_ms
+                for token in access.delegation_tokens.values()
+            }
+            state = AccessState(
+                rules=rules, passwords=passwords, tokens=tokens, super_users=SUPER_USERS
+            )
+            known = self._known[key] = (
+                access,
+                state,
+            )  # the image is kept, so that these ids stay its own
         return known[1]
 
 

@@ -1,7 +1,8 @@
-"""The part of a run in which rights and users change: casts the administrator and the probers, and has what they were told judged.
+"""The part of a run in which rights and users change: casts the administrator and the probers, and
+has what they were told judged.
 
-Decides when something is judged: a response at once, by what the deciding nodes knew meanwhile; what is left of requests, and what the
-nodes know, once all is calm.
+Decides when something is judged: a response at once, by what the deciding nodes knew meanwhile;
+what is left of requests, and what the nodes know, once all is calm.
 """
 
 from collections import Counter
@@ -15,7 +16,13 @@ from log_service.client.admin.access import OPERATIONS, PATTERN_TYPES, PERMISSIO
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicPartition
 from log_service.metadata.image import MetadataImage
-from tests.sim.access_checker import check_attempt, check_effects, check_known, check_login, verdicts
+from tests.sim.access_checker import (
+    check_attempt,
+    check_effects,
+    check_known,
+    check_login,
+    verdicts,
+)
 from tests.sim.access_clients import CONSUMER_OFFSETS, MACHINES, VAULT, Administrator, Prober
 from tests.sim.access_history import Attempt, LogIn
 from tests.sim.access_model import AccessState, Rule
@@ -31,7 +38,9 @@ FOREVER = float("inf")
 
 
 class Accessing:
-    """The users of one run whose rights change. ``report`` takes what breaks a promise; ``counts`` says how requests were decided."""
+    """The users of one run whose rights change. ``report`` takes what breaks a promise; ``counts``
+    says how requests were decided.
+    """
 
     def __init__(self, clients: ClusterClients, hosts: Sequence[NodeHost], report: Report) -> None:
         self._clients = clients
@@ -40,7 +49,9 @@ class Accessing:
         self._report = report
         self.witness = AccessWitness([host.name for host in hosts])
         self.administrator = Administrator(clients)
-        self.probers = [Prober(clients, hosts, machine, self.administrator, self._judge) for machine in MACHINES]
+        self.probers = [
+            Prober(clients, hosts, machine, self.administrator, self._judge) for machine in MACHINES
+        ]
         self.counts: Counter[str] = Counter()
 
     @contextmanager
@@ -64,7 +75,9 @@ class Accessing:
         await self._wait_until_level()
 
     async def settle(self) -> None:
-        """Once all is calm: give all users their last rights, wait until every node knows them, and have everything tried once more."""
+        """Once all is calm: give all users their last rights, wait until every node knows them, and
+        have everything tried once more.
+        """
         await self.administrator.settle()
         await self._wait_until_level()
         async with trio.open_nursery() as nursery:
@@ -81,18 +94,30 @@ class Accessing:
             ends = await admin.describe_offsets([*VAULT, CONSUMER_OFFSETS])
         async with Consumer(self._clients.bootstrap, env=env, **settings) as consumer:
             for partition, offsets in sorted(ends.items()):
-                texts = await _texts(consumer, partition, offsets.log_start_offset, offsets.high_watermark)
-                left |= {text.decode() for text in texts} if partition.topic in VAULT else self._positions(texts)
+                texts = await _texts(
+                    consumer, partition, offsets.log_start_offset, offsets.high_watermark
+                )
+                left |= (
+                    {text.decode() for text in texts}
+                    if partition.topic in VAULT
+                    else self._positions(texts)
+                )
         for attempt in self._history.of(Attempt):
             until = attempt.ended_time if attempt.is_ok else FOREVER
-            for violation in check_effects(attempt, self.witness.states(attempt.deciders, attempt.time, until), left):
+            for violation in check_effects(
+                attempt, self.witness.states(attempt.deciders, attempt.time, until), left
+            ):
                 self._report(violation.rule, violation.text)
 
     def _judge(self, ended: Attempt | LogIn) -> None:
         """Judge what a user was told, by what the deciding nodes knew meanwhile."""
         names = ended.deciders if isinstance(ended, Attempt) else (ended.node,)
         states = self.witness.states(names, ended.time, ended.ended_time)
-        for violation in check_attempt(ended, states) if isinstance(ended, Attempt) else check_login(ended, states):
+        for violation in (
+            check_attempt(ended, states)
+            if isinstance(ended, Attempt)
+            else check_login(ended, states)
+        ):
             self._report(violation.rule, violation.text)
         self._count(ended, states)
 
@@ -102,7 +127,9 @@ class Accessing:
             return
         for part in ended.parts:
             legal = verdicts(ended, part, states)
-            kind = "either" if len(legal) > 1 else "allowed" if ErrorCode.NONE in legal else "denied"
+            kind = (
+                "either" if len(legal) > 1 else "allowed" if ErrorCode.NONE in legal else "denied"
+            )
             self.counts[kind if part.told is not None else "not told"] += 1
 
     async def _wait_until_level(self) -> None:
@@ -112,15 +139,27 @@ class Accessing:
     def _are_level(self) -> bool:
         images = self._images()
         newest = max(images, key=lambda image: image.offset)
-        return len(images) == len(self._hosts) and all(image.access == newest.access for image in images)
+        return len(images) == len(self._hosts) and all(
+            image.access == newest.access for image in images
+        )
 
     def _images(self) -> list[MetadataImage]:
-        return [host.current.broker.image for host in self._hosts if host.is_running and host.current is not None]
+        return [
+            host.current.broker.image
+            for host in self._hosts
+            if host.is_running and host.current is not None
+        ]
 
     def _check_known(self) -> None:
-        known = {rule_of(binding): is_there for binding, is_there in self.administrator.bindings.items() if is_there is not None}
+        known = {
+            rule_of(binding): is_there
+            for binding, is_there in self.administrator.bindings.items()
+            if is_there is not None
+        }
         for host in self._hosts:
-            for violation in check_known(host.name, self.witness.newest(host.name), known, self.administrator.known_passwords):
+            for violation in check_known(
+                host.name, self.witness.newest(host.name), known, self.administrator.known_passwords
+            ):
                 self._report(violation.rule, violation.text)
 
     def _names_left(self) -> Iterator[str]:
@@ -131,17 +170,28 @@ class Accessing:
     def _positions(self, texts: Sequence[bytes]) -> set[str]:
         """The marks of commits that stand in records of the groups' topic."""
         whole = b"\n".join(texts)
-        marks = (part.mark for attempt in self._history.of(Attempt) for part in attempt.parts if attempt.api == "OffsetCommit")
+        marks = (
+            part.mark
+            for attempt in self._history.of(Attempt)
+            for part in attempt.parts
+            if attempt.api == "OffsetCommit"
+        )
         return {mark for mark in marks if mark.encode() in whole}
 
 
-async def _texts(consumer: Consumer, partition: TopicPartition, start: int, end: int) -> list[bytes]:
+async def _texts(
+    consumer: Consumer, partition: TopicPartition, start: int, end: int
+) -> list[bytes]:
     """Return the values of all records of a partition."""
     consumer.assign([partition])
     await consumer.seek(partition, start)
     values: list[bytes] = []
     while await consumer.position(partition) < end:
-        values += [record.value for record in await consumer.poll(timeout_ms=1_000) if record.value is not None]
+        values += [
+            record.value
+            for record in await consumer.poll(timeout_ms=1_000)
+            if record.value is not None
+        ]
     return values
 
 

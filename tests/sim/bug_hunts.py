@@ -1,4 +1,5 @@
-"""How planted bugs are hunted in simulated clusters: which seeds are played with a bug, and the commands that play them.
+"""How planted bugs are hunted in simulated clusters: which seeds are played with a bug, and the
+commands that play them.
 
 A run ends where a witness finds something, so that most bugs are shown within a second.
 """
@@ -21,7 +22,8 @@ from tests.sim.node_runs import Outcome
 class ClusterBug(Bug):
     """A planted bug that takes several nodes: the seeds are those of clusters.
 
-    ``aim`` is the scenario that they are played with, where the weather of the general plan rarely comes to what the bug is about.
+    ``aim`` is the scenario that they are played with, where the weather of the general plan rarely
+    comes to what the bug is about.
     """
 
     aim: Aim | None = None
@@ -34,11 +36,20 @@ class ClusterBug(Bug):
 def first_noticed(bug: ClusterBug) -> Outcome | None:
     """Return what became of the first of the bug's seeds that shows it; None where none does."""
     with planted(bug):
-        return next((found for seed in bug.seeds() if (found := play_until_broken(seed, bug.aim)).violations), None)
+        return next(
+            (
+                found
+                for seed in bug.seeds()
+                if (found := play_until_broken(seed, bug.aim)).violations
+            ),
+            None,
+        )
 
 
 def shown_by(bug: ClusterBug, last_seed: int) -> Iterator[tuple[Outcome, float]]:
-    """Play each seed up to one that fits a bug; yield what became of those that show it, and the seconds of CPU that each took."""
+    """Play each seed up to one that fits a bug; yield what became of those that show it, and the
+    seconds of CPU that each took.
+    """
     with planted(bug):
         for seed in range(last_seed + 1):
             if bug.fits(bug.plan_of(seed)):
@@ -49,14 +60,26 @@ def shown_by(bug: ClusterBug, last_seed: int) -> Iterator[tuple[Outcome, float]]
 
 
 def hunt(bugs: Sequence[ClusterBug], arguments: Iterable[str] | None = None) -> int:
-    """Play bugs, print which seed shows each, and return 1 if one of them was not noticed (2: no such bug)."""
-    parser = argparse.ArgumentParser(description="Plant bugs into a simulated cluster, and see whether they are noticed.")
+    """Play bugs, print which seed shows each, and return 1 if one of them was not noticed (2: no
+    such bug).
+    """
+    parser = argparse.ArgumentParser(
+        description="Plant bugs into a simulated cluster, and see whether they are noticed."
+    )
     parser.add_argument("name", nargs="?", default="", help="part of the names of the bugs to play")
-    parser.add_argument("--seeds", type=int, metavar="LAST", help="play every seed up to this one, and say which of them show a bug")
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        metavar="LAST",
+        help="play every seed up to this one, and say which of them show a bug",
+    )
     options = parser.parse_args(None if arguments is None else list(arguments))
     chosen = [bug for bug in bugs if options.name in bug.name]
     if not chosen:
-        print(f"no bug's name contains {options.name!r}; the names are: {', '.join(map(str, bugs))}", file=sys.stderr)
+        print(
+            f"no bug's name contains {options.name!r}; the names are: {', '.join(map(str, bugs))}",
+            file=sys.stderr,
+        )
         return 2
     missed = 0
     for bug in chosen:
@@ -69,5 +92,8 @@ def hunt(bugs: Sequence[ClusterBug], arguments: Iterable[str] | None = None) -> 
             outcome = first_noticed(bug)
             told = "" if outcome is None else f"seed {outcome.seed}: {outcome.violations[0]}"
         missed += outcome is None
-        print(f"{bug}: {told or 'not noticed'} ({time.process_time() - begun:.0f} s of CPU)", flush=True)
+        print(
+            f"{bug}: {told or 'not noticed'} ({time.process_time() - begun:.0f} s of CPU)",
+            flush=True,
+        )
     return 1 if missed else 0

@@ -1,7 +1,9 @@
-"""Virtual time: trio's clock, which the simulation replaces, and what a node reads of it as milliseconds.
+"""Virtual time: trio's clock, which the simulation replaces, and what a node reads of it as
+milliseconds.
 
-``WorldClock`` stands still while anything can run, and jumps to the next deadline or alarm otherwise. An alarm wakes a parking lot; unlike
-a deadline it takes neither a cancel scope nor a turn of the scheduler. What a simulated network does is nearly all to wait for arrivals.
+``WorldClock`` stands still while anything can run, and jumps to the next deadline or alarm
+otherwise. An alarm wakes a parking lot; unlike a deadline it takes neither a cancel scope nor a
+turn of the scheduler. What a simulated network does is nearly all to wait for arrivals.
 """
 
 from collections.abc import Callable
@@ -18,7 +20,13 @@ EPOCH_MS = 1_700_000_000_000
 class VirtualClock:
     """Both clocks follow ``now``; a node's wall clock may be off by ``skew_ms``, which may change."""
 
-    def __init__(self, *, epoch_ms: int = EPOCH_MS, skew_ms: int = 0, now: Callable[[], float] = trio.current_time) -> None:
+    def __init__(
+        self,
+        *,
+        epoch_ms: int = EPOCH_MS,
+        skew_ms: int = 0,
+        now: Callable[[], float] = trio.current_time,
+    ) -> None:
         self._epoch_ms = epoch_ms
         self._now = now
         self.skew_ms = skew_ms
@@ -34,7 +42,9 @@ class VirtualClock:
 
 
 class WorldClock(trio.abc.Clock):
-    """Trio's clock while a world runs; it begins at 0. What is in ``on_idle`` is called when all has happened in a moment."""
+    """Trio's clock while a world runs; it begins at 0. What is in ``on_idle`` is called when all
+    has happened in a moment.
+    """
 
     def __init__(self) -> None:
         self.on_idle: list[Callable[[], None]] = []
@@ -49,7 +59,9 @@ class WorldClock(trio.abc.Clock):
         return self._now
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Trio asks this when no task can run: go on to what comes next, so that there is nothing to sleep for."""
+        """Trio asks this when no task can run: go on to what comes next, so that there is nothing
+        to sleep for.
+        """
         if deadline <= self._now:
             return 0
         if trio_run.GLOBAL_RUN_CONTEXT.runner.waiting_for_idle:
@@ -68,5 +80,7 @@ class WorldClock(trio.abc.Clock):
         return 0
 
     def wake_at(self, time: float, lot: trio.lowlevel.ParkingLot) -> None:
-        """Wake all that are parked in ``lot`` at ``time``, in seconds; as soon as nothing else can run, if that has passed."""
+        """Wake all that are parked in ``lot`` at ``time``, in seconds; as soon as nothing else can
+        run, if that has passed.
+        """
         heappush(self._alarms, (time, next(self._numbers), lot))

@@ -1,4 +1,5 @@
-"""Scenarios of a simulated cluster: plans with chosen faults, where the weather of the general plan rarely comes to what one is about.
+"""Scenarios of a simulated cluster: plans with chosen faults, where the weather of the general plan
+rarely comes to what one is about.
 
 Decides nothing but what is played; it is judged as any other run. A seed draws the rest.
 
@@ -17,9 +18,15 @@ FAR_APART = Weather(min_latency=0.01, max_latency=0.1, window_bytes=1 << 20)
 
 
 def _safe(partition_count: int) -> TopicPlan:
-    """Return a topic that the loss of any one node leaves whole: three replicas, of which two have to be in sync."""
+    """Return a topic that the loss of any one node leaves whole: three replicas, of which two have
+    to be in sync.
+    """
     return TopicPlan(
-        name="safe", partition_count=partition_count, is_synced=True, replication_factor=3, configs={"min.insync.replicas": "2"}
+        name="safe",
+        partition_count=partition_count,
+        is_synced=True,
+        replication_factor=3,
+        configs={"min.insync.replicas": "2"},
     )
 
 
@@ -27,25 +34,55 @@ MOVING_COORDINATORS = Aim(
     name="moving coordinators",
     faults=(Fault.STOP, Fault.NEW_LEADER_DIES),
     deaths=(Death.KILL,),
-    properties={"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500", "leader.imbalance.check.interval.seconds": "2"},
-    fields={"seconds": 6.0, "pause_seconds": 1.0, "member_count": 1, "records_per_second": 15.0, "are_members_static": False},
+    properties={
+        "broker.session.timeout.ms": "2000",
+        "broker.heartbeat.interval.ms": "500",
+        "leader.imbalance.check.interval.seconds": "2",
+    },
+    fields={
+        "seconds": 6.0,
+        "pause_seconds": 1.0,
+        "member_count": 1,
+        "records_per_second": 15.0,
+        "are_members_static": False,
+    },
 )
-"""Brokers stop and come back again and again, so that the coordinator of a group changes while the group commits."""
+"""Brokers stop and come back again and again, so that the coordinator of a group changes while the
+group commits.
+"""
 
-REFUSED_CONTROLLERS = Aim(name="refused controllers", faults=(Fault.REFUSED,), fields={"seconds": 8.0, "pause_seconds": 1.0})
+REFUSED_CONTROLLERS = Aim(
+    name="refused controllers",
+    faults=(Fault.REFUSED,),
+    fields={"seconds": 8.0, "pause_seconds": 1.0},
+)
 """Nodes live, and their peers cannot connect to them: controllers take them for dead, once."""
 
 CHANGING_VOTERS = Aim(
     name="changing voters",
     faults=(Fault.SLOW_PEER,),
-    fields={"are_voters_dynamic": True, "voter_changer_count": 4, "weather": FAR_APART, "seconds": 8.0, "pause_seconds": 4.0},
+    fields={
+        "are_voters_dynamic": True,
+        "voter_changer_count": 4,
+        "weather": FAR_APART,
+        "seconds": 8.0,
+        "pause_seconds": 4.0,
+    },
 )
-"""Several operators add and remove voters of nodes that are far from each other, so that one change comes while another is under way."""
+"""Several operators add and remove voters of nodes that are far from each other, so that one change
+comes while another is under way.
+"""
 
 SLOW_FOLLOWERS = Aim(
     name="slow followers",
     faults=(Fault.SLOW_PEER, Fault.SLOW_PEER, Fault.RESET_WHILE_WAITING),
-    fields={"weather": FAR_APART, "seconds": 6.0, "pause_seconds": 1.0, "reader_count": 1, "records_per_second": 15.0},
+    fields={
+        "weather": FAR_APART,
+        "seconds": 6.0,
+        "pause_seconds": 1.0,
+        "reader_count": 1,
+        "records_per_second": 15.0,
+    },
 )
 """Records wait long for their followers, while readers read on."""
 
@@ -53,7 +90,11 @@ SLOW_SYNCS = Aim(
     name="slow syncs",
     faults=(Fault.RESET, Fault.RESET, Fault.SLOW_DISK, Fault.DIE),
     deaths=(Death.POWER,),
-    properties={"log.flush.interval.messages": "1", "broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "400"},
+    properties={
+        "log.flush.interval.messages": "1",
+        "broker.session.timeout.ms": "2000",
+        "broker.heartbeat.interval.ms": "400",
+    },
     fields={
         "is_all_synced": True,
         "seconds": 8.0,
@@ -68,12 +109,18 @@ SLOW_SYNCS = Aim(
         ),
     },
 )
-"""Each replica syncs first, some disks take long for it, and connections break meanwhile: producers send again what is being synced."""
+"""Each replica syncs first, some disks take long for it, and connections break meanwhile: producers
+send again what is being synced.
+"""
 
 LATE_CHANGES = Aim(
     name="late changes",
     faults=(Fault.DIE, Fault.DIE_WHILE_STARTING, Fault.SLOW_PEER, Fault.SLOW_PEER),
-    properties={"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "400", "replica.lag.time.max.ms": "2000"},
+    properties={
+        "broker.session.timeout.ms": "2000",
+        "broker.heartbeat.interval.ms": "400",
+        "replica.lag.time.max.ms": "2000",
+    },
     fields={"weather": FAR_APART, "seconds": 10.0, "pause_seconds": 1.0, "records_per_second": 6.0},
 )
 """Brokers die while the changes of in-sync replicas that name them are under way."""
@@ -106,12 +153,22 @@ LOST_DISKS = Aim(
         "member_count": 1,
         "records_per_second": 15.0,
         "reassigner_count": 0,
-        "topics": (TopicPlan(name="pair", partition_count=6, is_synced=True, replication_factor=2, configs={"min.insync.replicas": "1"}),),
+        "topics": (
+            TopicPlan(
+                name="pair",
+                partition_count=6,
+                is_synced=True,
+                replication_factor=2,
+                configs={"min.insync.replicas": "1"},
+            ),
+        ),
     },
 )
-"""Machines come back with empty disks, and the controller dies before it has heard of that: its successor presumes that they are there.
+"""Machines come back with empty disks, and the controller dies before it has heard of that: its
+successor presumes that they are there.
 
-Each record survives though it has two replicas and no sync: power goes or a disk is lost only while both are in sync.
+Each record survives though it has two replicas and no sync: power goes or a disk is lost only while
+both are in sync.
 """
 
 SHORT_SNAPSHOTS = Aim(
@@ -160,7 +217,9 @@ COPY_LOOP = Aim(
     properties=COPY_PROPERTIES,
     fields={**COPY_CAST, "seconds": 10.0, "pause_seconds": 1.0},
 )
-"""Clients consume, transform and produce, exactly once, while brokers and clients end at the worst moment."""
+"""Clients consume, transform and produce, exactly once, while brokers and clients end at the worst
+moment.
+"""
 
 ENDING_COORDINATORS = Aim(
     name="ending coordinators",
@@ -168,14 +227,22 @@ ENDING_COORDINATORS = Aim(
     properties=COPY_PROPERTIES,
     fields={**COPY_CAST, "seconds": 10.0, "pause_seconds": 0.3, "writer_count": 2},
 )
-"""Coordinators of transactions end in each state of the table, with markers written to none, some and all of the partitions."""
+"""Coordinators of transactions end in each state of the table, with markers written to none, some
+and all of the partitions.
+"""
 
 ZOMBIES = Aim(
     name="zombies",
     faults=(Fault.CLIENT_DIES, Fault.RESET, Fault.CUT),
     deaths=(Death.KILL,),
     properties=COPY_PROPERTIES,
-    fields={**COPY_CAST, "seconds": 10.0, "pause_seconds": 6.0, "usurper_count": 1, "hang_fraction": 0.2},
+    fields={
+        **COPY_CAST,
+        "seconds": 10.0,
+        "pause_seconds": 6.0,
+        "usurper_count": 1,
+        "hang_fraction": 0.2,
+    },
 )
 """Copiers hang and go on, and others have taken their places."""
 
@@ -199,7 +266,15 @@ LATE_TRANSACTIONS = Aim(
 
 QUEUES = Aim(
     name="queues",
-    faults=(Fault.DIE, Fault.DIE, Fault.CLIENT_DIES, Fault.NEW_LEADER_DIES, Fault.STOP, Fault.CUT, Fault.PAUSE),
+    faults=(
+        Fault.DIE,
+        Fault.DIE,
+        Fault.CLIENT_DIES,
+        Fault.NEW_LEADER_DIES,
+        Fault.STOP,
+        Fault.CUT,
+        Fault.PAUSE,
+    ),
     deaths=(Death.KILL,),
     properties={
         "broker.session.timeout.ms": "2000",
@@ -231,7 +306,8 @@ QUEUES = Aim(
         "pause_seconds": 1.0,
     },
 )
-"""Members of a share group work on records and hang, while leaders, coordinators and members end."""
+"""Members of a share group work on records and hang, while leaders, coordinators and members end.
+"""
 
 STREAMS_PROPERTIES = {
     "broker.session.timeout.ms": "2000",
@@ -273,11 +349,22 @@ STREAMS_GROUPS = Aim(
     properties=STREAMS_PROPERTIES,
     fields={**STREAMS_CAST, "pause_seconds": 2.0},
 )
-"""Instances of a Kafka Streams application take tasks over from each other, while coordinators and instances end."""
+"""Instances of a Kafka Streams application take tasks over from each other, while coordinators and
+instances end.
+"""
 
 SECURE_CLUSTERS = Aim(
     name="secure clusters",
-    faults=(Fault.DIE, Fault.DIE, Fault.NEW_LEADER_DIES, Fault.STOP, Fault.CUT, Fault.RESET, Fault.SPLIT, Fault.PAUSE),
+    faults=(
+        Fault.DIE,
+        Fault.DIE,
+        Fault.NEW_LEADER_DIES,
+        Fault.STOP,
+        Fault.CUT,
+        Fault.RESET,
+        Fault.SPLIT,
+        Fault.PAUSE,
+    ),
     properties={**COPY_PROPERTIES, **access_users.PROPERTIES},
     fields={
         **COPY_CAST,
@@ -339,7 +426,8 @@ CONSUMER_GROUPS = Aim(
         "group_protocols": ("consumer",),
     },
 )
-"""Members of the consumer protocol (KIP-848) come, go, die and hang, while their coordinators end."""
+"""Members of the consumer protocol (KIP-848) come, go, die and hang, while their coordinators end.
+"""
 
 CHANGED_PROTOCOLS = Aim(
     name="changed protocols",
@@ -347,7 +435,9 @@ CHANGED_PROTOCOLS = Aim(
     properties=GROUP_PROPERTIES,
     fields={**CONSUMER_GROUPS.fields, "group_protocols": ("classic", "consumer")},
 )
-"""The same where each life of a member speaks either protocol, so that groups change theirs while they have members."""
+"""The same where each life of a member speaks either protocol, so that groups change theirs while
+they have members.
+"""
 
 UNCLEAN_ELECTIONS = Aim(
     name="unclean elections",
@@ -382,12 +472,27 @@ UNCLEAN_ELECTIONS = Aim(
         ),
     },
 )
-"""The last in-sync replica of a partition ends, and one that lacks records leads, by configuration or by hand."""
+"""The last in-sync replica of a partition ends, and one that lacks records leads, by configuration
+or by hand.
+"""
 
 JOINING_BROKERS = Aim(
     name="joining brokers",
-    faults=(Fault.DIE, Fault.DIE, Fault.DIE_WHILE_STARTING, Fault.NEW_LEADER_DIES, Fault.STOP, Fault.SPLIT, Fault.CUT, Fault.PAUSE),
-    properties={"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500", "replica.lag.time.max.ms": "2000"},
+    faults=(
+        Fault.DIE,
+        Fault.DIE,
+        Fault.DIE_WHILE_STARTING,
+        Fault.NEW_LEADER_DIES,
+        Fault.STOP,
+        Fault.SPLIT,
+        Fault.CUT,
+        Fault.PAUSE,
+    ),
+    properties={
+        "broker.session.timeout.ms": "2000",
+        "broker.heartbeat.interval.ms": "500",
+        "replica.lag.time.max.ms": "2000",
+    },
     fields={
         "seconds": 12.0,
         "pause_seconds": 2.0,
@@ -399,13 +504,28 @@ JOINING_BROKERS = Aim(
         "late_names": ("late4", "late5"),
     },
 )
-"""Brokers join a cluster that runs, get their share of its replicas, those of internal topics too, and are emptied again."""
+"""Brokers join a cluster that runs, get their share of its replicas, those of internal topics too,
+and are emptied again.
+"""
 
 FULL_DISKS = Aim(
     name="full disks",
-    faults=(Fault.FULL_DISK, Fault.FULL_DISK, Fault.FAILED_SYNC, Fault.DIE, Fault.NEW_LEADER_DIES, Fault.STOP),
+    faults=(
+        Fault.FULL_DISK,
+        Fault.FULL_DISK,
+        Fault.FAILED_SYNC,
+        Fault.DIE,
+        Fault.NEW_LEADER_DIES,
+        Fault.STOP,
+    ),
     properties={"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"},
-    fields={"seconds": 12.0, "pause_seconds": 2.0, "session_seconds": 2.0, "member_count": 2, "records_per_second": 15.0},
+    fields={
+        "seconds": 12.0,
+        "pause_seconds": 2.0,
+        "session_seconds": 2.0,
+        "member_count": 2,
+        "records_per_second": 15.0,
+    },
 )
 """Disks of nodes are full for a while, with a little room or with none."""
 
@@ -419,7 +539,13 @@ TWO_DIRECTORIES = {
 
 FAILING_DIRECTORIES = Aim(
     name="failing directories",
-    faults=(Fault.FAILED_DIRECTORY, Fault.FAILED_DIRECTORY, Fault.DIE, Fault.NEW_LEADER_DIES, Fault.STOP),
+    faults=(
+        Fault.FAILED_DIRECTORY,
+        Fault.FAILED_DIRECTORY,
+        Fault.DIE,
+        Fault.NEW_LEADER_DIES,
+        Fault.STOP,
+    ),
     properties=TWO_DIRECTORIES,
     fields={
         "seconds": 20.0,
@@ -457,11 +583,21 @@ MOVING_LOGS = Aim(
         "topics": (_safe(3),),
     },
 )
-"""Replicas move between the log directories of their nodes, which die and meet failing disks meanwhile."""
+"""Replicas move between the log directories of their nodes, which die and meet failing disks
+meanwhile.
+"""
 
 COMPACTED_TOPICS = Aim(
     name="compacted topics",
-    faults=(Fault.DIE, Fault.DIE, Fault.DIE_AT_OPERATION, Fault.DIE_WHILE_STARTING, Fault.NEW_LEADER_DIES, Fault.STOP, Fault.CLIENT_DIES),
+    faults=(
+        Fault.DIE,
+        Fault.DIE,
+        Fault.DIE_AT_OPERATION,
+        Fault.DIE_WHILE_STARTING,
+        Fault.NEW_LEADER_DIES,
+        Fault.STOP,
+        Fault.CLIENT_DIES,
+    ),
     properties={
         "broker.session.timeout.ms": "2000",
         "broker.heartbeat.interval.ms": "500",
@@ -487,12 +623,18 @@ COMPACTED_TOPICS = Aim(
                 is_synced=True,
                 is_compacted=True,
                 replication_factor=3,
-                configs={"min.insync.replicas": "2", "cleanup.policy": "compact", "min.compaction.lag.ms": "0"},
+                configs={
+                    "min.insync.replicas": "2",
+                    "cleanup.policy": "compact",
+                    "min.compaction.lag.ms": "0",
+                },
             ),
         ),
     },
 )
-"""Cleaners are eager on every node, also in the topics of groups, while members commit and coordinators end."""
+"""Cleaners are eager on every node, also in the topics of groups, while members commit and
+coordinators end.
+"""
 
 QUOTAS = Aim(
     name="quotas",
@@ -514,7 +656,9 @@ QUOTAS = Aim(
         "metered_count": 3,
     },
 )
-"""Several clients want more than their quota, half of them do not pause by themselves, and their connections break."""
+"""Several clients want more than their quota, half of them do not pause by themselves, and their
+connections break.
+"""
 
 LONG_LIVES = Aim(
     name="long lives",
@@ -558,7 +702,9 @@ LONG_LIVES = Aim(
         "reader_count": 0,
     },
 )
-"""Hours of a cluster with little to do: what timers of minutes and hours do, between faults that are far apart."""
+"""Hours of a cluster with little to do: what timers of minutes and hours do, between faults that
+are far apart.
+"""
 
 TRANSACTIONAL_AIMS = (COPY_LOOP, ENDING_COORDINATORS, ZOMBIES, LATE_TRANSACTIONS)
 """Those with copiers and writers."""

@@ -1,7 +1,9 @@
-"""Bugs that are planted into the product, to prove that the simulation of clusters finds what it is there for.
+"""Bugs that are planted into the product, to prove that the simulation of clusters finds what it is
+there for.
 
-As in ``node_bugs``, each replaces one decision by a wrong one that a programmer could have made. Those that are about several nodes are
-here: replication, in-sync replicas, the quorum, coordinators that move.
+As in ``node_bugs``, each replaces one decision by a wrong one that a programmer could have made.
+Those that are about several nodes are here: replication, in-sync replicas, the quorum, coordinators
+that move.
 
     python -m tests.sim.cluster_bugs                          each bug, with the seeds that are known to show it first
     python -m tests.sim.cluster_bugs "high watermark"         those whose name contains this
@@ -80,7 +82,11 @@ _remembered, _is_vote_granted = roles.remembered, roles.is_vote_granted
 _replay_log = Shards._replay_log
 _read_batches = MetadataLog.read_batches
 _suspect = DeathWatch.suspect
-_wait, _maybe_finish, _read = produce._Waiting.__init__, produce._Waiting.maybe_finish, Partition.read
+_wait, _maybe_finish, _read = (
+    produce._Waiting.__init__,
+    produce._Waiting.maybe_finish,
+    Partition.read,
+)
 
 
 def _take_nothing(_partitions: Partitions, _node_id: int, _directory_id: UUID) -> None:
@@ -112,10 +118,14 @@ def _is_always_far_enough(*_offsets: int) -> bool:
 
 
 def _go_anywhere(self: PartitionState) -> bool:
-    """The high watermark is where the slowest replica is, also where that is further back than before."""
+    """The high watermark is where the slowest replica is, also where that is further back than
+    before.
+    """
     if not self.is_leader or self.is_under_min_isr:
         return False
-    reached = min((self.own_end_offset, *(max(0, follower.log_end_offset) for follower in self._awaited)))
+    reached = min(
+        (self.own_end_offset, *(max(0, follower.log_end_offset) for follower in self._awaited))
+    )
     has_moved = reached != self.high_watermark
     self._move_to(reached)
     return has_moved
@@ -130,7 +140,9 @@ def _ignore_min_isr(self: PartitionState, now_ms: int) -> Change:
 
 
 def _wait_for_committed_isr_alone(self: PartitionState, now_ms: int) -> Change:
-    """Who is about to join the in-sync replicas, or may have joined them already, is not waited for."""
+    """Who is about to join the in-sync replicas, or may have joined them already, is not waited
+    for.
+    """
     kept, self.proposal = self.proposal, None
     change = _look_again(self, now_ms)
     self.proposal = kept
@@ -149,13 +161,17 @@ def _forget_the_vote(role: Role) -> ElectionState:
     return _remembered(role)._replace(voted_id=roles.NOT_VOTED)
 
 
-def _grant_any_pre_vote(role: Role, candidate: Any, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
+def _grant_any_pre_vote(
+    role: Role, candidate: Any, *, is_up_to_date: bool, is_pre_vote: bool
+) -> bool:
     if is_pre_vote:
         return is_up_to_date and not isinstance(role, Leader)
     return _is_vote_granted(role, candidate, is_up_to_date=is_up_to_date, is_pre_vote=is_pre_vote)
 
 
-def _vote_for_a_shorter_log(role: Role, candidate: Any, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
+def _vote_for_a_shorter_log(
+    role: Role, candidate: Any, *, is_up_to_date: bool, is_pre_vote: bool
+) -> bool:
     return _is_vote_granted(role, candidate, is_up_to_date=True, is_pre_vote=is_pre_vote)
 
 
@@ -179,27 +195,57 @@ _largest_required: WeakKeyDictionary[Log, int] = WeakKeyDictionary()
 
 
 def _wait_for_new_records_alone(
-    self: Any, partition: Partition, leader_epoch: int, required_offset: int, result: Any, *, needs_all: bool
+    self: Any,
+    partition: Partition,
+    leader_epoch: int,
+    required_offset: int,
+    result: Any,
+    *,
+    needs_all: bool,
 ) -> None:
-    """What was sent again is in the log already, and so it is told, though no other replica may have it yet."""
+    """What was sent again is in the log already, and so it is told, though no other replica may
+    have it yet.
+    """
     assert partition.log is not None, "it was just appended to"
     largest = _largest_required.get(partition.log, 0)
     _largest_required[partition.log] = max(required_offset, largest)
-    _wait(self, partition, leader_epoch, required_offset, result, needs_all=needs_all and required_offset > largest)
+    _wait(
+        self,
+        partition,
+        leader_epoch,
+        required_offset,
+        result,
+        needs_all=needs_all and required_offset > largest,
+    )
 
 
 def _mark_what_is_sent_again(
-    self: Any, partition: Partition, leader_epoch: int, required_offset: int, result: Any, *, needs_all: bool
+    self: Any,
+    partition: Partition,
+    leader_epoch: int,
+    required_offset: int,
+    result: Any,
+    *,
+    needs_all: bool,
 ) -> None:
     """What was sent again waits for the other replicas alone: a negative offset says so."""
     assert partition.log is not None, "it was just appended to"
     largest = _largest_required.get(partition.log, 0)
     _largest_required[partition.log] = max(required_offset, largest)
-    _wait(self, partition, leader_epoch, required_offset if required_offset > largest else -required_offset, result, needs_all=needs_all)
+    _wait(
+        self,
+        partition,
+        leader_epoch,
+        required_offset if required_offset > largest else -required_offset,
+        result,
+        needs_all=needs_all,
+    )
 
 
 def _finish_before_the_sync(self: Any) -> bool:
-    """This replica has what was sent again: the sync that was begun for it is the first request's to wait for."""
+    """This replica has what was sent again: the sync that was begun for it is the first request's
+    to wait for.
+    """
     if self.required_offset >= 0:
         return _maybe_finish(self)
     state = self.partition.state
@@ -213,7 +259,9 @@ def _finish_before_the_sync(self: Any) -> bool:
 
 
 def _suspect_what_was_fenced(self: DeathWatch, node_id: Any, epoch: Any) -> Any:
-    """A broker that came back after it was fenced by mistake is fenced for its next connection that ends."""
+    """A broker that came back after it was fenced by mistake is fenced for its next connection that
+    ends.
+    """
     self._fenced.pop(node_id, None)
     return _suspect(self, node_id, epoch)
 
@@ -234,7 +282,11 @@ def _read_to_the_end(self: Partition, *arguments: Any, **options: Any) -> Any:
 
 def _read_to_the_end_of_a_follower(self: Partition, *arguments: Any, **options: Any) -> Any:
     """A reader that its leader has sent to a replica in its rack gets all that is there."""
-    return _read(self, *arguments, **options) if self.state.is_leader else _read_to_the_end(self, *arguments, **options)
+    return (
+        _read(self, *arguments, **options)
+        if self.state.is_leader
+        else _read_to_the_end(self, *arguments, **options)
+    )
 
 
 def _miss_nothing(*_: object) -> bool:
@@ -271,7 +323,10 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="quorum's leader counts its own unsynced records",
-        replacements=((leadership, "note_synced", count_what_is_not_synced), (leadership, "note_log", note_log_as_synced)),
+        replacements=(
+            (leadership, "note_synced", count_what_is_not_synced),
+            (leadership, "note_log", note_log_as_synced),
+        ),
         fits=lambda plan: plan.sync_seconds > 0,
         shown_by=(3, 6),
     ),
@@ -283,7 +338,10 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="no epoch is checked in AlterPartition",
-        replacements=((alter_partition, "_check_epochs", _check_no_epochs), (alter_partition, "_check_eligible", _check_no_epochs)),
+        replacements=(
+            (alter_partition, "_check_epochs", _check_no_epochs),
+            (alter_partition, "_check_eligible", _check_no_epochs),
+        ),
         aim=aims.LATE_CHANGES,
         shown_by=(13, 27),
     ),
@@ -313,7 +371,10 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="vote not written down",
-        replacements=((roles, "remembered", _forget_the_vote), (core, "remembered", _forget_the_vote)),
+        replacements=(
+            (roles, "remembered", _forget_the_vote),
+            (core, "remembered", _forget_the_vote),
+        ),
         fits=has_deaths,
         shown_by=(3, 1, 0),
     ),
@@ -382,7 +443,10 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="loss of power taken for a kill",
-        replacements=((page_cache, "is_same_page_cache", _take_any_page_cache), (LogManager, "_has_lost", _miss_nothing)),
+        replacements=(
+            (page_cache, "is_same_page_cache", _take_any_page_cache),
+            (LogManager, "_has_lost", _miss_nothing),
+        ),
         fits=is_unsynced,
         aim=aims.SEVERAL_DEATHS,
         shown_by=(17, 21),

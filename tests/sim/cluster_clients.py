@@ -1,4 +1,6 @@
-"""The clients of a simulated cluster: those of a node, and those who move partitions and elect leaders while faults strike."""
+"""The clients of a simulated cluster: those of a node, and those who move partitions and elect
+leaders while faults strike.
+"""
 
 from random import Random
 from typing import Any
@@ -8,7 +10,12 @@ import trio
 from log_service.client import Admin, Consumer
 from log_service.client.admin.values import ElectionType
 from log_service.cluster_plans import plans
-from log_service.cluster_plans.layout import BrokerLayout, ClusterLayout, PartitionLayout, PlanRefused
+from log_service.cluster_plans.layout import (
+    BrokerLayout,
+    ClusterLayout,
+    PartitionLayout,
+    PlanRefused,
+)
 from log_service.common.env import Env
 from log_service.common.errors import KafkaError
 from log_service.common.types import TopicPartition
@@ -26,7 +33,9 @@ MOST_ONCE_GROUP = "at most once"
 class ClusterClients(Clients):
     """The cast of one run at a cluster."""
 
-    def __init__(self, world: World, plan: ClusterPlan, history: History, bootstrap: str, *, place: str = "") -> None:
+    def __init__(
+        self, world: World, plan: ClusterPlan, history: History, bootstrap: str, *, place: str = ""
+    ) -> None:
         super().__init__(world, plan, history, bootstrap, place=place)
         self.racks = plan.client_racks
         self.plan: ClusterPlan = plan
@@ -51,7 +60,9 @@ class ClusterClients(Clients):
                     self.world.log(name, error)
 
     async def grow(self, name: str) -> None:
-        """Give brokers that have joined their share, empty brokers, and even out again; one plan is carried out before the next."""
+        """Give brokers that have joined their share, empty brokers, and even out again; one plan is
+        carried out before the next.
+        """
         env = self.env(name)
         async with Admin(self.bootstrap, env=env, **self.settings(env)) as admin:
             while not self.is_over:
@@ -67,7 +78,9 @@ class ClusterClients(Clients):
             case "join":
                 plan = plans.join(layout, (), 3)
             case "drain":
-                plan = plans.drain(layout, [rng.choice([broker.broker_id for broker in layout.brokers])])
+                plan = plans.drain(
+                    layout, [rng.choice([broker.broker_id for broker in layout.brokers])]
+                )
             case _:
                 plan = plans.rebalance(layout)
         for move in plan.moves:
@@ -75,12 +88,18 @@ class ClusterClients(Clients):
         while not self.is_over and await admin.list_partition_reassignments():  # noqa: ASYNC110 - the cluster moves by itself
             await trio.sleep(0.3)
         if plan.elections and not self.is_over:
-            await admin.elect_leaders(list(plan.elections), ElectionType.PREFERRED, timeout_ms=8_000)
+            await admin.elect_leaders(
+                list(plan.elections), ElectionType.PREFERRED, timeout_ms=8_000
+            )
 
     async def elect_uncleanly(self, name: str) -> None:
-        """Ask for any leader at all, again and again; the controller sees to it that one is elected only where none is there."""
+        """Ask for any leader at all, again and again; the controller sees to it that one is elected
+        only where none is there.
+        """
         env = self.env(name)
-        partitions = [each for each in self.partitions if self.history.topics[each.topic].is_unclean]
+        partitions = [
+            each for each in self.partitions if self.history.topics[each.topic].is_unclean
+        ]
         async with Admin(self.bootstrap, env=env, **self.settings(env)) as admin:
             while not self.is_over:
                 await self.rest(env.rng.uniform(0.2, 1))
@@ -90,28 +109,44 @@ class ClusterClients(Clients):
                     self.world.log(name, error)
 
     async def take_at_most_once(self, name: str) -> None:
-        """Commit what was polled before working on it; what was not committed for certain is left out."""
+        """Commit what was polled before working on it; what was not committed for certain is left
+        out.
+        """
         env = self.env(name)
-        async with self._member(env, group_id=MOST_ONCE_GROUP, enable_auto_commit=False) as consumer:
+        async with self._member(
+            env, group_id=MOST_ONCE_GROUP, enable_auto_commit=False
+        ) as consumer:
             await consumer.subscribe([topic.name for topic in self.plan.topics])
             while not self.is_drained:
                 try:
-                    records = by_partition(await consumer.poll(max_records=env.rng.choice([1, 20]), timeout_ms=500))
-                    await consumer.commit({partition: seen[-1].offset + 1 for partition, seen in records.items()})
+                    records = by_partition(
+                        await consumer.poll(max_records=env.rng.choice([1, 20]), timeout_ms=500)
+                    )
+                    await consumer.commit(
+                        {partition: seen[-1].offset + 1 for partition, seen in records.items()}
+                    )
                 except KafkaError as error:
                     self.world.log(name, "poll", error)
                     await trio.sleep(0.2)
                     continue
                 for partition, seen in records.items():
-                    self.history.add(Taken(consumer=name, group=MOST_ONCE_GROUP, partition=partition, records=seen))
+                    self.history.add(
+                        Taken(
+                            consumer=name, group=MOST_ONCE_GROUP, partition=partition, records=seen
+                        )
+                    )
 
     def _member(self, env: Env, **settings: Any) -> Consumer:
-        """Each life of a member speaks a protocol of the plan's: the group may have to change its own."""
+        """Each life of a member speaks a protocol of the plan's: the group may have to change its
+        own.
+        """
         protocols = self.plan.group_protocols
         protocol = env.rng.choice(protocols) if len(protocols) > 1 else protocols[0]
         if protocol == "classic":
             return super()._member(env, **settings)
-        return self._consumer(env, group_protocol=protocol, max_poll_interval_ms=LONGEST_REBALANCE_MS, **settings)
+        return self._consumer(
+            env, group_protocol=protocol, max_poll_interval_ms=LONGEST_REBALANCE_MS, **settings
+        )
 
     def _consumer(self, env: Env, **settings: Any) -> Consumer:
         """Some consumers stand in a rack, and may be sent to a replica there."""
@@ -145,7 +180,9 @@ async def read_layout(admin: Admin) -> ClusterLayout:
     ``cluster_operations.reading`` asks for log directories and features, too.
     """
     brokers = await admin.describe_brokers(timeout_ms=8_000)
-    names = sorted(topic.name for topic in await admin.list_topics(is_internal_included=True, timeout_ms=8_000))
+    names = sorted(
+        topic.name for topic in await admin.list_topics(is_internal_included=True, timeout_ms=8_000)
+    )
     described = await admin.describe_topics(names, timeout_ms=8_000)
     moving = await admin.list_partition_reassignments(timeout_ms=8_000)
     partitions = []
@@ -164,6 +201,9 @@ async def read_layout(admin: Admin) -> ClusterLayout:
                 )
             )
     return ClusterLayout(
-        brokers=tuple(BrokerLayout(broker_id=each.node_id, rack=each.rack, is_fenced=each.is_fenced) for each in brokers),
+        brokers=tuple(
+            BrokerLayout(broker_id=each.node_id, rack=each.rack, is_fenced=each.is_fenced)
+            for each in brokers
+        ),
         partitions=tuple(partitions),
     )

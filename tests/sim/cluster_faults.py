@@ -1,7 +1,9 @@
-"""The adversaries of a simulated cluster: one for each node, as in ``node_faults``, and the bounds that hold for all of them together.
+"""The adversaries of a simulated cluster: one for each node, as in ``node_faults``, and the bounds
+that hold for all of them together.
 
-Decides which of the plan's faults may strike just now. Each adversary keeps its own node running, so that several nodes may be down, cut
-off or paused at once; what is promised under that, and what is not, is said in ``cluster_plan``.
+Decides which of the plan's faults may strike just now. Each adversary keeps its own node running,
+so that several nodes may be down, cut off or paused at once; what is promised under that, and what
+is not, is said in ``cluster_plan``.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,15 +36,24 @@ LONGEST_PAUSE_SESSIONS = 3.0
 class Allowance:
     """What the plan allows on all nodes together.
 
-    ``is_whole`` says whether every partition has all of its replicas in sync, ``is_voter_missed`` whether an operator has asked to take
-    out a voter that is not back yet: the quorum can spare no other one.
+    ``is_whole`` says whether every partition has all of its replicas in sync, ``is_voter_missed``
+    whether an operator has asked to take out a voter that is not back yet: the quorum can spare no
+    other one.
 
-    Where logs are not synced first, power goes on one machine at a time, or a disk: that machine is ``wounded`` until the cluster is whole
-    again. Where a disk is lost, power goes on no other machine, synced or not: a broker that comes back from that may not say that it has
-    everything. Processes may be killed at any time, all at once too: they have lost nothing, and the controller is told so.
+    Where logs are not synced first, power goes on one machine at a time, or a disk: that machine is
+    ``wounded`` until the cluster is whole again. Where a disk is lost, power goes on no other
+    machine, synced or not: a broker that comes back from that may not say that it has everything.
+    Processes may be killed at any time, all at once too: they have lost nothing, and the controller
+    is told so.
     """
 
-    def __init__(self, plan: ClusterPlan, is_whole: Callable[[], bool], *, is_voter_missed: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        plan: ClusterPlan,
+        is_whole: Callable[[], bool],
+        *,
+        is_voter_missed: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.plan = plan
         self._is_voter_missed = is_voter_missed
         self._is_whole = is_whole
@@ -50,15 +61,23 @@ class Allowance:
         self._is_disk_lost = False
 
     def may_lose_power(self, name: str) -> bool:
-        """Whether the machine ``name`` may lose what it has not synced: what counts there is on another machine."""
-        if self.wounded is not None and self.wounded != name and (self._is_disk_lost or not self.plan.is_all_synced):
+        """Whether the machine ``name`` may lose what it has not synced: what counts there is on
+        another machine.
+        """
+        if (
+            self.wounded is not None
+            and self.wounded != name
+            and (self._is_disk_lost or not self.plan.is_all_synced)
+        ):
             if not self._is_whole():
                 return False
             self.wounded, self._is_disk_lost = None, False
         return True
 
     def may_lose_disk(self, host: NodeHost) -> bool:
-        """Whether a machine may lose a disk: what counts is on others, and the quorum can be told of it."""
+        """Whether a machine may lose a disk: what counts is on others, and the quorum can be told
+        of it.
+        """
         is_voter_of_configuration = host.config.is_controller and not self.plan.are_voters_dynamic
         is_voter_too_many = host.config.is_controller and self._is_voter_missed()
         return not is_voter_of_configuration and not is_voter_too_many and self._is_whole()
@@ -78,10 +97,19 @@ class Allowance:
 
 
 class ClusterAdversary(Adversary):
-    """Does what the plan allows to one node of a cluster. ``cluster`` holds the adversaries of all nodes, this one among them."""
+    """Does what the plan allows to one node of a cluster. ``cluster`` holds the adversaries of all
+    nodes, this one among them.
+    """
 
     def __init__(
-        self, plan: ClusterPlan, host: NodeHost, auditor: Auditor, *, history: History, victims: Victims, allowance: Allowance
+        self,
+        plan: ClusterPlan,
+        host: NodeHost,
+        auditor: Auditor,
+        *,
+        history: History,
+        victims: Victims,
+        allowance: Allowance,
     ) -> None:
         super().__init__(plan, host, auditor, history, victims)
         self.plan: ClusterPlan = plan
@@ -121,7 +149,11 @@ class ClusterAdversary(Adversary):
         return self._settle_death(super()._draw_death())
 
     def _settle_death(self, death: Death) -> Death:
-        return death if death is Death.KILL or self._allowance.may_lose_power(self.host.name) else Death.KILL
+        return (
+            death
+            if death is Death.KILL or self._allowance.may_lose_power(self.host.name)
+            else Death.KILL
+        )
 
     async def start_promptly(self) -> None:
         """Start the node; nothing has happened to it."""
@@ -173,18 +205,26 @@ class ClusterAdversary(Adversary):
             await super()._fail_sync()
 
     async def _fill_disk(self) -> None:
-        """A node that ends over it is started again as after a loss of power: the same bound. So is one with a failed directory."""
+        """A node that ends over it is started again as after a loss of power: the same bound. So is
+        one with a failed directory.
+        """
         if not self._allowance.may_lose_power(self.host.name):
             return
         self._allowance.note_power_lost(self.host.name)
         await super()._fill_disk()
         current = self.host.current
-        if self.host.is_running and current is not None and any(home.is_offline for home in current.broker.foundation.logs.directories):
+        if (
+            self.host.is_running
+            and current is not None
+            and any(home.is_offline for home in current.broker.foundation.logs.directories)
+        ):
             self.counts["offline directories"] += 1
             await self._restart_after_kill()
 
     async def _pause_and_heal(self, seconds: float) -> None:
-        """Heal first, and start the node then if another adversary has ended it: cut off from its quorum it could not start."""
+        """Heal first, and start the node then if another adversary has ended it: cut off from its
+        quorum it could not start.
+        """
         await trio.sleep(seconds)
         self.world.network.heal(self.host.name)
         await self.keep_running()
@@ -201,9 +241,18 @@ class ClusterAdversary(Adversary):
             self.world.resume(self.host.name)
 
     async def _several_die(self) -> None:
-        """End this node and others in one moment: some, or all of those whose adversaries start them again."""
-        others = [adversary for adversary in self.cluster if adversary is not self and not adversary.is_over]
-        for adversary in (self, *self.rng.sample(others, self.rng.randint(1, len(others)) if others else 0)):
+        """End this node and others in one moment: some, or all of those whose adversaries start
+        them again.
+        """
+        others = [
+            adversary
+            for adversary in self.cluster
+            if adversary is not self and not adversary.is_over
+        ]
+        for adversary in (
+            self,
+            *self.rng.sample(others, self.rng.randint(1, len(others)) if others else 0),
+        ):
             adversary.host.die(adversary._draw_death())
         await self._wait_ended()
 
@@ -212,7 +261,9 @@ class ClusterAdversary(Adversary):
         seconds = self.rng.choice([0.2, 1.0])
         route = [self.host.name, self._draw_peer()]
         self.rng.shuffle(route)
-        self.world.network.slow(route[0], route[1], Weather(min_latency=seconds / 2, max_latency=seconds))
+        self.world.network.slow(
+            route[0], route[1], Weather(min_latency=seconds / 2, max_latency=seconds)
+        )
         await self._pause_and_heal(self.rng.uniform(0.5, 8))
 
     async def _reset_peer(self) -> None:
@@ -220,7 +271,9 @@ class ClusterAdversary(Adversary):
         self.world.network.reset_connections(self._draw_peer())
 
     async def _lose_disk(self) -> None:
-        """Put an empty disk into the machine, and format it; as a voter the node is another one from now on."""
+        """Put an empty disk into the machine, and format it; as a voter the node is another one
+        from now on.
+        """
         await self._replace(Path("/"))
 
     async def _lose_directory(self) -> None:
@@ -237,7 +290,9 @@ class ClusterAdversary(Adversary):
         self._put_in_an_empty_one(path)
 
     def _put_in_an_empty_one(self, path: Path) -> None:
-        """Replace what is mounted at a directory by something empty that is formatted; the node is down."""
+        """Replace what is mounted at a directory by something empty that is formatted; the node is
+        down.
+        """
         self.host.disk.wipe(path)
         self.auditor.forget_disk()
         self.counts["disks replaced"] += 1
@@ -245,16 +300,22 @@ class ClusterAdversary(Adversary):
         format_node(self.world, node, self.rng)
 
     async def _miss_files(self) -> None:
-        """End the node, and perhaps others in the same moment, and take files away before its next start, which may not claim its epoch.
+        """End the node, and perhaps others in the same moment, and take files away before its next
+        start, which may not claim its epoch.
 
-        Where that start refuses a log, its directory is moved away, as the product says, and the node is started again.
+        Where that start refuses a log, its directory is moved away, as the product says, and the
+        node is started again.
         """
         with trio.move_on_after(LONGEST_WATCH_SECONDS):
             while not self._allowance.may_lose_directory():  # noqa: ASYNC110 - many nodes make it so
                 await trio.sleep(LOOK_SECONDS)
         if not self.host.has_partitions or not self._allowance.may_lose_directory():
             return
-        others = [adversary for adversary in self.cluster if adversary is not self and not adversary.is_over]
+        others = [
+            adversary
+            for adversary in self.cluster
+            if adversary is not self and not adversary.is_over
+        ]
         for adversary in (self, *self.rng.sample(others, self.rng.choice([0, 0, len(others)]))):
             adversary.host.die(Death.KILL)
         await self._wait_ended()
@@ -272,7 +333,12 @@ class ClusterAdversary(Adversary):
         known = self.host.current
         await self.keep_running()
         started = self.host.current
-        if known is not None and started is not None and started.number == known.number + 1 and loss is not Loss.INDEXES:
+        if (
+            known is not None
+            and started is not None
+            and started.number == known.number + 1
+            and loss is not Loss.INDEXES
+        ):
             self._judge_claim(started, f"{loss.value}: {told}")
         await self._move_refused_logs_away()
         self.auditor.is_damage_expected = False
@@ -281,11 +347,17 @@ class ClusterAdversary(Adversary):
         """A broker that misses something may not say that it has all that its last run had."""
         epoch = started.broker.foundation.logs.previous_broker_epoch
         if epoch != UNKNOWN_BROKER_EPOCH:
-            self.failures.append(Violation("missing files", f"{self.host.name} claims epoch {epoch}, though {told}"))
+            self.failures.append(
+                Violation("missing files", f"{self.host.name} claims epoch {epoch}, though {told}")
+            )
 
     async def _move_refused_logs_away(self) -> None:
         current = self.host.current
-        damaged = [] if current is None or not self.host.is_running else [*current.broker.foundation.logs.damaged.values()]
+        damaged = (
+            []
+            if current is None or not self.host.is_running
+            else [*current.broker.foundation.logs.damaged.values()]
+        )
         if not damaged:
             return
         self.host.die(Death.KILL)
@@ -296,10 +368,11 @@ class ClusterAdversary(Adversary):
         await self.keep_running()
 
     async def _fail_directory(self) -> None:
-        """Have everything fail in a log directory for a while, perhaps through a start of the node, which lives on without it.
+        """Have everything fail in a log directory for a while, perhaps through a start of the node,
+        which lives on without it.
 
-        Then its device comes back without what was not synced, or another one comes in its place, empty and formatted. Where the metadata
-        were there the node ends, and starts only then.
+        Then its device comes back without what was not synced, or another one comes in its place,
+        empty and formatted. Where the metadata were there the node ends, and starts only then.
         """
         path = self.rng.choice([DATA_DIRECTORIES[0], DATA_DIRECTORIES[1], DATA_DIRECTORIES[1]])
         has_metadata = path == DATA_DIRECTORIES[0]
@@ -312,7 +385,9 @@ class ClusterAdversary(Adversary):
             is_for_good = self._allowance.may_lose_directory()
         if not self.host.has_partitions or not self._allowance.may_lose_power(self.host.name):
             return
-        note_lost = self._allowance.note_disk_lost if is_for_good else self._allowance.note_power_lost
+        note_lost = (
+            self._allowance.note_disk_lost if is_for_good else self._allowance.note_power_lost
+        )
         note_lost(self.host.name)
         self._begin_disk_fault()
         self.host.disk.failed = path
@@ -335,18 +410,24 @@ class ClusterAdversary(Adversary):
     async def _live_without_a_directory(self) -> None:
         """Wait; where that is long, others have to serve what the node cannot."""
         self.is_striking = False
-        await self._pause_at_fault(self.rng.choice([0.2, self._session_seconds, self.plan.failover_limit_seconds + 1]))
+        await self._pause_at_fault(
+            self.rng.choice([0.2, self._session_seconds, self.plan.failover_limit_seconds + 1])
+        )
         self.is_striking = True
 
     async def _die_as_new_leader(self) -> None:
-        """Wait until the node begins to lead a partition, or goes on in another epoch, and end it a moment later."""
+        """Wait until the node begins to lead a partition, or goes on in another epoch, and end it a
+        moment later.
+        """
         with trio.move_on_after(LONGEST_WATCH_SECONDS):
             await self.host.began_to_lead.wait()
             await trio.sleep(self.rng.choice([0, 0.0005, 0.005, 0.05]))
             await self._die()
 
     async def _end_as_coordinator(self) -> None:
-        """Wait until a transaction that the node coordinates comes into a state, and end the node, or its connections, a moment later."""
+        """Wait until a transaction that the node coordinates comes into a state, and end the node,
+        or its connections, a moment later.
+        """
         wanted = self.rng.choice(STAGES)
         await self._end_at(StageWatch(self.host, wanted), wanted)
 
@@ -368,7 +449,9 @@ class ClusterAdversary(Adversary):
             await self.rng.choice([self._die, self._die, self._die, self._stop, self._split])()
 
     async def _come_back_behind(self) -> None:
-        """Die, stay away until another node is the last one in sync somewhere, end that one, and come back without its records."""
+        """Die, stay away until another node is the last one in sync somewhere, end that one, and
+        come back without its records.
+        """
         self.host.die(Death.KILL)
         await self._wait_ended()
         with trio.move_on_after(LONGEST_WATCH_SECONDS):
@@ -379,22 +462,31 @@ class ClusterAdversary(Adversary):
             last.hold_down(self.rng.uniform(1, 3) * self._session_seconds)
 
     def _last_in_sync(self) -> "ClusterAdversary | None":
-        """Return the adversary of a node that alone is in sync in a partition of which this node has a replica, too."""
+        """Return the adversary of a node that alone is in sync in a partition of which this node
+        has a replica, too.
+        """
         for other in self.cluster:
             current = other.host.current
             if other is self or not other.host.is_running or current is None:
                 continue
             for topic in current.broker.image.topics.by_name.values():
                 for partition in topic.partitions.values():
-                    if partition.isr == (other.host.node_id,) and self.host.node_id in partition.replicas:
+                    if (
+                        partition.isr == (other.host.node_id,)
+                        and self.host.node_id in partition.replicas
+                    ):
                         return other
         return None
 
     async def _reset_while_waiting(self) -> None:
-        """Hold up what followers fetch, and break the connections of clients whose records wait for that: they send them again."""
+        """Hold up what followers fetch, and break the connections of clients whose records wait for
+        that: they send them again.
+        """
         for peer in self.victims.nodes:
             if peer != self.host.name:
-                self.world.network.slow(self.host.name, peer, Weather(min_latency=1.0, max_latency=2.0))
+                self.world.network.slow(
+                    self.host.name, peer, Weather(min_latency=1.0, max_latency=2.0)
+                )
         await trio.sleep(self.rng.uniform(0.1, 0.5))
         for machine in self.victims.machines():
             self.world.network.reset_connections(machine)
@@ -403,7 +495,8 @@ class ClusterAdversary(Adversary):
     async def _refuse_peers(self) -> None:
         """Live, and have no other node connect here; connections break again and again.
 
-        A node that another adversary ends meanwhile is started only once peers may connect again: its quorum may need that.
+        A node that another adversary ends meanwhile is started only once peers may connect again:
+        its quorum may need that.
         """
         for peer in self.victims.nodes:
             if peer != self.host.name:

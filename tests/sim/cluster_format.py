@@ -1,7 +1,9 @@
-"""Formats the disks of a simulated cluster before its first start, as ``tidelog storage format`` does on each node.
+"""Formats the disks of a simulated cluster before its first start, as ``tidelog storage format``
+does on each node.
 
-Decides directory ids. With dynamic voters each controller is told of all of them (``--initial-controllers``); brokers, and all nodes where
-the configuration names the voters, are not.
+Decides directory ids. With dynamic voters each controller is told of all of them
+(``--initial-controllers``); brokers, and all nodes where the configuration names the voters, are
+not.
 """
 
 from collections.abc import Sequence
@@ -26,8 +28,14 @@ def format_cluster(world: World, plan: ClusterPlan) -> None:
     if len(plan.nodes) == 1:
         return
     rng = Random(f"format {plan.seed}")
-    directory_ids = {node.name: UUID(int=rng.getrandbits(128), version=4) for node in plan.nodes if node.config.is_controller}
-    voters = tuple(voter_of(node, directory_ids[node.name]) for node in plan.nodes if node.config.is_controller)
+    directory_ids = {
+        node.name: UUID(int=rng.getrandbits(128), version=4)
+        for node in plan.nodes
+        if node.config.is_controller
+    }
+    voters = tuple(
+        voter_of(node, directory_ids[node.name]) for node in plan.nodes if node.config.is_controller
+    )
     records: list[MetadataRecord] = first_users() if plan.is_secure else []
     if plan.has_eligible_leaders:
         records.append(FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=1))
@@ -47,7 +55,9 @@ def format_cluster(world: World, plan: ClusterPlan) -> None:
 def voter_of(node: NodePlan, directory_id: UUID) -> Voter:
     """Return a controller as the voters name it."""
     endpoint = VoterEndpoint("CONTROLLER", node.name, CONTROLLER_PORT)
-    return Voter(node_id=NodeId(node.config.node_id), directory_id=directory_id, endpoints=(endpoint,))
+    return Voter(
+        node_id=NodeId(node.config.node_id), directory_id=directory_id, endpoints=(endpoint,)
+    )
 
 
 def format_node(
@@ -62,7 +72,9 @@ def format_node(
     """Format the disk of one node, and make it durable."""
     config = node.config
     drawn = (TRANSACTION_VERSION, ELIGIBLE_LEADER_REPLICAS)
-    first = [record for record in first_feature_records() if getattr(record, "name", "") not in drawn]
+    first = [
+        record for record in first_feature_records() if getattr(record, "name", "") not in drawn
+    ]
     if transaction_level:
         first.append(FeatureLevelRecord(name=TRANSACTION_VERSION, feature_level=transaction_level))
     whole = FormatPlan(
@@ -74,5 +86,7 @@ def format_node(
         new_bits=rng.getrandbits,
         now_ms=EPOCH_MS,
     )
-    format_directories(world.node_env(node.name).files, config.log_manager.log_dirs, config.metadata_log_dir, whole)
+    format_directories(
+        world.node_env(node.name).files, config.log_manager.log_dirs, config.metadata_log_dir, whole
+    )
     world.disks[node.name].sync_all()

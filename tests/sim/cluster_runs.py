@@ -1,11 +1,13 @@
-"""Plays seeds with a cluster: its nodes, their clients and everything that goes wrong, in virtual time; then judges the cluster as one.
+"""Plays seeds with a cluster: its nodes, their clients and everything that goes wrong, in virtual
+time; then judges the cluster as one.
 
     make sim NODES=3 SEEDS=0-99          many, on all cores, with figures (python -m tests.sim.cluster_runs --nodes 3 --seeds 0-99)
     make sim NODES=3 SEEDS=17 TRACE=1    one again, with its trace
 
-The order of a run is that of ``node_runs``. Beside what is judged there: the witnesses look at all nodes after every event; once all is
-calm each partition has a leader and all of its replicas in sync within ``WHOLE_LIMIT_SECONDS``, and all nodes know the same metadata; at
-the end the replicas' logs are the same, byte for byte, as far as they were committed when the nodes began to stop.
+The order of a run is that of ``node_runs``. Beside what is judged there: the witnesses look at all
+nodes after every event; once all is calm each partition has a leader and all of its replicas in
+sync within ``WHOLE_LIMIT_SECONDS``, and all nodes know the same metadata; at the end the replicas'
+logs are the same, byte for byte, as far as they were committed when the nodes began to stop.
 """
 
 import sys
@@ -65,9 +67,13 @@ from tests.sim.streams_instances import SESSION_SECONDS
 from tests.sim.world import World
 
 WHOLE_LIMIT_SECONDS = 60
-"""Within which a calm cluster is whole: a session (9 s at most), a lag time (10 s), back-offs, and elections in between."""
+"""Within which a calm cluster is whole: a session (9 s at most), a lag time (10 s), back-offs, and
+elections in between.
+"""
 LEAVING_DEADLINE_MS = 1_500
-"""How long a broker waits for its leave here: where all stop at once, the last ones have no quorum left to give it."""
+"""How long a broker waits for its leave here: where all stop at once, the last ones have no quorum
+left to give it.
+"""
 STOP_LIMIT_SECONDS = 30
 """Within which all nodes stop at once."""
 LOOK_SECONDS = 0.25
@@ -108,7 +114,15 @@ class ClusterRun(Run):
     plan: ClusterPlan
     stop_limit_seconds = STOP_LIMIT_SECONDS
 
-    def __init__(self, world: World, nursery: trio.Nursery, plan: ClusterPlan, place: str = "", *, is_hasty: bool = False) -> None:
+    def __init__(
+        self,
+        world: World,
+        nursery: trio.Nursery,
+        plan: ClusterPlan,
+        place: str = "",
+        *,
+        is_hasty: bool = False,
+    ) -> None:
         super().__init__(world, nursery, plan, place)
         self._is_hasty = is_hasty
         self._is_cut_short = False
@@ -116,29 +130,55 @@ class ClusterRun(Run):
         self._ends: Mapping[TopicPartition, int] = {}
         format_cluster(world, plan)
         self.watch = ClusterWatch(
-            self.cluster.nodes, self._is_kept, may_be_unclean=self._may_be_unclean, on_lost=self._note_lost, history=self.history
+            self.cluster.nodes,
+            self._is_kept,
+            may_be_unclean=self._may_be_unclean,
+            on_lost=self._note_lost,
+            history=self.history,
         )
         assert isinstance(self.history, WatchedHistory)
         assert isinstance(self.clients, ClusterClients)
-        self.copying = Copying(CopyClients(self.clients, plan), self.watch.report) if plan.copier_count else None
+        self.copying = (
+            Copying(CopyClients(self.clients, plan), self.watch.report)
+            if plan.copier_count
+            else None
+        )
         self.queue = QueueClients(self.clients, plan) if plan.queue_worker_count else None
-        self.streams = StreamsClients(self.clients, plan, self.cluster.nodes) if plan.streams_member_count else None
-        self.metered = QuotaClients(self.clients, plan, self.cluster.nodes) if plan.metered_count else None
-        self.history.observers = [self.watch] if self.copying is None else [self.copying, self.watch]
+        self.streams = (
+            StreamsClients(self.clients, plan, self.cluster.nodes)
+            if plan.streams_member_count
+            else None
+        )
+        self.metered = (
+            QuotaClients(self.clients, plan, self.cluster.nodes) if plan.metered_count else None
+        )
+        self.history.observers = (
+            [self.watch] if self.copying is None else [self.copying, self.watch]
+        )
         if self.streams is not None:
-            checker = StreamsChecker(self.watch.report, session_seconds=SESSION_SECONDS, topology_epoch=TOPOLOGY_EPOCH)
+            checker = StreamsChecker(
+                self.watch.report, session_seconds=SESSION_SECONDS, topology_epoch=TOPOLOGY_EPOCH
+            )
             self.history.observers.append(checker)
         windows = plan.nodes[0].config.quota_windows
-        self.quotas = QuotaChecker(self.watch.report, window_seconds=windows.count * windows.size_ms / 1_000)
+        self.quotas = QuotaChecker(
+            self.watch.report, window_seconds=windows.count * windows.size_ms / 1_000
+        )
         if self.metered is not None:
             self.history.observers.append(self.quotas)
-        self.accessing = Accessing(self.clients, self.cluster.nodes, self.watch.report) if plan.is_secure else None
+        self.accessing = (
+            Accessing(self.clients, self.cluster.nodes, self.watch.report)
+            if plan.is_secure
+            else None
+        )
 
     def _history(self) -> History:
         return WatchedHistory(trio.current_time)
 
     def _clients(self, place: str) -> Clients:
-        return ClusterClients(self.world, self.plan, self.history, self.cluster.bootstrap, place=place)
+        return ClusterClients(
+            self.world, self.plan, self.history, self.cluster.bootstrap, place=place
+        )
 
     def _auditors(self) -> Sequence[Auditor]:
         return [ClusterAuditor(host) for host in self.cluster.nodes]
@@ -146,9 +186,20 @@ class ClusterRun(Run):
     def _adversaries(self) -> Sequence[Adversary]:
         clients = self.clients
         assert isinstance(clients, ClusterClients)
-        allowance = Allowance(self.plan, lambda: self.what_is_missing() is None, is_voter_missed=lambda: clients.is_voter_taken_out)
+        allowance = Allowance(
+            self.plan,
+            lambda: self.what_is_missing() is None,
+            is_voter_missed=lambda: clients.is_voter_taken_out,
+        )
         adversaries = [
-            ClusterAdversary(self.plan, host, auditor, history=self.history, victims=self.victims, allowance=allowance)
+            ClusterAdversary(
+                self.plan,
+                host,
+                auditor,
+                history=self.history,
+                victims=self.victims,
+                allowance=allowance,
+            )
             for host, auditor in self._audited()
         ]
         for adversary in adversaries:
@@ -156,7 +207,9 @@ class ClusterRun(Run):
         return adversaries
 
     async def _play_to_the_end(self) -> None:
-        """Play; a run that is hasty ends where a witness finds something, or where it is known that something did not end in time."""
+        """Play; a run that is hasty ends where a witness finds something, or where it is known that
+        something did not end in time.
+        """
         with trio.CancelScope() as scope:
             if self._is_hasty:
                 self.watch.on_violation = scope.cancel
@@ -172,7 +225,12 @@ class ClusterRun(Run):
     async def _play(self) -> None:
         hurried = mock.patch.object(lifecycle, "LEAVING_DEADLINE_MS", LEAVING_DEADLINE_MS)
         users = nullcontext() if self.accessing is None else self.accessing.attached()
-        with self.watch.watching(), users, hurried, mock.patch.object(broker, "warm_up", _stay_cold):
+        with (
+            self.watch.watching(),
+            users,
+            hurried,
+            mock.patch.object(broker, "warm_up", _stay_cold),
+        ):
             await super()._play()
 
     def _cast(self, senders: trio.Nursery, readers: trio.Nursery) -> None:
@@ -203,7 +261,11 @@ class ClusterRun(Run):
             senders.start_soon(self.clients.elect_uncleanly, f"elector-{number}")
         if self.plan.are_voters_dynamic and len(self.controllers) > 1:
             for number in range(max(1, self.plan.voter_changer_count)):
-                operator = Operator(self.clients, self.controllers, is_restless=number < self.plan.voter_changer_count)
+                operator = Operator(
+                    self.clients,
+                    self.controllers,
+                    is_restless=number < self.plan.voter_changer_count,
+                )
                 readers.start_soon(operator.work, f"operator-{number}")
 
     @property
@@ -224,13 +286,19 @@ class ClusterRun(Run):
         return [host for host in self.cluster.nodes if host.config.is_controller]
 
     async def _strike(self) -> None:
-        """Let things go wrong, and judge meanwhile how long requests wait, and how long there is no service."""
-        adversaries = [adversary for adversary in self.adversaries if isinstance(adversary, ClusterAdversary)]
+        """Let things go wrong, and judge meanwhile how long requests wait, and how long there is no
+        service.
+        """
+        adversaries = [
+            adversary for adversary in self.adversaries if isinstance(adversary, ClusterAdversary)
+        ]
         self.service = Service(self.watch.report, self.plan, adversaries, self.cluster.nodes)
         async with trio.open_nursery() as waiting:
             waiting.start_soon(self.service.watch)
             if self.plan.are_waits_judged:
-                host = self.world.stream("waiters").choice([host for host in self.cluster.nodes if host.has_partitions])
+                host = self.world.stream("waiters").choice(
+                    [host for host in self.cluster.nodes if host.has_partitions]
+                )
                 waiting.start_soon(LeaderWaiters(self.world, host, self.history, ()).run)
             await self._all(lambda adversary: adversary.strike(self.plan.seconds))
             waiting.cancel_scope.cancel()
@@ -238,10 +306,16 @@ class ClusterRun(Run):
             self.quotas.end(trio.current_time())
 
     def _is_kept(self, topic: str, _index: int) -> bool:
-        """Whether nothing that is committed in a partition may be lost in this run; commits have as many replicas as the plan asks."""
+        """Whether nothing that is committed in a partition may be lost in this run; commits have as
+        many replicas as the plan asks.
+        """
         known = self.history.topics.get(topic)
         if known is None:
-            return topic in (COPIED_TOPICS if self.copying is not None else ("__consumer_offsets", "__share_group_state"))
+            return topic in (
+                COPIED_TOPICS
+                if self.copying is not None
+                else ("__consumer_offsets", "__share_group_state")
+            )
         return known.is_synced or not any(death.value == "power" for death in self.plan.deaths)
 
     def _may_be_unclean(self, topic: str) -> bool:
@@ -283,7 +357,8 @@ class ClusterRun(Run):
             await self.accessing.begin_with_rights()
 
     async def _drain(self) -> None:
-        """Wait until the groups have read everything, everything is copied, the queue is empty, and the streams group complete.
+        """Wait until the groups have read everything, everything is copied, the queue is empty, and
+        the streams group complete.
 
         At last users try everything, and followers learn what is safe.
         """
@@ -324,32 +399,55 @@ class ClusterRun(Run):
             if host.has_partitions:
                 assert host.current is not None
                 known = newest.cluster.brokers.get(host.node_id)  # type: ignore[call-overload]
-                if known is None or known.is_fenced or known.epoch != host.current.broker.rooms.lifecycle.broker_epoch:
+                if (
+                    known is None
+                    or known.is_fenced
+                    or known.epoch != host.current.broker.rooms.lifecycle.broker_epoch
+                ):
                     return f"{host.name} is registered as {known}"
         for name, topic in sorted(newest.topics.by_name.items()):
             for index, partition in sorted(topic.partitions.items()):
-                if not partition.has_leader or set(partition.isr) != set(partition.replicas) or partition.adding_replicas:
+                if (
+                    not partition.has_leader
+                    or set(partition.isr) != set(partition.replicas)
+                    or partition.adding_replicas
+                ):
                     return f"{name}-{index} is {partition}"
-        if self.plan.are_voters_dynamic and len(self.controllers) > 1 and (missing := missing_voter(self.controllers)):
+        if (
+            self.plan.are_voters_dynamic
+            and len(self.controllers) > 1
+            and (missing := missing_voter(self.controllers))
+        ):
             return missing
-        behind = [host.name for host, image in zip(self.cluster.nodes, images, strict=True) if image.topics != newest.topics]
+        behind = [
+            host.name
+            for host, image in zip(self.cluster.nodes, images, strict=True)
+            if image.topics != newest.topics
+        ]
         return f"{behind} do not know the newest topics" if behind else None
 
     async def _stop(self) -> None:
-        """Stop all nodes, and keep how far each partition was committed then: coordinators write on while some have left the replicas."""
+        """Stop all nodes, and keep how far each partition was committed then: coordinators write on
+        while some have left the replicas.
+        """
         self._ends = dict(self.watch.replicas.ends)
         await super()._stop()
 
     def _check_stopped(self) -> None:
         whole, asked = frozenset(self.history.topics), asked_to_delete(self.history)
-        self.violations += check_replicas(self.cluster.nodes, self._ends, whole, asked, self._compacted)
+        self.violations += check_replicas(
+            self.cluster.nodes, self._ends, whole, asked, self._compacted
+        )
 
     @property
     def _compacted(self) -> frozenset[str]:
         """The topics that cleaners change, where they run."""
         if not self.plan.nodes[0].config.log_manager.cleaner.is_enabled:
             return frozenset()
-        return frozenset({topic.name for topic in self.plan.topics if topic.is_compacted} | {"__consumer_offsets", "__transaction_state"})
+        return frozenset(
+            {topic.name for topic in self.plan.topics if topic.is_compacted}
+            | {"__consumer_offsets", "__transaction_state"}
+        )
 
     def _judge(self) -> None:
         if self.copying is not None:
@@ -377,7 +475,9 @@ class ClusterRun(Run):
 
 
 async def _stay_cold(_apis: object, _authorizer: object) -> None:
-    """To compile what nobody has asked for yet makes no difference in virtual time, and takes as many steps as the rest of a start."""
+    """To compile what nobody has asked for yet makes no difference in virtual time, and takes as
+    many steps as the rest of a start.
+    """
 
 
 def play(seed: int, node_count: int = 3, aim: Aim | None = None) -> Outcome:
@@ -386,15 +486,21 @@ def play(seed: int, node_count: int = 3, aim: Aim | None = None) -> Outcome:
 
 
 def play_until_broken(seed: int, aim: Aim | None = None) -> Outcome:
-    """Play one seed, and end where a witness says that a promise was broken; what only the history shows takes the whole run."""
-    outcomes, _, _ = play_plans(seed, [draw_cluster_plan(seed, aim=aim)], partial(ClusterRun, is_hasty=True))
+    """Play one seed, and end where a witness says that a promise was broken; what only the history
+    shows takes the whole run.
+    """
+    outcomes, _, _ = play_plans(
+        seed, [draw_cluster_plan(seed, aim=aim)], partial(ClusterRun, is_hasty=True)
+    )
     return outcomes[0]
 
 
 def play_with_trace(
     seed: int, node_count: int = 3, aim: Aim | None = None, seconds: float | None = None
 ) -> tuple[Outcome, list[str], list[Entry]]:
-    """The same, with the trace and the history; faults strike for ``seconds`` where that is not the plan's to say."""
+    """The same, with the trace and the history; faults strike for ``seconds`` where that is not the
+    plan's to say.
+    """
     plan = draw_cluster_plan(seed, node_count, aim)
     plan = plan if seconds is None else replace(plan, seconds=seconds)
     outcomes, world, histories = play_plans(seed, [plan], ClusterRun)
@@ -402,14 +508,27 @@ def play_with_trace(
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
-    """Play the seeds that the command line names, print figures, and return 1 if one of them broke a promise."""
+    """Play the seeds that the command line names, print figures, and return 1 if one of them broke
+    a promise.
+    """
     parser = command("Simulate a cluster and its clients, one world per seed.")
-    parser.add_argument("--nodes", type=int, default=3, help="how many nodes the cluster has, 3 to 7")
-    parser.add_argument("--aim", choices=[aim.name for aim in AIMS], help="the scenario to play with each seed")
-    parser.add_argument("--seconds", type=float, help="how long faults strike, in virtual time, in place of what the seed draws")
+    parser.add_argument(
+        "--nodes", type=int, default=3, help="how many nodes the cluster has, 3 to 7"
+    )
+    parser.add_argument(
+        "--aim", choices=[aim.name for aim in AIMS], help="the scenario to play with each seed"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        help="how long faults strike, in virtual time, in place of what the seed draws",
+    )
     options = parser.parse_args(None if arguments is None else list(arguments))
     aim = next((aim for aim in AIMS if aim.name == options.aim), None)
-    return play_seeds(options, partial(play_with_trace, node_count=options.nodes, aim=aim, seconds=options.seconds))
+    return play_seeds(
+        options,
+        partial(play_with_trace, node_count=options.nodes, aim=aim, seconds=options.seconds),
+    )
 
 
 if __name__ == "__main__":

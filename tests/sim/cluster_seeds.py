@@ -1,7 +1,9 @@
-"""Which seeds the simulations run with: with a scenario, or as the seed draws everything, and how many nodes each cluster has.
+"""Which seeds the simulations run with: with a scenario, or as the seed draws everything, and how
+many nodes each cluster has.
 
-They are chosen as those that take least time, or have shown a defect. The seeds of the general plan that are left out acknowledge more
-records and have no more faults: half of those that are played acknowledge 117 records or more, and one has nine faults on average.
+They are chosen as those that take least time, or have shown a defect. The seeds of the general plan
+that are left out acknowledge more records and have no more faults: half of those that are played
+acknowledge 117 records or more, and one has nine faults on average.
 """
 
 from collections.abc import Mapping
@@ -13,7 +15,9 @@ from tests.sim.node_runs import parse_seeds
 
 
 class Played(NamedTuple):
-    """A seed that is played without a bug: ``aim`` is its scenario, None where the seed draws everything."""
+    """A seed that is played without a bug: ``aim`` is its scenario, None where the seed draws
+    everything.
+    """
 
     node_count: int
     aim: Aim | None
@@ -31,9 +35,13 @@ MORE_SEEDS = tuple(
         ",3921,6719"
     )
 )
-"""Of the general plan as well. In 3921 two voters that refuse their peers die at one moment, in 6719 a group's commits went back."""
+"""Of the general plan as well. In 3921 two voters that refuse their peers die at one moment, in
+6719 a group's commits went back.
+"""
 OTHER_SEEDS: Mapping[int, tuple[int, ...]] = {1: (0,), 5: (3, 6, 7, 11), 7: (1, 4)}
-"""The same with other numbers of nodes; some of those with more than three have controllers of their own."""
+"""The same with other numbers of nodes; some of those with more than three have controllers of
+their own.
+"""
 AIMED_SEEDS: Mapping[str, tuple[int, ...]] = {
     "copy loop": (2, 4),
     "ending coordinators": (2,),
@@ -68,7 +76,11 @@ AIMED_SEEDS: Mapping[str, tuple[int, ...]] = {
 
 PLAYED = (
     *(Played(3, None, seed) for seed in (*SEEDS, *MORE_SEEDS)),
-    *(Played(node_count, None, seed) for node_count, seeds in OTHER_SEEDS.items() for seed in seeds),
+    *(
+        Played(node_count, None, seed)
+        for node_count, seeds in OTHER_SEEDS.items()
+        for seed in seeds
+    ),
     *(Played(3, aim, seed) for aim in AIMS for seed in AIMED_SEEDS[aim.name]),
 )
 """All of them."""

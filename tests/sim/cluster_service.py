@@ -1,13 +1,16 @@
-"""Judges how long a simulated cluster goes without service, and how long its leaders keep a fetch that they could answer.
+"""Judges how long a simulated cluster goes without service, and how long its leaders keep a fetch
+that they could answer.
 
-``Service`` looks again and again whether each partition has a leader that runs, with as many replicas in sync as an append asks for. Time
-counts while nothing is done to the cluster: all nodes run, no fault goes on, no link is cut or slow. What was lost with the last fault has
-to be back within ``limit_seconds``. And it looks whether a node still leads what is in a log directory of its that failed, though all
-nodes run: the controller hears of that with the next heartbeat.
+``Service`` looks again and again whether each partition has a leader that runs, with as many
+replicas in sync as an append asks for. Time counts while nothing is done to the cluster: all nodes
+run, no fault goes on, no link is cut or slow. What was lost with the last fault has to be back
+within ``limit_seconds``. And it looks whether a node still leads what is in a log directory of its
+that failed, though all nodes run: the controller hears of that with the next heartbeat.
 
 ``LeaderWaiters`` fetch at the end of what one node leads, as ``node_waits`` does at a node alone.
 
-``what_followers_miss`` asks of followers that they learn what is safe, also where nothing is appended any more: consumers read from them.
+``what_followers_miss`` asks of followers that they learn what is safe, also where nothing is
+appended any more: consumers read from them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +32,9 @@ PartitionId = tuple[TopicId, int]
 LOOK_SECONDS = 0.2
 RARE_LOOK_SECONDS = 2.0
 SAFE_LIMIT_SECONDS = 10.0
-"""Within which a follower knows what its leader knew to be safe: a pause after a refusal, a fetch that waits, and slow links."""
+"""Within which a follower knows what its leader knew to be safe: a pause after a refusal, a fetch
+that waits, and slow links.
+"""
 
 
 class _Span:
@@ -55,10 +60,17 @@ class _Span:
 class Service:
     """Watches the topic ``safe``; ``report`` takes what is not served for too long.
 
-    ``longest_seconds`` is the longest time that it was not served though nothing was done to the cluster.
+    ``longest_seconds`` is the longest time that it was not served though nothing was done to the
+    cluster.
     """
 
-    def __init__(self, report: Report, plan: ClusterPlan, adversaries: list[ClusterAdversary], hosts: tuple[NodeHost, ...]) -> None:
+    def __init__(
+        self,
+        report: Report,
+        plan: ClusterPlan,
+        adversaries: list[ClusterAdversary],
+        hosts: tuple[NodeHost, ...],
+    ) -> None:
         self.longest_seconds = 0.0
         self._report = report
         self.limit_seconds = plan.service_limit_seconds
@@ -68,14 +80,18 @@ class Service:
         self._hosts = hosts
         topic = plan.topics[0]
         self._wanted_isr = int(topic.configs["min.insync.replicas"])
-        self._partitions = [TopicPartition(topic.name, index) for index in range(topic.partition_count)]
+        self._partitions = [
+            TopicPartition(topic.name, index) for index in range(topic.partition_count)
+        ]
 
     async def watch(self) -> None:
         """Look until cancelled."""
         unserved_span, stranded_span = _Span(), _Span()
         while True:
             await trio.sleep(self._look_seconds)
-            unserved = [partition for partition in self._partitions if not self._is_served(partition)]
+            unserved = [
+                partition for partition in self._partitions if not self._is_served(partition)
+            ]
             seconds = unserved_span.note(bool(unserved) and self._is_left_alone())
             self.longest_seconds = max(self.longest_seconds, seconds)
             if unserved_span.is_first_beyond(self.limit_seconds):
@@ -84,17 +100,31 @@ class Service:
             stranded = list(self._stranded())
             seconds = stranded_span.note(bool(stranded) and self._are_up())
             if stranded_span.is_first_beyond(self._stranded_limit_seconds):
-                self._report("availability", f"{', '.join(stranded)} for {seconds:.1f} s, though all nodes run")
+                self._report(
+                    "availability",
+                    f"{', '.join(stranded)} for {seconds:.1f} s, though all nodes run",
+                )
 
     def _are_up(self) -> bool:
-        return all(host.is_running and host.current is not None and host.current.is_up for host in self._hosts)
+        return all(
+            host.is_running and host.current is not None and host.current.is_up
+            for host in self._hosts
+        )
 
     def _is_left_alone(self) -> bool:
         return self._are_up() and not any(adversary.is_striking for adversary in self._adversaries)
 
     def _stranded(self) -> Iterator[str]:
-        """Return what is led, as the newest metadata say, by nodes whose log directory of it failed."""
-        running = [host for host in self._hosts if host.is_running and host.current is not None and host.current.broker._rooms is not None]
+        """Return what is led, as the newest metadata say, by nodes whose log directory of it
+        failed.
+        """
+        running = [
+            host
+            for host in self._hosts
+            if host.is_running
+            and host.current is not None
+            and host.current.broker._rooms is not None
+        ]
         images = [host.current.broker.image for host in running if host.current is not None]
         if not images:
             return
@@ -103,23 +133,40 @@ class Service:
             assert host.current is not None
             assert host.current.broker._rooms is not None
             for partition in host.current.broker._rooms.replicas.partitions.values():
-                topic = newest.topics.by_id.get(partition.topic_id) if partition.is_offline else None
-                known = None if topic is None else topic.partitions.get(partition.topic_partition.partition)
+                topic = (
+                    newest.topics.by_id.get(partition.topic_id) if partition.is_offline else None
+                )
+                known = (
+                    None
+                    if topic is None
+                    else topic.partitions.get(partition.topic_partition.partition)
+                )
                 if known is not None and known.leader == host.node_id:
                     yield f"{host.name} leads {partition.topic_partition}, whose log directory failed,"
 
     def _is_served(self, partition: TopicPartition) -> bool:
         for host in self._hosts:
-            rooms = host.current.broker._rooms if host.is_running and host.current is not None else None
+            rooms = (
+                host.current.broker._rooms if host.is_running and host.current is not None else None
+            )
             found = None if rooms is None else rooms.replicas.partitions.get(partition)
-            if found is not None and found.state.is_leader and not found.is_offline and len(found.state.isr) >= self._wanted_isr:
+            if (
+                found is not None
+                and found.state.is_leader
+                and not found.is_offline
+                and len(found.state.isr) >= self._wanted_isr
+            ):
                 return True
         return False
 
 
 async def what_followers_miss(hosts: Sequence[NodeHost]) -> str | None:
     """Wait until every follower knows what is safe by now at its leader; say which one does not."""
-    safe = {_id_of(partition): partition.high_watermark for _, partition in _replicas(hosts) if partition.is_leader}
+    safe = {
+        _id_of(partition): partition.high_watermark
+        for _, partition in _replicas(hosts)
+        if partition.is_leader
+    }
     with trio.move_on_after(SAFE_LIMIT_SECONDS):
         while _unaware(hosts, safe):  # noqa: ASYNC110 - many nodes make it so
             await trio.sleep(LOOK_SECONDS)
@@ -167,7 +214,11 @@ class LeaderWaiters(Waiters):
         rooms = current.broker._rooms if self._host.is_running and current is not None else None
         led = {} if rooms is None else rooms.replicas.partitions
         names = {topic.name for topic in self.history.topics.values()}
-        self._partitions = [TopicPartition(*key) for key, found in led.items() if found.state.is_leader and key[0] in names]
+        self._partitions = [
+            TopicPartition(*key)
+            for key, found in led.items()
+            if found.state.is_leader and key[0] in names
+        ]
         if not self._partitions:
             await trio.sleep(PAUSE_SECONDS)
             raise RefusedError

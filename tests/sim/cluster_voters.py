@@ -1,7 +1,8 @@
-"""The operator of a simulated cluster who keeps its quorum whole: adds controllers that are no voters, and removes voters that are gone.
+"""The operator of a simulated cluster who keeps its quorum whole: adds controllers that are no
+voters, and removes voters that are gone.
 
-As a client it asks who votes, and compares that with which directories the controllers have. One who also changes voters takes some out
-while faults strike, and puts them back.
+As a client it asks who votes, and compares that with which directories the controllers have. One
+who also changes voters takes some out while faults strike, and puts them back.
 """
 
 from random import Random
@@ -21,9 +22,13 @@ from tests.sim.node_host import NodeHost
 
 
 class Operator:
-    """One operator; ``hosts`` are the machines of the controllers. ``is_restless``: takes voters out where nothing makes it."""
+    """One operator; ``hosts`` are the machines of the controllers. ``is_restless``: takes voters
+    out where nothing makes it.
+    """
 
-    def __init__(self, clients: ClusterClients, hosts: list[NodeHost], *, is_restless: bool) -> None:
+    def __init__(
+        self, clients: ClusterClients, hosts: list[NodeHost], *, is_restless: bool
+    ) -> None:
         self._clients = clients
         self._hosts = hosts
         self._is_restless = is_restless
@@ -58,17 +63,30 @@ class Operator:
             node_id, directory_id = rng.choice(absent)
             self._clients.world.log("add voter", node_id, directory_id)
             host = next(host for host in self._hosts if host.node_id == node_id)
-            voter = RaftVoter(node_id=node_id, directory_id=directory_id, endpoints={"CONTROLLER": (host.name, CONTROLLER_PORT)})
+            voter = RaftVoter(
+                node_id=node_id,
+                directory_id=directory_id,
+                endpoints={"CONTROLLER": (host.name, CONTROLLER_PORT)},
+            )
             await admin.add_raft_voter(voter, timeout_ms=5_000)
-        elif self._is_restless and not self._clients.is_over and self._may_take_out(voters) and rng.random() < 0.6:
+        elif (
+            self._is_restless
+            and not self._clients.is_over
+            and self._may_take_out(voters)
+            and rng.random() < 0.6
+        ):
             key = rng.choice(voters)
             self._clients.world.log("remove voter", key)
             self._clients.is_voter_taken_out = True
             await admin.remove_raft_voter(*key)
 
     def _may_take_out(self, voters: list[tuple[int, UUID]]) -> bool:
-        """Whether the others can decide without one voter: not where another has lost its disk, and is dead for the quorum."""
-        return len(voters) > 1 and set(voters) <= {(host.node_id, formatted_id(host)) for host in self._hosts}
+        """Whether the others can decide without one voter: not where another has lost its disk, and
+        is dead for the quorum.
+        """
+        return len(voters) > 1 and set(voters) <= {
+            (host.node_id, formatted_id(host)) for host in self._hosts
+        }
 
 
 def formatted_id(host: NodeHost) -> UUID | None:
@@ -78,20 +96,32 @@ def formatted_id(host: NodeHost) -> UUID | None:
 
 
 def own_keys(hosts: list[NodeHost]) -> dict[int, UUID]:
-    """Return the directory ids of the controllers that run, as their ``meta.properties`` say, by node id."""
+    """Return the directory ids of the controllers that run, as their ``meta.properties`` say, by
+    node id.
+    """
     found: dict[int, UUID] = {}
     for host in hosts:
-        core = host.current.broker._raft._core if host.is_running and host.current and host.current.broker._raft else None
+        core = (
+            host.current.broker._raft._core
+            if host.is_running and host.current and host.current.broker._raft
+            else None
+        )
         if core is not None:
             found[host.node_id] = core.own.directory_id
     return found
 
 
 def missing_voter(hosts: list[NodeHost]) -> str | None:
-    """Say which controller is no voter, or which voter no controller; None where the quorum is whole."""
+    """Say which controller is no voter, or which voter no controller; None where the quorum is
+    whole.
+    """
     present = set(own_keys(hosts).items())
     for host in hosts:
-        core = host.current.broker._raft._core if host.is_running and host.current and host.current.broker._raft else None
+        core = (
+            host.current.broker._raft._core
+            if host.is_running and host.current and host.current.broker._raft
+            else None
+        )
         if core is not None and isinstance(core.role, Leader):
             voters = {(voter.node_id, voter.directory_id) for voter in core.voters.voters}
             if voters == present and core.high_watermark > core._replica.history.latest.offset:

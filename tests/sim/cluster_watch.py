@@ -1,7 +1,9 @@
-"""Looks at all running nodes of a cluster whenever virtual time is about to pass, and keeps what contradicts a promise.
+"""Looks at all running nodes of a cluster whenever virtual time is about to pass, and keeps what
+contradicts a promise.
 
-Decides when to look: after all that happened in one moment, and only at nodes of which a task ran in it. What is looked at is in
-``quorum_witness``, ``metadata_witness`` and ``replica_witness``; ``superseded`` notes what a client may be told.
+Decides when to look: after all that happened in one moment, and only at nodes of which a task ran
+in it. What is looked at is in ``quorum_witness``, ``metadata_witness`` and ``replica_witness``;
+``superseded`` notes what a client may be told.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -43,10 +45,14 @@ class ClusterWatch:
         self.on_violation: Callable[[], None] = lambda: None
         self.look_count = 0
         self.quorum = QuorumWitness(self.report)
-        self.replicas = ReplicaWitness(self.report, is_kept, may_be_unclean=may_be_unclean, on_lost=on_lost)
+        self.replicas = ReplicaWitness(
+            self.report, is_kept, may_be_unclean=may_be_unclean, on_lost=on_lost
+        )
         self.metadata = MetadataWitness(self.report, may_be_unclean)
         self.groups = GroupWitness(self.report)
-        self.superseded = SupersededCoordinators(History(trio.current_time) if history is None else history, hosts)
+        self.superseded = SupersededCoordinators(
+            History(trio.current_time) if history is None else history, hosts
+        )
         self._world = hosts[0].world
         self._hosts = {host.name: host for host in hosts}
 
@@ -56,7 +62,11 @@ class ClusterWatch:
         on_idle = self._world.clock.on_idle
         on_idle.append(self.look)
         try:
-            with self.quorum.attached(list(self._hosts.values())), self.groups.attached(), self._fences_noted():
+            with (
+                self.quorum.attached(list(self._hosts.values())),
+                self.groups.attached(),
+                self._fences_noted(),
+            ):
                 yield
         finally:
             on_idle.remove(self.look)
@@ -66,11 +76,18 @@ class ClusterWatch:
         """Take note of each fence for a connection that ended."""
         init = DeathDetector.__init__
 
-        def init_and_listen(detector: DeathDetector, *arguments: Any, fence: Callable[[NodeId, BrokerEpoch], None], **options: Any) -> None:
+        def init_and_listen(
+            detector: DeathDetector,
+            *arguments: Any,
+            fence: Callable[[NodeId, BrokerEpoch], None],
+            **options: Any,
+        ) -> None:
             def fence_and_note(broker_id: NodeId, epoch: BrokerEpoch) -> None:
                 host = self._hosts.get(HOST.get())
                 if host is not None and host.current is not None:
-                    self.metadata.note_fenced_by_connection((host.name, host.current.number), detector._watch, broker_id, epoch)
+                    self.metadata.note_fenced_by_connection(
+                        (host.name, host.current.number), detector._watch, broker_id, epoch
+                    )
                 fence(broker_id, epoch)
 
             init(detector, *arguments, fence=fence_and_note, **options)
@@ -81,7 +98,11 @@ class ClusterWatch:
     def look(self) -> None:
         """Look at the nodes of which a task ran since the last look."""
         names, self._world.active_hosts = self._world.active_hosts, set()
-        hosts = [(host, host.current) for name, host in self._hosts.items() if name in names and host.is_running and host.current]
+        hosts = [
+            (host, host.current)
+            for name, host in self._hosts.items()
+            if name in names and host.is_running and host.current
+        ]
         if hosts:
             self.look_count += 1
             for host, incarnation in hosts:
@@ -101,7 +122,9 @@ class ClusterWatch:
         """Take what a client was told."""
         if isinstance(operation, Send) and operation.is_ok and operation.is_acked_by_all:
             self.look()
-            self.replicas.check_acknowledged(*operation.partition, operation.offset, operation.producer)
+            self.replicas.check_acknowledged(
+                *operation.partition, operation.offset, operation.producer
+            )
 
     def report(self, rule: str, text: str) -> None:
         """Keep a broken promise, with its time; after many the rest is left out."""

@@ -1,4 +1,5 @@
-"""Bugs of transactions and of groups that are planted into the product, to prove that the copy loop in the simulation finds them.
+"""Bugs of transactions and of groups that are planted into the product, to prove that the copy loop
+in the simulation finds them.
 
 As in ``cluster_bugs``, each replaces one decision by a wrong one that a programmer could have made.
 
@@ -51,19 +52,27 @@ def _forget_the_marker(self: UnstableTransactions, producer_id: int, marker_offs
     return ended
 
 
-def _take_first_news_for_all(self: TransactionCoordinatorShard, written: Any, decision: Any) -> None:
+def _take_first_news_for_all(
+    self: TransactionCoordinatorShard, written: Any, decision: Any
+) -> None:
     """One broker has written its markers: so have all."""
-    _written(self, replace(written, partitions=tuple(self.owed(written.transactional_id))), decision)
+    _written(
+        self, replace(written, partitions=tuple(self.owed(written.transactional_id))), decision
+    )
 
 
 def _commit_what_is_sent_later(entry: Any) -> Any:
     """A marker of some of the partitions is a commit."""
     message = _message(entry)
-    message.transaction_result = message.transaction_result or len(entry.partitions) < len(entry.markers.partitions)
+    message.transaction_result = message.transaction_result or len(entry.partitions) < len(
+        entry.markers.partitions
+    )
     return message
 
 
-def _replay_without_transactions(self: Any, shard: Any, chunk: bytes, position: int, *found: Any) -> None:
+def _replay_without_transactions(
+    self: Any, shard: Any, chunk: bytes, position: int, *found: Any
+) -> None:
     """What transactions have written is for the shard that was there."""
     if not found[0].is_transactional:
         _replay_records(self, shard, chunk, position, *found)
@@ -87,7 +96,9 @@ def _keep_the_epoch(known: Transaction, claimed: Any) -> dict[str, int]:
     return raised if known.producer_epoch < 0 else {}
 
 
-def _fetch_what_may_change(self: OffsetStore, request: Any, *, is_stable_required: bool = False) -> Any:
+def _fetch_what_may_change(
+    self: OffsetStore, request: Any, *, is_stable_required: bool = False
+) -> Any:
     return _fetch(self, request)
 
 
@@ -113,12 +124,26 @@ def _verify_nothing(self: Partition, *_arguments: Any, **_options: Any) -> Any:
     return UNCHECKED
 
 
-def _first_alone(self: AbortedTransactions, start_offset: int, end_offset: int) -> list[tuple[int, int]]:
+def _first_alone(
+    self: AbortedTransactions, start_offset: int, end_offset: int
+) -> list[tuple[int, int]]:
     """One producer has one aborted transaction in what is read."""
-    return list({producer_id: (producer_id, first) for producer_id, first in reversed(_within(self, start_offset, end_offset))}.values())
+    return list(
+        {
+            producer_id: (producer_id, first)
+            for producer_id, first in reversed(_within(self, start_offset, end_offset))
+        }.values()
+    )
 
 
-def _see_what_was_aborted(self: AbortedFilter, last_offset: int, producer_id: int, *, is_transactional: bool, is_control: bool) -> bool:
+def _see_what_was_aborted(
+    self: AbortedFilter,
+    last_offset: int,
+    producer_id: int,
+    *,
+    is_transactional: bool,
+    is_control: bool,
+) -> bool:
     return not is_control
 
 
@@ -147,7 +172,9 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="complete after the first marker",
-        replacements=((TransactionCoordinatorShard, "handle_written_markers", _take_first_news_for_all),),
+        replacements=(
+            (TransactionCoordinatorShard, "handle_written_markers", _take_first_news_for_all),
+        ),
         aim=aims.COPY_LOOP,
         shown_by=(4,),
     ),

@@ -1,8 +1,11 @@
-"""Transactional clients of a simulated cluster: copiers, writers, readers of committed records, and who takes another one's place.
+"""Transactional clients of a simulated cluster: copiers, writers, readers of committed records, and
+who takes another one's place.
 
-A copier consumes, transforms and produces: each record of the input becomes a row, in the transaction that commits the group's offsets. A
-writer writes rows without input, in transactions that may take too long. A usurper takes the transactional id of a copier that goes on, as
-an operator does who believes that it is dead. Clients know neither faults nor rules; what they did and saw is in ``copy_history``.
+A copier consumes, transforms and produces: each record of the input becomes a row, in the
+transaction that commits the group's offsets. A writer writes rows without input, in transactions
+that may take too long. A usurper takes the transactional id of a copier that goes on, as an
+operator does who believes that it is dead. Clients know neither faults nor rules; what they did and
+saw is in ``copy_history``.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,7 +15,14 @@ from typing import Any
 
 import trio
 
-from log_service.client import Admin, Consumer, NewTopic, Producer, ProducerFenced, TransactionAbortable
+from log_service.client import (
+    Admin,
+    Consumer,
+    NewTopic,
+    Producer,
+    ProducerFenced,
+    TransactionAbortable,
+)
 from log_service.client.admin.values import OffsetAndMetadata
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.common.env import Env
@@ -64,9 +74,16 @@ class CopyClients:
 
     @property
     def is_split(self) -> bool:
-        """Whether nodes are cut off or stopped, or were a moment ago: a coordinator may not have heard of its successor."""
+        """Whether nodes are cut off or stopped, or were a moment ago: a coordinator may not have
+        heard of its successor.
+        """
         world, names = self._clients.world, [node.name for node in self.plan.nodes]
-        is_cut = any(world.network.is_cut(source, target) for source in names for target in names if source != target)
+        is_cut = any(
+            world.network.is_cut(source, target)
+            for source in names
+            for target in names
+            if source != target
+        )
         if is_cut or any(world.pauses.is_paused(name) for name in names):
             self._split_at = trio.current_time()
         return trio.current_time() - self._split_at < HEALING_SECONDS
@@ -83,8 +100,13 @@ class CopyClients:
         """Be one life of a copier, until it fails or all is done."""
         env, life = self._clients.env(name), self._next_life(name)
         with suppress(KafkaError):
-            async with self._producer(env, transactional_id) as producer, self._member(env) as consumer:
-                copier = _Copier(self, env, producer, consumer, life=life, transactional_id=transactional_id)
+            async with (
+                self._producer(env, transactional_id) as producer,
+                self._member(env) as consumer,
+            ):
+                copier = _Copier(
+                    self, env, producer, consumer, life=life, transactional_id=transactional_id
+                )
                 await copier.run()
 
     async def write(self, name: str) -> None:
@@ -93,11 +115,15 @@ class CopyClients:
             env, life = self._clients.env(name), self._next_life(name)
             with suppress(KafkaError):
                 async with self._producer(env, name.partition(".")[0]) as producer:
-                    await _Writer(self, env, producer, life=life, transactional_id=name.partition(".")[0]).run()
+                    await _Writer(
+                        self, env, producer, life=life, transactional_id=name.partition(".")[0]
+                    ).run()
             await trio.sleep(0.2)
 
     async def usurp(self, name: str) -> None:
-        """Take the place of a copier that goes on, for a while, again and again; sometimes nobody hears the copier meanwhile."""
+        """Take the place of a copier that goes on, for a while, again and again; sometimes nobody
+        hears the copier meanwhile.
+        """
         rng, number = self._clients.env(name).rng, 0
         while not self._clients.is_over:
             await trio.sleep(rng.uniform(0.5, 3))
@@ -146,7 +172,9 @@ class CopyClients:
         )
 
     async def maybe_hang(self, life: str, rng: Random) -> None:
-        """Have a client hang for longer than its session: nobody hears it, and it goes on as if nothing had been."""
+        """Have a client hang for longer than its session: nobody hears it, and it goes on as if
+        nothing had been.
+        """
         if rng.random() < self.plan.hang_fraction and not self.is_over:
             network, machine = self._clients.world.network, self._clients.machine_of(life)
             network.isolate(machine, [node.name for node in self.plan.nodes])
@@ -169,10 +197,16 @@ class CopyClients:
                     for where, seen in by_partition(records).items():
                         is_fresh = where in fresh
                         fresh.discard(where)
-                        self.history.add(CommittedPoll(consumer=name, partition=where, records=seen, is_fresh=is_fresh))
+                        self.history.add(
+                            CommittedPoll(
+                                consumer=name, partition=where, records=seen, is_fresh=is_fresh
+                            )
+                        )
                     if records and env.rng.random() < 0.2:
                         where = env.rng.choice(records).topic_partition
-                        await consumer.seek(where, env.rng.randint(0, await consumer.position(where)))
+                        await consumer.seek(
+                            where, env.rng.randint(0, await consumer.position(where))
+                        )
                         fresh.add(where)
                 except KafkaError as error:
                     self._clients.world.log(name, "poll", error)
@@ -188,9 +222,14 @@ class CopyClients:
 
     async def _ask(self, admin: Admin) -> dict[TopicPartition, int]:
         is_split = self.is_split
-        told = [self.history.add(StableOffset(partition=partition, is_split=is_split)) for partition in self.input]
+        told = [
+            self.history.add(StableOffset(partition=partition, is_split=is_split))
+            for partition in self.input
+        ]
         try:
-            offsets = await admin.list_group_offsets(COPY_GROUP, self.input, is_stable_required=True, timeout_ms=8_000)
+            offsets = await admin.list_group_offsets(
+                COPY_GROUP, self.input, is_stable_required=True, timeout_ms=8_000
+            )
         except KafkaError as error:
             for each in told:
                 self.history.end(each, error)
@@ -204,7 +243,12 @@ class CopyClients:
 
     async def create_topic(self) -> None:
         """Create the topic of the rows."""
-        topic = NewTopic(name=ROWS, partition_count=ROW_PARTITIONS, replication_factor=3, configs={"min.insync.replicas": "2"})
+        topic = NewTopic(
+            name=ROWS,
+            partition_count=ROW_PARTITIONS,
+            replication_factor=3,
+            configs={"min.insync.replicas": "2"},
+        )
         env = self._clients.env("admin")
         async with Admin(self._clients.bootstrap, env=env, **self._clients.settings(env)) as admin:
             await admin.create_topics([topic])
@@ -218,7 +262,11 @@ class CopyClients:
                 if offsets.last_stable_offset != offsets.high_watermark:
                     return f"{where} is stable up to {offsets.last_stable_offset} of {offsets.high_watermark}"
             committed = await self._ask(admin)
-            behind = [where for where in self.input if max(0, committed.get(where, -1)) != found[where].high_watermark]
+            behind = [
+                where
+                for where in self.input
+                if max(0, committed.get(where, -1)) != found[where].high_watermark
+            ]
             return f"{COPY_GROUP} is behind in {behind}: {committed}" if behind else None
 
     async def read_to_the_end(self) -> None:
@@ -229,11 +277,20 @@ class CopyClients:
         for where in self.input:
             self.history.add(FinalInput(partition=where, end=ends[where].high_watermark))
         env = self._clients.env("final")
-        settings: dict[str, Any] = {"auto_offset_reset": "earliest", "isolation_level": "read_committed", **self._clients.settings(env)}
+        settings: dict[str, Any] = {
+            "auto_offset_reset": "earliest",
+            "isolation_level": "read_committed",
+            **self._clients.settings(env),
+        }
         async with Consumer(self._clients.bootstrap, env=env, **settings) as consumer:
             consumer.assign(self.rows)
             records: list[ConsumerRecord] = []
-            while any([await consumer.position(where) < ends[where].last_stable_offset for where in self.rows]):
+            while any(
+                [
+                    await consumer.position(where) < ends[where].last_stable_offset
+                    for where in self.rows
+                ]
+            ):
                 records += await consumer.poll(timeout_ms=1_000)
         seen = by_partition(records)
         for where in self.rows:
@@ -243,7 +300,9 @@ class CopyClients:
 class _Transactional:
     """A client with transactions, one after the other."""
 
-    def __init__(self, cast: CopyClients, env: Env, producer: Producer, *, life: str, transactional_id: str) -> None:
+    def __init__(
+        self, cast: CopyClients, env: Env, producer: Producer, *, life: str, transactional_id: str
+    ) -> None:
         self.cast = cast
         self.history = cast.history
         self.rng: Random = env.rng
@@ -254,7 +313,9 @@ class _Transactional:
 
     async def initialize(self) -> None:
         """Take the id; earlier lives are fenced from then on."""
-        taken = self.history.add(Initialized(producer=self.life, transactional_id=self.transactional_id))
+        taken = self.history.add(
+            Initialized(producer=self.life, transactional_id=self.transactional_id)
+        )
         try:
             await self.producer.init_transactions()
         except KafkaError as error:
@@ -263,14 +324,18 @@ class _Transactional:
         self.history.end(taken)
 
     async def transact(self, work: Callable[[Transact], Awaitable[bool]]) -> bool:
-        """Do some work in a transaction; ``work`` says whether it is to be committed. Says whether it is committed.
+        """Do some work in a transaction; ``work`` says whether it is to be committed. Says whether
+        it is committed.
 
         Raises:
             KafkaError: the producer can do nothing more, or does not know how it ended.
         """
         self._number += 1
         transact = Transact(
-            producer=self.life, transactional_id=self.transactional_id, number=self._number, timeout_seconds=self.cast.timeout_ms / 1_000
+            producer=self.life,
+            transactional_id=self.transactional_id,
+            number=self._number,
+            timeout_seconds=self.cast.timeout_ms / 1_000,
         )
         self.history.add(transact)
         try:
@@ -313,13 +378,24 @@ class _Transactional:
             if offset >= 0:
                 transact.offsets[value] = offset
 
-        await self.producer.send(partition.topic, value.encode(), partition=partition.partition, on_delivery=settled)
+        await self.producer.send(
+            partition.topic, value.encode(), partition=partition.partition, on_delivery=settled
+        )
 
 
 class _Copier(_Transactional):
     """One life of a copier."""
 
-    def __init__(self, cast: CopyClients, env: Env, producer: Producer, consumer: Consumer, *, life: str, transactional_id: str) -> None:
+    def __init__(
+        self,
+        cast: CopyClients,
+        env: Env,
+        producer: Producer,
+        consumer: Consumer,
+        *,
+        life: str,
+        transactional_id: str,
+    ) -> None:
         super().__init__(cast, env, producer, life=life, transactional_id=transactional_id)
         self._consumer = consumer
         self._fresh: dict[TopicPartition, int] = {}
@@ -333,7 +409,9 @@ class _Copier(_Transactional):
             if not records:
                 continue
             self._note_fresh(records)
-            if not await self.transact(lambda transact, records=records: self._copy(transact, records)):  # type: ignore[misc]
+            if not await self.transact(
+                lambda transact, records=records: self._copy(transact, records)
+            ):  # type: ignore[misc]
                 self._begin_anew(self._consumer.assignment)
                 await self._consumer.seek_to_committed()
 
@@ -360,7 +438,14 @@ class _Copier(_Transactional):
 
     def _note_assigned(self, partitions: Sequence[TopicPartition]) -> None:
         known, owned = self._consumer.group_metadata(), tuple(self._consumer.assignment)
-        self.history.add(Owned(group=COPY_GROUP, member_id=known.member_id, generation_id=known.generation_id, partitions=owned))
+        self.history.add(
+            Owned(
+                group=COPY_GROUP,
+                member_id=known.member_id,
+                generation_id=known.generation_id,
+                partitions=owned,
+            )
+        )
         self._begin_anew(partitions)
 
     def _begin_anew(self, partitions: Sequence[TopicPartition]) -> None:
@@ -372,7 +457,13 @@ class _Copier(_Transactional):
             asked_at = self._fresh.pop(where, None)
             if asked_at is not None:
                 self.history.add(
-                    Resumed(consumer=self.life, partition=where, offset=seen[0].offset, asked_at=asked_at, is_split=self.cast.is_split)
+                    Resumed(
+                        consumer=self.life,
+                        partition=where,
+                        offset=seen[0].offset,
+                        asked_at=asked_at,
+                        is_split=self.cast.is_split,
+                    )
                 )
 
 

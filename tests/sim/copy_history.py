@@ -1,7 +1,8 @@
-"""What transactional clients did and saw: entries of a ``node_history`` beside those of other clients, for ``copy_checker`` to judge.
+"""What transactional clients did and saw: entries of a ``node_history`` beside those of other
+clients, for ``copy_checker`` to judge.
 
-Decides nothing. A row is a record that is written in a transaction; its value names the transaction, and what it was copied from, so that
-a reader's record says all of that by itself.
+Decides nothing. A row is a record that is written in a transaction; its value names the
+transaction, and what it was copied from, so that a reader's record says all of that by itself.
 """
 
 from dataclasses import dataclass, field
@@ -24,9 +25,10 @@ class Outcome(Enum):
 class Transact(Operation):
     """One transaction of one life of a client, from its begin on.
 
-    ``asked_at`` is the place from which on it may be committed. ``rows`` are the values that were sent, each with its partition;
-    ``offsets`` those of which the producer was told. ``read`` is what of the input the transaction has copied: per partition
-    [start, end), the end of which its group commits with it. ``is_fenced``: the client was told that another one has its place.
+    ``asked_at`` is the place from which on it may be committed. ``rows`` are the values that were
+    sent, each with its partition; ``offsets`` those of which the producer was told. ``read`` is
+    what of the input the transaction has copied: per partition [start, end), the end of which its
+    group commits with it. ``is_fenced``: the client was told that another one has its place.
     """
 
     producer: str
@@ -68,7 +70,9 @@ class Initialized(Operation):
 
 @dataclass(slots=True, kw_only=True)
 class CommittedPoll(Entry):
-    """What a reader of committed records got of one partition at once. ``is_fresh``: it may begin anywhere."""
+    """What a reader of committed records got of one partition at once. ``is_fresh``: it may begin
+    anywhere.
+    """
 
     consumer: str
     partition: TopicPartition
@@ -78,9 +82,11 @@ class CommittedPoll(Entry):
 
 @dataclass(slots=True, kw_only=True)
 class Resumed(Entry):
-    """A copier begins with a partition of the input at what its group has committed; it asked for that at ``asked_at`` or later.
+    """A copier begins with a partition of the input at what its group has committed; it asked for
+    that at ``asked_at`` or later.
 
-    ``is_split``: a coordinator may not know that it has a successor, and say what it knew, as with Apache Kafka.
+    ``is_split``: a coordinator may not know that it has a successor, and say what it knew, as with
+    Apache Kafka.
     """
 
     consumer: str
@@ -92,7 +98,9 @@ class Resumed(Entry):
 
 @dataclass(slots=True, kw_only=True)
 class StableOffset(Operation):
-    """What someone is told who asks for stable positions of the group of copiers; -1 is nothing. ``is_split``: see ``Resumed``."""
+    """What someone is told who asks for stable positions of the group of copiers; -1 is nothing.
+    ``is_split``: see ``Resumed``.
+    """
 
     partition: TopicPartition
     offset: int = -1
@@ -111,7 +119,9 @@ class Owned(Entry):
 
 @dataclass(slots=True, kw_only=True)
 class FinalRows(Entry):
-    """A partition with rows as a reader of committed records sees it once all is calm, from its start to its end."""
+    """A partition with rows as a reader of committed records sees it once all is calm, from its
+    start to its end.
+    """
 
     partition: TopicPartition
     records: list[SeenRecord]
@@ -119,7 +129,9 @@ class FinalRows(Entry):
 
 @dataclass(slots=True, kw_only=True)
 class FinalInput(Entry):
-    """How far the input of a partition reaches once all is calm: [start, end), each offset a record."""
+    """How far the input of a partition reaches once all is calm: [start, end), each offset a
+    record.
+    """
 
     partition: TopicPartition
     end: int
@@ -131,7 +143,9 @@ def copied_value(transact: Transact, partition: TopicPartition, offset: int) -> 
 
 
 def source_of(value: str) -> tuple[TopicPartition, int] | None:
-    """Return what a row was copied from: partition and offset of the input; None where a writer made it up."""
+    """Return what a row was copied from: partition and offset of the input; None where a writer
+    made it up.
+    """
     _, _, source = value.partition("|")
     place, at, offset = source.partition("@")
     if not at:

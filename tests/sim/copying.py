@@ -1,7 +1,8 @@
-"""The transactional part of a run with a cluster: casts its clients, waits until all is copied, and has it judged.
+"""The transactional part of a run with a cluster: casts its clients, waits until all is copied, and
+has it judged.
 
-Decides when the copying counts as complete, and how long that may take once all is calm: what clients left open has its timeout, and a
-coordinator looks for that at intervals.
+Decides when the copying counts as complete, and how long that may take once all is calm: what
+clients left open has its timeout, and a coordinator looks for that at intervals.
 """
 
 from collections import Counter
@@ -16,7 +17,9 @@ from tests.sim.node_checker import Violation
 from tests.sim.node_history import Entry, Operation
 
 MARGIN_SECONDS = 25.0
-"""Beyond the timeout of transactions: a look for what timed out, a member's session, back-offs, and what is left to copy."""
+"""Beyond the timeout of transactions: a look for what timed out, a member's session, back-offs, and
+what is left to copy.
+"""
 COPIED_TOPICS = ("rows", "__transaction_state", "__consumer_offsets")
 """What a run with copiers keeps besides its own topics."""
 
@@ -41,7 +44,9 @@ class Copying:
         self.checker.note_ended(operation)
 
     def begin(self, begin: Begin, begin_reader: Begin) -> None:
-        """Cast the clients: those who write end when it is over, all others when everything is copied."""
+        """Cast the clients: those who write end when it is over, all others when everything is
+        copied.
+        """
         for number in range(self.plan.writer_count):
             begin(self.cast.write, f"writer-{number}")
         for number in range(self.plan.usurper_count):

@@ -1,10 +1,13 @@
-"""A disk in memory that loses what was not synced, and the operations from which a crash keeps only some.
+"""A disk in memory that loses what was not synced, and the operations from which a crash keeps only
+some.
 
-A file has content (what reads see) and durable content (what survives); between them lie the writes since the last sync. At a crash a
-random number of them is kept, and of the next one a part: a torn write. Directories have names and durable names in the same way; a
-name becomes durable by ``sync_directory`` alone, not by syncing the file.
+A file has content (what reads see) and durable content (what survives); between them lie the writes
+since the last sync. At a crash a random number of them is kept, and of the next one a part: a torn
+write. Directories have names and durable names in the same way; a name becomes durable by
+``sync_directory`` alone, not by syncing the file.
 
-Each crash begins a new generation: whatever was opened before raises ``Crashed``, so that a dead node cannot write.
+Each crash begins a new generation: whatever was opened before raises ``Crashed``, so that a dead
+node cannot write.
 """
 
 import errno
@@ -40,7 +43,9 @@ class Inode:
     pending: list[Write] = field(default_factory=list)
     forgotten_count: int = 0  # pending operations that were synced so far; marks stay valid
     modified_ms: int = 0
-    on_truncate: list[Callable[[int], None]] = field(default_factory=list)  # of leases, which keep what they were given
+    on_truncate: list[Callable[[int], None]] = field(
+        default_factory=list
+    )  # of leases, which keep what they were given
 
     def write(self, position: int, content: bytes) -> None:
         _apply(self.content, (position, content))
@@ -63,14 +68,16 @@ class Inode:
             _apply(self.durable, operation)
 
     def lose(self, mark: int) -> None:
-        """A sync failed: the kernel marks the pages clean, so what was before ``mark`` will never be written."""
+        """A sync failed: the kernel marks the pages clean, so what was before ``mark`` will never
+        be written.
+        """
         self._forget(mark)
 
     def crash(self, rng: Random, *, is_reordering: bool = False) -> None:
         """Keep the durable bytes, some of the pending writes and a part of the next.
 
-        ``is_reordering``: any of the pending writes may be kept, as pages reach the disk in any order; what lies between is zeros, and so
-        is what a torn write did not fill.
+        ``is_reordering``: any of the pending writes may be kept, as pages reach the disk in any
+        order; what lies between is zeros, and so is what a torn write did not fill.
         """
         if is_reordering:
             self._crash_in_any_order(rng)
@@ -86,7 +93,11 @@ class Inode:
 
     def _crash_in_any_order(self, rng: Random) -> None:
         """Keep cuts in their place, since the size of a file is changed in order."""
-        kept = [(position, content) for position, content in self.pending if content is None or rng.random() < 0.7]
+        kept = [
+            (position, content)
+            for position, content in self.pending
+            if content is None or rng.random() < 0.7
+        ]
         for position, content in kept[: rng.randint(0, len(kept))]:
             if content is not None and rng.random() < 0.2:
                 filled = rng.randint(0, len(content))
@@ -116,7 +127,9 @@ class Directory:
 
 @dataclass(slots=True, eq=False)
 class Naming:
-    """One atomic change of names: created, removed or renamed. A rename between directories is pending in both."""
+    """One atomic change of names: created, removed or renamed. A rename between directories is
+    pending in both.
+    """
 
     edits: list[tuple[Directory, str, Inode | Directory | None]]
 
@@ -139,18 +152,26 @@ class Naming:
 class Disk:
     """The tree of one machine's disk.
 
-    ``space_bytes`` is what may still be written; ``are_names_durable`` makes names survive unsynced; ``is_reordering`` lets a crash keep
-    any of the writes that were not synced, not only the first.
+    ``space_bytes`` is what may still be written; ``are_names_durable`` makes names survive
+    unsynced; ``is_reordering`` lets a crash keep any of the writes that were not synced, not only
+    the first.
     """
 
-    def __init__(self, *, space_bytes: int = 1 << 40, are_names_durable: bool = False, is_reordering: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        space_bytes: int = 1 << 40,
+        are_names_durable: bool = False,
+        is_reordering: bool = False,
+    ) -> None:
         self.root = Directory("/", None)
         self.space_bytes = space_bytes
         self.are_names_durable = are_names_durable
         self.is_reordering = is_reordering
         self.generation = 0
         self.boot_count = 1
-        """Which start of the machine's kernel this is: losses of power, and of a disk, are counted."""
+        """Which start of the machine's kernel this is: losses of power, and of a disk, are counted.
+        """
         self.locks: set[Path] = set()
         self.failed: Path | None = None
         """The directory whose device does nothing any more, where there is one."""
@@ -199,7 +220,9 @@ class Disk:
             self.sync_directory(directory)
 
     def kill(self) -> None:
-        """The process dies and the machine lives: what was written stays, synced or not; everything opened before is dead."""
+        """The process dies and the machine lives: what was written stays, synced or not; everything
+        opened before is dead.
+        """
         self.generation += 1
         self.locks.clear()
 
@@ -213,7 +236,9 @@ class Disk:
         _restore(self.root, rng, is_reordering=self.is_reordering)
 
     def wipe(self, path: Path = Path("/")) -> None:
-        """Replace what is mounted at a directory by something empty; everything opened before is dead."""
+        """Replace what is mounted at a directory by something empty; everything opened before is
+        dead.
+        """
         self.generation += 1
         self.boot_count += 1
         self.locks.clear()
@@ -258,14 +283,18 @@ def files_below(node: Inode | Directory) -> Iterator[Inode]:
 def _apply(content: bytearray, operation: Write) -> None:
     position, written = operation
     if position > len(content):
-        content.extend(bytes(position - len(content)))  # a hole: what should have been there was lost
+        content.extend(
+            bytes(position - len(content))
+        )  # a hole: what should have been there was lost
     if written is None:
         del content[position:]
     else:
         content[position : position + len(written)] = written
 
 
-def _set_name(names: dict[str, Inode | Directory], name: str, node: Inode | Directory | None) -> None:
+def _set_name(
+    names: dict[str, Inode | Directory], name: str, node: Inode | Directory | None
+) -> None:
     if node is None:
         names.pop(name, None)
     else:
@@ -273,7 +302,9 @@ def _set_name(names: dict[str, Inode | Directory], name: str, node: Inode | Dire
 
 
 def _directories_below(directory: Directory) -> Iterator[Directory]:
-    """Every directory that can be reached by a name or a durable name, each once, in an order that depends on names alone."""
+    """Every directory that can be reached by a name or a durable name, each once, in an order that
+    depends on names alone.
+    """
     found: dict[Directory, None] = {}
     unseen = [directory]
     while unseen:
@@ -282,7 +313,11 @@ def _directories_below(directory: Directory) -> Iterator[Directory]:
             continue
         found[current] = None
         names = sorted({*current.children, *current.durable})
-        nodes = [node for name in names for node in (current.children.get(name), current.durable.get(name))]
+        nodes = [
+            node
+            for name in names
+            for node in (current.children.get(name), current.durable.get(name))
+        ]
         unseen += [node for node in nodes if isinstance(node, Directory)]
     yield from found
 

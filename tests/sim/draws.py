@@ -1,8 +1,10 @@
-"""Random numbers of a simulated world: each purpose has a stream of its own, which its name and the seed decide.
+"""Random numbers of a simulated world: each purpose has a stream of its own, which its name and the
+seed decide.
 
-With one stream for all, a node that draws one more number changes what everything else in the world draws after it, so that a seed that
-has shown something shows it no more. Here it changes what the same line of the program draws later on that node, and nothing else. The
-scheduler keeps no stream at all: an order depends on the moment and on the tasks of one host that run in it.
+With one stream for all, a node that draws one more number changes what everything else in the world
+draws after it, so that a seed that has shown something shows it no more. Here it changes what the
+same line of the program draws later on that node, and nothing else. The scheduler keeps no stream
+at all: an order depends on the moment and on the tasks of one host that run in it.
 """
 
 import sys
@@ -22,7 +24,8 @@ Place = tuple[CodeType, CodeType | None]
 
 
 class Draws(Random):
-    """A generator with one stream for each function that draws, and for each caller of it: helpers draw for many purposes.
+    """A generator with one stream for each function that draws, and for each caller of it: helpers
+    draw for many purposes.
 
     ``name`` says whose it is. A stream depends on it and on the names of the two functions.
     """
@@ -46,15 +49,20 @@ class Draws(Random):
         place = frame.f_code, None if caller is None else caller.f_code
         stream = self._streams.get(place)
         if stream is None:
-            names = (frame.f_globals["__name__"], *(code.co_qualname for code in place if code is not None))
+            names = (
+                frame.f_globals["__name__"],
+                *(code.co_qualname for code in place if code is not None),
+            )
             stream = self._streams[place] = Random(f"{self._name} {names}")
         return stream
 
 
 class Order(Random):
-    """Trio's generator while a world runs: it orders the tasks of the world's own thread; other threads draw from what they had before.
+    """Trio's generator while a world runs: it orders the tasks of the world's own thread; other
+    threads draw from what they had before.
 
-    The rank of a task depends on the seed, the moment, the turn in that moment, its host, and how many tasks of that host are before it.
+    The rank of a task depends on the seed, the moment, the turn in that moment, its host, and how
+    many tasks of that host are before it.
     """
 
     def __init__(self, seed: int, others: Random, now: Callable[[], float]) -> None:
@@ -67,7 +75,9 @@ class Order(Random):
         self._turn = 0
 
     def shuffle(self, x: MutableSequence[Any]) -> None:
-        """What the scheduler draws at each of its turns; ``x`` are tasks in the order in which they began."""
+        """What the scheduler draws at each of its turns; ``x`` are tasks in the order in which they
+        began.
+        """
         if len(x) < 2:
             return
         if threading.get_ident() != self._thread:
@@ -88,11 +98,17 @@ class Order(Random):
         return self._others.random() if threading.get_ident() != self._thread else super().random()
 
     def getrandbits(self, k: int) -> int:
-        return self._others.getrandbits(k) if threading.get_ident() != self._thread else super().getrandbits(k)
+        return (
+            self._others.getrandbits(k)
+            if threading.get_ident() != self._thread
+            else super().getrandbits(k)
+        )
 
 
 def mixed(number: int) -> int:
-    """Spread a hash of numbers over 64 bits (the finalizer of splitmix64); the same in every process."""
+    """Spread a hash of numbers over 64 bits (the finalizer of splitmix64); the same in every
+    process.
+    """
     number = (number ^ (number >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
     number = (number ^ (number >> 27)) * 0x94D049BB133111EB & _MASK
     return number ^ (number >> 31)

@@ -1,4 +1,5 @@
-"""What of a log would survive a loss of power: the batches of the durable bytes of its files, and snapshots that were made of it.
+"""What of a log would survive a loss of power: the batches of the durable bytes of its files, and
+snapshots that were made of it.
 
 Decides nothing, and changes nothing: it looks at a simulated disk from outside.
 """
@@ -26,7 +27,9 @@ class DurableLog:
     def holds(self, base_offset: int, epoch: int) -> bool:
         """Whether a batch is there, or a snapshot that was made of it."""
         self._look()
-        return base_offset < self._snapshot_end or any(epochs.get(base_offset) == epoch for epochs in self._epochs.values())
+        return base_offset < self._snapshot_end or any(
+            epochs.get(base_offset) == epoch for epochs in self._epochs.values()
+        )
 
     @property
     def is_there(self) -> bool:
@@ -40,7 +43,11 @@ class DurableLog:
             self._epochs.clear()
             self._snapshot_end = 0
             return
-        ends = [int(match[1]) for name in node.children if (match := _SNAPSHOT.fullmatch(name)) is not None]
+        ends = [
+            int(match[1])
+            for name in node.children
+            if (match := _SNAPSHOT.fullmatch(name)) is not None
+        ]
         self._snapshot_end = max(ends, default=0)
         names = [name for name in node.children if parse_file_name(name, LOG_SUFFIX) is not None]
         for name in [name for name in self._files if name not in names]:

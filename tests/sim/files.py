@@ -1,8 +1,9 @@
-"""``MemoryFiles``: the file system of ``common.env`` over a ``Disk``, in virtual time and without threads.
+"""``MemoryFiles``: the file system of ``common.env`` over a ``Disk``, in virtual time and without
+threads.
 
-Faults: ``crash`` loses and tears unsynced writes; ``disk.space_bytes`` runs out; ``disk.failed`` is where every operation fails;
-``fail_next`` raises OSError from the next calls of an operation. Delays are virtual: ``sync_seconds`` and ``pool_seconds`` give the
-range from which each is drawn.
+Faults: ``crash`` loses and tears unsynced writes; ``disk.space_bytes`` runs out; ``disk.failed`` is
+where every operation fails; ``fail_next`` raises OSError from the next calls of an operation.
+Delays are virtual: ``sync_seconds`` and ``pool_seconds`` give the range from which each is drawn.
 """
 
 import errno
@@ -23,9 +24,13 @@ LOCK_NAME = ".lock"
 
 
 class MemoryFiles:
-    """A mounted disk. After a crash of the disk a mount is dead (``Crashed``); ``crash`` here mounts anew."""
+    """A mounted disk. After a crash of the disk a mount is dead (``Crashed``); ``crash`` here
+    mounts anew.
+    """
 
-    def __init__(self, disk: Disk | None = None, *, rng: Random | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self, disk: Disk | None = None, *, rng: Random | None = None, clock: Clock | None = None
+    ) -> None:
         self.disk = disk or Disk()
         self.rng = rng or Random(0)
         self.sync_seconds = (0.0, 0.0)
@@ -55,10 +60,13 @@ class MemoryFiles:
         self._generation = self.disk.generation
         self.open_count = self.lease_count = 0
 
-    def fail_next(self, operation: str, *, error: int = errno.EIO, containing: str = "", count: int = 1) -> None:
+    def fail_next(
+        self, operation: str, *, error: int = errno.EIO, containing: str = "", count: int = 1
+    ) -> None:
         """Let the next calls of ``operation`` on paths that contain a text raise OSError.
 
-        Operations: ``append``, ``write``, ``read``, ``sync``, ``truncate``, ``open``, ``rename``, ``remove``, ``sync_directory``.
+        Operations: ``append``, ``write``, ``read``, ``sync``, ``truncate``, ``open``, ``rename``,
+        ``remove``, ``sync_directory``.
         """
         self._faults.append(_Fault(operation, error, containing, count))
 
@@ -99,7 +107,9 @@ class MemoryFiles:
             node = self.disk.find(directory)
             if node is None:
                 parent = self.disk.directory(directory.parent)
-                self.disk.rename_nodes([(parent, directory.name, Directory(directory.name, parent))])
+                self.disk.rename_nodes(
+                    [(parent, directory.name, Directory(directory.name, parent))]
+                )
             elif isinstance(node, Inode):
                 raise FileExistsError(errno.EEXIST, "is a file", str(directory))
 
@@ -191,7 +201,9 @@ class MemoryFiles:
         """Take virtual time that cancellation does not shorten, as a thread in the pool would."""
         await trio.lowlevel.checkpoint_if_cancelled()
         if seconds[1] > 0:
-            with trio.CancelScope(deadline=trio.current_time() + self.rng.uniform(*seconds), shield=True):
+            with trio.CancelScope(
+                deadline=trio.current_time() + self.rng.uniform(*seconds), shield=True
+            ):
                 await trio.sleep_forever()
         else:
             await trio.lowlevel.cancel_shielded_checkpoint()
@@ -273,7 +285,9 @@ class MemoryFile:
     def write_at(self, position: int, buffer: Buffer) -> None:
         self._check("write")
         if position + len(buffer) > self.size_bytes:
-            raise ValueError(f"{self.path} has {self.size_bytes} bytes; only bytes that exist can be overwritten")
+            raise ValueError(
+                f"{self.path} has {self.size_bytes} bytes; only bytes that exist can be overwritten"
+            )
         self._inode.write(position, bytes(buffer))
         self._files.touch(self._inode)
 
@@ -346,7 +360,10 @@ class MemoryFileSlice:
         self._files.check("read", path_of(self._inode))
         content = self._content() if self._kept is None else self._kept
         if len(content) < self._size_bytes:
-            raise OSError(errno.EIO, f"{path_of(self._inode)} ended {self._size_bytes - len(content)} bytes early")
+            raise OSError(
+                errno.EIO,
+                f"{path_of(self._inode)} ended {self._size_bytes - len(content)} bytes early",
+            )
         return content
 
     def release(self) -> None:
@@ -380,11 +397,17 @@ class MemoryDirectoryLock:
         return True
 
     def sync_file_system(self) -> None:
-        """Make the whole disk durable; a failure (``sync_file_system``) loses what every file on the same device had not synced."""
+        """Make the whole disk durable; a failure (``sync_file_system``) loses what every file on
+        the same device had not synced.
+        """
         try:
             self._files.check("sync_file_system", self._path)
         except OSError:
-            device = self._disk.directory(self._path) if self._disk.has_failed_at(self._path) else self._disk.root
+            device = (
+                self._disk.directory(self._path)
+                if self._disk.has_failed_at(self._path)
+                else self._disk.root
+            )
             for inode in files_below(device):
                 inode.lose(inode.mark)
             raise
@@ -404,7 +427,9 @@ class _Fault:
         self.count = count
 
 
-def _require_replaceable(node: Inode | Directory, replaced: Inode | Directory | None, target: Path) -> None:
+def _require_replaceable(
+    node: Inode | Directory, replaced: Inode | Directory | None, target: Path
+) -> None:
     if isinstance(replaced, Directory):
         if isinstance(node, Inode):
             raise IsADirectoryError(errno.EISDIR, "is a directory", str(target))

@@ -1,13 +1,13 @@
 """Watches the groups of the consumer protocol (KIP-848) on the nodes that coordinate them.
 
-Decides nothing for the nodes: it reads what a coordinator holds of each group. The promises, each checked whenever something of a group has
-changed:
+Decides nothing for the nodes: it reads what a coordinator holds of each group. The promises, each
+checked whenever something of a group has changed:
 
 * a partition has one owner: no two members are assigned it, or have yet to give it up;
 * no partition is taken from a member that says that it still has it, or that says nothing of it;
 * no member is in a later epoch than its group, and no target is for a later one;
-* the epochs of a group never go back while one coordinator has it. A successor may not have seen the last ones: they were not safe yet,
-  and nobody was told of them.
+* the epochs of a group never go back while one coordinator has it. A successor may not have seen
+  the last ones: they were not safe yet, and nobody was told of them.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,9 @@ Seen = tuple[int, int, tuple[CurrentAssignment, ...]]
 
 @dataclass(slots=True)
 class GroupWitness:
-    """Watches the nodes that it is shown. ``handed_over_count`` is how often a partition was seen to have another owner than before."""
+    """Watches the nodes that it is shown. ``handed_over_count`` is how often a partition was seen
+    to have another owner than before.
+    """
 
     report: Report
     handed_over_count: int = 0
@@ -43,10 +45,17 @@ class GroupWitness:
     def attached(self) -> Iterator[None]:
         """Listen to each decision what a member holds next."""
 
-        def reconcile_and_check(current: CurrentAssignment, target: Target, owned: Partitions | None, is_held: IsHeld) -> CurrentAssignment:
+        def reconcile_and_check(
+            current: CurrentAssignment, target: Target, owned: Partitions | None, is_held: IsHeld
+        ) -> CurrentAssignment:
             after = reconcile(current, target, owned, is_held)
             taken = {*_held(current)} - {*_held(after)}
-            kept = taken if owned is None else taken & {(topic_id, index) for topic_id, indexes in owned.items() for index in indexes}
+            kept = (
+                taken
+                if owned is None
+                else taken
+                & {(topic_id, index) for topic_id, indexes in owned.items() for index in indexes}
+            )
             if kept:
                 text = f"{sorted(kept)} of epoch {current.epoch} are taken from one that has not given them up: {current}, then {after}"
                 self.report(RULE, text)
@@ -58,7 +67,11 @@ class GroupWitness:
     def look(self, host: NodeHost, incarnation: Incarnation) -> None:
         """Look at the groups that a process coordinates."""
         for group in groups_of(incarnation):
-            seen = (group.epoch.epoch, group.target_epoch.epoch, tuple(member.current for member in group.members.values()))
+            seen = (
+                group.epoch.epoch,
+                group.target_epoch.epoch,
+                tuple(member.current for member in group.members.values()),
+            )
             before = self._seen.get(group)
             if before is None or not _is_the_same(before, seen):
                 self._seen[group] = seen
@@ -67,18 +80,27 @@ class GroupWitness:
     def _check(self, name: str, group: ConsumerGroup, before: Seen | None) -> None:
         epoch, target_epoch = group.epoch.epoch, group.target_epoch.epoch
         if before is not None and (epoch < before[0] or target_epoch < before[1]):
-            self.report(RULE, f"the epochs of {name} went back from {before[:2]} to {(epoch, target_epoch)}")
+            self.report(
+                RULE, f"the epochs of {name} went back from {before[:2]} to {(epoch, target_epoch)}"
+            )
         if target_epoch > epoch:
             self.report(RULE, f"{name} is in epoch {epoch}, its target in {target_epoch}")
         owners: dict[tuple[str, UUID, int], str] = {}
         for member_id, member in group.members.items():
             if member.current.epoch > epoch:
-                self.report(RULE, f"{name} is in epoch {epoch}, and {member_id} in {member.current.epoch}")
+                self.report(
+                    RULE, f"{name} is in epoch {epoch}, and {member_id} in {member.current.epoch}"
+                )
             for topic_id, index in _held(member.current):
                 key = (group.group_id, topic_id, index)
                 if owners.setdefault(key, member_id) != member_id:
-                    self.report(RULE, f"{member_id} and {owners[key]} have partition {index} of {topic_id} in {name}")
-        self.handed_over_count += sum(self._owners.get(key, owner) != owner for key, owner in owners.items())
+                    self.report(
+                        RULE,
+                        f"{member_id} and {owners[key]} have partition {index} of {topic_id} in {name}",
+                    )
+        self.handed_over_count += sum(
+            self._owners.get(key, owner) != owner for key, owner in owners.items()
+        )
         self._owners |= owners
 
 
@@ -89,12 +111,16 @@ def groups_of(incarnation: Incarnation) -> Iterator[ConsumerGroup]:
         return
     for led in list(rooms.groups._shards._led.values()):
         if led.runtime is not None:
-            yield from (group for group in led.shard._groups.values() if isinstance(group, ConsumerGroup))
+            yield from (
+                group for group in led.shard._groups.values() if isinstance(group, ConsumerGroup)
+            )
 
 
 def _is_the_same(before: Seen, now: Seen) -> bool:
     """Whether nothing has changed; what a member holds is a value that is replaced."""
-    return before[:2] == now[:2] and len(before[2]) == len(now[2]) and all(map(_is, before[2], now[2]))
+    return (
+        before[:2] == now[:2] and len(before[2]) == len(now[2]) and all(map(_is, before[2], now[2]))
+    )
 
 
 def _is(first: object, second: object) -> bool:

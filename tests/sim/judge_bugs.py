@@ -1,7 +1,9 @@
-"""Bugs that are planted into clusters for the judges that the bugs of ``cluster_bugs`` do not reach, or reach in one way alone.
+"""Bugs that are planted into clusters for the judges that the bugs of ``cluster_bugs`` do not
+reach, or reach in one way alone.
 
-As there, each replaces one decision by a wrong one that a programmer could have made: about the controller's view of brokers and leaders,
-about what followers believe, about the groups of the consumer protocol, and about what becomes quiet again once faults are over.
+As there, each replaces one decision by a wrong one that a programmer could have made: about the
+controller's view of brokers and leaders, about what followers believe, about the groups of the
+consumer protocol, and about what becomes quiet again once faults are over.
 
     python -m tests.sim.judge_bugs                   each bug, with the seeds that are known to show it first
     python -m tests.sim.judge_bugs --seeds 9         every seed of each up to 9, with the time that it takes to show the bug
@@ -22,7 +24,10 @@ from log_service.coordinator.group.consumer.group import ConsumerGroup
 from log_service.metadata import topics_delta
 from log_service.metadata.partition import PartitionRegistration, changed_partition
 from log_service.protocol.messages.fetch import PartitionData
-from log_service.protocol.stored.metadata_records import BrokerRegistrationChangeRecord, PartitionChangeRecord
+from log_service.protocol.stored.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+)
 from log_service.replication import fetcher
 from log_service.replication.fetcher import Fetcher, Followed
 from log_service.replication.partition import Partition
@@ -37,20 +42,33 @@ _elect, _note_fetch, _append = partition_change._elect, PartitionState.note_fetc
 _leave = BrokerLifecycle.leave
 
 
-def _keep_the_leader_epoch(partition: PartitionRegistration, record: PartitionChangeRecord) -> PartitionRegistration:
+def _keep_the_leader_epoch(
+    partition: PartitionRegistration, record: PartitionChangeRecord
+) -> PartitionRegistration:
     """An epoch is the partition's; the next leader goes on with it."""
     return changed_partition(partition, record)._replace(leader_epoch=partition.leader_epoch)
 
 
 def _fence_and_keep_in_sync(_partitions: Any, *brokers: Any) -> list[Any]:
     """A broker that is fenced comes back: what it has stays its own until then."""
-    return [BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=FENCED) for broker in brokers]
+    return [
+        BrokerRegistrationChangeRecord(
+            broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=FENCED
+        )
+        for broker in brokers
+    ]
 
 
 def _elect_anybody(*arguments: Any, **brokers: Any) -> Any:
     """A partition is better led by a replica that lacks records than by none."""
     partition, placement, eligible, policy = arguments
-    return _elect(partition, placement, eligible, replace(policy, election=partition_change.Election.UNCLEAN), **brokers)
+    return _elect(
+        partition,
+        placement,
+        eligible,
+        replace(policy, election=partition_change.Election.UNCLEAN),
+        **brokers,
+    )
 
 
 def _propose_nobody(_self: PartitionState, _broker_id: int) -> None:
@@ -67,7 +85,9 @@ def _cut_the_whole_epoch(partition: Partition, leader_epoch_end: tuple[int, int]
     """A log that has parted from its leader's in an epoch is none of that epoch."""
     log = partition.log
     assert log is not None
-    partition.truncate_to(log.end_offset_for_epoch(leader_epoch_end[0] - 1)[1] if leader_epoch_end[0] else 0)
+    partition.truncate_to(
+        log.end_offset_for_epoch(leader_epoch_end[0] - 1)[1] if leader_epoch_end[0] else 0
+    )
 
 
 def _take_what_is_safe_with_records(self: Fetcher, followed: Followed, told: PartitionData) -> bool:
@@ -75,8 +95,12 @@ def _take_what_is_safe_with_records(self: Fetcher, followed: Followed, told: Par
     return bool(told.records) and _append(self, followed, told)
 
 
-def _announce_nothing_of_followers(self: PartitionState, broker_id: int, offset: int, **told: Any) -> Change:
-    """A fetch of a follower moves the high watermark, and nobody is told: the next append tells them."""
+def _announce_nothing_of_followers(
+    self: PartitionState, broker_id: int, offset: int, **told: Any
+) -> Change:
+    """A fetch of a follower moves the high watermark, and nobody is told: the next append tells
+    them.
+    """
     return _note_fetch(self, broker_id, offset, **told) & ~Change.HIGH_WATERMARK
 
 

@@ -1,7 +1,9 @@
-"""Files of a simulated node that are taken, cut or exchanged while it is down, and what its next start has to say of them.
+"""Files of a simulated node that are taken, cut or exchanged while it is down, and what its next
+start has to say of them.
 
-Decides what may be taken so that a start can know it: what the list of the last run, a recovery point or a high watermark names. The tail
-behind all of these is not known to the node; it is in ``docs/reliability.md`` among what is not noticed.
+Decides what may be taken so that a start can know it: what the list of the last run, a recovery
+point or a high watermark names. The tail behind all of these is not known to the node; it is in
+``docs/reliability.md`` among what is not noticed.
 """
 
 from collections.abc import Iterator
@@ -13,8 +15,18 @@ from random import Random
 from log_service.common.types import CLUSTER_METADATA_TOPIC, TopicPartition
 from log_service.records.batch import iterate_headers
 from log_service.storage.checkpoint_writer import ALL_CHECKPOINTS
-from log_service.storage.checkpoints import RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT, read_offsets
-from log_service.storage.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, parse_directory_name, parse_file_name
+from log_service.storage.checkpoints import (
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    read_offsets,
+)
+from log_service.storage.file_names import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    parse_directory_name,
+    parse_file_name,
+)
 from log_service.storage.running_files import RUNNING_FILE
 from log_service.storage.running_logs import RUNNING_LOGS_FILE, read_running_logs
 from tests.sim.cluster_plan import Aim
@@ -26,7 +38,14 @@ from tests.sim.node_plan import Fault
 
 MISSING_FILES = Aim(
     name="missing files",
-    faults=(Fault.MISSING_FILES, Fault.MISSING_FILES, Fault.DIE, Fault.SEVERAL_DIE, Fault.NEW_LEADER_DIES, Fault.STOP),
+    faults=(
+        Fault.MISSING_FILES,
+        Fault.MISSING_FILES,
+        Fault.DIE,
+        Fault.SEVERAL_DIE,
+        Fault.NEW_LEADER_DIES,
+        Fault.STOP,
+    ),
     deaths=(Death.KILL,),
     properties={
         "broker.session.timeout.ms": "2000",
@@ -42,10 +61,20 @@ MISSING_FILES = Aim(
         "member_count": 1,
         "records_per_second": 15.0,
         "reassigner_count": 0,
-        "topics": (TopicPlan(name="safe", partition_count=3, is_synced=True, replication_factor=3, configs={"min.insync.replicas": "2"}),),
+        "topics": (
+            TopicPlan(
+                name="safe",
+                partition_count=3,
+                is_synced=True,
+                replication_factor=3,
+                configs={"min.insync.replicas": "2"},
+            ),
+        ),
     },
 )
-"""Directories, segments, checkpoints and lists of nodes that were killed are removed, cut or exchanged before the next start."""
+"""Directories, segments, checkpoints and lists of nodes that were killed are removed, cut or
+exchanged before the next start.
+"""
 
 
 class Loss(Enum):
@@ -63,7 +92,9 @@ class Loss(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """One log on the disk of a node that is down; up to ``known_end`` the node knows that it reached."""
+    """One log on the disk of a node that is down; up to ``known_end`` the node knows that it
+    reached.
+    """
 
     path: Path
     topic_partition: TopicPartition
@@ -72,12 +103,23 @@ class Found:
 
     def segments(self) -> list[tuple[int, Inode]]:
         """Return the segments by their base offsets."""
-        found = ((parse_file_name(name, LOG_SUFFIX), node) for name, node in self.directory.children.items())
-        return sorted((base, node) for base, node in found if base is not None and isinstance(node, Inode) and node.content)
+        found = (
+            (parse_file_name(name, LOG_SUFFIX), node)
+            for name, node in self.directory.children.items()
+        )
+        return sorted(
+            (base, node)
+            for base, node in found
+            if base is not None and isinstance(node, Inode) and node.content
+        )
 
 
-def take(disk: Disk, rng: Random, directory: Path, *, may_damage: bool = True) -> tuple[Loss, str] | None:
-    """Take something out of a log directory; say what, None where there is nothing whose loss could be known."""
+def take(
+    disk: Disk, rng: Random, directory: Path, *, may_damage: bool = True
+) -> tuple[Loss, str] | None:
+    """Take something out of a log directory; say what, None where there is nothing whose loss could
+    be known.
+    """
     logs = [log for log in _logs(disk, directory) if log.known_end > 0 and log.segments()]
     kinds = [kind for kind in Loss if may_damage or kind is not Loss.SEGMENT]
     for kind in rng.sample(kinds, len(kinds)):
@@ -89,12 +131,21 @@ def take(disk: Disk, rng: Random, directory: Path, *, may_damage: bool = True) -
 
 def move_away(disk: Disk, path: Path) -> None:
     """Move a directory out of the log directory."""
-    disk.rename_nodes([(disk.directory(path.parent), path.name, None), (disk.root, f"moved-{path.name}", disk.directory(path))])
+    disk.rename_nodes(
+        [
+            (disk.directory(path.parent), path.name, None),
+            (disk.root, f"moved-{path.name}", disk.directory(path)),
+        ]
+    )
 
 
 def _take(kind: Loss, disk: Disk, rng: Random, directory: Path, logs: list[Found]) -> str | None:  # noqa: PLR0911 - one for each kind
     if kind in (Loss.CHECKPOINT, Loss.LIST, Loss.EPOCH):
-        names = {Loss.CHECKPOINT: ALL_CHECKPOINTS, Loss.LIST: (RUNNING_LOGS_FILE,), Loss.EPOCH: (RUNNING_FILE,)}[kind]
+        names = {
+            Loss.CHECKPOINT: ALL_CHECKPOINTS,
+            Loss.LIST: (RUNNING_LOGS_FILE,),
+            Loss.EPOCH: (RUNNING_FILE,),
+        }[kind]
         there = [name for name in names if disk.find(directory / name) is not None]
         return _remove(disk, directory / rng.choice(there)) if there else None
     if not logs:
@@ -108,9 +159,15 @@ def _take(kind: Loss, disk: Disk, rng: Random, directory: Path, logs: list[Found
     if kind is Loss.TAIL:
         return _cut(rng, log)
     if kind is Loss.EXCHANGED:
-        others = [other for other in logs if other.topic_partition.topic != log.topic_partition.topic]
+        others = [
+            other for other in logs if other.topic_partition.topic != log.topic_partition.topic
+        ]
         return _exchange(disk, log.path, rng.choice(others).path) if others else None
-    indexes = [name for name in log.directory.children if name.endswith((OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX))]
+    indexes = [
+        name
+        for name in log.directory.children
+        if name.endswith((OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX))
+    ]
     for name in indexes:
         _remove(disk, log.path / name)
     return f"indexes of {log.path}" if indexes else None
@@ -119,14 +176,28 @@ def _take(kind: Loss, disk: Disk, rng: Random, directory: Path, logs: list[Found
 def _logs(disk: Disk, directory: Path) -> Iterator[Found]:
     files = MemoryFiles(disk)
     listed = read_running_logs(files, directory)
-    ends = [read_offsets(files, directory / name) for name in (RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT)]
+    ends = [
+        read_offsets(files, directory / name)
+        for name in (RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT)
+    ]
     for name, node in sorted(disk.directory(directory).children.items()):
         topic_partition = parse_directory_name(name)
-        if topic_partition is None or topic_partition.topic == CLUSTER_METADATA_TOPIC or not isinstance(node, Directory):
+        if (
+            topic_partition is None
+            or topic_partition.topic == CLUSTER_METADATA_TOPIC
+            or not isinstance(node, Directory)
+        ):
             continue
         if listed is not None and (extent := listed.extents.get(topic_partition)) is not None:
-            known_end = max(extent.end_offset, *(offsets.get(topic_partition, 0) for offsets in ends))
-            yield Found(path=directory / name, topic_partition=topic_partition, directory=node, known_end=known_end)
+            known_end = max(
+                extent.end_offset, *(offsets.get(topic_partition, 0) for offsets in ends)
+            )
+            yield Found(
+                path=directory / name,
+                topic_partition=topic_partition,
+                directory=node,
+                known_end=known_end,
+            )
 
 
 def _remove(disk: Disk, path: Path) -> str:
@@ -143,10 +214,14 @@ def _exchange(disk: Disk, first: Path, second: Path) -> str:
 
 
 def _cut(rng: Random, log: Found) -> str | None:
-    """Cut a segment at the end of a batch, or within one, below what the node knows; later segments go, too."""
+    """Cut a segment at the end of a batch, or within one, below what the node knows; later segments
+    go, too.
+    """
     base_offset, segment = rng.choice(log.segments())
     places = [
-        position for position, header in iterate_headers(bytes(segment.content), is_torn_tail_ok=True) if header.base_offset < log.known_end
+        position
+        for position, header in iterate_headers(bytes(segment.content), is_torn_tail_ok=True)
+        if header.base_offset < log.known_end
     ]
     if not places:
         return None

@@ -1,12 +1,15 @@
-"""A network in memory: ordered byte streams with latency, odd chunks, cuts, resets and full windows.
+"""A network in memory: ordered byte streams with latency, odd chunks, cuts, resets and full
+windows.
 
-The weather holds between all hosts. One direction of one link may have a weather of its own (a slow link) or be cut; a quiet host is told
-everything at once, and nothing happens to its connections while both hosts live.
+The weather holds between all hosts. One direction of one link may have a weather of its own (a slow
+link) or be cut; a quiet host is told everything at once, and nothing happens to its connections
+while both hosts live.
 
-A ``MemoryNetwork`` is the fabric between hosts, and itself the network of the host ``localhost``; ``host(name)`` is another host's view of
-it. No task runs here: bytes carry the time of their arrival and the receiver waits for it. Everything random depends on the generator that
-was handed in, so that one seed gives one run; each direction of each connection draws from a stream of its own, so that another request on
-one of them changes nothing on the rest.
+A ``MemoryNetwork`` is the fabric between hosts, and itself the network of the host ``localhost``;
+``host(name)`` is another host's view of it. No task runs here: bytes carry the time of their
+arrival and the receiver waits for it. Everything random depends on the generator that was handed
+in, so that one seed gives one run; each direction of each connection draws from a stream of its
+own, so that another request on one of them changes nothing on the rest.
 """
 
 import errno
@@ -27,7 +30,9 @@ LOOPBACK_NAMES = frozenset({"", "0.0.0.0", "::", "127.0.0.1", "::1", "localhost"
 
 @dataclass(slots=True)
 class Weather:
-    """How the network behaves just now; times in seconds. ``max_chunk_bytes`` 0: bytes arrive as they were sent."""
+    """How the network behaves just now; times in seconds. ``max_chunk_bytes`` 0: bytes arrive as
+    they were sent.
+    """
 
     min_latency: float = 0.0
     max_latency: float = 0.0
@@ -77,27 +82,39 @@ class MemoryNetwork:
             self.cut(other, name)
 
     def slow(self, source: str, target: str, weather: Weather) -> None:
-        """Give what ``source`` sends to ``target`` a weather of its own until healed; one direction only."""
+        """Give what ``source`` sends to ``target`` a weather of its own until healed; one direction
+        only.
+        """
         self._weather_of_links[source, target] = weather
 
     def refuse(self, source: str, target: str) -> None:
-        """Have ``target`` refuse new connections from ``source`` until healed, as a firewall may; those that are open go on."""
+        """Have ``target`` refuse new connections from ``source`` until healed, as a firewall may;
+        those that are open go on.
+        """
         self._refusals.add((source, target))
 
     def heal(self, *hosts: str) -> None:
         """End the cuts and slow links of these hosts, or of all; what was held back arrives."""
         self._cuts = {route for route in self._cuts if hosts and not set(hosts) & set(route)}
-        self._refusals = {route for route in self._refusals if hosts and not set(hosts) & set(route)}
+        self._refusals = {
+            route for route in self._refusals if hosts and not set(hosts) & set(route)
+        }
         self._weather_of_links = {
-            route: weather for route, weather in self._weather_of_links.items() if hosts and not set(hosts) & set(route)
+            route: weather
+            for route, weather in self._weather_of_links.items()
+            if hosts and not set(hosts) & set(route)
         }
         self._healed.unpark_all()
         for link in self._links:
             link.wake()
 
     def reset_connections(self, name: str) -> int:
-        """Break every connection of a host but those with quiet ones, losing what is under way; return how many."""
-        return self._reset([link for link in self._links if name in link.hosts and not self._is_quiet(*link.hosts)])
+        """Break every connection of a host but those with quiet ones, losing what is under way;
+        return how many.
+        """
+        return self._reset(
+            [link for link in self._links if name in link.hosts and not self._is_quiet(*link.hosts)]
+        )
 
     def _reset(self, links: "list[_Link]") -> int:
         for link in links:
@@ -106,7 +123,9 @@ class MemoryNetwork:
 
     def crash_host(self, name: str) -> None:
         """A host dies: its connections break and its listeners are gone."""
-        for listener in [listener for (host, _), listener in self._listeners.items() if host == name]:
+        for listener in [
+            listener for (host, _), listener in self._listeners.items() if host == name
+        ]:
             listener.close()
         self._reset([link for link in self._links if name in link.hosts])
 
@@ -115,7 +134,11 @@ class MemoryNetwork:
 
     def weather_of(self, source: str, target: str) -> Weather:
         """How what ``source`` sends to ``target`` travels just now."""
-        return QUIET if self._is_quiet(source, target) else self._weather_of_links.get((source, target), self.weather)
+        return (
+            QUIET
+            if self._is_quiet(source, target)
+            else self._weather_of_links.get((source, target), self.weather)
+        )
 
     def stream(self, source: str, target: str) -> Random:
         """Begin the random numbers of the next connection, or of the next try of one, on a route."""
@@ -124,11 +147,19 @@ class MemoryNetwork:
 
     def draw_latency(self, source: str, target: str, rng: Random) -> float:
         weather = self.weather_of(source, target)
-        return rng.uniform(weather.min_latency, weather.max_latency) if weather.max_latency > 0 else 0.0
+        return (
+            rng.uniform(weather.min_latency, weather.max_latency)
+            if weather.max_latency > 0
+            else 0.0
+        )
 
     def draw_chunk(self, source: str, target: str, size_bytes: int, rng: Random) -> int:
         weather = self.weather_of(source, target)
-        return min(size_bytes, rng.randint(1, weather.max_chunk_bytes)) if weather.max_chunk_bytes else size_bytes
+        return (
+            min(size_bytes, rng.randint(1, weather.max_chunk_bytes))
+            if weather.max_chunk_bytes
+            else size_bytes
+        )
 
     def _is_quiet(self, source: str, target: str) -> bool:
         return bool(self.quiet_hosts) and (source in self.quiet_hosts or target in self.quiet_hosts)
@@ -150,7 +181,9 @@ class MemoryNetwork:
     def dial(self, source: str, target: str, port: int, rng: Random) -> "MemoryConnection":
         listener = self._listeners.get((target, port))
         if listener is None or (source, target) in self._refusals:
-            raise ConnectionRefusedError(errno.ECONNREFUSED, f"{target}:{port} refused the connection")
+            raise ConnectionRefusedError(
+                errno.ECONNREFUSED, f"{target}:{port} refused the connection"
+            )
         link = _Link(self, source, target, rng)
         self._links.append(link)
         listener.offer(link.ends[1])
@@ -162,7 +195,9 @@ class MemoryNetwork:
 
 
 class MemoryHost:
-    """The ``Network`` of one host: a name such as ``localhost`` or ``127.0.0.1`` means the host itself."""
+    """The ``Network`` of one host: a name such as ``localhost`` or ``127.0.0.1`` means the host
+    itself.
+    """
 
     def __init__(self, network: MemoryNetwork, name: str) -> None:
         self._network = network
@@ -225,9 +260,15 @@ class _Link:
     def __init__(self, network: MemoryNetwork, source: str, target: str, rng: Random) -> None:
         self.hosts = (source, target)
         self._network = network
-        forth, back = _Pipe(network, source, target, rng), _Pipe(network, target, source, Random(rng.getrandbits(64)))
+        forth, back = (
+            _Pipe(network, source, target, rng),
+            _Pipe(network, target, source, Random(rng.getrandbits(64))),
+        )
         self._pipes = (forth, back)
-        self.ends = (MemoryConnection(self, source, target, forth, back), MemoryConnection(self, target, source, back, forth))
+        self.ends = (
+            MemoryConnection(self, source, target, forth, back),
+            MemoryConnection(self, target, source, back, forth),
+        )
 
     def reset(self) -> None:
         for end in self.ends:
@@ -244,9 +285,11 @@ class _Link:
 
 
 class _Pipe:
-    """One direction: chunks with the time of their arrival, and a window that bounds what is under way.
+    """One direction: chunks with the time of their arrival, and a window that bounds what is under
+    way.
 
-    ``readable`` wakes the receiver where a wait is over that ``wait_for_arrival`` began, ``writable`` the sender.
+    ``readable`` wakes the receiver where a wait is over that ``wait_for_arrival`` began,
+    ``writable`` the sender.
     """
 
     def __init__(self, network: MemoryNetwork, source: str, target: str, rng: Random) -> None:
@@ -256,7 +299,9 @@ class _Pipe:
         self._network = network
         self._route = (source, target)
         self._rng = rng
-        self._chunks: deque[tuple[float, bytes]] = deque()  # an empty chunk is the end of the stream
+        self._chunks: deque[tuple[float, bytes]] = (
+            deque()
+        )  # an empty chunk is the end of the stream
         self._under_way_bytes = 0
         self._last_arrival = 0.0
         self._alarm = -1.0
@@ -299,7 +344,10 @@ class _Pipe:
             clock.wake_at(arrival, self.readable)
 
     def put(self, chunk: bytes) -> None:
-        self._last_arrival = max(self._last_arrival, trio.current_time() + self._network.draw_latency(*self._route, self._rng))
+        self._last_arrival = max(
+            self._last_arrival,
+            trio.current_time() + self._network.draw_latency(*self._route, self._rng),
+        )
         self._chunks.append((self._last_arrival, chunk))
         self._under_way_bytes += len(chunk)
         if len(self._chunks) == 1 and self.readable:
@@ -312,7 +360,9 @@ class _Pipe:
         return size
 
     def take_into(self, buffer: memoryview) -> int:
-        """Take what has arrived: as one where chunks are not drawn, else one chunk at a time; 0 at the end of the stream."""
+        """Take what has arrived: as one where chunks are not drawn, else one chunk at a time; 0 at
+        the end of the stream.
+        """
         taken = self._take_chunk_into(buffer)
         is_whole = not self._network.weather_of(*self._route).max_chunk_bytes
         while taken < len(buffer) and is_whole and self._has_arrived_bytes():
@@ -336,7 +386,11 @@ class _Pipe:
             self.readable.unpark_all()
 
     def _has_arrived_bytes(self) -> bool:
-        return bool(self._chunks) and bool(self._chunks[0][1]) and self._chunks[0][0] <= trio.current_time()
+        return (
+            bool(self._chunks)
+            and bool(self._chunks[0][1])
+            and self._chunks[0][0] <= trio.current_time()
+        )
 
     def _take_chunk_into(self, buffer: memoryview) -> int:
         arrival, chunk = self._chunks[0]
@@ -352,7 +406,9 @@ class _Pipe:
 class MemoryConnection:
     """One end of a link."""
 
-    def __init__(self, link: _Link, local_host: str, peer_host: str, outgoing: _Pipe, incoming: _Pipe) -> None:
+    def __init__(
+        self, link: _Link, local_host: str, peer_host: str, outgoing: _Pipe, incoming: _Pipe
+    ) -> None:
         self.local_host = local_host
         self.peer_host = peer_host
         self.peer_port = 0

@@ -1,14 +1,16 @@
-"""A crash at every single operation of the disk in one short story of a node and its clients: none is left to chance.
+"""A crash at every single operation of the disk in one short story of a node and its clients: none
+is left to chance.
 
     python -m tests.sim.node_boundaries              every boundary, every kind of death, with figures
     python -m tests.sim.node_boundaries --moving     the same with a story of logs that move between two log directories
     python -m tests.sim.node_boundaries --at 211 --ending torn     one again, with its trace
 
-The story has everything that writes: topics created, given partitions, cut and deleted, records of an idempotent producer over several
-segments, commits, retention, snapshots of the metadata, a stop in order and a start. It is played once to count the operations that change
-the disk (write, sync, rename, create, remove, truncate) and then once for each of them and each ``Ending``: the node dies before that
-operation takes effect. A second death strikes while it recovers, at an operation that goes round with the first. Then it has to serve, and
-the checker judges.
+The story has everything that writes: topics created, given partitions, cut and deleted, records of
+an idempotent producer over several segments, commits, retention, snapshots of the metadata, a stop
+in order and a start. It is played once to count the operations that change the disk (write, sync,
+rename, create, remove, truncate) and then once for each of them and each ``Ending``: the node dies
+before that operation takes effect. A second death strikes while it recovers, at an operation that
+goes round with the first. Then it has to serve, and the checker judges.
 """
 
 # ruff: noqa: T201 - a command
@@ -37,7 +39,16 @@ from tests.sim.node_audit import Auditor
 from tests.sim.node_checker import Violation, check
 from tests.sim.node_clients import GROUP, TIMEOUTS, Clients
 from tests.sim.node_faults import START_LIMIT_SECONDS
-from tests.sim.node_history import Create, CreatePartitions, Delete, DeleteRecords, Died, History, Send, TopicPlan
+from tests.sim.node_history import (
+    Create,
+    CreatePartitions,
+    Delete,
+    DeleteRecords,
+    Died,
+    History,
+    Send,
+    TopicPlan,
+)
 from tests.sim.node_host import BOOTSTRAP, DATA_DIRECTORIES, HOST, Death, NodeHost, node_config
 from tests.sim.node_metadata_checker import check_metadata
 from tests.sim.node_moves import Mover, check_places, copied_in_steps
@@ -56,7 +67,9 @@ PASSING = "passing"
 
 
 class Ending(Enum):
-    """How the node dies at an operation: what of the operation itself and of what was not synced stays."""
+    """How the node dies at an operation: what of the operation itself and of what was not synced
+    stays.
+    """
 
     KILL = "kill"
     TORN = "torn"  # killed in the middle of a write: half of its bytes are there
@@ -87,7 +100,12 @@ class Verdict:
 
     def __str__(self) -> str:
         again = f"python -m tests.sim.node_boundaries --at {self.at} --ending '{self.ending.value}'"
-        return "\n  ".join([f"{self.ending.value} before operation {self.at} ({self.operation}): {again}", *map(str, self.violations[:6])])
+        return "\n  ".join(
+            [
+                f"{self.ending.value} before operation {self.at} ({self.operation}): {again}",
+                *map(str, self.violations[:6]),
+            ]
+        )
 
 
 def story_plan() -> Plan:
@@ -107,10 +125,23 @@ def story_plan() -> Plan:
     )
     topics = (
         TopicPlan(name="synced", partition_count=1, is_synced=True),
-        TopicPlan(name="cut", partition_count=1, is_synced=True, is_trimmed=True, configs={"retention.bytes": "900"}),
+        TopicPlan(
+            name="cut",
+            partition_count=1,
+            is_synced=True,
+            is_trimmed=True,
+            configs={"retention.bytes": "900"},
+        ),
     )
     node = NodePlan(name=HOST, config=config, texts=texts)
-    return replace(draw_plan(0), seed=0, nodes=(node,), topics=topics, are_offsets_synced=True, weather=Weather())
+    return replace(
+        draw_plan(0),
+        seed=0,
+        nodes=(node,),
+        topics=topics,
+        are_offsets_synced=True,
+        weather=Weather(),
+    )
 
 
 class Story:
@@ -148,11 +179,17 @@ class Story:
                 with trio.move_on_after(STORY_SECONDS) as waiting:
                     await self._tell(host)
                 if waiting.cancelled_caught:
-                    self.violations.append(Violation("liveness", f"the story did not end within {STORY_SECONDS} s"))
+                    self.violations.append(
+                        Violation("liveness", f"the story did not end within {STORY_SECONDS} s")
+                    )
             self.violations += auditor.violations
             self.operations = host.operations
             nursery.cancel_scope.cancel()
-        self.violations += [*check(self.history), *check_metadata(self.history), *check_refusals(self.history)]
+        self.violations += [
+            *check(self.history),
+            *check_metadata(self.history),
+            *check_refusals(self.history),
+        ]
 
     @property
     def _death(self) -> Death:
@@ -172,7 +209,9 @@ class Story:
     async def _keep_running(self, host: NodeHost) -> None:
         """Start the node whenever it is down; the start after the death has one of its own."""
         if self.at:
-            host.die_before_operation(self.at, self._death, torn_fraction=0.5 if self.ending is Ending.TORN else 0.0)
+            host.die_before_operation(
+                self.at, self._death, torn_fraction=0.5 if self.ending is Ending.TORN else 0.0
+            )
         while True:
             if self.death_count == 1 and not host.is_running:
                 host.die_before_operation(1 + self.at % SECOND_DEATHS, self._death)
@@ -180,10 +219,14 @@ class Story:
                 with trio.move_on_after(START_LIMIT_SECONDS) as waiting:
                     incarnation = await host.start()
                     if incarnation.error is not None:
-                        self.violations.append(Violation("recovery", f"the node does not start: {incarnation.error!r}"))
+                        self.violations.append(
+                            Violation("recovery", f"the node does not start: {incarnation.error!r}")
+                        )
                         return
                 if waiting.cancelled_caught:
-                    self.violations.append(Violation("recovery terminates", f"no start within {START_LIMIT_SECONDS} s"))
+                    self.violations.append(
+                        Violation("recovery terminates", f"no start within {START_LIMIT_SECONDS} s")
+                    )
                     return
             await trio.sleep(0.05)
 
@@ -204,34 +247,57 @@ class Story:
         await clients.read_to_the_end()
 
     def _producer(self) -> Producer:
-        return Producer(BOOTSTRAP, env=self.clients.env("producer"), delivery_timeout_ms=120_000, **TIMEOUTS)
+        return Producer(
+            BOOTSTRAP, env=self.clients.env("producer"), delivery_timeout_ms=120_000, **TIMEOUTS
+        )
 
     async def _produce(self, producer: Producer, first: int) -> None:
         for number in range(first, first + RECORDS):
             for topic in self.plan.topics:
                 partition = TopicPartition(topic.name, 0)
                 value = f"p:{partition}:{number}"
-                send = Send(producer="p", partition=partition, number=number, value=value, timestamp_ms=producer.wall_ms())
+                send = Send(
+                    producer="p",
+                    partition=partition,
+                    number=number,
+                    value=value,
+                    timestamp_ms=producer.wall_ms(),
+                )
                 self.history.add(send)
                 try:
-                    delivery = await producer.send(topic.name, value=value.encode(), key=b"key", partition=0)
+                    delivery = await producer.send(
+                        topic.name, value=value.encode(), key=b"key", partition=0
+                    )
                     metadata = await delivery.wait()
                 except KafkaError as error:
                     self.history.end(send, error)
-                    self.violations.append(Violation("availability", f"{value} was refused: {error}"))
+                    self.violations.append(
+                        Violation("availability", f"{value} was refused: {error}")
+                    )
                 else:
                     send.offset = metadata.offset
                     self.history.end(send)
 
     async def _administer(self) -> None:
-        """Create a topic, add a partition, cut and delete; what got no response may have happened, as the history says."""
+        """Create a topic, add a partition, cut and delete; what got no response may have happened,
+        as the history says.
+        """
         clients, cut = self.clients, TopicPartition("cut", 0)
         async with Admin(BOOTSTRAP, env=self.clients.env("admin"), **TIMEOUTS) as admin:
             operations: tuple[Callable[[], Awaitable[None]], ...] = (
-                lambda: clients._create(admin, Create(topic=PASSING, partition_count=1, retention_ms="100000000")),
-                lambda: clients._note([CreatePartitions(topic=PASSING, partition_count=2)], lambda: admin.create_partitions({PASSING: 2})),
-                lambda: clients._note([DeleteRecords(partition=cut, before=6)], lambda: admin.delete_records({cut: 6})),
-                lambda: clients._note([Delete(topic=PASSING)], lambda: admin.delete_topics([PASSING])),
+                lambda: clients._create(
+                    admin, Create(topic=PASSING, partition_count=1, retention_ms="100000000")
+                ),
+                lambda: clients._note(
+                    [CreatePartitions(topic=PASSING, partition_count=2)],
+                    lambda: admin.create_partitions({PASSING: 2}),
+                ),
+                lambda: clients._note(
+                    [DeleteRecords(partition=cut, before=6)], lambda: admin.delete_records({cut: 6})
+                ),
+                lambda: clients._note(
+                    [Delete(topic=PASSING)], lambda: admin.delete_topics([PASSING])
+                ),
             )
             for operate in operations:
                 with suppress(KafkaError):
@@ -253,20 +319,27 @@ class Story:
                     self.world.log(name, error)
                     await trio.sleep(0.2)
                     continue
-                if all(clients.group_positions.get(partition, 0) >= end for partition, (_, end) in ends.items()):
+                if all(
+                    clients.group_positions.get(partition, 0) >= end
+                    for partition, (_, end) in ends.items()
+                ):
                     break
         async with Admin(BOOTSTRAP, env=self.clients.env(f"{name} asks"), **TIMEOUTS) as admin:
             await clients.ask_commits(admin)
 
 
 class MovingStory(Story):
-    """Partitions move to one log directory and to the other, while records of an idempotent producer go to them."""
+    """Partitions move to one log directory and to the other, while records of an idempotent
+    producer go to them.
+    """
 
     def draw_plan(self) -> Plan:
         plan = story_plan()
         node = plan.nodes[0]
         directories = replace(node.config.log_manager, log_dirs=DATA_DIRECTORIES)
-        return replace(plan, nodes=(replace(node, config=replace(node.config, log_manager=directories)),))
+        return replace(
+            plan, nodes=(replace(node, config=replace(node.config, log_manager=directories)),)
+        )
 
     async def _tell(self, host: NodeHost) -> None:
         await self.clients.create_topics()
@@ -296,7 +369,9 @@ class MovingStory(Story):
                 return
 
 
-def play(at: int, ending: Ending = Ending.KILL, kind: type[Story] = Story) -> tuple[Verdict, Story, World]:
+def play(
+    at: int, ending: Ending = Ending.KILL, kind: type[Story] = Story
+) -> tuple[Verdict, Story, World]:
     """Play the story with a death before its ``at``-th operation, or without any."""
     stories: list[Story] = []
     seconds = 0.0
@@ -309,7 +384,13 @@ def play(at: int, ending: Ending = Ending.KILL, kind: type[Story] = Story) -> tu
 
     world, _ = sim_world(at, main)
     story = stories[0]
-    verdict = Verdict(at=at, ending=ending, operation=story.operation, violations=story.violations, virtual_seconds=seconds)
+    verdict = Verdict(
+        at=at,
+        ending=ending,
+        operation=story.operation,
+        violations=story.violations,
+        virtual_seconds=seconds,
+    )
     return verdict, story, world
 
 
@@ -321,11 +402,15 @@ def count_operations(kind: type[Story] = Story) -> list[str]:
 
 
 def boundaries(count: int, *, stride: int = 1) -> list[tuple[int, Ending]]:
-    """(operation, ending) of every crash; with a stride every so many-th operation, and each with one ending, in turns."""
+    """(operation, ending) of every crash; with a stride every so many-th operation, and each with
+    one ending, in turns.
+    """
     endings = list(Ending)
     if stride == 1:
         return [(at, ending) for at in range(1, count + 1) for ending in endings]
-    return [(at, endings[index % len(endings)]) for index, at in enumerate(range(1, count + 1, stride))]
+    return [
+        (at, endings[index % len(endings)]) for index, at in enumerate(range(1, count + 1, stride))
+    ]
 
 
 def judge(boundary: tuple[int, Ending], kind: type[Story] = Story) -> Verdict:
@@ -333,7 +418,11 @@ def judge(boundary: tuple[int, Ending], kind: type[Story] = Story) -> Verdict:
     try:
         return play(*boundary, kind)[0]
     except Exception as error:  # noqa: BLE001 - a client that raises what it never should is a finding
-        return Verdict(at=boundary[0], ending=boundary[1], violations=[Violation("no surprise", described(error))])
+        return Verdict(
+            at=boundary[0],
+            ending=boundary[1],
+            violations=[Violation("no surprise", described(error))],
+        )
 
 
 # Command
@@ -341,12 +430,23 @@ def judge(boundary: tuple[int, Ending], kind: type[Story] = Story) -> Verdict:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Play what the command line names, print figures, and return 1 if a promise was broken."""
-    parser = argparse.ArgumentParser(description="Let a simulated node die at every operation of its disk.")
+    parser = argparse.ArgumentParser(
+        description="Let a simulated node die at every operation of its disk."
+    )
     parser.add_argument("--stride", type=int, default=1, help="every so many-th operation only")
     parser.add_argument("--at", type=int, help="one operation")
-    parser.add_argument("--ending", type=Ending, default=Ending.KILL, help=", ".join(ending.value for ending in Ending))
+    parser.add_argument(
+        "--ending",
+        type=Ending,
+        default=Ending.KILL,
+        help=", ".join(ending.value for ending in Ending),
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--moving", action="store_true", help="the story in which logs move between two log directories")
+    parser.add_argument(
+        "--moving",
+        action="store_true",
+        help="the story in which logs move between two log directories",
+    )
     options = parser.parse_args(arguments)
     kind = MovingStory if options.moving else Story
     if options.at:
@@ -361,13 +461,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for verdict in failed:
         print(verdict, flush=True)
     seconds = time.perf_counter() - begun
-    kinds = ", ".join(f"{kind} {number}" for kind, number in sorted(Counter(name.partition(" ")[0] for name in operations).items()))
+    kinds = ", ".join(
+        f"{kind} {number}"
+        for kind, number in sorted(Counter(name.partition(" ")[0] for name in operations).items())
+    )
     print(f"{len(operations)} operations: {kinds}")
-    print(f"{len(crashes)} crashes in {seconds:.0f} s, each with a second one in its recovery: {len(failed)} broke a promise")
+    print(
+        f"{len(crashes)} crashes in {seconds:.0f} s, each with a second one in its recovery: {len(failed)} broke a promise"
+    )
     return 1 if failed else 0
 
 
-def _judge_all(crashes: list[tuple[int, Ending]], jobs: int, kind: type[Story]) -> Iterator[Verdict]:
+def _judge_all(
+    crashes: list[tuple[int, Ending]], jobs: int, kind: type[Story]
+) -> Iterator[Verdict]:
     if jobs == 1:
         yield from map(partial(judge, kind=kind), crashes)
     else:

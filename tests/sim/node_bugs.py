@@ -1,8 +1,8 @@
 """Bugs that are planted into the product, to prove that the simulation finds what it is there for.
 
-Each replaces one decision of the product by a wrong one that a programmer could have made, while ``planted`` is open.
-``seed_limit`` is how many seeds the simulation gets to notice: those that are known to show the bug, then others that have the fault which
-it is about.
+Each replaces one decision of the product by a wrong one that a programmer could have made, while
+``planted`` is open. ``seed_limit`` is how many seeds the simulation gets to notice: those that are
+known to show the bug, then others that have the fault which it is about.
 """
 
 import warnings
@@ -43,9 +43,11 @@ Replacement = tuple[Any, str, Callable[..., Any] | property]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bug:
-    """A planted bug: what is replaced, which seeds have what it is about, and within how many of these it has to be noticed.
+    """A planted bug: what is replaced, which seeds have what it is about, and within how many of
+    these it has to be noticed.
 
-    ``shown_by`` are seeds that are known to show it, the first of them also played without the bug; none where the first ones do.
+    ``shown_by`` are seeds that are known to show it, the first of them also played without the bug;
+    none where the first ones do.
     """
 
     name: str
@@ -62,17 +64,21 @@ class Bug:
         return draw_plan(seed)
 
     def seeds(self) -> Iterator[int]:
-        """The known seeds, and then the first ones that have what the bug is about; ``seed_limit`` in all."""
-        others = (seed for seed in count() if seed not in self.shown_by and self.fits(self.plan_of(seed)))
+        """The known seeds, and then the first ones that have what the bug is about; ``seed_limit``
+        in all.
+        """
+        others = (
+            seed for seed in count() if seed not in self.shown_by and self.fits(self.plan_of(seed))
+        )
         return islice(chain(self.shown_by, others), self.seed_limit)
 
 
 def warn_where_late(bug: Bug, seed: int) -> None:
-    """Warn where another seed than the first known one has shown a bug: it takes longer from now on, and no test fails for that."""
+    """Warn where another seed than the first known one has shown a bug: it takes longer from now
+    on, and no test fails for that.
+    """
     if bug.shown_by and seed != bug.shown_by[0]:
-        text = (
-            f"the planted bug {str(bug)!r} is shown by seed {seed}, and no more by {bug.shown_by[0]}: let shown_by begin with one that does"
-        )
+        text = f"the planted bug {str(bug)!r} is shown by seed {seed}, and no more by {bug.shown_by[0]}: let shown_by begin with one that does"
         warnings.warn(text, UserWarning, stacklevel=2)
 
 
@@ -95,7 +101,11 @@ def planted(bug: Bug) -> Iterator[None]:
 
 # The wrong decisions
 
-_append_partition, _note_synced, _await = Partition._append, Partition.note_synced, _Awaited.__init__
+_append_partition, _note_synced, _await = (
+    Partition._append,
+    Partition.note_synced,
+    _Awaited.__init__,
+)
 _wait = produce._Waiting.__init__
 _recover, _roll, _write = Segment.recover, Log._roll, Log._write
 _replace_log = FutureLogs._replace
@@ -112,7 +122,9 @@ def _finish_at_once(_self: Any) -> bool:
     return True
 
 
-def _forget_producers(producers: ProducerState, *_arguments: object, **_offsets: object) -> list[Any]:
+def _forget_producers(
+    producers: ProducerState, *_arguments: object, **_offsets: object
+) -> list[Any]:
     producers.reset()
     return []
 
@@ -187,11 +199,19 @@ _imported_rule = table._imported
 
 
 def _imported_with_one_that_records_nothing(module: str, name: str) -> Any:
-    return _alter_without_a_record if name == "incremental_alter_configs" else _imported_rule(module, name)
+    return (
+        _alter_without_a_record
+        if name == "incremental_alter_configs"
+        else _imported_rule(module, name)
+    )
 
 
 def _commit_one_too_many(group_id: str, offsets: Any, **member: Any) -> Any:
-    return _commit_request(group_id, {each: replace(position, offset=position.offset + 1) for each, position in offsets.items()}, **member)
+    return _commit_request(
+        group_id,
+        {each: replace(position, offset=position.offset + 1) for each, position in offsets.items()},
+        **member,
+    )
 
 
 def _supersede_the_latest_too(self: OffsetMap, keys: Any, offsets: Any) -> list[int]:
@@ -207,7 +227,11 @@ def _take_the_latest_for_old(self: OffsetMap, keys: Any, offsets: Any) -> bool:
 
 
 def _superseded_by_any(self: OffsetMap, keys: Any, offsets: Any) -> list[int]:
-    return [index for index, key in enumerate(keys) if self._offsets.get(key, offsets[index]) != offsets[index]]
+    return [
+        index
+        for index, key in enumerate(keys)
+        if self._offsets.get(key, offsets[index]) != offsets[index]
+    ]
 
 
 def _revoke_in_part(self: Subscriptions, partitions: Any) -> None:
@@ -219,7 +243,9 @@ def _revoke_in_part(self: Subscriptions, partitions: Any) -> None:
 def _assign_besides(self: Subscriptions, partitions: Any, start: Any) -> None:
     for each in partitions:
         state = self._partitions.get(each)
-        self._partitions[each] = PartitionState(each, start) if state is None or state.is_paused else state
+        self._partitions[each] = (
+            PartitionState(each, start) if state is None or state.is_paused else state
+        )
 
 
 def _leave_copies(_self: FutureLogs, _directory: LogDirectory) -> list[Any]:
@@ -259,25 +285,62 @@ def _has_more_bytes(_self: DelayedFetch, awaited: Any) -> bool:
 
 
 def _wait_for_the_next_record(
-    self: Any, partition: Partition, leader_epoch: int, required_offset: int, *arguments: Any, **options: Any
+    self: Any,
+    partition: Partition,
+    leader_epoch: int,
+    required_offset: int,
+    *arguments: Any,
+    **options: Any,
 ) -> None:
     _wait(self, partition, leader_epoch, required_offset + 1, *arguments, **options)
 
 
 BUGS = (
-    Bug(name="acknowledged before the sync", replacements=((produce._Waiting, "maybe_finish", _finish_at_once),), shown_by=(19, 20)),
+    Bug(
+        name="acknowledged before the sync",
+        replacements=((produce._Waiting, "maybe_finish", _finish_at_once),),
+        shown_by=(19, 20),
+    ),
     Bug(
         name="high watermark past what is synced",
         replacements=((partition_state.PartitionState, "note_append", _append_as_if_synced),),
         shown_by=(20, 12),
     ),
-    Bug(name="producers not rebuilt after a crash", replacements=((recovery, "reload_producers", _forget_producers),), shown_by=(45, 35)),
-    Bug(name="repetitions not noticed", replacements=((ProducerState, "check", _take_any_sequence),), shown_by=(45, 35)),
-    Bug(name="torn tail not cut", replacements=((Segment, "cut_torn_tail", _keep_torn_tail),), shown_by=(20, 37)),
-    Bug(name="index not rebuilt", replacements=((Segment, "recover", _keep_old_indexes),), shown_by=(20, 12)),
-    Bug(name="epoch not raised after a crash", replacements=((brokers, "_clean_up", _lead_on),), shown_by=(20, 50)),
-    Bug(name="commits not replayed", replacements=((Shards, "_replay_batch", replay_without_commits),), shown_by=(45, 50)),
-    Bug(name="metadata acknowledged before the sync", replacements=((RaftDriver, "_sync", _commit_before_sync),), shown_by=(20, 37)),
+    Bug(
+        name="producers not rebuilt after a crash",
+        replacements=((recovery, "reload_producers", _forget_producers),),
+        shown_by=(45, 35),
+    ),
+    Bug(
+        name="repetitions not noticed",
+        replacements=((ProducerState, "check", _take_any_sequence),),
+        shown_by=(45, 35),
+    ),
+    Bug(
+        name="torn tail not cut",
+        replacements=((Segment, "cut_torn_tail", _keep_torn_tail),),
+        shown_by=(20, 37),
+    ),
+    Bug(
+        name="index not rebuilt",
+        replacements=((Segment, "recover", _keep_old_indexes),),
+        shown_by=(20, 12),
+    ),
+    Bug(
+        name="epoch not raised after a crash",
+        replacements=((brokers, "_clean_up", _lead_on),),
+        shown_by=(20, 50),
+    ),
+    Bug(
+        name="commits not replayed",
+        replacements=((Shards, "_replay_batch", replay_without_commits),),
+        shown_by=(45, 50),
+    ),
+    Bug(
+        name="metadata acknowledged before the sync",
+        replacements=((RaftDriver, "_sync", _commit_before_sync),),
+        shown_by=(20, 37),
+    ),
     Bug(
         name="failed sync tried again",
         replacements=((LogDirectory, "note_sync_error", _try_sync_again),),
@@ -285,19 +348,31 @@ BUGS = (
         fits=lambda plan: Fault.FAILED_SYNC in plan.faults,
         shown_by=(4,),
     ),
-    Bug(name="directory not synced after a roll", replacements=((Log, "_roll", _roll_without_directory),), shown_by=(4,)),
+    Bug(
+        name="directory not synced after a roll",
+        replacements=((Log, "_roll", _roll_without_directory),),
+        shown_by=(4,),
+    ),
     Bug(
         name="batch refused that a new segment would hold",
         replacements=((Log, "_write", _refuse_what_would_roll),),
         shown_by=(6, 7),
     ),
-    Bug(name="retention takes too much", replacements=((log_module, "count_deletable", _keep_only_the_active_segment),), shown_by=(0,)),
+    Bug(
+        name="retention takes too much",
+        replacements=((log_module, "count_deletable", _keep_only_the_active_segment),),
+        shown_by=(0,),
+    ),
     Bug(
         name="change acknowledged and not recorded",
         replacements=((table, "_imported", _imported_with_one_that_records_nothing),),
         shown_by=(11, 3),
     ),
-    Bug(name="commit of a record that was not read", replacements=((commits, "commit_request", _commit_one_too_many),), shown_by=(0,)),
+    Bug(
+        name="commit of a record that was not read",
+        replacements=((commits, "commit_request", _commit_one_too_many),),
+        shown_by=(0,),
+    ),
     Bug(
         name="compaction takes the latest too",
         replacements=((OffsetMap, "superseded", _supersede_the_latest_too),),
@@ -306,13 +381,19 @@ BUGS = (
     ),
     Bug(
         name="compaction keeps the first",
-        replacements=((OffsetMap, "add", _take_the_latest_for_old), (OffsetMap, "superseded", _superseded_by_any)),
+        replacements=(
+            (OffsetMap, "add", _take_the_latest_for_old),
+            (OffsetMap, "superseded", _superseded_by_any),
+        ),
         fits=is_compacting,
         shown_by=(4,),
     ),
     Bug(
         name="partitions committed on that went to another member",
-        replacements=((Subscriptions, "revoke", _revoke_in_part), (Subscriptions, "assign", _assign_besides)),
+        replacements=(
+            (Subscriptions, "revoke", _revoke_in_part),
+            (Subscriptions, "assign", _assign_besides),
+        ),
         fits=lambda plan: plan.is_member_late and plan.member_count > 1 and plan.are_offsets_synced,
         shown_by=(50,),
     ),
@@ -322,7 +403,12 @@ BUGS = (
         fits=is_moving,
         shown_by=(94,),
     ),
-    Bug(name="unfinished copies left", replacements=((FutureLogs, "_throw_away", _leave_copies),), fits=is_moving, shown_by=(20,)),
+    Bug(
+        name="unfinished copies left",
+        replacements=((FutureLogs, "_throw_away", _leave_copies),),
+        fits=is_moving,
+        shown_by=(20,),
+    ),
     Bug(
         name="waiting fetch takes what was appended for what can be read",
         replacements=(
@@ -340,5 +426,9 @@ BUGS = (
         fits=lambda plan: plan.are_waits_judged,
         shown_by=(35, 19),
     ),
-    Bug(name="recovery point ahead", replacements=((CheckpointWriter, "_recovery_points", _recovery_points_ahead),), shown_by=(4,)),
+    Bug(
+        name="recovery point ahead",
+        replacements=((CheckpointWriter, "_recovery_points", _recovery_points_ahead),),
+        shown_by=(4,),
+    ),
 )

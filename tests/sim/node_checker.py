@@ -1,7 +1,8 @@
 """Judges a history, in the manner of Jepsen's checker of Kafka: what no client may ever see.
 
-The checker knows nothing but what clients asked and were told, and when a node died. Every rule is a function that yields ``Violation``;
-its docstring says what is promised and what is excused. A loss of power excuses what was not synced before it. A kill excuses nothing.
+The checker knows nothing but what clients asked and were told, and when a node died. Every rule is
+a function that yields ``Violation``; its docstring says what is promised and what is excused. A
+loss of power excuses what was not synced before it. A kill excuses nothing.
 """
 
 from collections import defaultdict
@@ -82,9 +83,13 @@ class Case:
         return list(self.history.of(Lost))
 
     def is_lost(self, send: Send) -> bool:
-        """Whether an unclean election may have taken a record, which was sent before it; one with a smaller offset it may not."""
+        """Whether an unclean election may have taken a record, which was sent before it; one with a
+        smaller offset it may not.
+        """
         return any(
-            lost.partition == send.partition and send.at < lost.at and (send.offset < 0 or send.offset >= lost.offset)
+            lost.partition == send.partition
+            and send.at < lost.at
+            and (send.offset < 0 or send.offset >= lost.offset)
             for lost in self.losses
         )
 
@@ -93,15 +98,19 @@ class Case:
         return list(self.history.of(DeleteRecords))
 
     def may_be_forgotten(self, partition: TopicPartition, offset: int, *, until: int) -> bool:
-        """Whether a leader may not know before that place of the history that a producer has sent the record at ``offset``.
+        """Whether a leader may not know before that place of the history that a producer has sent
+        the record at ``offset``.
 
-        A follower that ends below its leader's start begins anew there, and knows of the producers what it copies from there on. As with
-        Apache Kafka, where it leads later it takes a record that was deleted for a new one, if the producer sends it again.
+        A follower that ends below its leader's start begins anew there, and knows of the producers
+        what it copies from there on. As with Apache Kafka, where it leads later it takes a record
+        that was deleted for a new one, if the producer sends it again.
         """
         topic = self.topic(partition.topic)
         has_followers = topic.replication_factor > 1 or topic.is_moved
         return has_followers and any(
-            deletion.partition == partition and deletion.at < until and (deletion.before < 0 or offset < deletion.before)
+            deletion.partition == partition
+            and deletion.at < until
+            and (deletion.before < 0 or offset < deletion.before)
             for deletion in self.deletions
         )
 
@@ -110,23 +119,35 @@ class Case:
         return list(self.history.of(Superseded))
 
     def known_before(self, group: str, asked_at: int, told_at: int) -> int:
-        """The place of the history up to which whoever is asked for a group's commits knows those that were acknowledged.
+        """The place of the history up to which whoever is asked for a group's commits knows those
+        that were acknowledged.
 
-        A coordinator that has not heard of its successor tells what it knew, as with Apache Kafka, and not what the successor acknowledged.
+        A coordinator that has not heard of its successor tells what it knew, as with Apache Kafka,
+        and not what the successor acknowledged.
         """
-        late = [each for each in self.superseded if each.coordinates(group) and each.at < told_at and asked_at < each.ended_at]
+        late = [
+            each
+            for each in self.superseded
+            if each.coordinates(group) and each.at < told_at and asked_at < each.ended_at
+        ]
         return min([asked_at, *(each.since for each in late)])
 
     def topic(self, name: str) -> TopicPlan:
         return self.history.topics[name]
 
     def is_promised(self, send: Send) -> bool:
-        """Whether an acknowledgement says that the record stays: not where one of several replicas gave it."""
+        """Whether an acknowledgement says that the record stays: not where one of several replicas
+        gave it.
+        """
         topic = self.topic(send.partition.topic)
-        return send.is_ok and (send.is_acked_by_all or (topic.replication_factor <= 1 and not topic.is_moved))
+        return send.is_ok and (
+            send.is_acked_by_all or (topic.replication_factor <= 1 and not topic.is_moved)
+        )
 
     def is_idempotent(self, value: str) -> bool:
-        """Whether a record's producer numbers what it sends; true of a record that no producer sent."""
+        """Whether a record's producer numbers what it sends; true of a record that no producer
+        sent.
+        """
         send = self.sends_by_value.get(value)
         return send is None or send.is_idempotent
 
@@ -140,16 +161,21 @@ class Case:
         return found
 
     def is_superseded(self, send: Send, values: set[str]) -> bool:
-        """Whether compaction may have taken a record: a later one of its key is in the log, or was a tombstone, which may be gone too.
+        """Whether compaction may have taken a record: a later one of its key is in the log, or was
+        a tombstone, which may be gone too.
 
-        Its value may be in the log all the same: a producer that is not idempotent may have written it twice.
+        Its value may be in the log all the same: a producer that is not idempotent may have written
+        it twice.
         """
         if not self.topic(send.partition.topic).is_compacted:
             return False
         if send.is_tombstone:
             return True
         others = [other for other in self.latest[send.partition, send.key] if other is not send]
-        return any((other.value in values or other.is_tombstone) and self._may_be_later(other, send) for other in others)
+        return any(
+            (other.value in values or other.is_tombstone) and self._may_be_later(other, send)
+            for other in others
+        )
 
     def _may_be_later(self, other: Send, send: Send) -> bool:
         """Whether ``other`` may lie behind ``send`` in the log."""
@@ -177,25 +203,38 @@ Rule = Callable[[Case], Iterator[Violation]]
 def acknowledged_is_there(case: Case) -> Iterator[Violation]:
     """What was acknowledged is in the log, at the offset that was told.
 
-    Excused is what was deleted on purpose, what was not synced when power went, what one of several replicas alone acknowledged, and where
-    a topic is compacted what has a later record of its key, or is a tombstone itself. An unclean election excuses what its leader lacked.
+    Excused is what was deleted on purpose, what was not synced when power went, what one of several
+    replicas alone acknowledged, and where a topic is compacted what has a later record of its key,
+    or is a tombstone itself. An unclean election excuses what its leader lacked.
     """
     for final in case.finals:
         by_offset = {record.offset: record.value for record in final.records}
         values = set(by_offset.values())
         for send in case.sends:
-            if send.partition != final.partition or not case.is_promised(send) or case.is_superseded(send, values):
+            if (
+                send.partition != final.partition
+                or not case.is_promised(send)
+                or case.is_superseded(send, values)
+            ):
                 continue
             if case.is_lost(send):
                 continue
-            if not case.topic(send.partition.topic).is_synced and case.has_lost_power(since=send.ended_time):
+            if not case.topic(send.partition.topic).is_synced and case.has_lost_power(
+                since=send.ended_time
+            ):
                 continue
             if 0 <= send.offset < final.log_start_offset:
                 if not case.topic(send.partition.topic).is_trimmed:
-                    yield Violation("acknowledged is there", f"{send} lies below log start offset {final.log_start_offset}")
+                    yield Violation(
+                        "acknowledged is there",
+                        f"{send} lies below log start offset {final.log_start_offset}",
+                    )
             elif send.offset >= 0 and by_offset.get(send.offset) != send.value:
                 found = by_offset.get(send.offset)
-                yield Violation("acknowledged is there", f"{send}: offset holds {found!r}, the log ends at {final.high_watermark}")
+                yield Violation(
+                    "acknowledged is there",
+                    f"{send}: offset holds {found!r}, the log ends at {final.high_watermark}",
+                )
             elif send.offset < 0 and send.value not in values and not final.log_start_offset:
                 yield Violation("acknowledged is there", f"{send} is nowhere")
 
@@ -205,27 +244,40 @@ def nothing_from_nowhere(case: Case) -> Iterator[Violation]:
     for _, partition, record, who in case.seen():
         send = case.sends_by_value.get(record.value)
         if send is None or send.partition != partition:
-            yield Violation("nothing from nowhere", f"{who} read {record} in {partition}, which was sent as {send}")
+            yield Violation(
+                "nothing from nowhere",
+                f"{who} read {record} in {partition}, which was sent as {send}",
+            )
 
 
 def no_duplicate(case: Case) -> Iterator[Violation]:
-    """A record of an idempotent producer is in the log once; where records survive, no reader ever saw it at two offsets.
+    """A record of an idempotent producer is in the log once; where records survive, no reader ever
+    saw it at two offsets.
 
-    Excused is what was deleted on purpose before it was sent again, where a leader may have begun behind it.
+    Excused is what was deleted on purpose before it was sent again, where a leader may have begun
+    behind it.
     """
     for final in case.finals:
         offsets: dict[str, int] = {}
         for record in final.records:
-            if case.is_idempotent(record.value) and offsets.setdefault(record.value, record.offset) != record.offset:
+            if (
+                case.is_idempotent(record.value)
+                and offsets.setdefault(record.value, record.offset) != record.offset
+            ):
                 text = f"{final.partition}: {record.value} is at {offsets[record.value]} and at {record.offset}"
                 yield Violation("no duplicate", text)
     places: dict[tuple[TopicPartition, str], int] = {}
     for at, partition, record, who in case.seen():
         offset = places.setdefault((partition, record.value), record.offset)
-        if offset == record.offset or case.may_be_forgotten(partition, min(offset, record.offset), until=at):
+        if offset == record.offset or case.may_be_forgotten(
+            partition, min(offset, record.offset), until=at
+        ):
             continue
         if case.is_lossless(partition.topic) and case.is_idempotent(record.value):
-            yield Violation("no duplicate", f"{partition}: {record.value} was seen at {offset}, and at {record.offset} by {who}")
+            yield Violation(
+                "no duplicate",
+                f"{partition}: {record.value} was seen at {offset}, and at {record.offset} by {who}",
+            )
 
 
 def order_is_kept(case: Case) -> Iterator[Violation]:
@@ -238,7 +290,10 @@ def order_is_kept(case: Case) -> Iterator[Violation]:
                 continue
             before = last.get(send.producer)
             if before is not None and before.number > send.number:
-                yield Violation("order is kept", f"{final.partition}: {send.value} at {record.offset} comes after {before.value}")
+                yield Violation(
+                    "order is kept",
+                    f"{final.partition}: {send.value} at {record.offset} comes after {before.value}",
+                )
             last[send.producer] = send
 
 
@@ -247,28 +302,45 @@ def log_is_whole(case: Case) -> Iterator[Violation]:
     for final in case.finals:
         offsets = [record.offset for record in final.records]
         is_compacted = case.topic(final.partition.topic).is_compacted
-        is_ordered = offsets == sorted(set(offsets)) and all(final.log_start_offset <= offset < final.high_watermark for offset in offsets)
-        if not is_ordered or (not is_compacted and len(offsets) != final.high_watermark - final.log_start_offset):
+        is_ordered = offsets == sorted(set(offsets)) and all(
+            final.log_start_offset <= offset < final.high_watermark for offset in offsets
+        )
+        if not is_ordered or (
+            not is_compacted and len(offsets) != final.high_watermark - final.log_start_offset
+        ):
             text = f"{final.partition}: read {offsets[:3]}..{offsets[-3:]} ({len(offsets)})"
-            yield Violation("log is whole", f"{text} of [{final.log_start_offset}, {final.high_watermark})")
+            yield Violation(
+                "log is whole", f"{text} of [{final.log_start_offset}, {final.high_watermark})"
+            )
         epochs = [record.leader_epoch for record in final.records]
         if epochs != sorted(epochs):
             yield Violation("log is whole", f"{final.partition}: leader epochs fall: {epochs}")
         if final.log_start_offset and not case.topic(final.partition.topic).is_trimmed:
-            yield Violation("log is whole", f"{final.partition} begins at {final.log_start_offset}, and no client asked for that")
+            yield Violation(
+                "log is whole",
+                f"{final.partition} begins at {final.log_start_offset}, and no client asked for that",
+            )
 
 
 def one_value_per_offset(case: Case) -> Iterator[Violation]:
-    """One value per (leader epoch, offset), for ever; where records survive, one per offset: as first read, as acknowledged."""
+    """One value per (leader epoch, offset), for ever; where records survive, one per offset: as
+    first read, as acknowledged.
+    """
     by_epoch: dict[tuple[TopicPartition, int, int], str] = {}
     by_offset: dict[tuple[TopicPartition, int], str] = {}
     for _, partition, record, who in case.seen():
         first = by_epoch.setdefault((partition, record.leader_epoch, record.offset), record.value)
         if first != record.value:
-            yield Violation("one value per offset", f"{partition}: {who} read {record}, where {first!r} was before")
+            yield Violation(
+                "one value per offset",
+                f"{partition}: {who} read {record}, where {first!r} was before",
+            )
         first = by_offset.setdefault((partition, record.offset), record.value)
         if first != record.value and case.is_lossless(partition.topic):
-            yield Violation("one value per offset", f"{partition}: {who} read {record}, where {first!r} was before")
+            yield Violation(
+                "one value per offset",
+                f"{partition}: {who} read {record}, where {first!r} was before",
+            )
     for send in case.sends:
         if case.is_promised(send) and send.offset >= 0 and case.is_lossless(send.partition.topic):
             found = by_offset.get((send.partition, send.offset))
@@ -277,9 +349,11 @@ def one_value_per_offset(case: Case) -> Iterator[Violation]:
 
 
 def reading_goes_on(case: Case) -> Iterator[Violation]:
-    """A consumer gets offset after offset without a gap or a step back, while it holds the partition and nothing was cut.
+    """A consumer gets offset after offset without a gap or a step back, while it holds the
+    partition and nothing was cut.
 
-    Where the log's start moves it may begin anew, also further back: a start that was moved and not written down yet is lost in a crash.
+    Where the log's start moves it may begin anew, also further back: a start that was moved and not
+    written down yet is lost in a crash.
     """
     positions: dict[tuple[str, TopicPartition], int] = {}
     for entry in case.history.entries:
@@ -288,15 +362,25 @@ def reading_goes_on(case: Case) -> Iterator[Violation]:
         elif isinstance(entry, Poll):
             key, topic = (entry.consumer, entry.partition), case.topic(entry.partition.topic)
             offsets = [record.offset for record in entry.records]
-            is_whole = offsets == sorted(set(offsets)) and (topic.is_compacted or len(offsets) == offsets[-1] - offsets[0] + 1)
+            is_whole = offsets == sorted(set(offsets)) and (
+                topic.is_compacted or len(offsets) == offsets[-1] - offsets[0] + 1
+            )
             if not is_whole:
-                yield Violation("reading goes on", f"{entry.consumer} got {offsets} of {entry.partition} in one poll")
+                yield Violation(
+                    "reading goes on",
+                    f"{entry.consumer} got {offsets} of {entry.partition} in one poll",
+                )
             position = positions.get(key, offsets[0])
             is_excused = (
-                not case.is_lossless(topic.name, until=entry.at) or topic.is_trimmed or (topic.is_compacted and offsets[0] > position)
+                not case.is_lossless(topic.name, until=entry.at)
+                or topic.is_trimmed
+                or (topic.is_compacted and offsets[0] > position)
             )
             if offsets[0] != position and not is_excused:
-                yield Violation("reading goes on", f"{entry.consumer} got {offsets[0]} of {entry.partition} where {position} was due")
+                yield Violation(
+                    "reading goes on",
+                    f"{entry.consumer} got {offsets[0]} of {entry.partition} where {position} was due",
+                )
             positions[key] = offsets[-1] + 1
 
 
@@ -308,16 +392,27 @@ def group_reads_everything(case: Case) -> Iterator[Violation]:
         got[poll.group, poll.partition].update(record.value for record in poll.records)
     for final in case.finals:
         topic = case.topic(final.partition.topic)
-        if topic.is_trimmed or not (case.is_lossless(topic.name) and (case.history.are_offsets_synced or not case.power_losses)):
+        if topic.is_trimmed or not (
+            case.is_lossless(topic.name)
+            and (case.history.are_offsets_synced or not case.power_losses)
+        ):
             continue
         for group in groups:
-            missed = [record for record in final.records if record.value not in got[group, final.partition]]
+            missed = [
+                record
+                for record in final.records
+                if record.value not in got[group, final.partition]
+            ]
             if missed:
-                yield Violation("group reads everything", f"{group} never got {len(missed)} of {final.partition}, first {missed[0]}")
+                yield Violation(
+                    "group reads everything",
+                    f"{group} never got {len(missed)} of {final.partition}, first {missed[0]}",
+                )
 
 
 def commits_stay(case: Case) -> Iterator[Violation]:
-    """A committed offset never goes back: a client is told at least what was acknowledged before it asked, and only what was committed.
+    """A committed offset never goes back: a client is told at least what was acknowledged before it
+    asked, and only what was committed.
 
     Excused is what a coordinator cannot know that has not heard of its successor.
     """
@@ -328,11 +423,16 @@ def commits_stay(case: Case) -> Iterator[Violation]:
         if not told.is_ok:
             continue
         known = commits[told.group, told.partition]
-        if told.offset >= 0 and told.offset not in {commit.offset for commit in known if commit.at < told.ended_at}:
+        if told.offset >= 0 and told.offset not in {
+            commit.offset for commit in known if commit.at < told.ended_at
+        }:
             yield Violation("commits stay", f"{told} was never committed")
         known_before = case.known_before(told.group, told.at, told.ended_at)
         before = [commit for commit in known if commit.is_ok and commit.ended_at < known_before]
-        safe = max((commit.offset for commit in before if _is_commit_safe(case, commit, told.ended_at)), default=-1)
+        safe = max(
+            (commit.offset for commit in before if _is_commit_safe(case, commit, told.ended_at)),
+            default=-1,
+        )
         if told.offset < safe:
             yield Violation("commits stay", f"{told}, but {safe} was acknowledged before")
 
@@ -340,17 +440,25 @@ def commits_stay(case: Case) -> Iterator[Violation]:
 def _is_commit_safe(case: Case, commit: Commit, until: int) -> bool:
     """Whether an acknowledged commit stands: it was synced, or power never went since.
 
-    A member that has to begin anew may commit less: where records went, or the log's start moved, which a crash may undo.
+    A member that has to begin anew may commit less: where records went, or the log's start moved,
+    which a crash may undo.
     """
-    is_kept = case.history.are_offsets_synced or not case.has_lost_power(since=commit.ended_time, until=until)
-    return is_kept and case.is_lossless(commit.partition.topic, until=until) and not case.topic(commit.partition.topic).is_trimmed
+    is_kept = case.history.are_offsets_synced or not case.has_lost_power(
+        since=commit.ended_time, until=until
+    )
+    return (
+        is_kept
+        and case.is_lossless(commit.partition.topic, until=until)
+        and not case.topic(commit.partition.topic).is_trimmed
+    )
 
 
 def group_goes_on_where_it_committed(case: Case) -> Iterator[Violation]:
-    """A member that gets a partition begins at or before what its group had read, and not before what it had committed.
+    """A member that gets a partition begins at or before what its group had read, and not before
+    what it had committed.
 
-    Not before what was acknowledged to any member until this one got the partition, as far as its coordinator could know that: a commit
-    never goes back over a rebalance.
+    Not before what was acknowledged to any member until this one got the partition, as far as its
+    coordinator could know that: a commit never goes back over a rebalance.
     """
     commits: dict[tuple[str, TopicPartition], list[Commit]] = defaultdict(list)
     for commit in sorted(case.history.of(Commit), key=lambda commit: -commit.offset):
@@ -364,38 +472,67 @@ def group_goes_on_where_it_committed(case: Case) -> Iterator[Violation]:
             key, topic = (entry.group, entry.partition), case.topic(entry.partition.topic)
             first = entry.records[0].offset
             begun_at = begins.pop((entry.consumer, entry.partition), None)
-            is_cut = topic.is_trimmed or topic.is_compacted or not case.is_lossless(topic.name, until=entry.at)
+            is_cut = (
+                topic.is_trimmed
+                or topic.is_compacted
+                or not case.is_lossless(topic.name, until=entry.at)
+            )
             if begun_at is not None and first > furthest[key] and not is_cut:
-                yield Violation("group goes on", f"{entry.consumer} begins {entry.partition} at {first}; the group came to {furthest[key]}")
-            known_before = 0 if begun_at is None else case.known_before(entry.group, begun_at, entry.at)
+                yield Violation(
+                    "group goes on",
+                    f"{entry.consumer} begins {entry.partition} at {first}; the group came to {furthest[key]}",
+                )
+            known_before = (
+                0 if begun_at is None else case.known_before(entry.group, begun_at, entry.at)
+            )
             safe = _safe_commit(case, commits[key], known_before, entry.at)
             if first < safe:
-                yield Violation("group goes on", f"{entry.consumer} begins {entry.partition} at {first}; the group committed {safe}")
+                yield Violation(
+                    "group goes on",
+                    f"{entry.consumer} begins {entry.partition} at {first}; the group committed {safe}",
+                )
             furthest[key] = max(furthest[key], entry.records[-1].offset + 1)
 
 
 def _safe_commit(case: Case, commits: list[Commit], before: int, until: int) -> int:
-    """The largest of the commits, which come in that order, that was acknowledged ``before`` a place and stands."""
+    """The largest of the commits, which come in that order, that was acknowledged ``before`` a
+    place and stands.
+    """
     return next(
-        (commit.offset for commit in commits if commit.is_ok and commit.ended_at < before and _is_commit_safe(case, commit, until)), 0
+        (
+            commit.offset
+            for commit in commits
+            if commit.is_ok and commit.ended_at < before and _is_commit_safe(case, commit, until)
+        ),
+        0,
     )
 
 
 def taken_at_most_once(case: Case) -> Iterator[Violation]:
-    """A group whose members commit first works on no record twice, where commits and records survive."""
+    """A group whose members commit first works on no record twice, where commits and records
+    survive.
+    """
     taken: dict[tuple[str, TopicPartition, int], str] = {}
     for entry in case.history.of(Taken):
-        if not (case.is_lossless(entry.partition.topic) and (case.history.are_offsets_synced or not case.power_losses)):
+        if not (
+            case.is_lossless(entry.partition.topic)
+            and (case.history.are_offsets_synced or not case.power_losses)
+        ):
             continue
         for record in entry.records:
             key = (entry.group, entry.partition, record.offset)
             if key in taken:
-                yield Violation("taken at most once", f"{entry.consumer} works on {record} of {entry.partition}, as {taken[key]} did")
+                yield Violation(
+                    "taken at most once",
+                    f"{entry.consumer} works on {record} of {entry.partition}, as {taken[key]} did",
+                )
             taken[key] = entry.consumer
 
 
 def asked_to_delete(history: History) -> dict[TopicPartition, int]:
-    """Return up to where clients asked to delete records, whatever the responses were: each request may have been done."""
+    """Return up to where clients asked to delete records, whatever the responses were: each request
+    may have been done.
+    """
     asked: dict[TopicPartition, int] = defaultdict(int)
     for delete in history.of(DeleteRecords):
         asked[delete.partition] = max(asked[delete.partition], delete.before)
@@ -407,7 +544,11 @@ def deleted_stays_within_bounds(case: Case) -> Iterator[Violation]:
     asked = asked_to_delete(case.history)
     for final in case.finals:
         topic = case.topic(final.partition.topic)
-        is_by_request = topic.is_trimmed and "retention.ms" not in topic.configs and "retention.bytes" not in topic.configs
+        is_by_request = (
+            topic.is_trimmed
+            and "retention.ms" not in topic.configs
+            and "retention.bytes" not in topic.configs
+        )
         if is_by_request and final.log_start_offset > asked.get(final.partition, 0):
             text = f"{final.partition} begins at {final.log_start_offset}, asked for was {asked.get(final.partition, 0)}"
             yield Violation("deleted stays within bounds", text)

@@ -1,7 +1,9 @@
-"""The clients of a simulated node: producers, members of a group, readers by hand, and those who administer.
+"""The clients of a simulated node: producers, members of a group, readers by hand, and those who
+administer.
 
-Each client decides what it asks for, and writes down what it asked and what it was told. Clients know neither faults nor rules. A client
-that is cancelled has died; its run starts another one under a new name.
+Each client decides what it asks for, and writes down what it asked and what it was told. Clients
+know neither faults nor rules. A client that is cancelled has died; its run starts another one under
+a new name.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,7 +12,16 @@ from typing import Any
 
 import trio
 
-from log_service.client import Admin, ConfigResource, Consumer, ItemsFailed, NewTopic, OffsetSpec, Producer, read_range
+from log_service.client import (
+    Admin,
+    ConfigResource,
+    Consumer,
+    ItemsFailed,
+    NewTopic,
+    OffsetSpec,
+    Producer,
+    read_range,
+)
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.common.env import Env
 from log_service.common.errors import ErrorCode, KafkaError
@@ -59,12 +70,16 @@ GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
 
 class Clients:
-    """The cast of one run, at the cluster ``bootstrap``. ``is_over`` ends the sending, ``is_drained`` the reading.
+    """The cast of one run, at the cluster ``bootstrap``. ``is_over`` ends the sending,
+    ``is_drained`` the reading.
 
-    ``place`` ends the names of the clients' machines, where the world has other clusters with clients of their own.
+    ``place`` ends the names of the clients' machines, where the world has other clusters with
+    clients of their own.
     """
 
-    def __init__(self, world: World, plan: Plan, history: History, bootstrap: str, *, place: str = "") -> None:
+    def __init__(
+        self, world: World, plan: Plan, history: History, bootstrap: str, *, place: str = ""
+    ) -> None:
         self.world = world
         self.bootstrap = bootstrap
         self.place = place
@@ -72,7 +87,11 @@ class Clients:
         self.history = history
         self.is_over = False
         self.is_drained = False
-        self.partitions = [TopicPartition(topic.name, index) for topic in plan.topics for index in range(topic.partition_count)]
+        self.partitions = [
+            TopicPartition(topic.name, index)
+            for topic in plan.topics
+            for index in range(topic.partition_count)
+        ]
         self.group_positions: dict[TopicPartition, int] = {}
         self.automatic_positions: dict[TopicPartition, int] = {}
 
@@ -81,7 +100,9 @@ class Clients:
         return self.world.client_env(self.machine_of(name))
 
     def machine_of(self, name: str) -> str:
-        """The machine that a client runs on in all of its lives: ``worker-0`` for ``worker-0.1`` and ``worker-0.1/2``."""
+        """The machine that a client runs on in all of its lives: ``worker-0`` for ``worker-0.1``
+        and ``worker-0.1/2``.
+        """
         return f"{name.partition('.')[0].partition('/')[0]}{self.place}"
 
     def settings(self, _env: Env) -> dict[str, Any]:
@@ -89,7 +110,9 @@ class Clients:
         return TIMEOUTS
 
     async def rest(self, seconds: float) -> None:
-        """Do nothing for so long in a run of seconds, and ``pace`` times as long in a longer one, or until all is over."""
+        """Do nothing for so long in a run of seconds, and ``pace`` times as long in a longer one,
+        or until all is over.
+        """
         if self.plan.pace == 1:
             await trio.sleep(seconds)
             return
@@ -125,12 +148,24 @@ class Clients:
         }
 
     async def _send(
-        self, producer: Producer, name: str, partition: TopicPartition, numbers: dict[TopicPartition, int], rng: Random
+        self,
+        producer: Producer,
+        name: str,
+        partition: TopicPartition,
+        numbers: dict[TopicPartition, int],
+        rng: Random,
     ) -> None:
         number = numbers[partition] = numbers.get(partition, 0) + 1
         value = f"{name}:{partition}:{number}"
         is_idempotent, now_ms = producer.config.enable_idempotence, producer.wall_ms()
-        send = Send(producer=name, partition=partition, number=number, value=value, timestamp_ms=now_ms, is_idempotent=is_idempotent)
+        send = Send(
+            producer=name,
+            partition=partition,
+            number=number,
+            value=value,
+            timestamp_ms=now_ms,
+            is_idempotent=is_idempotent,
+        )
         send.is_acked_by_all = producer.config.acks == "all"
         send.key, send.is_tombstone = self._draw_key(partition, rng)
         self.history.add(send)
@@ -141,9 +176,17 @@ class Clients:
 
         try:
             content: dict[str, Any] = (
-                {"value": None, "headers": [(NAME, value.encode())]} if send.is_tombstone else {"value": value.encode()}
+                {"value": None, "headers": [(NAME, value.encode())]}
+                if send.is_tombstone
+                else {"value": value.encode()}
             )
-            await producer.send(partition.topic, key=send.key, partition=partition.partition, on_delivery=settled, **content)
+            await producer.send(
+                partition.topic,
+                key=send.key,
+                partition=partition.partition,
+                on_delivery=settled,
+                **content,
+            )
         except KafkaError as error:
             self.history.end(send, error)
 
@@ -158,8 +201,9 @@ class Clients:
     async def join(self, name: str) -> None:
         """Read all topics as a member of the group, and commit, until everything was read.
 
-        A power loss may take the group back to an earlier life of a static member, if the group's log is not synced: the member that is
-        fenced then comes back as another, as its owner would start it again.
+        A power loss may take the group back to an earlier life of a static member, if the group's
+        log is not synced: the member that is fenced then comes back as another, as its owner would
+        start it again.
         """
         while await self._belong(name):
             name = f"{name}.again"
@@ -169,7 +213,9 @@ class Clients:
         env = self.env(name)
         rng = env.rng
         instance_id = name.partition(".")[0] if self.plan.are_members_static else None
-        async with self._member(env, group_id=GROUP, group_instance_id=instance_id, enable_auto_commit=False) as consumer:
+        async with self._member(
+            env, group_id=GROUP, group_instance_id=instance_id, enable_auto_commit=False
+        ) as consumer:
             await self._subscribe(consumer, name)
             while not self.is_drained:
                 try:
@@ -178,20 +224,29 @@ class Clients:
                         await self._commit(consumer)
                 except KafkaError as error:
                     self.world.log(name, "poll", error)
-                    if error.code is ErrorCode.FENCED_INSTANCE_ID and not self.plan.are_offsets_synced:
+                    if (
+                        error.code is ErrorCode.FENCED_INSTANCE_ID
+                        and not self.plan.are_offsets_synced
+                    ):
                         return True
                     await trio.sleep(0.2)
         return False
 
     async def join_automatically(self, name: str) -> None:
-        """Read all topics as a member of a group that leaves commits to the client, until everything was read."""
+        """Read all topics as a member of a group that leaves commits to the client, until
+        everything was read.
+        """
         env = self.env(name)
-        async with self._member(env, group_id=AUTOMATIC_GROUP, auto_commit_interval_ms=700) as consumer:
+        async with self._member(
+            env, group_id=AUTOMATIC_GROUP, auto_commit_interval_ms=700
+        ) as consumer:
             await self._subscribe(consumer, name)
             while not self.is_drained:
                 try:
                     await self._poll(consumer, name, AUTOMATIC_GROUP, env.rng)
-                    self.automatic_positions.update({each: await consumer.position(each) for each in consumer.assignment})
+                    self.automatic_positions.update(
+                        {each: await consumer.position(each) for each in consumer.assignment}
+                    )
                 except KafkaError as error:
                     self.world.log(name, "poll", error)
                     await trio.sleep(0.2)
@@ -233,10 +288,20 @@ class Clients:
                     await trio.sleep(0.2)
 
     def _consumer(self, env: Env, **settings: Any) -> Consumer:
-        choices: list[dict[str, Any]] = [{}, {}, {"max_partition_fetch_bytes": 200}, {"fetch_max_bytes": 500}, {"fetch_min_bytes": 2_000}]
+        choices: list[dict[str, Any]] = [
+            {},
+            {},
+            {"max_partition_fetch_bytes": 200},
+            {"fetch_max_bytes": 500},
+            {"fetch_min_bytes": 2_000},
+        ]
         sizes = env.rng.choice(choices)
         wait_ms = 300 if self.plan.pace == 1 else PATIENT_WAIT_MS
-        everyone = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": wait_ms, **self.settings(env)}
+        everyone = {
+            "auto_offset_reset": "earliest",
+            "fetch_max_wait_ms": wait_ms,
+            **self.settings(env),
+        }
         return Consumer(self.bootstrap, env=env, **everyone, **sizes, **settings)
 
     async def _poll(self, consumer: Consumer, name: str, group: str, rng: Random) -> None:
@@ -253,12 +318,19 @@ class Clients:
             state = consumer._subscriptions.of(partition)
             if state.has_position and state.position > 0:
                 positions[partition] = state.position
-        commits = [Commit(group=GROUP, partition=partition, offset=offset) for partition, offset in positions.items()]
+        commits = [
+            Commit(group=GROUP, partition=partition, offset=offset)
+            for partition, offset in positions.items()
+        ]
         await self._note(commits, lambda: consumer.commit(positions))
         self.group_positions.update(positions)
 
-    async def _note(self, operations: Sequence[Operation], act: Callable[[], Awaitable[object]]) -> None:
-        """Do what all the operations together are, and note how it went; a KafkaError goes on to the caller."""
+    async def _note(
+        self, operations: Sequence[Operation], act: Callable[[], Awaitable[object]]
+    ) -> None:
+        """Do what all the operations together are, and note how it went; a KafkaError goes on to
+        the caller.
+        """
         for operation in operations:
             self.history.add(operation)
         try:
@@ -314,7 +386,9 @@ class Clients:
         latest = await admin.list_offsets({partition: OffsetSpec.latest()}, timeout_ms=8_000)
         before = rng.randint(0, latest[partition].offset)
         delete = DeleteRecords(partition=partition, before=before)
-        await self._note([delete], lambda: admin.delete_records({partition: before}, timeout_ms=8_000))
+        await self._note(
+            [delete], lambda: admin.delete_records({partition: before}, timeout_ms=8_000)
+        )
 
     async def churn(self, name: str) -> None:
         """Create one topic of its own, add partitions, change, describe and delete it."""
@@ -336,11 +410,16 @@ class Clients:
         operation: Create | CreatePartitions | Alter | Delete
         match rng.choice(["create", "create", "add", "alter", "delete"]):
             case "create":
-                await self._create(admin, Create(topic=name, partition_count=1, retention_ms=retention_ms))
+                await self._create(
+                    admin, Create(topic=name, partition_count=1, retention_ms=retention_ms)
+                )
                 return 1
             case "add":
                 operation = CreatePartitions(topic=name, partition_count=count + 1)
-                await self._note([operation], lambda: admin.create_partitions({name: count + 1}, timeout_ms=8_000))
+                await self._note(
+                    [operation],
+                    lambda: admin.create_partitions({name: count + 1}, timeout_ms=8_000),
+                )
                 return count + 1
             case "alter":
                 operation = Alter(topic=name, retention_ms=retention_ms)
@@ -354,8 +433,12 @@ class Clients:
     async def _create(self, admin: Admin, create: Create) -> None:
         async def act() -> None:
             configs = {"retention.ms": create.retention_ms}
-            topic = NewTopic(name=create.topic, partition_count=create.partition_count, configs=configs)
-            create.topic_id = str((await admin.create_topics([topic], timeout_ms=8_000))[create.topic])
+            topic = NewTopic(
+                name=create.topic, partition_count=create.partition_count, configs=configs
+            )
+            create.topic_id = str(
+                (await admin.create_topics([topic], timeout_ms=8_000))[create.topic]
+            )
 
         await self._note([create], act)
 
@@ -369,7 +452,10 @@ class Clients:
         except KafkaError as error:
             self.history.end(described, None if error.code in GONE else error)
         else:
-            described.topic_id, described.partition_count = str(topic.topic_id), topic.partition_count
+            described.topic_id, described.partition_count = (
+                str(topic.topic_id),
+                topic.partition_count,
+            )
             described.retention_ms = configs[resource]["retention.ms"].value or ""
             self.history.end(described)
 
@@ -392,7 +478,9 @@ class Clients:
                 await admin.create_topics(topics)
             except ItemsFailed as failed:  # a response was lost, and the request was sent again
                 self.world.log("create", failed)
-                if {error.code for error in failed.errors.values()} != {ErrorCode.TOPIC_ALREADY_EXISTS}:
+                if {error.code for error in failed.errors.values()} != {
+                    ErrorCode.TOPIC_ALREADY_EXISTS
+                }:
                     raise
 
     async def end_trimming(self) -> None:
@@ -400,7 +488,13 @@ class Clients:
         kept = {"retention.ms": "-1", "retention.bytes": "-1"}
         env = self.env("admin")
         async with Admin(self.bootstrap, env=env, **self.settings(env)) as admin:
-            await admin.alter_configs({ConfigResource.topic(topic.name): kept for topic in self.plan.topics if topic.is_trimmed})
+            await admin.alter_configs(
+                {
+                    ConfigResource.topic(topic.name): kept
+                    for topic in self.plan.topics
+                    if topic.is_trimmed
+                }
+            )
 
     async def ends(self) -> dict[TopicPartition, tuple[int, int]]:
         """Log start and high watermark of every partition."""
@@ -408,7 +502,10 @@ class Clients:
         env = self.env("ends")
         async with Admin(self.bootstrap, env=env, **self.settings(env)) as admin:
             found = await admin.describe_offsets(names)
-        return {partition: (offsets.log_start_offset, offsets.high_watermark) for partition, offsets in found.items()}
+        return {
+            partition: (offsets.log_start_offset, offsets.high_watermark)
+            for partition, offsets in found.items()
+        }
 
     async def read_to_the_end(self) -> None:
         """Read every partition from start to end, once everything is calm."""
@@ -420,7 +517,9 @@ class Clients:
                 while await consumer.position(partition) < end:
                     records += await consumer.poll(timeout_ms=1_000)
             seen = by_partition(records).get(partition, [])
-            self.history.add(Final(partition=partition, log_start_offset=start, high_watermark=end, records=seen))
+            self.history.add(
+                Final(partition=partition, log_start_offset=start, high_watermark=end, records=seen)
+            )
             await self._read_range(partition, start, end)
 
     def _final_consumer(self) -> Consumer:
@@ -435,9 +534,13 @@ class Clients:
                 for position, header in iterate_headers(batches.batches):
                     epoch = header.partition_leader_epoch
                     records = iterate_records(batches.batches, position)
-                    seen += [SeenRecord(record.offset, epoch, name_of(record)) for record in records]
+                    seen += [
+                        SeenRecord(record.offset, epoch, name_of(record)) for record in records
+                    ]
         inside = [record for record in seen if start <= record.offset < end]
-        self.history.add(Final(partition=partition, log_start_offset=start, high_watermark=end, records=inside))
+        self.history.add(
+            Final(partition=partition, log_start_offset=start, high_watermark=end, records=inside)
+        )
 
 
 def name_of(record: ConsumerRecord | Record) -> str:
@@ -451,5 +554,7 @@ def by_partition(records: list[ConsumerRecord]) -> dict[TopicPartition, list[See
     """Group what a poll returned."""
     found: dict[TopicPartition, list[SeenRecord]] = {}
     for record in records:
-        found.setdefault(record.topic_partition, []).append(SeenRecord(record.offset, record.leader_epoch, name_of(record)))
+        found.setdefault(record.topic_partition, []).append(
+            SeenRecord(record.offset, record.leader_epoch, name_of(record))
+        )
     return found

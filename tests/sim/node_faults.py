@@ -1,7 +1,8 @@
-"""The adversary and the operator of one simulated node: what goes wrong, and who starts the node again. Each node of a cluster has its own.
+"""The adversary and the operator of one simulated node: what goes wrong, and who starts the node
+again. Each node of a cluster has its own.
 
-Decides when each fault of the plan strikes, drawing from a stream for each node. Knows what it did to the node, and so which ends of it
-were to be expected: ``failures`` are those that were not.
+Decides when each fault of the plan strikes, drawing from a stream for each node. Knows what it did
+to the node, and so which ends of it were to be expected: ``failures`` are those that were not.
 """
 
 import errno
@@ -24,7 +25,15 @@ DISK_BYTES = 1 << 40
 START_LIMIT_SECONDS = 120
 START_ATTEMPTS = 6
 JUMPS_MS = (-3_600_000, -60_000, -1_500, 1_500, 60_000, 3_600_000)
-SYNCED_PATHS = ("/data/", "/data2/", "synced-", "synced-", "cached-", "__cluster_metadata-0", "__consumer_offsets")
+SYNCED_PATHS = (
+    "/data/",
+    "/data2/",
+    "synced-",
+    "synced-",
+    "cached-",
+    "__cluster_metadata-0",
+    "__consumer_offsets",
+)
 
 
 class NodeLost(Exception):  # noqa: N818 - it says what is the case
@@ -33,7 +42,9 @@ class NodeLost(Exception):  # noqa: N818 - it says what is the case
 
 @dataclass(slots=True, kw_only=True)
 class Victims:
-    """Whom the adversaries of one cluster may strike beside their own nodes: its ``nodes`` by name, and its clients, which come and go."""
+    """Whom the adversaries of one cluster may strike beside their own nodes: its ``nodes`` by name,
+    and its clients, which come and go.
+    """
 
     nodes: list[str]
     machine_of: Callable[[str], str]
@@ -47,7 +58,9 @@ class Victims:
 class Adversary:
     """Does what the plan allows, and keeps the node running in between."""
 
-    def __init__(self, plan: Plan, host: NodeHost, auditor: Auditor, history: History, victims: "Victims") -> None:
+    def __init__(
+        self, plan: Plan, host: NodeHost, auditor: Auditor, history: History, victims: "Victims"
+    ) -> None:
         self.world = host.world
         self.plan = plan
         self.host = host
@@ -154,7 +167,9 @@ class Adversary:
             incarnation.files.sync_seconds = (0.0, self.plan.sync_seconds)
             incarnation.files.pool_seconds = (0.0, self.plan.pool_seconds)
         if waiting.cancelled_caught:
-            self.failures.append(Violation("recovery terminates", f"no start within {START_LIMIT_SECONDS} s"))
+            self.failures.append(
+                Violation("recovery terminates", f"no start within {START_LIMIT_SECONDS} s")
+            )
             self.host.die(Death.POWER)
 
     def _judge_end(self) -> None:
@@ -162,7 +177,10 @@ class Adversary:
         incarnation = self.host.current
         if incarnation is not None and incarnation.error is not None and not self._is_disk_at_fault:
             self.failures.append(
-                Violation("stays up", f"incarnation {incarnation.number} ended by itself: {first_error(incarnation.error)!r}")
+                Violation(
+                    "stays up",
+                    f"incarnation {incarnation.number} ended by itself: {first_error(incarnation.error)!r}",
+                )
             )
             incarnation.error = None
 
@@ -185,7 +203,9 @@ class Adversary:
         await self._wait_ended()
 
     async def _die_at_operation(self) -> None:
-        self.host.die_before_operation(self.rng.choice([1, 2, 3, 5, 10, 30, 100]), self._draw_death())
+        self.host.die_before_operation(
+            self.rng.choice([1, 2, 3, 5, 10, 30, 100]), self._draw_death()
+        )
         await self._pause(self.rng.uniform(0.1, 5))
 
     async def _die_while_starting(self) -> None:
@@ -204,7 +224,9 @@ class Adversary:
         self.host.forget_countdown()
 
     async def _reset(self) -> None:
-        self.world.network.reset_connections(self.rng.choice([self.host.name, *self.victims.machines()]))
+        self.world.network.reset_connections(
+            self.rng.choice([self.host.name, *self.victims.machines()])
+        )
 
     async def _cut(self) -> None:
         """Hold back what a client and the node say to each other, for less time than either waits."""
@@ -219,11 +241,15 @@ class Adversary:
     async def _slow_link(self) -> None:
         """Have one direction of one link be slow, and the rest as it is."""
         seconds = self.rng.choice([0.2, 1.0])
-        self.world.network.slow(*self._draw_route(), Weather(min_latency=seconds / 2, max_latency=seconds))
+        self.world.network.slow(
+            *self._draw_route(), Weather(min_latency=seconds / 2, max_latency=seconds)
+        )
         await self._pause_and_heal(self.rng.uniform(0.5, 5))
 
     async def _split(self) -> None:
-        """Cut the node off from others of its cluster, both ways or one way, for longer than sessions and elections take."""
+        """Cut the node off from others of its cluster, both ways or one way, for longer than
+        sessions and elections take.
+        """
         peers = [name for name in self.victims.nodes if name != self.host.name]
         is_deaf, is_mute = self.rng.choice([(True, True), (True, False), (False, True)])
         for peer in self.rng.sample(peers, self.rng.randint(1, len(peers))):
@@ -260,11 +286,15 @@ class Adversary:
             self._is_disk_at_fault = False
 
     async def _fail_sync(self) -> None:
-        """A sync fails: final. The operator starts the node again, with or without cutting the power first."""
+        """A sync fails: final. The operator starts the node again, with or without cutting the
+        power first.
+        """
         incarnation = self.host.current
         assert incarnation is not None
         self._begin_disk_fault()
-        incarnation.files.fail_next("sync", error=errno.EIO, containing=self.rng.choice(SYNCED_PATHS))
+        incarnation.files.fail_next(
+            "sync", error=errno.EIO, containing=self.rng.choice(SYNCED_PATHS)
+        )
         await self._pause_at_fault(self.rng.uniform(1, 5))
         if self._draw_death() is Death.POWER:
             await self._restart_after_power_loss()

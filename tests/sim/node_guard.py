@@ -1,8 +1,10 @@
-"""Proves that a run touches nothing of the real world: while the guard is on, opening a file or a socket, starting a thread, reading the
-system's clock or drawing its randomness raises ``RealWorldTouched``.
+"""Proves that a run touches nothing of the real world: while the guard is on, opening a file or a
+socket, starting a thread, reading the system's clock or drawing its randomness raises
+``RealWorldTouched``.
 
-The files, sockets and threads are watched with Python's audit events, which no module can go around; clocks and randomness by replacing
-them. The scheduler's own clock is virtual already, and its wakeup socket is made before the guard is on.
+The files, sockets and threads are watched with Python's audit events, which no module can go
+around; clocks and randomness by replacing them. The scheduler's own clock is virtual already, and
+its wakeup socket is made before the guard is on.
 """
 
 import random
@@ -14,11 +16,17 @@ from typing import Any
 from unittest import mock
 
 WATCHED = ("open", "os.", "socket.", "subprocess.", "shutil.", "tempfile.")
-CLOCKS: dict[str, Callable[..., Any]] = {"time.time": time.time, "time.monotonic": time.monotonic, "time.sleep": time.sleep}
+CLOCKS: dict[str, Callable[..., Any]] = {
+    "time.time": time.time,
+    "time.monotonic": time.monotonic,
+    "time.sleep": time.sleep,
+}
 
 
 class RealWorldTouched(BaseException):
-    """Something reached past the injected world; not an Exception, so that no handler takes it for a failure of the disk."""
+    """Something reached past the injected world; not an Exception, so that no handler takes it for
+    a failure of the disk.
+    """
 
 
 class _Switch:
@@ -26,7 +34,12 @@ class _Switch:
     is_installed = False
 
 
-def _audit(event: str, args: tuple[Any, ...], switch: type[_Switch] = _Switch, watched: tuple[str, ...] = WATCHED) -> None:
+def _audit(
+    event: str,
+    args: tuple[Any, ...],
+    switch: type[_Switch] = _Switch,
+    watched: tuple[str, ...] = WATCHED,
+) -> None:
     """Python calls this to its very end, when the module's names are gone: the defaults stay."""
     if switch.is_on and event.startswith(watched):
         switch.is_on = False  # the traceback may be printed
@@ -55,7 +68,9 @@ def real_world_closed() -> Iterator[None]:
         mock.patch("time.time", _clock("time.time")),
         mock.patch("time.monotonic", _clock("time.monotonic")),
         mock.patch("time.sleep", _clock("time.sleep")),
-        mock.patch("threading.Thread.start", side_effect=RealWorldTouched("threading.Thread.start")),
+        mock.patch(
+            "threading.Thread.start", side_effect=RealWorldTouched("threading.Thread.start")
+        ),
         mock.patch("os.urandom", side_effect=RealWorldTouched("os.urandom")),
         mock.patch("random._urandom", side_effect=RealWorldTouched("random.SystemRandom")),
     ):

@@ -1,7 +1,9 @@
-"""What the clients of a simulated node did and saw, in the order in which it happened: what the checker judges.
+"""What the clients of a simulated node did and saw, in the order in which it happened: what the
+checker judges.
 
-Decides nothing. Every entry is stamped with its place in the history (``at``) and its time (seconds); operations that take time have a
-place where they began and, once they are over, one where they ended. An operation that failed or never ended may have happened or not.
+Decides nothing. Every entry is stamped with its place in the history (``at``) and its time
+(seconds); operations that take time have a place where they began and, once they are over, one
+where they ended. An operation that failed or never ended may have happened or not.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +29,9 @@ class Entry:
 
 @dataclass(slots=True, kw_only=True)
 class Operation(Entry):
-    """Something that was asked for; acknowledged at ``ended_at`` where ``is_ok``. ``error`` says why it was not."""
+    """Something that was asked for; acknowledged at ``ended_at`` where ``is_ok``. ``error`` says
+    why it was not.
+    """
 
     ended_at: int = NEVER
     ended_time: float = float("inf")
@@ -37,12 +41,13 @@ class Operation(Entry):
 
 @dataclass(slots=True, kw_only=True)
 class Send(Operation):
-    """One record of one producer; ``number`` rises per producer and partition. ``offset`` is -1 where the producer was not told.
+    """One record of one producer; ``number`` rises per producer and partition. ``offset`` is -1
+    where the producer was not told.
 
     ``value`` names the record, also where it is a tombstone, which carries it in a header.
 
-    A producer that is not idempotent may send a record twice, and out of order. One that does not wait for all replicas may lose what was
-    acknowledged to it when the leader changes.
+    A producer that is not idempotent may send a record twice, and out of order. One that does not
+    wait for all replicas may lose what was acknowledged to it when the leader changes.
     """
 
     producer: str
@@ -77,7 +82,9 @@ class Committed(Operation):
 
 @dataclass(slots=True, kw_only=True)
 class Create(Operation):
-    """A topic's creation with one of its configurations; ``topic_id`` is empty where the response said that the topic exists."""
+    """A topic's creation with one of its configurations; ``topic_id`` is empty where the response
+    said that the topic exists.
+    """
 
     topic: str
     partition_count: int
@@ -137,7 +144,9 @@ class SeenRecord:
 
 @dataclass(slots=True, kw_only=True)
 class Poll(Entry):
-    """Records of one partition that one consumer got at once; ``group`` is empty for one that reads by hand."""
+    """Records of one partition that one consumer got at once; ``group`` is empty for one that reads
+    by hand.
+    """
 
     consumer: str
     group: str
@@ -147,7 +156,9 @@ class Poll(Entry):
 
 @dataclass(slots=True, kw_only=True)
 class Taken(Entry):
-    """Records of one partition that a member works on, after it has committed their end: at most once."""
+    """Records of one partition that a member works on, after it has committed their end: at most
+    once.
+    """
 
     consumer: str
     group: str
@@ -180,9 +191,11 @@ class Paused(Operation):
 
 @dataclass(slots=True, kw_only=True)
 class Superseded(Operation):
-    """A node coordinated groups in a leader epoch that was over, and had not heard of a later one, in which another began at ``since``.
+    """A node coordinated groups in a leader epoch that was over, and had not heard of a later one,
+    in which another began at ``since``.
 
-    It knows what was acknowledged before that. Its groups are those of one partition of their topic.
+    It knows what was acknowledged before that. Its groups are those of one partition of their
+    topic.
     """
 
     node: str
@@ -202,7 +215,9 @@ class DiskFault(Entry):
 
 @dataclass(slots=True, kw_only=True)
 class Lost(Entry):
-    """An unclean election, or a leader that one has replaced, takes what a partition has from ``offset`` on."""
+    """An unclean election, or a leader that one has replaced, takes what a partition has from
+    ``offset`` on.
+    """
 
     partition: TopicPartition
     offset: int
@@ -210,7 +225,9 @@ class Lost(Entry):
 
 @dataclass(slots=True, kw_only=True)
 class Refused(Entry):
-    """A response, or a part of one, with an error code; ``text`` is its message, or the part itself."""
+    """A response, or a part of one, with an error code; ``text`` is its message, or the part
+    itself.
+    """
 
     api_key: int
     code: ErrorCode
@@ -237,13 +254,15 @@ class Final(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
-    """What a topic promises: ``is_synced``, its records survive the loss of power; ``is_trimmed``, its start may move; ``is_moved``, it
-    may change brokers, and has several replicas meanwhile, whatever it has otherwise; ``is_unclean``, it may be led by a replica that lacks
-    committed records, where no other one is there.
+    """What a topic promises: ``is_synced``, its records survive the loss of power; ``is_trimmed``,
+    its start may move; ``is_moved``, it may change brokers, and has several replicas meanwhile,
+    whatever it has otherwise; ``is_unclean``, it may be led by a replica that lacks committed
+    records, where no other one is there.
 
-    ``is_compacted``: a record may go once a later one has its key, and a tombstone after a while. With more than one replica
-    ``is_synced`` says that the loss of power never takes a record, be it that each replica syncs first or that power goes on one machine
-    at a time. -1 replicas is the cluster's default.
+    ``is_compacted``: a record may go once a later one has its key, and a tombstone after a while.
+    With more than one replica ``is_synced`` says that the loss of power never takes a record, be it
+    that each replica syncs first or that power goes on one machine at a time. -1 replicas is the
+    cluster's default.
     """
 
     name: str

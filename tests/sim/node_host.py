@@ -1,10 +1,13 @@
-"""A machine that runs one incarnation of a node after the other: starts it, stops it, kills it, cuts its power, also between two operations
-of its disk. A ``ClusterHost`` holds the machines of one cluster; a world holds any number of them.
+"""A machine that runs one incarnation of a node after the other: starts it, stops it, kills it,
+cuts its power, also between two operations of its disk. A ``ClusterHost`` holds the machines of one
+cluster; a world holds any number of them.
 
-A death goes in this order: the disk is fenced, then the connections break, then the tasks are cancelled, so that a dead node can neither
-write nor speak. A machine knows no workload and no checks; ``on_death`` and ``on_started`` let an auditor look at the disk.
+A death goes in this order: the disk is fenced, then the connections break, then the tasks are
+cancelled, so that a dead node can neither write nor speak. A machine knows no workload and no
+checks; ``on_death`` and ``on_started`` let an auditor look at the disk.
 
-Invariants: at most one incarnation of a node lives; an incarnation that ends by itself is told apart from one that was killed.
+Invariants: at most one incarnation of a node lives; an incarnation that ends by itself is told
+apart from one that was killed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,13 +40,26 @@ PROPERTIES = {
     "offsets.topic.num.partitions": "2",
 }
 CHANGING = frozenset(
-    {"append", "write", "sync", "truncate", "open", "rename", "remove", "make_directory", "sync_directory", "sync_file_system"}
+    {
+        "append",
+        "write",
+        "sync",
+        "truncate",
+        "open",
+        "rename",
+        "remove",
+        "make_directory",
+        "sync_directory",
+        "sync_file_system",
+    }
 )
 """Operations of a disk at which a node can die in a way that matters."""
 
 
 class Death(Enum):
-    """How a node dies. A kill keeps what was written; without power what was not synced is lost or torn."""
+    """How a node dies. A kill keeps what was written; without power what was not synced is lost or
+    torn.
+    """
 
     KILL = "kill"
     POWER = "power"
@@ -74,7 +90,9 @@ class Incarnation:
 
 
 class NodeHost:
-    """The machine ``name``; ``nursery`` holds the node's tasks. ``config`` and ``texts`` are those of every start."""
+    """The machine ``name``; ``nursery`` holds the node's tasks. ``config`` and ``texts`` are those
+    of every start.
+    """
 
     def __init__(
         self,
@@ -94,9 +112,13 @@ class NodeHost:
         self.on_death: Callable[[Death], None] = lambda _death: None
         """Called when a node dies, before its disk loses anything."""
         self.settle_death: Callable[[Death], Death] = lambda death: death
-        """Says how a node dies that was to die in some way at an operation of its disk, when it comes to that operation."""
+        """Says how a node dies that was to die in some way at an operation of its disk, when it
+        comes to that operation.
+        """
         self.began_to_lead = trio.Event()
-        """Set, and replaced, when the node is seen to lead a partition in another epoch than before."""
+        """Set, and replaced, when the node is seen to lead a partition in another epoch than
+        before.
+        """
         self.on_started: Callable[[Incarnation], None] = lambda _incarnation: None
         self.operations: list[str] = []
         """What changed the disk, in order."""
@@ -188,7 +210,8 @@ class NodeHost:
         self.world.crash(self.name)
 
     def die_before_operation(self, count: int, death: Death, *, torn_fraction: float = 0.0) -> None:
-        """Let the node die before the disk's next ``count``-th change takes effect, whatever it is doing then.
+        """Let the node die before the disk's next ``count``-th change takes effect, whatever it is
+        doing then.
 
         Of a write that is torn, so much is there.
         """
@@ -219,7 +242,13 @@ class NodeHost:
         except* Exception as group:  # noqa: BLE001 - whatever ends a node is for the checker to judge
             if incarnation.death is None:
                 incarnation.error = group
-                self.world.log("failed", self.name, incarnation.number, type(group.exceptions[0]).__name__, str(group.exceptions[0]))
+                self.world.log(
+                    "failed",
+                    self.name,
+                    incarnation.number,
+                    type(group.exceptions[0]).__name__,
+                    str(group.exceptions[0]),
+                )
         finally:
             incarnation.ended.set()
             incarnation.changed.set()
@@ -246,11 +275,16 @@ class ClusterHost:
                 nursery.start_soon(node.stop)
 
 
-def node_config(properties: Mapping[str, str], *, name: str = HOST, **log_changes: object) -> tuple[NodeConfig, dict[str, str]]:
-    """Return the configuration of the node on the machine ``name``: ``properties`` over ``PROPERTIES``.
+def node_config(
+    properties: Mapping[str, str], *, name: str = HOST, **log_changes: object
+) -> tuple[NodeConfig, dict[str, str]]:
+    """Return the configuration of the node on the machine ``name``: ``properties`` over
+    ``PROPERTIES``.
 
     ``log_changes`` are fields of ``LogConfig`` below what keys allow.
     """
-    config, settings = parse_server_properties({**PROPERTIES, "listeners": f"PLAINTEXT://{name}:{PORT}", **properties})
+    config, settings = parse_server_properties(
+        {**PROPERTIES, "listeners": f"PLAINTEXT://{name}:{PORT}", **properties}
+    )
     log = replace(config.log, **log_changes)  # type: ignore[arg-type]  # fields of different types
     return replace(config, log=log, disk_pool_threads=1), dict(settings.texts)

@@ -1,22 +1,36 @@
-"""Judges what became of topics: what was acknowledged about them is what they are said to be, through every death of the node.
+"""Judges what became of topics: what was acknowledged about them is what they are said to be,
+through every death of the node.
 
-Each topic of the history is changed by one task alone, one change after the other. A change that failed may have happened, so that nothing
-is known of what it would have changed until the next one is acknowledged. The metadata log is always synced, so that nothing is excused.
+Each topic of the history is changed by one task alone, one change after the other. A change that
+failed may have happened, so that nothing is known of what it would have changed until the next one
+is acknowledged. The metadata log is always synced, so that nothing is excused.
 
-A change that took longer than a client waits for a response was sent again. A request that the client has given up may lie on a link that
-is cut, or with a broker that forwards it, and be done much later, after other changes: of its topic nothing is known any more. The same may
-be so of a change that was slow while a node was paused. A client that hears meanwhile that the node is gone does not wait for it, but asks
-another one; when the node goes on, it reads the first request, too.
+A change that took longer than a client waits for a response was sent again. A request that the
+client has given up may lie on a link that is cut, or with a broker that forwards it, and be done
+much later, after other changes: of its topic nothing is known any more. The same may be so of a
+change that was slow while a node was paused. A client that hears meanwhile that the node is gone
+does not wait for it, but asks another one; when the node goes on, it reads the first request, too.
 
-In a cluster a broker may not have heard yet of a change that the controller has acknowledged. What a broker says before ``settled_at``, a
-place of the history, may be old; from then on it is what was acknowledged last.
+In a cluster a broker may not have heard yet of a change that the controller has acknowledged. What
+a broker says before ``settled_at``, a place of the history, may be old; from then on it is what was
+acknowledged last.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tests.sim.node_checker import Violation
-from tests.sim.node_history import Alter, Create, CreatePartitions, Delete, Described, Entry, History, Operation, Paused
+from tests.sim.node_history import (
+    Alter,
+    Create,
+    CreatePartitions,
+    Delete,
+    Described,
+    Entry,
+    History,
+    Operation,
+    Paused,
+)
 
 ABSENT = "absent"
 REQUEST_TIMEOUT_SECONDS = 5
@@ -27,7 +41,9 @@ SLOW_SECONDS = 0.5
 
 @dataclass(slots=True)
 class Known:
-    """What must be true of a topic; None where that is unknown. ``topic_id`` is ``ABSENT`` for one that does not exist."""
+    """What must be true of a topic; None where that is unknown. ``topic_id`` is ``ABSENT`` for one
+    that does not exist.
+    """
 
     topic_id: str | None = ABSENT
     partition_count: int | None = None
@@ -61,12 +77,19 @@ def _may_be_done_again(change: Operation, pauses: Iterable[Paused]) -> bool:
     seconds = change.ended_time - change.time
     if seconds >= REQUEST_TIMEOUT_SECONDS:
         return True
-    return seconds >= SLOW_SECONDS and any(pause.at < change.ended_at and change.at < pause.ended_at for pause in pauses)
+    return seconds >= SLOW_SECONDS and any(
+        pause.at < change.ended_at and change.at < pause.ended_at for pause in pauses
+    )
 
 
 def _in_order_of_ends(history: History) -> list[Entry]:
-    """One task per topic: the order in which its operations ended is that in which they happened. What never ended comes last."""
-    return sorted(history.entries, key=lambda entry: entry.ended_at if isinstance(entry, Operation) else entry.at)
+    """One task per topic: the order in which its operations ended is that in which they happened.
+    What never ended comes last.
+    """
+    return sorted(
+        history.entries,
+        key=lambda entry: entry.ended_at if isinstance(entry, Operation) else entry.at,
+    )
 
 
 def _learn(known: Known, entry: Create | Delete | CreatePartitions | Alter) -> None:
@@ -77,7 +100,11 @@ def _learn(known: Known, entry: Create | Delete | CreatePartitions | Alter) -> N
     elif isinstance(entry, Alter):
         known.retention_ms = entry.retention_ms
     elif entry.topic_id:
-        known.topic_id, known.partition_count, known.retention_ms = entry.topic_id, entry.partition_count, entry.retention_ms
+        known.topic_id, known.partition_count, known.retention_ms = (
+            entry.topic_id,
+            entry.partition_count,
+            entry.retention_ms,
+        )
     else:
         known.forget()
 
@@ -87,6 +114,10 @@ def _contradictions(known: Known, told: Described) -> Iterator[Violation]:
     if known.topic_id is not None and found_id != known.topic_id:
         yield Violation("metadata stays", f"{told}: acknowledged was topic id {known.topic_id}")
     elif told.topic_id and known.partition_count not in {None, told.partition_count}:
-        yield Violation("metadata stays", f"{told}: acknowledged were {known.partition_count} partitions")
+        yield Violation(
+            "metadata stays", f"{told}: acknowledged were {known.partition_count} partitions"
+        )
     elif told.topic_id and known.retention_ms not in {None, told.retention_ms}:
-        yield Violation("metadata stays", f"{told}: acknowledged was retention.ms={known.retention_ms}")
+        yield Violation(
+            "metadata stays", f"{told}: acknowledged was retention.ms={known.retention_ms}"
+        )

@@ -1,8 +1,9 @@
-"""Moves partitions from one log directory to another while they are written, read and compacted, and judges where they are in the end.
+"""Moves partitions from one log directory to another while they are written, read and compacted,
+and judges where they are in the end.
 
-Decides what moves, where to and when, also where that is a change of mind. Once all is calm every partition is asked to live in one
-directory that is drawn for it, and has to come there within the time that the run allows; then each is in one place alone, and no copy is
-left on the disk.
+Decides what moves, where to and when, also where that is a change of mind. Once all is calm every
+partition is asked to live in one directory that is drawn for it, and has to come there within the
+time that the run allows; then each is in one place alone, and no copy is left on the disk.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,9 +28,17 @@ LOOK_SECONDS = 0.2
 
 
 class Mover:
-    """Moves ``partitions``, those of topics that may be gone among them, on one node, until ``is_over``."""
+    """Moves ``partitions``, those of topics that may be gone among them, on one node, until
+    ``is_over``.
+    """
 
-    def __init__(self, world: World, host: NodeHost, partitions: list[TopicPartition], env_of: Callable[[str], Env]) -> None:
+    def __init__(
+        self,
+        world: World,
+        host: NodeHost,
+        partitions: list[TopicPartition],
+        env_of: Callable[[str], Env],
+    ) -> None:
         self.world = world
         self.host = host
         self._env_of = env_of
@@ -63,7 +72,10 @@ class Mover:
                 await trio.sleep(LOOK_SECONDS)
 
     async def _ask(self, admin: Admin, targets: dict[TopicPartition, str]) -> None:
-        wanted = {TopicPartitionReplica(topic, index, self.host.node_id): path for (topic, index), path in targets.items()}
+        wanted = {
+            TopicPartitionReplica(topic, index, self.host.node_id): path
+            for (topic, index), path in targets.items()
+        }
         await admin.alter_replica_log_dirs(wanted, timeout_ms=8_000)
 
     async def _on_their_way(self, admin: Admin, targets: dict[TopicPartition, str]) -> bool:
@@ -74,12 +86,16 @@ class Mover:
             for partition, replica in directory.replicas.items()
             if partition in targets
         ]
-        return sorted(places) != sorted((partition, path, False) for partition, path in targets.items())
+        return sorted(places) != sorted(
+            (partition, path, False) for partition, path in targets.items()
+        )
 
 
 @contextmanager
 def copied_in_steps(chunk_bytes: int, quiet_bytes: int) -> Iterator[None]:
-    """Have small logs be copied in as many steps as large ones; ``quiet_bytes`` is what is left for the last step."""
+    """Have small logs be copied in as many steps as large ones; ``quiet_bytes`` is what is left for
+    the last step.
+    """
     with mock.patch.multiple(future_logs, CHUNK_BYTES=chunk_bytes, QUIET_BYTES=quiet_bytes):
         yield
 

@@ -1,6 +1,8 @@
-"""Writes records to topics that come and go. Nothing is promised of these records, no client reads them, and they may do no harm.
+"""Writes records to topics that come and go. Nothing is promised of these records, no client reads
+them, and they may do no harm.
 
-They are there for what is left of them on the disk, in checkpoints above all, when another topic of the same name begins.
+They are there for what is left of them on the disk, in checkpoints above all, when another topic of
+the same name begins.
 """
 
 from typing import Any

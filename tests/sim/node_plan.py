@@ -1,7 +1,9 @@
-"""What one seed plays: how long, with which topics and clients, on which disk and network, and which faults.
+"""What one seed plays: how long, with which topics and clients, on which disk and network, and
+which faults.
 
-Decides everything by drawing from the seed's own generator, so that each seed has its own mix ("swarm"): a mild mix of everything would
-hide what needs much of one thing and nothing of another. Does nothing.
+Decides everything by drawing from the seed's own generator, so that each seed has its own mix
+("swarm"): a mild mix of everything would hide what needs much of one thing and nothing of another.
+Does nothing.
 """
 
 from dataclasses import dataclass
@@ -50,7 +52,13 @@ class Fault(Enum):
 
 
 COMMON = (Fault.RESET, Fault.WEATHER, Fault.SLOW_DISK)
-DEADLY = (Fault.DIE, Fault.DIE_AT_OPERATION, Fault.DIE_WHILE_STARTING, Fault.STOP, Fault.DIE_WHILE_STOPPING)
+DEADLY = (
+    Fault.DIE,
+    Fault.DIE_AT_OPERATION,
+    Fault.DIE_WHILE_STARTING,
+    Fault.STOP,
+    Fault.DIE_WHILE_STOPPING,
+)
 OTHER = (Fault.CUT, Fault.CLIENT_DIES, Fault.FULL_DISK, Fault.FAILED_SYNC, Fault.CLOCK_JUMP)
 OF_LINKS = (Fault.ONE_WAY_CUT, Fault.SLOW_LINK)
 
@@ -66,12 +74,14 @@ class NodePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One seed's mix. Times in seconds of virtual time. ``automatic_count`` members of a second group leave commits to the client.
+    """One seed's mix. Times in seconds of virtual time. ``automatic_count`` members of a second
+    group leave commits to the client.
 
-    ``are_logs_moved`` between two log directories, in chunks of a size, with so much left to the last step; ``are_churned_written``:
-    records go also to the topics that come and go; ``is_member_late``: the last member of the first group comes late, leaves, and comes
-    again. ``are_waits_judged``: clients wait for what is not there yet, see ``node_waits``. Clients rest ``pace`` times as long as those of
-    a run of seconds do.
+    ``are_logs_moved`` between two log directories, in chunks of a size, with so much left to the
+    last step; ``are_churned_written``: records go also to the topics that come and go;
+    ``is_member_late``: the last member of the first group comes late, leaves, and comes again.
+    ``are_waits_judged``: clients wait for what is not there yet, see ``node_waits``. Clients rest
+    ``pace`` times as long as those of a run of seconds do.
     """
 
     seed: int
@@ -108,16 +118,27 @@ def draw_plan(seed: int, name: str = HOST) -> Plan:
     rng = Random(f"plan {seed}")
     is_all_synced = rng.random() < 0.5
     compaction = Random(f"compaction {seed}")
-    later = Random(f"moves {seed}")  # apart from the rest, so that a seed without moves is what it was
+    later = Random(
+        f"moves {seed}"
+    )  # apart from the rest, so that a seed without moves is what it was
     are_churned_written = later.random() < 0.3
-    node = _draw_node(name, rng, compaction, is_all_synced=is_all_synced, are_topics_made_by_asking=not are_churned_written)
+    node = _draw_node(
+        name,
+        rng,
+        compaction,
+        is_all_synced=is_all_synced,
+        are_topics_made_by_asking=not are_churned_written,
+    )
     return Plan(
         seed=seed,
         seconds=rng.uniform(8, 30),
         pause_seconds=rng.choice([0.5, 1.5, 4.0]),
         faults=(*_draw_faults(rng), *_draw_faults_of_network(Random(f"network faults {seed}"))),
         deaths=rng.choice([(Death.KILL,), (Death.POWER,), (Death.KILL, Death.POWER)]),
-        topics=(*_draw_topics(rng, is_all_synced=is_all_synced), *_draw_compacted(compaction, is_all_synced=is_all_synced)),
+        topics=(
+            *_draw_topics(rng, is_all_synced=is_all_synced),
+            *_draw_compacted(compaction, is_all_synced=is_all_synced),
+        ),
         are_offsets_synced=is_all_synced,
         nodes=(node,),
         producer_count=rng.randint(1, 3),
@@ -129,7 +150,9 @@ def draw_plan(seed: int, name: str = HOST) -> Plan:
         sync_seconds=rng.choice([0.0, 0.005, 0.05, 0.3]),
         pool_seconds=rng.choice([0.0, 0.001, 0.02]),
         is_disk_reordering=rng.random() < 0.3,
-        assignors=rng.choice([("range",), ("cooperative-sticky",), ("range", "cooperative-sticky")]),
+        assignors=rng.choice(
+            [("range",), ("cooperative-sticky",), ("range", "cooperative-sticky")]
+        ),
         are_members_static=rng.random() < 0.2,
         automatic_count=rng.choice([0, 0, 1, 2]),
         are_logs_moved=later.random() < 0.6 and len(node.config.log_manager.log_dirs) > 1,
@@ -168,14 +191,36 @@ def _draw_topics(rng: Random, *, is_all_synced: bool) -> list[TopicPlan]:
     explicit: dict[str, str] = {} if is_all_synced else {"flush.messages": "1"}
     unsynced = {"flush.messages": rng.choice(["7", "1000000"])}
     topics = [
-        TopicPlan(name="synced", partition_count=rng.randint(1, 3), is_synced=True, configs={**explicit, **_draw_rewriting(rng)}),
-        TopicPlan(name="cached", partition_count=rng.randint(1, 3), is_synced=False, configs={**unsynced, **_draw_rewriting(rng)}),
+        TopicPlan(
+            name="synced",
+            partition_count=rng.randint(1, 3),
+            is_synced=True,
+            configs={**explicit, **_draw_rewriting(rng)},
+        ),
+        TopicPlan(
+            name="cached",
+            partition_count=rng.randint(1, 3),
+            is_synced=False,
+            configs={**unsynced, **_draw_rewriting(rng)},
+        ),
     ]
     if rng.random() < 0.5:
-        topics.append(TopicPlan(name="cut", partition_count=1, is_synced=True, is_trimmed=True, configs=explicit))
+        topics.append(
+            TopicPlan(
+                name="cut", partition_count=1, is_synced=True, is_trimmed=True, configs=explicit
+            )
+        )
     if rng.random() < 0.5:
         kept = rng.choice([{"retention.ms": "8000"}, {"retention.bytes": "6000"}])
-        topics.append(TopicPlan(name="short", partition_count=1, is_synced=True, is_trimmed=True, configs={**explicit, **kept}))
+        topics.append(
+            TopicPlan(
+                name="short",
+                partition_count=1,
+                is_synced=True,
+                is_trimmed=True,
+                configs={**explicit, **kept},
+            )
+        )
     return topics
 
 
@@ -191,15 +236,37 @@ def _draw_compacted(rng: Random, *, is_all_synced: bool) -> list[TopicPlan]:
         "segment.ms": rng.choice(["3000", "604800000"]),
     }
     explicit = {} if is_all_synced else {"flush.messages": "1"}
-    return [TopicPlan(name="keyed", partition_count=rng.randint(1, 2), is_synced=True, is_compacted=True, configs={**explicit, **configs})]
+    return [
+        TopicPlan(
+            name="keyed",
+            partition_count=rng.randint(1, 2),
+            is_synced=True,
+            is_compacted=True,
+            configs={**explicit, **configs},
+        )
+    ]
 
 
 def _draw_rewriting(rng: Random) -> dict[str, str]:
     """Configurations that make the broker write something else than it was sent."""
-    return rng.choice([{}, {}, {"compression.type": rng.choice(["zstd", "gzip"])}, {"message.timestamp.type": "LogAppendTime"}])
+    return rng.choice(
+        [
+            {},
+            {},
+            {"compression.type": rng.choice(["zstd", "gzip"])},
+            {"message.timestamp.type": "LogAppendTime"},
+        ]
+    )
 
 
-def _draw_node(name: str, rng: Random, compaction: Random, *, is_all_synced: bool, are_topics_made_by_asking: bool) -> NodePlan:
+def _draw_node(
+    name: str,
+    rng: Random,
+    compaction: Random,
+    *,
+    is_all_synced: bool,
+    are_topics_made_by_asking: bool,
+) -> NodePlan:
     """Small segments and short intervals, so that minutes show what takes weeks."""
     properties = {
         "log.retention.check.interval.ms": rng.choice(["1000", "5000"]),

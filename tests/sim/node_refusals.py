@@ -1,8 +1,9 @@
-"""Notes what a simulated client is refused, and judges it: with which error codes may an API respond to a request that is right?
+"""Notes what a simulated client is refused, and judges it: with which error codes may an API
+respond to a request that is right?
 
-One table, ``LEGITIMATE``, decides that. A code that is not in it says that the node built something invalid itself, lost its way, or
-refuses without a reason. Clients hide most refusals from their users, and ask again, so that responses are looked at where they are
-decoded.
+One table, ``LEGITIMATE``, decides that. A code that is not in it says that the node built something
+invalid itself, lost its way, or refuses without a reason. Clients hide most refusals from their
+users, and ask again, so that responses are looked at where they are decoded.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,18 +22,41 @@ from tests.sim.pauses import HOST
 
 _GONE = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 """Some topics are deleted while they are asked for."""
-_ELSEWHERE = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
-_STARTING = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, _GONE, ErrorCode.UNKNOWN_TOPIC_ID})
+_ELSEWHERE = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+_STARTING = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        _GONE,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
 _EPOCHS = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH})
 _MEMBER = frozenset(
-    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.FENCED_INSTANCE_ID}
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.FENCED_INSTANCE_ID,
+    }
 )
 
 LEGITIMATE: Mapping[ApiKey, frozenset[ErrorCode]] = {
-    ApiKey.PRODUCE: _STARTING | {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER},
+    ApiKey.PRODUCE: _STARTING
+    | {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER},
     ApiKey.FETCH: _STARTING
     | _EPOCHS
-    | {ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH},
+    | {
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    },
     ApiKey.LIST_OFFSETS: _STARTING | _EPOCHS | {ErrorCode.OFFSET_NOT_AVAILABLE},
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _STARTING | _EPOCHS,
     ApiKey.DELETE_RECORDS: _STARTING,
@@ -52,10 +76,14 @@ LEGITIMATE: Mapping[ApiKey, frozenset[ErrorCode]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: frozenset({_GONE}),
     ApiKey.ALTER_REPLICA_LOG_DIRS: _STARTING,
 }
-"""Every API that may refuse something; KAFKA_STORAGE_ERROR comes to each of them once a disk was at fault."""
+"""Every API that may refuse something; KAFKA_STORAGE_ERROR comes to each of them once a disk was at
+fault.
+"""
 
 
-def check_refusals(history: History, legitimate: Mapping[ApiKey, frozenset[ErrorCode]] = LEGITIMATE) -> Iterator[Violation]:
+def check_refusals(
+    history: History, legitimate: Mapping[ApiKey, frozenset[ErrorCode]] = LEGITIMATE
+) -> Iterator[Violation]:
     """Nothing is refused without a reason."""
     first_fault_at = min((fault.at for fault in history.of(DiskFault)), default=None)
     for refused in history.of(Refused):
@@ -65,7 +93,8 @@ def check_refusals(history: History, legitimate: Mapping[ApiKey, frozenset[Error
             is_legitimate = refused.code in legitimate.get(ApiKey(refused.api_key), ())
         if not is_legitimate:
             yield Violation(
-                "nothing is refused without a reason", f"{ApiKey(refused.api_key).name} got {refused.code.name}: {refused.text}"
+                "nothing is refused without a reason",
+                f"{ApiKey(refused.api_key).name} got {refused.code.name}: {refused.text}",
             )
 
 
@@ -74,12 +103,18 @@ def refusals_noted(histories: Mapping[str, History]) -> Iterator[None]:
     """Write down what clients are refused, each in the history that its node's host has here."""
     ask = RpcConnection.request
 
-    async def request(self: RpcConnection, request: Message, *arguments: Any, **options: Any) -> Any:
+    async def request(
+        self: RpcConnection, request: Message, *arguments: Any, **options: Any
+    ) -> Any:
         response = await ask(self, request, *arguments, **options)
-        for part in () if HOST.get() else refusals(response):  # what nodes tell each other is theirs to judge
+        for part in (
+            () if HOST.get() else refusals(response)
+        ):  # what nodes tell each other is theirs to judge
             text = getattr(part, "error_message", None) or repr(part)
             code = ErrorCode.of(part.error_code)
-            histories[self.destination.host].add(Refused(api_key=request.SCHEMA.key or 0, code=code, text=text[:200]))
+            histories[self.destination.host].add(
+                Refused(api_key=request.SCHEMA.key or 0, code=code, text=text[:200])
+            )
         return response
 
     with mock.patch.object(RpcConnection, "request", request):
@@ -100,7 +135,13 @@ def refusals(part: Any) -> Iterator[Any]:
 
 @cache
 def _places_of_codes(kind: Any) -> tuple[bool, tuple[tuple[str, bool], ...]]:
-    """Return whether a part of a response has an error code, and its members that have some: (name, whether it is a list)."""
+    """Return whether a part of a response has an error code, and its members that have some: (name,
+    whether it is a list).
+    """
     fields = kind.SCHEMA.fields
-    inner = tuple((each.name, each.is_array) for each in fields if each.struct is not None and any(_places_of_codes(each.struct)))
+    inner = tuple(
+        (each.name, each.is_array)
+        for each in fields
+        if each.struct is not None and any(_places_of_codes(each.struct))
+    )
     return any(each.name == "error_code" for each in fields), inner

@@ -1,9 +1,12 @@
-"""Judges that no request is forgotten: each one gets its response within its bound, and a response that is ready is sent.
+"""Judges that no request is forgotten: each one gets its response within its bound, and a response
+that is ready is sent.
 
-``Responses`` takes note of every response that a node's handlers promise for later, and looks whenever virtual time is about to pass. A
-promise is due after what its request allows, or what the node allows where the request says nothing, and ``GRACE_SECONDS``. A client that
-has gone is no excuse, for most clients give up long before: what a coordinator has forgotten nobody else would miss. Excused is a handler
-that asked to be told of that, and so ends its wait; a node that has died; and the time for which its process was paused.
+``Responses`` takes note of every response that a node's handlers promise for later, and looks
+whenever virtual time is about to pass. A promise is due after what its request allows, or what the
+node allows where the request says nothing, and ``GRACE_SECONDS``. A client that has gone is no
+excuse, for most clients give up long before: what a coordinator has forgotten nobody else would
+miss. Excused is a handler that asked to be told of that, and so ends its wait; a node that has
+died; and the time for which its process was paused.
 
 It knows no API's meaning. Whether a response comes as soon as it could is judged in ``node_waits``.
 """
@@ -62,16 +65,23 @@ def allowed_seconds(api_key: ApiKey, request: Any) -> float:
     if api_key is ApiKey.SYNC_GROUP:
         return (LONGEST_REBALANCE_MS + COORDINATED_MS) / 1_000
     if api_key is ApiKey.JOIN_GROUP:
-        longest_ms: int = max(request.rebalance_timeout_ms, request.session_timeout_ms, LONGEST_REBALANCE_MS)
+        longest_ms: int = max(
+            request.rebalance_timeout_ms, request.session_timeout_ms, LONGEST_REBALANCE_MS
+        )
         return (longest_ms + COORDINATED_MS) / 1_000
-    waits_ms: list[int] = [getattr(request, name) for name in ("max_wait_ms", "timeout_ms") if hasattr(request, name)]
+    waits_ms: list[int] = [
+        getattr(request, name) for name in ("max_wait_ms", "timeout_ms") if hasattr(request, name)
+    ]
     is_verified = api_key is ApiKey.PRODUCE and request.transactional_id is not None
-    return (max(waits_ms, default=DEFAULT_TIMEOUT_MS) + (DEFAULT_TIMEOUT_MS if is_verified else 0)) / 1_000
+    return (
+        max(waits_ms, default=DEFAULT_TIMEOUT_MS) + (DEFAULT_TIMEOUT_MS if is_verified else 0)
+    ) / 1_000
 
 
 @dataclass(slots=True, eq=False)
 class Promise:
-    """A response that was promised for later. ``paused_seconds`` is how long its node had been paused when it was.
+    """A response that was promised for later. ``paused_seconds`` is how long its node had been
+    paused when it was.
 
     ``is_given_up`` says that its client has gone, and that its handler was told so.
     """
@@ -88,7 +98,12 @@ class Promise:
     @property
     def is_excused(self) -> bool:
         """Whether nobody owes this response any more."""
-        return self.is_made or self.is_given_up or self.host.current is not self.incarnation or not self.host.is_running
+        return (
+            self.is_made
+            or self.is_given_up
+            or self.host.current is not self.incarnation
+            or not self.host.is_running
+        )
 
     def __str__(self) -> str:
         seconds = trio.current_time() - self.asked
@@ -96,7 +111,9 @@ class Promise:
 
 
 class Responses:
-    """The promises of the nodes ``hosts``, each with who is told when it breaks one. ``promise_count`` is how many there were."""
+    """The promises of the nodes ``hosts``, each with who is told when it breaks one.
+    ``promise_count`` is how many there were.
+    """
 
     def __init__(self, world: World, hosts: Mapping[NodeHost, Callable[[], None]]) -> None:
         self.promise_count = 0
@@ -120,7 +137,9 @@ class Responses:
         """Watch what happens inside."""
         respond_later = Pipeline._respond_later
 
-        def promise(pipeline: Pipeline, meter: Any, version: int, deferred: Deferred, started_ns: int) -> Any:
+        def promise(
+            pipeline: Pipeline, meter: Any, version: int, deferred: Deferred, started_ns: int
+        ) -> Any:
             if not deferred.is_done:
                 self._note(deferred)
             return respond_later(pipeline, meter, version, deferred, started_ns)
@@ -214,12 +233,24 @@ class Responses:
 
     def _look_at_connections(self, host: NodeHost) -> None:
         incarnation = host.current
-        if incarnation is None or not incarnation.is_up or not incarnation.is_running or self._world.pauses.is_paused(host.name):
+        if (
+            incarnation is None
+            or not incarnation.is_up
+            or not incarnation.is_running
+            or self._world.pauses.is_paused(host.name)
+        ):
             return
         for server in incarnation.broker.servers:
             for connection in server._connections:
-                if connection._queue.is_head_ready and not connection.is_sending and not connection.is_closed:
-                    self._report(host, f"{connection!r} of {host.name} has a response that is ready, and nothing sends it")
+                if (
+                    connection._queue.is_head_ready
+                    and not connection.is_sending
+                    and not connection.is_closed
+                ):
+                    self._report(
+                        host,
+                        f"{connection!r} of {host.name} has a response that is ready, and nothing sends it",
+                    )
 
     def _report(self, host: NodeHost, text: str) -> None:
         found = self._violations[host.name]

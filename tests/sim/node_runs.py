@@ -1,13 +1,15 @@
-"""Plays seeds: a cluster, its clients and everything that goes wrong, in virtual time; then judges what happened.
+"""Plays seeds: a cluster, its clients and everything that goes wrong, in virtual time; then judges
+what happened.
 
     make sim SEEDS=0-99          many, on all cores, with figures (python -m tests.sim.node_runs --seeds 0-99)
     make sim SEEDS=17 TRACE=1    one again, with its trace (python -m tests.sim.node_runs --seeds 17 --trace)
 
-Decides the order of a run: topics are created, clients work while faults strike, then everything calms down, and within a bounded time all
-must be delivered, read and committed; at last the nodes are stopped in order and started once more.
+Decides the order of a run: topics are created, clients work while faults strike, then everything
+calms down, and within a bounded time all must be delivered, read and committed; at last the nodes
+are stopped in order and started once more.
 
-A world may hold several clusters that know nothing of each other. Each has a ``Run`` with adversaries, a history and a judgement of its
-own.
+A world may hold several clusters that know nothing of each other. Each has a ``Run`` with
+adversaries, a history and a judgement of its own.
 """
 
 # ruff: noqa: T201 - a command
@@ -47,7 +49,11 @@ from tests.sim.world import World, sim_world
 P = TypeVar("P", bound=Plan)
 SETTLE_LIMIT_SECONDS = 240
 STOP_LIMIT_SECONDS = 30
-OTHER_PARTITIONS = (TopicPartition("__consumer_offsets", 0), TopicPartition("__consumer_offsets", 1), TopicPartition("churn-0", 0))
+OTHER_PARTITIONS = (
+    TopicPartition("__consumer_offsets", 0),
+    TopicPartition("__consumer_offsets", 1),
+    TopicPartition("churn-0", 0),
+)
 """What may be moved beside the plan's topics."""
 
 
@@ -70,18 +76,25 @@ class Outcome:
     decisions: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
-        lines = [f"seed {self.seed}: {len(self.violations)} violations; again with: {reproduce(self.seed, self.node_count, self.aim)}"]
+        lines = [
+            f"seed {self.seed}: {len(self.violations)} violations; again with: {reproduce(self.seed, self.node_count, self.aim)}"
+        ]
         return "\n  ".join([*lines, *(str(violation)[:600] for violation in self.violations[:8])])
 
 
 def reproduce(seed: int, node_count: int = 1, aim: str = "") -> str:
     """The command that plays one seed again."""
-    nodes, scenario = f"NODES={node_count} " if node_count > 1 else "", f'AIM="{aim}" ' if aim else ""
+    nodes, scenario = (
+        f"NODES={node_count} " if node_count > 1 else "",
+        f'AIM="{aim}" ' if aim else "",
+    )
     return f"make sim {nodes}{scenario}SEEDS={seed} TRACE=1"
 
 
 class Run:
-    """One cluster in its world, from a seed's plan. ``place`` tells its clients' machines from those of other clusters."""
+    """One cluster in its world, from a seed's plan. ``place`` tells its clients' machines from
+    those of other clusters.
+    """
 
     stop_limit_seconds = STOP_LIMIT_SECONDS
 
@@ -96,9 +109,13 @@ class Run:
         self.clients = self._clients(place)
         moved = [*self.clients.partitions, *OTHER_PARTITIONS]
         self.movers = [
-            Mover(world, host, moved, self.clients.env) for host in self.cluster.nodes if plan.are_logs_moved and host.has_partitions
+            Mover(world, host, moved, self.clients.env)
+            for host in self.cluster.nodes
+            if plan.are_logs_moved and host.has_partitions
         ]
-        self.victims = Victims(nodes=[node.name for node in plan.nodes], machine_of=self.clients.machine_of)
+        self.victims = Victims(
+            nodes=[node.name for node in plan.nodes], machine_of=self.clients.machine_of
+        )
         self.auditors: Sequence[Auditor] = self._auditors()
         self.adversaries: Sequence[Adversary] = self._adversaries()
 
@@ -116,7 +133,10 @@ class Run:
         return [Auditor(host) for host in self.cluster.nodes]
 
     def _adversaries(self) -> Sequence[Adversary]:
-        return [Adversary(self.plan, host, auditor, self.history, self.victims) for host, auditor in self._audited()]
+        return [
+            Adversary(self.plan, host, auditor, self.history, self.victims)
+            for host, auditor in self._audited()
+        ]
 
     def _audited(self) -> Iterator[tuple[NodeHost, Auditor]]:
         return zip(self.cluster.nodes, self.auditors, strict=True)
@@ -150,7 +170,10 @@ class Run:
             await self._play_to_the_end()
         except Exception as error:  # noqa: BLE001 - a client that raises what it never should is a finding
             self.violations.append(Violation("no surprise", described(error)))
-        for found in (*(each.failures for each in self.adversaries), *(each.violations for each in self.auditors)):
+        for found in (
+            *(each.failures for each in self.adversaries),
+            *(each.violations for each in self.auditors),
+        ):
             self.violations += found
         self._judge()
 
@@ -165,7 +188,9 @@ class Run:
         except* NodeLost:
             self.violations.append(Violation("recovery", "the node cannot be started any more"))
         except* KafkaError as group:
-            self.violations.append(Violation("availability", f"asked once all was calm: {described(group)}"))
+            self.violations.append(
+                Violation("availability", f"asked once all was calm: {described(group)}")
+            )
 
     async def _play(self) -> None:
         await self._start()
@@ -180,12 +205,21 @@ class Run:
                     mover.is_over = True
                 senders.cancel_scope.deadline = trio.current_time() + SETTLE_LIMIT_SECONDS
             if senders.cancel_scope.cancelled_caught:
-                self.violations.append(Violation("liveness", f"senders did not end within {SETTLE_LIMIT_SECONDS} s of calm"))
+                self.violations.append(
+                    Violation(
+                        "liveness", f"senders did not end within {SETTLE_LIMIT_SECONDS} s of calm"
+                    )
+                )
             with trio.move_on_after(SETTLE_LIMIT_SECONDS) as waiting:
                 await self._settle()
                 await self._drain()
             if waiting.cancelled_caught:
-                self.violations.append(Violation("liveness", f"not all was read and committed within {SETTLE_LIMIT_SECONDS} s of calm"))
+                self.violations.append(
+                    Violation(
+                        "liveness",
+                        f"not all was read and committed within {SETTLE_LIMIT_SECONDS} s of calm",
+                    )
+                )
             self.clients.is_drained = True
             readers.cancel_scope.deadline = trio.current_time() + SETTLE_LIMIT_SECONDS
         await self.clients.end_trimming()
@@ -195,7 +229,12 @@ class Run:
         with trio.move_on_after(SETTLE_LIMIT_SECONDS) as reading:
             await self._read_to_the_end()
         if reading.cancelled_caught:
-            self.violations.append(Violation("liveness", f"the logs could not be read to their ends within {SETTLE_LIMIT_SECONDS} s"))
+            self.violations.append(
+                Violation(
+                    "liveness",
+                    f"the logs could not be read to their ends within {SETTLE_LIMIT_SECONDS} s",
+                )
+            )
         for host in self.cluster.nodes:
             if host.has_partitions:
                 assert host.current is not None
@@ -231,10 +270,16 @@ class Run:
         await self._all(lambda adversary: adversary.start_promptly())
 
     async def _strike(self) -> None:
-        """Let things go wrong for as long as is planned, and judge meanwhile how long requests wait."""
+        """Let things go wrong for as long as is planned, and judge meanwhile how long requests
+        wait.
+        """
         async with trio.open_nursery() as waiting:
             if self.plan.are_waits_judged:
-                waiting.start_soon(Waiters(self.world, self.cluster.nodes[0], self.history, self.clients.partitions).run)
+                waiting.start_soon(
+                    Waiters(
+                        self.world, self.cluster.nodes[0], self.history, self.clients.partitions
+                    ).run
+                )
             await self._all(lambda adversary: adversary.strike(self.plan.seconds))
             waiting.cancel_scope.cancel()
 
@@ -250,7 +295,12 @@ class Run:
         with trio.move_on_after(self.stop_limit_seconds) as stopping:
             await host.stop()
         if stopping.cancelled_caught or not incarnation.broker.is_stopped_gracefully:
-            self.violations.append(Violation("stops in order", f"not within {self.stop_limit_seconds} s: {incarnation.error!r}"))
+            self.violations.append(
+                Violation(
+                    "stops in order",
+                    f"not within {self.stop_limit_seconds} s: {incarnation.error!r}",
+                )
+            )
             host.die(Death.KILL)
         elif incarnation.files.open_count or incarnation.files.lease_count:
             text = f"{incarnation.files.open_count} files and {incarnation.files.lease_count} leases are left open"
@@ -259,7 +309,13 @@ class Run:
     def _cast(self, senders: trio.Nursery, readers: trio.Nursery) -> None:
         plan, clients = self.plan, self.clients
 
-        def begin(nursery: trio.Nursery, act: Callable[[str], Awaitable[None]], name: str, *, is_mortal: bool = True) -> None:
+        def begin(
+            nursery: trio.Nursery,
+            act: Callable[[str], Awaitable[None]],
+            name: str,
+            *,
+            is_mortal: bool = True,
+        ) -> None:
             self._beginning(nursery, is_mortal=is_mortal)(act, name)
 
         for number in range(plan.producer_count):
@@ -276,22 +332,32 @@ class Run:
         if any(topic.is_trimmed for topic in plan.topics):
             begin(senders, clients.trim, "trimmer")
         for mover in self.movers:
-            begin(senders, mover.move, "mover" if len(self.movers) == 1 else f"mover-{mover.host.name}")
+            begin(
+                senders,
+                mover.move,
+                "mover" if len(self.movers) == 1 else f"mover-{mover.host.name}",
+            )
         begin(readers, clients.watch_commits, "watcher")
 
-    def _beginning(self, nursery: trio.Nursery, *, is_mortal: bool = True) -> Callable[[Callable[[str], Awaitable[None]], str], None]:
+    def _beginning(
+        self, nursery: trio.Nursery, *, is_mortal: bool = True
+    ) -> Callable[[Callable[[str], Awaitable[None]], str], None]:
         """Return what begins clients in a nursery."""
         return lambda act, name: nursery.start_soon(self._live, act, name, is_mortal)
 
     async def _come_and_go(self, name: str) -> None:
-        """Be a member that comes late, leaves, and comes again, so that partitions change hands while records are committed."""
+        """Be a member that comes late, leaves, and comes again, so that partitions change hands
+        while records are committed.
+        """
         await trio.sleep(self.plan.seconds * 0.3)
         with trio.move_on_after(self.plan.seconds * 0.4):
             await self.clients.join(name)
         await trio.sleep(self.plan.seconds * 0.1)
         await self.clients.join(f"{name}.again")
 
-    async def _live(self, act: Callable[[str], Awaitable[None]], name: str, is_mortal: bool) -> None:
+    async def _live(
+        self, act: Callable[[str], Awaitable[None]], name: str, is_mortal: bool
+    ) -> None:
         """Run a client; one that was killed comes back as another."""
         life, rng = 0, self.world.stream(f"life {name}")
         while True:
@@ -308,7 +374,9 @@ class Run:
     async def _drain(self) -> None:
         """Wait until the first group has committed everything, and the second read it."""
         ends = await self.clients.ends()
-        positions = [self.clients.group_positions, self.clients.automatic_positions][: 2 if self.plan.automatic_count else 1]
+        positions = [self.clients.group_positions, self.clients.automatic_positions][
+            : 2 if self.plan.automatic_count else 1
+        ]
         while True:
             behind = [
                 partition
@@ -323,7 +391,8 @@ class Run:
 
 @contextmanager
 def exceptions_noted(violations: list[Violation]) -> Iterator[None]:
-    """Take tracebacks in the product's own log as broken promises, those of disks and refusals excepted, and keep its log quiet.
+    """Take tracebacks in the product's own log as broken promises, those of disks and refusals
+    excepted, and keep its log quiet.
 
     What other threads of the process log is not of this world.
     """
@@ -333,7 +402,12 @@ def exceptions_noted(violations: list[Violation]) -> Iterator[None]:
         def emit(self, record: logging.LogRecord) -> None:
             error = record.exc_info[1] if record.exc_info and record.thread == thread else None
             if error is not None and not isinstance(error, TidelogError | OSError):
-                violations.append(Violation("no surprise", f"{record.name}: {record.getMessage()}: {error!r} {_where(error)}"))
+                violations.append(
+                    Violation(
+                        "no surprise",
+                        f"{record.name}: {record.getMessage()}: {error!r} {_where(error)}",
+                    )
+                )
 
     logger, notes = logging.getLogger("log_service"), Notes()
     was_propagating, logger.propagate = logger.propagate, False
@@ -364,12 +438,15 @@ def play_with_trace(seed: int) -> tuple[Outcome, list[str], list[Entry]]:
 
 
 def play_plans(
-    seed: int, plans: Sequence[P], kind: "Callable[[World, trio.Nursery, P, str], Run] | None" = None
+    seed: int,
+    plans: Sequence[P],
+    kind: "Callable[[World, trio.Nursery, P, str], Run] | None" = None,
 ) -> tuple[list[Outcome], World, list[History]]:
-    """Play several clusters in one world, whose machines have names of their own; return what became of each.
+    """Play several clusters in one world, whose machines have names of their own; return what
+    became of each.
 
-    ``kind`` makes the run of a plan, which is given the place that ends the names of its clients' machines. The weather is that of the
-    first plan, and so are the steps in which logs are copied.
+    ``kind`` makes the run of a plan, which is given the place that ends the names of its clients'
+    machines. The weather is that of the first plan, and so are the steps in which logs are copied.
     """
     begun = time.perf_counter()
     runs: list[Run] = []
@@ -382,11 +459,21 @@ def play_plans(
         world.network.weather = plans[0].weather
         async with trio.open_nursery() as nodes:
             places = [f"@{plan.nodes[0].name}" if len(plans) > 1 else "" for plan in plans]
-            runs.extend((kind or Run)(world, nodes, plan, place) for plan, place in zip(plans, places, strict=True))
+            runs.extend(
+                (kind or Run)(world, nodes, plan, place)
+                for plan, place in zip(plans, places, strict=True)
+            )
             histories = {host.name: run.history for run in runs for host in run.cluster.nodes}
             steps = copied_in_steps(plans[0].chunk_bytes, plans[0].quiet_bytes)
-            responses = Responses(world, {host: run.note_violation for run in runs for host in run.cluster.nodes})
-            with exceptions_noted(surprises), refusals_noted(histories), responses.watching(), steps:
+            responses = Responses(
+                world, {host: run.note_violation for run in runs for host in run.cluster.nodes}
+            )
+            with (
+                exceptions_noted(surprises),
+                refusals_noted(histories),
+                responses.watching(),
+                steps,
+            ):
                 async with trio.open_nursery() as nursery:
                     for run in runs:
                         nursery.start_soon(run.play)
@@ -441,9 +528,15 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
-    """Play the seeds that the command line names, print figures, and return 1 if one of them broke a promise."""
+    """Play the seeds that the command line names, print figures, and return 1 if one of them broke
+    a promise.
+    """
     parser = command("Simulate a node and its clients, one world per seed.")
-    parser.add_argument("--moving", action="store_true", help="of these only the seeds in which logs move between directories")
+    parser.add_argument(
+        "--moving",
+        action="store_true",
+        help="of these only the seeds in which logs move between directories",
+    )
     options = parser.parse_args(None if arguments is None else list(arguments))
     if options.moving:
         options.seeds = [seed for seed in options.seeds if draw_plan(seed).are_logs_moved]
@@ -453,14 +546,18 @@ def main(arguments: Iterable[str] | None = None) -> int:
 def command(description: str) -> argparse.ArgumentParser:
     """Return the options that every command has which plays seeds."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--seeds", type=parse_seeds, default=parse_seeds("0-99"), help="17, 0-99 or 1,5,9-12")
+    parser.add_argument(
+        "--seeds", type=parse_seeds, default=parse_seeds("0-99"), help="17, 0-99 or 1,5,9-12"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--trace", action="store_true", help="print what happened, step by step")
     return parser
 
 
 Play = Callable[[int], tuple[Outcome, list[str], list[Entry]]]
-"""Plays a seed, and returns what became of it, its trace and its history; a function that another process can import."""
+"""Plays a seed, and returns what became of it, its trace and its history; a function that another
+process can import.
+"""
 
 
 def play_seeds(options: argparse.Namespace, play_one: Play) -> int:
@@ -480,9 +577,15 @@ def play_seeds(options: argparse.Namespace, play_one: Play) -> int:
             print(outcome, flush=True)
     seconds = time.perf_counter() - begun
     count = len(options.seeds)
-    print(f"{count} seeds in {seconds:.1f} s ({count / seconds:.2f} seeds/s, {options.jobs} processes), {len(failed)} failed: {failed}")
-    print(f"{total.virtual_seconds / 3600:.2f} virtual hours, {total.virtual_seconds / seconds:.0f} virtual seconds per second")
-    print(f"{total.entry_count} entries of history, {total.acknowledged_count} records acknowledged, {total.step_count} steps")
+    print(
+        f"{count} seeds in {seconds:.1f} s ({count / seconds:.2f} seeds/s, {options.jobs} processes), {len(failed)} failed: {failed}"
+    )
+    print(
+        f"{total.virtual_seconds / 3600:.2f} virtual hours, {total.virtual_seconds / seconds:.0f} virtual seconds per second"
+    )
+    print(
+        f"{total.entry_count} entries of history, {total.acknowledged_count} records acknowledged, {total.step_count} steps"
+    )
     print(f"faults: {_listed(total.faults)}")
     if total.transactions:
         print(f"transactions: {_listed(total.transactions)}")

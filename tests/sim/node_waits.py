@@ -1,12 +1,14 @@
 """Judges how long the node keeps a request once it could respond: what waits is woken.
 
-``Visibility`` looks at a node whenever virtual time is about to pass and notes since when each offset can be read. ``Waiters`` ask for what
-is not there yet (a fetch or a poll at the end of a log, a produce that waits for a sync, a topic that is being created or deleted) and
-note when the node could respond and when it did. They live on quiet hosts, so that no time passes on the network, and one request of theirs
-is under way on a connection at a time.
+``Visibility`` looks at a node whenever virtual time is about to pass and notes since when each
+offset can be read. ``Waiters`` ask for what is not there yet (a fetch or a poll at the end of a
+log, a produce that waits for a sync, a topic that is being created or deleted) and note when the
+node could respond and when it did. They live on quiet hosts, so that no time passes on the network,
+and one request of theirs is under way on a connection at a time.
 
-A response is due at the moment at which it could be made, or at which its request came, whichever is later; it may be one tick late.
-Nothing is judged where the node died or the connection broke in between, or where the response is an error.
+A response is due at the moment at which it could be made, or at which its request came, whichever
+is later; it may be one tick late. Nothing is judged where the node died or the connection broke in
+between, or where the response is an error.
 """
 
 import struct
@@ -27,11 +29,23 @@ from log_service.common.types import NO_TOPIC_ID, TopicPartition
 from log_service.protocol.api_versions import ApiKey, response_class
 from log_service.protocol.codec import decode
 from log_service.protocol.frames import RequestHeader, encode_request, parse_response_header
-from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from log_service.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from log_service.protocol.messages.delete_topics import DeleteTopicsRequest
 from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from log_service.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from log_service.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from log_service.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from log_service.protocol.schema import Message
 from log_service.records.builder import build_batch
 from tests.sim.node_checker import Violation
@@ -53,7 +67,8 @@ TOPIC_PARTITIONS = 2
 
 
 class Visibility:
-    """Since when each offset of a node's partitions could be read, and each topic of its own is there or not.
+    """Since when each offset of a node's partitions could be read, and each topic of its own is
+    there or not.
 
     ``look`` is to be called when all has happened that happens in a moment.
     """
@@ -66,7 +81,9 @@ class Visibility:
         self._watched: dict[Callable[[], bool], float | None] = {}
 
     def since(self, partition: TopicPartition, offset: int) -> float | None:
-        """Return since when a record can be read from this incarnation of the node; None where it cannot."""
+        """Return since when a record can be read from this incarnation of the node; None where it
+        cannot.
+        """
         self.look()
         ends = self._ends.get(partition, [])
         index = bisect_right(ends, offset)
@@ -75,7 +92,11 @@ class Visibility:
     def log_end_offset(self, partition: TopicPartition) -> int:
         """Return which offset the next record of a partition gets."""
         incarnation = self._host.current
-        found = incarnation.broker.replicas.partitions.get(partition) if incarnation is not None and incarnation.is_up else None
+        found = (
+            incarnation.broker.replicas.partitions.get(partition)
+            if incarnation is not None and incarnation.is_up
+            else None
+        )
         return UNKNOWN if found is None or found.log is None else found.log.log_end_offset
 
     def since_any(self, offsets: Mapping[TopicPartition, int]) -> float | None:
@@ -85,9 +106,11 @@ class Visibility:
 
     @contextmanager
     def watched(self, is_so: Callable[[], bool]) -> Iterator[Callable[[], float | None]]:
-        """Watch something inside; yields a function that returns since when it is so, None while it is not.
+        """Watch something inside; yields a function that returns since when it is so, None while it
+        is not.
 
-        None throughout if it is so at first: who asks for what is there is refused, and that may have to wait for other changes.
+        None throughout if it is so at first: who asks for what is there is refused, and that may
+        have to wait for other changes.
         """
         self._watched[is_so] = None
         was_so = is_so()
@@ -127,11 +150,16 @@ def check_waits(history: History) -> Iterator[Violation]:
     """What waits is woken: no response comes later than a tick after it could."""
     for waited in history.of(Waited):
         if waited.late_seconds > TICK_SECONDS:
-            yield Violation("what waits is woken", f"the response to {waited.what} came {waited.late_seconds:.3f} s after it could")
+            yield Violation(
+                "what waits is woken",
+                f"the response to {waited.what} came {waited.late_seconds:.3f} s after it could",
+            )
 
 
 class RefusedError(OSError):
-    """A response with an error: it is not judged, and the next request goes out on a new connection."""
+    """A response with an error: it is not judged, and the next request goes out on a new
+    connection.
+    """
 
 
 class Line:
@@ -144,7 +172,9 @@ class Line:
     async def ask(self, request: Message, version: int) -> Any:
         """Return the response. Raises OSError where the connection breaks."""
         api_key = ApiKey(request.SCHEMA.key or 0)
-        await self._connection.send_gathered([b"".join(encode_request(RequestHeader(api_key, version, 1, "waiter"), request))])  # type: ignore[arg-type]
+        await self._connection.send_gathered(
+            [b"".join(encode_request(RequestHeader(api_key, version, 1, "waiter"), request))]
+        )  # type: ignore[arg-type]
         (size,) = struct.unpack(">i", await self._receive(4))
         frame = await self._receive(size)
         _, body = parse_response_header(api_key, version, frame)
@@ -180,9 +210,13 @@ Wait = Callable[[Line, Random], Awaitable[None]]
 
 
 class Waiters:
-    """Those who wait at one node for ``partitions`` and for a topic of their own, until they are cancelled."""
+    """Those who wait at one node for ``partitions`` and for a topic of their own, until they are
+    cancelled.
+    """
 
-    def __init__(self, world: World, host: NodeHost, history: History, partitions: Sequence[TopicPartition]) -> None:
+    def __init__(
+        self, world: World, host: NodeHost, history: History, partitions: Sequence[TopicPartition]
+    ) -> None:
         self.world = world
         self.history = history
         self._host = host
@@ -195,7 +229,10 @@ class Waiters:
         self.world.clock.on_idle.append(self._visibility.look)
         async with trio.open_nursery() as nursery:
             waits: list[Wait] = [self._fetch, self._fetch, self._administer]
-            waits += [partial(self._produce, TopicPartition(TOPIC, index)) for index in range(TOPIC_PARTITIONS)]
+            waits += [
+                partial(self._produce, TopicPartition(TOPIC, index))
+                for index in range(TOPIC_PARTITIONS)
+            ]
             for number, wait in enumerate(waits):
                 nursery.start_soon(self._keep_on, f"waiter-{number}", wait)
             nursery.start_soon(self._poll, "waiter-poll")
@@ -211,7 +248,9 @@ class Waiters:
                 continue
             with suppress(OSError):
                 await self._wait_on(wait, line, env.rng)
-            await trio.sleep(PAUSE_SECONDS)  # also where the node has nothing to wait for: nothing else lets time pass
+            await trio.sleep(
+                PAUSE_SECONDS
+            )  # also where the node has nothing to wait for: nothing else lets time pass
 
     @staticmethod
     async def _wait_on(wait: Wait, line: Line, rng: Random) -> None:
@@ -227,13 +266,19 @@ class Waiters:
 
     @contextmanager
     def _judged(self, what: str, since: Callable[[], float | None]) -> Iterator[None]:
-        """Judge a response that comes inside, or has not come when all is over; ``since`` tells since when it could."""
+        """Judge a response that comes inside, or has not come when all is over; ``since`` tells
+        since when it could.
+        """
         asked_time, incarnation = trio.current_time(), self._host.current
 
         def judge() -> None:
             possible_time = since() if incarnation is self._host.current else None
             if possible_time is not None:
-                self.history.add(Waited(what=what, late_seconds=trio.current_time() - max(asked_time, possible_time)))
+                self.history.add(
+                    Waited(
+                        what=what, late_seconds=trio.current_time() - max(asked_time, possible_time)
+                    )
+                )
 
         try:
             yield
@@ -255,22 +300,30 @@ class Waiters:
         while all(place.offset >= 0 for place in places):
             request = self._fetch_request(places, session_id, session_epoch)
             offsets = {place.partition: place.offset for place in places}
-            with self._judged(f"a fetch of {offsets}", partial(self._visibility.since_any, offsets)):
+            with self._judged(
+                f"a fetch of {offsets}", partial(self._visibility.since_any, offsets)
+            ):
                 response = await line.ask(request, FETCH)
-                found = [(topic.topic, part) for topic in response.responses for part in topic.partitions]
+                found = [
+                    (topic.topic, part) for topic in response.responses for part in topic.partitions
+                ]
                 if response.error_code or any(part.error_code for _, part in found):
                     raise RefusedError
             if session_epoch >= 0:
                 session_id, session_epoch = response.session_id, session_epoch + 1
             for topic, part in found:
-                place = next(each for each in places if each.partition == (topic, part.partition_index))
+                place = next(
+                    each for each in places if each.partition == (topic, part.partition_index)
+                )
                 place.is_told = place.offset == part.high_watermark
                 place.offset = part.high_watermark
 
     async def _end_of(self, line: Line, partition: TopicPartition) -> int:
         """The end of what can be read; -1 where the node does not tell."""
         wanted = ListOffsetsPartition(partition_index=partition.partition, timestamp=LATEST)
-        request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=partition.topic, partitions=[wanted])])
+        request = ListOffsetsRequest(
+            topics=[ListOffsetsTopic(name=partition.topic, partitions=[wanted])]
+        )
         offset: int = (await line.ask(request, LIST_OFFSETS)).topics[0].partitions[0].offset
         return offset
 
@@ -284,7 +337,13 @@ class Waiters:
             FetchTopic(
                 topic=place.partition.topic,
                 topic_id=NO_TOPIC_ID,
-                partitions=[FetchPartition(partition=place.partition.partition, fetch_offset=place.offset, partition_max_bytes=1)],
+                partitions=[
+                    FetchPartition(
+                        partition=place.partition.partition,
+                        fetch_offset=place.offset,
+                        partition_max_bytes=1,
+                    )
+                ],
             )
             for place in asked
         ]
@@ -301,19 +360,28 @@ class Waiters:
     async def _poll(self, name: str) -> None:
         """Poll at the end of one partition with the client.
 
-        Only of one: Kafka's clients fetch no more of a partition whose records are there while a fetch of others is under way.
+        Only of one: Kafka's clients fetch no more of a partition whose records are there while a
+        fetch of others is under way.
         """
         env = self._env(name)
         partition = TopicPartition(TOPIC, 0)
-        settings: dict[str, Any] = {"fetch_max_wait_ms": LONGEST_WAIT_MS, "request_timeout_ms": 2 * LONGEST_WAIT_MS}
-        async with Consumer(self._host.address, env=env, auto_offset_reset="latest", **settings) as consumer:
+        settings: dict[str, Any] = {
+            "fetch_max_wait_ms": LONGEST_WAIT_MS,
+            "request_timeout_ms": 2 * LONGEST_WAIT_MS,
+        }
+        async with Consumer(
+            self._host.address, env=env, auto_offset_reset="latest", **settings
+        ) as consumer:
             consumer.assign([partition])
             offset, incarnation = UNKNOWN, self._host.current
             while True:
                 if incarnation is not self._host.current:
                     offset, incarnation = UNKNOWN, self._host.current
                 try:
-                    with self._judged(f"a poll of {partition} at {offset}", partial(self._visibility.since, partition, offset)):
+                    with self._judged(
+                        f"a poll of {partition} at {offset}",
+                        partial(self._visibility.since, partition, offset),
+                    ):
                         records = await consumer.poll(timeout_ms=LONGEST_WAIT_MS)
                 except KafkaError:
                     offset = UNKNOWN
@@ -324,15 +392,24 @@ class Waiters:
     # Produce
 
     async def _produce(self, partition: TopicPartition, line: Line, rng: Random) -> None:
-        """Send one record after the other to a partition that no other client writes to, and that is synced before it is acknowledged."""
+        """Send one record after the other to a partition that no other client writes to, and that
+        is synced before it is acknowledged.
+        """
         await self._make_topic(line)
         while True:
             batch = bytes(build_batch([(self.world.clocks[self._host.name].wall_ms(), None, b"-")]))
             data = [PartitionProduceData(index=partition.partition, records=batch)]
-            topic = TopicProduceData(name=partition.topic, topic_id=NO_TOPIC_ID, partition_data=data)
+            topic = TopicProduceData(
+                name=partition.topic, topic_id=NO_TOPIC_ID, partition_data=data
+            )
             offset = self._visibility.log_end_offset(partition)
-            with self._judged(f"a produce to {partition} at {offset}", partial(self._visibility.since, partition, offset)):
-                response = await line.ask(ProduceRequest(acks=-1, timeout_ms=LONGEST_WAIT_MS, topic_data=[topic]), PRODUCE)
+            with self._judged(
+                f"a produce to {partition} at {offset}",
+                partial(self._visibility.since, partition, offset),
+            ):
+                response = await line.ask(
+                    ProduceRequest(acks=-1, timeout_ms=LONGEST_WAIT_MS, topic_data=[topic]), PRODUCE
+                )
                 if response.responses[0].partition_responses[0].error_code:
                     raise RefusedError
             await trio.sleep(rng.expovariate(1))
@@ -342,7 +419,9 @@ class Waiters:
     async def _make_topic(self, line: Line) -> None:
         """Have the topic that is synced first."""
         while True:
-            response = await line.ask(_create(TOPIC, TOPIC_PARTITIONS, **{"flush.messages": "1"}), CREATE_TOPICS)
+            response = await line.ask(
+                _create(TOPIC, TOPIC_PARTITIONS, **{"flush.messages": "1"}), CREATE_TOPICS
+            )
             if response.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 return
             await trio.sleep(PAUSE_SECONDS)
@@ -351,9 +430,15 @@ class Waiters:
         """Create and delete a topic, again and again."""
         name = f"{TOPIC}-briefly"
         while True:
-            for request, version, is_there in ((_create(name, 1), CREATE_TOPICS, True), (_delete(name), DELETE_TOPICS, False)):
+            for request, version, is_there in (
+                (_create(name, 1), CREATE_TOPICS, True),
+                (_delete(name), DELETE_TOPICS, False),
+            ):
                 what = f"a {'creation' if is_there else 'deletion'} of {name}"
-                with self._visibility.watched(self._presence(name, is_there=is_there)) as since, self._judged(what, since):
+                with (
+                    self._visibility.watched(self._presence(name, is_there=is_there)) as since,
+                    self._judged(what, since),
+                ):
                     response = await line.ask(request, version)
                     if (response.topics if is_there else response.responses)[0].error_code:
                         raise RefusedError
@@ -365,14 +450,19 @@ class Waiters:
             if incarnation is None or not incarnation.is_up:
                 return False
             broker = incarnation.broker
-            return (name in broker.image.topics.by_name, (name, 0) in broker.replicas.partitions) == (is_there, is_there)
+            return (
+                name in broker.image.topics.by_name,
+                (name, 0) in broker.replicas.partitions,
+            ) == (is_there, is_there)
 
         return is_so
 
 
 def _create(name: str, partition_count: int, **configs: str) -> CreateTopicsRequest:
     rows = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
-    topic = CreatableTopic(name=name, num_partitions=partition_count, replication_factor=1, configs=rows)
+    topic = CreatableTopic(
+        name=name, num_partitions=partition_count, replication_factor=1, configs=rows
+    )
     return CreateTopicsRequest(topics=[topic], timeout_ms=LONGEST_WAIT_MS)
 
 

@@ -1,8 +1,9 @@
-"""Stops all tasks of a host for a while, as SIGSTOP stops a process: its clocks go on, its machine takes connections and bytes, and
-nothing of it runs.
+"""Stops all tasks of a host for a while, as SIGSTOP stops a process: its clocks go on, its machine
+takes connections and bytes, and nothing of it runs.
 
-A task belongs to the host that ``HOST`` names in its context; a child has its parent's context. A task that would run while its host is
-paused is held back behind trio's own bookkeeping: what woke it has happened, a deadline that passed meanwhile has passed.
+A task belongs to the host that ``HOST`` names in its context; a child has its parent's context. A
+task that would run while its host is paused is held back behind trio's own bookkeeping: what woke
+it has happened, a deadline that passed meanwhile has passed.
 
 Invariant: a task that is held runs once, after ``resume``, with what it was woken with.
 """
@@ -31,7 +32,9 @@ class Pauses:
         return host in self._held
 
     def pause(self, host: str) -> None:
-        """Hold back the tasks of a host from now on; a task that has its turn in this very moment ends its step."""
+        """Hold back the tasks of a host from now on; a task that has its turn in this very moment
+        ends its step.
+        """
         if host in self._held:
             return
         runner = trio_run.GLOBAL_RUN_CONTEXT.runner

@@ -1,4 +1,5 @@
-"""Bugs of queues that are planted into the product, to prove that workers of a simulated cluster notice them.
+"""Bugs of queues that are planted into the product, to prove that workers of a simulated cluster
+notice them.
 
 As in ``cluster_bugs``, each replaces one decision by a wrong one that a programmer could have made.
 
@@ -31,7 +32,9 @@ def _never_expire(_self: SharePartition, _now_ms: int) -> None:
     """What a member holds is its own for good."""
 
 
-def _believe_anybody(self: Acknowledging, batch: InFlightBatch, first: int, last: int, of_type: Any) -> None:
+def _believe_anybody(
+    self: Acknowledging, batch: InFlightBatch, first: int, last: int, of_type: Any
+) -> None:
     """A member knows what it was given: its word counts, be the record another member's by now."""
     batch.change(first, last, self._ended(STATE_AFTER[of_type]))
 
@@ -56,7 +59,9 @@ def _count_before_it_is_stored(self: LedSharePartition, write: Any, on_done: Any
 
 
 def _forget_what_changed(state: Any, update: Any) -> Any:
-    """A coordinator that loads takes the start offset of an update, and not what it says of records behind that."""
+    """A coordinator that loads takes the start offset of an update, and not what it says of records
+    behind that.
+    """
     return replace(_updated(state, update), batches=state.batches)
 
 
@@ -81,7 +86,10 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="given up when it is given back",
-        replacements=((share_partition, "given_back", _give_up_at_once), (acknowledging, "given_back", _give_up_at_once)),
+        replacements=(
+            (share_partition, "given_back", _give_up_at_once),
+            (acknowledging, "given_back", _give_up_at_once),
+        ),
         aim=aims.QUEUES,
         shown_by=(0,),
     ),

@@ -1,7 +1,9 @@
-"""Workers of a queue in a simulated cluster: members of one share group, and what they were given and what became of that.
+"""Workers of a queue in a simulated cluster: members of one share group, and what they were given
+and what became of that.
 
-A worker accepts most records, releases and rejects some, and says nothing of others until their locks run out. Now and then it hangs, so
-that others get its records. Workers know neither faults nor rules. ``Delivered`` and ``Acknowledged`` are for ``queue_checker`` to judge.
+A worker accepts most records, releases and rejects some, and says nothing of others until their
+locks run out. Now and then it hangs, so that others get its records. Workers know neither faults
+nor rules. ``Delivered`` and ``Acknowledged`` are for ``queue_checker`` to judge.
 """
 
 from collections.abc import Sequence
@@ -25,7 +27,9 @@ QUEUE = "queue"
 DELIVERY_LIMIT = 10
 LOCK_SECONDS = 1.0
 DRAIN_SECONDS = 30.0
-"""Within which a calm queue gets on: locks and sessions run out, coordinators load, leaders ask for what they have forgotten."""
+"""Within which a calm queue gets on: locks and sessions run out, coordinators load, leaders ask for
+what they have forgotten.
+"""
 LOOK_SECONDS = 0.5
 
 
@@ -41,7 +45,9 @@ class Delivered(Entry):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Acknowledged(Operation):
-    """A worker said what became of a delivery: ``accept``, ``release`` or ``reject``. Ended when a leader took or refused it."""
+    """A worker said what became of a delivery: ``accept``, ``release`` or ``reject``. Ended when a
+    leader took or refused it.
+    """
 
     worker: str
     partition: TopicPartition
@@ -66,7 +72,9 @@ class QueueClients:
             "share.delivery.count.limit": str(DELIVERY_LIMIT),
             "share.record.lock.duration.ms": str(int(LOCK_SECONDS * 1_000)),
         }
-        async with Admin(self._clients.bootstrap, env=self._clients.env("admin"), **TIMEOUTS) as admin:
+        async with Admin(
+            self._clients.bootstrap, env=self._clients.env("admin"), **TIMEOUTS
+        ) as admin:
             await admin.alter_configs({ConfigResource.group(QUEUE): configs})
 
     async def work(self, name: str) -> None:
@@ -91,7 +99,9 @@ class QueueClients:
         return self._clients.bootstrap
 
     async def hang(self, worker: str, rng: Random) -> None:
-        """Have a worker hang for longer than its locks: nobody hears it, and it goes on as if nothing had been."""
+        """Have a worker hang for longer than its locks: nobody hears it, and it goes on as if
+        nothing had been.
+        """
         network, machine = self._clients.world.network, self._clients.machine_of(worker)
         network.isolate(machine, [node.name for node in self.plan.nodes])
         try:
@@ -164,21 +174,38 @@ class _Worker:
                 await trio.sleep(self.rng.choice([0, 0.05]))
 
     def _note_delivered(self, record: ShareRecord) -> None:
-        entry = Delivered(worker=self.name, partition=record.topic_partition, offset=record.offset, count=record.delivery_count)
+        entry = Delivered(
+            worker=self.name,
+            partition=record.topic_partition,
+            offset=record.offset,
+            count=record.delivery_count,
+        )
         self.history.add(entry)
 
     def _say(self, consumer: ShareConsumer, record: ShareRecord) -> None:
-        kinds = ["accept"] * 8 + ([] if self.cast.is_over else ["release"] * 6 + ["reject"] + [""] * 4)
+        kinds = ["accept"] * 8 + (
+            [] if self.cast.is_over else ["release"] * 6 + ["reject"] + [""] * 4
+        )
         kind = self.rng.choice(kinds)
         if not kind:
             return  # its lock runs out
         with suppress(KafkaError):  # it has run out
             getattr(consumer, kind)(record)
             where, offset = record.topic_partition, record.offset
-            said = self.history.add(Acknowledged(worker=self.name, partition=where, offset=offset, count=record.delivery_count, kind=kind))
+            said = self.history.add(
+                Acknowledged(
+                    worker=self.name,
+                    partition=where,
+                    offset=offset,
+                    count=record.delivery_count,
+                    kind=kind,
+                )
+            )
             self._said.setdefault((where, offset), []).append(said)
 
-    def _note_settled(self, where: TopicPartition, offsets: Sequence[int], error: KafkaError | None) -> None:
+    def _note_settled(
+        self, where: TopicPartition, offsets: Sequence[int], error: KafkaError | None
+    ) -> None:
         for offset in offsets:
             said = self._said.get((where, offset))
             if said:

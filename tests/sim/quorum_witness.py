@@ -1,14 +1,18 @@
-"""Watches the metadata quorum of a simulated cluster from outside, and compares what its nodes believe and have on their disks.
+"""Watches the metadata quorum of a simulated cluster from outside, and compares what its nodes
+believe and have on their disks.
 
-Decides nothing for the nodes: it reads their roles, listens to what each of them hands out as committed, and parses the durable bytes of
-their disks. The promises, each checked whenever something of it has changed:
+Decides nothing for the nodes: it reads their roles, listens to what each of them hands out as
+committed, and parses the durable bytes of their disks. The promises, each checked whenever
+something of it has changed:
 
-* an epoch has one leader, which is one process; the epoch and the high watermark of a process never go back;
-* what is committed at an offset is the same batch on every node, for ever; a majority of the voters holds it durably when the first node
-  hands it out; each new leader has it;
+* an epoch has one leader, which is one process; the epoch and the high watermark of a process never
+  go back;
+* what is committed at an offset is the same batch on every node, for ever; a majority of the voters
+  holds it durably when the first node hands it out; each new leader has it;
 * each process hands out all that is committed, from the beginning or a snapshot, in order;
-* a leader never loads a snapshot; a replica votes once in an epoch, also over a restart; one that hears its leader grants no pre-vote; none
-  votes for a shorter log than its own, up to the voters that leave it out.
+* a leader never loads a snapshot; a replica votes once in an epoch, also over a restart; one that
+  hears its leader grants no pre-vote; none votes for a shorter log than its own, up to the voters
+  that leave it out.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -106,10 +110,14 @@ class QuorumWitness:
             return effects
 
         async def perform_and_look(driver: RaftDriver, effects: Effects) -> None:
-            await perform(driver, effects)  # a vote counts once it has left the node, which may die before
+            await perform(
+                driver, effects
+            )  # a vote counts once it has left the node, which may die before
             core = driver._core
             if core is not None and isinstance(core.role, Leader):
-                self._leading.add((driver, core.epoch))  # it is written down by now: before that no other node learns of it
+                self._leading.add(
+                    (driver, core.epoch)
+                )  # it is written down by now: before that no other node learns of it
             for voter, epoch, candidate in self._given.pop(id(effects), ()):
                 self._note_vote(voter, epoch, candidate)
 
@@ -136,12 +144,19 @@ class QuorumWitness:
         is_leader = isinstance(core.role, Leader) and (driver, epoch) in self._leading
         if isinstance(core.role, Leader):
             self._check_open_changes(who, core)
-        if (known.epoch, known.high_watermark, known.is_leader) == (epoch, high_watermark, is_leader):
+        if (known.epoch, known.high_watermark, known.is_leader) == (
+            epoch,
+            high_watermark,
+            is_leader,
+        ):
             return
         if epoch < known.epoch:
             self.report(RULE, f"{who} went from epoch {known.epoch} back to {epoch}")
         if high_watermark < known.high_watermark:
-            self.report(RULE, f"the high watermark of {who} went back from {known.high_watermark} to {high_watermark}")
+            self.report(
+                RULE,
+                f"the high watermark of {who} went back from {known.high_watermark} to {high_watermark}",
+            )
         if is_leader and (not known.is_leader or epoch != known.epoch):
             self._check_leader(who, epoch, driver)
         known.epoch, known.high_watermark, known.is_leader = epoch, high_watermark, is_leader
@@ -154,42 +169,77 @@ class QuorumWitness:
         if history.latest.offset < since:
             return
         sets = [(entry.offset, {voter.key for voter in entry.voters}) for entry in history._entries]
-        changes = [offset for (_, before), (offset, after) in pairwise(sets) if offset >= since and after != before]
+        changes = [
+            offset
+            for (_, before), (offset, after) in pairwise(sets)
+            if offset >= since and after != before
+        ]
         if len(changes) > 1:
-            self.report(RULE, f"{who} has changes of voters at {changes} that are not committed: {history}")
+            self.report(
+                RULE, f"{who} has changes of voters at {changes} that are not committed: {history}"
+            )
 
     def _check_vote(self, who: tuple[str, int], core: RaftCore) -> None:
-        """A process that begins knows whom its node has voted for in its epoch; who led or stood in that epoch voted for itself."""
+        """A process that begins knows whom its node has voted for in its epoch; who led or stood in
+        that epoch voted for itself.
+        """
         voted, role = self.votes.get((core.own, core.epoch)), core.role
-        if voted is not None and not isinstance(role, Leader | Resigned | Candidate) and role.voted != voted:
-            self.report(RULE, f"{who} begins in epoch {core.epoch} with the vote {role.voted}, and its node voted for {voted}")
+        if (
+            voted is not None
+            and not isinstance(role, Leader | Resigned | Candidate)
+            and role.voted != voted
+        ):
+            self.report(
+                RULE,
+                f"{who} begins in epoch {core.epoch} with the vote {role.voted}, and its node voted for {voted}",
+            )
 
     def _check_leader(self, who: tuple[str, int], epoch: int, driver: RaftDriver) -> None:
         """A leader has all that was committed in its epoch and before.
 
-        One that comes late, after a vote or a write that took long, need not have what a leader of a later epoch has committed meanwhile.
+        One that comes late, after a vote or a write that took long, need not have what a leader of
+        a later epoch has committed meanwhile.
         """
         first = self.leaders.setdefault(epoch, who)
         if first != who:
             self.report(RULE, f"epoch {epoch} is led by {first} and by {who}")
         log = driver._log.log
-        offset = max((offset for offset, batch in self.committed.items() if batch.epoch <= epoch), default=None)
+        offset = max(
+            (offset for offset, batch in self.committed.items() if batch.epoch <= epoch),
+            default=None,
+        )
         if offset is None:
             return
         last = self.committed[offset]
         if log.log_end_offset <= last.last_offset:
-            self.report(RULE, f"{who} leads epoch {epoch} with {log.log_end_offset} records; {last.last_offset + 1} are committed")
+            self.report(
+                RULE,
+                f"{who} leads epoch {epoch} with {log.log_end_offset} records; {last.last_offset + 1} are committed",
+            )
         elif log.log_start_offset <= offset:
             found = log.leader_epochs.epoch_of(offset)
             if found != last.epoch:
-                self.report(RULE, f"{who} leads epoch {epoch} with epoch {found} at {offset}, where {last} is committed")
+                self.report(
+                    RULE,
+                    f"{who} leads epoch {epoch} with epoch {found} at {offset}, where {last} is committed",
+                )
 
     def _votes_in(self, core: RaftCore, event: Event, effects: Effects, now_ms: int) -> list[_Vote]:
-        """Return the binding votes that a step gives; a replica that hears its leader grants no pre-vote."""
+        """Return the binding votes that a step gives; a replica that hears its leader grants no
+        pre-vote.
+        """
         requests = [send.request for send in effects.sends if isinstance(send.request, VoteRequest)]
-        votes = [_Vote(core.own, request.epoch, core.own) for request in requests if not request.is_pre_vote]
+        votes = [
+            _Vote(core.own, request.epoch, core.own)
+            for request in requests
+            if not request.is_pre_vote
+        ]
         for reply_to, response in effects.replies:
-            if not isinstance(event, RequestArrived) or event.reply_to is not reply_to or not isinstance(event.request, VoteRequest):
+            if (
+                not isinstance(event, RequestArrived)
+                or event.reply_to is not reply_to
+                or not isinstance(event.request, VoteRequest)
+            ):
                 continue
             if not isinstance(response, VoteResponse) or not response.is_granted:
                 continue
@@ -197,11 +247,19 @@ class QuorumWitness:
             own_end = _end_with_own_vote(core)
             if (request.last_epoch, request.end_offset) < own_end:
                 asked = f"{request.candidate}, whose log ends at {request.end_offset} of epoch {request.last_epoch}"
-                self.report(RULE, f"{core.own} votes in epoch {request.epoch} for {asked}, and its own is longer: {own_end}")
+                self.report(
+                    RULE,
+                    f"{core.own} votes in epoch {request.epoch} for {asked}, and its own is longer: {own_end}",
+                )
             if not request.is_pre_vote:
                 votes.append(_Vote(core.own, request.epoch, request.candidate))
-            elif isinstance(role, Leader) or (isinstance(role, Follower) and role.has_fetched and role.fetch_deadline_ms > now_ms):
-                self.report(RULE, f"{core.own} hears its leader, and grants {request.candidate} a pre-vote in epoch {request.epoch}")
+            elif isinstance(role, Leader) or (
+                isinstance(role, Follower) and role.has_fetched and role.fetch_deadline_ms > now_ms
+            ):
+                self.report(
+                    RULE,
+                    f"{core.own} hears its leader, and grants {request.candidate} a pre-vote in epoch {request.epoch}",
+                )
 
         return votes
 
@@ -215,16 +273,24 @@ class QuorumWitness:
         told = _committed(batch)
         first = self.committed.setdefault(batch.base_offset, told)
         if first != told:
-            self.report(RULE, f"{who} takes {told} for committed at {batch.base_offset}, where {first} was")
+            self.report(
+                RULE, f"{who} takes {told} for committed at {batch.base_offset}, where {first} was"
+            )
         elif batch.last_offset >= self.end_offset:
             if batch.base_offset > self.end_offset and self.end_offset:
-                self.report(RULE, f"{who} takes {batch.base_offset} for committed after {self.end_offset}")
+                self.report(
+                    RULE, f"{who} takes {batch.base_offset} for committed after {self.end_offset}"
+                )
             self.end_offset = batch.last_offset + 1
             self._check_majority(who, batch, driver)
 
-    def _check_majority(self, who: tuple[str, int], batch: MetadataBatch, driver: RaftDriver) -> None:
+    def _check_majority(
+        self, who: tuple[str, int], batch: MetadataBatch, driver: RaftDriver
+    ) -> None:
         known = () if driver._core is None else driver._core.voters.voters
-        voters = [self.hosts_by_id[voter.node_id] for voter in known if voter.node_id in self.hosts_by_id]
+        voters = [
+            self.hosts_by_id[voter.node_id] for voter in known if voter.node_id in self.hosts_by_id
+        ]
         holders = [name for name in voters if self.logs[name].holds(batch.base_offset, batch.epoch)]
         if 2 * len(holders) <= len(known):
             text = f"{who} takes {batch.base_offset} of epoch {batch.epoch} for committed"
@@ -234,7 +300,10 @@ class QuorumWitness:
 def _committed(batch: MetadataBatch) -> _Committed:
     """Return what a batch says, the same whether it was appended here or read from bytes."""
     kinds = tuple(type(record).__name__ for record in (*batch.records, *batch.control))
-    values = [encode_metadata_record(record, RECORD_VERSIONS.get(type(record), 0)) for record in batch.records]
+    values = [
+        encode_metadata_record(record, RECORD_VERSIONS.get(type(record), 0))
+        for record in batch.records
+    ]
     return _Committed(batch.last_offset, batch.epoch, crc32(b"".join(values)), kinds)
 
 
@@ -256,7 +325,9 @@ class _Reader:
     def on_snapshot(self, snapshot: Snapshot) -> None:
         core = self._driver._core
         if self.is_open and core is not None and isinstance(core.role, Leader):
-            self._witness.report(RULE, f"{self._who} leads epoch {core.epoch} and loads snapshot {snapshot.id}")
+            self._witness.report(
+                RULE, f"{self._who} leads epoch {core.epoch} and loads snapshot {snapshot.id}"
+            )
         self._next_offset = snapshot.id.end_offset
 
     def on_batches(self, batches: Sequence[MetadataBatch]) -> None:
@@ -272,7 +343,9 @@ class _Reader:
 
 
 def _end_with_own_vote(core: RaftCore) -> tuple[int, int]:
-    """Return epoch and offset at which the part of a log ends that the replica's vote stands for: where a voter set leaves it out."""
+    """Return epoch and offset at which the part of a log ends that the replica's vote stands for:
+    where a voter set leaves it out.
+    """
     replica, latest = core._replica, core._replica.history.latest
     log: MetadataLog = replica.log  # type: ignore[assignment]
     if replica.own in latest.voters or latest.offset <= log.start_offset:

@@ -1,4 +1,5 @@
-"""Bugs of quotas that are planted into the product, to prove that clients of a simulated cluster notice them.
+"""Bugs of quotas that are planted into the product, to prove that clients of a simulated cluster
+notice them.
 
 As in ``cluster_bugs``, each replaces one decision by a wrong one that a programmer could have made.
 
@@ -52,7 +53,9 @@ class _WallClock:
         self.monotonic_ns = clock.monotonic_ns
 
 
-def _charge_by_the_wall(self: ClientQuotas, call: Call, request_bytes: int, started_ns: int) -> ClientAccount | None:
+def _charge_by_the_wall(
+    self: ClientQuotas, call: Call, request_bytes: int, started_ns: int
+) -> ClientAccount | None:
     """One clock is as good as another."""
     if not isinstance(self.clock, _WallClock):
         self.clock = _WallClock(self.clock)

@@ -1,4 +1,5 @@
-"""Bugs of streams groups that are planted into the product, to prove that instances in a simulated cluster notice them.
+"""Bugs of streams groups that are planted into the product, to prove that instances in a simulated
+cluster notice them.
 
 As in ``cluster_bugs``, each replaces one decision by a wrong one that a programmer could have made.
 
@@ -15,7 +16,11 @@ from log_service.common.errors import ErrorCode
 from log_service.coordinator.group import group_coordinator
 from log_service.coordinator.group.records import codec
 from log_service.coordinator.group.records import streams as streams_records
-from log_service.coordinator.group.records.streams import StreamsAssignmentRecord, StreamsEpochRecord, StreamsTargetEpochRecord
+from log_service.coordinator.group.records.streams import (
+    StreamsAssignmentRecord,
+    StreamsEpochRecord,
+    StreamsTargetEpochRecord,
+)
 from log_service.coordinator.group.streams.group import StreamsGroup
 from log_service.coordinator.group.streams.heartbeats import StreamsHeartbeats
 from log_service.coordinator.group.streams.reconciliation import Holders
@@ -45,7 +50,9 @@ def _resume_nothing(_self: StreamsHeartbeats, _group: StreamsGroup, _decision: A
 
 def _store_epochs_alone(content: Any) -> Any:
     """What is stored of a member is how far it has come."""
-    return _assignment_value(replace(content, assigned=NOTHING_HELD, pending_revocation=NOTHING_HELD))
+    return _assignment_value(
+        replace(content, assigned=NOTHING_HELD, pending_revocation=NOTHING_HELD)
+    )
 
 
 def _store_what_stays(content: Any) -> Any:
@@ -56,16 +63,23 @@ def _store_what_stays(content: Any) -> Any:
 def _decode_first_epochs(key: Any, value: Any) -> Any:
     """A coordinator that loads begins to count anew."""
     record = _decode(key, value)
-    if isinstance(record, StreamsEpochRecord | StreamsTargetEpochRecord | StreamsAssignmentRecord) and record.content is not None:
+    if (
+        isinstance(record, StreamsEpochRecord | StreamsTargetEpochRecord | StreamsAssignmentRecord)
+        and record.content is not None
+    ):
         return replace(record, content=replace(record.content, epoch=2))  # type: ignore[arg-type]  # each has an epoch
     return record
 
 
-def _keep_the_member(self: StreamsHeartbeats, group: StreamsGroup, member: Any, soft: Any, decision: Any) -> None:
+def _keep_the_member(
+    self: StreamsHeartbeats, group: StreamsGroup, member: Any, soft: Any, decision: Any
+) -> None:
     """Who leaves has no tasks any more, and may come back."""
     before = len(decision.records)
     _remove(self, group, member, soft, decision)
-    decision.records[before:] = [each for each in decision.records[before:] if isinstance(each, StreamsEpochRecord)]
+    decision.records[before:] = [
+        each for each in decision.records[before:] if isinstance(each, StreamsEpochRecord)
+    ]
 
 
 def _look_at_nothing(_self: StreamsHeartbeats, _delta: Any, _groups: Any) -> None:

@@ -1,17 +1,24 @@
-"""Judges what the instances of a Kafka Streams application were told, while they are told it: one streams group (KIP-1071).
+"""Judges what the instances of a Kafka Streams application were told, while they are told it: one
+streams group (KIP-1071).
 
-* A task has one active owner, as far as members were told: the next one is told only after the one before has given it up, or after the
-  whole session of that one is over. A session begins with the member's latest heartbeat that its coordinator has responded to; a
-  coordinator that was just elected gives each member a whole one, those excepted whose sessions were over before.
+* A task has one active owner, as far as members were told: the next one is told only after the one
+  before has given it up, or after the whole session of that one is over. A session begins with the
+  member's latest heartbeat that its coordinator has responded to; a coordinator that was just
+  elected gives each member a whole one, those excepted whose sessions were over before.
 * A member never keeps what it had to give up: it is not told such a task again in the same epoch.
 * Epochs of members and of the group never go back.
-* A commit for a task that was given up, with an epoch from before, is refused, as are those of members that have left or were removed, and
-  of members whose task another one has been told. What was refused is never committed.
-* A committed offset never goes back: who asks is told at least what was acknowledged before, and what others were told before.
-* A description shows no member that has left or was removed, no task with two active owners, and no process with a task in two roles.
-* A member with an older topology hears that; one with another topology is refused, and no one else is.
+* A commit for a task that was given up, with an epoch from before, is refused, as are those of
+  members that have left or were removed, and of members whose task another one has been told. What
+  was refused is never committed.
+* A committed offset never goes back: who asks is told at least what was acknowledged before, and
+  what others were told before.
+* A description shows no member that has left or was removed, no task with two active owners, and no
+  process with a task in two roles.
+* A member with an older topology hears that; one with another topology is refused, and no one else
+  is.
 
-What a coordinator says that may have a successor is not judged, and neither is it believed: it extends no session.
+What a coordinator says that may have a successor is not judged, and neither is it believed: it
+extends no session.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +29,17 @@ from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicPartition
 from log_service.coordinator.group.streams.configuration import StreamsStatus
 from tests.sim.node_history import NEVER, Entry, Operation
-from tests.sim.streams_history import NOT_KNOWN, Beat, Elected, GaveUp, Held, Shown, Task, TaskCommit, TaskFetch
+from tests.sim.streams_history import (
+    NOT_KNOWN,
+    Beat,
+    Elected,
+    GaveUp,
+    Held,
+    Shown,
+    Task,
+    TaskCommit,
+    TaskFetch,
+)
 
 Report = Callable[[str, str], None]
 REFUSED = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
@@ -31,9 +48,11 @@ REFUSED = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of one member. ``gone_at`` is the place from which on the group is known to be without it.
+    """What is known of one member. ``gone_at`` is the place from which on the group is known to be
+    without it.
 
-    ``unknown_at`` and ``unknown_term`` are where it was told that it is not a member: its removal may not be safe yet.
+    ``unknown_at`` and ``unknown_term`` are where it was told that it is not a member: its removal
+    may not be safe yet.
     """
 
     process: str = ""
@@ -53,7 +72,9 @@ class _Known:
 
 
 class StreamsChecker:
-    """Judges one run. ``session_seconds`` is how long a member may be silent, ``topology_epoch`` the epoch of the group's topology."""
+    """Judges one run. ``session_seconds`` is how long a member may be silent, ``topology_epoch``
+    the epoch of the group's topology.
+    """
 
     def __init__(self, report: Report, *, session_seconds: float, topology_epoch: int) -> None:
         self._report = report
@@ -101,7 +122,10 @@ class StreamsChecker:
             case Beat():
                 self._note_beat(operation)
             case TaskCommit() if operation.is_ok and operation.at in self._doomed:
-                self._report("a stale commit is refused", f"{operation} was accepted: {self._doomed[operation.at]}")
+                self._report(
+                    "a stale commit is refused",
+                    f"{operation} was accepted: {self._doomed[operation.at]}",
+                )
             case TaskFetch() if operation.is_ok and operation.term != NOT_KNOWN:
                 self._check_fetch(operation)
             case Shown() if operation.term != NOT_KNOWN:
@@ -110,7 +134,9 @@ class StreamsChecker:
                 pass
 
     def _note_safe(self, term: int, operation: Operation) -> None:
-        """A coordinator responds when all that it has stored so far is safe; an error alone does not wait for that."""
+        """A coordinator responds when all that it has stored so far is safe; an error alone does
+        not wait for that.
+        """
         for known in self._members.values():
             if known.unknown_term == term != NOT_KNOWN and known.unknown_at < operation.at:
                 known.gone_at, known.unknown_at = min(known.gone_at, operation.ended_at), NEVER
@@ -119,7 +145,11 @@ class StreamsChecker:
         return self._members.setdefault(name, _Known())
 
     def _give_up(self, name: str, tasks: Held | None) -> None:
-        for task in [task for task, holders in self._holds.items() if name in holders and (tasks is None or task in tasks)]:
+        for task in [
+            task
+            for task, holders in self._holds.items()
+            if name in holders and (tasks is None or task in tasks)
+        ]:
             del self._holds[task][name]
 
     # Heartbeats
@@ -143,7 +173,10 @@ class StreamsChecker:
     def _check_told(self, beat: Beat, known: _Known) -> None:
         self._joined_at = min(self._joined_at, beat.ended_at)
         if beat.told_epoch < known.told_epoch:
-            self._report("epochs never go back", f"{beat.member} is told epoch {beat.told_epoch} after {known.told_epoch}: {beat}")
+            self._report(
+                "epochs never go back",
+                f"{beat.member} is told epoch {beat.told_epoch} after {known.told_epoch}: {beat}",
+            )
         is_stale = beat.topology_epoch < self._topology_epoch
         if is_stale is not (StreamsStatus.STALE_TOPOLOGY in beat.statuses):
             self._report("who has an older topology hears that", f"{beat}")
@@ -159,7 +192,10 @@ class StreamsChecker:
         if beat.is_joining or beat.told_epoch != known.listed_epoch:
             known.listed_epoch, known.omitted = beat.told_epoch, set()
         for task in sorted(active & known.omitted):
-            self._report("a member never keeps what it had to give up", f"{task} is told to {beat.member} again in one epoch: {beat}")
+            self._report(
+                "a member never keeps what it had to give up",
+                f"{task} is told to {beat.member} again in one epoch: {beat}",
+            )
         known.omitted |= held - active
         known.given_up.update(dict.fromkeys(held - active, beat.told_epoch))
         for task in sorted(active - held):
@@ -177,7 +213,9 @@ class StreamsChecker:
                 self._report("a task has one active owner", text)
 
     def _may_be_removed(self, known: _Known, beat: Beat) -> bool:
-        """Whether a whole session of silence was over for one of the coordinators since the one that a member was heard by last."""
+        """Whether a whole session of silence was over for one of the coordinators since the one
+        that a member was heard by last.
+        """
         begin = known.heard_time
         for elected in self._elected:
             if known.heard_term < elected.term <= beat.term:
@@ -208,10 +246,16 @@ class StreamsChecker:
 
     def _check_fetch(self, fetch: TaskFetch) -> None:
         commits = self._commits.get(fetch.partition, [])
-        possible = {commit.offset for commit in commits if commit.at < fetch.ended_at and commit.code not in REFUSED}
+        possible = {
+            commit.offset
+            for commit in commits
+            if commit.at < fetch.ended_at and commit.code not in REFUSED
+        }
         if fetch.offset >= 0 and fetch.offset not in possible:
             self._report("what was refused is not committed", f"{fetch}")
-        acknowledged = (commit.offset for commit in commits if commit.is_ok and commit.ended_at < fetch.at)
+        acknowledged = (
+            commit.offset for commit in commits if commit.is_ok and commit.ended_at < fetch.at
+        )
         before = self._fetched.setdefault(fetch.partition, [])
         seen = (other.offset for other in before if other.ended_at < fetch.at)
         least = max((*acknowledged, *seen), default=-1)
@@ -257,17 +301,32 @@ class StreamsChecker:
             for task in sorted(member.active):
                 first = owners.setdefault(task, name)
                 if first != name:
-                    self._report("a task has one active owner", f"{task} is shown with {first} and with {name}: {shown}")
+                    self._report(
+                        "a task has one active owner",
+                        f"{task} is shown with {first} and with {name}: {shown}",
+                    )
             for role in (member.active, member.standby):
                 for task in sorted(role):
-                    if here.setdefault((member.process, task), name) != name or (role is member.standby and task in member.active):
-                        self._report("a process has a task in one role", f"{task} is twice on {member.process}: {shown}")
+                    if here.setdefault((member.process, task), name) != name or (
+                        role is member.standby and task in member.active
+                    ):
+                        self._report(
+                            "a process has a task in one role",
+                            f"{task} is twice on {member.process}: {shown}",
+                        )
 
 
 def missing_tasks(
-    members: Mapping[str, Held], standbys: Mapping[str, Held], *, wanted: Held, stateful: Held, copy_count: int
+    members: Mapping[str, Held],
+    standbys: Mapping[str, Held],
+    *,
+    wanted: Held,
+    stateful: Held,
+    copy_count: int,
 ) -> str | None:
-    """Say what keeps a calm group from being complete: an active owner for each task that is wanted, and copies of those with state."""
+    """Say what keeps a calm group from being complete: an active owner for each task that is
+    wanted, and copies of those with state.
+    """
     owned = sorted(task for tasks in members.values() for task in tasks)
     if owned != sorted(wanted):
         return f"active are {owned}, wanted {sorted(wanted)}"

@@ -1,7 +1,9 @@
-"""The cast around the application of ``streams_application`` in a simulated cluster: its instances, who changes their world, who looks on.
+"""The cast around the application of ``streams_application`` in a simulated cluster: its instances,
+who changes their world, who looks on.
 
-Instances die, leave and come back, each life as a member of its own, and some bring an older topology; others try to join with a newer one.
-Meanwhile topics get more partitions, and the group another number of standby tasks. Once all is calm, the group has to be complete.
+Instances die, leave and come back, each life as a member of its own, and some bring an older
+topology; others try to join with a newer one. Meanwhile topics get more partitions, and the group
+another number of standby tasks. Once all is calm, the group has to be complete.
 """
 
 from collections.abc import Sequence
@@ -17,7 +19,15 @@ from tests.sim.cluster_clients import ClusterClients
 from tests.sim.cluster_plan import ClusterPlan
 from tests.sim.node_checker import Violation
 from tests.sim.node_host import NodeHost
-from tests.sim.streams_application import CHANGELOG, COUNTER, GROUP, READER, REPARTITION, TOPOLOGY_EPOCH, Application
+from tests.sim.streams_application import (
+    CHANGELOG,
+    COUNTER,
+    GROUP,
+    READER,
+    REPARTITION,
+    TOPOLOGY_EPOCH,
+    Application,
+)
 from tests.sim.streams_checker import missing_tasks
 from tests.sim.streams_history import Shown
 from tests.sim.streams_instances import JOIN_EPOCH, Instance
@@ -26,14 +36,18 @@ MAX_PARTITIONS = 4
 FIRST_LATE_OFFSET = 1_000_000
 """From here on are the offsets of commits that come too late."""
 WHOLE_SECONDS = 30.0
-"""Within which a calm group is complete: a session, a coordinator that loads, a revocation, and back-offs."""
+"""Within which a calm group is complete: a session, a coordinator that loads, a revocation, and
+back-offs.
+"""
 LOOK_SECONDS = 0.3
 
 
 class StreamsClients:
     """The cast of one run."""
 
-    def __init__(self, clients: ClusterClients, plan: ClusterPlan, hosts: Sequence[NodeHost]) -> None:
+    def __init__(
+        self, clients: ClusterClients, plan: ClusterPlan, hosts: Sequence[NodeHost]
+    ) -> None:
         self._clients = clients
         self._application = Application(clients, plan.topics[0].name, hosts)
         self._instances: dict[str, Instance] = {}
@@ -46,7 +60,9 @@ class StreamsClients:
         self._life_count = 0
         self._late_offset = FIRST_LATE_OFFSET
 
-    def _instance(self, admin: Admin, rng: Random, name: str, process: str, topology_epoch: int) -> Instance:
+    def _instance(
+        self, admin: Admin, rng: Random, name: str, process: str, topology_epoch: int
+    ) -> Instance:
         self._life_count += 1
         return Instance(
             self._application,
@@ -68,7 +84,9 @@ class StreamsClients:
     async def found_the_group(self) -> None:
         """Have the first instance say the topology, and leave: the group keeps it."""
         async with self._application.admin("founder") as admin:
-            founder = self._instance(admin, Random(0), "founder", "process of founder", TOPOLOGY_EPOCH)
+            founder = self._instance(
+                admin, Random(0), "founder", "process of founder", TOPOLOGY_EPOCH
+            )
             while founder.epoch == JOIN_EPOCH:
                 await founder.beat()
                 await trio.sleep(0.1)
@@ -78,7 +96,9 @@ class StreamsClients:
                 await trio.sleep(0.1)
 
     async def run(self, name: str) -> None:
-        """Be one instance after the other on one machine until all is done. Some machines share a process."""
+        """Be one instance after the other on one machine until all is done. Some machines share a
+        process.
+        """
         env = self._clients.env(name)
         machine = self._clients.machine_of(name)
         process = f"process-{int(machine.rpartition('-')[2]) % self._process_count}"
@@ -99,12 +119,16 @@ class StreamsClients:
         async with self._application.admin(name) as admin:
             while not self._clients.is_over:
                 await trio.sleep(rng.uniform(1, 4))
-                await self._instance(admin, rng, name, f"process of {name}", TOPOLOGY_EPOCH + 1).beat()
+                await self._instance(
+                    admin, rng, name, f"process of {name}", TOPOLOGY_EPOCH + 1
+                ).beat()
 
     # Their world
 
     async def change(self, name: str) -> None:
-        """Give topics more partitions, and the group other numbers of standby tasks, until it is over."""
+        """Give topics more partitions, and the group other numbers of standby tasks, until it is
+        over.
+        """
         rng = self._clients.env(name).rng
         async with self._application.admin(name) as admin:
             while not self._clients.is_over:
@@ -118,7 +142,9 @@ class StreamsClients:
                         await self._configure(admin)
 
     async def _level(self, admin: Admin, rng: Random | None = None) -> None:
-        """Give each topic as many partitions as are wanted, the source first. Topics that do not exist yet are left alone."""
+        """Give each topic as many partitions as are wanted, the source first. Topics that do not
+        exist yet are left alone.
+        """
         for topic in (self._application.source, REPARTITION, CHANGELOG):
             with suppress(KafkaError):
                 described = (await admin.describe_topics([topic], timeout_ms=2_000))[topic]
@@ -145,10 +171,14 @@ class StreamsClients:
 
     def _partitions(self) -> list[TopicPartition]:
         names = (self._application.source, REPARTITION)
-        return [TopicPartition(name, index) for name in names for index in range(self._partition_count)]
+        return [
+            TopicPartition(name, index) for name in names for index in range(self._partition_count)
+        ]
 
     async def drain(self) -> Violation | None:
-        """Wait until the group is complete: each task has its owner and its copies, and those who live, and they alone, are its members."""
+        """Wait until the group is complete: each task has its owner and its copies, and those who
+        live, and they alone, are its members.
+        """
         missing: str | None = "nothing was told"
         async with self._application.admin("streams-drainer") as admin:
             with trio.move_on_after(WHOLE_SECONDS):
@@ -157,11 +187,19 @@ class StreamsClients:
                     try:
                         await self._level(admin)
                         await self._configure(admin)
-                        missing = self._what_is_missing(await self._application.describe(admin.cluster))
+                        missing = self._what_is_missing(
+                            await self._application.describe(admin.cluster)
+                        )
                     except KafkaError as error:
                         missing = str(error)
                 await self._application.fetch(admin.cluster, self._partitions())
-        return None if missing is None else Violation("a calm group is complete", f"after {WHOLE_SECONDS:.0f} s of calm {missing}")
+        return (
+            None
+            if missing is None
+            else Violation(
+                "a calm group is complete", f"after {WHOLE_SECONDS:.0f} s of calm {missing}"
+            )
+        )
 
     def _what_is_missing(self, shown: Shown) -> str | None:
         if set(shown.members) != set(self._instances):
@@ -170,7 +208,11 @@ class StreamsClients:
             instance = self._instances[name]
             if instance.tasks != member.active or instance.standby != member.standby:
                 return f"{name} runs {sorted(instance.tasks)} and {sorted(instance.standby)}, and is shown with {member}"
-        tasks = [(subtopology, index) for subtopology in (READER, COUNTER) for index in range(self._partition_count)]
+        tasks = [
+            (subtopology, index)
+            for subtopology in (READER, COUNTER)
+            for index in range(self._partition_count)
+        ]
         incomplete = missing_tasks(
             {name: member.active for name, member in shown.members.items()},
             {name: member.standby for name, member in shown.members.items()},

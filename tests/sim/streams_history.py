@@ -1,8 +1,10 @@
-"""What instances of a Kafka Streams application did and were told: entries of a ``node_history``, for ``streams_checker`` to judge.
+"""What instances of a Kafka Streams application did and were told: entries of a ``node_history``,
+for ``streams_checker`` to judge.
 
-Decides nothing. An instance is a member of one streams group; each of its lives is a member of its own. ``term`` is the leader epoch of the
-group's coordinator that made a response, ``NOT_KNOWN`` where another node may have been elected by then: such a coordinator says what it
-knew, and nothing that it says is held against the product, as with Apache Kafka.
+Decides nothing. An instance is a member of one streams group; each of its lives is a member of its
+own. ``term`` is the leader epoch of the group's coordinator that made a response, ``NOT_KNOWN``
+where another node may have been elected by then: such a coordinator says what it knew, and nothing
+that it says is held against the product, as with Apache Kafka.
 """
 
 from collections.abc import Iterable
@@ -30,9 +32,11 @@ class Elected(Entry):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Beat(Operation):
-    """A heartbeat. ``owned`` are the active tasks that the member says it runs, None where it says nothing.
+    """A heartbeat. ``owned`` are the active tasks that the member says it runs, None where it says
+    nothing.
 
-    ``told_epoch``, ``active`` and ``standby`` are what it was told; None is that nothing has changed. ``code`` is the response's error.
+    ``told_epoch``, ``active`` and ``standby`` are what it was told; None is that nothing has
+    changed. ``code`` is the response's error.
     """
 
     member: str
@@ -55,7 +59,9 @@ class Beat(Operation):
 
 @dataclass(slots=True, kw_only=True)
 class GaveUp(Entry):
-    """A member runs these active tasks no more, None for all of them: it was told so, has lost its membership, or is dead."""
+    """A member runs these active tasks no more, None for all of them: it was told so, has lost its
+    membership, or is dead.
+    """
 
     member: str
     tasks: Held | None = None

@@ -1,11 +1,14 @@
-"""One life of an instance of the application of ``streams_application``: a member of its streams group (KIP-1071).
+"""One life of an instance of the application of ``streams_application``: a member of its streams
+group (KIP-1071).
 
-An instance runs the tasks that it is told, commits for them, and takes a moment to give them up; now and then it hangs, or leaves, and
-commits for a task that it has not any more, with the epoch in which it had it. It knows neither faults nor rules.
+An instance runs the tasks that it is told, commits for them, and takes a moment to give them up;
+now and then it hangs, or leaves, and commits for a task that it has not any more, with the epoch in
+which it had it. It knows neither faults nor rules.
 
-A response that was lost may have told tasks, which no later one repeats, as with Apache Kafka 4.3: an instance that hears nothing goes on
-for a heartbeat or two, and then begins anew, with all of its tasks given up. It does the same where it was told tasks by a coordinator that
-had a successor: what that one says last may be older than what the instance was told before.
+A response that was lost may have told tasks, which no later one repeats, as with Apache Kafka 4.3:
+an instance that hears nothing goes on for a heartbeat or two, and then begins anew, with all of its
+tasks given up. It does the same where it was told tasks by a coordinator that had a successor: what
+that one says last may be older than what the instance was told before.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +19,10 @@ import trio
 
 from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.protocol.messages.streams_group_heartbeat import RequestTaskIds, StreamsGroupHeartbeatRequest
+from log_service.protocol.messages.streams_group_heartbeat import (
+    RequestTaskIds,
+    StreamsGroupHeartbeatRequest,
+)
 from tests.sim.streams_application import GROUP, Application
 from tests.sim.streams_history import NOT_KNOWN, NOTHING, Beat, GaveUp, Held, Task
 
@@ -28,7 +34,9 @@ BEGIN_ANEW = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPO
 
 
 class Instance:
-    """A member. ``running`` are its active tasks and how far each is, None where it does not know that yet."""
+    """A member. ``running`` are its active tasks and how far each is, None where it does not know
+    that yet.
+    """
 
     def __init__(
         self,
@@ -42,7 +50,9 @@ class Instance:
         closing_seconds: Sequence[float],
         late_offset: Callable[[], int],
     ) -> None:
-        """``closing_seconds`` are how long it may take to give a task up. ``late_offset`` returns offsets that nothing else commits."""
+        """``closing_seconds`` are how long it may take to give a task up. ``late_offset`` returns
+        offsets that nothing else commits.
+        """
         self.member = member
         self.epoch = JOIN_EPOCH
         self.running: dict[Task, int | None] = {}
@@ -86,7 +96,9 @@ class Instance:
             self._give_up(None)
 
     async def _hang(self, machine: str) -> None:
-        """Hang, at times for longer than a session: nothing is heard of the instance, which goes on as if nothing had been."""
+        """Hang, at times for longer than a session: nothing is heard of the instance, which goes on
+        as if nothing had been.
+        """
         clients = self._application.clients
         clients.world.network.isolate(machine, [node.name for node in clients.plan.nodes])
         try:
@@ -154,7 +166,12 @@ class Instance:
             self.standby = beat.standby
             self._take(beat.active, is_judged=beat.term != NOT_KNOWN)
         for task, epoch in list(self._revoked.items()):
-            if beat.term != NOT_KNOWN and beat.owned is not None and task not in beat.owned and beat.told_epoch > epoch:
+            if (
+                beat.term != NOT_KNOWN
+                and beat.owned is not None
+                and task not in beat.owned
+                and beat.told_epoch > epoch
+            ):
                 self._former.append((task, self._revoked.pop(task)))
 
     def _take(self, active: Held, *, is_judged: bool) -> None:
@@ -186,7 +203,9 @@ class Instance:
         tasks = sorted(self.running)
         self._give_up(None)
         beat = self._beat(NOTHING, is_leaving=True)
-        request = StreamsGroupHeartbeatRequest(group_id=GROUP, member_id=self.member, member_epoch=LEAVE_EPOCH)
+        request = StreamsGroupHeartbeatRequest(
+            group_id=GROUP, member_id=self.member, member_epoch=LEAVE_EPOCH
+        )
         try:
             await self._application.beat(self._cluster, request, beat)
         except KafkaError as error:
@@ -208,14 +227,20 @@ class Instance:
 
     async def _find_positions(self) -> None:
         """Ask from where on tasks go on that are new here."""
-        new = {self._application.partition_of(task): task for task, position in sorted(self.running.items()) if position is None}
+        new = {
+            self._application.partition_of(task): task
+            for task, position in sorted(self.running.items())
+            if position is None
+        }
         if new and not self._is_unsure:
             found = await self._application.fetch(self._cluster, new, self.member, self.epoch)
             for partition, offset in found.items():
                 self.running[new[partition]] = max(offset, 0)
 
     async def _commit(self) -> None:
-        """Go on with all tasks, and commit how far they are: whether that is heard or not, the next commit is of a later offset."""
+        """Go on with all tasks, and commit how far they are: whether that is heard or not, the next
+        commit is of a later offset.
+        """
         offsets: dict[Task, int] = {}
         for task, position in sorted(self.running.items()):
             if position is not None:
@@ -227,11 +252,16 @@ class Instance:
         """Commit for a task that was given up, as a thread does that has not been told."""
         if self._former:
             task, epoch = self._former.pop(0)
-            await self._application.commit(self._cluster, self.member, epoch, {task: self._late_offset()})
+            await self._application.commit(
+                self._cluster, self.member, epoch, {task: self._late_offset()}
+            )
 
 
 def _ids(tasks: Held) -> list[RequestTaskIds]:
     by_subtopology: dict[str, list[int]] = {}
     for subtopology, index in sorted(tasks):
         by_subtopology.setdefault(subtopology, []).append(index)
-    return [RequestTaskIds(subtopology_id=each, partitions=indexes) for each, indexes in by_subtopology.items()]
+    return [
+        RequestTaskIds(subtopology_id=each, partitions=indexes)
+        for each, indexes in by_subtopology.items()
+    ]

@@ -1,6 +1,8 @@
-"""The stages of a task's way from one instance to another, on the coordinator of their streams group, and who waits for one.
+"""The stages of a task's way from one instance to another, on the coordinator of their streams
+group, and who waits for one.
 
-Decides when a stage is reached: when a member comes into it after the watch began. Looks at the coordinator's memory, and changes nothing.
+Decides when a stage is reached: when a member comes into it after the watch began. Looks at the
+coordinator's memory, and changes nothing.
 """
 
 from collections.abc import Iterator
@@ -26,13 +28,23 @@ class HandoverWatch:
 
     def look(self) -> None:
         """Look once; cheap enough to be done whenever time is about to pass."""
-        if any(member.current.state is self._wanted and id(member.current) not in self._known for member in self._members()):
+        if any(
+            member.current.state is self._wanted and id(member.current) not in self._known
+            for member in self._members()
+        ):
             self.is_reached.set()
 
     def _members(self) -> Iterator[StreamsMember]:
         current = self._host.current
         rooms = current.broker._rooms if self._host.is_running and current is not None else None
         if rooms is not None:
-            shards = (led.shard for led in rooms.groups._shards._led.values() if led.runtime is not None)
-            groups = (group for shard in shards for group in shard._groups.values() if isinstance(group, StreamsGroup))
+            shards = (
+                led.shard for led in rooms.groups._shards._led.values() if led.runtime is not None
+            )
+            groups = (
+                group
+                for shard in shards
+                for group in shard._groups.values()
+                if isinstance(group, StreamsGroup)
+            )
             yield from (member for group in groups for member in group.members.values())

@@ -1,7 +1,8 @@
-"""Which node coordinates the streams group of a simulated cluster, in which leader epoch, and whether another one may do so by now.
+"""Which node coordinates the streams group of a simulated cluster, in which leader epoch, and
+whether another one may do so by now.
 
-Looks into the nodes, so that a response can be judged by what its coordinator could know: one that was succeeded, and has not heard of it,
-says what it knew, as with Apache Kafka.
+Looks into the nodes, so that a response can be judged by what its coordinator could know: one that
+was succeeded, and has not heard of it, says what it knew, as with Apache Kafka.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +19,9 @@ from tests.sim.streams_history import NOT_KNOWN, Elected
 class CoordinatorTerms:
     """The terms of one group's coordinators. ``note`` hears of each election."""
 
-    def __init__(self, group_id: str, hosts: Sequence[NodeHost], note: Callable[[Elected], object]) -> None:
+    def __init__(
+        self, group_id: str, hosts: Sequence[NodeHost], note: Callable[[Elected], object]
+    ) -> None:
         self._group_id = group_id
         self._hosts = {host.name: host for host in hosts}
         self._note = note
@@ -26,26 +29,40 @@ class CoordinatorTerms:
         self._looked_at = -inf
 
     def before(self, name: str) -> int:
-        """Return the epoch in which a node that is about to be asked coordinates the group, ``NOT_KNOWN`` where it does not."""
+        """Return the epoch in which a node that is about to be asked coordinates the group,
+        ``NOT_KNOWN`` where it does not.
+        """
         self._look()
         return self._of(name)
 
     def _of(self, name: str) -> int:
         partition, current = self._partition(), self._hosts[name].current
-        rooms = current.broker._rooms if self._hosts[name].is_running and current is not None else None
-        led = None if rooms is None or partition is None else rooms.groups._shards._led.get(partition)
+        rooms = (
+            current.broker._rooms if self._hosts[name].is_running and current is not None else None
+        )
+        led = (
+            None if rooms is None or partition is None else rooms.groups._shards._led.get(partition)
+        )
         return NOT_KNOWN if led is None else led.coordinator_log.leader_epoch
 
     def after(self, name: str, before: int) -> int:
-        """Return ``before``, the epoch of a node when it was asked, if no other one was known to any node when its response came."""
+        """Return ``before``, the epoch of a node when it was asked, if no other one was known to
+        any node when its response came.
+        """
         self._look()
-        return before if self._newest == before and self._of(name) in {before, NOT_KNOWN} else NOT_KNOWN
+        return (
+            before
+            if self._newest == before and self._of(name) in {before, NOT_KNOWN}
+            else NOT_KNOWN
+        )
 
     def _look(self) -> None:
         """Take note of the highest leader epoch of the group's coordinator that any node knows."""
         known, partition = self._newest, self._partition()
         for host in self._hosts.values():
-            image = host.current.broker.image if host.is_running and host.current is not None else None
+            image = (
+                host.current.broker.image if host.is_running and host.current is not None else None
+            )
             topic = None if image is None else image.topics.by_name.get(GROUP_METADATA_TOPIC)
             if topic is not None and partition is not None and partition in topic.partitions:
                 known = max(known, topic.partitions[partition].leader_epoch)

@@ -1,7 +1,8 @@
-"""Notes which nodes coordinate groups in a leader epoch that is over, since they have not heard of a later one.
+"""Notes which nodes coordinate groups in a leader epoch that is over, since they have not heard of
+a later one.
 
-Decides nothing. Such a node is cut off, was paused, or is about to hear: it tells what its groups had committed when its successor began.
-``node_checker`` judges by that what a client is told.
+Decides nothing. Such a node is cut off, was paused, or is about to hear: it tells what its groups
+had committed when its successor began. ``node_checker`` judges by that what a client is told.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +18,9 @@ Term = tuple[int, int]
 
 @dataclass(slots=True)
 class SupersededCoordinators:
-    """The coordinators of groups on ``hosts``; ``history`` gets those that have a successor and do not know it."""
+    """The coordinators of groups on ``hosts``; ``history`` gets those that have a successor and do
+    not know it.
+    """
 
     history: History
     hosts: Sequence[NodeHost]
@@ -35,30 +38,60 @@ class SupersededCoordinators:
                 self._begun.setdefault((partition, epoch), self.history.place + 1)
                 self._newest[partition] = max(epoch, self._newest.get(partition, epoch))
         if len(self._begun) > known_count:
-            looked_at = [(host, host.current) for host in self.hosts if host.is_running and host.current is not None]
+            looked_at = [
+                (host, host.current)
+                for host in self.hosts
+                if host.is_running and host.current is not None
+            ]
         for host, incarnation in looked_at:
             for term in _terms_of(incarnation):
                 self._note_superseded(host, incarnation, term)
         for (incarnation, term), superseded in list(self._open.items()):
-            if not incarnation.is_running or term not in _terms_of(incarnation) or _has_heard(incarnation, term):
+            if (
+                not incarnation.is_running
+                or term not in _terms_of(incarnation)
+                or _has_heard(incarnation, term)
+            ):
                 self.history.end(superseded)
                 del self._open[incarnation, term]
 
     def _note_superseded(self, host: NodeHost, incarnation: Incarnation, term: Term) -> None:
         partition, epoch = term
-        if epoch < self._newest[partition] and (incarnation, term) not in self._open and not _has_heard(incarnation, term):
-            since = min(place for (other, begun), place in self._begun.items() if other == partition and begun > epoch)
+        if (
+            epoch < self._newest[partition]
+            and (incarnation, term) not in self._open
+            and not _has_heard(incarnation, term)
+        ):
+            since = min(
+                place
+                for (other, begun), place in self._begun.items()
+                if other == partition and begun > epoch
+            )
             count = len(incarnation.broker.image.topics.by_name[GROUP_METADATA_TOPIC].partitions)
-            superseded = Superseded(node=host.name, groups_partition=partition, groups_partition_count=count, since=since)
+            superseded = Superseded(
+                node=host.name,
+                groups_partition=partition,
+                groups_partition_count=count,
+                since=since,
+            )
             self._open[incarnation, term] = self.history.add(superseded)
 
 
 def _terms_of(incarnation: Incarnation) -> list[Term]:
     rooms = incarnation.broker._rooms
-    return [] if rooms is None else [(number, led.coordinator_log.leader_epoch) for number, led in rooms.groups._shards._led.items()]
+    return (
+        []
+        if rooms is None
+        else [
+            (number, led.coordinator_log.leader_epoch)
+            for number, led in rooms.groups._shards._led.items()
+        ]
+    )
 
 
 def _has_heard(incarnation: Incarnation, term: Term) -> bool:
-    """Whether the metadata that a process knows speak of a later leader epoch, or of no such partition."""
+    """Whether the metadata that a process knows speak of a later leader epoch, or of no such
+    partition.
+    """
     found = incarnation.broker.image.topics.partition(GROUP_METADATA_TOPIC, term[0])
     return found is None or found.leader_epoch > term[1]

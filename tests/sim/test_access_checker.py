@@ -1,4 +1,6 @@
-"""What the judges of rights say: nothing of a request that was decided as it should be, and each broken promise by its name."""
+"""What the judges of rights say: nothing of a request that was decided as it should be, and each
+broken promise by its name.
+"""
 
 from collections.abc import Sequence
 
@@ -22,18 +24,39 @@ from tests.sim.access_checker import (
     check_login,
 )
 from tests.sim.access_history import Attempt, Bits, LogIn, Part, Shown
-from tests.sim.access_model import ALLOW, DENY, LITERAL, PREFIXED, AccessState, Asker, Need, Rule, Step
+from tests.sim.access_model import (
+    ALLOW,
+    DENY,
+    LITERAL,
+    PREFIXED,
+    AccessState,
+    Asker,
+    Need,
+    Rule,
+    Step,
+)
 from tests.sim.access_requests import ON_GROUPS, add_partitions, commit
 
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
 TOPIC, GROUP, CLUSTER = AclResource.TOPIC, AclResource.GROUP, AclResource.CLUSTER
 ANN = Asker("User:ann", "10.0.0.1")
-NONE, NO_TOPIC, NO_GROUP = ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED
+NONE, NO_TOPIC, NO_GROUP = (
+    ErrorCode.NONE,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+)
 UNKNOWN_TOPIC = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 ON_GOLD = (Step((Need(WRITE, TOPIC, "gold"),), NO_TOPIC),)
 
 
-def rule(operation: int = WRITE, name: str = "gold", *, principal: str = "User:ann", host: str = "*", **more: int) -> Rule:
+def rule(
+    operation: int = WRITE,
+    name: str = "gold",
+    *,
+    principal: str = "User:ann",
+    host: str = "*",
+    **more: int,
+) -> Rule:
     return Rule(
         principal=principal,
         host=host,
@@ -53,11 +76,24 @@ NOTHING, WRITES = state(), state(rule())
 
 
 def attempt(*parts: Part, **seen: Sequence[object]) -> Attempt:
-    return Attempt(api="Produce", asker=ANN, deciders=("node1",), parts=list(parts), **{name: list(each) for name, each in seen.items()})  # type: ignore[arg-type]
+    return Attempt(
+        api="Produce",
+        asker=ANN,
+        deciders=("node1",),
+        parts=list(parts),
+        **{name: list(each) for name, each in seen.items()},
+    )  # type: ignore[arg-type]
 
 
-def told(code: ErrorCode | None, states: Sequence[AccessState], steps: tuple[Step, ...] = ON_GOLD) -> list[str]:
-    return [each.rule for each in check_attempt(attempt(Part(what="to gold", steps=steps, told=code, mark="1")), states)]
+def told(
+    code: ErrorCode | None, states: Sequence[AccessState], steps: tuple[Step, ...] = ON_GOLD
+) -> list[str]:
+    return [
+        each.rule
+        for each in check_attempt(
+            attempt(Part(what="to gold", steps=steps, told=code, mark="1")), states
+        )
+    ]
 
 
 # The model
@@ -91,9 +127,15 @@ def test_model_decides_as_the_standard_authorizer(rules: list[Rule], is_allowed:
 
 def test_model_knows_what_is_implied_and_who_may_do_everything() -> None:
     assert WRITES.allows(ANN, Need(DESCRIBE, TOPIC, "gold"))
-    assert not state(rule(), rule(DESCRIBE, permission=DENY)).allows(ANN, Need(DESCRIBE, TOPIC, "gold"))
-    assert state(rule(), rule(WRITE, permission=DENY), rule(READ)).allows(ANN, Need(DESCRIBE, TOPIC, "gold"))
-    assert state(rule(principal="User:admin", permission=DENY)).allows(Asker("User:admin", "x"), Need(WRITE, TOPIC, "gold"))
+    assert not state(rule(), rule(DESCRIBE, permission=DENY)).allows(
+        ANN, Need(DESCRIBE, TOPIC, "gold")
+    )
+    assert state(rule(), rule(WRITE, permission=DENY), rule(READ)).allows(
+        ANN, Need(DESCRIBE, TOPIC, "gold")
+    )
+    assert state(rule(principal="User:admin", permission=DENY)).allows(
+        Asker("User:admin", "x"), Need(WRITE, TOPIC, "gold")
+    )
 
 
 # What was told
@@ -157,7 +199,9 @@ def test_what_is_left_of_a_request_that_was_never_allowed_is_named() -> None:
 
 
 def test_names_are_shown_to_those_who_may_see_them() -> None:
-    def shown(names: list[str], states: list[AccessState], *, or_on_cluster: bool = False) -> list[str]:
+    def shown(
+        names: list[str], states: list[AccessState], *, or_on_cluster: bool = False
+    ) -> list[str]:
         seen = Shown(resource=TOPIC, names=names, known=["gold"], or_on_cluster=or_on_cluster)
         return [each.rule for each in check_attempt(attempt(shown=[seen]), states)]
 
@@ -173,7 +217,13 @@ def test_names_are_shown_to_those_who_may_see_them() -> None:
 
 def test_authorized_operations_are_those_of_some_state() -> None:
     def operations(number: int, states: list[AccessState], *, is_hidden: bool = False) -> list[str]:
-        bits = Bits(resource=GROUP, name="crew", operations=ON_GROUPS, told=number, is_hidden_without_describe=is_hidden)
+        bits = Bits(
+            resource=GROUP,
+            name="crew",
+            operations=ON_GROUPS,
+            told=number,
+            is_hidden_without_describe=is_hidden,
+        )
         return [each.rule for each in check_attempt(attempt(bits=[bits]), states)]
 
     reads = state(rule(READ, "crew", resource=GROUP))
@@ -181,8 +231,12 @@ def test_authorized_operations_are_those_of_some_state() -> None:
     assert not operations(0, [reads, NOTHING])
     assert operations(0, [reads]) == [BITS]
     assert operations(1 << READ, [reads]) == [BITS]
-    assert operations(1 << READ | 1 << DESCRIBE | 1 << AclOperation.DELETE, [reads, NOTHING]) == [BITS]
-    hidden = state(rule(READ, "crew", resource=GROUP), rule(DESCRIBE, "crew", resource=GROUP, permission=DENY))
+    assert operations(1 << READ | 1 << DESCRIBE | 1 << AclOperation.DELETE, [reads, NOTHING]) == [
+        BITS
+    ]
+    hidden = state(
+        rule(READ, "crew", resource=GROUP), rule(DESCRIBE, "crew", resource=GROUP, permission=DENY)
+    )
     assert operations(1 << READ, [hidden], is_hidden=True) == [BITS]
     assert not operations(0, [hidden], is_hidden=True)
 
@@ -199,18 +253,28 @@ def test_authorized_operations_are_those_of_some_state() -> None:
         (ErrorCode.ILLEGAL_SASL_STATE, [0], [LOGIN]),
     ],
 )
-def test_login_goes_by_the_password_that_the_node_knows(code: ErrorCode | None, known: list[int], rules: list[str]) -> None:
+def test_login_goes_by_the_password_that_the_node_knows(
+    code: ErrorCode | None, known: list[int], rules: list[str]
+) -> None:
     login = LogIn(user="ann", password=1, node="node1", told=code)
-    assert [each.rule for each in check_login(login, [state(ann=number) for number in known])] == rules
+    assert [
+        each.rule for each in check_login(login, [state(ann=number) for number in known])
+    ] == rules
 
 
 def test_removed_user_may_not_log_in() -> None:
-    assert [each.rule for each in check_login(LogIn(user="ann", password=1, node="node1", told=NONE), [state()])] == [LOGIN]
+    assert [
+        each.rule
+        for each in check_login(LogIn(user="ann", password=1, node="node1", told=NONE), [state()])
+    ] == [LOGIN]
 
 
 def test_acknowledged_changes_are_known_once_all_is_calm() -> None:
     def rules(known: AccessState, **passwords: int | None) -> list[str]:
-        return [each.rule for each in check_known("node1", known, {rule(): True, rule(READ): False}, passwords)]
+        return [
+            each.rule
+            for each in check_known("node1", known, {rule(): True, rule(READ): False}, passwords)
+        ]
 
     assert not rules(state(rule(), rule(DESCRIBE), ann=2), ann=2, bob=None)
     assert rules(state()) == [KNOWN]
@@ -229,10 +293,15 @@ def test_acknowledged_changes_are_known_once_all_is_calm() -> None:
         (0.1, False, True, [ENDED]),
     ],
 )
-def test_nothing_comes_of_what_is_asked_after_a_login_has_ended(seconds: float, *, is_ok: bool, is_left: bool, rules: list[str]) -> None:
+def test_nothing_comes_of_what_is_asked_after_a_login_has_ended(
+    seconds: float, *, is_ok: bool, is_left: bool, rules: list[str]
+) -> None:
     late = attempt(Part(what="to gold", steps=ON_GOLD, told=NONE if is_ok else None, mark="1"))
     late.login_ends, late.time, late.is_ok = 5.0, 5.0 + seconds, is_ok
-    found = [*check_attempt(late, [WRITES]), *check_effects(late, [WRITES], {"1"} if is_left else ())]
+    found = [
+        *check_attempt(late, [WRITES]),
+        *check_effects(late, [WRITES], {"1"} if is_left else ()),
+    ]
     assert [each.rule for each in found] == rules
 
 
@@ -250,7 +319,9 @@ def test_nothing_comes_of_what_is_asked_after_a_login_has_ended(seconds: float, 
         (None, [100], []),
     ],
 )
-def test_login_by_a_token_goes_by_when_it_expires(code: ErrorCode | None, ends_ms: list[int], rules: list[str]) -> None:
+def test_login_by_a_token_goes_by_when_it_expires(
+    code: ErrorCode | None, ends_ms: list[int], rules: list[str]
+) -> None:
     """It takes from 100 to 160 ms of the node's wall clock."""
     login = LogIn(user="ann", token="t", node="node1", told=code, wall_ms=100, ended_wall_ms=160)
     states = [AccessState(tokens={"t": end_ms} if end_ms else {}) for end_ms in ends_ms]

@@ -1,7 +1,9 @@
-"""Bits that change under a stopped node: what the disk gives back wrong is told, or does not matter; it is never served as good.
+"""Bits that change under a stopped node: what the disk gives back wrong is told, or does not
+matter; it is never served as good.
 
-Below the recovery point no start reads a segment, in Apache Kafka neither: the client's checksum is what stands between a flipped
-bit and its reader. Outside the checksum are, by Kafka's format, only a batch's base offset, its size, its magic and its leader epoch.
+Below the recovery point no start reads a segment, in Apache Kafka neither: the client's checksum is
+what stands between a flipped bit and its reader. Outside the checksum are, by Kafka's format, only
+a batch's base offset, its size, its magic and its leader epoch.
 """
 
 from collections.abc import Awaitable, Callable
@@ -35,14 +37,24 @@ def on_a_stopped_node(story: Story) -> None:
     async def main(world: World) -> None:
         async with trio.open_nursery() as nursery:
             host = NodeHost(
-                world, nursery, *node_config({"log.flush.interval.messages": "1"}, segment_bytes=1_000, index_interval_bytes=100)
+                world,
+                nursery,
+                *node_config(
+                    {"log.flush.interval.messages": "1"},
+                    segment_bytes=1_000,
+                    index_interval_bytes=100,
+                ),
             )
             await host.start()
             async with Admin(BOOTSTRAP, env=world.client_env("admin"), **TIMEOUTS) as admin:
                 await admin.create_topics([NewTopic(name=PARTITION.topic, partition_count=1)])
-            async with Producer(BOOTSTRAP, env=world.client_env("producer"), **TIMEOUTS) as producer:
+            async with Producer(
+                BOOTSTRAP, env=world.client_env("producer"), **TIMEOUTS
+            ) as producer:
                 for value in values():
-                    await (await producer.send(PARTITION.topic, value=value.encode(), partition=0)).wait()
+                    await (
+                        await producer.send(PARTITION.topic, value=value.encode(), partition=0)
+                    ).wait()
             await host.stop()
             await story(world, host)
             nursery.cancel_scope.cancel()
@@ -53,7 +65,11 @@ def on_a_stopped_node(story: Story) -> None:
 def files_of(host: NodeHost, suffix: str) -> list[Inode]:
     node = host.disk.find(Path("/data/kept-0"))
     assert isinstance(node, Directory)
-    return [child for name, child in sorted(node.children.items()) if name.endswith(suffix) and isinstance(child, Inode)]
+    return [
+        child
+        for name, child in sorted(node.children.items())
+        if name.endswith(suffix) and isinstance(child, Inode)
+    ]
 
 
 async def read_all(world: World, name: str) -> tuple[list[tuple[int, str]], str]:
@@ -61,19 +77,26 @@ async def read_all(world: World, name: str) -> tuple[list[tuple[int, str]], str]
     found: list[tuple[int, str]] = []
     settings = {**TIMEOUTS, "request_timeout_ms": 2_000}
     try:
-        async with Consumer(BOOTSTRAP, env=world.client_env(name), auto_offset_reset="none", **settings) as consumer:
+        async with Consumer(
+            BOOTSTRAP, env=world.client_env(name), auto_offset_reset="none", **settings
+        ) as consumer:
             consumer.assign([PARTITION])
             await consumer.seek(PARTITION, 0)
             with trio.move_on_after(20):
                 while len(found) < COUNT:
-                    found += [(record.offset, (record.value or b"").decode()) for record in await consumer.poll(timeout_ms=500)]
+                    found += [
+                        (record.offset, (record.value or b"").decode())
+                        for record in await consumer.poll(timeout_ms=500)
+                    ]
     except TidelogError as error:
         return found, str(error)
     return found, "" if len(found) == COUNT else "it waits"
 
 
 async def judge(world: World, host: NodeHost, what: str, *, may_skip: bool = False) -> str:
-    """Start on the damaged disk, read, and stop; returns what was told. What is read must be what was written."""
+    """Start on the damaged disk, read, and stop; returns what was told. What is read must be what
+    was written.
+    """
     incarnation = await host.start()
     if not incarnation.is_up:
         return f"refused: {incarnation.error!r}"
@@ -107,13 +130,17 @@ def test_a_flipped_bit_in_a_batch_is_told_and_not_served(seed: int) -> None:
             position, bit = rng.randrange(CHECKSUMMED_FROM, size), rng.randrange(8)
             flip(log, position, bit)
             told = await judge(world, host, f"bit {bit} of byte {position}")
-            assert told, f"bit {bit} of byte {position} of a batch is flipped, and no reader is told"
+            assert told, (
+                f"bit {bit} of byte {position} of a batch is flipped, and no reader is told"
+            )
             flip(log, position, bit)
 
     on_a_stopped_node(story)
 
 
-@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot", "leader-epoch-checkpoint", "partition.metadata"])
+@pytest.mark.parametrize(
+    "suffix", [".index", ".timeindex", ".snapshot", "leader-epoch-checkpoint", "partition.metadata"]
+)
 def test_a_flipped_bit_beside_the_batches_costs_no_record(suffix: str) -> None:
     async def story(world: World, host: NodeHost) -> None:
         rng = Random(suffix)

@@ -43,22 +43,38 @@ def disk_with(segments: Mapping[int, bytes]) -> Disk:
     return disk
 
 
-def found(logs: Mapping[str, Mapping[int, bytes]], end: int, *, is_at_rest: bool = False, asked: int = 0) -> list[str]:
-    """Compare logs of one partition that was committed up to ``end``; return what is found. Clients deleted what is below ``asked``."""
-    hosts: list[Any] = [SimpleNamespace(name=name, disk=disk_with(segments)) for name, segments in logs.items()]
+def found(
+    logs: Mapping[str, Mapping[int, bytes]], end: int, *, is_at_rest: bool = False, asked: int = 0
+) -> list[str]:
+    """Compare logs of one partition that was committed up to ``end``; return what is found. Clients
+    deleted what is below ``asked``.
+    """
+    hosts: list[Any] = [
+        SimpleNamespace(name=name, disk=disk_with(segments)) for name, segments in logs.items()
+    ]
     whole = frozenset({"a"} if is_at_rest else ())
-    return [violation.text for violation in check_replicas(hosts, {PARTITION: end}, whole, {PARTITION: asked})]
+    return [
+        violation.text
+        for violation in check_replicas(hosts, {PARTITION: end}, whole, {PARTITION: asked})
+    ]
 
 
 def test_replicas_are_the_same_as_far_as_they_were_committed() -> None:
     (lost,) = found({"node1": log(FIRST, SECOND), "node2": log(FIRST)}, 10)
     assert lost == "a-0 on node1 and on node2 has 2 and 1 batches below 10"
     (other,) = found({"node1": log(FIRST, SECOND), "node2": log(FIRST, OTHER_SECOND)}, 10)
-    assert f"first (5, 9, 0) of {len(SECOND)} bytes and (5, 9, 0) of {len(OTHER_SECOND)} bytes" in other
+    assert (
+        f"first (5, 9, 0) of {len(SECOND)} bytes and (5, 9, 0) of {len(OTHER_SECOND)} bytes"
+        in other
+    )
 
 
 def test_what_was_committed_after_a_node_had_left_is_not_looked_for_there() -> None:
-    logs = {"node1": log(FIRST, SECOND, THIRD), "node2": log(FIRST), "node3": log(FIRST, OTHER_SECOND)}
+    logs = {
+        "node1": log(FIRST, SECOND, THIRD),
+        "node2": log(FIRST),
+        "node3": log(FIRST, OTHER_SECOND),
+    }
     assert found(logs, 5) == []
 
 
@@ -71,7 +87,10 @@ class TestEmptyReplica:
     """It begins and ends where its file says, if clients had asked for as much to be deleted."""
 
     def test_that_has_deleted_what_was_asked_for_equals_one_that_has_not(self) -> None:
-        for logs in ({"node1": log(FIRST, SECOND), "node2": empty_log(10)}, {"node1": empty_log(10), "node2": log(FIRST, SECOND)}):
+        for logs in (
+            {"node1": log(FIRST, SECOND), "node2": empty_log(10)},
+            {"node1": empty_log(10), "node2": log(FIRST, SECOND)},
+        ):
             assert found(logs, 10, is_at_rest=True, asked=10) == []
 
     def test_without_what_nobody_deleted_lacks_it(self) -> None:
@@ -85,5 +104,7 @@ class TestEmptyReplica:
         assert lost == "a-0 on node1 and on node2 has 1 and 0 batches below 10"
 
     def test_of_a_topic_at_rest_ends_where_the_others_end(self) -> None:
-        (shorter,) = found({"node1": log(FIRST, SECOND), "node2": empty_log(5)}, 5, is_at_rest=True, asked=5)
+        (shorter,) = found(
+            {"node1": log(FIRST, SECOND), "node2": empty_log(5)}, 5, is_at_rest=True, asked=5
+        )
         assert shorter == "a-0 ends at 10 on node1, at 5 on node2"

@@ -22,7 +22,9 @@ def test_a_node_that_has_died_while_it_was_cut_off_is_healed_before_it_is_starte
         adversary: Any = object.__new__(Noting)
         ended = trio.Event()
         ended.set()
-        adversary.host = SimpleNamespace(name="node1", is_running=False, current=SimpleNamespace(ended=ended))
+        adversary.host = SimpleNamespace(
+            name="node1", is_running=False, current=SimpleNamespace(ended=ended)
+        )
         adversary.world = SimpleNamespace(network=SimpleNamespace(heal=told.append))
         await adversary._pause_and_heal(5)
 
@@ -31,7 +33,9 @@ def test_a_node_that_has_died_while_it_was_cut_off_is_healed_before_it_is_starte
 
 
 def test_a_node_that_has_died_while_it_refused_its_peers_is_healed_before_it_is_started() -> None:
-    """Two voters that both refuse their peers, and died at one moment, would never elect a leader: no start would end."""
+    """Two voters that both refuse their peers, and died at one moment, would never elect a leader:
+    no start would end.
+    """
     told: list[str] = []
 
     class Noting(ClusterAdversary):
@@ -43,7 +47,9 @@ def test_a_node_that_has_died_while_it_refused_its_peers_is_healed_before_it_is_
         ended = trio.Event()
         adversary.rng = Random(0)
         adversary.victims = SimpleNamespace(nodes=["node1", "node2"])
-        adversary.host = SimpleNamespace(name="node1", is_running=False, current=SimpleNamespace(ended=ended))
+        adversary.host = SimpleNamespace(
+            name="node1", is_running=False, current=SimpleNamespace(ended=ended)
+        )
         adversary.world = SimpleNamespace(
             network=SimpleNamespace(
                 refuse=lambda peer, name: told.append(f"{name} refuses {peer}"),
@@ -78,14 +84,18 @@ def test_where_each_record_is_synced_power_goes_on_any_machine() -> None:
     assert allowance.may_lose_power("node2")
 
 
-def test_where_a_disk_is_lost_power_goes_on_no_other_machine_before_all_replicas_are_in_sync_again() -> None:
+def test_where_a_disk_is_lost_power_goes_on_no_other_machine_before_all_replicas_are_in_sync_again() -> (
+    None
+):
     plan: Any = SimpleNamespace(is_all_synced=True)
     state = SimpleNamespace(is_whole=False)
     allowance = Allowance(plan, lambda: state.is_whole)
     allowance.note_disk_lost("node1")
     assert allowance.may_lose_power("node1"), "it has nothing left to lose"
     allowance.note_power_lost("node1")
-    assert not allowance.may_lose_power("node2"), "it may be the only one that has everything, and could not say so"
+    assert not allowance.may_lose_power("node2"), (
+        "it may be the only one that has everything, and could not say so"
+    )
     state.is_whole = True
     assert allowance.may_lose_power("node2")
     allowance.note_power_lost("node2")

@@ -1,4 +1,6 @@
-"""What the witnesses of a cluster see: a node at work breaks nothing, and each thing that no node may do is named."""
+"""What the witnesses of a cluster see: a node at work breaks nothing, and each thing that no node
+may do is named.
+"""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -10,10 +12,22 @@ import trio
 
 from log_service.client import Admin, NewTopic, Producer
 from log_service.common.java_hashing import hashed_partition
-from log_service.common.types import GROUP_METADATA_TOPIC, BrokerEpoch, LeaderEpoch, NodeId, PartitionEpoch
+from log_service.common.types import (
+    GROUP_METADATA_TOPIC,
+    BrokerEpoch,
+    LeaderEpoch,
+    NodeId,
+    PartitionEpoch,
+)
 from log_service.controller.death_watch import DeathWatch
 from log_service.metadata.image import EMPTY_IMAGE, BrokerRegistration, MetadataImage
-from log_service.metadata.partition import LOST_DIRECTORY, NO_LEADER, RECOVERING, UNASSIGNED_DIRECTORY, PartitionRegistration
+from log_service.metadata.partition import (
+    LOST_DIRECTORY,
+    NO_LEADER,
+    RECOVERING,
+    UNASSIGNED_DIRECTORY,
+    PartitionRegistration,
+)
 from log_service.raft.batches import MetadataBatch
 from log_service.raft.events import Effects, RequestArrived
 from log_service.raft.messages import VoteRequest, VoteResponse
@@ -31,22 +45,38 @@ TOPIC = "watched"
 
 
 def with_broker(image: MetadataImage, broker: BrokerRegistration) -> MetadataImage:
-    return replace(image, cluster=replace(image.cluster, brokers={**image.cluster.brokers, broker.node_id: broker}))
+    return replace(
+        image,
+        cluster=replace(image.cluster, brokers={**image.cluster.brokers, broker.node_id: broker}),
+    )
 
 
 def with_group_partition(image: MetadataImage, partition: PartitionRegistration) -> MetadataImage:
     topic = image.topics.by_name[GROUP_METADATA_TOPIC]
-    changed = replace(topic, partitions={**topic.partitions, hashed_partition("group", 2): partition})
-    return replace(image, topics=replace(image.topics, by_name={**image.topics.by_name, GROUP_METADATA_TOPIC: changed}))
+    changed = replace(
+        topic, partitions={**topic.partitions, hashed_partition("group", 2): partition}
+    )
+    return replace(
+        image,
+        topics=replace(
+            image.topics, by_name={**image.topics.by_name, GROUP_METADATA_TOPIC: changed}
+        ),
+    )
 
 
-def found_after(act: Callable[[NodeHost, ClusterWatch], Awaitable[None]], *, is_synced: bool = True) -> list[str]:
+def found_after(
+    act: Callable[[NodeHost, ClusterWatch], Awaitable[None]], *, is_synced: bool = True
+) -> list[str]:
     """What a watch finds when a node serves, and something is done to it behind its back."""
     texts: list[str] = []
 
     async def main(world: World) -> None:
         async with trio.open_nursery() as nursery:
-            host = NodeHost(world, nursery, *node_config({"log.flush.interval.messages": "1"} if is_synced else {}))
+            host = NodeHost(
+                world,
+                nursery,
+                *node_config({"log.flush.interval.messages": "1"} if is_synced else {}),
+            )
             await trio.lowlevel.checkpoint()
             world.node_env(host.name)
             watch = ClusterWatch([host], lambda _topic, _index: True)
@@ -77,7 +107,9 @@ async def restart(host: NodeHost, _watch: ClusterWatch) -> None:
 
 
 @pytest.mark.parametrize("act", [nothing, restart])
-def test_a_node_that_keeps_its_promises_is_not_named(act: Callable[[NodeHost, ClusterWatch], Awaitable[None]]) -> None:
+def test_a_node_that_keeps_its_promises_is_not_named(
+    act: Callable[[NodeHost, ClusterWatch], Awaitable[None]],
+) -> None:
     assert not found_after(act)
 
 
@@ -98,7 +130,9 @@ def test_a_high_watermark_that_moves_while_too_few_are_in_sync_is_named() -> Non
         watch.replicas.look([(host, host.current)])
         state.high_watermark += 1
 
-    assert any("with the ISR (), and the topic asks for 1 in it" in text for text in found_after(act))
+    assert any(
+        "with the ISR (), and the topic asks for 1 in it" in text for text in found_after(act)
+    )
 
 
 def test_records_that_are_lost_with_the_power_are_named() -> None:
@@ -107,19 +141,27 @@ def test_records_that_are_lost_with_the_power_are_named() -> None:
 
 
 @pytest.mark.parametrize(("later", "is_named"), [(-1, True), (1, False)])
-def test_a_leader_has_what_epochs_before_its_own_committed_and_not_those_after(later: int, is_named: bool) -> None:
+def test_a_leader_has_what_epochs_before_its_own_committed_and_not_those_after(
+    later: int, is_named: bool
+) -> None:
     """A process that was held up comes to lead an epoch that is over."""
 
     async def act(host: NodeHost, watch: ClusterWatch) -> None:
         assert host.current is not None
         witness = watch.replicas
-        replica = witness._replicas[host.name][next(where for where in witness.ends if where.topic == TOPIC)]
+        replica = witness._replicas[host.name][
+            next(where for where in witness.ends if where.topic == TOPIC)
+        ]
         key, epoch = (replica.partition.topic_id.int, 0), replica.partition.leader_epoch
         last, count = witness.committed[key][-1], len(witness.committed[key])
         witness.committed[key].append(last._replace(base_offset=5, last_offset=5))
         witness._commit_epochs[key] = [epoch - 1] * count + [epoch + later]
         witness._check_has_committed(replica)
-        assert len(witness.committed[key]) == len(witness._commit_epochs[key]) == count + (not is_named)
+        assert (
+            len(witness.committed[key])
+            == len(witness._commit_epochs[key])
+            == count + (not is_named)
+        )
 
     assert [("without the committed" in text) for text in found_after(act)] == [True] * is_named
 
@@ -135,10 +177,14 @@ def test_a_coordinator_of_groups_is_noted_while_it_does_not_know_of_a_later_epoc
         partition = image.topics.by_name[GROUP_METADATA_TOPIC].partitions[index]
 
         def found_in(later: int, *, heard: int = 0) -> list[Superseded]:
-            """What is noted where the node coordinates in a later epoch than its own, and where its metadata speak of one."""
+            """What is noted where the node coordinates in a later epoch than its own, and where its
+            metadata speak of one.
+            """
             log = shards._led[index].coordinator_log
             log.leader_epoch = partition.leader_epoch + later  # type: ignore[misc]
-            loader.image = with_group_partition(image, partition._replace(leader_epoch=LeaderEpoch(partition.leader_epoch + heard)))
+            loader.image = with_group_partition(
+                image, partition._replace(leader_epoch=LeaderEpoch(partition.leader_epoch + heard))
+            )
             watch.superseded.look([(host, current)])
             return [*history.of(Superseded)]
 
@@ -162,7 +208,14 @@ def test_a_read_above_what_is_committed_is_named() -> None:
     async def act(_host: NodeHost, watch: ClusterWatch) -> None:
         for offset in (4, 5):
             record = SeenRecord(offset, 0, "value")
-            watch.note(Poll(consumer="reader", group="", partition=next(iter(watch.replicas.ends)), records=[record]))
+            watch.note(
+                Poll(
+                    consumer="reader",
+                    group="",
+                    partition=next(iter(watch.replicas.ends)),
+                    records=[record],
+                )
+            )
 
     (text,) = found_after(act)
     assert "where only 5 records are committed" in text
@@ -172,7 +225,14 @@ def test_an_acknowledgement_of_what_is_not_committed_is_named() -> None:
     async def act(_host: NodeHost, watch: ClusterWatch) -> None:
         partition = next(iter(watch.replicas.ends))
         for offset in (4, 5):
-            send = Send(producer="producer", partition=partition, number=0, value="", timestamp_ms=0, offset=offset)
+            send = Send(
+                producer="producer",
+                partition=partition,
+                number=0,
+                value="",
+                timestamp_ms=0,
+                offset=offset,
+            )
             watch.note_ended(send)
             send.is_ok = True
             watch.note_ended(send)
@@ -187,7 +247,13 @@ def test_a_vote_for_a_shorter_log_is_named_and_one_that_was_forgotten() -> None:
         core = host.current.broker.raft._core
         assert core is not None
         candidate = ReplicaKey(7)  # type: ignore[arg-type]
-        request = VoteRequest(voter=core.own, candidate=candidate, epoch=core.epoch, last_epoch=core.epoch, end_offset=1)
+        request = VoteRequest(
+            voter=core.own,
+            candidate=candidate,
+            epoch=core.epoch,
+            last_epoch=core.epoch,
+            end_offset=1,
+        )
         told = RequestArrived(reply_to="peer", request=request)
         granted = VoteResponse(epoch=core.epoch, is_granted=True)
         watch.quorum._votes_in(core, told, Effects(replies=[("peer", granted)]), 0)
@@ -212,8 +278,12 @@ def test_two_leaders_of_an_epoch_are_named() -> None:
 
 @pytest.mark.parametrize("is_later", [False, True])
 @pytest.mark.parametrize("is_beyond", [False, True])
-def test_a_leader_without_what_is_committed_is_named_but_for_what_later_epochs_committed(is_later: bool, is_beyond: bool) -> None:
-    """One whose disk is slow may come to lead when the next epoch has committed already: it deposes nobody, and commits nothing."""
+def test_a_leader_without_what_is_committed_is_named_but_for_what_later_epochs_committed(
+    is_later: bool, is_beyond: bool
+) -> None:
+    """One whose disk is slow may come to lead when the next epoch has committed already: it deposes
+    nobody, and commits nothing.
+    """
 
     async def act(host: NodeHost, watch: ClusterWatch) -> None:
         assert host.current is not None
@@ -221,7 +291,9 @@ def test_a_leader_without_what_is_committed_is_named_but_for_what_later_epochs_c
         last = max(witness.committed)
         offset = driver._log.log.log_end_offset if is_beyond else last
         epoch = driver.epoch + 1 if is_later else driver.epoch - (not is_beyond)
-        witness.committed[offset] = witness.committed[last]._replace(last_offset=offset, epoch=epoch)
+        witness.committed[offset] = witness.committed[last]._replace(
+            last_offset=offset, epoch=epoch
+        )
         witness._check_leader(("broker", 1), driver.epoch, driver)
 
     texts = found_after(act)
@@ -230,7 +302,9 @@ def test_a_leader_without_what_is_committed_is_named_but_for_what_later_epochs_c
 
 
 def test_a_leader_counts_once_it_has_written_down_that_it_leads() -> None:
-    """Before that no other node learns of it: where the write fails, the node may be elected again in the same epoch."""
+    """Before that no other node learns of it: where the write fails, the node may be elected again
+    in the same epoch.
+    """
 
     async def act(host: NodeHost, watch: ClusterWatch) -> None:
         assert host.current is not None
@@ -251,8 +325,16 @@ def test_another_batch_at_a_committed_offset_is_named() -> None:
     async def act(host: NodeHost, watch: ClusterWatch) -> None:
         assert host.current is not None
         first = watch.quorum.committed[0]
-        other = MetadataBatch(base_offset=0, last_offset=first.last_offset, epoch=first.epoch, timestamp_ms=0, size_bytes=0)  # type: ignore[arg-type]
-        watch.quorum.note_batch(("another", 1), replace(other, records=()), host.current.broker.raft)
+        other = MetadataBatch(
+            base_offset=0,
+            last_offset=first.last_offset,
+            epoch=first.epoch,
+            timestamp_ms=0,
+            size_bytes=0,
+        )  # type: ignore[arg-type]
+        watch.quorum.note_batch(
+            ("another", 1), replace(other, records=()), host.current.broker.raft
+        )
 
     texts = found_after(act)
     assert any("for committed at 0" in text for text in texts)
@@ -264,7 +346,13 @@ def test_what_a_process_leaves_out_of_what_is_committed_is_named() -> None:
         driver = host.current.broker.raft
         reader = _Reader(watch.quorum, host.name, 2, driver)
         for base_offset in (0, 1, 3):
-            batch = MetadataBatch(base_offset=base_offset, last_offset=base_offset, epoch=driver.epoch, timestamp_ms=0, size_bytes=0)
+            batch = MetadataBatch(
+                base_offset=base_offset,
+                last_offset=base_offset,
+                epoch=driver.epoch,
+                timestamp_ms=0,
+                size_bytes=0,
+            )
             watch.quorum.committed.pop(base_offset, None)
             reader.on_batches([batch])
 
@@ -278,8 +366,12 @@ def test_an_in_sync_replica_that_does_not_live_and_epochs_that_go_back_are_named
         image = host.current.broker.image
         partition = image.topics.by_name[TOPIC].partitions[0]
         replicas = (*partition.replicas, NodeId(7))
-        watch.metadata._check_partition("a", partition._replace(replicas=replicas, isr=replicas), None, image)
-        watch.metadata._check_partition("b", partition, partition._replace(partition_epoch=PartitionEpoch(99)), image)
+        watch.metadata._check_partition(
+            "a", partition._replace(replicas=replicas, isr=replicas), None, image
+        )
+        watch.metadata._check_partition(
+            "b", partition, partition._replace(partition_epoch=PartitionEpoch(99)), image
+        )
 
     first, second = found_after(act)
     assert "7 is in sync in a, and does not live: None" in first
@@ -304,12 +396,38 @@ LEADERLESS = PartitionRegistration(
     [
         pytest.param({}, NEW_DISK, (NEW_DISK,), False, id="the last leader's log is lost"),
         pytest.param({}, NEW_DISK, (OLD_DISK, NEW_DISK), True, id="its disk is still there"),
-        pytest.param({}, OLD_DISK, (NEW_DISK,), True, id="it has not said where its replica is now"),
-        pytest.param({"directories": (UUID(int=500), UNASSIGNED_DIRECTORY)}, NEW_DISK, (NEW_DISK,), True, id="nobody knew its disk"),
-        pytest.param({"directories": (UUID(int=500), LOST_DIRECTORY)}, NEW_DISK, (NEW_DISK,), True, id="its disk only failed"),
-        pytest.param({"last_known_elr": ()}, NEW_DISK, (NEW_DISK,), True, id="nobody is known to have led last"),
+        pytest.param(
+            {}, OLD_DISK, (NEW_DISK,), True, id="it has not said where its replica is now"
+        ),
+        pytest.param(
+            {"directories": (UUID(int=500), UNASSIGNED_DIRECTORY)},
+            NEW_DISK,
+            (NEW_DISK,),
+            True,
+            id="nobody knew its disk",
+        ),
+        pytest.param(
+            {"directories": (UUID(int=500), LOST_DIRECTORY)},
+            NEW_DISK,
+            (NEW_DISK,),
+            True,
+            id="its disk only failed",
+        ),
+        pytest.param(
+            {"last_known_elr": ()},
+            NEW_DISK,
+            (NEW_DISK,),
+            True,
+            id="nobody is known to have led last",
+        ),
         pytest.param({"isr": (NodeId(2),)}, NEW_DISK, (NEW_DISK,), True, id="it is in sync"),
-        pytest.param({"eligible_leader_replicas": (NodeId(2),)}, NEW_DISK, (NEW_DISK,), True, id="it is eligible"),
+        pytest.param(
+            {"eligible_leader_replicas": (NodeId(2),)},
+            NEW_DISK,
+            (NEW_DISK,),
+            True,
+            id="it is eligible",
+        ),
     ],
 )
 def test_another_than_the_last_leader_is_elected_uncleanly_only_where_the_log_of_that_one_is_lost(
@@ -317,7 +435,13 @@ def test_another_than_the_last_leader_is_elected_uncleanly_only_where_the_log_of
 ) -> None:
     texts: list[str] = []
     witness = MetadataWitness(lambda _rule, text: texts.append(text))
-    broker = BrokerRegistration(node_id=NodeId(2), epoch=BrokerEpoch(62), incarnation_id=UUID(int=9), endpoints={}, log_dirs=log_dirs)
+    broker = BrokerRegistration(
+        node_id=NodeId(2),
+        epoch=BrokerEpoch(62),
+        incarnation_id=UUID(int=9),
+        endpoints={},
+        log_dirs=log_dirs,
+    )
     elected = LEADERLESS._replace(
         isr=(NodeId(1),),
         leader=NodeId(1),
@@ -329,12 +453,16 @@ def test_another_than_the_last_leader_is_elected_uncleanly_only_where_the_log_of
     )
     image = with_broker(EMPTY_IMAGE, broker)
     witness._check_election(TOPIC, elected, LEADERLESS._replace(**changes), (image, image))
-    assert ["has an unclean leader, and may have none" in text for text in texts] == [True] * is_named
+    assert ["has an unclean leader, and may have none" in text for text in texts] == [
+        True
+    ] * is_named
     assert witness.unclean_count == 1
 
 
 @pytest.mark.parametrize("is_again", [False, True])
-def test_a_broker_that_leads_while_it_leaves_or_comes_back_without_registering_again_is_named(*, is_again: bool) -> None:
+def test_a_broker_that_leads_while_it_leaves_or_comes_back_without_registering_again_is_named(
+    *, is_again: bool
+) -> None:
     async def act(host: NodeHost, watch: ClusterWatch) -> None:
         assert host.current is not None
         image = host.current.broker.image
@@ -342,19 +470,38 @@ def test_a_broker_that_leads_while_it_leaves_or_comes_back_without_registering_a
         leaving = replace(broker, is_in_controlled_shutdown=True)
         gone = replace(leaving, is_fenced=True)
         if is_again:
-            for later in (broker, replace(broker, is_fenced=True), leaving, replace(leaving, epoch=BrokerEpoch(broker.epoch + 1))):
-                before = gone if later.epoch != broker.epoch else replace(gone, is_in_controlled_shutdown=False)
-                watch.metadata._check_brokers(("broker", 1), with_broker(image, later), with_broker(image, before))
+            for later in (
+                broker,
+                replace(broker, is_fenced=True),
+                leaving,
+                replace(leaving, epoch=BrokerEpoch(broker.epoch + 1)),
+            ):
+                before = (
+                    gone
+                    if later.epoch != broker.epoch
+                    else replace(gone, is_in_controlled_shutdown=False)
+                )
+                watch.metadata._check_brokers(
+                    ("broker", 1), with_broker(image, later), with_broker(image, before)
+                )
             assert not watch.violations
-            watch.metadata._check_brokers(("broker", 1), with_broker(image, leaving), with_broker(image, gone))
+            watch.metadata._check_brokers(
+                ("broker", 1), with_broker(image, leaving), with_broker(image, gone)
+            )
         else:
             partition = image.topics.by_name[TOPIC].partitions[0]
-            watch.metadata._check_partition("a", partition._replace(leader=NO_LEADER), None, with_broker(image, leaving))
+            watch.metadata._check_partition(
+                "a", partition._replace(leader=NO_LEADER), None, with_broker(image, leaving)
+            )
             assert not watch.violations
             watch.metadata._check_partition("a", partition, None, with_broker(image, leaving))
 
     (text,) = found_after(act)
-    assert ("1 leads again as ('broker', 1) knows it, though it has left" if is_again else "1 is in sync in a, and does not live") in text
+    assert (
+        "1 leads again as ('broker', 1) knows it, though it has left"
+        if is_again
+        else "1 is in sync in a, and does not live"
+    ) in text
 
 
 def test_a_broker_that_is_fenced_twice_for_a_connection_that_ended_is_named() -> None:
@@ -374,7 +521,12 @@ def test_a_second_change_of_voters_before_the_first_is_committed_is_named() -> N
         assert core is not None
         end = core._replica.log.end_offset
         for number in (1, 2):
-            voters = VoterSet((*core.voters.voters, Voter(node_id=NodeId(number + 5), directory_id=UUID(int=number))))
+            voters = VoterSet(
+                (
+                    *core.voters.voters,
+                    Voter(node_id=NodeId(number + 5), directory_id=UUID(int=number)),
+                )
+            )
             core._replica.history.note(VoterChange(offset=end + number, voters=voters))
             watch.quorum._check_open_changes(("broker", 1), core)
         core._replica.history.truncate_to(end)

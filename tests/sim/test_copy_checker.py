@@ -1,4 +1,6 @@
-"""The promises to transactional clients, one by one: a history in which all is well passes, and each thing that no one may see is named."""
+"""The promises to transactional clients, one by one: a history in which all is well passes, and
+each thing that no one may see is named.
+"""
 
 from collections.abc import Callable
 from itertools import count
@@ -23,7 +25,11 @@ from tests.sim.copy_history import (
 )
 from tests.sim.node_history import History, SeenRecord
 
-INPUT, ROWS, OTHER_ROWS = TopicPartition("safe", 0), TopicPartition("rows", 0), TopicPartition("rows", 1)
+INPUT, ROWS, OTHER_ROWS = (
+    TopicPartition("safe", 0),
+    TopicPartition("rows", 0),
+    TopicPartition("rows", 1),
+)
 ID, GROUP = "copier-0", "copy"
 
 
@@ -50,8 +56,12 @@ class Told:
         self.checker.note_ended(taken)
 
     def begin(self, producer: str, *offsets: int) -> Transact:
-        """A copier has copied these offsets of the input, each to the partition of its parity, and asks for nothing yet."""
-        transact = Transact(producer=producer, transactional_id=ID, number=next(self._numbers), timeout_seconds=100)
+        """A copier has copied these offsets of the input, each to the partition of its parity, and
+        asks for nothing yet.
+        """
+        transact = Transact(
+            producer=producer, transactional_id=ID, number=next(self._numbers), timeout_seconds=100
+        )
         self.checker.note(self.history.add(transact))
         for offset in offsets:
             value = copied_value(transact, INPUT, offset)
@@ -78,11 +88,21 @@ class Told:
     def poll(self, *values: str, partition: TopicPartition = ROWS, is_fresh: bool = False) -> None:
         """A reader of committed records gets values at the offsets that their copies have."""
         records = [SeenRecord(int(value.rpartition("@")[2]), 0, value) for value in values]
-        self.checker.note(self.history.add(CommittedPoll(consumer="reader", partition=partition, records=records, is_fresh=is_fresh)))
+        self.checker.note(
+            self.history.add(
+                CommittedPoll(
+                    consumer="reader", partition=partition, records=records, is_fresh=is_fresh
+                )
+            )
+        )
 
     def resume(self, offset: int) -> None:
         at = self.history.place
-        self.checker.note(self.history.add(Resumed(consumer="copier", partition=INPUT, offset=offset, asked_at=at + 1)))
+        self.checker.note(
+            self.history.add(
+                Resumed(consumer="copier", partition=INPUT, offset=offset, asked_at=at + 1)
+            )
+        )
 
     def tell_stable(self, offset: int) -> None:
         told = StableOffset(partition=INPUT, offset=offset)
@@ -91,13 +111,24 @@ class Told:
         self.checker.note_ended(told)
 
     def own(self, member_id: str, generation_id: int) -> None:
-        self.checker.note(self.history.add(Owned(group=GROUP, member_id=member_id, generation_id=generation_id, partitions=(INPUT,))))
+        self.checker.note(
+            self.history.add(
+                Owned(
+                    group=GROUP,
+                    member_id=member_id,
+                    generation_id=generation_id,
+                    partitions=(INPUT,),
+                )
+            )
+        )
 
     def finish(self, *values: str, end: int) -> None:
         """Say what there is at last, and judge."""
         for partition, rest in ((ROWS, 0), (OTHER_ROWS, 1)):
             offsets = [(int(value.rpartition("@")[2]), value) for value in values]
-            records = [SeenRecord(offset, 0, value) for offset, value in offsets if offset % 2 == rest]
+            records = [
+                SeenRecord(offset, 0, value) for offset, value in offsets if offset % 2 == rest
+            ]
             self.checker.note(self.history.add(FinalRows(partition=partition, records=records)))
         self.checker.note(self.history.add(FinalInput(partition=INPUT, end=end)))
         self.checker.end()
@@ -171,7 +202,11 @@ def at_two_offsets(told: Told) -> None:
     value = next(iter(told.commit("a", 0).rows))
     told.poll(value)
     record = SeenRecord(7, 0, value)
-    told.checker.note(told.history.add(CommittedPoll(consumer="other", partition=ROWS, records=[record], is_fresh=True)))
+    told.checker.note(
+        told.history.add(
+            CommittedPoll(consumer="other", partition=ROWS, records=[record], is_fresh=True)
+        )
+    )
 
 
 def from_nowhere(told: Told) -> None:
@@ -220,7 +255,13 @@ def out_of_order(told: Told) -> None:
     second = told.commit("a", 0)
     told.checker.note(
         told.history.add(
-            FinalRows(partition=ROWS, records=[SeenRecord(number, 0, value) for number, value in enumerate([*first.rows, *second.rows])])
+            FinalRows(
+                partition=ROWS,
+                records=[
+                    SeenRecord(number, 0, value)
+                    for number, value in enumerate([*first.rows, *second.rows])
+                ],
+            )
         )
     )
     told.checker.end()
@@ -276,7 +317,27 @@ def test_a_client_whose_successor_has_taken_its_id_is_fenced_with_a_reason() -> 
 def test_a_coordinator_that_is_cut_off_may_tell_what_it_knew_but_nothing_that_never_was() -> None:
     told = Told()
     told.commit("a", 0, 1)
-    told.checker.note(told.history.add(Resumed(consumer="b", partition=INPUT, offset=0, asked_at=told.history.place + 1, is_split=True)))
+    told.checker.note(
+        told.history.add(
+            Resumed(
+                consumer="b",
+                partition=INPUT,
+                offset=0,
+                asked_at=told.history.place + 1,
+                is_split=True,
+            )
+        )
+    )
     assert not told.found
-    told.checker.note(told.history.add(Resumed(consumer="b", partition=INPUT, offset=1, asked_at=told.history.place + 1, is_split=True)))
+    told.checker.note(
+        told.history.add(
+            Resumed(
+                consumer="b",
+                partition=INPUT,
+                offset=1,
+                asked_at=told.history.place + 1,
+                is_split=True,
+            )
+        )
+    )
     assert told.found == [rules.OFFSETS]

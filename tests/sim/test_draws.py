@@ -1,4 +1,6 @@
-"""A purpose that draws more or less changes nothing for the others; and all depends on the seed alone."""
+"""A purpose that draws more or less changes nothing for the others; and all depends on the seed
+alone.
+"""
 
 from collections.abc import Iterator
 
@@ -96,4 +98,6 @@ def orders(host_of_more: str) -> list[str]:
 def test_the_order_of_a_hosts_tasks_does_not_depend_on_other_hosts() -> None:
     alone = orders("")
     assert orders("other") == alone
-    assert len({tuple(alone[start : start + 4]) for start in range(0, 80, 4)}) > 5, "another order at each moment"
+    assert len({tuple(alone[start : start + 4]) for start in range(0, 80, 4)}) > 5, (
+        "another order at each moment"
+    )

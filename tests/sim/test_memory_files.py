@@ -1,4 +1,6 @@
-"""The memory disk keeps the contract of ``Files``, and loses at a crash what was not synced, nothing more."""
+"""The memory disk keeps the contract of ``Files``, and loses at a crash what was not synced,
+nothing more.
+"""
 
 import errno
 from pathlib import Path
@@ -180,7 +182,12 @@ def test_dead_node_cannot_write() -> None:
     file = dead.open(PATH)
     leased = file.slice(0, 0)
     files.crash(Random(1))
-    for act in (lambda: file.append_gathered([b"x"]), file.sync_nowait, leased.read, lambda: dead.open(PATH)):
+    for act in (
+        lambda: file.append_gathered([b"x"]),
+        file.sync_nowait,
+        leased.read,
+        lambda: dead.open(PATH),
+    ):
         with pytest.raises(Crashed):
             act()
     file.close()

@@ -21,7 +21,9 @@ class TestMemoryNetwork(NetworkContract):
 class TestMemoryNetworkInRoughWeather(NetworkContract):
     @pytest.fixture
     def network(self) -> Network:
-        return MemoryNetwork(Random(1), Weather(max_latency=0.000_01, max_chunk_bytes=100_000, window_bytes=70_000))
+        return MemoryNetwork(
+            Random(1), Weather(max_latency=0.000_01, max_chunk_bytes=100_000, window_bytes=70_000)
+        )
 
 
 async def link(network: MemoryNetwork) -> tuple[MemoryConnection, MemoryConnection]:

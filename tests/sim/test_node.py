@@ -1,4 +1,6 @@
-"""The same broker and the same client, in one process on virtual time, a memory network and a memory disk."""
+"""The same broker and the same client, in one process on virtual time, a memory network and a
+memory disk.
+"""
 
 import os
 import subprocess
@@ -25,7 +27,10 @@ RECORDS_PER_CODEC = 20
 async def produce(world: World, values: list[str], codec: str) -> None:
     env = world.client_env(f"producer {codec}")
     async with Producer(BOOTSTRAP, env=env, compression=codec, linger_ms=20) as producer:
-        deliveries = [await producer.send(TOPIC, value=value.encode(), partition=i % PARTITION_COUNT) for i, value in enumerate(values)]
+        deliveries = [
+            await producer.send(TOPIC, value=value.encode(), partition=i % PARTITION_COUNT)
+            for i, value in enumerate(values)
+        ]
         for value, delivery in zip(values, deliveries, strict=True):
             metadata = await delivery.wait()
             world.log("sent", value, metadata.partition, metadata.offset)
@@ -37,7 +42,9 @@ async def consume(world: World, count: int) -> list[ConsumerRecord]:
     owners: dict[str, set[TopicPartition]] = {}
 
     async def member(name: str) -> None:
-        async with Consumer(BOOTSTRAP, env=world.client_env(name), group_id="g", auto_offset_reset="earliest") as consumer:
+        async with Consumer(
+            BOOTSTRAP, env=world.client_env(name), group_id="g", auto_offset_reset="earliest"
+        ) as consumer:
             await consumer.subscribe([TOPIC])
             while len(found) < count or len(owners) < 2:
                 records = await consumer.poll(timeout_ms=300)
@@ -54,7 +61,9 @@ async def consume(world: World, count: int) -> list[ConsumerRecord]:
 
 
 async def story(world: World) -> None:
-    """Create, produce with every codec, consume in a group, restart in order, go on; then a kill, and go on."""
+    """Create, produce with every codec, consume in a group, restart in order, go on; then a kill,
+    and go on.
+    """
     world.network.weather = world.draw_weather()
     async with trio.open_nursery() as nursery:
         host = NodeHost(world, nursery, *node_config({"log.flush.interval.messages": "1"}))
@@ -63,15 +72,24 @@ async def story(world: World) -> None:
             assert incarnation.is_up, incarnation.error
             async with Admin(BOOTSTRAP, env=world.client_env("admin")) as admin:
                 if start == 0:
-                    await admin.create_topics([NewTopic(name=TOPIC, partition_count=PARTITION_COUNT)])
-                values = [[f"{start} {codec} {number}" for number in range(RECORDS_PER_CODEC)] for codec in CODECS]
+                    await admin.create_topics(
+                        [NewTopic(name=TOPIC, partition_count=PARTITION_COUNT)]
+                    )
+                values = [
+                    [f"{start} {codec} {number}" for number in range(RECORDS_PER_CODEC)]
+                    for codec in CODECS
+                ]
                 for codec, some in zip(CODECS, values, strict=True):
                     await produce(world, some, codec)
                 sent = [value for some in values for value in some]
                 found = await consume(world, len(sent))
-                assert sorted(record.value.decode() for record in found) == sorted(sent), "a group reads on where it committed"
+                assert sorted(record.value.decode() for record in found) == sorted(sent), (
+                    "a group reads on where it committed"
+                )
                 committed = await admin.list_group_offsets("g")
-                assert sum(position.offset for position in committed.values()) == (start + 1) * len(sent)
+                assert sum(position.offset for position in committed.values()) == (start + 1) * len(
+                    sent
+                )
             if start == 0:
                 await host.stop()
                 assert incarnation.broker.is_stopped_gracefully
@@ -87,7 +105,9 @@ def _imported() -> None:
 
 @pytest.mark.usefixtures("_imported")
 @pytest.mark.parametrize("seed", range(4))
-def test_broker_and_client_run_in_virtual_time_without_socket_thread_clock_or_file(seed: int) -> None:
+def test_broker_and_client_run_in_virtual_time_without_socket_thread_clock_or_file(
+    seed: int,
+) -> None:
     world, _ = sim_world(seed, guarded_story)
     assert world.step_count > 1_000
 
@@ -109,7 +129,12 @@ def test_run_is_the_same_in_another_process_with_other_hashes() -> None:
     code = "from tests.sim.test_node import story; from tests.sim.world import sim_world; print(sim_world(3, story)[0].digest)"
     digests = {
         subprocess.run(
-            [sys.executable, "-c", code], cwd=root, env={**os.environ, "PYTHONHASHSEED": seed}, check=True, capture_output=True, text=True
+            [sys.executable, "-c", code],
+            cwd=root,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
         ).stdout
         for seed in ("1", "2")
     }

@@ -1,4 +1,6 @@
-"""A simulation that has never caught a planted bug proves nothing: each of these is noticed within a stated number of seeds."""
+"""A simulation that has never caught a planted bug proves nothing: each of these is noticed within
+a stated number of seeds.
+"""
 
 from dataclasses import replace
 
@@ -14,16 +16,22 @@ from tests.sim.node_seeds import SEEDS
 def test_planted_bug_is_noticed(bug: Bug) -> None:
     with planted(bug):
         noticed = next((outcome for outcome in map(play, bug.seeds()) if outcome.violations), None)
-    assert noticed is not None, f"{bug} was not noticed within {bug.seed_limit} seeds, the known ones among them"
+    assert noticed is not None, (
+        f"{bug} was not noticed within {bug.seed_limit} seeds, the known ones among them"
+    )
     warn_where_late(bug, noticed.seed)
 
 
 def test_a_bug_that_its_first_known_seed_shows_no_more_is_told() -> None:
-    """The seeds behind the first one were played unnoticed, for each bug that a change of the product had made them show later."""
+    """The seeds behind the first one were played unnoticed, for each bug that a change of the
+    product had made them show later.
+    """
     bug = Bug(name="lost record", replacements=(), shown_by=(7, 9))
     warn_where_late(bug, 7)
     warn_where_late(replace(bug, shown_by=()), 3)
-    with pytest.warns(UserWarning, match="the planted bug 'lost record' is shown by seed 9, and no more by 7"):
+    with pytest.warns(
+        UserWarning, match="the planted bug 'lost record' is shown by seed 9, and no more by 7"
+    ):
         warn_where_late(bug, 9)
 
 

@@ -1,4 +1,6 @@
-"""The checker's rules, one by one: a history in which all is well passes, and each thing that no client may see is named."""
+"""The checker's rules, one by one: a history in which all is well passes, and each thing that no
+client may see is named.
+"""
 
 from collections.abc import Callable
 from itertools import count
@@ -30,7 +32,9 @@ from tests.sim.node_history import (
 from tests.sim.node_host import Death
 from tests.sim.node_metadata_checker import check_metadata
 
-SYNCED, CACHED, CUT, KEYED = (TopicPartition(name, 0) for name in ("synced", "cached", "cut", "keyed"))
+SYNCED, CACHED, CUT, KEYED = (
+    TopicPartition(name, 0) for name in ("synced", "cached", "cut", "keyed")
+)
 COPIED = TopicPartition("copied", 0)
 
 
@@ -44,20 +48,40 @@ class Told:
             "synced": TopicPlan(name="synced", partition_count=1, is_synced=True),
             "cached": TopicPlan(name="cached", partition_count=1, is_synced=False),
             "cut": TopicPlan(name="cut", partition_count=1, is_synced=True, is_trimmed=True),
-            "copied": TopicPlan(name="copied", partition_count=1, is_synced=True, is_trimmed=True, replication_factor=3),
+            "copied": TopicPlan(
+                name="copied",
+                partition_count=1,
+                is_synced=True,
+                is_trimmed=True,
+                replication_factor=3,
+            ),
             "keyed": TopicPlan(name="keyed", partition_count=1, is_synced=True, is_compacted=True),
         }
 
-    def send(self, value: str, offset: int | None, partition: TopicPartition = SYNCED, producer: str = "p", number: int = 0) -> None:
+    def send(
+        self,
+        value: str,
+        offset: int | None,
+        partition: TopicPartition = SYNCED,
+        producer: str = "p",
+        number: int = 0,
+    ) -> None:
         """``offset`` None: the producer was never told."""
         number = number or len(list(self.history.of(Send))) + 1
-        send = self.history.add(Send(producer=producer, partition=partition, number=number, value=value, timestamp_ms=0))
+        send = self.history.add(
+            Send(producer=producer, partition=partition, number=number, value=value, timestamp_ms=0)
+        )
         if offset is not None:
             send.offset = offset
             self.history.end(send)
 
     def poll(
-        self, *records: tuple[int, str], partition: TopicPartition = SYNCED, consumer: str = "c", group: str = "", epoch: int = 0
+        self,
+        *records: tuple[int, str],
+        partition: TopicPartition = SYNCED,
+        consumer: str = "c",
+        group: str = "",
+        epoch: int = 0,
     ) -> None:
         seen = [SeenRecord(offset, epoch, value) for offset, value in records]
         self.history.add(Poll(consumer="c", group=group, partition=partition, records=seen))
@@ -68,17 +92,30 @@ class Told:
     def die(self, death: Death = Death.POWER) -> None:
         self.history.add(Died(death=death))
 
-    def commit(self, offset: int, partition: TopicPartition = SYNCED, *, is_ok: bool = True) -> None:
+    def commit(
+        self, offset: int, partition: TopicPartition = SYNCED, *, is_ok: bool = True
+    ) -> None:
         commit = self.history.add(Commit(group="g", partition=partition, offset=offset))
         self.history.end(commit, None if is_ok else "no response")
 
     def committed(self, offset: int, partition: TopicPartition = SYNCED) -> None:
         self.history.end(self.history.add(Committed(group="g", partition=partition, offset=offset)))
 
-    def final(self, *records: tuple[int, str], partition: TopicPartition = SYNCED, start: int = 0, epochs: tuple[int, ...] = ()) -> None:
-        seen = [SeenRecord(offset, epochs[i] if epochs else 0, value) for i, (offset, value) in enumerate(records)]
+    def final(
+        self,
+        *records: tuple[int, str],
+        partition: TopicPartition = SYNCED,
+        start: int = 0,
+        epochs: tuple[int, ...] = (),
+    ) -> None:
+        seen = [
+            SeenRecord(offset, epochs[i] if epochs else 0, value)
+            for i, (offset, value) in enumerate(records)
+        ]
         end = records[-1][0] + 1 if records else start
-        self.history.add(Final(partition=partition, log_start_offset=start, high_watermark=end, records=seen))
+        self.history.add(
+            Final(partition=partition, log_start_offset=start, high_watermark=end, records=seen)
+        )
 
     def broken(self) -> set[str]:
         return {violation.rule for violation in check(self.history)}
@@ -118,7 +155,9 @@ def records_are_deleted_on_purpose(told: Told) -> None:
     told.final((2, "c"), partition=CUT, start=2)
 
 
-def sent_again_after_it_was_deleted(told: Told, partition: TopicPartition = COPIED, before: int = 1) -> None:
+def sent_again_after_it_was_deleted(
+    told: Told, partition: TopicPartition = COPIED, before: int = 1
+) -> None:
     told.send("a", None, partition)
     told.send("b", 1, partition, producer="q")
     told.begin(partition)
@@ -129,7 +168,12 @@ def sent_again_after_it_was_deleted(told: Told, partition: TopicPartition = COPI
 
 @pytest.mark.parametrize(
     "story",
-    [all_is_well, power_takes_what_was_not_synced, records_are_deleted_on_purpose, sent_again_after_it_was_deleted],
+    [
+        all_is_well,
+        power_takes_what_was_not_synced,
+        records_are_deleted_on_purpose,
+        sent_again_after_it_was_deleted,
+    ],
     ids=lambda s: s.__name__,
 )
 def test_history_in_which_promises_are_kept_passes(story: Story) -> None:
@@ -346,10 +390,16 @@ def test_broken_promise_is_named(story: Story, rule: str) -> None:
 
 
 class TestSupersededCoordinator:
-    """A group has committed 1; a successor begins, which alone hears of 2; then a client asks, or a member begins."""
+    """A group has committed 1; a successor begins, which alone hears of 2; then a client asks, or a
+    member begins.
+    """
 
-    def broken(self, offset: int, *, partition: int = hashed_partition("g", 2), has_heard: bool = False) -> set[str]:
-        """What is broken where that offset is told. ``has_heard``: the coordinator knows of its successor by then."""
+    def broken(
+        self, offset: int, *, partition: int = hashed_partition("g", 2), has_heard: bool = False
+    ) -> set[str]:
+        """What is broken where that offset is told. ``has_heard``: the coordinator knows of its
+        successor by then.
+        """
         broken = set()
         for is_member in (False, True):
             told = Told()
@@ -358,7 +408,12 @@ class TestSupersededCoordinator:
             told.begin()
             told.poll((0, "a"), (1, "b"), group="g")
             told.commit(1)
-            late = Superseded(node="n", groups_partition=partition, groups_partition_count=2, since=told.history.place + 1)
+            late = Superseded(
+                node="n",
+                groups_partition=partition,
+                groups_partition_count=2,
+                since=told.history.place + 1,
+            )
             told.history.add(late)
             told.commit(2)
             if has_heard:
@@ -379,19 +434,26 @@ class TestSupersededCoordinator:
         assert self.broken(1, has_heard=True) == {"commits stay", "group goes on"}
 
     def test_of_other_groups_is_no_excuse(self) -> None:
-        assert self.broken(1, partition=1 - hashed_partition("g", 2)) == {"commits stay", "group goes on"}
+        assert self.broken(1, partition=1 - hashed_partition("g", 2)) == {
+            "commits stay",
+            "group goes on",
+        }
 
     def test_that_begins_late_is_no_excuse_for_what_was_told_before(self) -> None:
         told = Told()
         told.commit(1)
         told.commit(2)
         told.committed(1)
-        told.history.add(Superseded(node="n", groups_partition=0, groups_partition_count=1, since=1))
+        told.history.add(
+            Superseded(node="n", groups_partition=0, groups_partition_count=1, since=1)
+        )
         assert told.broken() == {"commits stay"}
 
 
 class TestMetadata:
-    def told(self, *changes: Create | Delete | CreatePartitions | Described, failed: int = -1) -> list[str]:
+    def told(
+        self, *changes: Create | Delete | CreatePartitions | Described, failed: int = -1
+    ) -> list[str]:
         history = Told().history
         for index, change in enumerate(changes):
             history.add(change)
@@ -401,13 +463,24 @@ class TestMetadata:
     def created(self) -> Create:
         return Create(topic="t", partition_count=1, retention_ms="5", topic_id="x")
 
-    def described(self, topic_id: str = "x", partition_count: int = 1, retention_ms: str = "5") -> Described:
-        return Described(topic="t", topic_id=topic_id, partition_count=partition_count, retention_ms=retention_ms)
+    def described(
+        self, topic_id: str = "x", partition_count: int = 1, retention_ms: str = "5"
+    ) -> Described:
+        return Described(
+            topic="t", topic_id=topic_id, partition_count=partition_count, retention_ms=retention_ms
+        )
 
     def test_topic_that_is_what_was_acknowledged_passes(self) -> None:
         grown = CreatePartitions(topic="t", partition_count=2)
         assert (
-            self.told(self.created(), self.described(), grown, self.described(partition_count=2), Delete(topic="t"), self.described(""))
+            self.told(
+                self.created(),
+                self.described(),
+                grown,
+                self.described(partition_count=2),
+                Delete(topic="t"),
+                self.described(""),
+            )
             == []
         )
 
@@ -418,7 +491,9 @@ class TestMetadata:
         assert self.told(self.created(), self.described("y")) == ["metadata stays"]
 
     def test_lost_partitions_and_configuration_are_named(self) -> None:
-        assert self.told(self.created(), CreatePartitions(topic="t", partition_count=2), self.described()) == ["metadata stays"]
+        assert self.told(
+            self.created(), CreatePartitions(topic="t", partition_count=2), self.described()
+        ) == ["metadata stays"]
         assert self.told(self.created(), self.described(retention_ms="7")) == ["metadata stays"]
 
     def test_topic_that_came_back_is_named(self) -> None:
@@ -439,9 +514,12 @@ class TestMetadata:
             assert [violation.rule for violation in check_metadata(history)] == named
 
     @pytest.mark.parametrize(
-        ("seconds", "is_beside", "named"), [(0.5, True, []), (0.4, True, ["metadata stays"]), (0.5, False, ["metadata stays"])]
+        ("seconds", "is_beside", "named"),
+        [(0.5, True, []), (0.4, True, ["metadata stays"]), (0.5, False, ["metadata stays"])],
     )
-    def test_request_to_a_paused_node_may_be_done_after_later_changes(self, seconds: float, is_beside: bool, named: list[str]) -> None:
+    def test_request_to_a_paused_node_may_be_done_after_later_changes(
+        self, seconds: float, is_beside: bool, named: list[str]
+    ) -> None:
         """The client had heard that the node was gone, and asked another one."""
         history, created = Told().history, self.created()
         paused = history.add(Paused(node="node2"))
@@ -462,7 +540,9 @@ def keyed(*sends: tuple[str, int, bytes, bool]) -> Told:
     """A history of records of a compacted topic: (value, offset, key, whether it is a tombstone)."""
     told = Told()
     for number, (value, offset, key, is_tombstone) in enumerate(sends, 1):
-        send = told.history.add(Send(producer="p", partition=KEYED, number=number, value=value, timestamp_ms=0, key=key))
+        send = told.history.add(
+            Send(producer="p", partition=KEYED, number=number, value=value, timestamp_ms=0, key=key)
+        )
         send.offset, send.is_tombstone = offset, is_tombstone
         told.history.end(send)
     return told
@@ -475,14 +555,21 @@ def test_what_has_a_later_record_of_its_key_may_go() -> None:
 
 
 def test_of_what_was_written_twice_the_second_may_go_before_the_first() -> None:
-    """Compaction goes on while a log is read: the reader got the first before it, and came to the second after it."""
+    """Compaction goes on while a log is read: the reader got the first before it, and came to the
+    second after it.
+    """
     told = keyed(("a1", 1, b"a", False), ("a2", 2, b"a", False))
     told.final((0, "a1"), (2, "a2"), partition=KEYED)
     assert not told.broken()
 
 
 def test_the_latest_of_a_key_stays() -> None:
-    told = keyed(("a1", 0, b"a", False), ("b1", 1, b"b", False), ("a2", 2, b"a", False), ("c1", 3, b"c", False))
+    told = keyed(
+        ("a1", 0, b"a", False),
+        ("b1", 1, b"b", False),
+        ("a2", 2, b"a", False),
+        ("c1", 3, b"c", False),
+    )
     told.final((0, "a1"), (1, "b1"), (3, "c1"), partition=KEYED)
     assert told.broken() == {"acknowledged is there"}
 

@@ -1,6 +1,8 @@
-"""Several clusters in one world, each with its own adversaries, clients, history and judgement: nothing of one is seen in another.
+"""Several clusters in one world, each with its own adversaries, clients, history and judgement:
+nothing of one is seen in another.
 
-Three clusters of one node each are played here. What plays them takes any number of nodes in each cluster.
+Three clusters of one node each are played here. What plays them takes any number of nodes in each
+cluster.
 """
 
 from dataclasses import replace
@@ -58,8 +60,13 @@ def test_every_cluster_keeps_its_promises(seed: int) -> None:
 def test_a_cluster_that_breaks_a_promise_is_named_and_no_other() -> None:
     """The first promises that its records survive a loss of power, and does not sync them."""
     plans = plans_of(1)
-    topics = tuple(replace(topic, configs={**topic.configs, "flush.messages": "1000000"}) for topic in plans[0].topics)
-    lying = replace(plans[0], topics=topics, faults=(Fault.DIE,), deaths=(Death.POWER,), is_disk_reordering=True)
+    topics = tuple(
+        replace(topic, configs={**topic.configs, "flush.messages": "1000000"})
+        for topic in plans[0].topics
+    )
+    lying = replace(
+        plans[0], topics=topics, faults=(Fault.DIE,), deaths=(Death.POWER,), is_disk_reordering=True
+    )
     outcomes, _, _ = play_plans(1, [lying, *plans[1:]])
     assert [bool(outcome.violations) for outcome in outcomes] == [True, False, False]
 
@@ -79,7 +86,10 @@ class TestNetworkOfNodes:
 
         async def main(world: World) -> None:
             async with trio.open_nursery() as nursery:
-                hosts = [NodeHost(world, nursery, *node_config({}, name=name), name=name) for name in NAMES]
+                hosts = [
+                    NodeHost(world, nursery, *node_config({}, name=name), name=name)
+                    for name in NAMES
+                ]
                 cluster = ClusterHost(hosts)
                 assert cluster.bootstrap == "first:9092,second:9092,third:9092"
                 adversary = self.adversary(hosts[0])
@@ -90,7 +100,9 @@ class TestNetworkOfNodes:
                 await trio.sleep(0.5)
                 cuts.update(world.network._cuts)
                 await trio.sleep(30)
-                assert world.network._cuts == {("second", "third")}, "each adversary heals what it did"
+                assert world.network._cuts == {("second", "third")}, (
+                    "each adversary heals what it did"
+                )
                 await cluster.stop()
 
         sim_run(seed, main)
@@ -110,7 +122,12 @@ class TestNetworkOfNodes:
                     with trio.move_on_after(0.5):
                         await adversary._acts[Fault.SPLIT]()
                     cuts = world.network._cuts
-                    kinds.add((any(source == "first" for source, _ in cuts), any(target == "first" for _, target in cuts)))
+                    kinds.add(
+                        (
+                            any(source == "first" for source, _ in cuts),
+                            any(target == "first" for _, target in cuts),
+                        )
+                    )
                     world.network.heal("first")
                 await host.stop()
 
@@ -120,7 +137,10 @@ class TestNetworkOfNodes:
     def test_each_node_has_a_clock_of_its_own(self) -> None:
         async def main(world: World) -> None:
             async with trio.open_nursery() as nursery:
-                hosts = [NodeHost(world, nursery, *node_config({}, name=name), name=name) for name in NAMES[:2]]
+                hosts = [
+                    NodeHost(world, nursery, *node_config({}, name=name), name=name)
+                    for name in NAMES[:2]
+                ]
                 for host in hosts:
                     await host.start()
                 await self.adversary(hosts[0])._acts[Fault.CLOCK_JUMP]()

@@ -1,4 +1,6 @@
-"""What a simulated client may be refused: the table bites, a disk at fault excuses its own code, every part of a response is looked at."""
+"""What a simulated client may be refused: the table bites, a disk at fault excuses its own code,
+every part of a response is looked at.
+"""
 
 from itertools import count
 
@@ -7,7 +9,11 @@ import pytest
 from log_service.common.errors import ErrorCode
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from log_service.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from log_service.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from tests.sim.node_history import DiskFault, Entry, History, Refused
 from tests.sim.node_refusals import check_refusals, refusals
 
@@ -25,7 +31,10 @@ def broken(*entries: Entry) -> list[str]:
 
 
 def test_what_may_happen_to_any_client_passes() -> None:
-    assert not broken(refused(ApiKey.PRODUCE, ErrorCode.REQUEST_TIMED_OUT), refused(ApiKey.HEARTBEAT, ErrorCode.REBALANCE_IN_PROGRESS))
+    assert not broken(
+        refused(ApiKey.PRODUCE, ErrorCode.REQUEST_TIMED_OUT),
+        refused(ApiKey.HEARTBEAT, ErrorCode.REBALANCE_IN_PROGRESS),
+    )
 
 
 @pytest.mark.parametrize(
@@ -49,8 +58,20 @@ def test_a_storage_error_needs_a_disk_that_was_at_fault_before() -> None:
 
 
 def test_every_part_of_a_response_is_looked_at() -> None:
-    good, bad = PartitionProduceResponse(index=0), PartitionProduceResponse(index=1, error_code=ErrorCode.INVALID_RECORD)
-    assert list(refusals(ProduceResponse(responses=[TopicProduceResponse(partition_responses=[good, bad])]))) == [bad]
-    topics = [FetchableTopicResponse(partitions=[PartitionData(error_code=ErrorCode.UNKNOWN_TOPIC_ID)])]
-    found = [part.error_code for part in refusals(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=topics))]
+    good, bad = (
+        PartitionProduceResponse(index=0),
+        PartitionProduceResponse(index=1, error_code=ErrorCode.INVALID_RECORD),
+    )
+    assert list(
+        refusals(ProduceResponse(responses=[TopicProduceResponse(partition_responses=[good, bad])]))
+    ) == [bad]
+    topics = [
+        FetchableTopicResponse(partitions=[PartitionData(error_code=ErrorCode.UNKNOWN_TOPIC_ID)])
+    ]
+    found = [
+        part.error_code
+        for part in refusals(
+            FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=topics)
+        )
+    ]
     assert found == [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_ID]

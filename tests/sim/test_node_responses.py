@@ -1,4 +1,6 @@
-"""Requests that a node forgets are noticed, also where their client has gone; those that may wait are not."""
+"""Requests that a node forgets are noticed, also where their client has gone; those that may wait
+are not.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -20,7 +22,13 @@ from log_service.protocol.messages.produce import ProduceRequest
 from log_service.protocol.messages.sync_group import SyncGroupRequest
 from tests.sim import World
 from tests.sim.node_host import BOOTSTRAP, Death, NodeHost, node_config
-from tests.sim.node_responses import GRACE_SECONDS, LONGEST_REBALANCE_MS, RULE, Responses, allowed_seconds
+from tests.sim.node_responses import (
+    GRACE_SECONDS,
+    LONGEST_REBALANCE_MS,
+    RULE,
+    Responses,
+    allowed_seconds,
+)
 from tests.sim.node_waits import FETCH, Line
 from tests.sim.world import sim_run
 
@@ -30,7 +38,9 @@ A_WHILE = 2 * GRACE_SECONDS + 30
 
 
 def play(story: Callable[[World, NodeHost, Line], Awaitable[None]]) -> tuple[int, list[str]]:
-    """Play with one node and one connection, then let time pass; return how many promises there were, and what was broken."""
+    """Play with one node and one connection, then let time pass; return how many promises there
+    were, and what was broken.
+    """
     found: list[str] = []
     promise_count = 0
 
@@ -58,7 +68,11 @@ def play(story: Callable[[World, NodeHost, Line], Awaitable[None]]) -> tuple[int
 
 
 async def until_coordinated(line: Line) -> None:
-    while (await line.ask(FindCoordinatorRequest(coordinator_keys=["g"]), FIND)).coordinators[0].error_code:  # noqa: ASYNC110 - the node loads it
+    while (  # noqa: ASYNC110 - the node loads it
+        (await line.ask(FindCoordinatorRequest(coordinator_keys=["g"]), FIND))
+        .coordinators[0]
+        .error_code
+    ):
         await trio.sleep(0.1)
 
 
@@ -68,8 +82,19 @@ async def beat(line: Line) -> None:
 
 
 async def fetch(line: Line, max_wait_ms: int) -> None:
-    wanted = FetchTopic(topic="t", topic_id=NO_TOPIC_ID, partitions=[FetchPartition(partition=0, partition_max_bytes=1)])
-    request = FetchRequest(replica_id=-1, max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1, session_epoch=-1, topics=[wanted])
+    wanted = FetchTopic(
+        topic="t",
+        topic_id=NO_TOPIC_ID,
+        partitions=[FetchPartition(partition=0, partition_max_bytes=1)],
+    )
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=1,
+        session_epoch=-1,
+        topics=[wanted],
+    )
     await line.ask(request, FETCH)
 
 
@@ -118,8 +143,13 @@ def test_a_node_that_dies_owes_nothing() -> None:
 
 def test_a_response_that_is_ready_and_never_sent_is_noticed() -> None:
     async def story(world: World, host: NodeHost, _line: Line) -> None:
-        with mock.patch.object(ServerConnection, "_wake_writer", return_value=None), trio.move_on_after(3):
-            await fetch(Line(await world.client_env("another").network.connect(host.name, host.port)), 1_000)
+        with (
+            mock.patch.object(ServerConnection, "_wake_writer", return_value=None),
+            trio.move_on_after(3),
+        ):
+            await fetch(
+                Line(await world.client_env("another").network.connect(host.name, host.port)), 1_000
+            )
 
     _, found = play(story)
     assert found
@@ -138,5 +168,7 @@ def test_a_response_that_is_ready_and_never_sent_is_noticed() -> None:
         (ApiKey.PRODUCE, ProduceRequest(timeout_ms=5_000, transactional_id="t"), 35.0),
     ],
 )
-def test_a_request_may_take_as_long_as_what_it_waits_for(api_key: ApiKey, request_: Any, seconds: float) -> None:
+def test_a_request_may_take_as_long_as_what_it_waits_for(
+    api_key: ApiKey, request_: Any, seconds: float
+) -> None:
     assert allowed_seconds(api_key, request_) == seconds

@@ -1,4 +1,5 @@
-"""A node and its clients through crashes, lost power, failing disks and networks: one world per seed, and no promise broken in any of them.
+"""A node and its clients through crashes, lost power, failing disks and networks: one world per
+seed, and no promise broken in any of them.
 
 ``make sim SEEDS=0-999`` plays as many as wanted.
 """
@@ -30,13 +31,20 @@ def test_every_promise_is_kept(seed: int) -> None:
 def test_same_seed_plays_the_same_run() -> None:
     (first, first_trace, _), (again, again_trace, _) = play_with_trace(45), play_with_trace(45)
     assert first_trace == again_trace
-    assert (first.digest, first.entry_count, first.faults) == (again.digest, again.entry_count, again.faults)
+    assert (first.digest, first.entry_count, first.faults) == (
+        again.digest,
+        again.entry_count,
+        again.faults,
+    )
 
 
 def test_a_run_is_the_same_in_other_processes_with_other_hashes() -> None:
     code = "from tests.sim.node_runs import play; print([play(seed).digest for seed in (2, 20)])"
     environments = [{**os.environ, "PYTHONHASHSEED": hash_seed} for hash_seed in ("1", "2")]
-    processes = [subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=each, stdout=subprocess.PIPE) for each in environments]
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=each, stdout=subprocess.PIPE)
+        for each in environments
+    ]
     digests = {process.communicate()[0] for process in processes}
     assert digests == {f"{[play_once(seed).digest for seed in (2, 20)]}\n".encode()}
 

@@ -1,4 +1,6 @@
-"""How long the node keeps a request once it could respond: when a response is due, and when it is late."""
+"""How long the node keeps a request once it could respond: when a response is due, and when it is
+late.
+"""
 
 from itertools import count, islice
 
@@ -15,12 +17,16 @@ from tests.sim.node_waits import TICK_SECONDS, Visibility, check_waits
 from tests.sim.world import sim_run
 
 
-@pytest.mark.parametrize(("late_seconds", "is_broken"), [(0.0, False), (TICK_SECONDS, False), (2 * TICK_SECONDS, True)])
+@pytest.mark.parametrize(
+    ("late_seconds", "is_broken"), [(0.0, False), (TICK_SECONDS, False), (2 * TICK_SECONDS, True)]
+)
 def test_a_response_is_late_from_a_tick_on(late_seconds: float, is_broken: bool) -> None:
     times = count()
     history = History(lambda: float(next(times)))
     history.add(Waited(what="a fetch", late_seconds=late_seconds))
-    assert [violation.rule for violation in check_waits(history)] == ["what waits is woken"] * is_broken
+    assert [violation.rule for violation in check_waits(history)] == [
+        "what waits is woken"
+    ] * is_broken
 
 
 def test_runs_judge_every_kind_of_wait() -> None:

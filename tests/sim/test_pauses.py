@@ -114,7 +114,9 @@ def test_a_paused_host_can_be_cancelled_and_ends_once_it_goes_on() -> None:
 
 
 @pytest.mark.parametrize("is_resumed", [True, False])
-def test_the_scheduler_is_as_before_once_no_host_is_paused_or_the_world_has_ended(is_resumed: bool) -> None:
+def test_the_scheduler_is_as_before_once_no_host_is_paused_or_the_world_has_ended(
+    is_resumed: bool,
+) -> None:
     before = trio_run.Runner.reschedule
 
     async def main(world: World) -> None:

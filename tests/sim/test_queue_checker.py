@@ -1,4 +1,6 @@
-"""What the judge of a queue says: nothing of a queue as it should be, and each broken promise by its name."""
+"""What the judge of a queue says: nothing of a queue as it should be, and each broken promise by
+its name.
+"""
 
 import itertools
 from collections.abc import Sequence
@@ -24,43 +26,74 @@ def rules(entries: Sequence[Entry]) -> list[str]:
 
 
 def sent(offset: int = 0) -> Send:
-    return Send(producer="p", partition=WHERE, number=offset, value=str(offset), timestamp_ms=0, offset=offset)
+    return Send(
+        producer="p",
+        partition=WHERE,
+        number=offset,
+        value=str(offset),
+        timestamp_ms=0,
+        offset=offset,
+    )
 
 
 def given(count: int, worker: str = "a", offset: int = 0) -> Delivered:
     return Delivered(worker=worker, partition=WHERE, offset=offset, count=count)
 
 
-def said(kind: str, worker: str = "a", *, count: int = 1, is_ok: bool = True, error: str = "") -> Acknowledged:
-    return Acknowledged(worker=worker, partition=WHERE, offset=0, count=count, kind=kind, is_ok=is_ok, error=error)
+def said(
+    kind: str, worker: str = "a", *, count: int = 1, is_ok: bool = True, error: str = ""
+) -> Acknowledged:
+    return Acknowledged(
+        worker=worker, partition=WHERE, offset=0, count=count, kind=kind, is_ok=is_ok, error=error
+    )
 
 
 def test_a_record_that_is_released_and_accepted_by_another_is_as_it_should_be() -> None:
     assert not rules([sent(), given(1), said("release"), given(2, "b"), said("accept", "b")])
-    assert not rules([sent(), given(1), said("accept", is_ok=False), given(2, "b"), said("accept", "b")]), "the first was not told"
+    assert not rules(
+        [sent(), given(1), said("accept", is_ok=False), given(2, "b"), said("accept", "b")]
+    ), "the first was not told"
 
 
 def test_a_record_that_two_workers_are_done_with_is_named() -> None:
-    assert rules([sent(), given(1), said("accept"), given(2, "b"), said("accept", "b")]) == ["a record is done with once"]
-    assert rules([sent(), given(1), said("reject"), given(2, "b"), said("accept", "b")]) == ["a record is done with once"]
+    assert rules([sent(), given(1), said("accept"), given(2, "b"), said("accept", "b")]) == [
+        "a record is done with once"
+    ]
+    assert rules([sent(), given(1), said("reject"), given(2, "b"), said("accept", "b")]) == [
+        "a record is done with once"
+    ]
 
 
-def test_a_late_word_on_an_earlier_delivery_is_as_it_should_be_once_all_up_to_there_is_done_with() -> None:
+def test_a_late_word_on_an_earlier_delivery_is_as_it_should_be_once_all_up_to_there_is_done_with() -> (
+    None
+):
     story = [sent(), given(1), given(2, "b"), said("accept", "b", count=2), said("accept")]
     assert not rules(story)
-    assert rules([sent(), sent(1), *story[1:]]) == ["no record of a queue is lost"], "what comes behind does not matter"
-    waiting = Acknowledged(worker="b", partition=WHERE, offset=1, count=2, kind="accept", is_ok=True)
+    assert rules([sent(), sent(1), *story[1:]]) == ["no record of a queue is lost"], (
+        "what comes behind does not matter"
+    )
+    waiting = Acknowledged(
+        worker="b", partition=WHERE, offset=1, count=2, kind="accept", is_ok=True
+    )
     late = Acknowledged(worker="a", partition=WHERE, offset=1, count=1, kind="accept", is_ok=True)
-    assert rules([sent(), sent(1), given(1), waiting, late, said("accept")]) == ["a record is done with once"], "the one before it waits"
+    assert rules([sent(), sent(1), given(1), waiting, late, said("accept")]) == [
+        "a record is done with once"
+    ], "the one before it waits"
 
 
 def test_a_record_that_no_worker_is_done_with_is_lost() -> None:
     lost = ["no record of a queue is lost"]
     assert rules([sent()]) == lost
     assert rules([sent(), given(1), said("release")]) == lost
-    assert rules([sent(), given(1), said("accept", is_ok=False, error="INVALID_RECORD_STATE")]) == lost
-    assert not rules([sent(), given(1), said("accept", is_ok=False, error="NETWORK_EXCEPTION")]), "the leader may have taken it"
-    assert not rules([sent(), given(DELIVERY_LIMIT), said("release")]), "it was delivered as often as is allowed"
+    assert (
+        rules([sent(), given(1), said("accept", is_ok=False, error="INVALID_RECORD_STATE")]) == lost
+    )
+    assert not rules([sent(), given(1), said("accept", is_ok=False, error="NETWORK_EXCEPTION")]), (
+        "the leader may have taken it"
+    )
+    assert not rules([sent(), given(DELIVERY_LIMIT), said("release")]), (
+        "it was delivered as often as is allowed"
+    )
 
 
 def test_a_delivery_count_that_does_not_grow_or_is_above_the_limit_is_named() -> None:
@@ -71,5 +104,7 @@ def test_a_delivery_count_that_does_not_grow_or_is_above_the_limit_is_named() ->
     assert not rules([*twice, given(1, "b"), said("accept", "b")]), "a response may be late"
     others = [given(1, "c", offset=1) for _ in range(10)]
     assert rules([*twice, *others, given(2, "b"), said("accept", "b")]) == grow, "and not so late"
-    assert not rules([sent(), given(2), given(1), said("accept")]), "what no leader has taken back may come again"
+    assert not rules([sent(), given(2), given(1), said("accept")]), (
+        "what no leader has taken back may come again"
+    )
     assert rules([sent(), given(DELIVERY_LIMIT + 1), said("accept")]) == grow

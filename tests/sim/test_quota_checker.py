@@ -1,4 +1,6 @@
-"""What the judge of quotas says: nothing of clients that share one as they should, and each broken promise by what is wrong."""
+"""What the judge of quotas says: nothing of clients that share one as they should, and each broken
+promise by what is wrong.
+"""
 
 from collections.abc import Iterator
 
@@ -25,7 +27,9 @@ def told(entries: list[tuple[float, Metered]]) -> list[str]:
     return found
 
 
-def asked(client: str, quota: str, use: Use, *, pause_ms: int = 0, line: int = 0, error: str = "") -> Metered:
+def asked(
+    client: str, quota: str, use: Use, *, pause_ms: int = 0, line: int = 0, error: str = ""
+) -> Metered:
     return Metered(
         client=client,
         quota=quota,
@@ -39,8 +43,12 @@ def asked(client: str, quota: str, use: Use, *, pause_ms: int = 0, line: int = 0
     )
 
 
-def fair(faster: float = 1.0, *, first_share: float = 0.5, pause_ms: int = 0) -> Iterator[tuple[float, Metered]]:
-    """Two clients that share the user's quota, and one that is alone, at their bounds; those of the user ``faster`` than theirs."""
+def fair(
+    faster: float = 1.0, *, first_share: float = 0.5, pause_ms: int = 0
+) -> Iterator[tuple[float, Metered]]:
+    """Two clients that share the user's quota, and one that is alone, at their bounds; those of the
+    user ``faster`` than theirs.
+    """
     line = 0
     for use in Use:
         for client, quota, rate in (
@@ -78,11 +86,19 @@ def test_a_client_that_gets_nothing_is_named() -> None:
 
 def test_a_pause_that_is_too_long_is_named() -> None:
     assert not told([*fair(), (END, asked("c", "alone", Use.PRODUCE, pause_ms=4_333, line=99))])
-    assert any("told to pause" in text for text in told([*fair(), (END, asked("c", "alone", Use.PRODUCE, pause_ms=4_334, line=99))]))
+    assert any(
+        "told to pause" in text
+        for text in told(
+            [*fair(), (END, asked("c", "alone", Use.PRODUCE, pause_ms=4_334, line=99))]
+        )
+    )
 
 
 def test_a_response_before_the_pause_of_its_connection_is_over_is_named() -> None:
-    early = [(2.0, asked("c", "alone", Use.FETCH, pause_ms=1_000, line=99)), (2.9, asked("c", "alone", Use.FETCH, line=99))]
+    early = [
+        (2.0, asked("c", "alone", Use.FETCH, pause_ms=1_000, line=99)),
+        (2.9, asked("c", "alone", Use.FETCH, line=99)),
+    ]
     assert any("before its pause" in text for text in told([*fair(), *early]))
     early[1][1].line = 100
     assert not told([*fair(), *early]), "another connection has nothing to wait for"
@@ -92,8 +108,15 @@ def test_more_at_once_than_all_windows_hold_is_named() -> None:
     count = int(BOUNDS["alone"] * WINDOW_SECONDS / REQUEST_BYTES)
     burst = [asked("c", "alone", Use.FETCH, line=100 + number) for number in range(count + 1)]
     assert not told([*fair(), *((0.0, request) for request in burst[:-2])])
-    assert any("are allowed" in text for text in told([*fair(), *((0.0, request) for request in burst)]))
+    assert any(
+        "are allowed" in text for text in told([*fair(), *((0.0, request) for request in burst)])
+    )
 
 
 def test_a_refusal_is_named() -> None:
-    assert any("is refused" in text for text in told([*fair(), (1.0, asked("c", "alone", Use.FETCH, error="THROTTLING_QUOTA_EXCEEDED"))]))
+    assert any(
+        "is refused" in text
+        for text in told(
+            [*fair(), (1.0, asked("c", "alone", Use.FETCH, error="THROTTLING_QUOTA_EXCEEDED"))]
+        )
+    )

@@ -1,4 +1,6 @@
-"""What the judge of a streams group says: nothing of a group as it should be, and each broken promise by its name."""
+"""What the judge of a streams group says: nothing of a group as it should be, and each broken
+promise by its name.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,7 +11,18 @@ from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicPartition
 from tests.sim.node_history import Entry, History, Operation
 from tests.sim.streams_checker import StreamsChecker, missing_tasks
-from tests.sim.streams_history import NOT_KNOWN, Beat, Elected, GaveUp, Held, Shown, ShownMember, Task, TaskCommit, TaskFetch
+from tests.sim.streams_history import (
+    NOT_KNOWN,
+    Beat,
+    Elected,
+    GaveUp,
+    Held,
+    Shown,
+    ShownMember,
+    Task,
+    TaskCommit,
+    TaskFetch,
+)
 
 SESSION_SECONDS = 10.0
 T0, T1 = ("0", 0), ("0", 1)
@@ -26,7 +39,11 @@ class Story:
         self.rules: list[str] = []
         self.time = 0.0
         self._history = History(self._next)
-        self._checker = StreamsChecker(lambda rule, _text: self.rules.append(rule), session_seconds=SESSION_SECONDS, topology_epoch=1)
+        self._checker = StreamsChecker(
+            lambda rule, _text: self.rules.append(rule),
+            session_seconds=SESSION_SECONDS,
+            topology_epoch=1,
+        )
 
     def _next(self) -> float:
         self.time += 1
@@ -59,8 +76,18 @@ class Story:
         **more: Any,
     ) -> None:
         """A heartbeat in an epoch, and the epoch and the active tasks that it was told."""
-        options: dict[str, Any] = {"topology_epoch": 1, "process": f"process of {member}", "standby": frozenset(), **more}
-        told: dict[str, Any] = {"told_epoch": told_epoch, "active": _held(active), "term": term, "code": code}
+        options: dict[str, Any] = {
+            "topology_epoch": 1,
+            "process": f"process of {member}",
+            "standby": frozenset(),
+            **more,
+        }
+        told: dict[str, Any] = {
+            "told_epoch": told_epoch,
+            "active": _held(active),
+            "term": term,
+            "code": code,
+        }
         self.do(Beat(member=member, epoch=epoch, owned=_held(owned), **told, **options), code)
 
     def join(self, member: str, told_epoch: int, active: Iterable[Task], **more: Any) -> None:
@@ -73,15 +100,39 @@ class Story:
     def give_up(self, member: str, *tasks: Task) -> None:
         self.add(GaveUp(member=member, tasks=frozenset(tasks) if tasks else None))
 
-    def commit(self, member: str, epoch: int, offset: int = 5, code: ErrorCode = ErrorCode.NONE, task: Task = T0) -> None:
-        self.do(TaskCommit(member=member, epoch=epoch, task=task, partition=WHERE, offset=offset, code=code), code)
+    def commit(
+        self,
+        member: str,
+        epoch: int,
+        offset: int = 5,
+        code: ErrorCode = ErrorCode.NONE,
+        task: Task = T0,
+    ) -> None:
+        self.do(
+            TaskCommit(
+                member=member, epoch=epoch, task=task, partition=WHERE, offset=offset, code=code
+            ),
+            code,
+        )
 
     def fetch(self, offset: int, term: int = 1) -> None:
         self.do(TaskFetch(partition=WHERE, offset=offset, term=term))
 
-    def show(self, group_epoch: int, assignment_epoch: int, members: dict[str, ShownMember] | None = None, term: int = 1) -> None:
+    def show(
+        self,
+        group_epoch: int,
+        assignment_epoch: int,
+        members: dict[str, ShownMember] | None = None,
+        term: int = 1,
+    ) -> None:
         """A description of the group, with its members by name."""
-        shown = Shown(group_epoch=group_epoch, assignment_epoch=assignment_epoch, topology_epoch=1, members=members or {}, term=term)
+        shown = Shown(
+            group_epoch=group_epoch,
+            assignment_epoch=assignment_epoch,
+            topology_epoch=1,
+            members=members or {},
+            term=term,
+        )
         self.do(shown)
 
 
@@ -169,7 +220,9 @@ def test_the_coordinator_before_may_have_removed_a_member(story: Story) -> None:
     assert not story.rules
 
 
-def test_a_coordinator_that_was_succeeded_extends_no_session_and_gives_no_task_away(story: Story) -> None:
+def test_a_coordinator_that_was_succeeded_extends_no_session_and_gives_no_task_away(
+    story: Story,
+) -> None:
     story.join("a", 2, [T0])
     story.add(Elected(term=2, after=story.time))
     story.join("b", 3, [T0], term=NOT_KNOWN)
@@ -189,7 +242,9 @@ def test_a_task_that_was_revoked_is_told_again_in_the_same_epoch(story: Story) -
     assert story.rules == ["a member never keeps what it had to give up"]
 
 
-def test_a_task_that_was_revoked_may_come_back_in_a_later_epoch_or_with_a_new_beginning(story: Story) -> None:
+def test_a_task_that_was_revoked_may_come_back_in_a_later_epoch_or_with_a_new_beginning(
+    story: Story,
+) -> None:
     story.join("a", 2, [T0, T1])
     story.beat("a", 2, 2, [T0])
     story.give_up("a", T1)
@@ -363,7 +418,11 @@ def test_a_process_is_shown_with_a_task_in_two_roles(story: Story) -> None:
     standby = ShownMember(process="p", epoch=2, standby=frozenset([T0]))
     story.show(2, 2, {"a": active, "b": standby})
     assert story.rules == twice
-    story.show(2, 2, {"a": ShownMember(process="p", epoch=2, active=frozenset([T0]), standby=frozenset([T0]))})
+    story.show(
+        2,
+        2,
+        {"a": ShownMember(process="p", epoch=2, active=frozenset([T0]), standby=frozenset([T0]))},
+    )
     assert story.rules == twice * 2
 
 
@@ -376,7 +435,9 @@ def test_a_removal_that_is_not_safe_yet_may_go_with_its_coordinator(story: Story
     assert not story.rules
     story.show(3, 2, shown, term=1)
     story.show(3, 2, shown, term=2)
-    assert story.rules == ["who is gone is not shown"] * 2, "its coordinator had stored it, and later responded"
+    assert story.rules == ["who is gone is not shown"] * 2, (
+        "its coordinator had stored it, and later responded"
+    )
 
 
 def test_another_topology_is_accepted(story: Story) -> None:
@@ -407,8 +468,12 @@ def test_a_calm_group_has_an_owner_for_each_task_and_copies_of_state() -> None:
     wanted, stateful = frozenset([T0, T1]), frozenset([T1])
     owned = {"a": frozenset([T0]), "b": frozenset([T1])}
 
-    def missing(active: dict[str, Held], standby: dict[str, Held], copy_count: int = 1) -> str | None:
-        return missing_tasks(active, standby, wanted=wanted, stateful=stateful, copy_count=copy_count)
+    def missing(
+        active: dict[str, Held], standby: dict[str, Held], copy_count: int = 1
+    ) -> str | None:
+        return missing_tasks(
+            active, standby, wanted=wanted, stateful=stateful, copy_count=copy_count
+        )
 
     assert missing(owned, {"a": stateful}) is None
     assert missing(owned, {}, 0) is None

@@ -1,4 +1,6 @@
-"""What the witness of transactions sees: one that ends in order passes, and each thing that may not be is named."""
+"""What the witness of transactions sees: one that ends in order passes, and each thing that may not
+be is named.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -9,7 +11,11 @@ from log_service.common.types import TRANSACTION_STATE_TOPIC, TopicPartition
 from log_service.coordinator.transaction.transaction import Transaction, TransactionState
 from tests.sim.transaction_witness import Marker, Moves, Rows, TransactionWitness
 
-STATE, FIRST, SECOND = TopicPartition(TRANSACTION_STATE_TOPIC, 0), TopicPartition("rows", 0), TopicPartition("rows", 1)
+STATE, FIRST, SECOND = (
+    TopicPartition(TRANSACTION_STATE_TOPIC, 0),
+    TopicPartition("rows", 0),
+    TopicPartition("rows", 1),
+)
 ID, PRODUCER = "copier-0", 7
 ONGOING = Transaction(
     transactional_id=ID,
@@ -84,14 +90,23 @@ def with_other(step: int, told: Step) -> Callable[[Steps], Steps]:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (with_other(5, (SECOND, COMMIT._replace(is_commit=False))), "no coordinator has stored that"),
+        (
+            with_other(5, (SECOND, COMMIT._replace(is_commit=False))),
+            "no coordinator has stored that",
+        ),
         (with_other(3, (FIRST, Rows(PRODUCER, 0))), "no coordinator has stored that"),
         (without(5), "is complete, and rows-1"),
         (with_other(7, (FIRST, Rows(PRODUCER, 0))), "behind epoch 1"),
         (with_other(7, (FIRST, COMMIT._replace(coordinator_epoch=2))), "behind Marker"),
         (with_other(3, moved(replace(PREPARED, partitions=frozenset({FIRST})))), "lost partitions"),
-        (with_other(7, moved(replace(COMPLETE, state=TransactionState.COMPLETE_ABORT))), "went from"),
-        (with_other(7, moved(replace(COMPLETE, state=TransactionState.EMPTY, producer_epoch=0))), "fell from epoch 1"),
+        (
+            with_other(7, moved(replace(COMPLETE, state=TransactionState.COMPLETE_ABORT))),
+            "went from",
+        ),
+        (
+            with_other(7, moved(replace(COMPLETE, state=TransactionState.EMPTY, producer_epoch=0))),
+            "fell from epoch 1",
+        ),
     ],
     ids=[
         "other outcome",

@@ -32,8 +32,16 @@ async def exchange(world: World) -> int:
     """Three clients ask one server things of many sizes while connections are reset now and then."""
     world.network.weather = world.draw_weather()
     limits = NetworkLimits()
-    listener = ListenerConfig(name="PLAINTEXT", host="", port=9092, advertised_host="broker", advertised_port=0)
-    server = Server(env=world.node_env("broker"), listener=listener, limits=limits, handler=Digester(), shared=ServerBudget(limits))
+    listener = ListenerConfig(
+        name="PLAINTEXT", host="", port=9092, advertised_host="broker", advertised_port=0
+    )
+    server = Server(
+        env=world.node_env("broker"),
+        listener=listener,
+        limits=limits,
+        handler=Digester(),
+        shared=ServerBudget(limits),
+    )
     response_count = 0
 
     async def ask(name: str) -> None:
@@ -90,7 +98,9 @@ def test_scheduler_of_other_tests_is_left_alone() -> None:
 
 
 def test_what_was_kept_from_the_collector_before_stays_so() -> None:
-    """As each worker keeps the tests themselves: collections after a world would go through all of them again."""
+    """As each worker keeps the tests themselves: collections after a world would go through all of
+    them again.
+    """
     collector.set_aside()
     kept = gc.get_freeze_count()
     sim_run(1, exchange)
@@ -98,7 +108,9 @@ def test_what_was_kept_from_the_collector_before_stays_so() -> None:
 
 
 def test_a_loop_in_another_thread_changes_nothing() -> None:
-    """A client of a test before may still live in a thread of its own, with a loop that draws from trio's generator."""
+    """A client of a test before may still live in a thread of its own, with a loop that draws from
+    trio's generator.
+    """
     expected, _ = sim_world(3, exchange)
     is_over = threading.Event()
     turns = 0
@@ -189,7 +201,9 @@ def test_clocks_follow_virtual_time_and_may_be_skewed() -> None:
         env = world.node_env("broker")
         begun_wall_ms, begun_ms = env.clock.wall_ms(), env.clock.monotonic_ms()
         await trio.sleep(3_600)
-        assert env.clock.wall_ms() - begun_wall_ms == env.clock.monotonic_ms() - begun_ms == 3_600_000
+        assert (
+            env.clock.wall_ms() - begun_wall_ms == env.clock.monotonic_ms() - begun_ms == 3_600_000
+        )
         world.clocks["broker"].skew_ms = -5_000
         assert env.clock.wall_ms() - begun_wall_ms == 3_595_000
         assert env.clock.monotonic_ms() - begun_ms == 3_600_000

@@ -1,6 +1,8 @@
-"""The stages of a transaction on its coordinator, and who waits for one: what is aimed at is in the table of states of KIP-98.
+"""The stages of a transaction on its coordinator, and who waits for one: what is aimed at is in the
+table of states of KIP-98.
 
-Decides when a stage is reached: at the first change after the watch began. Looks at the coordinator's memory, and changes nothing.
+Decides when a stage is reached: at the first change after the watch began. Looks at the
+coordinator's memory, and changes nothing.
 """
 
 from collections.abc import Iterator
@@ -13,7 +15,11 @@ from tests.sim.node_host import NodeHost
 
 SOME_MARKERS = "some markers written"
 ALL_MARKERS = "all markers written"
-STAGES = (*(state.told for state in TransactionState if state <= TransactionState.COMPLETE_ABORT), SOME_MARKERS, ALL_MARKERS)
+STAGES = (
+    *(state.told for state in TransactionState if state <= TransactionState.COMPLETE_ABORT),
+    SOME_MARKERS,
+    ALL_MARKERS,
+)
 """Each state that is stored, and how far the markers of an ending transaction are."""
 
 
@@ -24,13 +30,19 @@ class StageWatch:
         self.is_reached = trio.Event()
         self._host = host
         self._wanted = wanted
-        self._known = {(id(shard), name): transaction for shard in self._shards() for name, transaction in shard.transactions.items()}
+        self._known = {
+            (id(shard), name): transaction
+            for shard in self._shards()
+            for name, transaction in shard.transactions.items()
+        }
 
     def look(self) -> None:
         """Look once; cheap enough to be done whenever time is about to pass."""
         for shard in self._shards():
             for name, transaction in shard.transactions.items():
-                if self._known.get((id(shard), name)) is not transaction and self._is_wanted(shard, transaction):
+                if self._known.get((id(shard), name)) is not transaction and self._is_wanted(
+                    shard, transaction
+                ):
                     self.is_reached.set()
 
     def _is_wanted(self, shard: TransactionCoordinatorShard, transaction: Transaction) -> bool:
@@ -45,4 +57,8 @@ class StageWatch:
         current = self._host.current
         rooms = current.broker._rooms if self._host.is_running and current is not None else None
         if rooms is not None:
-            yield from (led.shard for led in rooms.transactions._shards._led.values() if led.runtime is not None)
+            yield from (
+                led.shard
+                for led in rooms.transactions._shards._led.values()
+                if led.runtime is not None
+            )

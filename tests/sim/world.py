@@ -1,10 +1,13 @@
-"""One seed, one run: ``sim_run`` gives trio a scheduler and a clock that depend on nothing but the seed.
+"""One seed, one run: ``sim_run`` gives trio a scheduler and a clock that depend on nothing but the
+seed.
 
-Each purpose draws from a stream of its own (``draws``): the faults of each node, each connection, each line of a node's program.
-``trace`` and ``digest`` are a run's fingerprint: same seed, same digest, in any process, whatever ran in it before or runs in its other
-threads. Trio's generator is one for all loops of a process, so another thread's loop would draw what is meant for the world: while a world
-runs, each thread that is not its own keeps the one from before. No garbage is collected while a world runs, since a finalizer would run in
-the middle of it, at a moment that depends on all that was allocated before; its own is collected when it has ended.
+Each purpose draws from a stream of its own (``draws``): the faults of each node, each connection,
+each line of a node's program. ``trace`` and ``digest`` are a run's fingerprint: same seed, same
+digest, in any process, whatever ran in it before or runs in its other threads. Trio's generator is
+one for all loops of a process, so another thread's loop would draw what is meant for the world:
+while a world runs, each thread that is not its own keeps the one from before. No garbage is
+collected while a world runs, since a finalizer would run in the middle of it, at a moment that
+depends on all that was allocated before; its own is collected when it has ended.
 """
 
 import gc
@@ -33,8 +36,8 @@ T = TypeVar("T")
 class World(trio.abc.Instrument):
     """Hosts, their disks, the network between them, and the trace of what happened.
 
-    ``active_hosts`` names those of which a task ran, until who looks at them empties it. ``crash_rng`` replaces what decides what a loss of
-    power takes.
+    ``active_hosts`` names those of which a task ran, until who looks at them empties it.
+    ``crash_rng`` replaces what decides what a loss of power takes.
     """
 
     def __init__(self, seed: int) -> None:
@@ -73,17 +76,29 @@ class World(trio.abc.Instrument):
 
     def client_env(self, name: str = "client") -> Env:
         """What a client on host ``name`` is given."""
-        return Env(clock=self._clock(name), rng=self._node_rng(name), network=self.network.host(name))
+        return Env(
+            clock=self._clock(name), rng=self._node_rng(name), network=self.network.host(name)
+        )
 
     def node_env(self, name: str) -> NodeEnv:
-        """What a node on host ``name`` is given; its disk outlives it, its mount does not outlive a crash."""
+        """What a node on host ``name`` is given; its disk outlives it, its mount does not outlive a
+        crash.
+        """
         disk = self.disks.setdefault(name, Disk())
         rng = self._node_rng(name)
-        files = MemoryFiles(disk, rng=Draws(f"files {self.seed} {name} {self._starts[name]}"), clock=self._clock(name))
-        return NodeEnv(clock=self._clock(name), rng=rng, network=self.network.host(name), files=files)
+        files = MemoryFiles(
+            disk,
+            rng=Draws(f"files {self.seed} {name} {self._starts[name]}"),
+            clock=self._clock(name),
+        )
+        return NodeEnv(
+            clock=self._clock(name), rng=rng, network=self.network.host(name), files=files
+        )
 
     def crash(self, name: str) -> None:
-        """Kill a node: its disk is fenced first, then its connections break. The caller cancels its tasks."""
+        """Kill a node: its disk is fenced first, then its connections break. The caller cancels its
+        tasks.
+        """
         self.resume(name)
         self.log("crash", name)
         if name in self.disks:
@@ -92,7 +107,9 @@ class World(trio.abc.Instrument):
         self.network.crash_host(name)
 
     def kill(self, name: str) -> None:
-        """Kill a node's process on a machine that lives: its disk keeps what was written. The caller cancels its tasks."""
+        """Kill a node's process on a machine that lives: its disk keeps what was written. The
+        caller cancels its tasks.
+        """
         self.resume(name)
         self.log("kill", name)
         if name in self.disks:
@@ -130,7 +147,9 @@ class World(trio.abc.Instrument):
 
 
 def sim_run(seed: int, main: Callable[[World], Awaitable[T]]) -> T:
-    """Run ``main(world)`` in virtual time with a schedule drawn from ``seed``, and return its result."""
+    """Run ``main(world)`` in virtual time with a schedule drawn from ``seed``, and return its
+    result.
+    """
     return sim_world(seed, main)[1]
 
 
@@ -159,11 +178,15 @@ def _scheduled_by(seed: int, clock: WorldClock) -> Iterator[None]:
 
 @contextmanager
 def _no_garbage_collected() -> Iterator[None]:
-    """What there was before is neither looked through nor finalized here: it is set aside, for good where a process does that anyway."""
+    """What there was before is neither looked through nor finalized here: it is set aside, for good
+    where a process does that anyway.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     if collector.is_set_aside():
-        gc.collect(1)  # what the last test left; a whole collection would go through all modules that were imported since
+        gc.collect(
+            1
+        )  # what the last test left; a whole collection would go through all modules that were imported since
     gc.freeze()
     try:
         yield

@@ -1,4 +1,6 @@
-"""``make`` installs with uv where it is on the PATH, and with pip where uv cannot; what fails is told. No package is installed here."""
+"""``make`` installs with uv where it is on the PATH, and with pip where uv cannot; what fails is
+told. No package is installed here.
+"""
 
 import shutil
 import subprocess
@@ -11,14 +13,23 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def program(path: Path, code: int) -> None:
-    """Write a program that notes in ``said`` beside its folder what it was asked, and ends with ``code``."""
+    """Write a program that notes in ``said`` beside its folder what it was asked, and ends with
+    ``code``.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f'#!/bin/sh\necho "{path.name} $*" >>"{path.parent.parent}/said"\nexit {code}\n')
+    path.write_text(
+        f'#!/bin/sh\necho "{path.name} $*" >>"{path.parent.parent}/said"\nexit {code}\n'
+    )
     path.chmod(0o755)
 
 
-@pytest.mark.parametrize(("code_of_uv", "code_of_pip", "asked"), [(0, 1, ["uv"]), (1, 0, ["uv", "python"]), (None, 0, ["python"])])
-def test_packages_come_by_uv_and_else_by_pip(tmp_path: Path, code_of_uv: int | None, code_of_pip: int, asked: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("code_of_uv", "code_of_pip", "asked"),
+    [(0, 1, ["uv"]), (1, 0, ["uv", "python"]), (None, 0, ["python"])],
+)
+def test_packages_come_by_uv_and_else_by_pip(
+    tmp_path: Path, code_of_uv: int | None, code_of_pip: int, asked: list[str]
+) -> None:
     if code_of_uv is not None:
         program(tmp_path / "own/uv", code_of_uv)
     program(tmp_path / "venv/bin/python", code_of_pip)
@@ -30,19 +41,29 @@ def test_packages_come_by_uv_and_else_by_pip(tmp_path: Path, code_of_uv: int | N
     (tmp_path / "own/touch").symlink_to(touch)  # the machine may have a uv beside it
     command = [make, f"VENV={tmp_path / 'venv'}", f"{tmp_path / 'venv'}/installed"]
     environment = {"PATH": str(tmp_path / "own")}
-    made = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    made = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
     assert made.returncode == 0, made.stderr
     said = (tmp_path / "said").read_text().splitlines()
     assert [line.partition(" ")[0] for line in said] == asked
-    assert all(line.endswith("--constraint constraints.txt --editable .[platform,demo]") for line in said)
+    assert all(
+        line.endswith("--constraint constraints.txt --editable .[platform,demo]") for line in said
+    )
 
 
 def other_pythons(folder: Path, versions: str) -> subprocess.CompletedProcess[str]:
     """Run what tests other Pythons in ``folder``, where ``own`` is first on the PATH."""
     (folder / ".ci").mkdir()
     script = shutil.copy(ROOT / ".ci/other-pythons", folder / ".ci")
-    environment = {"PATH": f"{folder / 'own'}:/usr/bin:/bin", "VERSIONS": versions, "PYENV_ROOT": str(folder / "none")}
-    return subprocess.run(["bash", script, "beside"], env=environment, capture_output=True, text=True, check=False)
+    environment = {
+        "PATH": f"{folder / 'own'}:/usr/bin:/bin",
+        "VERSIONS": versions,
+        "PYENV_ROOT": str(folder / "none"),
+    }
+    return subprocess.run(
+        ["bash", script, "beside"], env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def test_a_python_in_which_nothing_can_be_installed_fails(tmp_path: Path) -> None:

@@ -4,7 +4,10 @@ from tests.helpers.one_case import one_case
 
 
 def test_every_test_keeps_one_case_and_those_without_parameters_stay() -> None:
-    cases = {f"m.py::test_{name}": [f"m.py::test_{name}[{case}-[x]]" for case in range(5)] for name in "abcdefgh"}
+    cases = {
+        f"m.py::test_{name}": [f"m.py::test_{name}[{case}-[x]]" for case in range(5)]
+        for name in "abcdefgh"
+    }
     kept = one_case(["m.py::test_alone", *(case for of_test in cases.values() for case in of_test)])
     assert "m.py::test_alone" in kept
     assert [len(kept & set(of_test)) for of_test in cases.values()] == [1] * len(cases)

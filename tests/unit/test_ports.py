@@ -8,7 +8,10 @@ from tests.helpers.ports import free_port, free_ports
 def test_a_server_listens_at_a_port_that_was_handed_out_and_again_after_a_pause() -> None:
     port = free_port()
     for _ in range(2):
-        with socket.create_server(("127.0.0.1", port)), socket.create_connection(("127.0.0.1", port), timeout=5):
+        with (
+            socket.create_server(("127.0.0.1", port)),
+            socket.create_connection(("127.0.0.1", port), timeout=5),
+        ):
             pass
 
 

@@ -1,4 +1,6 @@
-"""The table of slow tests names modules that are there, and leaves something of each kind in the quick run."""
+"""The table of slow tests names modules that are there, and leaves something of each kind in the
+quick run.
+"""
 
 from pathlib import Path
 
@@ -20,6 +22,12 @@ def test_one_case_of_each_test_of_a_rule_stays_quick() -> None:
 
 
 def test_kept_tests_and_other_modules_stay_quick() -> None:
-    quick = ["tests/sim/test_cluster_seeds.py::test_every_promise_is_kept[3 nodes, general, 1]", "tests/unit/raft/test_roles.py::test_a"]
-    slow = ["tests/sim/test_cluster_seeds.py::test_every_promise_is_kept[3 nodes, general, 18]", "tests/platform/test_pages.py::test_a[b]"]
+    quick = [
+        "tests/sim/test_cluster_seeds.py::test_every_promise_is_kept[3 nodes, general, 1]",
+        "tests/unit/raft/test_roles.py::test_a",
+    ]
+    slow = [
+        "tests/sim/test_cluster_seeds.py::test_every_promise_is_kept[3 nodes, general, 18]",
+        "tests/platform/test_pages.py::test_a[b]",
+    ]
     assert slow_of([*quick, *slow]) == set(slow)

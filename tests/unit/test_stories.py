@@ -17,7 +17,9 @@ def test_a_module_that_changes_is_another_story(tmp_path: Path) -> None:
     assert stories.story(before) != stories.story(after)
 
 
-def test_a_module_has_one_story_however_its_path_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_has_one_story_however_its_path_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     module = tmp_path / "module.py"
     module.write_text("from tests.integration import group_cast\n")
     monkeypatch.chdir(tmp_path)
@@ -26,8 +28,15 @@ def test_a_module_has_one_story_however_its_path_is_written(tmp_path: Path, monk
 
 def test_what_a_module_imports_is_part_of_its_story(tmp_path: Path) -> None:
     module = tmp_path / "module.py"
-    module.write_text("from tests.integration import group_cast\nfrom tests.integration.record_requests import (\n    batch,\n)\n")
-    assert stories.reached(module) >= {module, HERE / "group_cast.py", HERE / "record_requests.py", HERE / "wire.py"}
+    module.write_text(
+        "from tests.integration import group_cast\nfrom tests.integration.record_requests import (\n    batch,\n)\n"
+    )
+    assert stories.reached(module) >= {
+        module,
+        HERE / "group_cast.py",
+        HERE / "record_requests.py",
+        HERE / "wire.py",
+    }
 
 
 def test_what_runs_tidelogs_side_is_not(tmp_path: Path) -> None:

@@ -7,7 +7,11 @@ from typing import Any
 
 from orchestration import TopicSpec, spark_table, topic_asset
 
-READINGS = TopicSpec(name="readings", partitions=3, schema="sensor STRING NOT NULL, number BIGINT NOT NULL, value DOUBLE, note STRING")
+READINGS = TopicSpec(
+    name="readings",
+    partitions=3,
+    schema="sensor STRING NOT NULL, number BIGINT NOT NULL, value DOUBLE, note STRING",
+)
 
 topics = [topic_asset(READINGS)]
 

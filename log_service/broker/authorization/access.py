@@ -31,7 +31,12 @@ REFUSALS: Final = {
     AclResource.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 """The error code for a denied operation on such a resource."""
-TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = AclResource.TOPIC, AclResource.GROUP, AclResource.CLUSTER, AclResource.TRANSACTIONAL_ID
+TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
+    AclResource.TOPIC,
+    AclResource.GROUP,
+    AclResource.CLUSTER,
+    AclResource.TRANSACTIONAL_ID,
+)
 ANY_NAME: Final = "hardcode"
 """The topic name that Apache Kafka checks if any topic will do. Its audit log shows the name."""
 
@@ -45,7 +50,9 @@ class Access:
 
     __slots__ = ("_api", "_authorizer", "_held", "_log", "host", "principal")
 
-    def __init__(self, authorizer: AclAuthorizer, log: DecisionLog, principal: Principal, host: str, api: Api) -> None:
+    def __init__(
+        self, authorizer: AclAuthorizer, log: DecisionLog, principal: Principal, host: str, api: Api
+    ) -> None:
         self._authorizer = authorizer
         self._held = authorizer.rights_of(principal, host)
         self._log = log
@@ -71,11 +78,16 @@ class Access:
         if rights.version is not authorizer.version:
             rights = authorizer.rights_of(self.principal, self.host)
         if not authorizer.is_loaded and not rights.is_super:
-            text = "this node does not know the ACLs yet, and until it does only super users are let in; try again"
+            text = (
+                "this node does not know the ACLs yet, and until it does only super users are let"
+                " in; try again"
+            )
             raise KafkaError(ErrorCode.NOT_CONTROLLER, text)
         return rights
 
-    def may(self, operation: AclOperation, resource: AclResource, name: str, count: int = 1) -> bool:
+    def may(
+        self, operation: AclOperation, resource: AclResource, name: str, count: int = 1
+    ) -> bool:
         """Return whether an operation that the request wants is allowed.
 
         ``count`` is how often the request names the resource.
@@ -118,16 +130,26 @@ class Access:
 
         Raises as ``may``.
         """
-        return self.could(operation, resource, ANY_NAME) or self._rights().may_somewhere(operation, resource)
+        return self.could(operation, resource, ANY_NAME) or self._rights().may_somewhere(
+            operation, resource
+        )
 
-    def allowed(self, operation: AclOperation, resource: AclResource, names: Iterable[str]) -> set[str]:
+    def allowed(
+        self, operation: AclOperation, resource: AclResource, names: Iterable[str]
+    ) -> set[str]:
         """Return the allowed ones of the names that a request wants, with repetitions.
 
         Raises as ``may``.
         """
-        return {name for name, count in Counter(names).items() if self.may(operation, resource, name, count)}
+        return {
+            name
+            for name, count in Counter(names).items()
+            if self.may(operation, resource, name, count)
+        }
 
-    def visible(self, operation: AclOperation, resource: AclResource, names: Iterable[str]) -> set[str]:
+    def visible(
+        self, operation: AclOperation, resource: AclResource, names: Iterable[str]
+    ) -> set[str]:
         """Return the allowed ones of the names.
 
         The others are left out silently. Raises as ``may``.
@@ -161,4 +183,7 @@ def refusal(operation: AclOperation, resource: AclResource) -> KafkaError:
 
     It names no resource, because the client knows it and others may read the client's log.
     """
-    return KafkaError(REFUSALS[resource], f"{operation.name} on the {resource.name.lower().replace('_', ' ')} is not allowed")
+    return KafkaError(
+        REFUSALS[resource],
+        f"{operation.name} on the {resource.name.lower().replace('_', ' ')} is not allowed",
+    )

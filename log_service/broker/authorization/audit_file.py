@@ -38,7 +38,9 @@ class RollingFile:
         """Append whole lines. Begin the next file once they do not fit any more."""
         file, together = self._opened(), bytearray()
         for line in lines:
-            if file.size_bytes + len(together) + len(line) > self._max_bytes and (file.size_bytes or together):
+            if file.size_bytes + len(together) + len(line) > self._max_bytes and (
+                file.size_bytes or together
+            ):
                 file = self._rolled(file, together)
                 together = bytearray()
             together += line
@@ -81,7 +83,9 @@ class AuditFile:
     def __init__(self, files: Files, clock: Clock, path: Path, config: AuditConfig) -> None:
         self._files = files
         self._path = path
-        self._rolling = RollingFile(files, path, max_bytes=config.max_file_bytes, max_files=config.max_files)
+        self._rolling = RollingFile(
+            files, path, max_bytes=config.max_file_bytes, max_files=config.max_files
+        )
         self._quiet = QuietLogger(logger, clock.monotonic_ms)
 
     def __repr__(self) -> str:
@@ -98,10 +102,18 @@ class AuditFile:
     async def write(self, entries: Sequence[AuditEntry]) -> bool:
         """Append decisions. Return whether they were written."""
         try:
-            await self._files.run_in_pool(lambda: self._rolling.append([_line(entry) for entry in entries]))
+            await self._files.run_in_pool(
+                lambda: self._rolling.append([_line(entry) for entry in entries])
+            )
         except OSError as error:
             self._rolling.close()
-            self._quiet.warning(error.errno, "%d decisions are missing in the audit log %s: %s", len(entries), self._path, error)
+            self._quiet.warning(
+                error.errno,
+                "%d decisions are missing in the audit log %s: %s",
+                len(entries),
+                self._path,
+                error,
+            )
             return False
         return True
 
@@ -112,5 +124,8 @@ class AuditFile:
 
 def _line(entry: AuditEntry) -> bytes:
     moment = datetime.fromtimestamp(entry.wall_ms / 1_000)  # noqa: DTZ006 - the machine's time, as log4j writes it
-    text = f"[{moment:%Y-%m-%d %H:%M:%S},{entry.wall_ms % 1_000:03}] {entry.level} {entry.line()} ({LOGGER_NAME})\n"
+    text = (
+        f"[{moment:%Y-%m-%d %H:%M:%S},{entry.wall_ms % 1_000:03}] {entry.level} {entry.line()}"
+        f" ({LOGGER_NAME})\n"
+    )
     return text.encode(errors="backslashreplace")

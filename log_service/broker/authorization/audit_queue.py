@@ -43,12 +43,18 @@ class AuditQueue:
         """Number of denials among the dropped decisions."""
 
     def __repr__(self) -> str:
-        return f"<AuditQueue waiting={len(self._denied) + len(self._allowed)} written={self.written_count} dropped={self.dropped_count}>"
+        return (
+            f"<AuditQueue waiting={len(self._denied) + len(self._allowed)}"
+            f" written={self.written_count} dropped={self.dropped_count}>"
+        )
 
     def put_nowait(self, entry: AuditEntry) -> None:
         """Queue a decision, or count it as dropped if there is no room."""
         waiting = self._allowed if entry.decision.is_allowed else self._denied
-        if len(waiting) >= MAX_WAITING_COUNT or self._sizes[id(waiting)] + entry.size > MAX_WAITING_SIZE:
+        if (
+            len(waiting) >= MAX_WAITING_COUNT
+            or self._sizes[id(waiting)] + entry.size > MAX_WAITING_SIZE
+        ):
             self._note_dropped([entry])
             return
         waiting.append(entry)
@@ -62,7 +68,10 @@ class AuditQueue:
         while True:
             await self._is_filled.wait()
             denied_count, allowed_count = shares(len(self._denied), len(self._allowed))
-            denied, allowed = list(islice(self._denied, denied_count)), list(islice(self._allowed, allowed_count))
+            denied, allowed = (
+                list(islice(self._denied, denied_count)),
+                list(islice(self._allowed, allowed_count)),
+            )
             entries = denied + allowed
             is_written = await write(entries)
             self._remove(self._denied, denied)

@@ -112,10 +112,18 @@ class AuditTopic:
             code = refused.get(self._topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             topic = self._image().topics.by_name.get(self._topic)
             if topic is None:
-                raise KafkaError(code, f"topic {self._topic} cannot be created, or is not known here yet")
-        led = sorted(index for index, partition in topic.partitions.items() if partition.leader == self._node_id)
+                raise KafkaError(
+                    code, f"topic {self._topic} cannot be created, or is not known here yet"
+                )
+        led = sorted(
+            index
+            for index, partition in topic.partitions.items()
+            if partition.leader == self._node_id
+        )
         if led:
-            self._replicas.append_own(self._replicas.get_partition(self._topic, led[0]), accept_own_batches(batch))
+            self._replicas.append_own(
+                self._replicas.get_partition(self._topic, led[0]), accept_own_batches(batch)
+            )
         else:
             await self._send(topic, batch)
 
@@ -128,4 +136,7 @@ class AuditTopic:
                 continue
             await produce_to_leader(self._pool(), destination, self._topic, index, batch)
             return
-        raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"no partition of {self._topic} has a leader that can be reached")
+        raise KafkaError(
+            ErrorCode.LEADER_NOT_AVAILABLE,
+            f"no partition of {self._topic} has a leader that can be reached",
+        )

@@ -1,4 +1,5 @@
-"""The gates of configuration and of the cluster's description. Each resource of a request is authorized by itself.
+"""The gates of configuration and of the cluster's description. Each resource of a request is
+authorized by itself.
 
 A topic and a group need an operation on themselves, everything else one on the cluster. The broker
 that gets a request alters the levels of its own loggers. Its gate looks only at those, because the
@@ -33,7 +34,9 @@ from log_service.security.acls.values import CLUSTER_NAME
 
 logger = logging.getLogger(__name__)
 RESOURCES = {ResourceType.TOPIC: TOPIC, ResourceType.GROUP: GROUP}
-ON_CLUSTER = frozenset({ResourceType.BROKER, ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS})
+ON_CLUSTER = frozenset(
+    {ResourceType.BROKER, ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS}
+)
 
 OperationOf = Callable[[int], AclOperation | None]
 """The operation that a resource of a type needs. None if the gate ignores the type."""
@@ -47,7 +50,9 @@ def _each_resource(operation_of: OperationOf) -> Gate:
         decided: dict[tuple[AclOperation, AclResource, str], bool] = {}
         for item in question.request.resources:
             operation = operation_of(item.resource_type)
-            resource = RESOURCES.get(item.resource_type, CLUSTER if item.resource_type in ON_CLUSTER else None)
+            resource = RESOURCES.get(
+                item.resource_type, CLUSTER if item.resource_type in ON_CLUSTER else None
+            )
             if operation is None or resource is None:
                 continue
             key = (operation, resource, CLUSTER_NAME if resource is CLUSTER else item.resource_name)
@@ -71,7 +76,12 @@ def _may_decide_access(question: Question, item: Any, operation: AclOperation) -
         return False
     if not question.request.validate_only:
         where = f"broker {item.resource_name}" if item.resource_name else "all brokers"
-        logger.warning("%s changes who may log in at %s, or its identity: %s", question.access.principal, where, ", ".join(names))
+        logger.warning(
+            "%s changes who may log in at %s, or its identity: %s",
+            question.access.principal,
+            where,
+            ", ".join(names),
+        )
     return True
 
 
@@ -90,15 +100,25 @@ def _refused_each(question: Question, denied: dict[AclResource, list[int]]) -> A
     """Let the rest through. A denied item gets the code that belongs to its kind of resource."""
     codes = {each: REFUSALS[resource] for resource, items in denied.items() for each in items}
     text = "the operation is not allowed"
-    admission = admit_part(question, lambda item: id(item) not in codes, KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, text))
+    admission = admit_part(
+        question,
+        lambda item: id(item) not in codes,
+        KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, text),
+    )
     if admission is None:
         return None
-    by_name = {(item.resource_type, item.resource_name): codes[id(item)] for item in question.request.resources if id(item) in codes}
+    by_name = {
+        (item.resource_type, item.resource_name): codes[id(item)]
+        for item in question.request.resources
+        if id(item) in codes
+    }
 
     def with_codes(response: Any) -> Any:
         for result in getattr(response, question.api.items.told):
             if result.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-                result.error_code = by_name.get((result.resource_type, result.resource_name), result.error_code)
+                result.error_code = by_name.get(
+                    (result.resource_type, result.resource_name), result.error_code
+                )
         return response
 
     if admission.response is not None:
@@ -127,6 +147,12 @@ def describe_configs(question: Question) -> Admission | None:
     return _describe_each(question)
 
 
-alter_configs = _each_resource(lambda kind: None if kind == ResourceType.BROKER_LOGGER else ALTER_CONFIGS)
-incremental_alter_configs = _each_resource(lambda kind: CLUSTER_ACTION if kind == ResourceType.BROKER_LOGGER else ALTER_CONFIGS)
-alter_loggers = _each_resource(lambda kind: ALTER_CONFIGS if kind == ResourceType.BROKER_LOGGER else None)
+alter_configs = _each_resource(
+    lambda kind: None if kind == ResourceType.BROKER_LOGGER else ALTER_CONFIGS
+)
+incremental_alter_configs = _each_resource(
+    lambda kind: CLUSTER_ACTION if kind == ResourceType.BROKER_LOGGER else ALTER_CONFIGS
+)
+alter_loggers = _each_resource(
+    lambda kind: ALTER_CONFIGS if kind == ResourceType.BROKER_LOGGER else None
+)

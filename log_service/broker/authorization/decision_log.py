@@ -49,7 +49,15 @@ class Asker(Protocol):
 class DecisionLog:
     """Counts and writes the decisions of a node. ``wall_ms`` returns the time of a line."""
 
-    __slots__ = ("_logger", "_quiet", "_trail", "_wall_ms", "allowed_count", "denied_count", "has_level")
+    __slots__ = (
+        "_logger",
+        "_quiet",
+        "_trail",
+        "_wall_ms",
+        "allowed_count",
+        "denied_count",
+        "has_level",
+    )
 
     def __init__(self, wall_ms: Callable[[], int], trail: "AuditTrail | None" = None) -> None:
         self._logger = logging.getLogger(LOGGER_NAME)
@@ -68,7 +76,13 @@ class DecisionLog:
         return f"<DecisionLog allowed={self.allowed_count} denied={self.denied_count}>"
 
     def note_wanted(  # noqa: PLR0917 - the parts of a line
-        self, asker: Asker, decision: Decision, operation: AclOperation, resource: AclResource, name: str, count: int = 1
+        self,
+        asker: Asker,
+        decision: Decision,
+        operation: AclOperation,
+        resource: AclResource,
+        name: str,
+        count: int = 1,
     ) -> None:
         """Note a decision on an operation that a request wants."""
         level = logging.DEBUG if decision.is_allowed else logging.INFO
@@ -76,12 +90,26 @@ class DecisionLog:
             self._name_stranger(asker)
         self._note(level, asker, decision, operation, resource, name, count)
 
-    def note_optional(self, asker: Asker, decision: Decision, operation: AclOperation, resource: AclResource, name: str) -> None:
+    def note_optional(
+        self,
+        asker: Asker,
+        decision: Decision,
+        operation: AclOperation,
+        resource: AclResource,
+        name: str,
+    ) -> None:
         """Note a decision on an operation that a request can do without."""
         level = logging.DEBUG if decision.is_allowed else TRACE
         self._note(level, asker, decision, operation, resource, name, 1)
 
-    def note_probe(self, asker: Asker, decision: Decision, operation: AclOperation, resource: AclResource, name: str) -> None:
+    def note_probe(
+        self,
+        asker: Asker,
+        decision: Decision,
+        operation: AclOperation,
+        resource: AclResource,
+        name: str,
+    ) -> None:
         """Note a decision that only answers a client's question."""
         self._note(TRACE, asker, decision, operation, resource, name, 1)
 

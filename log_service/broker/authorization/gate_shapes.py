@@ -76,16 +76,22 @@ def require_on_cluster(access: Access, *operations: AclOperation) -> None:
         KafkaError: CLUSTER_AUTHORIZATION_FAILED.
     """
     *others, last = operations
-    if not (any(access.could_cluster(operation) for operation in others) or access.may_cluster(last)):
+    if not (
+        any(access.could_cluster(operation) for operation in others) or access.may_cluster(last)
+    ):
         raise refusal(last, CLUSTER)
 
 
-def on_topics(operation: AclOperation, *, name_of: Callable[[Any], str] = attrgetter("name")) -> Gate:
+def on_topics(
+    operation: AclOperation, *, name_of: Callable[[Any], str] = attrgetter("name")
+) -> Gate:
     """Return the gate of an API that responds topic by topic."""
 
     def gate(question: Question) -> Admission | None:
         allowed = question.access.allowed(operation, TOPIC, map(name_of, question.items))
-        return admit_part(question, lambda item: name_of(item) in allowed, refusal(operation, TOPIC))
+        return admit_part(
+            question, lambda item: name_of(item) in allowed, refusal(operation, TOPIC)
+        )
 
     return gate
 
@@ -100,7 +106,9 @@ def on_plain_names(operation: AclOperation, resource: AclResource) -> Gate:
     return gate
 
 
-def admit_part(question: Question, is_allowed: Callable[[Any], bool], error: KafkaError) -> Admission | None:
+def admit_part(
+    question: Question, is_allowed: Callable[[Any], bool], error: KafkaError
+) -> Admission | None:
     """Admit the allowed items of a request. The others get the error, after the handler's results.
 
     If no item is allowed, the handler is not called.
@@ -121,12 +129,16 @@ def admit_part(question: Question, is_allowed: Callable[[Any], bool], error: Kaf
     return Admission(request=replace(question.request, **{asked: allowed}), amend=amend)
 
 
-def amended(question: Question, admission: Admission | None, amend: Callable[[Any], Any]) -> Admission:
+def amended(
+    question: Question, admission: Admission | None, amend: Callable[[Any], Any]
+) -> Admission:
     """Return an admission whose response ``amend`` changes before refusals are added."""
     if admission is None:
         return Admission(request=question.request, amend=amend)
     later = admission.amend
-    return replace(admission, amend=amend if later is None else lambda response: later(amend(response)))
+    return replace(
+        admission, amend=amend if later is None else lambda response: later(amend(response))
+    )
 
 
 def keep(items: list[Any], is_kept: Callable[[Any], bool]) -> list[Any]:
@@ -140,7 +152,9 @@ def topic_name(image: MetadataImage, topic_id: Any) -> str | None:
     return None if topic is None else topic.name
 
 
-def names_of_topics(image: MetadataImage, items: Sequence[Any], *, is_by_id: bool) -> Iterable[str | None]:
+def names_of_topics(
+    image: MetadataImage, items: Sequence[Any], *, is_by_id: bool
+) -> Iterable[str | None]:
     """Return the name of each topic in a request, by ``name`` or by ``topic_id``.
 
     The name of an unknown id is None.
@@ -148,13 +162,23 @@ def names_of_topics(image: MetadataImage, items: Sequence[Any], *, is_by_id: boo
     return (topic_name(image, item.topic_id) if is_by_id else item.name for item in items)
 
 
-def on_named_topics(question: Question, operation: AclOperation, *, first_version_by_id: int) -> Admission | None:
+def on_named_topics(
+    question: Question, operation: AclOperation, *, first_version_by_id: int
+) -> Admission | None:
     """Admit the allowed topics of a request.
 
     An unknown id is admitted, because the handler responds that it is unknown.
     """
     items = question.items
-    names = list(names_of_topics(question.image, items, is_by_id=question.version >= first_version_by_id))
-    allowed = question.access.allowed(operation, TOPIC, (name for name in names if name is not None))
-    denied = {id(item) for item, name in zip(items, names, strict=True) if name is not None and name not in allowed}
+    names = list(
+        names_of_topics(question.image, items, is_by_id=question.version >= first_version_by_id)
+    )
+    allowed = question.access.allowed(
+        operation, TOPIC, (name for name in names if name is not None)
+    )
+    denied = {
+        id(item)
+        for item, name in zip(items, names, strict=True)
+        if name is not None and name not in allowed
+    }
     return admit_part(question, lambda item: id(item) not in denied, refusal(operation, TOPIC))

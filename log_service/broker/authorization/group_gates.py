@@ -9,7 +9,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from log_service.broker.authorization.access import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, Access, refusal
+from log_service.broker.authorization.access import (
+    CLUSTER,
+    GROUP,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    Access,
+    refusal,
+)
 from log_service.broker.authorization.gate_shapes import (
     CLUSTER_ACTION,
     DELETE,
@@ -24,7 +31,12 @@ from log_service.broker.authorization.gate_shapes import (
     topic_name,
 )
 from log_service.broker.cluster_view import OPERATIONS_ON_GROUPS
-from log_service.broker.handlers.find_coordinator import FIRST_VERSION_WITH_MANY_KEYS, GROUP_KEY_TYPE, SHARE_KEY_TYPE, TRANSACTION_KEY_TYPE
+from log_service.broker.handlers.find_coordinator import (
+    FIRST_VERSION_WITH_MANY_KEYS,
+    GROUP_KEY_TYPE,
+    SHARE_KEY_TYPE,
+    TRANSACTION_KEY_TYPE,
+)
 from log_service.broker.handlers.groups.streams import fault_of_names, named_topics
 from log_service.broker.requests.call import Gate
 from log_service.common.access import Admission
@@ -43,7 +55,11 @@ from log_service.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 )
-from log_service.protocol.messages.offset_delete import OffsetDeleteRequestTopic, OffsetDeleteResponsePartition, OffsetDeleteResponseTopic
+from log_service.protocol.messages.offset_delete import (
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
 from log_service.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
@@ -87,7 +103,10 @@ def sync_group(question: Question) -> None:
     The handler refuses a request without a protocol.
     """
     request = question.request
-    if question.version < FIRST_SYNC_VERSION_WITH_PROTOCOL or None not in (request.protocol_type, request.protocol_name):
+    if question.version < FIRST_SYNC_VERSION_WITH_PROTOCOL or None not in (
+        request.protocol_type,
+        request.protocol_name,
+    ):
         _reads_group(question)
 
 
@@ -109,7 +128,9 @@ def _heartbeat_of(is_enabled: Callable[[Question], bool]) -> Gate:
 
 
 def _is_consumer_protocol_on(question: Question) -> bool:
-    return question.config.groups.consumer.is_enabled and has_consumer_groups(question.image.features)
+    return question.config.groups.consumer.is_enabled and has_consumer_groups(
+        question.image.features
+    )
 
 
 consumer_group_heartbeat = _heartbeat_of(_is_consumer_protocol_on)
@@ -122,12 +143,17 @@ def streams_group_heartbeat(question: Question) -> None:
     The handler refuses names that no application may have. It also checks the permission to create
     topics.
     """
-    if not (question.config.groups.streams.is_enabled and has_streams_groups(question.image.features)):
+    if not (
+        question.config.groups.streams.is_enabled and has_streams_groups(question.image.features)
+    ):
         return
     _reads_group(question)
     topology = question.request.topology
     names = set() if topology is None else set(named_topics(topology))
-    if fault_of_names(sorted(names)) is None and question.access.allowed(DESCRIBE, TOPIC, names) != names:
+    if (
+        fault_of_names(sorted(names)) is None
+        and question.access.allowed(DESCRIBE, TOPIC, names) != names
+    ):
         raise refusal(DESCRIBE, TOPIC)
 
 
@@ -151,7 +177,9 @@ def list_groups(question: Question) -> Admission | None:
         return None
 
     def amend(response: Any) -> Any:
-        seen = question.access.visible(DESCRIBE, GROUP, (group.group_id for group in response.groups))
+        seen = question.access.visible(
+            DESCRIBE, GROUP, (group.group_id for group in response.groups)
+        )
         response.groups = keep(response.groups, lambda group: group.group_id in seen)
         return response
 
@@ -166,12 +194,16 @@ def _describe_of(shown_topics: Callable[[Any], Iterable[str]]) -> Gate:
     named = on_plain_names(DESCRIBE, GROUP)
 
     def gate(question: Question) -> Admission:
-        return amended(question, named(question), lambda response: _described(question, response, shown_topics))
+        return amended(
+            question, named(question), lambda response: _described(question, response, shown_topics)
+        )
 
     return gate
 
 
-def _described(question: Question, response: Any, shown_topics: Callable[[Any], Iterable[str]]) -> Any:
+def _described(
+    question: Question, response: Any, shown_topics: Callable[[Any], Iterable[str]]
+) -> Any:
     access = question.access
     for number, group in enumerate(response.groups):
         if group.error_code:
@@ -179,7 +211,9 @@ def _described(question: Question, response: Any, shown_topics: Callable[[Any], 
         topics = set(shown_topics(group))
         if access.allowed(DESCRIBE, TOPIC, topics) != topics:
             hidden = refusal(DESCRIBE, TOPIC)
-            response.groups[number] = type(group)(group_id=group.group_id, error_code=hidden.code, error_message=str(hidden))
+            response.groups[number] = type(group)(
+                group_id=group.group_id, error_code=hidden.code, error_message=str(hidden)
+            )
         elif question.request.include_authorized_operations:
             group.authorized_operations = access.bits(GROUP, group.group_id, OPERATIONS_ON_GROUPS)
     return response
@@ -237,7 +271,9 @@ def delete_share_group_offsets(question: Question) -> Admission | None:
     return None
 
 
-def _refuse_topics(question: Question, told: str, name_of: Callable[[Any], str], refused: Callable[[Any], Any]) -> Admission | None:
+def _refuse_topics(
+    question: Question, told: str, name_of: Callable[[Any], str], refused: Callable[[Any], Any]
+) -> Admission | None:
     """Admit the topics that may be read.
 
     The response has a place for each topic, and one for the error of the group.
@@ -262,7 +298,10 @@ NO_TOPIC = refusal(READ, TOPIC)
 
 def _undeleted(topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic:
     partitions = [
-        OffsetDeleteResponsePartition(partition_index=partition.partition_index, error_code=NO_TOPIC.code) for partition in topic.partitions
+        OffsetDeleteResponsePartition(
+            partition_index=partition.partition_index, error_code=NO_TOPIC.code
+        )
+        for partition in topic.partitions
     ]
     return OffsetDeleteResponseTopic(name=topic.name, partitions=partitions)
 
@@ -270,15 +309,21 @@ def _undeleted(topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic:
 def _unaltered(topic: AlterShareGroupOffsetsRequestTopic) -> AlterShareGroupOffsetsResponseTopic:
     partitions = [
         AlterShareGroupOffsetsResponsePartition(
-            partition_index=partition.partition_index, error_code=NO_TOPIC.code, error_message=str(NO_TOPIC)
+            partition_index=partition.partition_index,
+            error_code=NO_TOPIC.code,
+            error_message=str(NO_TOPIC),
         )
         for partition in topic.partitions
     ]
     return AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, partitions=partitions)
 
 
-def _unforgotten(topic: DeleteShareGroupOffsetsRequestTopic) -> DeleteShareGroupOffsetsResponseTopic:
-    return DeleteShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, error_code=NO_TOPIC.code, error_message=str(NO_TOPIC))
+def _unforgotten(
+    topic: DeleteShareGroupOffsetsRequestTopic,
+) -> DeleteShareGroupOffsetsResponseTopic:
+    return DeleteShareGroupOffsetsResponseTopic(
+        topic_name=topic.topic_name, error_code=NO_TOPIC.code, error_message=str(NO_TOPIC)
+    )
 
 
 # Offsets of many groups at once
@@ -315,7 +360,9 @@ def _fetch_one(question: Question) -> Admission | None:
 
 def _refused_alone(topic: OffsetFetchRequestTopic) -> OffsetFetchResponseTopic:
     partitions = [
-        OffsetFetchResponsePartition(partition_index=index, committed_offset=NO_OFFSET, error_code=NO_TOPIC.code)
+        OffsetFetchResponsePartition(
+            partition_index=index, committed_offset=NO_OFFSET, error_code=NO_TOPIC.code
+        )
         for index in topic.partition_indexes
     ]
     return OffsetFetchResponseTopic(name=topic.name, partitions=partitions)
@@ -339,10 +386,14 @@ def _fetch_many(question: Question) -> Admission | None:
 
 def _refused_among_many(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
     partitions = [
-        OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET, error_code=NO_TOPIC.code)
+        OffsetFetchResponsePartitions(
+            partition_index=index, committed_offset=NO_OFFSET, error_code=NO_TOPIC.code
+        )
         for index in topic.partition_indexes
     ]
-    return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+    return OffsetFetchResponseTopics(
+        name=topic.name, topic_id=topic.topic_id, partitions=partitions
+    )
 
 
 def describe_share_group_offsets(question: Question) -> Admission | None:
@@ -353,18 +404,28 @@ def describe_share_group_offsets(question: Question) -> Admission | None:
     return admit_groups(question, lambda topic: topic.topic_name, _undescribed, _silent)
 
 
-def _undescribed(topic: DescribeShareGroupOffsetsRequestTopic) -> DescribeShareGroupOffsetsResponseTopic:
+def _undescribed(
+    topic: DescribeShareGroupOffsetsRequestTopic,
+) -> DescribeShareGroupOffsetsResponseTopic:
     partitions = [
         DescribeShareGroupOffsetsResponsePartition(
-            partition_index=index, start_offset=NO_OFFSET, error_code=NO_TOPIC.code, error_message=str(NO_TOPIC)
+            partition_index=index,
+            start_offset=NO_OFFSET,
+            error_code=NO_TOPIC.code,
+            error_message=str(NO_TOPIC),
         )
         for index in topic.partitions
     ]
-    return DescribeShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, partitions=partitions)
+    return DescribeShareGroupOffsetsResponseTopic(
+        topic_name=topic.topic_name, partitions=partitions
+    )
 
 
 def admit_groups(
-    question: Question, name_of: Callable[[Any], str | None], refused: Callable[[Any], Any], seen_of: Callable[[Any, list[str]], set[str]]
+    question: Question,
+    name_of: Callable[[Any], str | None],
+    refused: Callable[[Any], Any],
+    seen_of: Callable[[Any, list[str]], set[str]],
 ) -> Admission | None:
     """Admit the groups that may be described, each with the topics that may be.
 
@@ -373,17 +434,26 @@ def admit_groups(
     ``seen_of`` returns of their names.
     """
     request, access = question.request, question.access
-    seen = access.allowed(DESCRIBE, GROUP, dict.fromkeys(group.group_id for group in request.groups))
+    seen = access.allowed(
+        DESCRIBE, GROUP, dict.fromkeys(group.group_id for group in request.groups)
+    )
     first = admit_part(question, lambda group: group.group_id in seen, refusal(DESCRIBE, GROUP))
     if first is not None and first.response is not None:
         return first
     groups = [group for group in request.groups if group.group_id in seen]
-    names = {name for group in groups for topic in group.topics or () if (name := name_of(topic)) is not None}
+    names = {
+        name
+        for group in groups
+        for topic in group.topics or ()
+        if (name := name_of(topic)) is not None
+    }
     denied = names - access.allowed(DESCRIBE, TOPIC, names)
     whole = {group.group_id for group in groups if group.topics is None}
     items: dict[str, list[Any]] = {}
     for group in groups:
-        items.setdefault(group.group_id, []).extend(refused(topic) for topic in group.topics or () if name_of(topic) in denied)
+        items.setdefault(group.group_id, []).extend(
+            refused(topic) for topic in group.topics or () if name_of(topic) in denied
+        )
 
     def amend(response: Any) -> Any:
         for told in response.groups:
@@ -395,7 +465,10 @@ def admit_groups(
             told.topics.extend(items.pop(told.group_id, ()))
         return response
 
-    return replace(amended(question, first, amend), request=replace(request, groups=[_without(group, name_of, denied) for group in groups]))
+    return replace(
+        amended(question, first, amend),
+        request=replace(request, groups=[_without(group, name_of, denied) for group in groups]),
+    )
 
 
 def _without(group: Any, name_of: Callable[[Any], str | None], denied: set[str]) -> Any:

@@ -103,7 +103,11 @@ class NodeAuthorizer:
         connection = call.connection
         if isinstance(call, RepeatedCall):
             clearance = call.known.clearance
-            if clearance.version is self.acls.version and connection.peer_host in clearance.hosts and not self.log.has_level(DEBUG):
+            if (
+                clearance.version is self.acls.version
+                and connection.peer_host in clearance.hosts
+                and not self.log.has_level(DEBUG)
+            ):
                 self.log.allowed_count += 1
                 return None
         api = call.route.api
@@ -111,9 +115,15 @@ class NodeAuthorizer:
             return None
         access = call.access = self._access_of(connection.principal, connection.peer_host, api)
         gate = api.gates.get(call.route.side)
-        return None if gate is None else self._ask(gate, api, call.version, call.request, call.route.response_type, access)
+        return (
+            None
+            if gate is None
+            else self._ask(gate, api, call.version, call.request, call.route.response_type, access)
+        )
 
-    def admit(self, request: Message, response_type: type[Message], caller: Caller) -> Admission | None:
+    def admit(
+        self, request: Message, response_type: type[Message], caller: Caller
+    ) -> Admission | None:
         """Check a client's request that the controller of this process decides on.
 
         Raises as ``authorize``.
@@ -121,7 +131,11 @@ class NodeAuthorizer:
         api = REGISTRY[ApiKey(request.SCHEMA.key)]  # type: ignore[arg-type]  # a whole message has a key
         access = self._access_of(caller.principal, caller.host, api)
         gate = api.gates.get(Side.CONTROLLER)
-        return None if gate is None else self._ask(gate, api, caller.version, request, response_type, access)
+        return (
+            None
+            if gate is None
+            else self._ask(gate, api, caller.version, request, response_type, access)
+        )
 
     def _access_of(self, principal: Principal, host: str, api: Api) -> Access:
         askers = self.acls.rights_of(principal, host).askers
@@ -130,7 +144,15 @@ class NodeAuthorizer:
             access = askers[api.key] = Access(self.acls, self.log, principal, host, api)
         return access
 
-    def _ask(self, gate: Gate, api: Api, version: int, request: Any, response_type: type[Message], access: Access) -> Admission | None:  # noqa: PLR0917 - the parts of a question
+    def _ask(  # noqa: PLR0917 - the parts of a question
+        self,
+        gate: Gate,
+        api: Api,
+        version: int,
+        request: Any,
+        response_type: type[Message],
+        access: Access,
+    ) -> Admission | None:
         question = Question(
             api=api,
             version=version,
@@ -148,7 +170,11 @@ class NodeAuthorizer:
         The gate handles everything else, including refusals.
         """
         request = call.request
-        if request.transactional_id is not None or len(request.topic_data) != 1 or not self.acls.is_loaded:
+        if (
+            request.transactional_id is not None
+            or len(request.topic_data) != 1
+            or not self.acls.is_loaded
+        ):
             return False
         (topic,) = request.topic_data
         name = topic.name
@@ -158,7 +184,9 @@ class NodeAuthorizer:
                 return False
             name = found.name
         connection = call.connection
-        decision = self.acls.rights_of(connection.principal, connection.peer_host).decide(WRITE, TOPIC, name)
+        decision = self.acls.rights_of(connection.principal, connection.peer_host).decide(
+            WRITE, TOPIC, name
+        )
         if not decision.is_allowed:
             return False
         log = self.log
@@ -173,6 +201,8 @@ class NodeAuthorizer:
 
 
 def _new_trail(env: "NodeEnv", audit: AuditConfig) -> "AuditTrail":
-    from log_service.broker.authorization.audit_trail import AuditTrail  # noqa: PLC0415 - many nodes have none
+    from log_service.broker.authorization.audit_trail import (  # noqa: PLC0415 - many nodes have none
+        AuditTrail,
+    )
 
     return AuditTrail(env, audit)

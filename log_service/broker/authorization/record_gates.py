@@ -48,7 +48,9 @@ def _admit_without_response(question: Question) -> Admission | None:
 
     If a part was refused, the handler closes the connection.
     """
-    admission = _admit_topics(replace(question, request=replace(question.request, acks=ACKS_LEADER)))
+    admission = _admit_topics(
+        replace(question, request=replace(question.request, acks=ACKS_LEADER))
+    )
     if admission is None:
         return None
     if admission.response is not None:
@@ -57,7 +59,11 @@ def _admit_without_response(question: Question) -> Admission | None:
 
 
 def _has_transactional_batch(request: ProduceRequest) -> bool:
-    return any(looks_transactional(wanted.records) for topic in request.topic_data for wanted in topic.partition_data)
+    return any(
+        looks_transactional(wanted.records)
+        for topic in request.topic_data
+        for wanted in topic.partition_data
+    )
 
 
 list_offsets = on_topics(DESCRIBE)
@@ -73,7 +79,9 @@ def offset_for_leader_epoch(question: Question) -> Admission | None:
 
 def describe_producers(question: Question) -> Admission | None:
     """Check READ on each topic. The handler refuses a name that no topic can have."""
-    names = [topic.name for topic in question.request.topics if topic_name_fault(topic.name) is None]
+    names = [
+        topic.name for topic in question.request.topics if topic_name_fault(topic.name) is None
+    ]
     allowed = question.access.allowed(READ, TOPIC, names)
     denied = set(names) - allowed
     return admit_part(question, lambda topic: topic.name not in denied, refusal(READ, TOPIC))

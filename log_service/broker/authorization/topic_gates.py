@@ -26,7 +26,12 @@ from log_service.common.access import Admission
 from log_service.common.errors import ErrorCode
 from log_service.common.repeated import repeated
 from log_service.common.types import CLUSTER_METADATA_TOPIC, NO_TOPIC_ID
-from log_service.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from log_service.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 
 UNKNOWN = -1
 FIRST_CREATE_VERSION_WITH_CONFIGS = 5
@@ -45,8 +50,12 @@ def create_topics(question: Question) -> Admission | None:
     admission = None
     if not access.could_cluster(CREATE):
         allowed = access.allowed(CREATE, TOPIC, asked) | wrong
-        admission = admit_part(question, lambda topic: topic.name in allowed, refusal(CREATE, TOPIC))
-    if question.version < FIRST_CREATE_VERSION_WITH_CONFIGS or (admission is not None and admission.response is not None):
+        admission = admit_part(
+            question, lambda topic: topic.name in allowed, refusal(CREATE, TOPIC)
+        )
+    if question.version < FIRST_CREATE_VERSION_WITH_CONFIGS or (
+        admission is not None and admission.response is not None
+    ):
         return admission
     shown = access.visible(DESCRIBE_CONFIGS, TOPIC, asked)
     return amended(question, admission, lambda response: _without_configs(response, shown))
@@ -70,7 +79,11 @@ def maintenance(question: Question) -> None:
     access, asked = question.access, question.request.topics
     if access.could_cluster(ALTER) or access.could_cluster(CLUSTER_ACTION):
         return
-    names = {name for name in question.image.topics.by_name if not is_internal(name)} if asked is None else set(asked)
+    names = (
+        {name for name in question.image.topics.by_name if not is_internal(name)}
+        if asked is None
+        else set(asked)
+    )
     if access.allowed(ALTER, TOPIC, names) != names or not names:
         raise refusal(ALTER, CLUSTER)
 
@@ -79,7 +92,9 @@ def create_partitions(question: Question) -> Admission | None:
     """Check ALTER on each topic. The handler refuses names that are given twice."""
     names = [topic.name for topic in question.request.topics]
     twice = set(repeated(names))
-    allowed = question.access.allowed(ALTER, TOPIC, (name for name in names if name not in twice)) | twice
+    allowed = (
+        question.access.allowed(ALTER, TOPIC, (name for name in names if name not in twice)) | twice
+    )
     return admit_part(question, lambda topic: topic.name in allowed, refusal(ALTER, TOPIC))
 
 
@@ -103,7 +118,9 @@ def delete_topics(question: Question) -> Admission | None:
     refused = {
         id(state): _refused(state, name, is_seen=name in seen)
         for state, name in named
-        if name is not None and name not in twice and not _may_delete(question, state, name, seen, deletable)
+        if name is not None
+        and name not in twice
+        and not _may_delete(question, state, name, seen, deletable)
     }
     if not refused:
         return None
@@ -115,7 +132,9 @@ def _states(question: Question) -> list[DeleteTopicState]:
     """Return the topics of a request of any version, in the form of later versions."""
     request: DeleteTopicsRequest = question.request
     return (
-        request.topics if question.version >= FIRST_DELETE_VERSION_BY_ID else [DeleteTopicState(name=name) for name in request.topic_names]
+        request.topics
+        if question.version >= FIRST_DELETE_VERSION_BY_ID
+        else [DeleteTopicState(name=name) for name in request.topic_names]
     )
 
 
@@ -126,7 +145,9 @@ def _name_to_ask_for(question: Question, state: DeleteTopicState) -> str | None:
     return topic_name(question.image, state.topic_id) if state.name is None else None
 
 
-def _may_delete(question: Question, state: DeleteTopicState, name: str, seen: set[str], deletable: set[str]) -> bool:
+def _may_delete(
+    question: Question, state: DeleteTopicState, name: str, seen: set[str], deletable: set[str]
+) -> bool:
     if state.name is None:
         return name in deletable
     return name in seen and (name in deletable or name not in question.image.topics.by_name)
@@ -135,10 +156,14 @@ def _may_delete(question: Question, state: DeleteTopicState, name: str, seen: se
 def _refused(state: DeleteTopicState, name: str, *, is_seen: bool) -> DeletableTopicResult:
     error = refusal(DELETE, TOPIC)
     told = name if is_seen or state.name is not None else None
-    return DeletableTopicResult(name=told, topic_id=state.topic_id, error_code=error.code, error_message=str(error))
+    return DeletableTopicResult(
+        name=told, topic_id=state.topic_id, error_code=error.code, error_message=str(error)
+    )
 
 
-def _admitted(question: Question, kept: list[DeleteTopicState], refused: list[DeletableTopicResult]) -> Admission:
+def _admitted(
+    question: Question, kept: list[DeleteTopicState], refused: list[DeletableTopicResult]
+) -> Admission:
     request = question.request
     if not kept:
         return Admission(request=request, response=DeleteTopicsResponse(responses=refused))
@@ -149,4 +174,6 @@ def _admitted(question: Question, kept: list[DeleteTopicState], refused: list[De
 
     if question.version >= FIRST_DELETE_VERSION_BY_ID:
         return Admission(request=replace(request, topics=kept), amend=amend)
-    return Admission(request=replace(request, topic_names=[state.name for state in kept]), amend=amend)
+    return Admission(
+        request=replace(request, topic_names=[state.name for state in kept]), amend=amend
+    )

@@ -44,7 +44,9 @@ def init_producer_id(question: Question) -> None:
     name, access = question.request.transactional_id, question.access
     if name is not None:
         access.require(WRITE, TRANSACTIONAL_ID, name)
-    elif not (access.could_cluster(AclOperation.IDEMPOTENT_WRITE) or access.may_somewhere(WRITE, TOPIC)):
+    elif not (
+        access.could_cluster(AclOperation.IDEMPOTENT_WRITE) or access.may_somewhere(WRITE, TOPIC)
+    ):
         raise refusal(AclOperation.IDEMPOTENT_WRITE, CLUSTER)
 
 
@@ -56,17 +58,24 @@ def add_partitions_to_txn(question: Question) -> Admission | None:
     request: AddPartitionsToTxnRequest = question.request
     question.access.require(WRITE, TRANSACTIONAL_ID, request.v3_and_below_transactional_id)
     topics = request.v3_and_below_topics
-    allowed = question.access.allowed(WRITE, TOPIC, (topic.name for topic in topics if topic.name not in INTERNAL_TOPICS))
+    allowed = question.access.allowed(
+        WRITE, TOPIC, (topic.name for topic in topics if topic.name not in INTERNAL_TOPICS)
+    )
     if all(topic.name in allowed for topic in topics):
         return None
     results = [_not_added(question, topic, is_allowed=topic.name in allowed) for topic in topics]
-    return Admission(request=request, response=AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
+    return Admission(
+        request=request, response=AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+    )
 
 
-def _not_added(question: Question, topic: AddPartitionsToTxnTopic, *, is_allowed: bool) -> AddPartitionsToTxnTopicResult:
+def _not_added(
+    question: Question, topic: AddPartitionsToTxnTopic, *, is_allowed: bool
+) -> AddPartitionsToTxnTopicResult:
     partitions = [
         AddPartitionsToTxnPartitionResult(
-            partition_index=index, partition_error_code=_why(question, topic.name, index, is_allowed=is_allowed)
+            partition_index=index,
+            partition_error_code=_why(question, topic.name, index, is_allowed=is_allowed),
         )
         for index in topic.partitions
     ]
@@ -115,7 +124,8 @@ def list_transactions(question: Question) -> Admission:
     def amend(response: Any) -> Any:
         may = question.access.may
         response.transaction_states = keep(
-            response.transaction_states, lambda state: may(DESCRIBE, TRANSACTIONAL_ID, state.transactional_id)
+            response.transaction_states,
+            lambda state: may(DESCRIBE, TRANSACTIONAL_ID, state.transactional_id),
         )
         return response
 

@@ -32,6 +32,6 @@ Security:
 
 Other nodes:
 
-- ``envelope``: forwarded requests. ``controller_requests``: requests of nodes to the active controller.
-  ``quorum``: describes and changes the quorum. ``raft``: requests between its replicas.
+- ``envelope``: forwarded requests. ``controller_requests``: requests of nodes to the active
+  controller. ``quorum``: describes and changes the quorum. ``raft``: requests between its replicas.
 """

@@ -21,7 +21,12 @@ from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.controller.rules.acls import acl_filter, index_of
 from log_service.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from log_service.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
-from log_service.protocol.messages.describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
+from log_service.protocol.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
 from log_service.security.acls.index import AclIndex
 from log_service.security.acls.values import Acl, place
 
@@ -40,17 +45,27 @@ def _check_numbers(*numbers: int) -> None:
         ProtocolError: one of them is 0.
     """
     if 0 in numbers:
-        raise ProtocolError("a resource type, pattern type, operation or permission of an ACL is 0, which stands for nothing")
+        raise ProtocolError(
+            "a resource type, pattern type, operation or permission of an ACL is 0, which stands"
+            " for nothing"
+        )
 
 
 def handle_describe_acls(node: QuorumNode, call: Call, request: DescribeAclsRequest) -> Deferred:
     """Respond with the ACLs that match a filter."""
-    _check_numbers(request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
+    _check_numbers(
+        request.resource_type_filter,
+        request.pattern_type_filter,
+        request.operation,
+        request.permission_type,
+    )
     _check_authorizer(node)
     return call.run(_described(node, call, index_of(node.image()), request))
 
 
-async def _described(node: QuorumNode, call: Call, index: AclIndex, request: DescribeAclsRequest) -> DescribeAclsResponse:
+async def _described(
+    node: QuorumNode, call: Call, index: AclIndex, request: DescribeAclsRequest
+) -> DescribeAclsResponse:
     with call.counted():
         return await node.run_in_pool(lambda: _describe(acl_filter(request).find(index)))  # type: ignore[arg-type]  # the same fields
 
@@ -60,10 +75,19 @@ def _describe(found: Iterable[Acl]) -> DescribeAclsResponse:
     for acl in sorted(found, key=place):
         resource = resources.setdefault(
             (acl.resource_type, acl.resource_name, acl.pattern_type),
-            DescribeAclsResource(resource_type=acl.resource_type, resource_name=acl.resource_name, pattern_type=acl.pattern_type),
+            DescribeAclsResource(
+                resource_type=acl.resource_type,
+                resource_name=acl.resource_name,
+                pattern_type=acl.pattern_type,
+            ),
         )
         resource.acls.append(
-            AclDescription(principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission_type)
+            AclDescription(
+                principal=acl.principal,
+                host=acl.host,
+                operation=acl.operation,
+                permission_type=acl.permission_type,
+            )
         )
     return DescribeAclsResponse(error_message="", resources=list(resources.values()))
 
@@ -71,7 +95,9 @@ def _describe(found: Iterable[Acl]) -> DescribeAclsResponse:
 def handle_create_acls(node: QuorumNode, call: Call, request: CreateAclsRequest) -> Deferred:
     """Check the numbers of the ACLs, then have the controller create them."""
     for each in request.creations:
-        _check_numbers(each.resource_type, each.resource_pattern_type, each.operation, each.permission_type)
+        _check_numbers(
+            each.resource_type, each.resource_pattern_type, each.operation, each.permission_type
+        )
     _check_authorizer(node)
     return call.run(node.controller.request(request, CreateAclsResponse, call.caller()))
 
@@ -79,6 +105,11 @@ def handle_create_acls(node: QuorumNode, call: Call, request: CreateAclsRequest)
 def handle_delete_acls(node: QuorumNode, call: Call, request: DeleteAclsRequest) -> Deferred:
     """Check the numbers of the filters, then have the controller delete the ACLs."""
     for each in request.filters:
-        _check_numbers(each.resource_type_filter, each.pattern_type_filter, each.operation, each.permission_type)
+        _check_numbers(
+            each.resource_type_filter,
+            each.pattern_type_filter,
+            each.operation,
+            each.permission_type,
+        )
     _check_authorizer(node)
     return call.run(node.controller.request(request, DeleteAclsResponse, call.caller()))

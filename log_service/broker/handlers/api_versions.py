@@ -73,19 +73,30 @@ def handle_api_versions(node: Node, call: Call, request: ApiVersionsRequest) -> 
 @cache
 def _served(side: Side, *, has_telemetry: bool) -> list[ApiVersion]:
     """Return the APIs on the listeners of a side. Cached, because they never change."""
-    specs = (KNOWN[key] for key, api in REGISTRY.items() if side in api.sides and (has_telemetry or key not in TELEMETRY))
+    specs = (
+        KNOWN[key]
+        for key, api in REGISTRY.items()
+        if side in api.sides and (has_telemetry or key not in TELEMETRY)
+    )
     return [_told(spec) for spec in specs if spec.advertised_min_version is not None]
 
 
 def _passed_on(served: list[ApiVersion], spoken: "SpokenVersions") -> list[ApiVersion]:
     """Return the APIs of a broker. Forwarded ones have only the versions that both nodes speak."""
-    ranges = (_spoken_by_both(told, spoken) if REGISTRY[ApiKey(told.api_key)].is_forwardable else told for told in served)
+    ranges = (
+        _spoken_by_both(told, spoken) if REGISTRY[ApiKey(told.api_key)].is_forwardable else told
+        for told in served
+    )
     return [told for told in ranges if told.min_version <= told.max_version]
 
 
 def _spoken_by_both(told: ApiVersion, spoken: "SpokenVersions") -> ApiVersion:
     lowest, highest = spoken.ranges.get(ApiKey(told.api_key), (0, -1))
-    return ApiVersion(api_key=told.api_key, min_version=max(told.min_version, lowest), max_version=min(told.max_version, highest))
+    return ApiVersion(
+        api_key=told.api_key,
+        min_version=max(told.min_version, lowest),
+        max_version=min(told.max_version, highest),
+    )
 
 
 @cache
@@ -99,9 +110,13 @@ def _supported(*, has_level_zero: bool) -> list[SupportedFeatureKey]:
 
 def unsupported_version_response() -> ApiVersionsResponse:
     """Return the version 0 response to an ApiVersions request in an unknown version."""
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_told(KNOWN[ApiKey.API_VERSIONS])])
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_told(KNOWN[ApiKey.API_VERSIONS])]
+    )
 
 
 def _told(spec: ApiSpec) -> ApiVersion:
-    lowest = spec.min_version if spec.advertised_min_version is None else spec.advertised_min_version
+    lowest = (
+        spec.min_version if spec.advertised_min_version is None else spec.advertised_min_version
+    )
     return ApiVersion(api_key=spec.key, min_version=lowest, max_version=spec.max_version)

@@ -20,21 +20,35 @@ from log_service.protocol.messages.alter_client_quotas import (
     ResponseEntityData,
     ResponseEntryData,
 )
-from log_service.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
+from log_service.protocol.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
 from log_service.quota.description import describe
 
 
-def handle_describe_client_quotas(node: Node, call: Call, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:  # noqa: ARG001 - one shape for all
+def handle_describe_client_quotas(
+    node: Node,
+    call: Call,  # noqa: ARG001 - one shape for all
+    request: DescribeClientQuotasRequest,
+) -> DescribeClientQuotasResponse:
     """Respond with the quotas that match."""
     return describe(node.image().access.client_quotas, request)
 
 
-def refuse_describe_client_quotas(call: Refusable, error: KafkaError) -> DescribeClientQuotasResponse:  # noqa: ARG001 - one shape for all
+def refuse_describe_client_quotas(
+    call: Refusable,  # noqa: ARG001 - one shape for all
+    error: KafkaError,
+) -> DescribeClientQuotasResponse:
     """Return an error without entries."""
-    return DescribeClientQuotasResponse(error_code=error.code, error_message=str(error), entries=None)
+    return DescribeClientQuotasResponse(
+        error_code=error.code, error_message=str(error), entries=None
+    )
 
 
-def handle_alter_client_quotas(node: Node, call: Call, request: AlterClientQuotasRequest) -> Deferred:
+def handle_alter_client_quotas(
+    node: Node, call: Call, request: AlterClientQuotasRequest
+) -> Deferred:
     """Respond with the controller's decision."""
     return call.run(node.controller.request(request, AlterClientQuotasResponse, call.caller()))
 
@@ -47,7 +61,10 @@ def refuse_alter_client_quotas(call: Refusable, error: KafkaError) -> AlterClien
             ResponseEntryData(
                 error_code=error.code,
                 error_message=str(error),
-                entity=[ResponseEntityData(entity_type=part.entity_type, entity_name=part.entity_name) for part in entry.entity],
+                entity=[
+                    ResponseEntityData(entity_type=part.entity_type, entity_name=part.entity_name)
+                    for part in entry.entity
+                ],
             )
             for entry in request.entries
         ]

@@ -21,31 +21,64 @@ notified. It serves no partition until its next start registers it again.
 KIP-631.
 """
 
-from log_service.broker.cluster_view import OPERATIONS_NOT_ASKED_FOR, broker_addresses, cluster_operations, told_controller
+from log_service.broker.cluster_view import (
+    OPERATIONS_NOT_ASKED_FOR,
+    broker_addresses,
+    cluster_operations,
+    told_controller,
+)
 from log_service.broker.node import Node
 from log_service.broker.requests.call import Call, Deferred, Side
 from log_service.common.errors import ErrorCode
-from log_service.protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
-from log_service.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from log_service.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from log_service.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from log_service.protocol.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+from log_service.protocol.messages.update_features import (
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 
 BROKERS, CONTROLLERS = 1, 2
 NAMES = {BROKERS: "brokers", CONTROLLERS: "controllers"}
 
 
-def handle_describe_cluster(node: Node, call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
+def handle_describe_cluster(
+    node: Node, call: Call, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
     """Respond with the brokers or the controllers, depending on the listener."""
     present = CONTROLLERS if call.route.side is Side.CONTROLLER else BROKERS
     if request.endpoint_type != present:
         is_known = request.endpoint_type in NAMES
-        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-        return DescribeClusterResponse(error_code=code, error_message=f"this listener tells {NAMES[present]} only")
-    operations = cluster_operations(call.access) if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED_FOR
+        code = (
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        )
+        return DescribeClusterResponse(
+            error_code=code, error_message=f"this listener tells {NAMES[present]} only"
+        )
+    operations = (
+        cluster_operations(call.access)
+        if request.include_cluster_authorized_operations
+        else OPERATIONS_NOT_ASKED_FOR
+    )
     return DescribeClusterResponse(
         endpoint_type=present,
         cluster_id=node.cluster_id,
-        controller_id=node.raft.leader_id if present == CONTROLLERS else told_controller(node.image(), node.rng),
-        brokers=_controllers(node, call.connection.listener_name) if present == CONTROLLERS else _brokers(node, call, request),
+        controller_id=(
+            node.raft.leader_id
+            if present == CONTROLLERS
+            else told_controller(node.image(), node.rng)
+        ),
+        brokers=(
+            _controllers(node, call.connection.listener_name)
+            if present == CONTROLLERS
+            else _brokers(node, call, request)
+        ),
         cluster_authorized_operations=operations,
     )
 
@@ -62,13 +95,26 @@ def _controllers(node: Node, listener_name: str) -> list[DescribeClusterBroker]:
     }
     if node.controller_address is not None:
         found.setdefault(node.config.node_id, node.controller_address)
-    return [DescribeClusterBroker(broker_id=node_id, host=host, port=port, rack=None) for node_id, (host, port) in sorted(found.items())]
-
-
-def _brokers(node: Node, call: Call, request: DescribeClusterRequest) -> list[DescribeClusterBroker]:
-    brokers = broker_addresses(node.image(), call.connection.listener_name, with_fenced=request.include_fenced_brokers)
     return [
-        DescribeClusterBroker(broker_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack, is_fenced=broker.is_fenced)
+        DescribeClusterBroker(broker_id=node_id, host=host, port=port, rack=None)
+        for node_id, (host, port) in sorted(found.items())
+    ]
+
+
+def _brokers(
+    node: Node, call: Call, request: DescribeClusterRequest
+) -> list[DescribeClusterBroker]:
+    brokers = broker_addresses(
+        node.image(), call.connection.listener_name, with_fenced=request.include_fenced_brokers
+    )
+    return [
+        DescribeClusterBroker(
+            broker_id=broker.node_id,
+            host=broker.host,
+            port=broker.port,
+            rack=broker.rack,
+            is_fenced=broker.is_fenced,
+        )
         for broker in brokers
     ]
 

@@ -57,7 +57,9 @@ from log_service.controller.rules.partitions import CORDONED_LOG_DIRS
 from log_service.controller.rules.topic_names import validate_topic_name
 from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from log_service.protocol.messages.alter_configs import AlterConfigsResourceResponse as ReplacedConfigs
+from log_service.protocol.messages.alter_configs import (
+    AlterConfigsResourceResponse as ReplacedConfigs,
+)
 from log_service.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -72,7 +74,11 @@ from log_service.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from log_service.protocol.messages.list_config_resources import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
+from log_service.protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 
 ALL_BROKERS = ""
 SET = 0
@@ -83,18 +89,35 @@ After = Callable[[Mapping[str, str], Sequence[Any]], tuple[frozenset[str], dict[
 KNOWN_TYPES = frozenset(ResourceType) - {ResourceType.UNKNOWN}
 
 
-def handle_describe_configs(node: Node, call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:  # noqa: ARG001 - one shape for all
+def handle_describe_configs(
+    node: Node,
+    call: Call,  # noqa: ARG001 - one shape for all
+    request: DescribeConfigsRequest,
+) -> DescribeConfigsResponse:
     """Describe each resource by itself."""
     image = node.image()
-    strange = [resource.resource_type for resource in request.resources if resource.resource_type not in KNOWN_TYPES]
+    strange = [
+        resource.resource_type
+        for resource in request.resources
+        if resource.resource_type not in KNOWN_TYPES
+    ]
     if strange:
-        error = KafkaError(ErrorCode.INVALID_REQUEST, f"resources of type {strange[0]} have no configuration")
-        return DescribeConfigsResponse(results=[_refused(resource, error) for resource in request.resources])
-    return DescribeConfigsResponse(results=[_describe(node, image, request, resource) for resource in request.resources])
+        error = KafkaError(
+            ErrorCode.INVALID_REQUEST, f"resources of type {strange[0]} have no configuration"
+        )
+        return DescribeConfigsResponse(
+            results=[_refused(resource, error) for resource in request.resources]
+        )
+    return DescribeConfigsResponse(
+        results=[_describe(node, image, request, resource) for resource in request.resources]
+    )
 
 
 def _describe(
-    node: Node, image: MetadataImage, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    node: Node,
+    image: MetadataImage,
+    request: DescribeConfigsRequest,
+    resource: DescribeConfigsResource,
 ) -> DescribeConfigsResult:
     try:
         rows = _rows(node, image, resource)
@@ -110,7 +133,10 @@ def _describe(
 
 def _refused(resource: DescribeConfigsResource, error: KafkaError) -> DescribeConfigsResult:
     return DescribeConfigsResult(
-        error_code=error.code, error_message=str(error), resource_type=resource.resource_type, resource_name=resource.resource_name
+        error_code=error.code,
+        error_message=str(error),
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
     )
 
 
@@ -159,7 +185,10 @@ def _shown(row: ConfigRow, request: DescribeConfigsRequest) -> DescribeConfigsRe
         read_only=row.is_read_only,
         config_source=row.source,
         is_sensitive=row.is_sensitive,
-        synonyms=[DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source) for synonym in synonyms],
+        synonyms=[
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+            for synonym in synonyms
+        ],
         config_type=row.type,
         documentation=row.documentation if request.include_documentation else None,
     )
@@ -179,32 +208,44 @@ async def _replace(node: Node, call: Call, request: AlterConfigsRequest) -> Alte
     refused = await _refused_here(node, request.resources, _after_replacement)
     rest = [resource for place, resource in enumerate(request.resources) if place not in refused]
     left = AlterConfigsRequest(resources=rest, validate_only=request.validate_only)
-    decided = iter((await node.controller.request(left, AlterConfigsResponse, call.caller())).responses) if rest else iter(())
+    decided = (
+        iter((await node.controller.request(left, AlterConfigsResponse, call.caller())).responses)
+        if rest
+        else iter(())
+    )
     return AlterConfigsResponse(
         responses=[
-            ReplacedConfigs(
-                error_code=ErrorCode.INVALID_REQUEST,
-                error_message=str(refused[place]),
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
+            (
+                ReplacedConfigs(
+                    error_code=ErrorCode.INVALID_REQUEST,
+                    error_message=str(refused[place]),
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+                if place in refused
+                else next(decided)
             )
-            if place in refused
-            else next(decided)
             for place, resource in enumerate(request.resources)
         ]
     )
 
 
-def handle_incremental_alter_configs(node: Node, call: Call, request: IncrementalAlterConfigsRequest) -> Deferred:
+def handle_incremental_alter_configs(
+    node: Node, call: Call, request: IncrementalAlterConfigsRequest
+) -> Deferred:
     """Set logger levels here, check this broker's own resources, and have the controller decide.
 
     This broker checks certificates, users and directories. The controller decides on all resources
     that pass.
     """
     is_judged = _is_judged_here(node, call, request.resources)
-    if is_judged or any(resource.resource_type == ResourceType.BROKER_LOGGER for resource in request.resources):
+    if is_judged or any(
+        resource.resource_type == ResourceType.BROKER_LOGGER for resource in request.resources
+    ):
         return call.run(_alter(node, call, request, is_judged=is_judged))
-    return call.run(node.controller.request(request, IncrementalAlterConfigsResponse, call.caller()))
+    return call.run(
+        node.controller.request(request, IncrementalAlterConfigsResponse, call.caller())
+    )
 
 
 def _is_judged_here(node: Node, call: Call, resources: Sequence[Any]) -> bool:
@@ -216,7 +257,11 @@ def _is_judged_here(node: Node, call: Call, resources: Sequence[Any]) -> bool:
     names = access_keys(entry.name for resource in resources for entry in resource.configs)
     needed = (AclOperation.ALTER_CONFIGS, *([AclOperation.ALTER] if names else []))
     is_allowed = call.access is None or all(map(call.access.could_cluster, needed))
-    return call.route.side is Side.BROKER and is_allowed and any(_is_judged(node, resource) for resource in resources)
+    return (
+        call.route.side is Side.BROKER
+        and is_allowed
+        and any(_is_judged(node, resource) for resource in resources)
+    )
 
 
 def _is_judged(node: Node, resource: Any) -> bool:
@@ -243,7 +288,8 @@ def _cordoned_names(resource: Any) -> list[str]:
     values = [
         config.value
         for config in resource.configs
-        if config.name == CORDONED_LOG_DIRS and getattr(config, "config_operation", SET) in (SET, APPEND)
+        if config.name == CORDONED_LOG_DIRS
+        and getattr(config, "config_operation", SET) in (SET, APPEND)
     ]
     return [name for value in values for name in split_list(value or "") if name != ALL_DIRECTORIES]
 
@@ -251,13 +297,18 @@ def _cordoned_names(resource: Any) -> list[str]:
 def _validate_directories(node: Node, resource: Any) -> None:
     names = _cordoned_names(resource)
     if names and not _is_this_one(node, resource):
-        raise ConfigError(f"{CORDONED_LOG_DIRS} names {names[0]}, and only broker {resource.resource_name} knows its disks: ask that one")
+        raise ConfigError(
+            f"{CORDONED_LOG_DIRS} names {names[0]}, and only broker {resource.resource_name} knows"
+            " its disks: ask that one"
+        )
     strange = strange_directories(names, node.config.log_manager.log_dirs)
     if strange:
         raise ConfigError(f"{CORDONED_LOG_DIRS} names {strange[0]}, which is not one of log.dirs")
 
 
-async def _refused_here(node: Node, resources: Sequence[Any], after: After) -> dict[int, ConfigError]:
+async def _refused_here(
+    node: Node, resources: Sequence[Any], after: After
+) -> dict[int, ConfigError]:
     """Return the errors of changes that this broker refuses, by position in the request.
 
     The controller cannot find these errors, because it has neither this broker's files nor its
@@ -267,7 +318,9 @@ async def _refused_here(node: Node, resources: Sequence[Any], after: After) -> d
     for place, resource in enumerate(resources):
         if not _is_judged(node, resource):
             continue
-        names, texts = after(node.image().configs.of(ResourceType.BROKER, resource.resource_name), resource.configs)
+        names, texts = after(
+            node.image().configs.of(ResourceType.BROKER, resource.resource_name), resource.configs
+        )
         try:
             _validate_directories(node, resource)
             for judge in node.judges if _is_this_one(node, resource) else ():
@@ -277,7 +330,9 @@ async def _refused_here(node: Node, resources: Sequence[Any], after: After) -> d
     return refused
 
 
-def _after_changes(before: Mapping[str, str], configs: Sequence[Any]) -> tuple[frozenset[str], dict[str, str]]:
+def _after_changes(
+    before: Mapping[str, str], configs: Sequence[Any]
+) -> tuple[frozenset[str], dict[str, str]]:
     """Return the names that IncrementalAlterConfigs changes, and the resulting values."""
     texts = dict(before)
     for config in configs:
@@ -288,47 +343,77 @@ def _after_changes(before: Mapping[str, str], configs: Sequence[Any]) -> tuple[f
     return frozenset(config.name for config in configs), texts
 
 
-def _after_replacement(before: Mapping[str, str], configs: Sequence[Any]) -> tuple[frozenset[str], dict[str, str]]:
+def _after_replacement(
+    before: Mapping[str, str], configs: Sequence[Any]
+) -> tuple[frozenset[str], dict[str, str]]:
     """Return the names that AlterConfigs changes, and the resulting values.
 
     Keys that the request does not name are removed.
     """
     texts = {config.name: config.value for config in configs if config.value is not None}
-    return frozenset(name for name in before.keys() | texts.keys() if before.get(name) != texts.get(name)), texts
+    return (
+        frozenset(
+            name for name in before.keys() | texts.keys() if before.get(name) != texts.get(name)
+        ),
+        texts,
+    )
 
 
-async def _alter(node: Node, call: Call, request: IncrementalAlterConfigsRequest, *, is_judged: bool) -> IncrementalAlterConfigsResponse:
+async def _alter(
+    node: Node, call: Call, request: IncrementalAlterConfigsRequest, *, is_judged: bool
+) -> IncrementalAlterConfigsResponse:
     refused = await _refused_here(node, request.resources, _after_changes) if is_judged else {}
-    named_twice = repeated([(resource.resource_type, resource.resource_name) for resource in request.resources])
-    own = [resource for resource in request.resources if resource.resource_type == ResourceType.BROKER_LOGGER]
+    named_twice = repeated(
+        [(resource.resource_type, resource.resource_name) for resource in request.resources]
+    )
+    own = [
+        resource
+        for resource in request.resources
+        if resource.resource_type == ResourceType.BROKER_LOGGER
+    ]
     rest = [
         resource
         for place, resource in enumerate(request.resources)
         if resource.resource_type != ResourceType.BROKER_LOGGER and place not in refused
     ]
     left = IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only)
-    decided = iter((await node.controller.request(left, IncrementalAlterConfigsResponse, call.caller())).responses) if rest else iter(())
+    decided = (
+        iter(
+            (
+                await node.controller.request(left, IncrementalAlterConfigsResponse, call.caller())
+            ).responses
+        )
+        if rest
+        else iter(())
+    )
     levels = iter(
         [
             _alter_levels(
-                node, each, is_repeated=(each.resource_type, each.resource_name) in named_twice, validate_only=request.validate_only
+                node,
+                each,
+                is_repeated=(each.resource_type, each.resource_name) in named_twice,
+                validate_only=request.validate_only,
             )
             for each in own
         ]
     )
     return IncrementalAlterConfigsResponse(
         responses=[
-            next(levels)
-            if resource.resource_type == ResourceType.BROKER_LOGGER
-            else _refused_change(resource, refused[place])
-            if place in refused
-            else next(decided)
+            (
+                next(levels)
+                if resource.resource_type == ResourceType.BROKER_LOGGER
+                else (
+                    _refused_change(resource, refused[place]) if place in refused else next(decided)
+                )
+            )
             for place, resource in enumerate(request.resources)
         ]
     )
 
 
-def _refused_change(resource: AlterConfigsResource, error: ConfigError) -> AlterConfigsResourceResponse:
+def _refused_change(
+    resource: AlterConfigsResource, error: ConfigError
+) -> AlterConfigsResourceResponse:
     return AlterConfigsResourceResponse(
         error_code=ErrorCode.INVALID_REQUEST,
         error_message=str(error),
@@ -337,11 +422,19 @@ def _refused_change(resource: AlterConfigsResource, error: ConfigError) -> Alter
     )
 
 
-def _alter_levels(node: Node, resource: AlterConfigsResource, *, is_repeated: bool, validate_only: bool) -> AlterConfigsResourceResponse:
-    result = AlterConfigsResourceResponse(error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name)
+def _alter_levels(
+    node: Node, resource: AlterConfigsResource, *, is_repeated: bool, validate_only: bool
+) -> AlterConfigsResourceResponse:
+    result = AlterConfigsResourceResponse(
+        error_message=None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
     try:
         _validate_own_broker(node, resource.resource_name)
-        changes = [(config.name, config.config_operation, config.value) for config in resource.configs]
+        changes = [
+            (config.name, config.config_operation, config.value) for config in resource.configs
+        ]
         _check_repetitions([name for name, _, _ in changes], is_repeated=is_repeated)
         alter_loggers(changes, validate_only=validate_only)
     except KafkaError as error:
@@ -351,15 +444,26 @@ def _alter_levels(node: Node, resource: AlterConfigsResource, *, is_repeated: bo
 
 def _check_repetitions(names: list[str], *, is_repeated: bool) -> None:
     if is_repeated:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "the loggers of this broker stand more than once in the request")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "the loggers of this broker stand more than once in the request",
+        )
     for name in repeated(names):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is changed more than once")
 
 
-LISTED_TYPES = (ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS, ResourceType.GROUP)
+LISTED_TYPES = (
+    ResourceType.TOPIC,
+    ResourceType.BROKER,
+    ResourceType.BROKER_LOGGER,
+    ResourceType.CLIENT_METRICS,
+    ResourceType.GROUP,
+)
 
 
-def handle_list_config_resources(node: Node, call: Call, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+def handle_list_config_resources(
+    node: Node, call: Call, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
     """Respond with the resources that can be configured."""
     asked = set(request.resource_types) if call.version > 0 else {int(ResourceType.CLIENT_METRICS)}
     if not asked <= set(LISTED_TYPES):
@@ -381,7 +485,9 @@ def _names(image: MetadataImage, resource_type: ResourceType) -> Iterator[str]:
         case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
             yield from (str(broker.node_id) for broker in image.cluster.unfenced())
         case _:
-            yield from sorted(name for kind, name in image.configs.by_resource if kind == resource_type)
+            yield from sorted(
+                name for kind, name in image.configs.by_resource if kind == resource_type
+            )
 
 
 # Configuration of this broker alone
@@ -394,6 +500,11 @@ def _validate_own_broker(node: Node, name: str) -> None:
         KafkaError: INVALID_REQUEST.
     """
     if not (name.isascii() and name.isdecimal()):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a broker is named by its number, not {name!r}")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"a broker is named by its number, not {name!r}"
+        )
     if int(name) != node.config.node_id:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {node.config.node_id}, not {name}: ask that one")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"this is broker {node.config.node_id}, not {name}: ask that one",
+        )

@@ -18,17 +18,37 @@ from log_service.broker.node import Node
 from log_service.broker.requests.call import Call, Deferred
 from log_service.common.types import BrokerEpoch, NodeId
 from log_service.controller.driver import ControllerDriver
-from log_service.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from log_service.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from log_service.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
-from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-from log_service.protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
+from log_service.protocol.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from log_service.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+)
+from log_service.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+from log_service.protocol.messages.broker_heartbeat import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+)
+from log_service.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from log_service.protocol.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
 
 HEARTBEAT = "heartbeat"
 
 
-def handle_broker_registration(node: Node, call: Call, request: BrokerRegistrationRequest) -> Deferred:
+def handle_broker_registration(
+    node: Node, call: Call, request: BrokerRegistrationRequest
+) -> Deferred:
     """Respond with the controller's decision."""
     return call.run(node.controller.request(request, BrokerRegistrationResponse))
 
@@ -54,16 +74,22 @@ def handle_alter_partition(node: Node, call: Call, request: AlterPartitionReques
     return call.run(node.controller.request(request, AlterPartitionResponse))
 
 
-def handle_allocate_producer_ids(node: Node, call: Call, request: AllocateProducerIdsRequest) -> Deferred:
+def handle_allocate_producer_ids(
+    node: Node, call: Call, request: AllocateProducerIdsRequest
+) -> Deferred:
     """Respond with the controller's decision."""
     return call.run(node.controller.request(request, AllocateProducerIdsResponse))
 
 
-def handle_controller_registration(node: Node, call: Call, request: ControllerRegistrationRequest) -> Deferred:
+def handle_controller_registration(
+    node: Node, call: Call, request: ControllerRegistrationRequest
+) -> Deferred:
     """Respond with the controller's decision."""
     return call.run(node.controller.request(request, ControllerRegistrationResponse))
 
 
-def handle_assign_replicas_to_dirs(node: Node, call: Call, request: AssignReplicasToDirsRequest) -> Deferred:
+def handle_assign_replicas_to_dirs(
+    node: Node, call: Call, request: AssignReplicasToDirsRequest
+) -> Deferred:
     """Respond with the controller's decision."""
     return call.run(node.controller.request(request, AssignReplicasToDirsResponse))

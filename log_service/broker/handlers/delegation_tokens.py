@@ -19,51 +19,77 @@ from log_service.broker.requests.call import Call, Deferred, ForwardedCall
 from log_service.common.access import ANONYMOUS, Access, AclOperation, AclResource
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.metadata.access import DelegationToken
-from log_service.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from log_service.protocol.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 from log_service.protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,
     DescribedDelegationTokenRenewer,
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
-from log_service.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
-from log_service.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from log_service.protocol.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
+from log_service.protocol.messages.renew_delegation_token import (
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
 
 NEVER_MS = -1
 
 
-def handle_create_delegation_token(node: Node, call: Call, request: CreateDelegationTokenRequest) -> Deferred:
+def handle_create_delegation_token(
+    node: Node, call: Call, request: CreateDelegationTokenRequest
+) -> Deferred:
     """Let the controller create a token."""
     _validate(node, call)
     return call.run(node.controller.request(request, CreateDelegationTokenResponse, call.caller()))
 
 
-def handle_renew_delegation_token(node: Node, call: Call, request: RenewDelegationTokenRequest) -> Deferred:
+def handle_renew_delegation_token(
+    node: Node, call: Call, request: RenewDelegationTokenRequest
+) -> Deferred:
     """Let the controller extend the life of a token."""
     _validate(node, call)
     return call.run(node.controller.request(request, RenewDelegationTokenResponse, call.caller()))
 
 
-def handle_expire_delegation_token(node: Node, call: Call, request: ExpireDelegationTokenRequest) -> Deferred:
+def handle_expire_delegation_token(
+    node: Node, call: Call, request: ExpireDelegationTokenRequest
+) -> Deferred:
     """Let the controller set the expiry of a token."""
     _validate(node, call)
     return call.run(node.controller.request(request, ExpireDelegationTokenResponse, call.caller()))
 
 
-def handle_describe_delegation_token(node: Node, call: Call, request: DescribeDelegationTokenRequest) -> DescribeDelegationTokenResponse:
+def handle_describe_delegation_token(
+    node: Node, call: Call, request: DescribeDelegationTokenRequest
+) -> DescribeDelegationTokenResponse:
     """Respond with the tokens that the caller may see."""
-    from log_service.security.delegation import token_hmac  # noqa: PLC0415 - few clusters have tokens
+    from log_service.security.delegation import (  # noqa: PLC0415 - few clusters have tokens
+        token_hmac,
+    )
 
     _validate(node, call)
     secret = node.config.tokens.secret
     if secret is None:
-        raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "delegation.token.secret.key is not set")
-    owners = None if request.owners is None else {f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners}
+        raise KafkaError(
+            ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "delegation.token.secret.key is not set"
+        )
+    owners = (
+        None
+        if request.owners is None
+        else {f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners}
+    )
     caller = str(call.connection.principal)
     tokens = [
         _described(token, token_hmac(secret, token.token_id).reveal())
         for token in node.image().access.delegation_tokens.values()
-        if _is_listed(token, owners) and (caller in (token.owner, *token.renewers) or _may_see(call.access, token))
+        if _is_listed(token, owners)
+        and (caller in (token.owner, *token.renewers) or _may_see(call.access, token))
     ]
     return DescribeDelegationTokenResponse(tokens=tokens)
 
@@ -107,7 +133,10 @@ def _validate(node: Node, call: Call) -> None:
         return
     context = call.connection
     listeners = (*node.config.listeners, *node.config.controller_listeners)
-    protocol = next((each.security.protocol for each in listeners if each.name == context.listener_name), "PLAINTEXT")
+    protocol = next(
+        (each.security.protocol for each in listeners if each.name == context.listener_name),
+        "PLAINTEXT",
+    )
     is_nameless = protocol == "SSL" and context.principal == ANONYMOUS
     if protocol == "PLAINTEXT" or is_nameless or context.is_token_authenticated:
         text = "delegation tokens are asked for by clients that have logged in, and not by a token"
@@ -130,7 +159,11 @@ def _is_listed(token: DelegationToken, owners: set[str] | None) -> bool:
 
 
 def _described(token: DelegationToken, hmac: bytes) -> DescribedDelegationToken:
-    owner, requester, renewers = _parts(token.owner), _parts(token.requester), map(_parts, token.renewers)
+    owner, requester, renewers = (
+        _parts(token.owner),
+        _parts(token.requester),
+        map(_parts, token.renewers),
+    )
     return DescribedDelegationToken(
         principal_type=owner[0],
         principal_name=owner[1],
@@ -141,7 +174,10 @@ def _described(token: DelegationToken, hmac: bytes) -> DescribedDelegationToken:
         max_timestamp=token.max_timestamp_ms,
         token_id=token.token_id,
         hmac=hmac,
-        renewers=[DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name) for kind, name in renewers],
+        renewers=[
+            DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name)
+            for kind, name in renewers
+        ],
     )
 
 

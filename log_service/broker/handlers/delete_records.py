@@ -29,7 +29,9 @@ class _Awaited:
 
     __slots__ = ("partition", "required_offset", "result")
 
-    def __init__(self, partition: Partition, required_offset: int, result: DeleteRecordsPartitionResult) -> None:
+    def __init__(
+        self, partition: Partition, required_offset: int, result: DeleteRecordsPartitionResult
+    ) -> None:
         self.partition = partition
         self.required_offset = required_offset
         self.result = result
@@ -49,7 +51,9 @@ class DelayedDelete:
 
     __slots__ = ("_awaited", "_deferred", "_response")
 
-    def __init__(self, response: DeleteRecordsResponse, awaited: list[_Awaited], deferred: Deferred) -> None:
+    def __init__(
+        self, response: DeleteRecordsResponse, awaited: list[_Awaited], deferred: Deferred
+    ) -> None:
         self._response = response
         self._awaited = {each.partition.topic_partition: each for each in awaited}
         self._deferred = deferred
@@ -79,15 +83,22 @@ class DelayedDelete:
         self._deferred.complete(self._response)
 
 
-def handle_delete_records(node: Node, call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse | Deferred:
+def handle_delete_records(
+    node: Node, call: Call, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse | Deferred:
     """Delete from each partition by itself. The last offset for a repeated partition counts."""
     topics: dict[str, dict[int, DeleteRecordsPartition]] = {}
     for topic in request.topics:
-        topics.setdefault(topic.name, {}).update({wanted.partition_index: wanted for wanted in topic.partitions})
+        topics.setdefault(topic.name, {}).update(
+            {wanted.partition_index: wanted for wanted in topic.partitions}
+        )
     deleted: list[_Awaited] = []
     response = DeleteRecordsResponse(
         topics=[
-            DeleteRecordsTopicResult(name=name, partitions=[_delete(node, name, wanted, deleted) for wanted in partitions.values()])
+            DeleteRecordsTopicResult(
+                name=name,
+                partitions=[_delete(node, name, wanted, deleted) for wanted in partitions.values()],
+            )
             for name, partitions in topics.items()
             if partitions
         ]
@@ -98,12 +109,16 @@ def handle_delete_records(node: Node, call: Call, request: DeleteRecordsRequest)
     deferred = call.defer()
     keys = [each.partition.topic_partition for each in awaited]
     deadline_ms = node.clock.monotonic_ms() + max(request.timeout_ms, 0)
-    watch = node.replicas.delayed_deletes.watch(DelayedDelete(response, awaited, deferred), keys, deadline_ms)
+    watch = node.replicas.delayed_deletes.watch(
+        DelayedDelete(response, awaited, deferred), keys, deadline_ms
+    )
     deferred.on_discard(watch.cancel)
     return deferred
 
 
-def _delete(node: Node, topic: str, wanted: DeleteRecordsPartition, deleted: list[_Awaited]) -> DeleteRecordsPartitionResult:
+def _delete(
+    node: Node, topic: str, wanted: DeleteRecordsPartition, deleted: list[_Awaited]
+) -> DeleteRecordsPartitionResult:
     result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
     if is_internal(topic):
         result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -115,5 +130,7 @@ def _delete(node: Node, topic: str, wanted: DeleteRecordsPartition, deleted: lis
         result.error_code = error.code
         return result
     result.low_watermark = log_start_offset
-    deleted.append(_Awaited(partition, log_start_offset if wanted.offset < 0 else wanted.offset, result))
+    deleted.append(
+        _Awaited(partition, log_start_offset if wanted.offset < 0 else wanted.offset, result)
+    )
     return result

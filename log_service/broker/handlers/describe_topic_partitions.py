@@ -14,7 +14,12 @@ from collections.abc import Iterator
 
 import trio
 
-from log_service.broker.cluster_view import is_internal, offline_replicas, reached_leader, topic_operations
+from log_service.broker.cluster_view import (
+    is_internal,
+    offline_replicas,
+    reached_leader,
+    topic_operations,
+)
 from log_service.broker.node import Node
 from log_service.broker.requests.call import Call, Deferred
 from log_service.common.access import AclOperation, AclResource
@@ -41,7 +46,10 @@ def handle_describe_topic_partitions(
     response = DescribeTopicPartitionsResponse()
     if _is_cursor_astray(request):
         response.topics = [
-            DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name) for topic in request.topics
+            DescribeTopicPartitionsResponseTopic(
+                error_code=ErrorCode.INVALID_REQUEST, name=topic.name
+            )
+            for topic in request.topics
         ]
         return response
     steps = _steps(node, call, request, response)
@@ -52,14 +60,21 @@ def handle_describe_topic_partitions(
     return response
 
 
-async def _take_turns(steps: Iterator[None], response: DescribeTopicPartitionsResponse) -> DescribeTopicPartitionsResponse:
+async def _take_turns(
+    steps: Iterator[None], response: DescribeTopicPartitionsResponse
+) -> DescribeTopicPartitionsResponse:
     """Describe topics a few at a time, so that other requests run in between."""
     for _ in steps:
         await trio.lowlevel.checkpoint()
     return response
 
 
-def _steps(node: Node, call: Call, request: DescribeTopicPartitionsRequest, response: DescribeTopicPartitionsResponse) -> Iterator[None]:
+def _steps(
+    node: Node,
+    call: Call,
+    request: DescribeTopicPartitionsRequest,
+    response: DescribeTopicPartitionsResponse,
+) -> Iterator[None]:
     """Fill a response. Yield after every ``TOPICS_AT_ONCE`` topics."""
     image = node.image()
     left_count = max(1, min(request.response_partition_limit, node.config.max_partitions_described))
@@ -87,7 +102,9 @@ def _steps(node: Node, call: Call, request: DescribeTopicPartitionsRequest, resp
             return
         response.topics.append(_describe(image, topic, indexes[:left_count], call))
         if len(indexes) > left_count:
-            response.next_cursor = ResponseCursor(topic_name=name, partition_index=indexes[left_count])
+            response.next_cursor = ResponseCursor(
+                topic_name=name, partition_index=indexes[left_count]
+            )
             return
         left_count -= len(indexes)
 
@@ -97,10 +114,14 @@ def _is_cursor_astray(request: DescribeTopicPartitionsRequest) -> bool:
     cursor = request.cursor
     if cursor is None:
         return False
-    return cursor.partition_index < 0 or (bool(request.topics) and all(topic.name != cursor.topic_name for topic in request.topics))
+    return cursor.partition_index < 0 or (
+        bool(request.topics) and all(topic.name != cursor.topic_name for topic in request.topics)
+    )
 
 
-def _wanted(image: MetadataImage, request: DescribeTopicPartitionsRequest) -> Iterator[tuple[str, int]]:
+def _wanted(
+    image: MetadataImage, request: DescribeTopicPartitionsRequest
+) -> Iterator[tuple[str, int]]:
     """Yield (topic, first partition) from the cursor on."""
     cursor = request.cursor
     names = {topic.name for topic in request.topics} or set(image.topics.by_name)
@@ -114,29 +135,47 @@ def _wanted(image: MetadataImage, request: DescribeTopicPartitionsRequest) -> It
 def _hidden(call: Call, names: list[str]) -> set[str]:
     """Return the names that the client may not describe, whether they exist or not."""
     access = call.access
-    return set() if access is None else set(names) - access.allowed(AclOperation.DESCRIBE, AclResource.TOPIC, names)
+    return (
+        set()
+        if access is None
+        else set(names) - access.allowed(AclOperation.DESCRIBE, AclResource.TOPIC, names)
+    )
 
 
 def _refused(name: str) -> DescribeTopicPartitionsResponseTopic:
     """Return the response for a topic that the client may not describe, existing or not."""
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, is_internal=is_internal(name))
-
-
-def _unknown(name: str, call: Call) -> DescribeTopicPartitionsResponseTopic:
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic_name_fault(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
     return DescribeTopicPartitionsResponseTopic(
-        error_code=code, name=name, is_internal=is_internal(name), topic_authorized_operations=topic_operations(call.access, name)
+        error_code=code, name=name, is_internal=is_internal(name)
     )
 
 
-def _describe(image: MetadataImage, topic: TopicImage, indexes: list[int], call: Call) -> DescribeTopicPartitionsResponseTopic:
+def _unknown(name: str, call: Call) -> DescribeTopicPartitionsResponseTopic:
+    code = (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic_name_fault(name) is None
+        else ErrorCode.INVALID_TOPIC_EXCEPTION
+    )
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code,
+        name=name,
+        is_internal=is_internal(name),
+        topic_authorized_operations=topic_operations(call.access, name),
+    )
+
+
+def _describe(
+    image: MetadataImage, topic: TopicImage, indexes: list[int], call: Call
+) -> DescribeTopicPartitionsResponseTopic:
     listener_name = call.connection.listener_name
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=[_describe_partition(image, index, topic.partitions[index], listener_name) for index in indexes],
+        partitions=[
+            _describe_partition(image, index, topic.partitions[index], listener_name)
+            for index in indexes
+        ],
         topic_authorized_operations=topic_operations(call.access, topic.name),
     )
 

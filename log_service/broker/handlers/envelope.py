@@ -25,7 +25,11 @@ from log_service.protocol.schema import Message
 KEY_BYTES = 2
 
 
-def handle_envelope(node: Node, call: Call, request: EnvelopeRequest) -> EnvelopeResponse | Deferred:  # noqa: ARG001 - the request inside asks the node
+def handle_envelope(
+    node: Node,  # noqa: ARG001 - the request inside asks the node
+    call: Call,
+    request: EnvelopeRequest,
+) -> EnvelopeResponse | Deferred:
     """Respond to the inner request."""
     outer = call.connection
     principal, is_by_token = principal_of(request.request_principal)
@@ -41,11 +45,16 @@ def handle_envelope(node: Node, call: Call, request: EnvelopeRequest) -> Envelop
     key = int.from_bytes(frame[:KEY_BYTES], "big")
     api = REGISTRY.get(key)  # type: ignore[call-overload]  # a key of no API is in no row
     if len(frame) < KEY_BYTES or api is None or not api.is_forwardable:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"an envelope holds a request of API key {key}, which no broker passes on")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"an envelope holds a request of API key {key}, which no broker passes on",
+        )
     try:
         reply = call.route.respond_to_forwarded(Outer(call, _sealed), context, frame)
     except ProtocolError as error:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"the {api.key.name} request in an envelope: {error}") from error
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION, f"the {api.key.name} request in an envelope: {error}"
+        ) from error
     assert isinstance(reply, Deferred | EnvelopeResponse), "what is answered at once is sealed"
     return reply
 

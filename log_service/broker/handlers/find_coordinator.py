@@ -18,9 +18,18 @@ from log_service.broker.cluster_view import NO_BROKER, BrokerAddress, leader_add
 from log_service.broker.node import Node
 from log_service.broker.requests.call import Call, Deferred, Refusable
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC, NodeId
+from log_service.common.types import (
+    GROUP_METADATA_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    NodeId,
+)
 from log_service.coordinator.share_state_service import parse_coordinator_key
-from log_service.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from log_service.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 
 GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1
@@ -31,7 +40,9 @@ NO_ERROR_TEXT = "NONE"
 """The error text of versions 1 to 3 without an error."""
 
 
-def handle_find_coordinator(node: Node, call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse | Deferred:
+def handle_find_coordinator(
+    node: Node, call: Call, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse | Deferred:
     """Respond at once, or after creating the coordinators' topic, or after an election.
 
     The election replaces a coordinator whose process has just ended.
@@ -52,19 +63,28 @@ def _created_topic(key_type: int, version: int) -> str | None:
     """Return the topic that is created when a client first needs a coordinator of that type."""
     if key_type == SHARE_KEY_TYPE and version >= FIRST_VERSION_WITH_SHARE_GROUPS:
         return SHARE_GROUP_STATE_TOPIC
-    return {GROUP_KEY_TYPE: GROUP_METADATA_TOPIC, TRANSACTION_KEY_TYPE: TRANSACTION_STATE_TOPIC}.get(key_type)
+    return {
+        GROUP_KEY_TYPE: GROUP_METADATA_TOPIC,
+        TRANSACTION_KEY_TYPE: TRANSACTION_STATE_TOPIC,
+    }.get(key_type)
 
 
 def refuse_find_coordinator(call: Refusable, error: KafkaError) -> FindCoordinatorResponse:
     """Return an error for each key, or for the only one up to version 3."""
     text = str(error)
     if call.version < FIRST_VERSION_WITH_MANY_KEYS:
-        return FindCoordinatorResponse(error_code=error.code, error_message=text, node_id=-1, port=-1)
-    coordinators = [_response(key, NO_BROKER, error.code, text) for key in call.request.coordinator_keys]
+        return FindCoordinatorResponse(
+            error_code=error.code, error_message=text, node_id=-1, port=-1
+        )
+    coordinators = [
+        _response(key, NO_BROKER, error.code, text) for key in call.request.coordinator_keys
+    ]
     return FindCoordinatorResponse(error_message=None, coordinators=coordinators)
 
 
-async def _create_and_find(node: Node, call: Call, request: FindCoordinatorRequest, topic: str) -> FindCoordinatorResponse:
+async def _create_and_find(
+    node: Node, call: Call, request: FindCoordinatorRequest, topic: str
+) -> FindCoordinatorResponse:
     await node.topic_creation.create([topic])
     return _find_all(node, call, request)
 
@@ -72,7 +92,10 @@ async def _create_and_find(node: Node, call: Call, request: FindCoordinatorReque
 def _find_all(node: Node, call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     if call.version >= FIRST_VERSION_WITH_MANY_KEYS:
         return FindCoordinatorResponse(
-            error_message=None, coordinators=[_find(node, call, request.key_type, key) for key in request.coordinator_keys]
+            error_message=None,
+            coordinators=[
+                _find(node, call, request.key_type, key) for key in request.coordinator_keys
+            ],
         )
     found = _find(node, call, request.key_type, request.key)
     return FindCoordinatorResponse(
@@ -91,17 +114,32 @@ def _find(node: Node, call: Call, key_type: int, key: str) -> Coordinator:
         topic, partition = TRANSACTION_STATE_TOPIC, node.transactions.partition_for(key)
     elif key_type == SHARE_KEY_TYPE and call.version >= FIRST_VERSION_WITH_SHARE_GROUPS:
         try:
-            topic, partition = SHARE_GROUP_STATE_TOPIC, node.share_states.partition_for(parse_coordinator_key(key))
+            topic, partition = (
+                SHARE_GROUP_STATE_TOPIC,
+                node.share_states.partition_for(parse_coordinator_key(key)),
+            )
         except KafkaError as error:
             return _response(key, NO_BROKER, error.code, str(error))
     else:
-        text = f"coordinators of type {key_type} are not supported by this broker in version {call.version}"
+        text = (
+            f"coordinators of type {key_type} are not supported by this broker in version"
+            f" {call.version}"
+        )
         return _response(key, NO_BROKER, ErrorCode.INVALID_REQUEST, text)
     broker = leader_address(node.image(), topic, partition, call.connection.listener_name)
     if broker is NO_BROKER:
-        return _response(key, broker, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic}-{partition} has no leader")
+        return _response(
+            key, broker, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic}-{partition} has no leader"
+        )
     return _response(key, broker, ErrorCode.NONE, "")
 
 
 def _response(key: str, broker: BrokerAddress, code: ErrorCode, text: str) -> Coordinator:
-    return Coordinator(key=key, node_id=broker.node_id, host=broker.host, port=broker.port, error_code=code, error_message=text)
+    return Coordinator(
+        key=key,
+        node_id=broker.node_id,
+        host=broker.host,
+        port=broker.port,
+        error_code=code,
+        error_message=text,
+    )

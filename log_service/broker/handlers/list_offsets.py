@@ -49,13 +49,21 @@ FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 _NEVER = 2**15
 
 
-def handle_list_offsets(node: Node, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse | Deferred:
+def handle_list_offsets(
+    node: Node, call: Call, request: ListOffsetsRequest
+) -> ListOffsetsResponse | Deferred:
     """Respond at once, or after a pending sync, or after lookups of times in the pool."""
-    unsettled = [partition for partition in _partitions_of(node, request) if not partition.is_end_known]
-    if unsettled or any(_is_lookup(wanted.timestamp) for topic in request.topics for wanted in topic.partitions):
+    unsettled = [
+        partition for partition in _partitions_of(node, request) if not partition.is_end_known
+    ]
+    if unsettled or any(
+        _is_lookup(wanted.timestamp) for topic in request.topics for wanted in topic.partitions
+    ):
         deferred, client = call.defer(), trio.CancelScope()
         deferred.on_discard(client.cancel)
-        call.route.start_task(_complete, deferred, client, _find_later(node, call, request, unsettled))
+        call.route.start_task(
+            _complete, deferred, client, _find_later(node, call, request, unsettled)
+        )
         return deferred
     return _find_all(node, call, request)
 
@@ -74,13 +82,17 @@ def _is_lookup(timestamp: int) -> bool:
     return timestamp >= 0 or timestamp == OffsetSpec.MAX_TIMESTAMP
 
 
-async def _complete(deferred: Deferred, client: trio.CancelScope, waiting: Coroutine[Any, Any, ListOffsetsResponse]) -> None:
+async def _complete(
+    deferred: Deferred, client: trio.CancelScope, waiting: Coroutine[Any, Any, ListOffsetsResponse]
+) -> None:
     """Respond from the pool. Stop when the client leaves, because each lookup opens a batch."""
     with client:
         await deferred.complete_after(waiting)
 
 
-async def _find_later(node: Node, call: Call, request: ListOffsetsRequest, unsettled: list[Partition]) -> ListOffsetsResponse:
+async def _find_later(
+    node: Node, call: Call, request: ListOffsetsRequest, unsettled: list[Partition]
+) -> ListOffsetsResponse:
     for partition in unsettled:
         await node.replicas.syncs.settle_end(partition)
     response = ListOffsetsResponse()
@@ -100,13 +112,19 @@ def _find_all(node: Node, call: Call, request: ListOffsetsRequest) -> ListOffset
     return response
 
 
-def _find_in_steps(node: Node, call: Call, request: ListOffsetsRequest, response: ListOffsetsResponse) -> Iterator[bool]:
+def _find_in_steps(
+    node: Node, call: Call, request: ListOffsetsRequest, response: ListOffsetsResponse
+) -> Iterator[bool]:
     """Find the offset of each partition by itself, and yield true after each lookup.
 
     A repeated partition is the client's mistake (INVALID_REQUEST, returned once).
     """
     isolation = Isolation.of(request.isolation_level) if request.replica_id < 0 else None
-    counts = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
+    counts = Counter(
+        (topic.name, wanted.partition_index)
+        for topic in request.topics
+        for wanted in topic.partitions
+    )
     by_topic: dict[str, ListOffsetsTopicResponse] = {}
     for topic in request.topics:
         for wanted in topic.partitions:
@@ -126,18 +144,29 @@ def _find_in_steps(node: Node, call: Call, request: ListOffsetsRequest, response
                 yield True
 
 
-def _find(node: Node, call: Call, topic: str, wanted: ListOffsetsPartition, isolation: Isolation | None) -> ListOffsetsPartitionResponse:
+def _find(
+    node: Node, call: Call, topic: str, wanted: ListOffsetsPartition, isolation: Isolation | None
+) -> ListOffsetsPartitionResponse:
     if wanted.timestamp < 0 and call.version < FIRST_VERSION_OF.get(wanted.timestamp, _NEVER):
         return _failed(wanted.partition_index, ErrorCode.UNSUPPORTED_VERSION)
     try:
         partition = node.replicas.get_partition(topic, wanted.partition_index)
         found = partition.find_offset(wanted.timestamp, wanted.current_leader_epoch, isolation)
     except KafkaError as error:
-        is_unknown_code = error.code is ErrorCode.OFFSET_NOT_AVAILABLE and call.version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
-        return _failed(wanted.partition_index, ErrorCode.LEADER_NOT_AVAILABLE if is_unknown_code else error.code)
+        is_unknown_code = (
+            error.code is ErrorCode.OFFSET_NOT_AVAILABLE
+            and call.version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
+        )
+        return _failed(
+            wanted.partition_index,
+            ErrorCode.LEADER_NOT_AVAILABLE if is_unknown_code else error.code,
+        )
     epoch = found.leader_epoch if call.version >= FIRST_VERSION_WITH_EPOCH else NO_LEADER_EPOCH
     return ListOffsetsPartitionResponse(
-        partition_index=wanted.partition_index, timestamp=found.timestamp, offset=found.offset, leader_epoch=epoch
+        partition_index=wanted.partition_index,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=epoch,
     )
 
 

@@ -51,21 +51,45 @@ def handle_alter_replica_log_dirs(
 
     A repeated partition moves to the last directory that the request gives it.
     """
-    targets = {(topic.name, index): wanted.path for wanted in request.dirs for topic in wanted.topics for index in topic.partitions}
-    return _told({(topic, index): _move(node, topic, index, path) for (topic, index), path in targets.items()})
+    targets = {
+        (topic.name, index): wanted.path
+        for wanted in request.dirs
+        for topic in wanted.topics
+        for index in topic.partitions
+    }
+    return _told(
+        {
+            (topic, index): _move(node, topic, index, path)
+            for (topic, index), path in targets.items()
+        }
+    )
 
 
-def refuse_alter_replica_log_dirs(call: Refusable, error: KafkaError) -> AlterReplicaLogDirsResponse:
+def refuse_alter_replica_log_dirs(
+    call: Refusable, error: KafkaError
+) -> AlterReplicaLogDirsResponse:
     """Return an error for each partition."""
     request: AlterReplicaLogDirsRequest = call.request
-    return _told({(topic.name, index): error.code for wanted in request.dirs for topic in wanted.topics for index in topic.partitions})
+    return _told(
+        {
+            (topic.name, index): error.code
+            for wanted in request.dirs
+            for topic in wanted.topics
+            for index in topic.partitions
+        }
+    )
 
 
 def _told(codes: Mapping[tuple[str, int], ErrorCode]) -> AlterReplicaLogDirsResponse:
     by_topic: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for (topic, index), code in codes.items():
-        by_topic.setdefault(topic, []).append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
-    results = [AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions) for name, partitions in by_topic.items()]
+        by_topic.setdefault(topic, []).append(
+            AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
+        )
+    results = [
+        AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions)
+        for name, partitions in by_topic.items()
+    ]
     return AlterReplicaLogDirsResponse(results=results)
 
 
@@ -89,8 +113,14 @@ def handle_describe_log_dirs(node: Node, call: Call, request: DescribeLogDirsReq
 async def _describe_all(node: Node, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     asked = None
     if request.topics is not None:
-        asked = frozenset(TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions)
-    return DescribeLogDirsResponse(results=[await _described(node, directory, asked) for directory in node.logs.directories])
+        asked = frozenset(
+            TopicPartition(topic.topic, index)
+            for topic in request.topics
+            for index in topic.partitions
+        )
+    return DescribeLogDirsResponse(
+        results=[await _described(node, directory, asked) for directory in node.logs.directories]
+    )
 
 
 async def _described(node: Node, directory: LogDirectory, asked: Asked) -> DescribeLogDirsResult:
@@ -98,24 +128,39 @@ async def _described(node: Node, directory: LogDirectory, asked: Asked) -> Descr
     result = DescribeLogDirsResult(log_dir=str(directory.path), is_cordoned=is_cordoned)
     try:
         result.total_bytes, result.usable_bytes = await node.run_in_pool(
-            lambda: (node.logs.env.files.total_bytes(directory.path), node.logs.env.files.free_bytes(directory.path))
+            lambda: (
+                node.logs.env.files.total_bytes(directory.path),
+                node.logs.env.files.free_bytes(directory.path),
+            )
         )
     except OSError as error:
         directory.note_error(error)
     if directory.is_offline:
-        result.error_code, result.total_bytes, result.usable_bytes = ErrorCode.KAFKA_STORAGE_ERROR, -1, -1
+        result.error_code, result.total_bytes, result.usable_bytes = (
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            -1,
+            -1,
+        )
         return result
     by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
     for topic_partition, partition in _partitions(node, directory, asked):
         by_topic.setdefault(topic_partition.topic, []).append(partition)
-    result.topics = [DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in sorted(by_topic.items())]
+    result.topics = [
+        DescribeLogDirsTopic(name=name, partitions=partitions)
+        for name, partitions in sorted(by_topic.items())
+    ]
     return result
 
 
-def _partitions(node: Node, directory: LogDirectory, asked: Asked) -> Iterator[tuple[TopicPartition, DescribeLogDirsPartition]]:
+def _partitions(
+    node: Node, directory: LogDirectory, asked: Asked
+) -> Iterator[tuple[TopicPartition, DescribeLogDirsPartition]]:
     for topic_partition, log in sorted(node.logs.logs.items()):
         if log.home is directory and (asked is None or topic_partition in asked):
-            yield topic_partition, _partition(topic_partition, log, _lag(node, topic_partition, log), is_future=False)
+            yield (
+                topic_partition,
+                _partition(topic_partition, log, _lag(node, topic_partition, log), is_future=False),
+            )
     for topic_partition, copy in sorted(node.logs.futures.logs.items()):
         if copy.home is directory and (asked is None or topic_partition in asked):
             present = node.logs.logs.get(topic_partition)
@@ -128,7 +173,12 @@ def _lag(node: Node, topic_partition: TopicPartition, log: Log) -> int:
     return 0 if partition is None else max(partition.high_watermark - log.log_end_offset, 0)
 
 
-def _partition(topic_partition: TopicPartition, log: Log, lag: int, *, is_future: bool) -> DescribeLogDirsPartition:
+def _partition(
+    topic_partition: TopicPartition, log: Log, lag: int, *, is_future: bool
+) -> DescribeLogDirsPartition:
     return DescribeLogDirsPartition(
-        partition_index=topic_partition.partition, partition_size=log.size_bytes, offset_lag=lag, is_future_key=is_future
+        partition_index=topic_partition.partition,
+        partition_size=log.size_bytes,
+        offset_lag=lag,
+        is_future_key=is_future,
     )

@@ -20,7 +20,11 @@ from log_service.broker.node import Node
 from log_service.broker.requests.call import Call, Deferred
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
-from log_service.protocol.messages.maintenance import MaintenanceRequest, MaintenanceResponse, MaintenanceResult
+from log_service.protocol.messages.maintenance import (
+    MaintenanceRequest,
+    MaintenanceResponse,
+    MaintenanceResult,
+)
 from log_service.replication.partition import Partition
 from log_service.storage.cleaner.compaction import CompactionOutcome
 
@@ -30,7 +34,9 @@ FIRST_VERSION_WITH_COMPACTION = 1
 LONGEST_WAIT_MS = 600_000
 
 
-def handle_maintenance(node: Node, call: Call, request: MaintenanceRequest) -> MaintenanceResponse | Deferred:
+def handle_maintenance(
+    node: Node, call: Call, request: MaintenanceRequest
+) -> MaintenanceResponse | Deferred:
     """Apply the operation to each partition by itself."""
     if request.operation == APPLY_RETENTION:
         now_ms = node.clock.wall_ms()
@@ -38,13 +44,19 @@ def handle_maintenance(node: Node, call: Call, request: MaintenanceRequest) -> M
         return MaintenanceResponse(error_message=None, results=[*_missing(node, request), *removed])
     if request.operation == APPLY_COMPACTION and call.version >= FIRST_VERSION_WITH_COMPACTION:
         return call.run(_compact(node, request))
-    text = f"operation {request.operation} is not known; 0 applies retention, 1 (from version 1 on) compaction"
+    text = (
+        f"operation {request.operation} is not known; 0 applies retention, 1 (from version 1 on)"
+        " compaction"
+    )
     return MaintenanceResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=text)
 
 
 def _missing(node: Node, request: MaintenanceRequest) -> list[MaintenanceResult]:
     names = [name for name in request.topics or () if name not in node.image().topics.by_name]
-    return [MaintenanceResult(topic=name, partition=-1, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for name in names]
+    return [
+        MaintenanceResult(topic=name, partition=-1, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        for name in names
+    ]
 
 
 def _wanted(node: Node, request: MaintenanceRequest) -> Iterator[Partition]:
@@ -74,7 +86,11 @@ def _apply(partition: Partition, now_ms: int) -> MaintenanceResult:
 
 
 async def _compact(node: Node, request: MaintenanceRequest) -> MaintenanceResponse:
-    wanted = [partition for partition in _wanted(node, request) if request.topics is not None or _is_compacted(partition)]
+    wanted = [
+        partition
+        for partition in _wanted(node, request)
+        if request.topics is not None or _is_compacted(partition)
+    ]
     keys = [partition.topic_partition for partition in wanted if _is_compacted(partition)]
     timeout_ms = min(max(request.timeout_ms, 0), LONGEST_WAIT_MS)
     try:
@@ -82,7 +98,11 @@ async def _compact(node: Node, request: MaintenanceRequest) -> MaintenanceRespon
     except KafkaError as error:
         return MaintenanceResponse(error_code=error.code, error_message=str(error))
     results = [
-        _compacted(partition.topic_partition, outcomes.get(partition.topic_partition)) if _is_compacted(partition) else _refused(partition)
+        (
+            _compacted(partition.topic_partition, outcomes.get(partition.topic_partition))
+            if _is_compacted(partition)
+            else _refused(partition)
+        )
         for partition in wanted
     ]
     return MaintenanceResponse(error_message=None, results=[*_missing(node, request), *results])
@@ -97,7 +117,10 @@ def _refused(partition: Partition) -> MaintenanceResult:
     if partition.is_offline:
         code, text = ErrorCode.KAFKA_STORAGE_ERROR, "the log directory is offline"
     else:
-        code, text = ErrorCode.INVALID_CONFIG, f"cleanup.policy of topic {topic} does not include compact"
+        code, text = (
+            ErrorCode.INVALID_CONFIG,
+            f"cleanup.policy of topic {topic} does not include compact",
+        )
     return MaintenanceResult(topic=topic, partition=index, error_code=code, error_message=text)
 
 
@@ -107,10 +130,20 @@ def _compacted(key: TopicPartition, outcome: CompactionOutcome | None) -> Mainte
         result.is_under_way = True
         return result
     result.error_message = outcome.reason
-    result.pass_count, result.duration_ms, result.cleaned_offset = outcome.pass_count, outcome.duration_ms, outcome.cleaned_offset
+    result.pass_count, result.duration_ms, result.cleaned_offset = (
+        outcome.pass_count,
+        outcome.duration_ms,
+        outcome.cleaned_offset,
+    )
     result.segments_before, result.segments_after = outcome.segments_before, outcome.segments_after
     result.records_before, result.records_after = outcome.records_before, outcome.records_after
     result.bytes_before, result.bytes_after = outcome.bytes_before, outcome.bytes_after
-    result.tombstones_kept, result.tombstones_removed = outcome.tombstones_kept, outcome.tombstones_removed
-    result.dirty_ratio_before, result.dirty_ratio_after = outcome.dirty_ratio_before, outcome.dirty_ratio_after
+    result.tombstones_kept, result.tombstones_removed = (
+        outcome.tombstones_kept,
+        outcome.tombstones_removed,
+    )
+    result.dirty_ratio_before, result.dirty_ratio_after = (
+        outcome.dirty_ratio_before,
+        outcome.dirty_ratio_after,
+    )
     return result

@@ -68,12 +68,16 @@ FIRST_VERSION_WITH_LISTENER_NOT_FOUND = 6
 FIRST_VERSION_BY_ID = 12
 
 
-def handle_metadata(node: Node, call: Call, request: MetadataRequest) -> MetadataResponse | Deferred:
+def handle_metadata(
+    node: Node, call: Call, request: MetadataRequest
+) -> MetadataResponse | Deferred:
     """Respond at once, or after creating missing topics, or after elections.
 
     An election replaces a leader whose process has just ended.
     """
-    if call.version < FIRST_VERSION_BY_ID and any(_is_by_id(topic) for topic in request.topics or ()):
+    if call.version < FIRST_VERSION_BY_ID and any(
+        _is_by_id(topic) for topic in request.topics or ()
+    ):
         return _refuse_ids(request)
     hidden = _hidden(node.image(), call, request)
     missing = [name for name in _missing_topics(node, request) if name not in hidden]
@@ -82,15 +86,26 @@ def handle_metadata(node: Node, call: Call, request: MetadataRequest) -> Metadat
     errors = dict.fromkeys(denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if not missing:
         leaders = partial(_leaders, node, call, request)
-        return node.lost_brokers.respond(call, leaders, lambda: _describe(node, call, request, errors, hidden))
+        return node.lost_brokers.respond(
+            call, leaders, lambda: _describe(node, call, request, errors, hidden)
+        )
     return call.run(_create_and_describe(node, call, request, missing, errors, hidden))
 
 
 def _leaders(node: Node, call: Call, request: MetadataRequest) -> set[NodeId]:
     """Return the leaders of all partitions of the requested topics."""
     image = node.image()
-    found = image.topics.by_name.values() if _asks_for_all(call, request) else (_find(image, each) for each in request.topics or ())
-    return {partition.leader for topic in found if topic is not None for partition in topic.partitions.values()}
+    found = (
+        image.topics.by_name.values()
+        if _asks_for_all(call, request)
+        else (_find(image, each) for each in request.topics or ())
+    )
+    return {
+        partition.leader
+        for topic in found
+        if topic is not None
+        for partition in topic.partitions.values()
+    }
 
 
 def _is_by_id(topic: MetadataRequestTopic) -> bool:
@@ -103,16 +118,29 @@ def _refuse_ids(request: MetadataRequest) -> MetadataResponse:
     The response has only INVALID_REQUEST for each topic.
     """
     topics = [
-        MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id)
+        MetadataResponseTopic(
+            error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id
+        )
         for topic in request.topics or ()
     ]
     return MetadataResponse(cluster_id=None, controller_id=NO_NODE, topics=topics)
 
 
 async def _create_and_describe(  # noqa: PLR0917 - what was found out so far
-    node: Node, call: Call, request: MetadataRequest, missing: list[str], errors: dict[str, ErrorCode], hidden: frozenset[str]
+    node: Node,
+    call: Call,
+    request: MetadataRequest,
+    missing: list[str],
+    errors: dict[str, ErrorCode],
+    hidden: frozenset[str],
 ) -> MetadataResponse:
-    return _describe(node, call, request, errors | await node.topic_creation.create(missing, call.caller()), hidden)
+    return _describe(
+        node,
+        call,
+        request,
+        errors | await node.topic_creation.create(missing, call.caller()),
+        hidden,
+    )
 
 
 def _hidden(image: MetadataImage, call: Call, request: MetadataRequest) -> frozenset[str]:
@@ -121,7 +149,9 @@ def _hidden(image: MetadataImage, call: Call, request: MetadataRequest) -> froze
         return frozenset()
     if _asks_for_all(call, request):
         names = set(image.topics.by_name)
-        return frozenset(names - call.access.visible(AclOperation.DESCRIBE, AclResource.TOPIC, names))
+        return frozenset(
+            names - call.access.visible(AclOperation.DESCRIBE, AclResource.TOPIC, names)
+        )
     found = (_find(image, wanted) or wanted for wanted in _asked_for(request.topics or []))
     names = {each.name for each in found if each.name is not None}
     return frozenset(names - call.access.allowed(AclOperation.DESCRIBE, AclResource.TOPIC, names))
@@ -144,20 +174,36 @@ def _not_to_be_created(call: Call, missing: list[str]) -> set[str]:
 
 def _missing_topics(node: Node, request: MetadataRequest) -> list[str]:
     """Return the names of topics to create, if creation is allowed."""
-    if not request.topics or not request.allow_auto_topic_creation or not node.config.topics.is_auto_created:
+    if (
+        not request.topics
+        or not request.allow_auto_topic_creation
+        or not node.config.topics.is_auto_created
+    ):
         return []
     by_name = node.image().topics.by_name
     names = {topic.name for topic in _asked_for(request.topics) if topic.name}
     return sorted(name for name in names if name not in by_name and topic_name_fault(name) is None)
 
 
-def _describe(node: Node, call: Call, request: MetadataRequest, errors: dict[str, ErrorCode], hidden: frozenset[str]) -> MetadataResponse:
+def _describe(
+    node: Node,
+    call: Call,
+    request: MetadataRequest,
+    errors: dict[str, ErrorCode],
+    hidden: frozenset[str],
+) -> MetadataResponse:
     image = node.image()
     listener_name = call.connection.listener_name
-    operations = cluster_operations(call.access) if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED_FOR
+    operations = (
+        cluster_operations(call.access)
+        if request.include_cluster_authorized_operations
+        else OPERATIONS_NOT_ASKED_FOR
+    )
     return MetadataResponse(
         brokers=[
-            MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
+            MetadataResponseBroker(
+                node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
+            )
             for broker in reachable_brokers(image, listener_name, node.lost_brokers.just_fenced())
         ],
         cluster_id=node.cluster_id,
@@ -168,7 +214,11 @@ def _describe(node: Node, call: Call, request: MetadataRequest, errors: dict[str
 
 
 def _describe_topics(
-    image: MetadataImage, call: Call, request: MetadataRequest, errors: dict[str, ErrorCode], hidden: frozenset[str]
+    image: MetadataImage,
+    call: Call,
+    request: MetadataRequest,
+    errors: dict[str, ErrorCode],
+    hidden: frozenset[str],
 ) -> list[MetadataResponseTopic]:
     def operations_on(name: str | None) -> int:
         if name is None or not request.include_topic_authorized_operations:
@@ -216,20 +266,33 @@ def _find(image: MetadataImage, wanted: MetadataRequestTopic) -> TopicImage | No
     return image.topics.by_name.get(wanted.name)
 
 
-def _unknown(wanted: MetadataRequestTopic, errors: dict[str, ErrorCode], operations: int) -> MetadataResponseTopic:
+def _unknown(
+    wanted: MetadataRequestTopic, errors: dict[str, ErrorCode], operations: int
+) -> MetadataResponseTopic:
     if wanted.name is None:
-        return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id)
+        return MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id
+        )
     is_valid = topic_name_fault(wanted.name) is None
     return MetadataResponseTopic(
-        error_code=errors.get(wanted.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) if is_valid else ErrorCode.INVALID_TOPIC_EXCEPTION,
+        error_code=(
+            errors.get(wanted.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if is_valid
+            else ErrorCode.INVALID_TOPIC_EXCEPTION
+        ),
         name=wanted.name,
         is_internal=is_internal(wanted.name),
         topic_authorized_operations=operations,
     )
 
 
-def _describe_topic(image: MetadataImage, topic: TopicImage, call: Call, operations: int) -> MetadataResponseTopic:
-    partitions = [_describe_partition(image, index, partition, call) for index, partition in sorted(topic.partitions.items())]
+def _describe_topic(
+    image: MetadataImage, topic: TopicImage, call: Call, operations: int
+) -> MetadataResponseTopic:
+    partitions = [
+        _describe_partition(image, index, partition, call)
+        for index, partition in sorted(topic.partitions.items())
+    ]
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -239,7 +302,9 @@ def _describe_topic(image: MetadataImage, topic: TopicImage, call: Call, operati
     )
 
 
-def _describe_partition(image: MetadataImage, index: int, partition: PartitionRegistration, call: Call) -> MetadataResponsePartition:
+def _describe_partition(
+    image: MetadataImage, index: int, partition: PartitionRegistration, call: Call
+) -> MetadataResponsePartition:
     listener_name, version = call.connection.listener_name, call.version
     code = partition_error(image, partition, listener_name)
     leader_id = NO_NODE if code else partition.leader
@@ -248,7 +313,10 @@ def _describe_partition(image: MetadataImage, index: int, partition: PartitionRe
     replicas: list[int] = [*partition.replicas]
     isr: list[int] = [*partition.isr]
     if version < FIRST_VERSION_WITH_ALL_REPLICAS:
-        replicas, isr = alive_replicas(image, replicas, listener_name), alive_replicas(image, isr, listener_name)
+        replicas, isr = (
+            alive_replicas(image, replicas, listener_name),
+            alive_replicas(image, isr, listener_name),
+        )
         is_short = len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr)
         code = ErrorCode.REPLICA_NOT_AVAILABLE if is_short and code is ErrorCode.NONE else code
     return MetadataResponsePartition(

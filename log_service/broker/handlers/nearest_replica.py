@@ -27,7 +27,10 @@ class Nearest:
 
     def replica_for(self, log: Log, state: PartitionState, fetch_offset: int) -> int | None:
         """Return the broker to which a consumer of a led partition is sent, or None if it stays."""
-        if self._racks.get(state.node_id) == self._rack or not log.log_start_offset <= fetch_offset <= log.log_end_offset:
+        if (
+            self._racks.get(state.node_id) == self._rack
+            or not log.log_start_offset <= fetch_offset <= log.log_end_offset
+        ):
             return None
         candidates = [
             (follower.log_end_offset, follower.last_caught_up_ms, -broker_id)

@@ -21,11 +21,18 @@ from log_service.protocol.messages.offset_for_leader_epoch import (
 )
 
 
-def handle_offset_for_leader_epoch(node: Node, call: Call, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:  # noqa: ARG001 - one shape for all
+def handle_offset_for_leader_epoch(
+    node: Node,
+    call: Call,  # noqa: ARG001 - one shape for all
+    request: OffsetForLeaderEpochRequest,
+) -> OffsetForLeaderEpochResponse:
     """Respond for each partition by itself."""
     return OffsetForLeaderEpochResponse(
         topics=[
-            OffsetForLeaderTopicResult(topic=topic.topic, partitions=[_find(node, topic.topic, wanted) for wanted in topic.partitions])
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_find(node, topic.topic, wanted) for wanted in topic.partitions],
+            )
             for topic in request.topics
         ]
     )
@@ -34,7 +41,9 @@ def handle_offset_for_leader_epoch(node: Node, call: Call, request: OffsetForLea
 def _find(node: Node, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
         partition = node.replicas.get_partition(topic, wanted.partition)
-        epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch, wanted.current_leader_epoch)
+        epoch, end_offset = partition.end_offset_for_epoch(
+            wanted.leader_epoch, wanted.current_leader_epoch
+        )
     except KafkaError as error:
         return EpochEndOffset(partition=wanted.partition, error_code=error.code)
     return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)

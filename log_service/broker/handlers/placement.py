@@ -35,11 +35,19 @@ def handle_elect_leaders(node: Node, call: Call, request: ElectLeadersRequest) -
     return call.run(node.controller.request(request, ElectLeadersResponse, call.caller()))
 
 
-def handle_alter_partition_reassignments(node: Node, call: Call, request: AlterPartitionReassignmentsRequest) -> Deferred:
+def handle_alter_partition_reassignments(
+    node: Node, call: Call, request: AlterPartitionReassignmentsRequest
+) -> Deferred:
     """Respond with the controller's decision."""
-    return call.run(node.controller.request(request, AlterPartitionReassignmentsResponse, call.caller()))
+    return call.run(
+        node.controller.request(request, AlterPartitionReassignmentsResponse, call.caller())
+    )
 
 
-def handle_list_partition_reassignments(node: Node, call: Call, request: ListPartitionReassignmentsRequest) -> Deferred:
+def handle_list_partition_reassignments(
+    node: Node, call: Call, request: ListPartitionReassignmentsRequest
+) -> Deferred:
     """Let the controller list the moves under way."""
-    return call.run(node.controller.request(request, ListPartitionReassignmentsResponse, call.caller()))
+    return call.run(
+        node.controller.request(request, ListPartitionReassignmentsResponse, call.caller())
+    )

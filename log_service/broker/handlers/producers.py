@@ -30,18 +30,27 @@ from log_service.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from log_service.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from log_service.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from log_service.storage.log import Log
 
 
-def handle_init_producer_id(node: Node, call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse | Deferred:
+def handle_init_producer_id(
+    node: Node, call: Call, request: InitProducerIdRequest
+) -> InitProducerIdResponse | Deferred:
     """Respond at once, or once the controller has allocated the next block."""
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
     if request.transactional_id is not None:
         return _init_transactional(node, call, request)
     producer_id = node.producer_ids.next_nowait()
-    return call.run(_wait_for_block(node)) if producer_id is None else InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+    return (
+        call.run(_wait_for_block(node))
+        if producer_id is None
+        else InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+    )
 
 
 def _init_transactional(node: Node, call: Call, request: InitProducerIdRequest) -> Deferred:
@@ -53,7 +62,9 @@ def _init_transactional(node: Node, call: Call, request: InitProducerIdRequest) 
     return deferred
 
 
-async def _init_after_block(node: Node, call: Call, request: InitProducerIdRequest, deferred: Deferred) -> None:
+async def _init_after_block(
+    node: Node, call: Call, request: InitProducerIdRequest, deferred: Deferred
+) -> None:
     """Wait for a block of ids before the coordinator may need one, because it does not wait."""
     await node.producer_ids.wait_for_block()
     node.transactions.init_producer_id(request, call.client(), deferred.complete)
@@ -63,13 +74,20 @@ async def _wait_for_block(node: Node) -> InitProducerIdResponse:
     return InitProducerIdResponse(producer_id=await node.producer_ids.next(), producer_epoch=0)
 
 
-def handle_describe_producers(node: Node, call: Call, request: DescribeProducersRequest) -> DescribeProducersResponse:  # noqa: ARG001 - one shape for all
+def handle_describe_producers(
+    node: Node,
+    call: Call,  # noqa: ARG001 - one shape for all
+    request: DescribeProducersRequest,
+) -> DescribeProducersResponse:
     """Describe each partition by itself, once even if it is repeated."""
     indexes: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         indexes.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return DescribeProducersResponse(
-        topics=[TopicResponse(name=name, partitions=[_described(node, name, index) for index in each]) for name, each in indexes.items()]
+        topics=[
+            TopicResponse(name=name, partitions=[_described(node, name, index) for index in each])
+            for name, each in indexes.items()
+        ]
     )
 
 

@@ -30,16 +30,24 @@ from log_service.protocol.messages.describe_quorum import (
     ResponsePartitionData,
     ResponseTopicData,
 )
-from log_service.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from log_service.protocol.messages.remove_raft_voter import (
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+)
 from log_service.protocol.schema import Message
 from log_service.raft.describe_response import describe_response
 
 R = TypeVar("R", bound=Message)
 
 
-def handle_describe_quorum(node: QuorumNode, call: Call, request: DescribeQuorumRequest) -> DescribeQuorumResponse | Deferred:
+def handle_describe_quorum(
+    node: QuorumNode, call: Call, request: DescribeQuorumRequest
+) -> DescribeQuorumResponse | Deferred:
     """Respond with the state of the quorum."""
-    asked = [(topic.topic_name, [partition.partition_index for partition in topic.partitions]) for topic in request.topics]
+    asked = [
+        (topic.topic_name, [partition.partition_index for partition in topic.partitions])
+        for topic in request.topics
+    ]
     if asked != [(CLUSTER_METADATA_TOPIC, [0])]:
         return DescribeQuorumResponse(topics=[_unknown(name, indexes) for name, indexes in asked])
     description = node.raft.describe()
@@ -48,13 +56,23 @@ def handle_describe_quorum(node: QuorumNode, call: Call, request: DescribeQuorum
     if call.route.side is Side.BROKER:
         return call.run(node.controller.request(request, DescribeQuorumResponse, call.caller()))
     text = "this node does not lead the metadata quorum; ask its leader"
-    refused = ResponsePartitionData(partition_index=0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, error_message=text)
-    return DescribeQuorumResponse(topics=[ResponseTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[refused])])
+    refused = ResponsePartitionData(
+        partition_index=0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, error_message=text
+    )
+    return DescribeQuorumResponse(
+        topics=[ResponseTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[refused])]
+    )
 
 
 def _unknown(name: str, indexes: list[int]) -> ResponseTopicData:
-    code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"only {CLUSTER_METADATA_TOPIC}-0, alone, has a quorum that can be described"
-    partitions = [ResponsePartitionData(partition_index=index, error_code=code, error_message=text) for index in indexes]
+    code, text = (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        f"only {CLUSTER_METADATA_TOPIC}-0, alone, has a quorum that can be described",
+    )
+    partitions = [
+        ResponsePartitionData(partition_index=index, error_code=code, error_message=text)
+        for index in indexes
+    ]
     return ResponseTopicData(topic_name=name, partitions=partitions)
 
 
@@ -63,7 +81,9 @@ def handle_add_raft_voter(node: QuorumNode, call: Call, request: AddRaftVoterReq
     return call.run(_changed(node, call, request, AddRaftVoterResponse))
 
 
-def handle_remove_raft_voter(node: QuorumNode, call: Call, request: RemoveRaftVoterRequest) -> Deferred:
+def handle_remove_raft_voter(
+    node: QuorumNode, call: Call, request: RemoveRaftVoterRequest
+) -> Deferred:
     """Respond with the decision of the quorum's leader."""
     return call.run(_changed(node, call, request, RemoveRaftVoterResponse))
 

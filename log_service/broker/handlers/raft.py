@@ -32,12 +32,16 @@ def handle_vote(node: QuorumNode, call: Call, request: VoteRequest) -> Deferred:
     return _handled(node, call, request)
 
 
-def handle_begin_quorum_epoch(node: QuorumNode, call: Call, request: BeginQuorumEpochRequest) -> Deferred:
+def handle_begin_quorum_epoch(
+    node: QuorumNode, call: Call, request: BeginQuorumEpochRequest
+) -> Deferred:
     """Pass the leader of a new epoch to the metadata log."""
     return _handled(node, call, request)
 
 
-def handle_end_quorum_epoch(node: QuorumNode, call: Call, request: EndQuorumEpochRequest) -> Deferred:
+def handle_end_quorum_epoch(
+    node: QuorumNode, call: Call, request: EndQuorumEpochRequest
+) -> Deferred:
     """Pass the resignation of a leader to the metadata log."""
     return _handled(node, call, request)
 
@@ -52,7 +56,9 @@ def handle_fetch_snapshot(node: QuorumNode, call: Call, request: FetchSnapshotRe
     return _handled(node, call, request)
 
 
-def handle_update_raft_voter(node: QuorumNode, call: Call, request: UpdateRaftVoterRequest) -> Deferred:
+def handle_update_raft_voter(
+    node: QuorumNode, call: Call, request: UpdateRaftVoterRequest
+) -> Deferred:
     """Pass a voter's endpoints to the metadata log."""
     return _handled(node, call, request)
 

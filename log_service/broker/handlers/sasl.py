@@ -12,17 +12,28 @@ lifetime (KIP-368); 2 flexible.
 from log_service.broker.node import QuorumNode
 from log_service.broker.requests.call import Call
 from log_service.common.errors import ErrorCode
-from log_service.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from log_service.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
 from log_service.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 NOT_DUE = "SaslAuthenticate request received after successful authentication"
 
 
-def handle_sasl_handshake(node: QuorumNode, call: Call, request: SaslHandshakeRequest) -> SaslHandshakeResponse:  # noqa: ARG001 - one shape for all
+def handle_sasl_handshake(
+    node: QuorumNode,  # noqa: ARG001 - one shape for all
+    call: Call,  # noqa: ARG001 - one shape for all
+    request: SaslHandshakeRequest,  # noqa: ARG001 - as above
+) -> SaslHandshakeResponse:
     """Respond that no login is due."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
 
-def handle_sasl_authenticate(node: QuorumNode, call: Call, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:  # noqa: ARG001 - as above
+def handle_sasl_authenticate(
+    node: QuorumNode,  # noqa: ARG001 - one shape for all
+    call: Call,  # noqa: ARG001 - one shape for all
+    request: SaslAuthenticateRequest,  # noqa: ARG001 - as above
+) -> SaslAuthenticateResponse:
     """Respond that no login is due."""
     return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=NOT_DUE)

@@ -24,7 +24,9 @@ def handle_get_telemetry_subscriptions(
     node: Node, call: Call, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
     """Respond with the client's subscription."""
-    instance_id, subscription = node.telemetry.ask(request.client_instance_id, call.client_id or "", call.connection)
+    instance_id, subscription = node.telemetry.ask(
+        request.client_instance_id, call.client_id or "", call.connection
+    )
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=instance_id,
         subscription_id=subscription.subscription_id,
@@ -48,7 +50,9 @@ def handle_push_telemetry(node: Node, call: Call, request: PushTelemetryRequest)
 
     async def taken() -> PushTelemetryResponse:
         with call.counted():
-            await node.telemetry.push(request.client_instance_id, call.client_id or "", call.connection, push, metrics)
+            await node.telemetry.push(
+                request.client_instance_id, call.client_id or "", call.connection, push, metrics
+            )
         return PushTelemetryResponse()
 
     return call.run(taken())

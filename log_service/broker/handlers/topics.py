@@ -26,9 +26,16 @@ from log_service.broker.node import Node
 from log_service.broker.requests.call import Call, Deferred, Refusable
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TOPIC_ID
-from log_service.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from log_service.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+)
 from log_service.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from log_service.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from log_service.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
 
 
 def handle_create_topics(node: Node, call: Call, request: CreateTopicsRequest) -> Deferred:
@@ -55,11 +62,16 @@ def handle_delete_topics(node: Node, call: Call, request: DeleteTopicsRequest) -
 def refuse_delete_topics(call: Refusable, error: KafkaError) -> DeleteTopicsResponse:
     """Return an error for each topic. Topics are names, or from version 6 on names or ids."""
     request: DeleteTopicsRequest = call.request
-    named = [(name, NO_TOPIC_ID) for name in request.topic_names] + [(topic.name, topic.topic_id) for topic in request.topics]
+    named = [(name, NO_TOPIC_ID) for name in request.topic_names] + [
+        (topic.name, topic.topic_id) for topic in request.topics
+    ]
     text = str(error)
     return DeleteTopicsResponse(
         responses=[
-            DeletableTopicResult(name=name, topic_id=topic_id, error_code=error.code, error_message=text) for name, topic_id in named
+            DeletableTopicResult(
+                name=name, topic_id=topic_id, error_code=error.code, error_message=text
+            )
+            for name, topic_id in named
         ]
     )
 

@@ -30,7 +30,9 @@ from log_service.protocol.messages.end_txn import EndTxnRequest
 from log_service.protocol.messages.list_transactions import ListTransactionsRequest
 
 
-def handle_add_partitions_to_txn(node: Node, call: Call, request: AddPartitionsToTxnRequest) -> Deferred:
+def handle_add_partitions_to_txn(
+    node: Node, call: Call, request: AddPartitionsToTxnRequest
+) -> Deferred:
     """Respond when the partitions are stored."""
     topics = node.image().topics
 
@@ -57,7 +59,9 @@ def handle_end_txn(node: Node, call: Call, request: EndTxnRequest) -> Deferred:
     return deferred
 
 
-def handle_describe_transactions(node: Node, call: Call, request: DescribeTransactionsRequest) -> Deferred:
+def handle_describe_transactions(
+    node: Node, call: Call, request: DescribeTransactionsRequest
+) -> Deferred:
     """Describe each requested transactional id, once even if it is repeated."""
     deferred = call.defer()
     request.transactional_ids = list(dict.fromkeys(request.transactional_ids))
@@ -84,7 +88,10 @@ def refuse_add_partitions_to_txn(call: Refusable, error: KafkaError) -> AddParti
             AddPartitionsToTxnTopicResult(
                 name=topic.name,
                 results_by_partition=[
-                    AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error.code) for index in topic.partitions
+                    AddPartitionsToTxnPartitionResult(
+                        partition_index=index, partition_error_code=error.code
+                    )
+                    for index in topic.partitions
                 ],
             )
             for topic in call.request.v3_and_below_topics

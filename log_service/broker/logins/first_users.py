@@ -27,16 +27,29 @@ def lockout_warning(config: NodeConfig, scram_users: Collection[str] = ()) -> st
         names = _names(listener, scram_users)
         known = None if known is None or names is None else known | names
     if known is not None and not known:
-        text = "no user can ever log in to this new cluster: its listeners let users of SCRAM or PLAIN in, and there is none"
-        return f"{text}; {BEGIN_ANEW}, or name users of PLAIN (user_<name> in the JAAS text of a listener)"
+        text = (
+            "no user can ever log in to this new cluster: its listeners let users of SCRAM or PLAIN"
+            " in, and there is none"
+        )
+        return (
+            f"{text}; {BEGIN_ANEW}, or name users of PLAIN (user_<name> in the JAAS text of a"
+            " listener)"
+        )
     authorizer = config.authorizer
-    if authorizer is None or authorizer.is_open or (authorizer.super_users if known is None else authorizer.super_users & known):
+    if (
+        authorizer is None
+        or authorizer.is_open
+        or (authorizer.super_users if known is None else authorizer.super_users & known)
+    ):
         return None
     text = "no client may ever do anything on this new cluster: there is no ACL yet, and "
     if not authorizer.super_users:
         return f"{text}super.users, which may make the first one, names no principal; set it"
     listed = ", ".join(sorted(authorizer.super_users))
-    return f"{text}of super.users ({listed}), which may make the first one, none can log in; {BEGIN_ANEW}, or name another"
+    return (
+        f"{text}of super.users ({listed}), which may make the first one, none can log in;"
+        f" {BEGIN_ANEW}, or name another"
+    )
 
 
 def _names(listener: ListenerConfig, scram_users: Collection[str]) -> set[str] | None:
@@ -51,7 +64,9 @@ def _names(listener: ListenerConfig, scram_users: Collection[str]) -> set[str] |
 
 
 def _users(listener: ListenerConfig, scram_users: Collection[str]) -> Iterator[str]:
-    from log_service.security.sasl.jaas import parse_jaas  # noqa: PLC0415 - nodes without logins have no use for it
+    from log_service.security.sasl.jaas import (  # noqa: PLC0415 - nodes without logins have no use for it
+        parse_jaas,
+    )
 
     assert listener.security.sasl is not None
     for name, mechanism in listener.security.sasl.mechanisms.items():

@@ -31,9 +31,27 @@ from log_service.common.guesses import Guesses
 from log_service.common.quiet_log import QuietLogger
 from log_service.metrics.failure_counts import FailureCounts
 from log_service.network.connection import SIZE_BYTES
-from log_service.network.responses import Chunk, ConnectionContext, FrameHandler, PendingResponse, Response
+from log_service.network.responses import (
+    Chunk,
+    ConnectionContext,
+    FrameHandler,
+    PendingResponse,
+    Response,
+)
 from log_service.security.sasl.mechanisms import TurnWanted
-from log_service.security.sasl.session import Close, Login, LoginPolicy, LoginSession, Now, Pass, Phase, Refuse, Respond, Step, Wait
+from log_service.security.sasl.session import (
+    Close,
+    Login,
+    LoginPolicy,
+    LoginSession,
+    Now,
+    Pass,
+    Phase,
+    Refuse,
+    Respond,
+    Step,
+    Wait,
+)
 
 MAX_DELAYED_COUNT = 1_000
 MAX_DELAYED_COUNT_OF_HOST = 100
@@ -74,7 +92,10 @@ class LoginQueue:
 
     def try_enter(self, host: str) -> bool:
         """Count one more entry if there is room for it. Return whether there is."""
-        if self._count >= MAX_DELAYED_COUNT or self._count_of_host[host] >= MAX_DELAYED_COUNT_OF_HOST:
+        if (
+            self._count >= MAX_DELAYED_COUNT
+            or self._count_of_host[host] >= MAX_DELAYED_COUNT_OF_HOST
+        ):
             return False
         self._count += 1
         self._count_of_host[host] += 1
@@ -193,7 +214,9 @@ class LoginHandler:
     def _now(self) -> Now:
         return Now(self._clock.monotonic_ns(), self._clock.wall_ms())
 
-    def _pass_on(self, context: ConnectionContext, session: LoginSession, step: Pass, frame: memoryview) -> Response:
+    def _pass_on(
+        self, context: ConnectionContext, session: LoginSession, step: Pass, frame: memoryview
+    ) -> Response:
         response = self._handler.handle_frame(context, frame)
         if step.is_versions and isinstance(response, list):
             session.versions_told(is_good=_has_no_error(response))
@@ -218,7 +241,13 @@ class LoginHandler:
             self.meters[session.mechanism].expired_total += 1
         raise ProtocolError(step.reason)
 
-    async def _look_up(self, context: ConnectionContext, session: LoginSession, step: Wait, response: PendingResponse) -> None:
+    async def _look_up(
+        self,
+        context: ConnectionContext,
+        session: LoginSession,
+        step: Wait,
+        response: PendingResponse,
+    ) -> None:
         """Look up data for a login, and respond. An error here must not end another connection."""
         found: object = None
         with trio.move_on_after(LOOKUP_TIMEOUT_S):
@@ -230,7 +259,13 @@ class LoginHandler:
             return
         self._go_on(context, session, session.found(found, self._now()), response)
 
-    def _go_on(self, context: ConnectionContext, session: LoginSession, step: Step, response: PendingResponse) -> None:
+    def _go_on(
+        self,
+        context: ConnectionContext,
+        session: LoginSession,
+        step: Step,
+        response: PendingResponse,
+    ) -> None:
         """Carry out the step that follows a wait."""
         if isinstance(step, Refuse):
             self._refuse(context, session, step, response)
@@ -247,14 +282,21 @@ class LoginHandler:
             return self._perform(context, session, self._compare(context, session, user))
         response = PendingResponse()
         if wait_ms is None:
-            reason = "too many logins of its user wait there already, and its password was not compared"
+            reason = (
+                "too many logins of its user wait there already, and its password was not compared"
+            )
             self._refuse(context, session, session.turn_away(reason), response)
         else:
             self._start_task(self._compare_late, context, session, user, wait_ms, response)
         return response
 
     async def _compare_late(
-        self, context: ConnectionContext, session: LoginSession, user: str, wait_ms: int, response: PendingResponse
+        self,
+        context: ConnectionContext,
+        session: LoginSession,
+        user: str,
+        wait_ms: int,
+        response: PendingResponse,
     ) -> None:
         assert self._gate is not None
         try:
@@ -289,9 +331,20 @@ class LoginHandler:
             self.meters[login.mechanism].repeated_success_total += 1
         else:
             self.meters[login.mechanism].success_total += 1
-        logger.debug("%s from %s logged in with %s", login.accepted.principal, context.peer_host, login.mechanism)
+        logger.debug(
+            "%s from %s logged in with %s",
+            login.accepted.principal,
+            context.peer_host,
+            login.mechanism,
+        )
 
-    def _refuse(self, context: ConnectionContext, session: LoginSession, step: Refuse, response: PendingResponse) -> None:
+    def _refuse(
+        self,
+        context: ConnectionContext,
+        session: LoginSession,
+        step: Refuse,
+        response: PendingResponse,
+    ) -> None:
         """Send a refusal after the delay, and close. If too many wait, close at once.
 
         Raises:
@@ -313,9 +366,13 @@ class LoginHandler:
             meter.repeated_failure_total += 1
         self.failures.add(session.mechanism, context.peer_host)
         text = "Refusing a login from %s on listener %s: %s"
-        self._log.warning(("refused", context.peer_host), text, context.peer_host, context.listener_name, reason)
+        self._log.warning(
+            ("refused", context.peer_host), text, context.peer_host, context.listener_name, reason
+        )
 
-    async def _respond_late(self, host: str, chunks: list[Chunk] | None, response: PendingResponse) -> None:
+    async def _respond_late(
+        self, host: str, chunks: list[Chunk] | None, response: PendingResponse
+    ) -> None:
         try:
             await trio.sleep(self._failed_delay_s)
         finally:

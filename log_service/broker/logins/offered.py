@@ -34,7 +34,13 @@ from log_service.security.sasl.jaas import JaasEntry, parse_jaas
 from log_service.security.sasl.mechanisms import Mechanism, ServerExchange
 from log_service.security.sasl.oauthbearer import OAuthServer
 from log_service.security.sasl.plain import PlainServer
-from log_service.security.sasl.scram import PLAIN_SHAPE, Shape, decoy_credential, random_text, usual_shape
+from log_service.security.sasl.scram import (
+    PLAIN_SHAPE,
+    Shape,
+    decoy_credential,
+    random_text,
+    usual_shape,
+)
 from log_service.security.sasl.scram_server import ScramServer
 from log_service.security.sasl.session import LoginPolicy
 
@@ -53,7 +59,9 @@ class DecoySecret:
     random number of its own.
     """
 
-    def __init__(self, image: Callable[[], MetadataImage], token_secret: SecretText | None, rng: Random) -> None:
+    def __init__(
+        self, image: Callable[[], MetadataImage], token_secret: SecretText | None, rng: Random
+    ) -> None:
         self._image = image
         self._token_secret = b"" if token_secret is None else token_secret.reveal().encode()
         self._rng = rng
@@ -94,14 +102,21 @@ class ScramUsers:
 
     def decoy(self, mechanism: ScramMechanism, name: str, *, is_of_token: bool) -> ScramCredential:
         """Return a credential that no password fits."""
-        return decoy_credential(mechanism, name, PLAIN_SHAPE if is_of_token else self._shape(mechanism), self._secret.reveal())
+        return decoy_credential(
+            mechanism,
+            name,
+            PLAIN_SHAPE if is_of_token else self._shape(mechanism),
+            self._secret.reveal(),
+        )
 
     def _shape(self, mechanism: ScramMechanism) -> Shape:
         credentials = self._image().access.scram_credentials
         if credentials is not self._seen:
             self._seen, self._shapes = credentials, {}
         if mechanism not in self._shapes:
-            self._shapes[mechanism] = usual_shape(found for user, found in credentials.items() if user.mechanism == mechanism)
+            self._shapes[mechanism] = usual_shape(
+                found for user, found in credentials.items() if user.mechanism == mechanism
+            )
         return self._shapes[mechanism]
 
 
@@ -110,7 +125,9 @@ class Offer:
 
     _plain_users: Mapping[str, SecretText]
 
-    def __init__(self, listener: ListenerConfig, config: SaslConfig, env: NodeEnv, scram_users: ScramUsers) -> None:
+    def __init__(
+        self, listener: ListenerConfig, config: SaslConfig, env: NodeEnv, scram_users: ScramUsers
+    ) -> None:
         self.config = config
         self._rng = env.rng
         self._scram_users = scram_users
@@ -123,7 +140,9 @@ class Offer:
             if name == Mechanism.PLAIN:
                 self._plain_users = entry.plain_users()
             elif name == Mechanism.OAUTHBEARER:
-                from log_service.security.oauth import OAuthOffer  # noqa: PLC0415 - only a listener that offers it imports it
+                from log_service.security.oauth import (  # noqa: PLC0415 - only a listener that offers it imports it
+                    OAuthOffer,
+                )
 
                 assert mechanism.oauth is not None, "the configuration has read its keys"
                 self.oauth = OAuthOffer(listener.name, mechanism.oauth, entry, env.clock)
@@ -148,7 +167,9 @@ class Offer:
         plain = self.config.mechanisms.get(Mechanism.PLAIN)
         if plain is not None and plain.jaas is not None:
             text = texts.get(jaas_key(self._listener, Mechanism.PLAIN))
-            self._plain_users = _entry(self._listener, Mechanism.PLAIN, plain.jaas if text is None else SecretText(text)).plain_users()
+            self._plain_users = _entry(
+                self._listener, Mechanism.PLAIN, plain.jaas if text is None else SecretText(text)
+            ).plain_users()
 
     def policy(self) -> LoginPolicy:
         """Return the policy of the listener's sessions."""
@@ -177,20 +198,26 @@ class NodeLogins:
         ConfigError: a listener cannot offer the logins of its keys.
     """
 
-    def __init__(self, env: NodeEnv, config: NodeConfig, image: Callable[[], MetadataImage]) -> None:
+    def __init__(
+        self, env: NodeEnv, config: NodeConfig, image: Callable[[], MetadataImage]
+    ) -> None:
         self.refusals = LoginQueue()
         self.gate = GuessGate(env.clock)
         self.handlers: dict[str, LoginHandler] = {}
         self._env = env
         self._node_id = str(config.node_id)
         scram_users = ScramUsers(image, DecoySecret(image, config.tokens.secret, env.rng))
-        self._tokens = TokenLogins(config.tokens.secret, image, clock=env.clock, run_in_pool=env.files.run_in_pool)
+        self._tokens = TokenLogins(
+            config.tokens.secret, image, clock=env.clock, run_in_pool=env.files.run_in_pool
+        )
         self._offers: dict[str, Offer] = {}
         for listener in (*config.listeners, *config.controller_listeners):
             security = listener.security
             if security.sasl is not None:
                 self._offers[listener.name] = Offer(listener, security.sasl, env, scram_users)
-                for warning in clear_text_warnings(security.protocol, listener.name, security.sasl.mechanisms):
+                for warning in clear_text_warnings(
+                    security.protocol, listener.name, security.sasl.mechanisms
+                ):
                     logger.warning("%s", warning)
 
     def __repr__(self) -> str:
@@ -230,7 +257,9 @@ class NodeLogins:
                 if offer.oauth.jwks is not None:
                     nursery.start_soon(offer.oauth.jwks.run)
 
-    def in_front_of(self, handler: FrameHandler, listener: ListenerConfig, start_task: StartTask) -> FrameHandler:
+    def in_front_of(
+        self, handler: FrameHandler, listener: ListenerConfig, start_task: StartTask
+    ) -> FrameHandler:
         """Return a listener's frame handler.
 
         It is ``handler`` itself, or the logins of the listener in front of ``handler``.
@@ -255,8 +284,13 @@ def _entry(listener: str, mechanism: str, text: SecretText) -> JaasEntry:
     try:
         entry = parse_jaas(text.reveal())
     except ConfigError as error:
-        raise ConfigError(f"the login module of {mechanism} on listener {listener}: {error}") from None
+        raise ConfigError(
+            f"the login module of {mechanism} on listener {listener}: {error}"
+        ) from None
     if mechanism not in entry.mechanisms:
         named = " and ".join(entry.mechanisms)
-        raise ConfigError(f"the login module of {mechanism} on listener {listener} is {entry.login_module}, which is for {named}")
+        raise ConfigError(
+            f"the login module of {mechanism} on listener {listener} is {entry.login_module}, which"
+            f" is for {named}"
+        )
     return entry

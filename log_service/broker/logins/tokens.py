@@ -24,7 +24,14 @@ MAX_KEPT_COUNT: Final = 1_000
 class TokenLogins:
     """Token lookup for SCRAM logins. It finds none if the cluster has no ``secret``."""
 
-    def __init__(self, secret: SecretText | None, image: Callable[[], MetadataImage], *, clock: Clock, run_in_pool: RunInPool) -> None:
+    def __init__(
+        self,
+        secret: SecretText | None,
+        image: Callable[[], MetadataImage],
+        *,
+        clock: Clock,
+        run_in_pool: RunInPool,
+    ) -> None:
         self._secret = secret
         self._image = image
         self._clock = clock
@@ -50,12 +57,18 @@ class TokenLogins:
 
     def _unexpired(self, token_id: str) -> DelegationToken | None:
         token = self._image().access.delegation_tokens.get(token_id)
-        return None if token is None or token.expiration_timestamp_ms <= self._clock.wall_ms() else token
+        return (
+            None
+            if token is None or token.expiration_timestamp_ms <= self._clock.wall_ms()
+            else token
+        )
 
     async def _credential(self, secret: SecretText, wanted: TokenWanted) -> ScramCredential:
         kept = self._kept.get(wanted)
         if kept is None:
-            kept = await self._run_in_pool(lambda: token_credential(secret, wanted.token_id, wanted.mechanism))
+            kept = await self._run_in_pool(
+                lambda: token_credential(secret, wanted.token_id, wanted.mechanism)
+            )
             while len(self._kept) >= MAX_KEPT_COUNT:
                 self._kept.popitem(last=False)
         self._kept[wanted] = kept

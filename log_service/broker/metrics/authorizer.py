@@ -54,17 +54,46 @@ def authorizer_families(decided: Decided | None, per_second: PerSecond) -> Itera
         ("authorization_allowed", "Decisions that allowed an operation", allowed),
         ("authorization_denied", "Decisions that denied an operation", denied),
     ):
-        yield Family(name=f"{PREFIX}_{name}_total", type="counter", help=f"{text}.", samples=[("", "", value)])
+        yield Family(
+            name=f"{PREFIX}_{name}_total",
+            type="counter",
+            help=f"{text}.",
+            samples=[("", "", value)],
+        )
         rate = per_second(name, value) * SECONDS_PER_MINUTE
-        yield Family(name=f"{PREFIX}_{name}_rate_per_minute", type="gauge", help=f"{text} in a minute, lately.", samples=[("", "", rate)])
-    yield Family(name=f"{PREFIX}_acls_total_count", type="gauge", help="ACLs in the metadata.", samples=[("", "", decided.acl_count)])
+        yield Family(
+            name=f"{PREFIX}_{name}_rate_per_minute",
+            type="gauge",
+            help=f"{text} in a minute, lately.",
+            samples=[("", "", rate)],
+        )
+    yield Family(
+        name=f"{PREFIX}_acls_total_count",
+        type="gauge",
+        help="ACLs in the metadata.",
+        samples=[("", "", decided.acl_count)],
+    )
     queues = decided.audit_queues
     if not queues:
         return
     for name, text, counts in (
-        ("written", "Decisions that were written into the audit log.", {to: queue.written_count for to, queue in queues.items()}),
-        ("dropped", "Decisions that are missing in the audit log.", {to: queue.dropped_count for to, queue in queues.items()}),
-        ("dropped_denied", "Denials that are missing in it.", {to: queue.dropped_denied_count for to, queue in queues.items()}),
+        (
+            "written",
+            "Decisions that were written into the audit log.",
+            {to: queue.written_count for to, queue in queues.items()},
+        ),
+        (
+            "dropped",
+            "Decisions that are missing in the audit log.",
+            {to: queue.dropped_count for to, queue in queues.items()},
+        ),
+        (
+            "dropped_denied",
+            "Denials that are missing in it.",
+            {to: queue.dropped_denied_count for to, queue in queues.items()},
+        ),
     ):
         samples = [("", labels({"to": to}), count) for to, count in counts.items()]
-        yield Family(name=f"{AUDIT_PREFIX}_{name}_total", type="counter", help=text, samples=samples)
+        yield Family(
+            name=f"{AUDIT_PREFIX}_{name}_total", type="counter", help=text, samples=samples
+        )

@@ -31,15 +31,26 @@ def pushed_families(series: PushedSeries, now_ms: int) -> Iterator[Family]:
         yield Family(name=f"{OWN}_{name}", type="gauge", help=text, samples=[("", "", value)])
     for name, text, value in (
         ("pushes", "How often clients pushed metrics.", series.push_count),
-        ("left_out", "Numbers of clients that were passed over, for want of room or because of their kind.", series.left_out_count),
+        (
+            "left_out",
+            "Numbers of clients that were passed over, for want of room or because of their kind.",
+            series.left_out_count,
+        ),
     ):
-        yield Family(name=f"{OWN}_{name}_total", type="counter", help=text, samples=[("", "", value)])
+        yield Family(
+            name=f"{OWN}_{name}_total", type="counter", help=text, samples=[("", "", value)]
+        )
     by_name: dict[str, list[Shown]] = {}
     for name, shown in series.by_name():
         by_name.setdefault(PREFIX + _plain(name.removeprefix(KAFKA)), []).extend(shown)
     for name, shown in by_name.items():
         samples: list[Sample] = [("", labels(_labels(each)), each.value.value) for each in shown]
-        yield Family(name=name, type="counter" if are_counts(shown) else "gauge", help="Pushed by clients (KIP-714).", samples=samples)
+        yield Family(
+            name=name,
+            type="counter" if are_counts(shown) else "gauge",
+            help="Pushed by clients (KIP-714).",
+            samples=samples,
+        )
 
 
 def _labels(shown: Shown) -> dict[str, str]:

@@ -45,7 +45,9 @@ async def bind_metrics(network: Network, host: str, port: int) -> Listener:
     try:
         return await network.listen(host, port)
     except OSError as error:
-        raise OSError(error.errno, f"{error.strerror or error} (metrics.listener={host}:{port})") from error
+        raise OSError(
+            error.errno, f"{error.strerror or error} (metrics.listener={host}:{port})"
+        ) from error
 
 
 class MetricsEndpoint:
@@ -54,14 +56,22 @@ class MetricsEndpoint:
     An empty chunk is a pause. ``instrument`` measures the loop as long as the page is served.
     """
 
-    def __init__(self, listener: Listener, make_page: Callable[[], Iterator[bytes]], instrument: trio.abc.Instrument | None = None) -> None:
+    def __init__(
+        self,
+        listener: Listener,
+        make_page: Callable[[], Iterator[bytes]],
+        instrument: trio.abc.Instrument | None = None,
+    ) -> None:
         self._listener = listener
         self._instrument = instrument
         self._make_page = make_page
         self._connection_count = 0
 
     def __repr__(self) -> str:
-        return f"<MetricsEndpoint {self._listener.host}:{self._listener.port} connections={self._connection_count}>"
+        return (
+            f"<MetricsEndpoint {self._listener.host}:{self._listener.port}"
+            f" connections={self._connection_count}>"
+        )
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled, then close."""
@@ -109,9 +119,13 @@ class MetricsEndpoint:
     async def _respond(self, connection: Connection, request: PageRequest | Refusal) -> None:
         if isinstance(request, PageRequest) and self._is_misdirected(request):
             text = "on a loopback address the metrics are for an address or localhost as Host"
-            await connection.send_gathered([refusal_response(Refusal(status=421, text=text), is_head=request.is_head)])
+            await connection.send_gathered(
+                [refusal_response(Refusal(status=421, text=text), is_head=request.is_head)]
+            )
         elif isinstance(request, PageRequest) and request.path != PATH:
-            refused = refusal_response(Refusal(status=404, text=f"the metrics are at {PATH}"), is_head=request.is_head)
+            refused = refusal_response(
+                Refusal(status=404, text=f"the metrics are at {PATH}"), is_head=request.is_head
+            )
             await connection.send_gathered([refused])
         elif isinstance(request, Refusal):
             await connection.send_gathered([refusal_response(request)])

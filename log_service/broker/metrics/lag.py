@@ -17,7 +17,11 @@ def group_families(groups: Sequence[GroupOverview], partitions: Partitions) -> I
     """Yield members, committed offsets and lag of every group."""
     yield _family("members", "Members of the group.", _members(groups))
     yield _family("current_offset", "Committed offset.", _positions(groups))
-    yield _family("current_offset_sum", "Sum of a topic's committed offsets.", _sums(groups, partitions, is_lag=False))
+    yield _family(
+        "current_offset_sum",
+        "Sum of a topic's committed offsets.",
+        _sums(groups, partitions, is_lag=False),
+    )
     yield _family("lag", "High watermark - committed offset.", _lags(groups, partitions))
     yield _family("lag_sum", "Sum of a topic's lags.", _sums(groups, partitions, is_lag=True))
 
@@ -41,7 +45,11 @@ def _positions(groups: Sequence[GroupOverview]) -> Iterator[Sample]:
 def lag_of(partitions: Partitions, where: tuple[str, int], offset: int) -> int | None:
     """Return high watermark - ``offset``, at least 0. Return None if this node does not lead."""
     partition = partitions.get(where)
-    return None if partition is None or not partition.is_leader else max(0, partition.high_watermark - offset)
+    return (
+        None
+        if partition is None or not partition.is_leader
+        else max(0, partition.high_watermark - offset)
+    )
 
 
 def _lags(groups: Sequence[GroupOverview], partitions: Partitions) -> Iterator[Sample]:
@@ -53,7 +61,9 @@ def _lags(groups: Sequence[GroupOverview], partitions: Partitions) -> Iterator[S
                 yield "", f'consumergroup="{name}",topic="{topic}",partition="{index}"', lag
 
 
-def _sums(groups: Sequence[GroupOverview], partitions: Partitions, *, is_lag: bool) -> Iterator[Sample]:
+def _sums(
+    groups: Sequence[GroupOverview], partitions: Partitions, *, is_lag: bool
+) -> Iterator[Sample]:
     for group in groups:
         sums: dict[str, int] = {}
         for where, offset in group.offsets.items():

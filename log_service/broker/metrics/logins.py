@@ -21,28 +21,58 @@ FAILED = "failed_authentication"
 COUNTS: Sequence[tuple[str, str, Callable[["LoginMeter"], int]]] = (
     ("successful_authentication", "Logins that succeeded", lambda meter: meter.success_total),
     (FAILED, "Logins and handshakes that failed", lambda meter: meter.failure_total),
-    ("successful_reauthentication", "Repeated logins that succeeded", lambda meter: meter.repeated_success_total),
-    ("failed_reauthentication", "Repeated logins that failed", lambda meter: meter.repeated_failure_total),
+    (
+        "successful_reauthentication",
+        "Repeated logins that succeeded",
+        lambda meter: meter.repeated_success_total,
+    ),
+    (
+        "failed_reauthentication",
+        "Repeated logins that failed",
+        lambda meter: meter.repeated_failure_total,
+    ),
 )
 
 
 def login_families(sources: MetricsSources) -> Iterator[Family]:
     """Yield the logins of each listener and mechanism."""
-    meters = {(name, mechanism): meter for name, login in sources.logins.items() for mechanism, meter in login.meters.items()}
+    meters = {
+        (name, mechanism): meter
+        for name, login in sources.logins.items()
+        for mechanism, meter in login.meters.items()
+    }
     handshakes = {
-        (name, TLS): server.failed_handshake_count for name in sources.tls_listeners if (server := sources.servers.get(name)) is not None
+        (name, TLS): server.failed_handshake_count
+        for name in sources.tls_listeners
+        if (server := sources.servers.get(name)) is not None
     }
     if not (meters or handshakes):
         return
     now_ms = sources.now_ms()
     for name, text, count in COUNTS:
-        totals = {key: count(meter) for key, meter in meters.items()} | (handshakes if name == FAILED else {})
-        rates = {key: sources.rates.of((name, *key), value, now_ms) for key, value in totals.items()}
-        yield Family(name=f"{PREFIX}_{name}_total", type="counter", help=f"{text}.", samples=_rows(totals))
-        yield Family(name=f"{PREFIX}_{name}_rate", type="gauge", help=f"{text} per second, lately.", samples=_rows(rates))
+        totals = {key: count(meter) for key, meter in meters.items()} | (
+            handshakes if name == FAILED else {}
+        )
+        rates = {
+            key: sources.rates.of((name, *key), value, now_ms) for key, value in totals.items()
+        }
+        yield Family(
+            name=f"{PREFIX}_{name}_total", type="counter", help=f"{text}.", samples=_rows(totals)
+        )
+        yield Family(
+            name=f"{PREFIX}_{name}_rate",
+            type="gauge",
+            help=f"{text} per second, lately.",
+            samples=_rows(rates),
+        )
     expired = {key: meter.expired_total for key, meter in meters.items()}
     text = "Connections that were closed because their login had ended."
-    yield Family(name=f"{PREFIX}_expired_connections_killed_count", type="counter", help=text, samples=_rows(expired))
+    yield Family(
+        name=f"{PREFIX}_expired_connections_killed_count",
+        type="counter",
+        help=text,
+        samples=_rows(expired),
+    )
     by_address: list[Sample] = [
         ("", labels({"listener": name, "mechanism": mechanism, "address": address}), count)
         for name, failures in _failures(sources)
@@ -50,7 +80,9 @@ def login_families(sources: MetricsSources) -> Iterator[Family]:
     ]
     if by_address:
         text = "Logins and handshakes that failed, repeated logins too, by the client's address."
-        yield Family(name="tidelog_failed_logins_total", type="counter", help=text, samples=by_address)
+        yield Family(
+            name="tidelog_failed_logins_total", type="counter", help=text, samples=by_address
+        )
 
 
 def _failures(sources: MetricsSources) -> Iterator[tuple[str, FailureCounts]]:
@@ -73,4 +105,6 @@ def certificate_families(days_left: Mapping[str, int]) -> Iterator[Family]:
     if days_left:
         samples = [("", labels({"listener": name}), days) for name, days in days_left.items()]
         text = "Whole days until the certificate of a listener ends; negative once it has."
-        yield Family(name="tidelog_listener_certificate_days_left", type="gauge", help=text, samples=samples)
+        yield Family(
+            name="tidelog_listener_certificate_days_left", type="gauge", help=text, samples=samples
+        )

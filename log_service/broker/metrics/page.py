@@ -55,7 +55,10 @@ def page(sources: MetricsSources) -> Iterator[Family | None]:
     yield from login_families(sources)
     yield from certificate_families(sources.certificate_days())
     yield from quota_families(sources.quotas, sources.now_ms())
-    yield from authorizer_families(sources.decided, lambda name, value: sources.rates.of(("authorizer", name), value, sources.now_ms()))
+    yield from authorizer_families(
+        sources.decided,
+        lambda name, value: sources.rates.of(("authorizer", name), value, sources.now_ms()),
+    )
     yield from pushed_families(sources.node.telemetry.series, sources.now_ms())
     yield from replica_families(replicas, counts)
     yield from transaction_families(sources, counts.late)

@@ -26,10 +26,26 @@ def is_under_replicated(partition: Partition) -> bool:
 
 
 LOG_GAUGES: Sequence[tuple[str, str, Read]] = (
-    ("kafka_log_log_size", "Bytes of all segments.", lambda partition: partition.log.size_bytes if partition.log else 0),
-    ("kafka_log_log_numlogsegments", "Segments.", lambda partition: len(partition.log.segments) if partition.log else 0),
-    ("kafka_log_log_logstartoffset", "First offset.", lambda partition: partition.log.log_start_offset if partition.log else -1),
-    ("kafka_log_log_logendoffset", "Offset of the next record.", lambda partition: partition.log.log_end_offset if partition.log else -1),
+    (
+        "kafka_log_log_size",
+        "Bytes of all segments.",
+        lambda partition: partition.log.size_bytes if partition.log else 0,
+    ),
+    (
+        "kafka_log_log_numlogsegments",
+        "Segments.",
+        lambda partition: len(partition.log.segments) if partition.log else 0,
+    ),
+    (
+        "kafka_log_log_logstartoffset",
+        "First offset.",
+        lambda partition: partition.log.log_start_offset if partition.log else -1,
+    ),
+    (
+        "kafka_log_log_logendoffset",
+        "Offset of the next record.",
+        lambda partition: partition.log.log_end_offset if partition.log else -1,
+    ),
 )
 LEADER_GAUGES: Sequence[tuple[str, str, Read]] = (
     ("kafka_cluster_partition_underreplicated", "Whether a replica is not in sync.", lambda partition: int(is_under_replicated(partition))),
@@ -59,7 +75,10 @@ def partition_families(partitions: Sequence[Partition], image: MetadataImage) ->
     led = [partition for partition in partitions if partition.is_leader]
     for name, text, read in LEADER_GAUGES:
         yield Family(name=name, type="gauge", help=text, samples=_rows(led, read))
-    name, text = "kafka_topic_partition_leader_is_preferred", "Whether the partition's first replica leads it."
+    name, text = (
+        "kafka_topic_partition_leader_is_preferred",
+        "Whether the partition's first replica leads it.",
+    )
     yield Family(name=name, type="gauge", help=text, samples=_preferences(led, image))
 
 
@@ -68,7 +87,11 @@ def _preferences(led: Sequence[Partition], image: MetadataImage) -> Iterator[Sam
         topic, index = partition.topic_partition
         registration = image.topics.partition(topic, index)
         if registration is not None:
-            yield "", f'topic="{topic}",partition="{index}"', int(partition.leader == registration.replicas[0])
+            yield (
+                "",
+                f'topic="{topic}",partition="{index}"',
+                int(partition.leader == registration.replicas[0]),
+            )
 
 
 def _rows(partitions: Sequence[Partition], read: Read) -> Iterator[Sample]:

@@ -23,17 +23,37 @@ STAT_FIELDS_BEFORE_START = 19  # of those that follow the command's name
 
 def process_families() -> Iterator[Family]:
     """Yield the metrics of the system and the interpreter."""
-    yield _one("process_cpu_seconds_total", "counter", "User and system time of all threads.", time.process_time())
+    yield _one(
+        "process_cpu_seconds_total",
+        "counter",
+        "User and system time of all threads.",
+        time.process_time(),
+    )
     started_s = start_time_s()
     if started_s is not None:
-        yield _one("process_start_time_seconds", "gauge", "When the process began, as Unix time.", started_s)
+        yield _one(
+            "process_start_time_seconds",
+            "gauge",
+            "When the process began, as Unix time.",
+            started_s,
+        )
     memory = memory_bytes()
     if memory is not None:
         yield _one("process_virtual_memory_bytes", "gauge", "Address space.", memory[0])
         yield _one("process_resident_memory_bytes", "gauge", "Memory that is there.", memory[1])
     if PROC.exists():
-        yield _one("process_open_fds", "gauge", "Open descriptors.", sum(1 for _ in (PROC / "fd").iterdir()))
-    yield _one("process_max_fds", "gauge", "Descriptors that may be open.", resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        yield _one(
+            "process_open_fds",
+            "gauge",
+            "Open descriptors.",
+            sum(1 for _ in (PROC / "fd").iterdir()),
+        )
+    yield _one(
+        "process_max_fds",
+        "gauge",
+        "Descriptors that may be open.",
+        resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+    )
     for name, count in disk_bytes().items():
         text = f"Bytes that the process made the disks {name}, since it began."
         yield _one(f"kafka_server_kafkaserver_linux_disk_{name}_bytes", "gauge", text, count)
@@ -42,21 +62,53 @@ def process_families() -> Iterator[Family]:
         name="python_info",
         type="gauge",
         help="The interpreter.",
-        samples=[("", labels({"implementation": platform.python_implementation(), "version": platform.python_version()}), 1)],
+        samples=[
+            (
+                "",
+                labels(
+                    {
+                        "implementation": platform.python_implementation(),
+                        "version": platform.python_version(),
+                    }
+                ),
+                1,
+            )
+        ],
     )
-    yield Family(name="tidelog_build_info", type="gauge", help="This build.", samples=[("", labels({"version": __version__}), 1)])
+    yield Family(
+        name="tidelog_build_info",
+        type="gauge",
+        help="This build.",
+        samples=[("", labels({"version": __version__}), 1)],
+    )
 
 
 def _one(name: str, kind: str, text: str, value: float) -> Family:
-    return Family(name=name, type="counter" if kind == "counter" else "gauge", help=text, samples=[("", "", value)])
+    return Family(
+        name=name,
+        type="counter" if kind == "counter" else "gauge",
+        help=text,
+        samples=[("", "", value)],
+    )
 
 
 def _collections() -> Iterator[Family]:
-    generations = [(labels({"generation": generation}), stats) for generation, stats in enumerate(gc.get_stats())]
+    generations = [
+        (labels({"generation": generation}), stats)
+        for generation, stats in enumerate(gc.get_stats())
+    ]
     for name, key, text in (
         ("python_gc_collections_total", "collections", "Garbage collections."),
-        ("python_gc_objects_collected_total", "collected", "Objects that garbage collections freed."),
-        ("python_gc_objects_uncollectable_total", "uncollectable", "Objects that garbage collections could not free."),
+        (
+            "python_gc_objects_collected_total",
+            "collected",
+            "Objects that garbage collections freed.",
+        ),
+        (
+            "python_gc_objects_uncollectable_total",
+            "uncollectable",
+            "Objects that garbage collections could not free.",
+        ),
     ):
         samples = [("", text_of, stats[key]) for text_of, stats in generations]
         yield Family(name=name, type="counter", help=text, samples=samples)
@@ -87,7 +139,13 @@ def start_time_s() -> float | None:
     """Return the Unix time at which the process began. Return None without /proc."""
     try:
         fields = (PROC / "stat").read_text().rpartition(")")[2].split()
-        booted_s = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
+        booted_s = next(
+            line
+            for line in Path("/proc/stat").read_text().splitlines()
+            if line.startswith("btime ")
+        )
     except (OSError, StopIteration):
         return None
-    return float(booted_s.split()[1]) + int(fields[STAT_FIELDS_BEFORE_START]) / os.sysconf("SC_CLK_TCK")
+    return float(booted_s.split()[1]) + int(fields[STAT_FIELDS_BEFORE_START]) / os.sysconf(
+        "SC_CLK_TCK"
+    )

@@ -25,34 +25,82 @@ def share_families(sources: MetricsSources) -> Iterator[Family]:
     shares = sources.node.shares
     counts, sessions = shares.counts, shares.sessions
     prefix = "kafka_server_sharesessioncache_"
-    yield gauge(f"{prefix}sharesessionscount", "Members of share groups that fetch here.", len(sessions))
-    yield gauge(f"{prefix}sharepartitionscount", "Partitions in their sessions.", sessions.partition_count)
-    yield counter(f"{prefix}sharesessionevictions_total", "Sessions that ended with their connection.", shares.evicted_count)
+    yield gauge(
+        f"{prefix}sharesessionscount", "Members of share groups that fetch here.", len(sessions)
+    )
+    yield gauge(
+        f"{prefix}sharepartitionscount", "Partitions in their sessions.", sessions.partition_count
+    )
+    yield counter(
+        f"{prefix}sharesessionevictions_total",
+        "Sessions that ended with their connection.",
+        shares.evicted_count,
+    )
     prefix = "kafka_server_sharegroupmetrics_"
-    acknowledged: list[Sample] = [("", labels({"ackType": each.name.capitalize()}), shares.acknowledged[each]) for each in AcknowledgeType]
+    acknowledged: list[Sample] = [
+        ("", labels({"ackType": each.name.capitalize()}), shares.acknowledged[each])
+        for each in AcknowledgeType
+    ]
     text = "Fetches that waited until their deadline."
-    yield counter("kafka_server_delayedsharefetchmetrics_expires_total", text, shares.expired_fetch_count)
+    yield counter(
+        "kafka_server_delayedsharefetchmetrics_expires_total", text, shares.expired_fetch_count
+    )
     text = "Acknowledgements of records that were stored, by type."
-    yield Family(name=f"{prefix}recordacknowledgements_total", type="counter", help=text, samples=acknowledged)
-    yield counter(f"{prefix}partitionloadtimems_sum", "Milliseconds that loading share partitions took.", counts.load_ms)
-    yield counter(f"{prefix}partitionloadtimems_count", "Share partitions that were loaded.", counts.loads)
+    yield Family(
+        name=f"{prefix}recordacknowledgements_total",
+        type="counter",
+        help=text,
+        samples=acknowledged,
+    )
+    yield counter(
+        f"{prefix}partitionloadtimems_sum",
+        "Milliseconds that loading share partitions took.",
+        counts.load_ms,
+    )
+    yield counter(
+        f"{prefix}partitionloadtimems_count", "Share partitions that were loaded.", counts.loads
+    )
     yield from _fetch_families(shares.fetch_counts)
     prefix = "kafka_server_sharepartitionmetrics_"
-    expired: list[Sample] = [("", "", counts.lock_timeouts), *_of_partitions(shares, lambda led: led.lock_timeout_count)]
-    text = "Records whose lock expired: of share partitions that are served here, and without a label of all that ever were."
-    yield Family(name=f"{prefix}acquisitionlocktimeout_total", type="counter", help=text, samples=expired)
+    expired: list[Sample] = [
+        ("", "", counts.lock_timeouts),
+        *_of_partitions(shares, lambda led: led.lock_timeout_count),
+    ]
+    text = (
+        "Records whose lock expired: of share partitions that are served here, and without a label"
+        " of all that ever were."
+    )
+    yield Family(
+        name=f"{prefix}acquisitionlocktimeout_total", type="counter", help=text, samples=expired
+    )
     in_flight = "Records of a group that are acquired, or wait for what came before them."
-    records = _of_partitions(shares, lambda led: None if led.core is None else led.core.record_count)
-    yield Family(name=f"{prefix}inflightmessagecount", type="gauge", help=in_flight, samples=records)
+    records = _of_partitions(
+        shares, lambda led: None if led.core is None else led.core.record_count
+    )
+    yield Family(
+        name=f"{prefix}inflightmessagecount", type="gauge", help=in_flight, samples=records
+    )
     batches = _of_partitions(shares, lambda led: None if led.core is None else led.core.batch_count)
-    yield Family(name=f"{prefix}inflightbatchcount", type="gauge", help="The batches that they are in.", samples=batches)
+    yield Family(
+        name=f"{prefix}inflightbatchcount",
+        type="gauge",
+        help="The batches that they are in.",
+        samples=batches,
+    )
     text = "Milliseconds for which a fetch had a share partition to itself, to read and to acquire."
     yield _spreads(f"{prefix}fetchlocktimems", text, shares, lambda led: led.fetch_times.held_ms)
-    text = "The same as a percentage of the time since the fetch before it ended, summed up over all fetches."
+    text = (
+        "The same as a percentage of the time since the fetch before it ended, summed up over all"
+        " fetches."
+    )
     yield _spreads(f"{prefix}fetchlockratio", text, shares, lambda led: led.fetch_times.percent)
     text = "Records of the batches that came in flight: acquired for the first time, or loaded."
     yield _spreads(f"{prefix}inflightbatchmessagecount", text, shares, lambda led: led.batch_counts)
-    yield counter("tidelog_share_dead_letters_total", "Records of share groups that were given up with a dead letter.", counts.dead_letters)
+    yield counter(
+        "tidelog_share_dead_letters_total",
+        "Records of share groups that were given up with a dead letter.",
+        counts.dead_letters,
+    )
     yield from _coordinator_families(sources)
 
 
@@ -62,7 +110,10 @@ def _fetch_families(by_group: Mapping[str, FetchCounts]) -> Iterator[Family]:
     The first is the share of its partitions that a fetch could acquire from. The second is the wait
     for the first such partition.
     """
-    ratio = "The percentage of its partitions that a fetch could acquire from, summed up over all fetches."
+    ratio = (
+        "The percentage of its partitions that a fetch could acquire from, summed up over all"
+        " fetches."
+    )
     waited = "Milliseconds until there was a partition to acquire from, or the fetch gave up."
     ratios: list[Sample] = []
     waits: list[Sample] = []
@@ -71,18 +122,26 @@ def _fetch_families(by_group: Mapping[str, FetchCounts]) -> Iterator[Family]:
         ratios += [("_sum", of_group, counts.percent_sum), ("_count", of_group, counts.fetch_count)]
         waits += [("_sum", of_group, counts.waited_ms), ("_count", of_group, counts.fetch_count)]
     prefix = "kafka_server_sharegroupmetrics_"
-    yield Family(name=f"{prefix}requesttopicpartitionsfetchratio", type="summary", help=ratio, samples=ratios)
-    yield Family(name=f"{prefix}topicpartitionsacquiretimems", type="summary", help=waited, samples=waits)
+    yield Family(
+        name=f"{prefix}requesttopicpartitionsfetchratio", type="summary", help=ratio, samples=ratios
+    )
+    yield Family(
+        name=f"{prefix}topicpartitionsacquiretimems", type="summary", help=waited, samples=waits
+    )
 
 
-def _of_partitions(shares: Shares, value_of: Callable[[LedSharePartition], int | None]) -> Iterator[Sample]:
+def _of_partitions(
+    shares: Shares, value_of: Callable[[LedSharePartition], int | None]
+) -> Iterator[Sample]:
     for key, led in shares.partitions.items():
         value = value_of(led)
         if value is not None:
             yield "", _labels_of(key, led), value
 
 
-def _spreads(name: str, text: str, shares: Shares, spread_of: Callable[[LedSharePartition], Spread]) -> Family:
+def _spreads(
+    name: str, text: str, shares: Shares, spread_of: Callable[[LedSharePartition], Spread]
+) -> Family:
     """Return a family with the sum and the count of each share partition's values."""
     samples: list[Sample] = []
     for key, led in shares.partitions.items():

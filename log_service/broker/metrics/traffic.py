@@ -23,42 +23,79 @@ TOPIC_COUNTERS: Sequence[TopicCounter] = (
     ("messagesin", "Records appended.", lambda traffic: traffic.record_count),
     ("bytesin", "Bytes of record batches appended.", lambda traffic: traffic.appended_bytes),
     ("bytesout", "Bytes of record batches sent to consumers.", lambda traffic: traffic.sent_bytes),
-    ("totalproducerequests", "Partitions of produce requests.", lambda traffic: traffic.append_count),
+    (
+        "totalproducerequests",
+        "Partitions of produce requests.",
+        lambda traffic: traffic.append_count,
+    ),
     (
         "failedproducerequests",
-        "Partitions of produce requests that failed; what is refused as too large, damaged or stale is not counted.",
+        (
+            "Partitions of produce requests that failed; what is refused as too large, damaged or"
+            " stale is not counted."
+        ),
         lambda traffic: traffic.failed_append_count,
     ),
-    ("totalfetchrequests", "Partitions of fetch requests that were read.", lambda traffic: traffic.read_count),
+    (
+        "totalfetchrequests",
+        "Partitions of fetch requests that were read.",
+        lambda traffic: traffic.read_count,
+    ),
     (
         "failedfetchrequests",
-        "Partitions of fetch requests that failed; offsets out of range and stale leaders are not counted.",
+        (
+            "Partitions of fetch requests that failed; offsets out of range and stale leaders are"
+            " not counted."
+        ),
         lambda traffic: traffic.failed_read_count,
     ),
 )
 SHARE_COUNTERS: Sequence[TopicCounter] = (
-    ("totalsharefetchrequests", "Partitions of fetches of share groups.", lambda traffic: traffic.share_fetch_count),
-    ("failedsharefetchrequests", "Those that failed.", lambda traffic: traffic.failed_share_fetch_count),
+    (
+        "totalsharefetchrequests",
+        "Partitions of fetches of share groups.",
+        lambda traffic: traffic.share_fetch_count,
+    ),
+    (
+        "failedsharefetchrequests",
+        "Those that failed.",
+        lambda traffic: traffic.failed_share_fetch_count,
+    ),
     (
         "totalshareacknowledgementrequests",
         "Partitions of acknowledgements of share groups.",
         lambda traffic: traffic.share_acknowledge_count,
     ),
-    ("failedshareacknowledgementrequests", "Those that failed.", lambda traffic: traffic.failed_share_acknowledge_count),
+    (
+        "failedshareacknowledgementrequests",
+        "Those that failed.",
+        lambda traffic: traffic.failed_share_acknowledge_count,
+    ),
 )
 """Shown for the topics that share groups read, and for all topics together."""
 
 
 def topic_families(topics: Mapping[str, Traffic], total: Traffic) -> Iterator[Family]:
     """Yield the counters of each topic and of all topics together."""
-    shared = {topic: traffic for topic, traffic in topics.items() if traffic.share_fetch_count or traffic.share_acknowledge_count}
+    shared = {
+        topic: traffic
+        for topic, traffic in topics.items()
+        if traffic.share_fetch_count or traffic.share_acknowledge_count
+    }
     for counters, of_topics in ((TOPIC_COUNTERS, topics), (SHARE_COUNTERS, shared)):
         for name, text, count in counters:
             samples = _by_topic(of_topics, total, count)
-            yield Family(name=f"kafka_server_brokertopicmetrics_{name}_total", type="counter", help=text, samples=samples)
+            yield Family(
+                name=f"kafka_server_brokertopicmetrics_{name}_total",
+                type="counter",
+                help=text,
+                samples=samples,
+            )
 
 
-def _by_topic(topics: Mapping[str, Traffic], total: Traffic, count: Callable[[Traffic], int]) -> Iterator[Sample]:
+def _by_topic(
+    topics: Mapping[str, Traffic], total: Traffic, count: Callable[[Traffic], int]
+) -> Iterator[Sample]:
     yield "", "", count(total)
     for topic, traffic in topics.items():
         yield "", labels({"topic": topic}), count(traffic)
@@ -66,7 +103,9 @@ def _by_topic(topics: Mapping[str, Traffic], total: Traffic, count: Callable[[Tr
 
 def request_families(meters: Mapping[ApiKey, RequestMeter], now_ms: int) -> Iterator[Family]:
     """Yield counts by version and summaries of durations, for every API with a request."""
-    used = {name: found for name, found in _named(meters) if any(any(meter.versions) for meter in found)}
+    used = {
+        name: found for name, found in _named(meters) if any(any(meter.versions) for meter in found)
+    }
     yield Family(
         name="kafka_network_requestmetrics_requests_total",
         type="counter",
@@ -77,12 +116,32 @@ def request_families(meters: Mapping[ApiKey, RequestMeter], now_ms: int) -> Iter
     looks = {meter: _Recent(meter, now_ms) for found in used.values() for meter in found}
     recent = {name: [looks[meter] for meter in found] for name, found in used.items()}
     for suffix, text, parts in (
-        ("totaltimems", "Time from a request's last byte to its response, in milliseconds.", _Recent.total),
+        (
+            "totaltimems",
+            "Time from a request's last byte to its response, in milliseconds.",
+            _Recent.total,
+        ),
         ("localtimems", "Time in the request's handler, in milliseconds.", _Recent.local),
-        ("remotetimems", "Time that a request waited for records, replicas, members or the disk, in milliseconds.", _Recent.remote),
-        ("requestqueuetimems", "Time between reading and handling, in milliseconds: there is no queue between them.", _Recent.queue),
+        (
+            "remotetimems",
+            (
+                "Time that a request waited for records, replicas, members or the disk, in"
+                " milliseconds."
+            ),
+            _Recent.remote,
+        ),
+        (
+            "requestqueuetimems",
+            "Time between reading and handling, in milliseconds: there is no queue between them.",
+            _Recent.queue,
+        ),
     ):
-        yield Family(name=f"kafka_network_requestmetrics_{suffix}", type="summary", help=text, samples=_summaries(recent, parts))
+        yield Family(
+            name=f"kafka_network_requestmetrics_{suffix}",
+            type="summary",
+            help=text,
+            samples=_summaries(recent, parts),
+        )
 
 
 def _named(meters: Mapping[ApiKey, RequestMeter]) -> Iterator[tuple[str, Sequence[RequestMeter]]]:
@@ -118,8 +177,14 @@ class _Recent:
 
     def __init__(self, meter: RequestMeter, now_ms: int) -> None:
         self._at_once, self._at_once_recent = meter.at_once, _recent_of(meter.at_once, now_ms)
-        self._local, self._local_recent = meter.delayed_local, _recent_of(meter.delayed_local, now_ms)
-        self._total, self._total_recent = meter.delayed_total, _recent_of(meter.delayed_total, now_ms)
+        self._local, self._local_recent = (
+            meter.delayed_local,
+            _recent_of(meter.delayed_local, now_ms),
+        )
+        self._total, self._total_recent = (
+            meter.delayed_total,
+            _recent_of(meter.delayed_total, now_ms),
+        )
 
     def total(self) -> Parts:
         return (
@@ -143,7 +208,11 @@ class _Recent:
         """
         waited = list(self._total_recent)
         waited[0] += sum(self._at_once_recent)
-        return waited, self._at_once.count + self._total.count, max(0, self._total.sum_ns - self._local.sum_ns)
+        return (
+            waited,
+            self._at_once.count + self._total.count,
+            max(0, self._total.sum_ns - self._local.sum_ns),
+        )
 
     def queue(self) -> Parts:
         return [0] * len(self._at_once_recent), self._at_once.count + self._local.count, 0
@@ -157,13 +226,22 @@ def _added(first: Sequence[int], second: Sequence[int]) -> list[int]:
     return [one + other for one, other in zip(first, second, strict=True)]
 
 
-def _summaries(recent: Mapping[str, Sequence[_Recent]], parts: Callable[[_Recent], Parts]) -> Iterator[Sample]:
+def _summaries(
+    recent: Mapping[str, Sequence[_Recent]], parts: Callable[[_Recent], Parts]
+) -> Iterator[Sample]:
     for name, found in recent.items():
         counts, counted, sums_ns = zip(*map(parts, found), strict=True)
-        yield from summary({"request": name}, [sum(bucket) for bucket in zip(*counts, strict=True)], sum(counted), sum(sums_ns))
+        yield from summary(
+            {"request": name},
+            [sum(bucket) for bucket in zip(*counts, strict=True)],
+            sum(counted),
+            sum(sums_ns),
+        )
 
 
-def summary(values: Mapping[str, object], counts: Sequence[int], count: int, sum_ns: int) -> Iterable[Sample]:
+def summary(
+    values: Mapping[str, object], counts: Sequence[int], count: int, sum_ns: int
+) -> Iterable[Sample]:
     """Yield the quantiles, the sum and the count of durations, in milliseconds."""
     plain: Labels = labels(values)
     for text, value in zip(QUANTILE_TEXTS, quantiles_ms(counts, QUANTILES), strict=True):

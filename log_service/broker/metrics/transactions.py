@@ -33,13 +33,21 @@ def transaction_families(sources: MetricsSources, late_count: int) -> Iterator[F
     yield Family(
         name=f"{prefix}verificationtimems",
         type="summary",
-        help="Time until a coordinator has said whether partitions are in a transaction, or added them, in milliseconds.",
+        help=(
+            "Time until a coordinator has said whether partitions are in a transaction, or added"
+            " them, in milliseconds."
+        ),
         samples=summary({}, times.recent(sources.now_ms()), times.count, times.sum_ns),
     )
-    text = "Partitions that are not in the transaction that a producer says, or whose coordinator was not reached."
+    text = (
+        "Partitions that are not in the transaction that a producer says, or whose coordinator was"
+        " not reached."
+    )
     yield counter(f"{prefix}verificationfailurerate_count", text, verifier.failure_count)
     prefix = "kafka_coordinator_transaction_transactionmarkerchannelmanager_"
     text = "Transactions that end with markers for partitions without a leader."
-    yield gauge(f"{prefix}unknowndestinationqueuesize", text, sources.markers.unknown_destination_count)
+    yield gauge(
+        f"{prefix}unknowndestinationqueuesize", text, sources.markers.unknown_destination_count
+    )
     text = "Led partitions with a transaction that no coordinator will end."
     yield gauge("kafka_server_replicamanager_partitionswithlatetransactionscount", text, late_count)

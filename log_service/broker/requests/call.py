@@ -125,9 +125,16 @@ class Deferred(PendingResponse):
         """
         if not self.is_done:
             if isinstance(error, ProtocolError):
-                logger.info("Closing the connection from %s: %s", self._call.connection.peer_host, error)
+                logger.info(
+                    "Closing the connection from %s: %s", self._call.connection.peer_host, error
+                )
             else:
-                logger.error(FAILED, self._call.route.api.key.name, self._call.connection.peer_host, exc_info=error)
+                logger.error(
+                    FAILED,
+                    self._call.route.api.key.name,
+                    self._call.connection.peer_host,
+                    exc_info=error,
+                )
             self._call.charge(None)
             self.complete_encoded([NO_RESPONSE])
 
@@ -265,7 +272,8 @@ class Api:
     is_forwardable: bool = False
     """Whether a broker passes requests on to the active controller, in an envelope (KIP-590)."""
     max_put_off_ms: int = 0
-    """How long a request waits at most while others use up its quota. 0 means that it never waits."""
+    """How long a request waits at most while others use up its quota. 0 means that it never waits.
+    """
     recognizer: Callable[[], Recognizer] | None = None
     """Makes the cache of a pipeline that recognizes repeated requests."""
     is_of_follower: Callable[[Any], bool] | None = None
@@ -276,7 +284,11 @@ class Api:
 
     def handler_on(self, side: Side) -> Handler:
         """Return the handler for the listeners of a side."""
-        return self.handler if self.controller_handler is None or side is Side.BROKER else self.controller_handler
+        return (
+            self.handler
+            if self.controller_handler is None or side is Side.BROKER
+            else self.controller_handler
+        )
 
     @property
     def items(self) -> Items:
@@ -399,7 +411,11 @@ class Call:
             api_version=self.version,
             client_id=self.client_id or "",
             client_host=f"/{self.connection.peer_host}",
-            visible=None if self.access is None else partial(self.access.visible, AclOperation.DESCRIBE, AclResource.TOPIC),
+            visible=(
+                None
+                if self.access is None
+                else partial(self.access.visible, AclOperation.DESCRIBE, AclResource.TOPIC)
+            ),
         )
 
     def caller(self) -> Caller:
@@ -420,7 +436,9 @@ class Call:
             response = self.amend(response)
         if self.account is not None:
             self.charge(response)
-        frame: list[Any] = encode_response(self.route.api.key, self.version, self.correlation_id, response)
+        frame: list[Any] = encode_response(
+            self.route.api.key, self.version, self.correlation_id, response
+        )
         return frame
 
     async def respond_in_pool(self, response: Message, run_in_pool: RunInPool) -> list[Chunk]:
@@ -428,7 +446,9 @@ class Call:
         if self.amend is not None:
             response = self.amend(response)
         self.charge(response)
-        encode = partial(encode_response, self.route.api.key, self.version, self.correlation_id, response)
+        encode = partial(
+            encode_response, self.route.api.key, self.version, self.correlation_id, response
+        )
         with self.counted():
             frame: list[Any] = await run_in_pool(encode)
         return frame
@@ -523,7 +543,9 @@ class PieceCall(Call):
 
 
 @coroutine
-def _counting(account: QuotaAccount, waiting: Coroutine[Any, Any, Message]) -> Generator[Any, Any, Message]:
+def _counting(
+    account: QuotaAccount, waiting: Coroutine[Any, Any, Message]
+) -> Generator[Any, Any, Message]:
     """Run a coroutine, and count its turns but not its waits."""
     advance = partial(waiting.send, None)
     while True:

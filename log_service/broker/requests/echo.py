@@ -47,7 +47,14 @@ AT_TOP = echoing()
 """The echo of an API with one error field, at the top of its response."""
 
 
-def _fill(told: Any, asked: Any, levels: Sequence[Items], fields: Mapping[str, int], version: int, error: KafkaError) -> None:  # noqa: PLR0917 - one recursion
+def _fill(  # noqa: PLR0917 - one recursion
+    told: Any,
+    asked: Any,
+    levels: Sequence[Items],
+    fields: Mapping[str, int],
+    version: int,
+    error: KafkaError,
+) -> None:
     if not levels:
         _mark(told, version, error)
         for name, value in fields.items():
@@ -85,6 +92,8 @@ def _places(cls: type[Message], version: int) -> tuple[bool, bool]:
 
 
 def _item_type(told: type[Message], name: str) -> type[Any]:
-    found: type[Any] | None = next(field.struct for field in told.SCHEMA.fields if field.name == name)
+    found: type[Any] | None = next(
+        field.struct for field in told.SCHEMA.fields if field.name == name
+    )
     assert found is not None, f"{told.__name__}.{name} is no list of structs"
     return found

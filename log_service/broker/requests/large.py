@@ -16,7 +16,14 @@ from functools import partial
 import trio
 
 from log_service.broker.requests.call import NO_RESPONSE, Call, Deferred, Nothing, PieceCall, Reply
-from log_service.broker.requests.pieces import Levels, Piece, join, levels_of, require_names_once, split
+from log_service.broker.requests.pieces import (
+    Levels,
+    Piece,
+    join,
+    levels_of,
+    require_names_once,
+    split,
+)
 from log_service.common.env import RunInPool
 from log_service.common.errors import KafkaError
 from log_service.protocol.api_versions import ApiKey
@@ -54,7 +61,9 @@ class LargeRequests:
         self._answer = answer
         self._run_in_pool = run_in_pool
         self._turn = trio.Lock()
-        self._places: dict[tuple[str, ApiKey], trio.Semaphore] = {}  # by API: a follower's fetch waits behind no produce
+        self._places: dict[
+            tuple[str, ApiKey], trio.Semaphore
+        ] = {}  # by API: a follower's fetch waits behind no produce
 
     def __repr__(self) -> str:
         return f"<LargeRequests users={len(self._places)}>"
@@ -71,7 +80,9 @@ class LargeRequests:
     async def _run(self, work: "_Work", read: Read) -> None:
         with work.scope:
             try:
-                async with self._place_of((work.call.connection.principal.name, work.call.route.api.key)):
+                async with self._place_of(
+                    (work.call.connection.principal.name, work.call.route.api.key)
+                ):
                     await self._respond(work, read)
             except _FailedError:
                 work.call.charge(None)
@@ -102,7 +113,9 @@ class LargeRequests:
         if not levels:
             await self._respond_whole(work)
             return
-        answered = [(piece, told) for piece in pieces if (told := await self._told(work, piece)) is not None]
+        answered = [
+            (piece, told) for piece in pieces if (told := await self._told(work, piece)) is not None
+        ]
         if answered:
             with call.counted():
                 response = join(answered, levels)
@@ -113,7 +126,16 @@ class LargeRequests:
     async def _told(self, work: "_Work", piece: Piece) -> Message | None:
         """Handle one piece. Return its response, or None if the request has none."""
         whole = work.call
-        call = PieceCall(whole.route, whole.version, whole.correlation_id, whole.client_id, whole.connection, piece.request, None, whole)
+        call = PieceCall(
+            whole.route,
+            whole.version,
+            whole.correlation_id,
+            whole.client_id,
+            whole.connection,
+            piece.request,
+            None,
+            whole,
+        )
         async with self._turn:
             with work.call.counted():
                 reply = self._answer(call)
@@ -136,7 +158,9 @@ class LargeRequests:
         elif isinstance(reply, list):
             work.deferred.complete_encoded(reply)
         else:
-            with trio.CancelScope(shield=True):  # the response may hold slices of files, which are released once it is complete
+            with trio.CancelScope(
+                shield=True
+            ):  # the response may hold slices of files, which are released once it is complete
                 await self._encode(work, reply)
 
     async def _encode(self, work: "_Work", response: Message) -> None:
@@ -171,13 +195,21 @@ def _read(call: Call, frame: memoryview, body: int) -> tuple[Levels, Sequence[Pi
         KafkaError: the request repeats a name that may appear only once.
     """
     api = call.route.api
-    call.request, _ = decode(call.route.request_type, call.version, frame, body, max_elements=api.max_elements)
+    call.request, _ = decode(
+        call.route.request_type, call.version, frame, body, max_elements=api.max_elements
+    )
     levels = levels_of(call.request, api.pieces)
     if not levels:
         return levels, ()
     if api.is_each_named_once:
         require_names_once(call.request, levels)
-    return levels, split(call.request, levels, max_weight=PIECE_ELEMENTS, item_weight=api.item_weight, max_item_weight=MAX_ITEM_ELEMENTS)
+    return levels, split(
+        call.request,
+        levels,
+        max_weight=PIECE_ELEMENTS,
+        item_weight=api.item_weight,
+        max_item_weight=MAX_ITEM_ELEMENTS,
+    )
 
 
 async def _completed(reply: Deferred) -> None:

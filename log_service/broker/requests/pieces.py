@@ -35,11 +35,19 @@ class Items:
 
     def asked_name(self, item: Any) -> Any:
         """Return the name of an item of the request."""
-        return item if self.value is not None else tuple(getattr(item, _pair(each)[0]) for each in self.named_by)
+        return (
+            item
+            if self.value is not None
+            else tuple(getattr(item, _pair(each)[0]) for each in self.named_by)
+        )
 
     def told_name(self, item: Any) -> Any:
         """Return the name of an item of the response."""
-        return getattr(item, self.value) if self.value is not None else tuple(getattr(item, _pair(each)[1]) for each in self.named_by)
+        return (
+            getattr(item, self.value)
+            if self.value is not None
+            else tuple(getattr(item, _pair(each)[1]) for each in self.named_by)
+        )
 
 
 Levels = Sequence[Items]
@@ -66,7 +74,9 @@ def levels_of(request: Any, choices: Sequence[Levels]) -> Levels:
     return next((levels for levels in choices if getattr(request, levels[0].asked)), ())
 
 
-def split(request: Any, levels: Levels, *, max_weight: int, item_weight: int = 0, max_item_weight: int) -> list[Piece]:
+def split(
+    request: Any, levels: Levels, *, max_weight: int, item_weight: int = 0, max_item_weight: int
+) -> list[Piece]:
     """Cut a request into pieces of at most ``max_weight`` list elements.
 
     Each outermost item counts ``item_weight`` beside its elements.
@@ -92,11 +102,14 @@ def split(request: Any, levels: Levels, *, max_weight: int, item_weight: int = 0
         if weight > max_weight and inner:
             parts = split(item, inner, max_weight=max_weight, max_item_weight=max_item_weight)
             pieces += [
-                Piece(_with(request, items.asked, [part.request]), part.depth + 1 if place else 0) for place, part in enumerate(parts)
+                Piece(_with(request, items.asked, [part.request]), part.depth + 1 if place else 0)
+                for place, part in enumerate(parts)
             ]
             continue
         if weight > max_item_weight:
-            raise ProtocolError(f"{items.asked}: an item has {weight} elements, where {max_item_weight} are allowed")
+            raise ProtocolError(
+                f"{items.asked}: an item has {weight} elements, where {max_item_weight} are allowed"
+            )
         kept.append(item)
         kept_weight += weight
     close()
@@ -109,7 +122,9 @@ def require_names_once(request: Any, levels: Levels) -> None:
     Raises:
         KafkaError: INVALID_REQUEST, a name is repeated.
     """
-    for name in repeated([levels[0].asked_name(item) for item in getattr(request, levels[0].asked)]):
+    for name in repeated(
+        [levels[0].asked_name(item) for item in getattr(request, levels[0].asked)]
+    ):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is named twice in a request of many")
 
 
@@ -137,9 +152,14 @@ def _join(whole: Any, more: Any, levels: Levels, depth: int) -> None:
         known += new
     else:
         setattr(whole, items.told, [*known, *new])
-    if getattr(more, "node_endpoints", ()):  # other leaders' addresses (KIP-951): beside the items, each once
+    if getattr(
+        more, "node_endpoints", ()
+    ):  # other leaders' addresses (KIP-951): beside the items, each once
         ids = {each.node_id for each in whole.node_endpoints}
-        whole.node_endpoints = [*whole.node_endpoints, *(each for each in more.node_endpoints if each.node_id not in ids)]
+        whole.node_endpoints = [
+            *whole.node_endpoints,
+            *(each for each in more.node_endpoints if each.node_id not in ids),
+        ]
 
 
 def weight_of(item: Any) -> int:
@@ -161,7 +181,9 @@ def _weights(item: Any) -> Iterator[int]:
 @cache
 def _lists(cls: type[Message]) -> tuple[tuple[str, bool], ...]:
     """Return the lists of a struct, and whether they hold structs."""
-    return tuple((field.name, field.struct is not None) for field in cls.SCHEMA.fields if field.is_array)
+    return tuple(
+        (field.name, field.struct is not None) for field in cls.SCHEMA.fields if field.is_array
+    )
 
 
 def _with(message: Any, name: str, items: list[Any]) -> Any:

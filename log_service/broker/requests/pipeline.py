@@ -8,10 +8,10 @@ exception is a bug. It closes the connection of its request and no other, and th
 traceback.
 
 Knows no API but ApiVersions. An API whose repeated requests need no decoding, or whose followers
-are metered apart, says so in its registry row. The authorizer decides permissions, and the quotas decide limits. Without them
-everything is allowed and nothing is counted. The quotas come first. A request whose client has to
-pause is not decoded, and a refused one is charged like any other. Requests of many list elements
-take a longer way (``large_requests``).
+are metered apart, says so in its registry row. The authorizer decides permissions, and the quotas
+decide limits. Without them everything is allowed and nothing is counted. The quotas come first. A
+request whose client has to pause is not decoded, and a refused one is charged like any other.
+Requests of many list elements take a longer way (``large_requests``).
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,11 @@ from log_service.metrics.request_meter import RequestMeter
 from log_service.network.server import PUT_OFF, ConnectionContext, Response
 from log_service.protocol.api_versions import ApiKey, request_class, response_class
 from log_service.protocol.codec import decode
-from log_service.protocol.frames import UnsupportedVersionError, encode_response, parse_request_header
+from log_service.protocol.frames import (
+    UnsupportedVersionError,
+    encode_response,
+    parse_request_header,
+)
 from log_service.protocol.reader import TooManyElementsError
 from log_service.protocol.schema import Message
 
@@ -66,7 +70,14 @@ def new_meters(apis: Mapping[ApiKey, Api], began_ms: int) -> Meters:
 class Pipeline:
     """The frame handler of the listeners of one ``side``, the broker's or the controller's."""
 
-    def __init__(self, node: QuorumNode, side: Side, start_task: StartTask, apis: Mapping[ApiKey, Api], meters: Meters) -> None:
+    def __init__(
+        self,
+        node: QuorumNode,
+        side: Side,
+        start_task: StartTask,
+        apis: Mapping[ApiKey, Api],
+        meters: Meters,
+    ) -> None:
         self.authorizer: Authorizer | None = None
         self.quotas: Quotas | None = None
         self._node = node
@@ -76,7 +87,11 @@ class Pipeline:
         self._meters = meters
         self._apis = {key: api for key, api in apis.items() if side in api.sides}
         self._routes: dict[ApiKey, Route] = {}
-        self._recognizers = {int(key): api.recognizer() for key, api in self._apis.items() if api.recognizer is not None}
+        self._recognizers = {
+            int(key): api.recognizer()
+            for key, api in self._apis.items()
+            if api.recognizer is not None
+        }
         self._large_requests = LargeRequests(self._answer, node.run_in_pool)
 
     def __repr__(self) -> str:
@@ -121,7 +136,9 @@ class Pipeline:
         meter.note_at_once(call.version, self._now_ns() - started_ns)
         return response
 
-    def respond_to_forwarded(self, outer: Outer, context: ConnectionContext, frame: memoryview) -> Message | Deferred:
+    def respond_to_forwarded(
+        self, outer: Outer, context: ConnectionContext, frame: memoryview
+    ) -> Message | Deferred:
         """Respond to a request that another broker has forwarded (KIP-590).
 
         ``context`` names the client. The request counts as part of the enclosing call.
@@ -131,7 +148,16 @@ class Pipeline:
         """
         found, body = self._open(context, frame)
         self._decode(found, frame, body, found.route.api.max_elements)
-        call = ForwardedCall(found.route, found.version, found.correlation_id, found.client_id, context, found.request, None, outer)
+        call = ForwardedCall(
+            found.route,
+            found.version,
+            found.correlation_id,
+            found.client_id,
+            context,
+            found.request,
+            None,
+            outer,
+        )
         reply = self._handle(call, len(frame), self._now_ns())
         if isinstance(reply, Deferred):
             if call.account is not None and not reply.is_done:
@@ -152,7 +178,18 @@ class Pipeline:
         """Return the call of a frame without its request, and the position of the request."""
         header, body = parse_request_header(frame)
         route = self._routes.get(header.api_key) or self._find_route(header.api_key, context)
-        return Call(route, header.api_version, header.correlation_id, header.client_id, context, None, None), body
+        return (
+            Call(
+                route,
+                header.api_version,
+                header.correlation_id,
+                header.client_id,
+                context,
+                None,
+                None,
+            ),
+            body,
+        )
 
     def _is_put_off(self, quotas: Quotas, call: Call) -> bool:
         """Whether a call has to wait because of its client's requests on other connections.
@@ -175,7 +212,9 @@ class Pipeline:
         return True
 
     def _decode(self, call: Call, frame: memoryview, body: int, max_elements: int) -> None:
-        call.request, _ = decode(call.route.request_type, call.version, frame, body, max_elements=max_elements)
+        call.request, _ = decode(
+            call.route.request_type, call.version, frame, body, max_elements=max_elements
+        )
         if call.route.recognizer is not None:
             call.route.recognizer.learn(call, frame)
 
@@ -184,7 +223,12 @@ class Pipeline:
             call.account = self.quotas.account_of(call, len(frame), started_ns)
         if call.account is not None:
             call.account.set_aside()
-        return self._respond_later(call.route.meter, call.version, self._large_requests.begin(call, frame, body), started_ns)
+        return self._respond_later(
+            call.route.meter,
+            call.version,
+            self._large_requests.begin(call, frame, body),
+            started_ns,
+        )
 
     def _handle(self, call: Call, size_bytes: int, started_ns: int) -> Reply:
         """Find the quota of a request, authorize it and handle it."""
@@ -212,7 +256,9 @@ class Pipeline:
         except KafkaError as error:
             return call.refusal(error)
 
-    def _respond_later(self, meter: RequestMeter, version: int, deferred: Deferred, started_ns: int) -> Response:
+    def _respond_later(
+        self, meter: RequestMeter, version: int, deferred: Deferred, started_ns: int
+    ) -> Response:
         duration_ns = self._now_ns() - started_ns
         if deferred.is_done:
             meter.note_at_once(version, duration_ns)
@@ -254,4 +300,6 @@ def _step_down(error: UnsupportedVersionError) -> list[Any]:
     """
     if error.header.api_key is not ApiKey.API_VERSIONS:
         raise error
-    return encode_response(ApiKey.API_VERSIONS, 0, error.header.correlation_id, unsupported_version_response())
+    return encode_response(
+        ApiKey.API_VERSIONS, 0, error.header.correlation_id, unsupported_version_response()
+    )

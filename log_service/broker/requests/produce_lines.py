@@ -66,7 +66,14 @@ class ProduceLines:
         """Whether a request of the connection is being handled, so that the next one must wait."""
         return connection.connection_id in self._lines
 
-    def stand(self, call: Call, request: ProduceRequest, work: Callable[[Standing], Awaitable[None]], *, outlives_client: bool) -> Deferred:
+    def stand(
+        self,
+        call: Call,
+        request: ProduceRequest,
+        work: Callable[[Standing], Awaitable[None]],
+        *,
+        outlives_client: bool,
+    ) -> Deferred:
         """Do ``work`` in its turn, and keep the records of the request until then."""
         deferred = call.defer()
         held_bytes = keep_records(call.connection, request)
@@ -107,7 +114,9 @@ class ProduceLines:
                 except Exception as error:  # noqa: BLE001 - a bug of ours, or a request without a response: its own connection pays
                     standing.deferred.fail(error)
                 line.popleft()
-                standing.outlives_client = False  # a coordinator may still be asked, and its client may leave then
+                standing.outlives_client = (
+                    False  # a coordinator may still be asked, and its client may leave then
+                )
                 if standing.is_left:
                     self._left_bytes -= standing.held_bytes
         finally:
@@ -116,7 +125,9 @@ class ProduceLines:
 
     def _leave(self, standing: Standing) -> None:
         """Note that the client of a request has gone."""
-        standing.is_left = standing.outlives_client and self._left_bytes + standing.held_bytes <= MAX_LEFT_BYTES
+        standing.is_left = (
+            standing.outlives_client and self._left_bytes + standing.held_bytes <= MAX_LEFT_BYTES
+        )
         standing.is_dropped = not standing.is_left
         if standing.is_left:
             self._left_bytes += standing.held_bytes

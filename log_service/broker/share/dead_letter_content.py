@@ -26,7 +26,10 @@ TIMESTAMP = "__dlq.errors.timestamp"
 MESSAGE = "__dlq.errors.message"
 OMITTED = "__dlq.errors.omitted"
 
-_MESSAGES = {ArchiveReason.REJECTED: "a member rejected it", ArchiveReason.DELIVERED_TOO_OFTEN: "it was delivered as often as is allowed"}
+_MESSAGES = {
+    ArchiveReason.REJECTED: "a member rejected it",
+    ArchiveReason.DELIVERED_TOO_OFTEN: "it was delivered as often as is allowed",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +56,11 @@ class Letter:
     def headers(self) -> tuple[RecordHeader, ...]:
         """The record's own headers, then ours."""
         own = () if self.record is None else self.record.headers
-        return (*own, *self._context(), *(((OMITTED, b"the record cannot be read"),) if self.record is None else ()))
+        return (
+            *own,
+            *self._context(),
+            *(((OMITTED, b"the record cannot be read"),) if self.record is None else ()),
+        )
 
     def _context(self) -> Iterator[RecordHeader]:
         yield TOPIC, self.origin.topic.encode()
@@ -72,7 +79,12 @@ class Letter:
     def batch_without_copy(self, now_ms: int) -> bytearray:
         """Return the batch of this letter without the record, which is too large for the topic."""
         builder = BatchBuilder()
-        builder.append(now_ms, None, None, (*self._context(), (OMITTED, b"the record is too large with these headers")))
+        builder.append(
+            now_ms,
+            None,
+            None,
+            (*self._context(), (OMITTED, b"the record is too large with these headers")),
+        )
         return builder.build()
 
 
@@ -85,7 +97,12 @@ def batch_of(letters: Sequence[Letter], now_ms: int) -> bytearray:
     builder = BatchBuilder(max_size_bytes=MAX_BATCH_BYTES)
     for letter in letters:
         record = letter.record
-        builder.append(now_ms, None if record is None else record.key, None if record is None else record.value, letter.headers)
+        builder.append(
+            now_ms,
+            None if record is None else record.key,
+            None if record is None else record.value,
+            letter.headers,
+        )
     return builder.build()
 
 
@@ -95,18 +112,33 @@ def letters_in(chunk: bytes, dead: DeadLetterRange, origin: Origin) -> Iterator[
     Records that cannot be read have letters without a copy.
     """
     for position, header in iterate_headers(chunk):
-        first, last = max(header.base_offset, dead.first_offset), min(header.last_offset, dead.last_offset)
+        first, last = (
+            max(header.base_offset, dead.first_offset),
+            min(header.last_offset, dead.last_offset),
+        )
         if header.is_control or first > last:
             continue
         try:
             records: Iterable[Record] = list(iterate_records(chunk, position))
         except KafkaError:
             for offset in range(first, last + 1):
-                yield Letter(origin=origin, offset=offset, delivery_count=dead.delivery_count, reason=dead.reason, record=None)
+                yield Letter(
+                    origin=origin,
+                    offset=offset,
+                    delivery_count=dead.delivery_count,
+                    reason=dead.reason,
+                    record=None,
+                )
             continue
         for record in records:
             if first <= record.offset <= last:
-                yield Letter(origin=origin, offset=record.offset, delivery_count=dead.delivery_count, reason=dead.reason, record=record)
+                yield Letter(
+                    origin=origin,
+                    offset=record.offset,
+                    delivery_count=dead.delivery_count,
+                    reason=dead.reason,
+                    record=record,
+                )
 
 
 def grouped(letters: Iterable[Letter]) -> Iterator[list[Letter]]:

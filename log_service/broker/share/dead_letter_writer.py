@@ -25,7 +25,13 @@ import trio
 from log_service.broker.leader_produce import produce_to_leader
 from log_service.broker.peers import destination_of
 from log_service.broker.requests.call import StartTask
-from log_service.broker.share.dead_letter_content import Letter, Origin, batch_of, grouped, letters_in
+from log_service.broker.share.dead_letter_content import (
+    Letter,
+    Origin,
+    batch_of,
+    grouped,
+    letters_in,
+)
 from log_service.broker.share.led_share_partition import OnDone, OnSafe
 from log_service.common.env import Clock, RunInPool
 from log_service.common.errors import ErrorCode, KafkaError
@@ -78,7 +84,13 @@ class DeadLetterWriter:
         self._quiet = QuietLogger(logger, clock.monotonic_ms)
 
     def write(  # noqa: PLR0917 - as ``DeadLetters``
-        self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadLetterRange], on_safe: OnSafe, on_done: OnDone
+        self,
+        key: ShareKey,
+        partition: Partition,
+        topic: str,
+        dead: Sequence[DeadLetterRange],
+        on_safe: OnSafe,
+        on_done: OnDone,
     ) -> None:
         """Write the records of ``partition`` to a topic.
 
@@ -87,7 +99,13 @@ class DeadLetterWriter:
         self._start_task(self._write, key, partition, topic, dead, on_safe, on_done)
 
     async def _write(  # noqa: PLR0917 - as ``write``
-        self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadLetterRange], on_safe: OnSafe, on_done: OnDone
+        self,
+        key: ShareKey,
+        partition: Partition,
+        topic: str,
+        dead: Sequence[DeadLetterRange],
+        on_safe: OnSafe,
+        on_done: OnDone,
     ) -> None:
         where = partition.topic_partition
         origin = Origin(group_id=key.group_id, topic=where.topic, partition=where.partition)
@@ -98,7 +116,9 @@ class DeadLetterWriter:
                     on_safe(each)
         except KafkaError as error:
             text = "dead letters of group %s, %s cannot be written to %s yet, its records wait: %s"
-            self._quiet.warning((key.group_id, topic, error.code), text, key.group_id, where, topic, error)
+            self._quiet.warning(
+                (key.group_id, topic, error.code), text, key.group_id, where, topic, error
+            )
             on_done(error)
         else:
             on_done(None)
@@ -114,7 +134,9 @@ class DeadLetterWriter:
             if not own.borrowed_tokens:
                 self._of_groups.pop(group_id, None)
 
-    async def _write_range(self, partition: Partition, topic: str, dead: DeadLetterRange, origin: Origin) -> None:
+    async def _write_range(
+        self, partition: Partition, topic: str, dead: DeadLetterRange, origin: Origin
+    ) -> None:
         chunks = _chunks(partition, dead)
         while (chunk := await self._run_in_pool(partial(next, chunks, None))) is not None:
             for letters in grouped(letters_in(chunk, dead, origin)):
@@ -158,16 +180,25 @@ class DeadLetterWriter:
         found = self._image().topics.by_name.get(topic)
         if found is None:
             if self._create_topic is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}: create it")
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}: create it"
+                )
             await self._create_topic(topic)
             found = self._image().topics.by_name.get(topic)
         if found is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic} is not known here yet")
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic} is not known here yet"
+            )
         index = sorted(found.partitions)[source_index % len(found.partitions)]
         leader = found.partitions[index].leader
-        destination = destination_of(self._image(), leader, self._listener_name, PURPOSE, with_fenced=True)
+        destination = destination_of(
+            self._image(), leader, self._listener_name, PURPOSE, with_fenced=True
+        )
         if destination is None:
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "the partition of the dead letters has no leader that can be reached")
+            raise KafkaError(
+                ErrorCode.LEADER_NOT_AVAILABLE,
+                "the partition of the dead letters has no leader that can be reached",
+            )
         await produce_to_leader(self._pool(), destination, topic, index, batch)
 
 

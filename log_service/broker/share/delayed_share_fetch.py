@@ -77,14 +77,18 @@ def has_enough(all_led: Sequence[LedSharePartition], wanted: Wanted) -> bool:
         return False
     left = wanted.min_bytes
     for led, offset in candidates:
-        readable = _readable_bytes(led, offset, wanted.isolation, wanted.max_bytes // len(candidates))
+        readable = _readable_bytes(
+            led, offset, wanted.isolation, wanted.max_bytes // len(candidates)
+        )
         if readable is None:
             return True
         left -= readable
     return left <= 0
 
 
-def _readable_bytes(led: LedSharePartition, offset: int, isolation: Isolation, most: int) -> int | None:
+def _readable_bytes(
+    led: LedSharePartition, offset: int, isolation: Isolation, most: int
+) -> int | None:
     """Return how many bytes can be read from an offset, at most ``most``.
 
     Return None if there are enough in any case, or the partition cannot be read.
@@ -100,7 +104,9 @@ def _readable_bytes(led: LedSharePartition, offset: int, isolation: Isolation, m
     return None if readable is None else min(readable, most)
 
 
-def fetch_all(all_led: Sequence[LedSharePartition], wanted: Wanted, *, can_undo: bool) -> list[Fetched]:
+def fetch_all(
+    all_led: Sequence[LedSharePartition], wanted: Wanted, *, can_undo: bool
+) -> list[Fetched]:
     """Read and acquire the available records.
 
     With ``can_undo`` the state for ``Fetched.give_back`` is kept.
@@ -114,7 +120,9 @@ def fetch_all(all_led: Sequence[LedSharePartition], wanted: Wanted, *, can_undo:
             break
         max_bytes = min(wanted.max_bytes // len(candidates), left_bytes)
         began_ns = led.now_ns()
-        fetched = _fetch_one(led, offset, wanted, record_count, max_bytes, is_first=is_first, can_undo=can_undo)
+        fetched = _fetch_one(
+            led, offset, wanted, record_count, max_bytes, is_first=is_first, can_undo=can_undo
+        )
         led.fetch_times.note(began_ns, led.now_ns())
         results.append(fetched)
         if fetched.records is not None:
@@ -125,7 +133,14 @@ def fetch_all(all_led: Sequence[LedSharePartition], wanted: Wanted, *, can_undo:
 
 
 def _fetch_one(
-    led: LedSharePartition, offset: int, wanted: Wanted, record_count: int, max_bytes: int, *, is_first: bool, can_undo: bool
+    led: LedSharePartition,
+    offset: int,
+    wanted: Wanted,
+    record_count: int,
+    max_bytes: int,
+    *,
+    is_first: bool,
+    can_undo: bool,
 ) -> Fetched:
     try:
         batches = read_batches(
@@ -142,11 +157,27 @@ def _fetch_one(
         # Retention was faster than the group. The next fetch begins after it.
         led.follow_log_start()
         return Fetched(led)
-    return Fetched(led) if batches is None else _acquire(led, batches, wanted, record_count, can_undo=can_undo)
+    return (
+        Fetched(led)
+        if batches is None
+        else _acquire(led, batches, wanted, record_count, can_undo=can_undo)
+    )
 
 
-def _acquire(led: LedSharePartition, batches: ReadBatches, wanted: Wanted, record_count: int, *, can_undo: bool) -> Fetched:
-    request = AcquireRequest(member_id=wanted.member_id, max_records=record_count, batch_size=max(1, wanted.batch_size), mode=wanted.mode)
+def _acquire(
+    led: LedSharePartition,
+    batches: ReadBatches,
+    wanted: Wanted,
+    record_count: int,
+    *,
+    can_undo: bool,
+) -> Fetched:
+    request = AcquireRequest(
+        member_id=wanted.member_id,
+        max_records=record_count,
+        batch_size=max(1, wanted.batch_size),
+        mode=wanted.mode,
+    )
     undo = led.state() if can_undo else None
     try:
         acquired = led.acquire(request, batches)

@@ -60,7 +60,9 @@ class ShareGroupSettings:
         def clamped(name: str, default: int, least: int, most: int) -> int:
             return min(max(int(own.get(name, default)), least), most)
 
-        reset, reset_duration_ms = reset_of(own.get("share.auto.offset.reset", OffsetReset.LATEST.value))
+        reset, reset_duration_ms = reset_of(
+            own.get("share.auto.offset.reset", OffsetReset.LATEST.value)
+        )
         dead_letter_topic = own.get(DEAD_LETTER_TOPIC, "")
         records = ShareSettings(
             delivery_count_limit=clamped(
@@ -70,7 +72,10 @@ class ShareGroupSettings:
                 config.max_delivery_count_limit,
             ),
             max_record_locks=clamped(
-                "share.partition.max.record.locks", config.max_record_locks, config.min_max_record_locks, config.max_max_record_locks
+                "share.partition.max.record.locks",
+                config.max_record_locks,
+                config.min_max_record_locks,
+                config.max_max_record_locks,
             ),
             record_lock_duration_ms=clamped(
                 "share.record.lock.duration.ms",
@@ -81,7 +86,9 @@ class ShareGroupSettings:
             is_renew_enabled=own.get("share.renew.acknowledge.enable", "true").lower() == "true",
             has_dead_letters=bool(dead_letter_topic),
         )
-        is_committed = own.get("share.isolation.level", "read_uncommitted").lower() == "read_committed"
+        is_committed = (
+            own.get("share.isolation.level", "read_uncommitted").lower() == "read_committed"
+        )
         return GroupShareSettings(
             records=records,
             isolation=Isolation.READ_COMMITTED if is_committed else Isolation.READ_UNCOMMITTED,
@@ -98,4 +105,6 @@ def reset_of(text: str) -> tuple[OffsetReset, int]:
     if found is None:
         return OffsetReset(lower), 0
     days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
-    return OffsetReset.BY_DURATION, int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000)
+    return OffsetReset.BY_DURATION, int(
+        (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000
+    )

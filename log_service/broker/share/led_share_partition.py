@@ -61,7 +61,13 @@ class DeadLetters(Protocol):
     """The writer of dead letters."""
 
     def write(  # noqa: PLR0917 - whose records, where to, and who hears of it
-        self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadLetterRange], on_safe: OnSafe, on_done: OnDone
+        self,
+        key: ShareKey,
+        partition: Partition,
+        topic: str,
+        dead: Sequence[DeadLetterRange],
+        on_safe: OnSafe,
+        on_done: OnDone,
     ) -> None:
         """Write the records of ``partition`` to a topic.
 
@@ -124,7 +130,13 @@ class LedSharePartition:
         self._began_ms = world.clock.monotonic_ms()
 
     def __repr__(self) -> str:
-        state = f"lost {self.error}" if self.error is not None else "loading" if self._core is None else repr(self._core)
+        state = (
+            f"lost {self.error}"
+            if self.error is not None
+            else "loading"
+            if self._core is None
+            else repr(self._core)
+        )
         return f"<LedSharePartition {self.key.group_id}/{self.partition.topic_partition} {state}>"
 
     @property
@@ -177,7 +189,9 @@ class LedSharePartition:
         if isinstance(state, KafkaError):
             self._fail(KafkaError(told_error(state), str(state)))
         elif state.start_offset == UNKNOWN_START_OFFSET:
-            self._world.find_start(self.partition, self.settings, partial(self._on_start_found, state))
+            self._world.find_start(
+                self.partition, self.settings, partial(self._on_start_found, state)
+            )
         else:
             self._begin(state, state.start_offset)
 
@@ -248,14 +262,18 @@ class LedSharePartition:
         assert self._core is not None, "what is not loaded gives nothing"
         settings = self.settings
         records = settings.records
-        if settings.dead_letter_topic == self.partition.topic_partition.topic:  # it is a dead letter already
+        if (
+            settings.dead_letter_topic == self.partition.topic_partition.topic
+        ):  # it is a dead letter already
             records = replace(records, has_dead_letters=False)
         self._core.settings = records
         return self._core
 
     # Acknowledging
 
-    def acknowledge(self, member_id: str, ranges: Sequence[AcknowledgedRange], on_done: OnDone) -> None:
+    def acknowledge(
+        self, member_id: str, ranges: Sequence[AcknowledgedRange], on_done: OnDone
+    ) -> None:
         """Apply a member's acknowledgements to records that it holds.
 
         ``on_done`` is called once they are stored, or with the reason why they are not.
@@ -263,7 +281,12 @@ class LedSharePartition:
         if self.error is not None:
             on_done(self.error)
         elif self._core is None:
-            on_done(KafkaError(ErrorCode.INVALID_RECORD_STATE, f"{self.partition.topic_partition} is being loaded: nothing is acquired"))
+            on_done(
+                KafkaError(
+                    ErrorCode.INVALID_RECORD_STATE,
+                    f"{self.partition.topic_partition} is being loaded: nothing is acquired",
+                )
+            )
         else:
             core, now_ms = self._fresh_core(), self._world.clock.monotonic_ms()
             try:
@@ -324,17 +347,25 @@ class LedSharePartition:
         elif not self.is_lost:
             self._give_up_at_ms = self._world.clock.monotonic_ms() + self._give_up_pause_ms
             self._give_up_pause_ms = min(2 * self._give_up_pause_ms, MAX_RETRY_MS)
-            self._world.persister.read(self.key, leader_epoch=self._leader_epoch, on_done=self._on_asked)
+            self._world.persister.read(
+                self.key, leader_epoch=self._leader_epoch, on_done=self._on_asked
+            )
 
     def _on_asked(self, state: ShareState | KafkaError) -> None:
         """Fail if the group was deleted, or its state was initialized again."""
         if isinstance(state, KafkaError):
-            is_over, error = state.code is ErrorCode.INVALID_REQUEST, KafkaError(told_error(state), str(state))
+            is_over, error = (
+                state.code is ErrorCode.INVALID_REQUEST,
+                KafkaError(told_error(state), str(state)),
+            )
         else:
             is_over = state.state_epoch != self._state_epoch
             error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the state was initialized anew")
         if is_over and not self.is_lost:
-            text = "the state of group %s for %s is gone (%s): dead letters that could not be written are given up"
+            text = (
+                "the state of group %s for %s is gone (%s): dead letters that could not be written"
+                " are given up"
+            )
             logger.warning(text, self.key.group_id, self.partition.topic_partition, error)
             self._fail(error)
 
@@ -349,7 +380,9 @@ class LedSharePartition:
             topic = self.settings.dead_letter_topic
             due = [each for each in write.dead_letters if each not in self._safe_letters]
             on_written = partial(self._on_dead_letters_written, write, on_done)
-            self._world.dead_letters.write(self.key, self.partition, topic, due, self._note_safe_letters, on_written)
+            self._world.dead_letters.write(
+                self.key, self.partition, topic, due, self._note_safe_letters, on_written
+            )
         else:
             self._queue.append((write, on_done))
             self._write_next()
@@ -357,13 +390,17 @@ class LedSharePartition:
     def _note_safe_letters(self, dead: DeadLetterRange) -> None:
         self._safe_letters.add(dead)
 
-    def _on_dead_letters_written(self, write: StateWrite, on_done: OnDone, error: KafkaError | None) -> None:
+    def _on_dead_letters_written(
+        self, write: StateWrite, on_done: OnDone, error: KafkaError | None
+    ) -> None:
         if self.is_lost:
             self._settle([(write, on_done)], self.error)
         elif error is not None:
             self._settle([(write, on_done)], error)
         else:
-            self._world.counts.dead_letters += sum(each.last_offset - each.first_offset + 1 for each in write.dead_letters)
+            self._world.counts.dead_letters += sum(
+                each.last_offset - each.first_offset + 1 for each in write.dead_letters
+            )
             self._queue.append((write, on_done))
             self._write_next()
 
@@ -383,7 +420,9 @@ class LedSharePartition:
         )
         self._world.persister.write(self.key, told, on_done=partial(self._on_written, writes))
 
-    def _on_written(self, writes: list[tuple[StateWrite, OnDone]], error: KafkaError | None) -> None:
+    def _on_written(
+        self, writes: list[tuple[StateWrite, OnDone]], error: KafkaError | None
+    ) -> None:
         self._is_writing = False
         if self.is_lost:
             self._settle(writes, self.error)
@@ -396,7 +435,9 @@ class LedSharePartition:
             self._write_next()
             self._world.on_change(self.key)
 
-    def _settle(self, writes: Sequence[tuple[StateWrite, OnDone]], error: KafkaError | None) -> None:
+    def _settle(
+        self, writes: Sequence[tuple[StateWrite, OnDone]], error: KafkaError | None
+    ) -> None:
         """End writes for good, or take them back, and call their ``on_done``."""
         core = self._core
         assert core is not None, "what is not loaded writes nothing"
@@ -406,7 +447,9 @@ class LedSharePartition:
             if error is None:
                 self._safe_letters.difference_update(write.dead_letters)
         if self._safe_letters:
-            self._safe_letters = {each for each in self._safe_letters if each.last_offset >= core.start_offset}
+            self._safe_letters = {
+                each for each in self._safe_letters if each.last_offset >= core.start_offset
+            }
         self._next_fetch_offset = None
         if error is not None and not self.is_lost:
             self._expect_expiry(self._world.clock.monotonic_ms() + RETRY_MS)

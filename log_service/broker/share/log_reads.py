@@ -25,7 +25,9 @@ class ReadBatches:
 
     __slots__ = ("_places", "_segment", "_slice", "fetched")
 
-    def __init__(self, segment: Segment, file_slice: FileSlice, places: list[Place], fetched: FetchedRecords) -> None:
+    def __init__(
+        self, segment: Segment, file_slice: FileSlice, places: list[Place], fetched: FetchedRecords
+    ) -> None:
         self._segment = segment
         self._slice = file_slice
         self._places = places
@@ -33,7 +35,11 @@ class ReadBatches:
 
     def take(self, first_offset: int, last_offset: int) -> FileSlice:
         """Return the whole batches that hold offsets of a range, and give up the rest."""
-        wanted = [place for place in self._places if place[1].last_offset >= first_offset and place[1].base_offset <= last_offset]
+        wanted = [
+            place
+            for place in self._places
+            if place[1].last_offset >= first_offset and place[1].base_offset <= last_offset
+        ]
         position = wanted[0][0]
         size_bytes = wanted[-1][0] + wanted[-1][1].size_bytes - position
         if position == self._places[0][0] and size_bytes == len(self._slice):
@@ -79,7 +85,11 @@ def read_batches(
         if not places:
             found.file_slice.release()
             return None
-        aborted = _aborted(partition, found, fetch_offset, places) if isolation is Isolation.READ_COMMITTED else ()
+        aborted = (
+            _aborted(partition, found, fetch_offset, places)
+            if isolation is Isolation.READ_COMMITTED
+            else ()
+        )
     except OSError as error:
         found.file_slice.release()
         raise partition.served_log().home.note_error(error) from error
@@ -108,6 +118,11 @@ def _places(partition: Partition, found: LogSlice, until_offset: int) -> list[Pl
     return places
 
 
-def _aborted(partition: Partition, found: LogSlice, fetch_offset: int, places: list[Place]) -> list[Offsets]:
-    transactions = [(first_offset, producer_id) for producer_id, first_offset in partition.aborted_in(fetch_offset, found)]
+def _aborted(
+    partition: Partition, found: LogSlice, fetch_offset: int, places: list[Place]
+) -> list[Offsets]:
+    transactions = [
+        (first_offset, producer_id)
+        for producer_id, first_offset in partition.aborted_in(fetch_offset, found)
+    ]
     return aborted_ranges([header for _, header in places], transactions) if transactions else []

@@ -44,14 +44,19 @@ class ShareSession:
 
     __slots__ = ("_partitions", "connection_id", "epoch", "key")
 
-    def __init__(self, key: SessionKey, partitions: Iterable[SharedPartition], connection_id: int) -> None:
+    def __init__(
+        self, key: SessionKey, partitions: Iterable[SharedPartition], connection_id: int
+    ) -> None:
         self.key = key
         self.connection_id = connection_id
         self.epoch = INITIAL_EPOCH + 1
         self._partitions = dict.fromkeys(partitions, False)
 
     def __repr__(self) -> str:
-        return f"<ShareSession {self.key.group_id}/{self.key.member_id} epoch={self.epoch} partitions={len(self._partitions)}>"
+        return (
+            f"<ShareSession {self.key.group_id}/{self.key.member_id} epoch={self.epoch}"
+            f" partitions={len(self._partitions)}>"
+        )
 
     @property
     def partitions(self) -> tuple[SharedPartition, ...]:
@@ -67,7 +72,9 @@ class ShareSession:
         """Expect the next epoch."""
         self.epoch = next_epoch(self.epoch)
 
-    def change(self, added: Iterable[SharedPartition], forgotten: Iterable[SharedPartition]) -> None:
+    def change(
+        self, added: Iterable[SharedPartition], forgotten: Iterable[SharedPartition]
+    ) -> None:
         """Add partitions, which the next response names, and remove others."""
         for partition in added:
             self._partitions.setdefault(partition, True)
@@ -161,18 +168,27 @@ class ShareSessionCache:
         """
         if epoch == INITIAL_EPOCH:
             if has_acknowledgements:
-                text = "the first request of a share session acknowledges records: acknowledge only what was acquired in this session"
+                text = (
+                    "the first request of a share session acknowledges records: acknowledge only"
+                    " what was acquired in this session"
+                )
                 raise KafkaError(ErrorCode.INVALID_REQUEST, text)
             session = self._start(key, added, connection_id)
-            return ShareFetchContext(key=key, partitions=session.partitions, session=session, is_first=True)
+            return ShareFetchContext(
+                key=key, partitions=session.partitions, session=session, is_first=True
+            )
         session = self._accepted(key, epoch)
         added = tuple(added)
         if epoch == FINAL_EPOCH:
-            return ShareFetchContext(key=key, partitions=(), session=None, is_first=False, ending=session)
+            return ShareFetchContext(
+                key=key, partitions=(), session=None, is_first=False, ending=session
+            )
         self._check_size(session, added)
         session.change(added, forgotten)
         session.advance()
-        return ShareFetchContext(key=key, partitions=session.partitions, session=session, is_first=False)
+        return ShareFetchContext(
+            key=key, partitions=session.partitions, session=session, is_first=False
+        )
 
     def accept_acknowledgement(self, key: SessionKey, epoch: int) -> ShareSession:
         """Advance the session of a ShareAcknowledge request, and return it.
@@ -184,7 +200,10 @@ class ShareSessionCache:
                 would be the first of a session.
         """
         if epoch == INITIAL_EPOCH:
-            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "a share session starts with a ShareFetch request")
+            raise KafkaError(
+                ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+                "a share session starts with a ShareFetch request",
+            )
         session = self._accepted(key, epoch)
         if epoch != FINAL_EPOCH:
             session.advance()
@@ -221,9 +240,14 @@ class ShareSessionCache:
         self._of_group.clear()
         return ended
 
-    def _start(self, key: SessionKey, partitions: Iterable[SharedPartition], connection_id: int) -> ShareSession:
+    def _start(
+        self, key: SessionKey, partitions: Iterable[SharedPartition], connection_id: int
+    ) -> ShareSession:
         if key not in self._sessions and len(self._sessions) >= self._max_count:
-            text = f"{self._max_count} share sessions are open, as many as group.share.max.share.sessions allows"
+            text = (
+                f"{self._max_count} share sessions are open, as many as"
+                " group.share.max.share.sessions allows"
+            )
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, text)
         session = ShareSession(key, partitions, connection_id)
         self._check_size(session, ())
@@ -236,14 +260,26 @@ class ShareSessionCache:
     def _check_size(self, session: ShareSession, added: Sequence[SharedPartition]) -> None:
         if session.partition_count + len(added) <= MAX_PARTITION_COUNT:
             return
-        if session.partition_count + len(set(added).difference(session.partitions)) > MAX_PARTITION_COUNT:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a share session holds at most {MAX_PARTITION_COUNT} partitions")
+        if (
+            session.partition_count + len(set(added).difference(session.partitions))
+            > MAX_PARTITION_COUNT
+        ):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"a share session holds at most {MAX_PARTITION_COUNT} partitions",
+            )
 
     def _accepted(self, key: SessionKey, epoch: int) -> ShareSession:
         session = self._sessions.get(key)
         if session is None:
-            raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND, f"member {key.member_id} has no share session here")
+            raise KafkaError(
+                ErrorCode.SHARE_SESSION_NOT_FOUND,
+                f"member {key.member_id} has no share session here",
+            )
         if epoch not in {FINAL_EPOCH, session.epoch}:
-            text = f"share session epoch {epoch} of member {key.member_id} where {session.epoch} was expected"
+            text = (
+                f"share session epoch {epoch} of member {key.member_id} where {session.epoch} was"
+                " expected"
+            )
             raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, text)
         return session

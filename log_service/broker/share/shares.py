@@ -19,7 +19,12 @@ from typing import TypeVar
 
 from log_service.broker.share.counts import FetchCounts, ShareCounts
 from log_service.broker.share.group_settings import GroupShareSettings
-from log_service.broker.share.led_share_partition import DeadLetters, FindStart, LedSharePartition, ShareWorld
+from log_service.broker.share.led_share_partition import (
+    DeadLetters,
+    FindStart,
+    LedSharePartition,
+    ShareWorld,
+)
 from log_service.broker.share.session import ShareSession, ShareSessionCache
 from log_service.broker.share.state_protocol import SharePersister
 from log_service.common.env import Clock
@@ -100,7 +105,9 @@ class Shares(ReplicaListener):
             self._of_group.setdefault(key.group_id, {})[key] = led
             self._of_partition.setdefault(partition, {})[key] = led
             self.fetch_counts.setdefault(key.group_id, FetchCounts())
-            self._watching[key] = partition.high_watermark_listeners.add(lambda _partition: self._changed(key))
+            self._watching[key] = partition.high_watermark_listeners.add(
+                lambda _partition: self._changed(key)
+            )
             led.load()
         return led
 
@@ -140,7 +147,9 @@ class Shares(ReplicaListener):
         paused = [key for of_group in of_groups for key in of_group if key not in self._paused]
         if paused:
             self._paused.update(paused)
-            self.timers.schedule(self._world.clock.monotonic_ms() + ENDED_PAUSE_MS, lambda: self._go_on(paused))
+            self.timers.schedule(
+                self._world.clock.monotonic_ms() + ENDED_PAUSE_MS, lambda: self._go_on(paused)
+            )
 
     def _go_on(self, paused: Iterable[ShareKey]) -> None:
         self._paused.difference_update(paused)
@@ -157,7 +166,9 @@ class Shares(ReplicaListener):
     def _maybe_retire(self, led: LedSharePartition) -> None:
         """Forget a share partition whose group has no session here, once all is stored."""
         if led.is_idle and not self.sessions.has_group(led.key.group_id):
-            self._lose(led, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the group has no member here"))
+            self._lose(
+                led, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the group has no member here")
+            )
 
     # Counts
 
@@ -217,7 +228,12 @@ class Shares(ReplicaListener):
         """
         self.sessions.close_all()
         for led in list(self.partitions.values()):
-            self._lose(led, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node serves no share groups any more"))
+            self._lose(
+                led,
+                KafkaError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node serves no share groups any more"
+                ),
+            )
         self.delayed_fetches.expire_all()
 
 

@@ -32,7 +32,12 @@ class StartOffsets:
         """Call ``on_found`` once, with a group's start offset under these settings, or an error."""
         spec = _SPECS.get(settings.reset)
         if spec is None:
-            self._start_task(self._find_by_time, partition, self._clock.wall_ms() - settings.reset_duration_ms, on_found)
+            self._start_task(
+                self._find_by_time,
+                partition,
+                self._clock.wall_ms() - settings.reset_duration_ms,
+                on_found,
+            )
             return
         try:
             found = partition.find_offset(spec, NO_LEADER_EPOCH).offset
@@ -41,11 +46,17 @@ class StartOffsets:
         else:
             on_found(found)
 
-    async def _find_by_time(self, partition: Partition, timestamp_ms: int, on_found: OnFound) -> None:
+    async def _find_by_time(
+        self, partition: Partition, timestamp_ms: int, on_found: OnFound
+    ) -> None:
         try:
-            found = await self._run_in_pool(partial(partition.find_offset, max(timestamp_ms, 0), NO_LEADER_EPOCH))
+            found = await self._run_in_pool(
+                partial(partition.find_offset, max(timestamp_ms, 0), NO_LEADER_EPOCH)
+            )
             if found.offset == UNKNOWN_OFFSET:
-                found = partition.find_offset(OffsetSpec.LATEST, NO_LEADER_EPOCH, Isolation.READ_UNCOMMITTED)
+                found = partition.find_offset(
+                    OffsetSpec.LATEST, NO_LEADER_EPOCH, Isolation.READ_UNCOMMITTED
+                )
         except KafkaError as error:
             on_found(error)
         else:

@@ -37,7 +37,9 @@ class SharePersister(Protocol):
     own, or a network error after the last retry.
     """
 
-    def initialize(self, key: ShareKey, *, state_epoch: int, start_offset: int, on_done: OnDone) -> None:
+    def initialize(
+        self, key: ShareKey, *, state_epoch: int, start_offset: int, on_done: OnDone
+    ) -> None:
         """Initialize a state, or initialize it again in a later state epoch.
 
         With a start offset of -1 the leader chooses the offset.

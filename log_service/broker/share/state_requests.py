@@ -136,14 +136,25 @@ class ShareStateRequests:
 
     # Asking
 
-    def initialize(self, key: ShareKey, *, state_epoch: int, start_offset: int, on_done: OnDone) -> None:
+    def initialize(
+        self, key: ShareKey, *, state_epoch: int, start_offset: int, on_done: OnDone
+    ) -> None:
         """See ``SharePersister``."""
-        asked = initializing.PartitionData(partition=key.partition, state_epoch=state_epoch, start_offset=start_offset)
+        asked = initializing.PartitionData(
+            partition=key.partition, state_epoch=state_epoch, start_offset=start_offset
+        )
         self._ask(_Question(INITIALIZE, key, asked, on_done))
 
     def read(self, key: ShareKey, *, leader_epoch: int, on_done: OnState) -> None:
         """See ``SharePersister``."""
-        self._ask(_Question(READ, key, reading.PartitionData(partition=key.partition, leader_epoch=leader_epoch), on_done))
+        self._ask(
+            _Question(
+                READ,
+                key,
+                reading.PartitionData(partition=key.partition, leader_epoch=leader_epoch),
+                on_done,
+            )
+        )
 
     def write(self, key: ShareKey, write: ShareStateWrite, *, on_done: OnDone) -> None:
         """See ``SharePersister``."""
@@ -155,7 +166,14 @@ class ShareStateRequests:
 
     def summarize(self, key: ShareKey, *, leader_epoch: int, on_done: OnState) -> None:
         """See ``SharePersister``."""
-        self._ask(_Question(SUMMARIZE, key, summarizing.PartitionData(partition=key.partition, leader_epoch=leader_epoch), on_done))
+        self._ask(
+            _Question(
+                SUMMARIZE,
+                key,
+                summarizing.PartitionData(partition=key.partition, leader_epoch=leader_epoch),
+                on_done,
+            )
+        )
 
     def _ask(self, question: _Question) -> None:
         if self._question_count >= MAX_QUESTIONS:
@@ -195,8 +213,12 @@ class ShareStateRequests:
         if error.code not in MENDED_BY_TIME or question.failed_count >= MAX_ATTEMPTS:
             self._end(question, error)
             return
-        pause_ms = min(FIRST_PAUSE_MS << (question.failed_count - 1), LONGEST_PAUSE_MS) * self._rng.uniform(1 - JITTER, 1 + JITTER)
-        self._timers.schedule(self._clock.monotonic_ms() + int(pause_ms), partial(self._send, question))
+        pause_ms = min(
+            FIRST_PAUSE_MS << (question.failed_count - 1), LONGEST_PAUSE_MS
+        ) * self._rng.uniform(1 - JITTER, 1 + JITTER)
+        self._timers.schedule(
+            self._clock.monotonic_ms() + int(pause_ms), partial(self._send, question)
+        )
 
     # Routing
 
@@ -205,16 +227,29 @@ class ShareStateRequests:
         topic = image.topics.by_name.get(SHARE_GROUP_STATE_TOPIC)
         if topic is None:
             self._create()
-            self._fail(question, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{SHARE_GROUP_STATE_TOPIC} is being created"))
+            self._fail(
+                question,
+                KafkaError(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                    f"{SHARE_GROUP_STATE_TOPIC} is being created",
+                ),
+            )
             return
         partition = hashed_partition(coordinator_key(question.key), len(topic.partitions))
         registration = topic.partitions.get(partition)
         if registration is not None and registration.leader == self._node_id:
             self._ask_here(question)
             return
-        destination = None if registration is None else destination_of(image, registration.leader, self._listener_name, PURPOSE)
+        destination = (
+            None
+            if registration is None
+            else destination_of(image, registration.leader, self._listener_name, PURPOSE)
+        )
         if destination is None:
-            text = f"partition {partition} of {SHARE_GROUP_STATE_TOPIC} has no leader that can be reached"
+            text = (
+                f"partition {partition} of {SHARE_GROUP_STATE_TOPIC} has no leader that can be"
+                " reached"
+            )
             self._fail(question, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text))
             return
         self._send_there(destination, question)
@@ -252,7 +287,9 @@ class ShareStateRequests:
                 for start in range(0, len(waiting), MAX_PARTITIONS_PER_REQUEST):
                     questions = waiting[start : start + MAX_PARTITIONS_PER_REQUEST]
                     try:
-                        response = await self._pool().request(destination, _request(questions), kind.response_type)
+                        response = await self._pool().request(
+                            destination, _request(questions), kind.response_type
+                        )
                     except KafkaError as error:
                         for question in questions:
                             self._fail(question, error)
@@ -262,13 +299,26 @@ class ShareStateRequests:
             del self._waiting[route]
 
     def _settle(self, questions: Sequence[_Question], response: Any) -> None:
-        results = {(topic.topic_id, result.partition): result for topic in response.results for result in topic.partitions}
+        results = {
+            (topic.topic_id, result.partition): result
+            for topic in response.results
+            for result in topic.partitions
+        }
         for question in questions:
             result = results.get((question.key.topic_id, question.key.partition))
             if result is None:
-                self._fail(question, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a share coordinator did not answer about {question.key}"))
+                self._fail(
+                    question,
+                    KafkaError(
+                        ErrorCode.UNKNOWN_SERVER_ERROR,
+                        f"a share coordinator did not answer about {question.key}",
+                    ),
+                )
             elif result.error_code:
-                self._fail(question, KafkaError(ErrorCode.of(result.error_code), result.error_message or ""))
+                self._fail(
+                    question,
+                    KafkaError(ErrorCode.of(result.error_code), result.error_message or ""),
+                )
             else:
                 self._end(question, question.kind.told(result))
 
@@ -279,7 +329,9 @@ def _request(questions: Sequence[_Question]) -> Any:
     topics: dict[UUID, list[Any]] = {}
     for question in questions:
         topics.setdefault(question.key.topic_id, []).append(question.asked)
-    asked_topics = [kind.topic(topic_id=topic_id, partitions=asked) for topic_id, asked in topics.items()]
+    asked_topics = [
+        kind.topic(topic_id=topic_id, partitions=asked) for topic_id, asked in topics.items()
+    ]
     return kind.request(group_id=questions[0].key.group_id, topics=asked_topics)
 
 

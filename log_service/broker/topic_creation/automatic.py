@@ -22,12 +22,21 @@ from log_service.broker.topic_creation.declared import Declared
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.quiet_log import QuietLogger
-from log_service.common.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from log_service.common.types import (
+    GROUP_METADATA_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
 from log_service.config.views import NodeConfig
 from log_service.controller.caller import Caller
 from log_service.controller.channel import ControllerChannel
 from log_service.metadata.image import MetadataImage
-from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
+from log_service.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 
 CREATE_TIMEOUT_MS = 10_000
 """How long clients wait for the controller to create a topic.
@@ -61,7 +70,12 @@ class TopicCreation:
     """Asks the controller for topics that this broker's clients miss."""
 
     def __init__(
-        self, controller: ControllerChannel, config: NodeConfig, clock: Clock, image: Callable[[], MetadataImage], declared: Declared
+        self,
+        controller: ControllerChannel,
+        config: NodeConfig,
+        clock: Clock,
+        image: Callable[[], MetadataImage],
+        declared: Declared,
     ) -> None:
         self._declared = declared
         self._controller = controller
@@ -102,9 +116,16 @@ class TopicCreation:
             for name, each in asked.items():
                 topic = told.get(name)
                 if topic is None:
-                    self._settle(name, each, ErrorCode.UNKNOWN_SERVER_ERROR, "the controller's response does not name it")
+                    self._settle(
+                        name,
+                        each,
+                        ErrorCode.UNKNOWN_SERVER_ERROR,
+                        "the controller's response does not name it",
+                    )
                 else:
-                    self._settle(name, each, ErrorCode.of(topic.error_code), topic.error_message or "")
+                    self._settle(
+                        name, each, ErrorCode.of(topic.error_code), topic.error_message or ""
+                    )
         finally:
             for name, each in asked.items():
                 del self._asked[name]
@@ -115,10 +136,15 @@ class TopicCreation:
         if code in IS_THERE_NOW:
             return
         if code is ErrorCode.INVALID_REPLICATION_FACTOR:
-            text = "topic %s cannot be created, because %s: start more brokers, or set %s to what the cluster has"
+            text = (
+                "topic %s cannot be created, because %s: start more brokers, or set %s to what the"
+                " cluster has"
+            )
             self._quiet.warning((name, code), text, name, reason, _factor_key(name))
         else:
-            self._quiet.warning((name, code), "topic %s could not be created (%s): %s", name, code.name, reason)
+            self._quiet.warning(
+                (name, code), "topic %s could not be created (%s): %s", name, code.name, reason
+            )
 
     def _topic(self, name: str) -> CreatableTopic:
         if name == GROUP_METADATA_TOPIC:
@@ -128,7 +154,11 @@ class TopicCreation:
         if name == SHARE_GROUP_STATE_TOPIC:
             return self._share_states_topic()
         topics = self._config.topics
-        return CreatableTopic(name=name, num_partitions=topics.asked_partition_count, replication_factor=topics.asked_replication_factor)
+        return CreatableTopic(
+            name=name,
+            num_partitions=topics.asked_partition_count,
+            replication_factor=topics.asked_replication_factor,
+        )
 
     def _offsets_topic(self) -> CreatableTopic:
         groups = self._config.groups
@@ -141,7 +171,11 @@ class TopicCreation:
         return _internal_topic(
             GROUP_METADATA_TOPIC,
             groups.offsets_topic_partitions,
-            groups.lone_offsets_topic_replication_factor if is_alone else groups.offsets_topic_replication_factor,
+            (
+                groups.lone_offsets_topic_replication_factor
+                if is_alone
+                else groups.offsets_topic_replication_factor
+            ),
             configs,
         )
 
@@ -151,14 +185,20 @@ class TopicCreation:
         configs = {
             "cleanup.policy": "compact",
             "compression.type": "uncompressed",
-            "min.insync.replicas": str(transactions.lone_state_log_min_isr if is_alone else transactions.state_log_min_isr),
+            "min.insync.replicas": str(
+                transactions.lone_state_log_min_isr if is_alone else transactions.state_log_min_isr
+            ),
             "segment.bytes": str(transactions.state_log_segment_bytes),
             "unclean.leader.election.enable": "false",
         }
         return _internal_topic(
             TRANSACTION_STATE_TOPIC,
             transactions.state_log_partitions,
-            transactions.lone_state_log_replication_factor if is_alone else transactions.state_log_replication_factor,
+            (
+                transactions.lone_state_log_replication_factor
+                if is_alone
+                else transactions.state_log_replication_factor
+            ),
             configs,
         )
 
@@ -168,7 +208,9 @@ class TopicCreation:
         configs = {
             "cleanup.policy": "delete",
             "compression.type": "producer",
-            "min.insync.replicas": str(states.lone_topic_min_isr if is_alone else states.topic_min_isr),
+            "min.insync.replicas": str(
+                states.lone_topic_min_isr if is_alone else states.topic_min_isr
+            ),
             "retention.ms": "-1",
             "segment.bytes": str(states.topic_segment_bytes),
         }
@@ -180,7 +222,9 @@ class TopicCreation:
         )
 
 
-def _internal_topic(name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> CreatableTopic:
+def _internal_topic(
+    name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
+) -> CreatableTopic:
     return CreatableTopic(
         name=name,
         num_partitions=partitions,

@@ -34,7 +34,11 @@ def declared_topics(files: Files, path: Path | None) -> Declared:
         except FileNotFoundError:
             return {}
         except (OSError, TidelogError, ValueError) as error:
-            logger.warning("The declared topics in %s cannot be read, and topics get the defaults: %s", path, error)
+            logger.warning(
+                "The declared topics in %s cannot be read, and topics get the defaults: %s",
+                path,
+                error,
+            )
             return {}
 
     return read
@@ -54,9 +58,14 @@ def parse_declared(content: bytes) -> dict[str, CreatableTopic]:
                 name=str(name),
                 num_partitions=int(one["partitions"]),
                 replication_factor=int(one["replication_factor"]),
-                configs=[CreatableTopicConfig(name=str(key), value=str(value)) for key, value in one["configs"].items()],
+                configs=[
+                    CreatableTopicConfig(name=str(key), value=str(value))
+                    for key, value in one["configs"].items()
+                ],
             )
             for name, one in json.loads(content)["topics"].items()
         }
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"it is no file of declared topics ({type(error).__name__}: {error})") from error
+        raise ValueError(
+            f"it is no file of declared topics ({type(error).__name__}: {error})"
+        ) from error

@@ -19,7 +19,12 @@ from log_service.controller.caller import Caller
 from log_service.controller.channel import ControllerChannel
 from log_service.coordinator.group.values.streams_topology import UNDECIDED, InternalTopic
 from log_service.protocol.api_versions import KNOWN, ApiKey
-from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
+from log_service.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 
 CREATE_TIMEOUT_MS = 30_000
 MAX_REFUSALS = 1_000
@@ -40,7 +45,9 @@ class StreamsTopicCreation:
     ``start_task`` runs the requests, because no heartbeat waits for them.
     """
 
-    def __init__(self, controller: ControllerChannel, clock: Clock, start_task: Callable[..., None]) -> None:
+    def __init__(
+        self, controller: ControllerChannel, clock: Clock, start_task: Callable[..., None]
+    ) -> None:
         self._controller = controller
         self._clock = clock
         self._start_task = start_task
@@ -56,7 +63,11 @@ class StreamsTopicCreation:
         Refused topics are not requested again for ``retry_ms``.
         """
         now_ms = self._clock.monotonic_ms()
-        wanted = [topic for topic in topics if topic.name not in self._asked and self._refusal(topic.name, now_ms) is None]
+        wanted = [
+            topic
+            for topic in topics
+            if topic.name not in self._asked and self._refusal(topic.name, now_ms) is None
+        ]
         if wanted:
             self._asked.update(topic.name for topic in wanted)
             self._start_task(self._ask, wanted, client, retry_ms)
@@ -72,7 +83,9 @@ class StreamsTopicCreation:
         return refusal if refusal is not None and now_ms < refusal.until_ms else None
 
     async def _ask(self, topics: list[InternalTopic], client: Caller, retry_ms: int) -> None:
-        request = CreateTopicsRequest(topics=[_creatable(topic) for topic in topics], timeout_ms=CREATE_TIMEOUT_MS)
+        request = CreateTopicsRequest(
+            topics=[_creatable(topic) for topic in topics], timeout_ms=CREATE_TIMEOUT_MS
+        )
         names = [topic.name for topic in topics]
         try:
             caller = replace(client, version=KNOWN[ApiKey.CREATE_TOPICS].max_version)
@@ -80,8 +93,18 @@ class StreamsTopicCreation:
         except KafkaError as error:
             self._note(dict.fromkeys(names, str(error)), retry_ms)
         else:
-            results = ((each.name, ErrorCode.of(each.error_code), each.error_message) for each in response.topics)
-            self._note({name: message or code.name for name, code, message in results if code not in IS_THERE_NOW}, retry_ms)
+            results = (
+                (each.name, ErrorCode.of(each.error_code), each.error_message)
+                for each in response.topics
+            )
+            self._note(
+                {
+                    name: message or code.name
+                    for name, code, message in results
+                    if code not in IS_THERE_NOW
+                },
+                retry_ms,
+            )
         finally:
             self._asked.difference_update(names)
 
@@ -95,6 +118,10 @@ class StreamsTopicCreation:
 
 
 def _creatable(topic: InternalTopic) -> CreatableTopic:
-    factor = DEFAULT_REPLICATION if topic.replication_factor == UNDECIDED else topic.replication_factor
+    factor = (
+        DEFAULT_REPLICATION if topic.replication_factor == UNDECIDED else topic.replication_factor
+    )
     configs = [CreatableTopicConfig(name=name, value=value) for name, value in topic.configs]
-    return CreatableTopic(name=topic.name, num_partitions=topic.partitions, replication_factor=factor, configs=configs)
+    return CreatableTopic(
+        name=topic.name, num_partitions=topic.partitions, replication_factor=factor, configs=configs
+    )

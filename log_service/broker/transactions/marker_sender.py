@@ -30,9 +30,20 @@ from log_service.broker.peers import destination_of
 from log_service.common.errors import KafkaError
 from log_service.common.quiet_log import QuietLogger
 from log_service.common.types import NO_NODE, NodeId, TopicPartition
-from log_service.coordinator.transaction.markers import GONE, DueMarkers, Gone, MarkerBatch, MarkerQueue, Owner, SentMarkers
+from log_service.coordinator.transaction.markers import (
+    GONE,
+    DueMarkers,
+    Gone,
+    MarkerBatch,
+    MarkerQueue,
+    Owner,
+    SentMarkers,
+)
 from log_service.metadata.image import MetadataImage
-from log_service.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from log_service.protocol.messages.write_txn_markers import (
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 
 if TYPE_CHECKING:
     from log_service.rpc.pool import ConnectionPool
@@ -125,9 +136,13 @@ class MarkerSender:
 
     def _send_waiting(self, nursery: trio.Nursery) -> None:
         is_over = self._put_off_until is not None and self._put_off_until <= trio.current_time()
-        if is_over and not self._queue.is_busy(self._node_id):  # otherwise they go with the next batch, and are not delayed again
+        if is_over and not self._queue.is_busy(
+            self._node_id
+        ):  # otherwise they go with the next batch, and are not delayed again
             self._put_off_until = None
-        batches, gone = self._queue.take(self._find_leader if is_over else self._find_leader_or_put_off)
+        batches, gone = self._queue.take(
+            self._find_leader if is_over else self._find_leader_or_put_off
+        )
         for entry in gone:
             self._on_written(entry)
         for batch in batches:
@@ -144,7 +159,11 @@ class MarkerSender:
         for entry in settled.written:
             self._on_written(entry)
         for transactional_id in settled.given_up:
-            logger.warning("Another coordinator owns transactional id %r by now; its markers are not sent from here", transactional_id)
+            logger.warning(
+                "Another coordinator owns transactional id %r by now; its markers are not sent from"
+                " here",
+                transactional_id,
+            )
         if len(self._queue) and not settled.is_retrying:
             self._is_changed.set()  # more markers may have been added for this broker meanwhile
 
@@ -164,7 +183,10 @@ class MarkerSender:
         try:
             self._write_here(batch.request(), on_response)
         except Exception:  # a bug of ours costs these markers, which are sent again
-            logger.exception("Markers of transactions could not be written to this node's partitions; they are tried again")
+            logger.exception(
+                "Markers of transactions could not be written to this node's partitions; they are"
+                " tried again"
+            )
             self._settle(batch, None)
         else:
             if responses:
@@ -173,7 +195,9 @@ class MarkerSender:
                 nursery.start_soon(settle_later)
 
     async def _ask_other_node(self, batch: MarkerBatch) -> WriteTxnMarkersResponse | None:
-        destination = destination_of(self._image(), batch.node_id, self._listener_name, PURPOSE, with_fenced=True)
+        destination = destination_of(
+            self._image(), batch.node_id, self._listener_name, PURPOSE, with_fenced=True
+        )
         if destination is None:
             return None
         try:
@@ -195,7 +219,11 @@ class MarkerSender:
         Its marker is delayed.
         """
         registration = self._image().topics.partition(where.topic, where.partition)
-        if registration is not None and registration.leader == self._node_id and len(registration.replicas) == 1:
+        if (
+            registration is not None
+            and registration.leader == self._node_id
+            and len(registration.replicas) == 1
+        ):
             self._put_off_until = self._put_off_until or trio.current_time() + PUT_OFF_MS / 1_000
             return None
         return self._find_leader(where)

@@ -15,7 +15,12 @@ from collections.abc import Callable
 from functools import partial
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import GROUP_METADATA_TOPIC, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from log_service.common.types import (
+    GROUP_METADATA_TOPIC,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    TopicPartition,
+)
 from log_service.coordinator.group_service import GroupService
 from log_service.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -33,14 +38,22 @@ REQUEST_TIMEOUT_MS = 30_000
 """How long a marker may wait for the high watermark, as Kafka's ``request.timeout.ms``."""
 
 _COORDINATOR_IS_ELSEWHERE = frozenset(
-    {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+    }
 )
 
 OnResponse = Callable[[WriteTxnMarkersResponse], None]
 
 
 def write_markers(
-    replicas: ReplicaManager, groups: GroupService, request: WriteTxnMarkersRequest, on_response: OnResponse, deadline_ms: int
+    replicas: ReplicaManager,
+    groups: GroupService,
+    request: WriteTxnMarkersRequest,
+    on_response: OnResponse,
+    deadline_ms: int,
 ) -> None:
     """Append all markers of a request.
 
@@ -54,7 +67,11 @@ def write_markers(
 
 def _partitions_of(marker: WritableTxnMarker) -> list[TopicPartition]:
     """Return the partitions that a marker names, each once."""
-    named = (TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes)
+    named = (
+        TopicPartition(topic.name, index)
+        for topic in marker.topics
+        for index in topic.partition_indexes
+    )
     return list(dict.fromkeys(named))
 
 
@@ -63,7 +80,9 @@ class _WaitingMarker:
 
     __slots__ = ("_code", "_leader_epoch", "_partition", "_required_offset", "_settle")
 
-    def __init__(self, partition: Partition, required_offset: int, settle: Callable[[ErrorCode], None]) -> None:
+    def __init__(
+        self, partition: Partition, required_offset: int, settle: Callable[[ErrorCode], None]
+    ) -> None:
         self._partition = partition
         self._leader_epoch = partition.leader_epoch
         self._required_offset = required_offset
@@ -72,7 +91,9 @@ class _WaitingMarker:
 
     def is_ready(self, key: TopicPartition) -> bool:  # noqa: ARG002 - it waits for one partition
         """Whether the result of the append is known."""
-        self._code = self._partition.acknowledgement(self._leader_epoch, self._required_offset, needs_all=True)
+        self._code = self._partition.acknowledgement(
+            self._leader_epoch, self._required_offset, needs_all=True
+        )
         return self._code is not None
 
     def on_ready(self) -> None:
@@ -88,7 +109,13 @@ class _WaitingMarker:
 class _Writing:
     """One request. Its markers are appended in order, and their results are sent together."""
 
-    def __init__(self, replicas: ReplicaManager, groups: GroupService, on_response: OnResponse, deadline_ms: int) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        groups: GroupService,
+        on_response: OnResponse,
+        deadline_ms: int,
+    ) -> None:
         self._replicas = replicas
         self._groups = groups
         self._on_response = on_response
@@ -114,7 +141,9 @@ class _Writing:
         """Count the request as appended, or a result as known. Respond after the last one."""
         self._missing_count -= 1
         if self._missing_count == 0:
-            self._on_response(WriteTxnMarkersResponse(markers=[_result(*each) for each in self._results.items()]))
+            self._on_response(
+                WriteTxnMarkersResponse(markers=[_result(*each) for each in self._results.items()])
+            )
 
     def _write_one(self, marker: EndOfTransaction, where: TopicPartition) -> None:
         settle = partial(self._settle, marker.producer_id, where)
@@ -133,7 +162,9 @@ class _Writing:
         else:
             self._append(partition, marker, settle)
 
-    def _append(self, partition: Partition, marker: EndOfTransaction, settle: Callable[[ErrorCode], None]) -> None:
+    def _append(
+        self, partition: Partition, marker: EndOfTransaction, settle: Callable[[ErrorCode], None]
+    ) -> None:
         where = partition.topic_partition
         try:
             appended = self._replicas.append_marker(partition, marker)
@@ -151,7 +182,9 @@ class _Writing:
 
         A group coordinator that is not here means another leader to the transaction coordinator.
         """
-        self._results[producer_id][where] = ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _COORDINATOR_IS_ELSEWHERE else code
+        self._results[producer_id][where] = (
+            ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _COORDINATOR_IS_ELSEWHERE else code
+        )
         self.finish()
 
 
@@ -159,5 +192,7 @@ def _result(producer_id: int, codes: dict[TopicPartition, ErrorCode]) -> Writabl
     topics: dict[str, WritableTxnMarkerTopicResult] = {}
     for where, code in codes.items():
         topic = topics.setdefault(where.topic, WritableTxnMarkerTopicResult(name=where.topic))
-        topic.partitions.append(WritableTxnMarkerPartitionResult(partition_index=where.partition, error_code=code))
+        topic.partitions.append(
+            WritableTxnMarkerPartitionResult(partition_index=where.partition, error_code=code)
+        )
     return WritableTxnMarkerResult(producer_id=producer_id, topics=list(topics.values()))

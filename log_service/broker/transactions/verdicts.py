@@ -45,7 +45,9 @@ def heard(code: ErrorCode, asker: Asker) -> ErrorCode:
     """Return the error of a request for the coordinator's error of a partition, or of all."""
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:  # internal to the brokers: to the client nothing was verified
+    if (
+        code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    ):  # internal to the brokers: to the client nothing was verified
         return ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.TRANSACTION_ABORTABLE and asker is Asker.VERIFIES:
         return ErrorCode.INVALID_TXN_STATE
@@ -57,6 +59,8 @@ def told_to_producer(code: ErrorCode, asker: Asker) -> ErrorCode:
 
     NOT_ENOUGH_REPLICAS makes every client retry, and none look for another leader.
     """
-    if code in _TRANSIENT or (code is ErrorCode.CONCURRENT_TRANSACTIONS and asker is not Asker.ADDS):
+    if code in _TRANSIENT or (
+        code is ErrorCode.CONCURRENT_TRANSACTIONS and asker is not Asker.ADDS
+    ):
         return ErrorCode.NOT_ENOUGH_REPLICAS
     return code

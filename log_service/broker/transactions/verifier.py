@@ -68,7 +68,14 @@ Errors = Mapping[TopicPartition, ErrorCode]
 class AskLocally(Protocol):
     """A coordinator of this process. See ``TransactionService.settle_partitions``."""
 
-    def __call__(self, asked: PartitionsOfTransaction, tell: Callable[[Codes], None], *, verify_only: bool, patience_ms: int) -> None:
+    def __call__(
+        self,
+        asked: PartitionsOfTransaction,
+        tell: Callable[[Codes], None],
+        *,
+        verify_only: bool,
+        patience_ms: int,
+    ) -> None:
         """Add partitions, or check that they are in the transaction.
 
         ``tell`` is called once with a code for each partition, now or later.
@@ -103,7 +110,11 @@ class Verdict:
     @property
     def unasked(self) -> list[TopicPartition]:
         """The partitions that the coordinator has to be asked about."""
-        return [where for where, shown in self.shown.items() if shown is not ONGOING and shown is not UNCHECKED]
+        return [
+            where
+            for where, shown in self.shown.items()
+            if shown is not ONGOING and shown is not UNCHECKED
+        ]
 
 
 Act = Callable[[Verdict], None]
@@ -115,10 +126,14 @@ class _Asked:
     Once it is settled, ``errors`` are the partitions that must not be written to.
     """
 
-    def __init__(self, question: Question, partitions: Collection[TopicPartition], began_ns: int) -> None:
+    def __init__(
+        self, question: Question, partitions: Collection[TopicPartition], began_ns: int
+    ) -> None:
         self.partitions = PartitionsOfTransaction(
             transactional_id=question.transactional_id,
-            producer=Producer(producer_id=question.producer_id, producer_epoch=question.producer_epoch),
+            producer=Producer(
+                producer_id=question.producer_id, producer_epoch=question.producer_epoch
+            ),
             partitions=tuple(partitions),
             client_version=EPOCH_BUMP_VERSION,
         )
@@ -214,9 +229,15 @@ class TransactionVerifier:
                 act(verdict)
                 return
         if self._held_bytes and self._held_bytes + question.held_bytes > MAX_HELD_BYTES:
-            act(Verdict(errors=dict.fromkeys(question.sequences, ErrorCode.COORDINATOR_NOT_AVAILABLE)))
+            act(
+                Verdict(
+                    errors=dict.fromkeys(question.sequences, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                )
+            )
             return
-        standing = _Standing(question, act, deferred, self._clock.monotonic_ms() + self._config.retry_max_ms)
+        standing = _Standing(
+            question, act, deferred, self._clock.monotonic_ms() + self._config.retry_max_ms
+        )
         if line is None:
             asked = self._ask(standing, unasked)
             if asked.done.is_set() and not _must_ask_again(question, asked):
@@ -257,7 +278,9 @@ class TransactionVerifier:
         for where, sequence in question.sequences.items():
             try:
                 partition = self._replicas.get_partition(*where)
-                shown = partition.begin_verification(*producer, sequence, is_version_2=is_version_2, now_ms=now_ms)
+                shown = partition.begin_verification(
+                    *producer, sequence, is_version_2=is_version_2, now_ms=now_ms
+                )
             except KafkaError as error:
                 verdict.errors[where] = error.code
             else:
@@ -279,7 +302,10 @@ class TransactionVerifier:
                 asked = self._ask(standing, unasked)
         while asked is not None:
             await asked.done.wait()
-            if not _must_ask_again(question, asked) or self._clock.monotonic_ms() >= standing.deadline_ms:
+            if (
+                not _must_ask_again(question, asked)
+                or self._clock.monotonic_ms() >= standing.deadline_ms
+            ):
                 break
             self._note(asked)
             await trio.sleep(self._config.retry_backoff_ms / 1_000)
@@ -290,7 +316,9 @@ class TransactionVerifier:
         """Return the verdict with the coordinator's response."""
         if asked is not None:
             self._note(asked)
-            verdict.errors.update({where: heard(code, question.asker) for where, code in asked.errors.items()})
+            verdict.errors.update(
+                {where: heard(code, question.asker) for where, code in asked.errors.items()}
+            )
         if not self.is_enabled:
             verdict.shown = dict.fromkeys(verdict.shown, UNCHECKED)
         return verdict
@@ -304,16 +332,33 @@ class TransactionVerifier:
     def _ask(self, standing: _Standing, partitions: Collection[TopicPartition]) -> _Asked:
         """Ask the coordinator. One of this node may have settled the question on return."""
         asked = _Asked(standing.question, partitions, self._clock.monotonic_ns())
-        self._send(standing.question.transactional_id, asked, max(standing.deadline_ms - self._clock.monotonic_ms(), 0))
+        self._send(
+            standing.question.transactional_id,
+            asked,
+            max(standing.deadline_ms - self._clock.monotonic_ms(), 0),
+        )
         return asked
 
     def _send(self, transactional_id: str, asked: _Asked, patience_ms: int) -> None:
         """Send a question to the leader of the id's partition of ``__transaction_state``."""
         image = self._image()
         state = image.topics.by_name.get(TRANSACTION_STATE_TOPIC)
-        registration = None if state is None else state.partitions.get(hashed_partition(transactional_id, len(state.partitions)))
-        if registration is not None and registration.leader == self._node_id and self._ask_locally is not None:
-            self._ask_locally(asked.partitions, asked.settle, verify_only=asked.verify_only, patience_ms=patience_ms)
+        registration = (
+            None
+            if state is None
+            else state.partitions.get(hashed_partition(transactional_id, len(state.partitions)))
+        )
+        if (
+            registration is not None
+            and registration.leader == self._node_id
+            and self._ask_locally is not None
+        ):
+            self._ask_locally(
+                asked.partitions,
+                asked.settle,
+                verify_only=asked.verify_only,
+                patience_ms=patience_ms,
+            )
             return
         destination = None
         if registration is not None and registration.leader != self._node_id:
@@ -336,7 +381,11 @@ class TransactionVerifier:
                 try:
                     response = await self._exchange(leader, _request(questions))
                 except KafkaError as error:
-                    code = ErrorCode.NONE if error.code is ErrorCode.UNSUPPORTED_VERSION else ErrorCode.NETWORK_EXCEPTION
+                    code = (
+                        ErrorCode.NONE
+                        if error.code is ErrorCode.UNSUPPORTED_VERSION
+                        else ErrorCode.NETWORK_EXCEPTION
+                    )
                     for asked in questions:
                         asked.settle_all(code)
                 else:
@@ -344,28 +393,39 @@ class TransactionVerifier:
         finally:
             self._busy.discard(leader)
 
-    async def _exchange(self, leader: "Destination", request: "AddPartitionsToTxnRequest") -> "AddPartitionsToTxnResponse":
+    async def _exchange(
+        self, leader: "Destination", request: "AddPartitionsToTxnRequest"
+    ) -> "AddPartitionsToTxnResponse":
         """Return a coordinator's response.
 
         Raises:
             KafkaError: UNSUPPORTED_VERSION, it is a broker that cannot be asked; NETWORK_EXCEPTION,
                 REQUEST_TIMED_OUT.
         """
-        from log_service.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse  # noqa: PLC0415 - as above
+        from log_service.protocol.messages.add_partitions_to_txn import (  # noqa: PLC0415 - as above
+            AddPartitionsToTxnResponse,
+        )
 
         connection = await self._pool().connect(leader)
         if connection.versions.choose(ApiKey.ADD_PARTITIONS_TO_TXN) < FIRST_VERSION_FOR_BROKERS:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{leader} takes no questions of brokers about transactions")
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{leader} takes no questions of brokers about transactions",
+            )
         return await connection.request(request, AddPartitionsToTxnResponse)
 
 
 def _must_ask_again(question: Question, asked: _Asked) -> bool:
     """Whether a coordinator that is to add partitions is still ending the previous transaction."""
-    return question.asker is Asker.ADDS and ErrorCode.CONCURRENT_TRANSACTIONS in asked.errors.values()
+    return (
+        question.asker is Asker.ADDS and ErrorCode.CONCURRENT_TRANSACTIONS in asked.errors.values()
+    )
 
 
 def _request(questions: Collection[_Asked]) -> "AddPartitionsToTxnRequest":
-    from log_service.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest  # noqa: PLC0415 - few nodes need it
+    from log_service.protocol.messages.add_partitions_to_txn import (  # noqa: PLC0415 - few nodes need it
+        AddPartitionsToTxnRequest,
+    )
 
     return AddPartitionsToTxnRequest(transactions=[_transaction(asked) for asked in questions])
 
@@ -381,7 +441,9 @@ def _settle(questions: Collection[_Asked], response: "AddPartitionsToTxnResponse
         else:
             asked.settle(
                 {
-                    TopicPartition(topic.name, told.partition_index): ErrorCode.of(told.partition_error_code)
+                    TopicPartition(topic.name, told.partition_index): ErrorCode.of(
+                        told.partition_error_code
+                    )
                     for topic in result.topic_results
                     for told in topic.results_by_partition
                 }
@@ -396,7 +458,9 @@ def _transaction(asked: _Asked) -> "AddPartitionsToTxnTransaction":
 
     topics: dict[str, AddPartitionsToTxnTopic] = {}
     for where in asked.partitions.partitions:
-        topics.setdefault(where.topic, AddPartitionsToTxnTopic(name=where.topic)).partitions.append(where.partition)
+        topics.setdefault(where.topic, AddPartitionsToTxnTopic(name=where.topic)).partitions.append(
+            where.partition
+        )
     return AddPartitionsToTxnTransaction(
         transactional_id=asked.partitions.transactional_id,
         producer_id=asked.partitions.producer.producer_id,

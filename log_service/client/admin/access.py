@@ -28,13 +28,21 @@ from log_service.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from log_service.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from log_service.protocol.messages.create_acls import (
+    AclCreation,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
 from log_service.protocol.messages.create_delegation_token import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
 )
-from log_service.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
+from log_service.protocol.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
 from log_service.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from log_service.protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,
@@ -47,16 +55,26 @@ from log_service.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     UserName,
 )
-from log_service.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
-from log_service.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from log_service.protocol.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
+from log_service.protocol.messages.renew_delegation_token import (
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
 from log_service.rpc.connection import raise_for
 from log_service.security.sasl.credentials import SCRAM_MECHANISMS, ScramMechanism
 from log_service.security.sasl.scram import random_text, salted_password
 
 DEFAULT_MECHANISM: Final = "SCRAM-SHA-512"
 MIN_ITERATIONS, MAX_ITERATIONS = 4_096, 16_384
-RESOURCE_TYPES: Final = MappingProxyType({"any": 1, **{kind.name.lower(): int(kind) for kind in AclResource}})
-OPERATIONS: Final = MappingProxyType({"any": 1, "all": 2, **{operation.name.lower(): int(operation) for operation in AclOperation}})
+RESOURCE_TYPES: Final = MappingProxyType(
+    {"any": 1, **{kind.name.lower(): int(kind) for kind in AclResource}}
+)
+OPERATIONS: Final = MappingProxyType(
+    {"any": 1, "all": 2, **{operation.name.lower(): int(operation) for operation in AclOperation}}
+)
 PATTERN_TYPES: Final = MappingProxyType({"any": 1, "match": 2, "literal": 3, "prefixed": 4})
 PERMISSIONS: Final = MappingProxyType({"any": 1, "deny": 2, "allow": 3})
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -96,7 +114,9 @@ class AclBinding:
         where = "" if self.host == "*" else f" from {self.host}"
         how = " and what begins so" if self.pattern_type == "prefixed" else ""
         verb = "may" if self.permission == "allow" else "must not"
-        return f"{self.principal}{where} {verb} {self.operation} {self.resource_type} {self.name}{how}"
+        return (
+            f"{self.principal}{where} {verb} {self.operation} {self.resource_type} {self.name}{how}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +135,11 @@ class AclFilter:
     permission: str = "any"
 
     def __str__(self) -> str:
-        given = [f"{each.name} {value}" for each in fields(self) if (value := getattr(self, each.name)) not in {None, "any"}]
+        given = [
+            f"{each.name} {value}"
+            for each in fields(self)
+            if (value := getattr(self, each.name)) not in {None, "any"}
+        ]
         return f"ACLs with {', '.join(given)}" if given else "all ACLs"
 
 
@@ -139,28 +163,46 @@ class DelegationTokenDescription:
         """
         module = "org.apache.kafka.common.security.scram.ScramLoginModule"
         password = base64.b64encode(self.hmac.reveal()).decode()
-        return SecretText(f'{module} required username="{self.token_id}" password="{password}" tokenauth="true";')
+        return SecretText(
+            f'{module} required username="{self.token_id}" password="{password}" tokenauth="true";'
+        )
 
 
 # Users
 
 
-async def set_scram_users(cluster: ClusterMetadata, users: Sequence[ScramUser], rng: Random, timeout_ms: int) -> None:
+async def set_scram_users(
+    cluster: ClusterMetadata, users: Sequence[ScramUser], rng: Random, timeout_ms: int
+) -> None:
     """Create users, or give them new passwords; see ``Admin.set_scram_users``."""
-    upsertions = [await trio.to_thread.run_sync(partial(_upsertion, user, random_text(rng.getrandbits).encode())) for user in users]
+    upsertions = [
+        await trio.to_thread.run_sync(
+            partial(_upsertion, user, random_text(rng.getrandbits).encode())
+        )
+        for user in users
+    ]
     await _alter_users(cluster, AlterUserScramCredentialsRequest(upsertions=upsertions), timeout_ms)
 
 
-async def remove_scram_users(cluster: ClusterMetadata, users: Iterable[tuple[str, str]], timeout_ms: int) -> None:
+async def remove_scram_users(
+    cluster: ClusterMetadata, users: Iterable[tuple[str, str]], timeout_ms: int
+) -> None:
     """Remove passwords by user and mechanism; see ``Admin.remove_scram_users``."""
-    deletions = [ScramCredentialDeletion(name=name, mechanism=_mechanism(mechanism)) for name, mechanism in users]
+    deletions = [
+        ScramCredentialDeletion(name=name, mechanism=_mechanism(mechanism))
+        for name, mechanism in users
+    ]
     await _alter_users(cluster, AlterUserScramCredentialsRequest(deletions=deletions), timeout_ms)
 
 
-async def _alter_users(cluster: ClusterMetadata, request: AlterUserScramCredentialsRequest, timeout_ms: int) -> None:
+async def _alter_users(
+    cluster: ClusterMetadata, request: AlterUserScramCredentialsRequest, timeout_ms: int
+) -> None:
     async def attempt() -> None:
         await cluster.refresh()
-        response = await (await cluster.controller()).request(request, AlterUserScramCredentialsResponse)
+        response = await (await cluster.controller()).request(
+            request, AlterUserScramCredentialsResponse
+        )
         collected = Collected()
         for result in response.results:
             collected.note(result.user, result.error_code, result.error_message, "user ")
@@ -169,17 +211,26 @@ async def _alter_users(cluster: ClusterMetadata, request: AlterUserScramCredenti
     await cluster.retry(attempt, timeout_ms, is_refreshing=False)
 
 
-async def describe_scram_users(cluster: ClusterMetadata, names: Sequence[str] | None, timeout_ms: int) -> dict[str, dict[str, int]]:
+async def describe_scram_users(
+    cluster: ClusterMetadata, names: Sequence[str] | None, timeout_ms: int
+) -> dict[str, dict[str, int]]:
     """Return users with their mechanisms; see ``Admin.describe_scram_users``."""
-    request = DescribeUserScramCredentialsRequest(users=None if names is None else [UserName(name=name) for name in names])
+    request = DescribeUserScramCredentialsRequest(
+        users=None if names is None else [UserName(name=name) for name in names]
+    )
 
     async def attempt() -> dict[str, dict[str, int]]:
-        response = await (await cluster.any_node()).request(request, DescribeUserScramCredentialsResponse)
+        response = await (await cluster.any_node()).request(
+            request, DescribeUserScramCredentialsResponse
+        )
         raise_for(response.error_code, response.error_message, "users")
         collected, found = Collected(), {}
         for result in response.results:
             if not collected.note(result.user, result.error_code, result.error_message, "user "):
-                found[result.user] = {f"SCRAM-SHA-{256 * each.mechanism}": each.iterations for each in result.credential_infos}
+                found[result.user] = {
+                    f"SCRAM-SHA-{256 * each.mechanism}": each.iterations
+                    for each in result.credential_infos
+                }
         return collected.finish(found)
 
     return await cluster.retry(attempt, timeout_ms)
@@ -194,18 +245,27 @@ def _upsertion(user: ScramUser, random_salt: bytes) -> ScramCredentialUpsertion:
     if not user.name or not password.reveal():
         raise ConfigError(f"a user has a name and a password, and neither is empty: {user.name!r}")
     if not MIN_ITERATIONS <= user.iterations <= MAX_ITERATIONS:
-        raise ConfigError(f"iterations of user {user.name} are {user.iterations}; brokers take {MIN_ITERATIONS} to {MAX_ITERATIONS}")
+        raise ConfigError(
+            f"iterations of user {user.name} are {user.iterations}; brokers take {MIN_ITERATIONS}"
+            f" to {MAX_ITERATIONS}"
+        )
     mechanism = _mechanism(user.mechanism)
     salt = user.salt or random_salt
     salted = salted_password(mechanism, password, salt, user.iterations)
     return ScramCredentialUpsertion(
-        name=user.name, mechanism=mechanism, iterations=user.iterations, salt=salt, salted_password=salted.reveal()
+        name=user.name,
+        mechanism=mechanism,
+        iterations=user.iterations,
+        salt=salt,
+        salted_password=salted.reveal(),
     )
 
 
 def _mechanism(name: str) -> ScramMechanism:
     if name not in SCRAM_MECHANISMS:
-        raise ConfigError(f"a user's mechanism is one of {', '.join(SCRAM_MECHANISMS)}, not {name!r}")
+        raise ConfigError(
+            f"a user's mechanism is one of {', '.join(SCRAM_MECHANISMS)}, not {name!r}"
+        )
     return SCRAM_MECHANISMS[name]
 
 
@@ -221,7 +281,9 @@ class _Acl(Protocol):
     permission_type: int
 
 
-async def create_acls(cluster: ClusterMetadata, bindings: Sequence[AclBinding], timeout_ms: int) -> None:
+async def create_acls(
+    cluster: ClusterMetadata, bindings: Sequence[AclBinding], timeout_ms: int
+) -> None:
     """Create ACLs; see ``Admin.create_acls``."""
     request = CreateAclsRequest(creations=[_creation(binding) for binding in bindings])
 
@@ -236,7 +298,9 @@ async def create_acls(cluster: ClusterMetadata, bindings: Sequence[AclBinding], 
     await cluster.retry(attempt, timeout_ms, is_refreshing=False)
 
 
-async def describe_acls(cluster: ClusterMetadata, wanted: AclFilter, timeout_ms: int) -> list[AclBinding]:
+async def describe_acls(
+    cluster: ClusterMetadata, wanted: AclFilter, timeout_ms: int
+) -> list[AclBinding]:
     """Return ACLs; see ``Admin.describe_acls``."""
     request = DescribeAclsRequest(**_filter(wanted))
 
@@ -253,7 +317,9 @@ async def describe_acls(cluster: ClusterMetadata, wanted: AclFilter, timeout_ms:
     return await cluster.retry(attempt, timeout_ms)
 
 
-async def delete_acls(cluster: ClusterMetadata, filters: Sequence[AclFilter], timeout_ms: int) -> list[AclBinding]:
+async def delete_acls(
+    cluster: ClusterMetadata, filters: Sequence[AclFilter], timeout_ms: int
+) -> list[AclBinding]:
     """Delete ACLs; see ``Admin.delete_acls``."""
     request = DeleteAclsRequest(filters=[DeleteAclsFilter(**_filter(wanted)) for wanted in filters])
 
@@ -263,8 +329,13 @@ async def delete_acls(cluster: ClusterMetadata, filters: Sequence[AclFilter], ti
         collected, deleted = Collected(), []
         for wanted, result in zip(filters, response.filter_results, strict=False):
             if not collected.note(wanted, result.error_code, result.error_message):
-                matches = [each for each in result.matching_acls if each.error_code == ErrorCode.NONE]
-                deleted += [_binding(each.resource_type, each.resource_name, each.pattern_type, each) for each in matches]
+                matches = [
+                    each for each in result.matching_acls if each.error_code == ErrorCode.NONE
+                ]
+                deleted += [
+                    _binding(each.resource_type, each.resource_name, each.pattern_type, each)
+                    for each in matches
+                ]
         collected.finish({})
         return sorted(set(deleted), key=str)
 
@@ -321,19 +392,28 @@ def _word(table: "MappingProxyType[str, int]", number: int) -> str:
 
 
 async def create_delegation_token(
-    cluster: ClusterMetadata, owner: str | None, renewers: Sequence[str], max_lifetime_ms: int, timeout_ms: int
+    cluster: ClusterMetadata,
+    owner: str | None,
+    renewers: Sequence[str],
+    max_lifetime_ms: int,
+    timeout_ms: int,
 ) -> DelegationTokenDescription:
     """Create a token; see ``Admin.create_delegation_token``."""
     owner_type, owner_name = (None, None) if owner is None else principal_parts(owner)
     request = CreateDelegationTokenRequest(
         owner_principal_type=owner_type,
         owner_principal_name=owner_name,
-        renewers=[CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in map(principal_parts, renewers)],
+        renewers=[
+            CreatableRenewers(principal_type=kind, principal_name=name)
+            for kind, name in map(principal_parts, renewers)
+        ],
         max_lifetime_ms=max_lifetime_ms,
     )
 
     async def attempt() -> DelegationTokenDescription:
-        response = await (await cluster.controller()).request(request, CreateDelegationTokenResponse)
+        response = await (await cluster.controller()).request(
+            request, CreateDelegationTokenResponse
+        )
         raise_for(response.error_code, "", "creating a delegation token")
         own = f"{response.principal_type}:{response.principal_name}"
         return DelegationTokenDescription(
@@ -350,7 +430,9 @@ async def create_delegation_token(
     return await cluster.retry(attempt, timeout_ms)
 
 
-async def renew_delegation_token(cluster: ClusterMetadata, hmac: SecretBytes, period_ms: int, timeout_ms: int) -> int:
+async def renew_delegation_token(
+    cluster: ClusterMetadata, hmac: SecretBytes, period_ms: int, timeout_ms: int
+) -> int:
     """Renew a token; see ``Admin.renew_delegation_token``."""
     request = RenewDelegationTokenRequest(hmac=hmac.reveal(), renew_period_ms=period_ms)
 
@@ -362,12 +444,16 @@ async def renew_delegation_token(cluster: ClusterMetadata, hmac: SecretBytes, pe
     return await cluster.retry(attempt, timeout_ms)
 
 
-async def expire_delegation_token(cluster: ClusterMetadata, hmac: SecretBytes, period_ms: int, timeout_ms: int) -> int:
+async def expire_delegation_token(
+    cluster: ClusterMetadata, hmac: SecretBytes, period_ms: int, timeout_ms: int
+) -> int:
     """Set when a token expires; see ``Admin.expire_delegation_token``."""
     request = ExpireDelegationTokenRequest(hmac=hmac.reveal(), expiry_time_period_ms=period_ms)
 
     async def attempt() -> int:
-        response = await (await cluster.controller()).request(request, ExpireDelegationTokenResponse)
+        response = await (await cluster.controller()).request(
+            request, ExpireDelegationTokenResponse
+        )
         raise_for(response.error_code, "", "expiring a delegation token")
         return response.expiry_timestamp_ms
 
@@ -380,13 +466,24 @@ async def describe_delegation_tokens(
     """Return tokens; see ``Admin.describe_delegation_tokens``."""
     named = None if owners is None else [principal_parts(owner) for owner in owners]
     request = DescribeDelegationTokenRequest(
-        owners=None if named is None else [DescribeDelegationTokenOwner(principal_type=kind, principal_name=name) for kind, name in named]
+        owners=(
+            None
+            if named is None
+            else [
+                DescribeDelegationTokenOwner(principal_type=kind, principal_name=name)
+                for kind, name in named
+            ]
+        )
     )
 
     async def attempt() -> list[DelegationTokenDescription]:
-        response = await (await cluster.any_node()).request(request, DescribeDelegationTokenResponse)
+        response = await (await cluster.any_node()).request(
+            request, DescribeDelegationTokenResponse
+        )
         raise_for(response.error_code, "", "delegation tokens")
-        return sorted((_described(token) for token in response.tokens), key=lambda token: token.token_id)
+        return sorted(
+            (_described(token) for token in response.tokens), key=lambda token: token.token_id
+        )
 
     return await cluster.retry(attempt, timeout_ms)
 
@@ -412,5 +509,8 @@ def principal_parts(principal: str) -> tuple[str, str]:
     """
     kind, colon, name = principal.partition(":")
     if not colon or not kind or not name:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a principal is written TYPE:NAME, as in User:alice, not {principal!r}")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"a principal is written TYPE:NAME, as in User:alice, not {principal!r}",
+        )
     return kind, name

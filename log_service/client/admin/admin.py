@@ -14,10 +14,23 @@ from uuid import UUID
 import trio
 
 from log_service.client import arguments
-from log_service.client.admin import access, cluster, groups, maintenance, offsets, quotas, share_groups
+from log_service.client.admin import (
+    access,
+    cluster,
+    groups,
+    maintenance,
+    offsets,
+    quotas,
+    share_groups,
+)
 from log_service.client.admin import topics as topics_and_configs
 from log_service.client.admin import transactions as open_transactions
-from log_service.client.admin.access import AclBinding, AclFilter, DelegationTokenDescription, ScramUser
+from log_service.client.admin.access import (
+    AclBinding,
+    AclFilter,
+    DelegationTokenDescription,
+    ScramUser,
+)
 from log_service.client.admin.share_groups import ShareGroupDescription, ShareGroupOffset
 from log_service.client.admin.values import (
     BrokerDescription,
@@ -71,7 +84,9 @@ class Admin:
     ``KafkaError`` NETWORK_EXCEPTION or REQUEST_TIMED_OUT.
     """
 
-    def __init__(self, bootstrap_servers: str | Iterable[str], *, env: Env | None = None, **settings: Any) -> None:
+    def __init__(
+        self, bootstrap_servers: str | Iterable[str], *, env: Env | None = None, **settings: Any
+    ) -> None:
         self.config = AdminConfig.of(bootstrap_servers, settings)
         self._env = env or real_env()
         self._security = outgoing_security(self.config.security(), self._env.rng)
@@ -80,10 +95,17 @@ class Admin:
 
     async def __aenter__(self) -> Self:
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
-        self._cluster = ClusterMetadata(self._env, self.config, self._nursery, security=self._security)
+        self._cluster = ClusterMetadata(
+            self._env, self.config, self._nursery, security=self._security
+        )
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._cluster = None
         self._nursery.cancel_scope.cancel()
         await self._stack.aclose()  # without the exception, which the nursery would wrap
@@ -96,29 +118,41 @@ class Admin:
             KafkaError: INVALID_REQUEST, the admin is closed.
         """
         if self._cluster is None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the admin is closed: use it inside 'async with'")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "the admin is closed: use it inside 'async with'"
+            )
         return self._cluster
 
     # Topics and cluster
 
     async def create_topics(
-        self, topics: Sequence[NewTopic], *, is_validated_only: bool = False, timeout_ms: int | None = None
+        self,
+        topics: Sequence[NewTopic],
+        *,
+        is_validated_only: bool = False,
+        timeout_ms: int | None = None,
     ) -> dict[str, TopicId]:
         """Create topics, and return their ids once every partition has a leader.
 
         The error is TOPIC_ALREADY_EXISTS if a topic exists.
         """
         wanted = arguments.all_of(NewTopic, topics, "topics to create")
-        return await topics_and_configs.create_topics(self.cluster, wanted, self._limit(timeout_ms), is_validated_only=is_validated_only)
+        return await topics_and_configs.create_topics(
+            self.cluster, wanted, self._limit(timeout_ms), is_validated_only=is_validated_only
+        )
 
     async def delete_topics(self, names: Sequence[str], *, timeout_ms: int | None = None) -> None:
         """Delete topics with all their records.
 
         The error is UNKNOWN_TOPIC_OR_PARTITION if a topic does not exist.
         """
-        await topics_and_configs.delete_topics(self.cluster, arguments.names(names, "topics"), self._limit(timeout_ms))
+        await topics_and_configs.delete_topics(
+            self.cluster, arguments.names(names, "topics"), self._limit(timeout_ms)
+        )
 
-    async def create_partitions(self, counts: Mapping[str, int], *, timeout_ms: int | None = None) -> None:
+    async def create_partitions(
+        self, counts: Mapping[str, int], *, timeout_ms: int | None = None
+    ) -> None:
         """Raise each topic's number of partitions to the given count.
 
         Returns once the new partitions have leaders. The error is INVALID_PARTITIONS if a topic has
@@ -126,16 +160,24 @@ class Admin:
         """
         await topics_and_configs.create_partitions(self.cluster, counts, self._limit(timeout_ms))
 
-    async def list_topics(self, *, is_internal_included: bool = False, timeout_ms: int | None = None) -> list[TopicListing]:
+    async def list_topics(
+        self, *, is_internal_included: bool = False, timeout_ms: int | None = None
+    ) -> list[TopicListing]:
         """Return all topics, sorted by name."""
-        return await topics_and_configs.list_topics(self.cluster, self._limit(timeout_ms), is_internal_included=is_internal_included)
+        return await topics_and_configs.list_topics(
+            self.cluster, self._limit(timeout_ms), is_internal_included=is_internal_included
+        )
 
-    async def describe_topics(self, names: Sequence[str], *, timeout_ms: int | None = None) -> dict[str, TopicDescription]:
+    async def describe_topics(
+        self, names: Sequence[str], *, timeout_ms: int | None = None
+    ) -> dict[str, TopicDescription]:
         """Return the current partitions, leaders and replicas of topics.
 
         The error is UNKNOWN_TOPIC_OR_PARTITION if a topic does not exist.
         """
-        return await topics_and_configs.describe_topics(self.cluster, arguments.names(names, "topics"), self._limit(timeout_ms))
+        return await topics_and_configs.describe_topics(
+            self.cluster, arguments.names(names, "topics"), self._limit(timeout_ms)
+        )
 
     async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
         """Return the cluster's id, brokers and controller, and whether it is a tidelog cluster."""
@@ -146,7 +188,9 @@ class Admin:
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """Return every configuration key of topics and brokers, with the source of each value."""
         wanted = arguments.all_of(ConfigResource, resources, "resources")
-        return await topics_and_configs.describe_configs(self.cluster, wanted, self._limit(timeout_ms))
+        return await topics_and_configs.describe_configs(
+            self.cluster, wanted, self._limit(timeout_ms)
+        )
 
     async def alter_configs(
         self,
@@ -161,9 +205,13 @@ class Admin:
         it.
         """
         arguments.all_of(ConfigResource, changes, "resources")
-        await topics_and_configs.alter_configs(self.cluster, changes, self._limit(timeout_ms), is_validated_only=is_validated_only)
+        await topics_and_configs.alter_configs(
+            self.cluster, changes, self._limit(timeout_ms), is_validated_only=is_validated_only
+        )
 
-    async def apply_retention(self, topics: Sequence[str] | None = None, *, timeout_ms: int | None = None) -> list[RetentionResult]:
+    async def apply_retention(
+        self, topics: Sequence[str] | None = None, *, timeout_ms: int | None = None
+    ) -> list[RetentionResult]:
         """Make the brokers apply retention now, and return what each partition lost.
 
         ``topics`` None means all topics.
@@ -173,10 +221,14 @@ class Admin:
                 themselves.
         """
         return await maintenance.apply_retention(
-            self.cluster, None if topics is None else arguments.names(topics, "topics"), self._limit(timeout_ms)
+            self.cluster,
+            None if topics is None else arguments.names(topics, "topics"),
+            self._limit(timeout_ms),
         )
 
-    async def apply_compaction(self, topics: Sequence[str] | None = None, *, timeout_ms: int | None = None) -> list[CompactionResult]:
+    async def apply_compaction(
+        self, topics: Sequence[str] | None = None, *, timeout_ms: int | None = None
+    ) -> list[CompactionResult]:
         """Make the brokers compact now as each topic's configuration asks, and return the figures.
 
         ``topics`` None means all compacted topics.
@@ -187,10 +239,14 @@ class Admin:
             ItemsFailed: INVALID_CONFIG, a topic that was named is not compacted.
         """
         return await maintenance.apply_compaction(
-            self.cluster, None if topics is None else arguments.names(topics, "topics"), self._limit(timeout_ms)
+            self.cluster,
+            None if topics is None else arguments.names(topics, "topics"),
+            self._limit(timeout_ms),
         )
 
-    async def list_config_resources(self, types: Iterable[ResourceType] = (), *, timeout_ms: int | None = None) -> list[ConfigResource]:
+    async def list_config_resources(
+        self, types: Iterable[ResourceType] = (), *, timeout_ms: int | None = None
+    ) -> list[ConfigResource]:
         """Return the resources that have configuration, or may have it (KIP-1142).
 
         If ``types`` are given, only resources of these types are returned.
@@ -200,7 +256,11 @@ class Admin:
     # Quotas
 
     async def describe_client_quotas(
-        self, match: Mapping[str, str | None] | None = None, *, is_strict: bool = False, timeout_ms: int | None = None
+        self,
+        match: Mapping[str, str | None] | None = None,
+        *,
+        is_strict: bool = False,
+        timeout_ms: int | None = None,
     ) -> dict[QuotaEntity, dict[str, float]]:
         """Return the quotas that are set, by entity and key (KIP-546).
 
@@ -208,7 +268,9 @@ class Admin:
         that have all these types. An empty name matches the default, and None matches any name.
         ``is_strict`` leaves out entities that have other types as well.
         """
-        return await quotas.describe_client_quotas(self.cluster, match or {}, self._limit(timeout_ms), is_strict=is_strict)
+        return await quotas.describe_client_quotas(
+            self.cluster, match or {}, self._limit(timeout_ms), is_strict=is_strict
+        )
 
     async def alter_client_quotas(
         self,
@@ -221,7 +283,9 @@ class Admin:
 
         The error is INVALID_REQUEST if a quota is not valid.
         """
-        await quotas.alter_client_quotas(self.cluster, changes, self._limit(timeout_ms), is_validated_only=is_validated_only)
+        await quotas.alter_client_quotas(
+            self.cluster, changes, self._limit(timeout_ms), is_validated_only=is_validated_only
+        )
 
     # Log directories, leaders, replicas
 
@@ -234,7 +298,9 @@ class Admin:
         """
         return await cluster.describe_log_dirs(self.cluster, node_ids, self._limit(timeout_ms))
 
-    async def alter_replica_log_dirs(self, targets: Mapping[TopicPartitionReplica, str], *, timeout_ms: int | None = None) -> None:
+    async def alter_replica_log_dirs(
+        self, targets: Mapping[TopicPartitionReplica, str], *, timeout_ms: int | None = None
+    ) -> None:
         """Begin to move replicas to other log directories of their brokers.
 
         ``describe_log_dirs`` shows the progress. The error is LOG_DIR_NOT_FOUND if a broker has no
@@ -255,10 +321,16 @@ class Admin:
         ELECTION_NOT_NEEDED if a partition has the right leader. It is
         PREFERRED_LEADER_NOT_AVAILABLE or ELIGIBLE_LEADERS_NOT_AVAILABLE if no replica can lead.
         """
-        return await cluster.elect_leaders(self.cluster, partitions, election_type, self._limit(timeout_ms))
+        return await cluster.elect_leaders(
+            self.cluster, partitions, election_type, self._limit(timeout_ms)
+        )
 
     async def alter_partition_reassignments(
-        self, targets: Mapping[TopicPartition, Sequence[int] | None], *, is_factor_kept: bool = False, timeout_ms: int | None = None
+        self,
+        targets: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        is_factor_kept: bool = False,
+        timeout_ms: int | None = None,
     ) -> None:
         """Begin to move partitions to the given brokers, the preferred leader first (KIP-455).
 
@@ -268,13 +340,17 @@ class Admin:
         (KIP-860).
         """
         limit_ms = self._limit(timeout_ms)
-        await cluster.alter_partition_reassignments(self.cluster, targets, limit_ms, is_factor_kept=is_factor_kept)
+        await cluster.alter_partition_reassignments(
+            self.cluster, targets, limit_ms, is_factor_kept=is_factor_kept
+        )
 
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, Reassignment]:
         """Return the moves that are in progress, of the given partitions or of all."""
-        return await cluster.list_partition_reassignments(self.cluster, partitions, self._limit(timeout_ms))
+        return await cluster.list_partition_reassignments(
+            self.cluster, partitions, self._limit(timeout_ms)
+        )
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
@@ -287,7 +363,9 @@ class Admin:
 
     # Quorum, features, brokers
 
-    async def describe_brokers(self, *, timeout_ms: int | None = None) -> tuple[BrokerDescription, ...]:
+    async def describe_brokers(
+        self, *, timeout_ms: int | None = None
+    ) -> tuple[BrokerDescription, ...]:
         """Return all registered brokers by their ids, fenced brokers too (KIP-1073)."""
         return await cluster.describe_brokers(self.cluster, self._limit(timeout_ms))
 
@@ -298,14 +376,18 @@ class Admin:
         """
         return await cluster.describe_metadata_quorum(self.cluster, self._limit(timeout_ms))
 
-    async def describe_features(self, node_id: int | None = None, *, timeout_ms: int | None = None) -> FeatureDescription:
+    async def describe_features(
+        self, node_id: int | None = None, *, timeout_ms: int | None = None
+    ) -> FeatureDescription:
         """Return the feature levels that a broker supports, and those of the cluster (KIP-584).
 
         ``node_id`` None means any broker.
         """
         return await cluster.describe_features(self.cluster, node_id, self._limit(timeout_ms))
 
-    async def describe_api_versions(self, node_id: int | None = None, *, timeout_ms: int | None = None) -> dict[str, tuple[int, int]]:
+    async def describe_api_versions(
+        self, node_id: int | None = None, *, timeout_ms: int | None = None
+    ) -> dict[str, tuple[int, int]]:
         """Return the first and last version of each API that a broker supports, by the API's name.
 
         ``node_id`` None means any broker.
@@ -313,13 +395,19 @@ class Admin:
         return await cluster.describe_api_versions(self.cluster, node_id, self._limit(timeout_ms))
 
     async def update_features(
-        self, updates: Mapping[str, FeatureUpdate], *, is_validated_only: bool = False, timeout_ms: int | None = None
+        self,
+        updates: Mapping[str, FeatureUpdate],
+        *,
+        is_validated_only: bool = False,
+        timeout_ms: int | None = None,
     ) -> None:
         """Change the cluster's feature levels, all or none.
 
         The error is INVALID_UPDATE_VERSION if a level cannot be set.
         """
-        await cluster.update_features(self.cluster, updates, self._limit(timeout_ms), is_validated_only=is_validated_only)
+        await cluster.update_features(
+            self.cluster, updates, self._limit(timeout_ms), is_validated_only=is_validated_only
+        )
 
     async def unregister_broker(self, node_id: int, *, timeout_ms: int | None = None) -> None:
         """Remove the registration of a broker that is gone for good.
@@ -346,21 +434,35 @@ class Admin:
     # Offsets
 
     async def list_offsets(
-        self, specs: Mapping[TopicPartition, OffsetSpec], *, isolation_level: str = "read_uncommitted", timeout_ms: int | None = None
+        self,
+        specs: Mapping[TopicPartition, OffsetSpec],
+        *,
+        isolation_level: str = "read_uncommitted",
+        timeout_ms: int | None = None,
     ) -> dict[TopicPartition, FoundOffset]:
         """Return the offset that each spec asks for, for example the latest offset."""
         arguments.partitions(specs)
-        return await offsets.list_offsets(self.cluster, specs, arguments.isolation_of(isolation_level), self._limit(timeout_ms))
+        return await offsets.list_offsets(
+            self.cluster, specs, arguments.isolation_of(isolation_level), self._limit(timeout_ms)
+        )
 
-    async def describe_offsets(self, topics: Iterable[str], *, timeout_ms: int | None = None) -> dict[TopicPartition, PartitionOffsets]:
+    async def describe_offsets(
+        self, topics: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, PartitionOffsets]:
         """Return the first and last offsets of all partitions of the topics.
 
         They are log start, high watermark and last stable offset, together with the topic's id.
         """
-        return await offsets.describe_offsets(self.cluster, arguments.names(topics, "topics"), self._limit(timeout_ms))
+        return await offsets.describe_offsets(
+            self.cluster, arguments.names(topics, "topics"), self._limit(timeout_ms)
+        )
 
     async def wait_for_records(
-        self, positions: Mapping[TopicPartition, int], timeout_ms: int, *, isolation_level: str = "read_committed"
+        self,
+        positions: Mapping[TopicPartition, int],
+        timeout_ms: int,
+        *,
+        isolation_level: str = "read_committed",
     ) -> set[TopicPartition]:
         """Return the partitions that have records at or above their offset, as soon as one has.
 
@@ -372,7 +474,9 @@ class Admin:
         Raises:
             ItemsFailed: TOPIC_AUTHORIZATION_FAILED and others, all partitions are refused.
         """
-        return await offsets.wait_for_records(self.cluster, positions, timeout_ms, arguments.isolation_of(isolation_level))
+        return await offsets.wait_for_records(
+            self.cluster, positions, timeout_ms, arguments.isolation_of(isolation_level)
+        )
 
     async def offsets_for_leader_epoch(
         self, epochs: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
@@ -384,7 +488,9 @@ class Admin:
         arguments.partitions(epochs)
         return await offsets.offsets_for_leader_epoch(self.cluster, epochs, self._limit(timeout_ms))
 
-    async def delete_records(self, before: Mapping[TopicPartition, int], *, timeout_ms: int | None = None) -> dict[TopicPartition, int]:
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
         """Delete the records below each offset, and return the new log start offsets.
 
         Offset -1 deletes all replicated records.
@@ -395,7 +501,11 @@ class Admin:
     # Groups
 
     async def list_groups(
-        self, *, states: Collection[str] = (), types: Collection[str] = (), timeout_ms: int | None = None
+        self,
+        *,
+        states: Collection[str] = (),
+        types: Collection[str] = (),
+        timeout_ms: int | None = None,
     ) -> list[GroupListing]:
         """Return the groups of all brokers, sorted by id.
 
@@ -403,22 +513,32 @@ class Admin:
         (KIP-848, KIP-932). The error is UNSUPPORTED_VERSION if the brokers are too old for a
         filter.
         """
-        return await groups.list_groups(self.cluster, self._limit(timeout_ms), list(states), list(types))
+        return await groups.list_groups(
+            self.cluster, self._limit(timeout_ms), list(states), list(types)
+        )
 
-    async def describe_groups(self, group_ids: Sequence[str], *, timeout_ms: int | None = None) -> dict[str, GroupDescription]:
+    async def describe_groups(
+        self, group_ids: Sequence[str], *, timeout_ms: int | None = None
+    ) -> dict[str, GroupDescription]:
         """Return groups of every type but share, with their members and assignments.
 
         A group that does not exist has state ``Dead``.
         """
-        return await groups.describe_groups(self.cluster, arguments.names(group_ids, "groups"), self._limit(timeout_ms))
+        return await groups.describe_groups(
+            self.cluster, arguments.names(group_ids, "groups"), self._limit(timeout_ms)
+        )
 
-    async def delete_groups(self, group_ids: Sequence[str], *, timeout_ms: int | None = None) -> None:
+    async def delete_groups(
+        self, group_ids: Sequence[str], *, timeout_ms: int | None = None
+    ) -> None:
         """Delete groups with their offsets.
 
         The error is NON_EMPTY_GROUP if a group has members, and GROUP_ID_NOT_FOUND if it does not
         exist.
         """
-        await groups.delete_groups(self.cluster, arguments.names(group_ids, "groups"), self._limit(timeout_ms))
+        await groups.delete_groups(
+            self.cluster, arguments.names(group_ids, "groups"), self._limit(timeout_ms)
+        )
 
     async def list_group_offsets(
         self,
@@ -433,10 +553,16 @@ class Admin:
         Partitions without a committed offset are left out.
         """
         limit_ms = self._limit(timeout_ms)
-        return await groups.list_group_offsets(self.cluster, group_id, partitions, limit_ms, is_stable_required=is_stable_required)
+        return await groups.list_group_offsets(
+            self.cluster, group_id, partitions, limit_ms, is_stable_required=is_stable_required
+        )
 
     async def alter_group_offsets(
-        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], *, timeout_ms: int | None = None
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        *,
+        timeout_ms: int | None = None,
     ) -> None:
         """Set a group's committed offsets.
 
@@ -444,21 +570,29 @@ class Admin:
         """
         await groups.alter_group_offsets(self.cluster, group_id, offsets, self._limit(timeout_ms))
 
-    async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None) -> None:
+    async def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
+    ) -> None:
         """Delete a group's committed offsets (KIP-496).
 
         The error is GROUP_SUBSCRIBED_TO_TOPIC if members of the group read the topic.
         """
-        await groups.delete_group_offsets(self.cluster, group_id, partitions, self._limit(timeout_ms))
+        await groups.delete_group_offsets(
+            self.cluster, group_id, partitions, self._limit(timeout_ms)
+        )
 
     # Share groups
 
-    async def describe_share_groups(self, group_ids: Sequence[str], *, timeout_ms: int | None = None) -> dict[str, ShareGroupDescription]:
+    async def describe_share_groups(
+        self, group_ids: Sequence[str], *, timeout_ms: int | None = None
+    ) -> dict[str, ShareGroupDescription]:
         """Return share groups with their members and assignments (KIP-932).
 
         A group that does not exist has state ``Dead``.
         """
-        return await share_groups.describe_share_groups(self.cluster, arguments.names(group_ids, "groups"), self._limit(timeout_ms))
+        return await share_groups.describe_share_groups(
+            self.cluster, arguments.names(group_ids, "groups"), self._limit(timeout_ms)
+        )
 
     async def list_share_group_offsets(
         self, group_id: str, topics: Iterable[str] | None = None, *, timeout_ms: int | None = None
@@ -468,7 +602,9 @@ class Admin:
         ``topics`` None means all topics that the group was ever subscribed to.
         """
         named = None if topics is None else arguments.names(topics, "topics")
-        return await share_groups.list_share_group_offsets(self.cluster, group_id, named, self._limit(timeout_ms))
+        return await share_groups.list_share_group_offsets(
+            self.cluster, group_id, named, self._limit(timeout_ms)
+        )
 
     async def alter_share_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
@@ -479,15 +615,21 @@ class Admin:
         """
         arguments.partitions(offsets)
         wanted = {where: arguments.offset(offset) for where, offset in offsets.items()}
-        await share_groups.alter_share_group_offsets(self.cluster, group_id, wanted, self._limit(timeout_ms))
+        await share_groups.alter_share_group_offsets(
+            self.cluster, group_id, wanted, self._limit(timeout_ms)
+        )
 
-    async def delete_share_group_offsets(self, group_id: str, topics: Iterable[str], *, timeout_ms: int | None = None) -> None:
+    async def delete_share_group_offsets(
+        self, group_id: str, topics: Iterable[str], *, timeout_ms: int | None = None
+    ) -> None:
         """Delete the start offsets of a queue in whole topics.
 
         The error is NON_EMPTY_GROUP while the group has members.
         """
         named = arguments.names(topics, "topics")
-        await share_groups.delete_share_group_offsets(self.cluster, group_id, named, self._limit(timeout_ms))
+        await share_groups.delete_share_group_offsets(
+            self.cluster, group_id, named, self._limit(timeout_ms)
+        )
 
     # Transactions
 
@@ -513,7 +655,9 @@ class Admin:
             running_longer_than_ms=running_longer_than_ms,
             pattern=transactional_id_pattern,
         )
-        return await open_transactions.list_transactions(self.cluster, wanted, self._limit(timeout_ms))
+        return await open_transactions.list_transactions(
+            self.cluster, wanted, self._limit(timeout_ms)
+        )
 
     async def describe_transactions(
         self, transactional_ids: Sequence[str], *, timeout_ms: int | None = None
@@ -525,10 +669,16 @@ class Admin:
         (``transactional.id.expiration.ms``).
         """
         ids = arguments.names(transactional_ids, "transactional ids")
-        return await open_transactions.describe_transactions(self.cluster, ids, self._limit(timeout_ms))
+        return await open_transactions.describe_transactions(
+            self.cluster, ids, self._limit(timeout_ms)
+        )
 
     async def find_hanging_transactions(
-        self, partitions: Iterable[TopicPartition] | None = None, *, open_longer_than_ms: int = 900_000, timeout_ms: int | None = None
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        open_longer_than_ms: int = 900_000,
+        timeout_ms: int | None = None,
     ) -> list[HangingTransaction]:
         """Return the open transactions that no coordinator will end, by partition (KIP-664).
 
@@ -537,9 +687,13 @@ class Admin:
         ``transaction.max.timeout.ms``. ``abort_transaction`` ends a transaction.
         """
         named = None if partitions is None else arguments.partitions(partitions)
-        return await open_transactions.find_hanging(self.cluster, named, open_longer_than_ms, self._limit(timeout_ms))
+        return await open_transactions.find_hanging(
+            self.cluster, named, open_longer_than_ms, self._limit(timeout_ms)
+        )
 
-    async def abort_transaction(self, transaction: HangingTransaction, *, timeout_ms: int | None = None) -> None:
+    async def abort_transaction(
+        self, transaction: HangingTransaction, *, timeout_ms: int | None = None
+    ) -> None:
         """Write an abort marker into one partition, without the transaction's coordinator
         (KIP-664).
 
@@ -548,11 +702,15 @@ class Admin:
         TRANSACTION_COORDINATOR_FENCED or INVALID_PRODUCER_EPOCH if the coordinator or the producer
         has a newer epoch now.
         """
-        await open_transactions.abort_transaction(self.cluster, transaction, self._limit(timeout_ms))
+        await open_transactions.abort_transaction(
+            self.cluster, transaction, self._limit(timeout_ms)
+        )
 
     # Who gets in, and who may do what
 
-    async def set_scram_users(self, users: Sequence[ScramUser], *, timeout_ms: int | None = None) -> None:
+    async def set_scram_users(
+        self, users: Sequence[ScramUser], *, timeout_ms: int | None = None
+    ) -> None:
         """Create users, or give them new passwords (KIP-554).
 
         The password itself is not sent. Errors are UNACCEPTABLE_CREDENTIAL and others.
@@ -560,14 +718,18 @@ class Admin:
         wanted = arguments.all_of(ScramUser, users, "users")
         await access.set_scram_users(self.cluster, wanted, self._env.rng, self._limit(timeout_ms))
 
-    async def remove_scram_users(self, users: Iterable[tuple[str, str]], *, timeout_ms: int | None = None) -> None:
+    async def remove_scram_users(
+        self, users: Iterable[tuple[str, str]], *, timeout_ms: int | None = None
+    ) -> None:
         """Remove passwords by user and mechanism, for example ``("alice", "SCRAM-SHA-512")``.
 
         The error is RESOURCE_NOT_FOUND if a user has no password for the mechanism.
         """
         await access.remove_scram_users(self.cluster, users, self._limit(timeout_ms))
 
-    async def describe_scram_users(self, names: Sequence[str] | None = None, *, timeout_ms: int | None = None) -> dict[str, dict[str, int]]:
+    async def describe_scram_users(
+        self, names: Sequence[str] | None = None, *, timeout_ms: int | None = None
+    ) -> dict[str, dict[str, int]]:
         """Return the iterations of users by mechanism. ``names`` None means all users.
 
         The error is RESOURCE_NOT_FOUND if a user has no password.
@@ -575,29 +737,46 @@ class Admin:
         named = None if names is None else arguments.names(names, "users")
         return await access.describe_scram_users(self.cluster, named, self._limit(timeout_ms))
 
-    async def create_acls(self, bindings: Sequence[AclBinding], *, timeout_ms: int | None = None) -> None:
+    async def create_acls(
+        self, bindings: Sequence[AclBinding], *, timeout_ms: int | None = None
+    ) -> None:
         """Create ACLs. ACLs that exist already stay.
 
         The error is SECURITY_DISABLED if the cluster has no authorizer.
         """
-        await access.create_acls(self.cluster, arguments.all_of(AclBinding, bindings, "ACLs"), self._limit(timeout_ms))
+        await access.create_acls(
+            self.cluster, arguments.all_of(AclBinding, bindings, "ACLs"), self._limit(timeout_ms)
+        )
 
-    async def describe_acls(self, wanted: AclFilter | None = None, *, timeout_ms: int | None = None) -> list[AclBinding]:
+    async def describe_acls(
+        self, wanted: AclFilter | None = None, *, timeout_ms: int | None = None
+    ) -> list[AclBinding]:
         """Return the ACLs that a filter selects. ``wanted`` None means all ACLs.
 
         The error is SECURITY_DISABLED if the cluster has no authorizer.
         """
-        return await access.describe_acls(self.cluster, wanted or AclFilter(), self._limit(timeout_ms))
+        return await access.describe_acls(
+            self.cluster, wanted or AclFilter(), self._limit(timeout_ms)
+        )
 
-    async def delete_acls(self, filters: Sequence[AclFilter], *, timeout_ms: int | None = None) -> list[AclBinding]:
+    async def delete_acls(
+        self, filters: Sequence[AclFilter], *, timeout_ms: int | None = None
+    ) -> list[AclBinding]:
         """Delete the ACLs that any of the filters selects, and return them.
 
         The error is SECURITY_DISABLED if the cluster has no authorizer.
         """
-        return await access.delete_acls(self.cluster, arguments.all_of(AclFilter, filters, "filters"), self._limit(timeout_ms))
+        return await access.delete_acls(
+            self.cluster, arguments.all_of(AclFilter, filters, "filters"), self._limit(timeout_ms)
+        )
 
     async def create_delegation_token(
-        self, *, owner: str | None = None, renewers: Sequence[str] = (), max_lifetime_ms: int = -1, timeout_ms: int | None = None
+        self,
+        *,
+        owner: str | None = None,
+        renewers: Sequence[str] = (),
+        max_lifetime_ms: int = -1,
+        timeout_ms: int | None = None,
     ) -> DelegationTokenDescription:
         """Create a token that logs in as its owner until the token expires (KIP-48).
 
@@ -606,21 +785,31 @@ class Admin:
         connection has no login of its own.
         """
         named = arguments.names(renewers, "renewers")
-        return await access.create_delegation_token(self.cluster, owner, named, max_lifetime_ms, self._limit(timeout_ms))
+        return await access.create_delegation_token(
+            self.cluster, owner, named, max_lifetime_ms, self._limit(timeout_ms)
+        )
 
-    async def renew_delegation_token(self, hmac: SecretBytes, *, period_ms: int = -1, timeout_ms: int | None = None) -> int:
+    async def renew_delegation_token(
+        self, hmac: SecretBytes, *, period_ms: int = -1, timeout_ms: int | None = None
+    ) -> int:
         """Extend the life of a token, and return its new expiry time in milliseconds since 1970.
 
         Errors are DELEGATION_TOKEN_EXPIRED and others.
         """
-        return await access.renew_delegation_token(self.cluster, hmac, period_ms, self._limit(timeout_ms))
+        return await access.renew_delegation_token(
+            self.cluster, hmac, period_ms, self._limit(timeout_ms)
+        )
 
-    async def expire_delegation_token(self, hmac: SecretBytes, *, period_ms: int = -1, timeout_ms: int | None = None) -> int:
+    async def expire_delegation_token(
+        self, hmac: SecretBytes, *, period_ms: int = -1, timeout_ms: int | None = None
+    ) -> int:
         """Make a token expire ``period_ms`` from now, and return the expiry time.
 
         If ``period_ms`` is negative, the token expires at once.
         """
-        return await access.expire_delegation_token(self.cluster, hmac, period_ms, self._limit(timeout_ms))
+        return await access.expire_delegation_token(
+            self.cluster, hmac, period_ms, self._limit(timeout_ms)
+        )
 
     async def describe_delegation_tokens(
         self, owners: Sequence[str] | None = None, *, timeout_ms: int | None = None

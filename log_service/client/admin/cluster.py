@@ -38,14 +38,38 @@ from log_service.protocol.messages import describe_log_dirs as log_dirs
 from log_service.protocol.messages import describe_producers as producers
 from log_service.protocol.messages import describe_quorum as quorum
 from log_service.protocol.messages import list_partition_reassignments as reassignments
-from log_service.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
+from log_service.protocol.messages.add_raft_voter import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    Listener,
+)
 from log_service.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from log_service.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from log_service.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
-from log_service.protocol.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
-from log_service.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
-from log_service.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from log_service.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+from log_service.protocol.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from log_service.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    TopicPartitions,
+)
+from log_service.protocol.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from log_service.protocol.messages.remove_raft_voter import (
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+)
+from log_service.protocol.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+from log_service.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 from log_service.rpc.connection import SOFTWARE_NAME, raise_for
 
 # Log directories
@@ -58,14 +82,18 @@ async def describe_log_dirs(
 
     async def ask(node_id: int) -> dict[str, LogDirDescription]:
         request = log_dirs.DescribeLogDirsRequest(topics=None)
-        response = await (await cluster.node(node_id)).request(request, log_dirs.DescribeLogDirsResponse)
+        response = await (await cluster.node(node_id)).request(
+            request, log_dirs.DescribeLogDirsResponse
+        )
         raise_for(response.error_code, None, f"log directories of broker {node_id}")
         return {result.log_dir: _log_dir(result) for result in response.results}
 
     async def attempt() -> dict[int, dict[str, LogDirDescription]]:
         view = await cluster.refresh()
         wanted = sorted(view.nodes if node_ids is None else node_ids)
-        return dict(zip(wanted, await gather(partial(ask, node_id) for node_id in wanted), strict=True))
+        return dict(
+            zip(wanted, await gather(partial(ask, node_id) for node_id in wanted), strict=True)
+        )
 
     return await cluster.retry(attempt, timeout_ms, is_refreshing=False)
 
@@ -79,7 +107,9 @@ def _log_dir(result: log_dirs.DescribeLogDirsResult) -> LogDirDescription:
         is_cordoned=result.is_cordoned,
         replicas={
             TopicPartition(topic.name, each.partition_index): ReplicaDescription(
-                size_bytes=each.partition_size, offset_lag=each.offset_lag, is_future=each.is_future_key
+                size_bytes=each.partition_size,
+                offset_lag=each.offset_lag,
+                is_future=each.is_future_key,
             )
             for topic in result.topics
             for each in topic.partitions
@@ -87,36 +117,49 @@ def _log_dir(result: log_dirs.DescribeLogDirsResult) -> LogDirDescription:
     )
 
 
-async def alter_replica_log_dirs(cluster: ClusterMetadata, targets: Mapping[TopicPartitionReplica, str], timeout_ms: int) -> None:
+async def alter_replica_log_dirs(
+    cluster: ClusterMetadata, targets: Mapping[TopicPartitionReplica, str], timeout_ms: int
+) -> None:
     """Move replicas between log directories; see ``Admin.alter_replica_log_dirs``."""
 
     async def ask(node_id: int) -> Collected:
         by_path: dict[str, list[TopicPartition]] = {}
         for replica, path in targets.items():
             if replica.broker_id == node_id:
-                by_path.setdefault(path, []).append(TopicPartition(replica.topic, replica.partition))
+                by_path.setdefault(path, []).append(
+                    TopicPartition(replica.topic, replica.partition)
+                )
         request = alter_dirs.AlterReplicaLogDirsRequest(
             dirs=[
                 alter_dirs.AlterReplicaLogDir(
                     path=path,
                     topics=[
-                        alter_dirs.AlterReplicaLogDirTopic(name=topic, partitions=numbers) for topic, numbers in by_topic(moved).items()
+                        alter_dirs.AlterReplicaLogDirTopic(name=topic, partitions=numbers)
+                        for topic, numbers in by_topic(moved).items()
                     ],
                 )
                 for path, moved in by_path.items()
             ]
         )
-        response = await (await cluster.node(node_id)).request(request, alter_dirs.AlterReplicaLogDirsResponse)
+        response = await (await cluster.node(node_id)).request(
+            request, alter_dirs.AlterReplicaLogDirsResponse
+        )
         collected = Collected()
         for topic in response.results:
             for result in topic.partitions:
-                collected.note(TopicPartitionReplica(topic.topic_name, result.partition_index, node_id), result.error_code, None)
+                collected.note(
+                    TopicPartitionReplica(topic.topic_name, result.partition_index, node_id),
+                    result.error_code,
+                    None,
+                )
         return collected
 
     async def attempt() -> None:
         await cluster.refresh()
         everything = Collected()
-        for collected in await gather(partial(ask, node_id) for node_id in sorted({replica.broker_id for replica in targets})):
+        for collected in await gather(
+            partial(ask, node_id) for node_id in sorted({replica.broker_id for replica in targets})
+        ):
             everything.errors.update(collected.errors)
         everything.finish({})
 
@@ -127,16 +170,26 @@ async def alter_replica_log_dirs(cluster: ClusterMetadata, targets: Mapping[Topi
 
 
 async def elect_leaders(
-    cluster: ClusterMetadata, partitions: Iterable[TopicPartition] | None, election_type: ElectionType, timeout_ms: int
+    cluster: ClusterMetadata,
+    partitions: Iterable[TopicPartition] | None,
+    election_type: ElectionType,
+    timeout_ms: int,
 ) -> set[TopicPartition]:
     """Elect leaders; see ``Admin.elect_leaders``."""
     asked = None
     if partitions is not None:
-        asked = [TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()]
-    request = ElectLeadersRequest(election_type=election_type, topic_partitions=asked, timeout_ms=timeout_ms)
+        asked = [
+            TopicPartitions(topic=topic, partitions=numbers)
+            for topic, numbers in by_topic(partitions).items()
+        ]
+    request = ElectLeadersRequest(
+        election_type=election_type, topic_partitions=asked, timeout_ms=timeout_ms
+    )
 
     async def attempt() -> ElectLeadersResponse:
-        response = await (await cluster.controller()).request(request, ElectLeadersResponse, waits_ms=timeout_ms)
+        response = await (await cluster.controller()).request(
+            request, ElectLeadersResponse, waits_ms=timeout_ms
+        )
         raise_for(response.error_code, None, "elect leaders")
         return response
 
@@ -144,18 +197,27 @@ async def elect_leaders(
     errors: dict[TopicPartition, KafkaError] = {}
     for topic in (await cluster.retry(attempt, timeout_ms)).replica_election_results:
         for result in topic.partition_result:
-            partition, code = TopicPartition(topic.topic, result.partition_id), ErrorCode.of(result.error_code)
+            partition, code = (
+                TopicPartition(topic.topic, result.partition_id),
+                ErrorCode.of(result.error_code),
+            )
             if code == ErrorCode.NONE:
                 elected.add(partition)
             else:
-                errors[partition] = KafkaError(code, f"{partition}: {result.error_message or code.name}")
+                errors[partition] = KafkaError(
+                    code, f"{partition}: {result.error_message or code.name}"
+                )
     if errors:
         raise ItemsFailed(errors, dict.fromkeys(elected))
     return elected
 
 
 async def alter_partition_reassignments(
-    cluster: ClusterMetadata, targets: Mapping[TopicPartition, Sequence[int] | None], timeout_ms: int, *, is_factor_kept: bool
+    cluster: ClusterMetadata,
+    targets: Mapping[TopicPartition, Sequence[int] | None],
+    timeout_ms: int,
+    *,
+    is_factor_kept: bool,
 ) -> None:
     """Move partitions to other brokers; see ``Admin.alter_partition_reassignments``."""
     request = alter_reassignments.AlterPartitionReassignmentsRequest(
@@ -163,7 +225,11 @@ async def alter_partition_reassignments(
         allow_replication_factor_change=not is_factor_kept,
         topics=[
             alter_reassignments.ReassignableTopic(
-                name=topic, partitions=[_reassignable(number, targets[TopicPartition(topic, number)]) for number in numbers]
+                name=topic,
+                partitions=[
+                    _reassignable(number, targets[TopicPartition(topic, number)])
+                    for number in numbers
+                ],
             )
             for topic, numbers in by_topic(targets).items()
         ],
@@ -171,19 +237,29 @@ async def alter_partition_reassignments(
 
     async def attempt() -> None:
         connection = await cluster.controller()
-        response = await connection.request(request, alter_reassignments.AlterPartitionReassignmentsResponse, waits_ms=timeout_ms)
+        response = await connection.request(
+            request, alter_reassignments.AlterPartitionReassignmentsResponse, waits_ms=timeout_ms
+        )
         raise_for(response.error_code, response.error_message, "reassign partitions")
         collected = Collected()
         for topic in response.responses:
             for result in topic.partitions:
-                collected.note(TopicPartition(topic.name, result.partition_index), result.error_code, result.error_message)
+                collected.note(
+                    TopicPartition(topic.name, result.partition_index),
+                    result.error_code,
+                    result.error_message,
+                )
         collected.finish({})
 
     await cluster.retry(attempt, timeout_ms)
 
 
-def _reassignable(number: int, replicas: Sequence[int] | None) -> alter_reassignments.ReassignablePartition:
-    return alter_reassignments.ReassignablePartition(partition_index=number, replicas=None if replicas is None else list(replicas))
+def _reassignable(
+    number: int, replicas: Sequence[int] | None
+) -> alter_reassignments.ReassignablePartition:
+    return alter_reassignments.ReassignablePartition(
+        partition_index=number, replicas=None if replicas is None else list(replicas)
+    )
 
 
 async def list_partition_reassignments(
@@ -199,7 +275,9 @@ async def list_partition_reassignments(
     request = reassignments.ListPartitionReassignmentsRequest(topics=asked, timeout_ms=timeout_ms)
 
     async def attempt() -> dict[TopicPartition, Reassignment]:
-        response = await (await cluster.controller()).request(request, reassignments.ListPartitionReassignmentsResponse)
+        response = await (await cluster.controller()).request(
+            request, reassignments.ListPartitionReassignmentsResponse
+        )
         raise_for(response.error_code, response.error_message, "list reassignments")
         return {
             TopicPartition(topic.name, each.partition_index): Reassignment(
@@ -221,7 +299,10 @@ async def describe_producers(
     wanted = list(partitions)
 
     async def ask(leader: int, asked: list[TopicPartition]) -> Collected:
-        topics = [producers.TopicRequest(name=topic, partition_indexes=numbers) for topic, numbers in by_topic(asked).items()]
+        topics = [
+            producers.TopicRequest(name=topic, partition_indexes=numbers)
+            for topic, numbers in by_topic(asked).items()
+        ]
         response = await (await cluster.node(leader)).request(
             producers.DescribeProducersRequest(topics=topics), producers.DescribeProducersResponse
         )
@@ -230,7 +311,9 @@ async def describe_producers(
             for result in topic.partitions:
                 partition = TopicPartition(topic.name, result.partition_index)
                 if not collected.note(partition, result.error_code, result.error_message):
-                    described[partition] = tuple(_producer(state) for state in result.active_producers)
+                    described[partition] = tuple(
+                        _producer(state) for state in result.active_producers
+                    )
         return collected
 
     described: dict[TopicPartition, tuple[ProducerDescription, ...]] = {}
@@ -243,7 +326,9 @@ async def describe_producers(
         for partition in wanted:
             if partition not in known:
                 everything.note(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
-        for collected in await gather(partial(ask, leader, asked) for leader, asked in cluster.group_by_leader(known).items()):
+        for collected in await gather(
+            partial(ask, leader, asked) for leader, asked in cluster.group_by_leader(known).items()
+        ):
             everything.errors.update(collected.errors)
         return everything.finish(described)
 
@@ -264,7 +349,9 @@ def _producer(state: producers.ProducerState) -> ProducerDescription:
 # Quorum, features, brokers
 
 
-async def describe_brokers(cluster: ClusterMetadata, timeout_ms: int) -> tuple[BrokerDescription, ...]:
+async def describe_brokers(
+    cluster: ClusterMetadata, timeout_ms: int
+) -> tuple[BrokerDescription, ...]:
     """Return all registered brokers; see ``Admin.describe_brokers``."""
 
     async def attempt() -> tuple[BrokerDescription, ...]:
@@ -272,7 +359,13 @@ async def describe_brokers(cluster: ClusterMetadata, timeout_ms: int) -> tuple[B
         response = await (await cluster.any_node()).request(request, DescribeClusterResponse)
         raise_for(response.error_code, response.error_message, "describe the brokers")
         return tuple(
-            BrokerDescription(node_id=each.broker_id, host=each.host, port=each.port, rack=each.rack, is_fenced=each.is_fenced)
+            BrokerDescription(
+                node_id=each.broker_id,
+                host=each.host,
+                port=each.port,
+                rack=each.rack,
+                is_fenced=each.is_fenced,
+            )
             for each in sorted(response.brokers, key=lambda each: each.broker_id)
         )
 
@@ -282,7 +375,9 @@ async def describe_brokers(cluster: ClusterMetadata, timeout_ms: int) -> tuple[B
 async def describe_metadata_quorum(cluster: ClusterMetadata, timeout_ms: int) -> QuorumDescription:
     """Describe the metadata quorum; see ``Admin.describe_metadata_quorum``."""
     partition = quorum.RequestPartitionData(partition_index=0)
-    request = quorum.DescribeQuorumRequest(topics=[quorum.RequestTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])])
+    request = quorum.DescribeQuorumRequest(
+        topics=[quorum.RequestTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])]
+    )
 
     async def attempt() -> QuorumDescription:
         response = await (await cluster.any_node()).request(request, quorum.DescribeQuorumResponse)
@@ -295,7 +390,10 @@ async def describe_metadata_quorum(cluster: ClusterMetadata, timeout_ms: int) ->
             high_watermark=result.high_watermark,
             voters=tuple(_quorum_replica(state) for state in result.current_voters),
             observers=tuple(_quorum_replica(state) for state in result.observers),
-            endpoints={node.node_id: {each.name: f"{each.host}:{each.port}" for each in node.listeners} for node in response.nodes},
+            endpoints={
+                node.node_id: {each.name: f"{each.host}:{each.port}" for each in node.listeners}
+                for node in response.nodes
+            },
         )
 
     return await cluster.retry(attempt, timeout_ms)
@@ -311,16 +409,23 @@ def _quorum_replica(state: quorum.ReplicaState) -> QuorumReplica:
     )
 
 
-async def describe_features(cluster: ClusterMetadata, node_id: int | None, timeout_ms: int) -> FeatureDescription:
+async def describe_features(
+    cluster: ClusterMetadata, node_id: int | None, timeout_ms: int
+) -> FeatureDescription:
     """Return the features of a broker and of the cluster; see ``Admin.describe_features``."""
-    request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
+    request = ApiVersionsRequest(
+        client_software_name=SOFTWARE_NAME, client_software_version=__version__
+    )
 
     async def attempt() -> FeatureDescription:
         connection = await (cluster.any_node() if node_id is None else cluster.node(node_id))
         response = await connection.request(request, ApiVersionsResponse)
         raise_for(response.error_code, None, "describe features")
         return FeatureDescription(
-            supported={each.name: (each.min_version, each.max_version) for each in response.supported_features},
+            supported={
+                each.name: (each.min_version, each.max_version)
+                for each in response.supported_features
+            },
             finalized={each.name: each.max_version_level for each in response.finalized_features},
             finalized_epoch=response.finalized_features_epoch,
         )
@@ -328,32 +433,45 @@ async def describe_features(cluster: ClusterMetadata, node_id: int | None, timeo
     return await cluster.retry(attempt, timeout_ms)
 
 
-async def describe_api_versions(cluster: ClusterMetadata, node_id: int | None, timeout_ms: int) -> dict[str, tuple[int, int]]:
+async def describe_api_versions(
+    cluster: ClusterMetadata, node_id: int | None, timeout_ms: int
+) -> dict[str, tuple[int, int]]:
     """Return the API versions that a broker supports; see ``Admin.describe_api_versions``."""
 
     async def attempt() -> dict[str, tuple[int, int]]:
         connection = await (cluster.any_node() if node_id is None else cluster.node(node_id))
         known = {int(key): KNOWN[key].name for key in KNOWN}
-        return {known.get(key, f"api {key}"): versions for key, versions in sorted(connection.versions.ranges.items())}
+        return {
+            known.get(key, f"api {key}"): versions
+            for key, versions in sorted(connection.versions.ranges.items())
+        }
 
     return await cluster.retry(attempt, timeout_ms)
 
 
 async def update_features(
-    cluster: ClusterMetadata, updates: Mapping[str, FeatureUpdate], timeout_ms: int, *, is_validated_only: bool
+    cluster: ClusterMetadata,
+    updates: Mapping[str, FeatureUpdate],
+    timeout_ms: int,
+    *,
+    is_validated_only: bool,
 ) -> None:
     """Change feature levels; see ``Admin.update_features``."""
     request = UpdateFeaturesRequest(
         timeout_ms=timeout_ms,
         validate_only=is_validated_only,
         feature_updates=[
-            FeatureUpdateKey(feature=name, max_version_level=update.level, upgrade_type=update.upgrade_type)
+            FeatureUpdateKey(
+                feature=name, max_version_level=update.level, upgrade_type=update.upgrade_type
+            )
             for name, update in updates.items()
         ],
     )
 
     async def attempt() -> None:
-        response = await (await cluster.controller()).request(request, UpdateFeaturesResponse, waits_ms=timeout_ms)
+        response = await (await cluster.controller()).request(
+            request, UpdateFeaturesResponse, waits_ms=timeout_ms
+        )
         raise_for(response.error_code, response.error_message, "update features")
         collected = Collected()
         for result in response.results:
@@ -374,15 +492,20 @@ async def unregister_broker(cluster: ClusterMetadata, node_id: int, timeout_ms: 
     await cluster.retry(attempt, timeout_ms)
 
 
-async def list_config_resources(cluster: ClusterMetadata, types: Iterable[ResourceType], timeout_ms: int) -> list[ConfigResource]:
+async def list_config_resources(
+    cluster: ClusterMetadata, types: Iterable[ResourceType], timeout_ms: int
+) -> list[ConfigResource]:
     """Return the resources with configuration; see ``Admin.list_config_resources``."""
-    request = ListConfigResourcesRequest(resource_types=[int(resource_type) for resource_type in types])
+    request = ListConfigResourcesRequest(
+        resource_types=[int(resource_type) for resource_type in types]
+    )
 
     async def attempt() -> list[ConfigResource]:
         response = await (await cluster.any_node()).request(request, ListConfigResourcesResponse)
         raise_for(response.error_code, None, "list config resources")
         return sorted(
-            ConfigResource(resource_type=ResourceType(each.resource_type), name=each.resource_name) for each in response.config_resources
+            ConfigResource(resource_type=ResourceType(each.resource_type), name=each.resource_name)
+            for each in response.config_resources
         )
 
     return await cluster.retry(attempt, timeout_ms)
@@ -395,14 +518,21 @@ async def add_raft_voter(cluster: ClusterMetadata, voter: RaftVoter, timeout_ms:
         timeout_ms=timeout_ms,
         voter_id=voter.node_id,
         voter_directory_id=voter.directory_id,
-        listeners=[Listener(name=name, host=host, port=port) for name, (host, port) in voter.endpoints.items()],
+        listeners=[
+            Listener(name=name, host=host, port=port)
+            for name, (host, port) in voter.endpoints.items()
+        ],
     )
-    response = await (await cluster.controller()).request(request, AddRaftVoterResponse, waits_ms=timeout_ms)
+    response = await (await cluster.controller()).request(
+        request, AddRaftVoterResponse, waits_ms=timeout_ms
+    )
     raise_for(response.error_code, response.error_message, f"add voter {voter.node_id}")
 
 
 async def remove_raft_voter(cluster: ClusterMetadata, node_id: int, directory_id: UUID) -> None:
     """Remove a voter; see ``Admin.remove_raft_voter``."""
-    request = RemoveRaftVoterRequest(cluster_id=None, voter_id=node_id, voter_directory_id=directory_id)
+    request = RemoveRaftVoterRequest(
+        cluster_id=None, voter_id=node_id, voter_directory_id=directory_id
+    )
     response = await (await cluster.controller()).request(request, RemoveRaftVoterResponse)
     raise_for(response.error_code, response.error_message, f"remove voter {node_id}")

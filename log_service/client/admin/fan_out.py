@@ -62,7 +62,9 @@ class Collected:
         if code == ErrorCode.NONE:
             return False
         name = ErrorCode.of(code)
-        error = KafkaError(name, text if text and str(item) in text else f"{what}{item}: {text or name.name}")
+        error = KafkaError(
+            name, text if text and str(item) in text else f"{what}{item}: {text or name.name}"
+        )
         if error.is_retriable and name not in TERMINAL_FOR_ADMIN:
             raise error
         self.errors[item] = error
@@ -103,7 +105,13 @@ class Collected:
         return dict(results)
 
 
-TERMINAL_FOR_ADMIN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.ELECTION_NOT_NEEDED})
+TERMINAL_FOR_ADMIN = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.ELECTION_NOT_NEEDED,
+    }
+)
 """Retriable errors that are final for the admin.
 
 A producer may be early and tries again. A question about the same topic has the error as its

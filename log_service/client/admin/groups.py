@@ -13,17 +13,31 @@ from typing import TypeVar
 from log_service.client import arguments
 from log_service.client.admin.fan_out import Collected, by_topic, gather
 from log_service.client.admin.streams_groups import describe_streams_group
-from log_service.client.admin.values import GroupDescription, GroupListing, MemberDescription, OffsetAndMetadata
+from log_service.client.admin.values import (
+    GroupDescription,
+    GroupListing,
+    MemberDescription,
+    OffsetAndMetadata,
+)
 from log_service.client.connections.cluster_metadata import GROUP_KEY_TYPE, ClusterMetadata
 from log_service.client.connections.cluster_view import Node
 from log_service.client.group_protocol import CONSUMER_PROTOCOL_TYPE, decode_assignment
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TOPIC_ID, TopicId, TopicPartition
 from log_service.protocol.api_versions import ApiKey
-from log_service.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
-from log_service.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from log_service.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from log_service.protocol.messages.consumer_group_describe import (
+    DescribedGroup as DescribedConsumerGroup,
+)
 from log_service.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from log_service.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from log_service.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from log_service.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from log_service.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -58,7 +72,12 @@ DEAD = "Dead"
 DescribeGroups also reports it for a group of another protocol (KIP-1043).
 """
 MOVED = frozenset(
-    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT}
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
 )
 """After these errors the coordinator is looked up again.
 
@@ -66,7 +85,9 @@ A broker that does not respond may be alive only at the level of TCP.
 """
 
 
-async def list_groups(cluster: ClusterMetadata, timeout_ms: int, states: Sequence[str], types: Sequence[str]) -> list[GroupListing]:
+async def list_groups(
+    cluster: ClusterMetadata, timeout_ms: int, states: Sequence[str], types: Sequence[str]
+) -> list[GroupListing]:
     """List the groups of all brokers; see ``Admin.list_groups``."""
 
     async def ask(node_id: int) -> list[GroupListing]:
@@ -74,7 +95,12 @@ async def list_groups(cluster: ClusterMetadata, timeout_ms: int, states: Sequenc
         response = await (await cluster.node(node_id)).request(request, ListGroupsResponse)
         raise_for(response.error_code, None, f"groups of broker {node_id}")
         return [
-            GroupListing(group_id=each.group_id, protocol_type=each.protocol_type, state=each.group_state, group_type=each.group_type)
+            GroupListing(
+                group_id=each.group_id,
+                protocol_type=each.protocol_type,
+                state=each.group_state,
+                group_type=each.group_type,
+            )
             for each in response.groups
         ]
 
@@ -86,12 +112,16 @@ async def list_groups(cluster: ClusterMetadata, timeout_ms: int, states: Sequenc
     return await cluster.retry(attempt, timeout_ms, is_refreshing=False)
 
 
-async def describe_groups(cluster: ClusterMetadata, group_ids: Sequence[str], timeout_ms: int) -> dict[str, GroupDescription]:
+async def describe_groups(
+    cluster: ClusterMetadata, group_ids: Sequence[str], timeout_ms: int
+) -> dict[str, GroupDescription]:
     """Describe groups of every type but share; see ``Admin.describe_groups``."""
 
     async def ask(group_id: str) -> GroupDescription:
         connection = await cluster.coordinator(group_id, "")
-        response = await connection.request(DescribeGroupsRequest(groups=[group_id]), DescribeGroupsResponse)
+        response = await connection.request(
+            DescribeGroupsRequest(groups=[group_id]), DescribeGroupsResponse
+        )
         (group,) = response.groups
         if group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise_for(group.error_code, group.error_message, f"group {group_id!r}")
@@ -101,53 +131,82 @@ async def describe_groups(cluster: ClusterMetadata, group_ids: Sequence[str], ti
         asked = ConsumerGroupDescribeRequest(group_ids=[group_id])
         (other,) = (await connection.request(asked, ConsumerGroupDescribeResponse)).groups
         if other.error_code in {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION}:
-            return await describe_streams_group(cluster, connection, group_id, found.coordinator) or found
+            return (
+                await describe_streams_group(cluster, connection, group_id, found.coordinator)
+                or found
+            )
         raise_for(other.error_code, other.error_message, f"group {group_id!r}")
         return _consumer_group_description(other, found.coordinator)
 
     async def attempt(group_id: str) -> GroupDescription:
         return await with_coordinator(cluster, group_id, partial(ask, group_id))
 
-    described = await gather(partial(cluster.retry, partial(attempt, group_id), timeout_ms) for group_id in group_ids)
+    described = await gather(
+        partial(cluster.retry, partial(attempt, group_id), timeout_ms) for group_id in group_ids
+    )
     return dict(zip(group_ids, described, strict=True))
 
 
-async def delete_groups(cluster: ClusterMetadata, group_ids: Sequence[str], timeout_ms: int) -> None:
+async def delete_groups(
+    cluster: ClusterMetadata, group_ids: Sequence[str], timeout_ms: int
+) -> None:
     """Delete groups that have no members; see ``Admin.delete_groups``."""
 
     async def ask(group_id: str) -> None:
         connection = await cluster.coordinator(group_id, "")
-        response = await connection.request(DeleteGroupsRequest(groups_names=[group_id]), DeleteGroupsResponse)
+        response = await connection.request(
+            DeleteGroupsRequest(groups_names=[group_id]), DeleteGroupsResponse
+        )
         (result,) = response.results
         raise_for(result.error_code, None, f"group {group_id!r}")
 
     async def attempt(group_id: str) -> KafkaError | None:
         try:
-            await cluster.retry(partial(with_coordinator, cluster, group_id, partial(ask, group_id)), timeout_ms)
+            await cluster.retry(
+                partial(with_coordinator, cluster, group_id, partial(ask, group_id)), timeout_ms
+            )
         except KafkaError as error:
             return error
         return None
 
     collected = Collected()
     failures = await gather(partial(attempt, group_id) for group_id in group_ids)
-    collected.errors = {group_id: error for group_id, error in zip(group_ids, failures, strict=True) if error is not None}
+    collected.errors = {
+        group_id: error
+        for group_id, error in zip(group_ids, failures, strict=True)
+        if error is not None
+    }
     collected.finish({})
 
 
 async def list_group_offsets(
-    cluster: ClusterMetadata, group_id: str, partitions: Iterable[TopicPartition] | None, timeout_ms: int, *, is_stable_required: bool
+    cluster: ClusterMetadata,
+    group_id: str,
+    partitions: Iterable[TopicPartition] | None,
+    timeout_ms: int,
+    *,
+    is_stable_required: bool,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return committed offsets; see ``Admin.list_group_offsets``."""
     wanted = None if partitions is None else list(partitions)
 
     async def ask() -> dict[TopicPartition, OffsetAndMetadata]:
-        return await fetch_offsets(await cluster.coordinator(group_id, ""), group_id, wanted, is_stable_required=is_stable_required)
+        return await fetch_offsets(
+            await cluster.coordinator(group_id, ""),
+            group_id,
+            wanted,
+            is_stable_required=is_stable_required,
+        )
 
     return await cluster.retry(partial(with_coordinator, cluster, group_id, ask), timeout_ms)
 
 
 async def fetch_offsets(
-    connection: RpcConnection, group_id: str, partitions: Sequence[TopicPartition] | None, *, is_stable_required: bool
+    connection: RpcConnection,
+    group_id: str,
+    partitions: Sequence[TopicPartition] | None,
+    *,
+    is_stable_required: bool,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Request committed offsets from a coordinator, once. ``partitions`` None means all.
 
@@ -157,17 +216,33 @@ async def fetch_offsets(
         KafkaError: the error that the coordinator returned for the group or for a partition.
     """
     version = min(connection.version_of(ApiKey.OFFSET_FETCH), LAST_OFFSET_VERSION_WITH_NAMES)
-    request = OffsetFetchRequest(require_stable=is_stable_required and version >= FIRST_OFFSET_FETCH_VERSION_WITH_STABLE)
+    request = OffsetFetchRequest(
+        require_stable=is_stable_required and version >= FIRST_OFFSET_FETCH_VERSION_WITH_STABLE
+    )
     topics = None if partitions is None else by_topic(partitions)
     if version >= FIRST_OFFSET_FETCH_VERSION_WITH_GROUPS:
-        named = None if topics is None else [OffsetFetchRequestTopics(name=name, partition_indexes=each) for name, each in topics.items()]
+        named = (
+            None
+            if topics is None
+            else [
+                OffsetFetchRequestTopics(name=name, partition_indexes=each)
+                for name, each in topics.items()
+            ]
+        )
         request.groups = [OffsetFetchRequestGroup(group_id=group_id, topics=named)]
     else:
         request.group_id = group_id
         request.topics = (
-            None if topics is None else [OffsetFetchRequestTopic(name=name, partition_indexes=each) for name, each in topics.items()]
+            None
+            if topics is None
+            else [
+                OffsetFetchRequestTopic(name=name, partition_indexes=each)
+                for name, each in topics.items()
+            ]
         )
-    response = await connection.request(request, OffsetFetchResponse, max_version=LAST_OFFSET_VERSION_WITH_NAMES)
+    response = await connection.request(
+        request, OffsetFetchResponse, max_version=LAST_OFFSET_VERSION_WITH_NAMES
+    )
     result = response.groups[0] if response.groups else response
     raise_for(result.error_code, None, f"offsets of group {group_id!r}")
     offsets: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -177,44 +252,62 @@ async def fetch_offsets(
             raise_for(each.error_code, None, f"offset of group {group_id!r} for {partition}")
             if each.committed_offset != NO_OFFSET:
                 offsets[partition] = OffsetAndMetadata(
-                    offset=each.committed_offset, leader_epoch=each.committed_leader_epoch, metadata=each.metadata or ""
+                    offset=each.committed_offset,
+                    leader_epoch=each.committed_leader_epoch,
+                    metadata=each.metadata or "",
                 )
     return offsets
 
 
 async def alter_group_offsets(
-    cluster: ClusterMetadata, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], timeout_ms: int
+    cluster: ClusterMetadata,
+    group_id: str,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+    timeout_ms: int,
 ) -> None:
     """Set committed offsets without being a member; see ``Admin.alter_group_offsets``."""
     request = commit_request(group_id, as_offsets(offsets))
 
     async def ask() -> None:
         connection = await cluster.coordinator(group_id, "")
-        response = await connection.request(request, OffsetCommitResponse, max_version=LAST_OFFSET_VERSION_WITH_NAMES)
+        response = await connection.request(
+            request, OffsetCommitResponse, max_version=LAST_OFFSET_VERSION_WITH_NAMES
+        )
         collected = Collected()
         for topic in response.topics:
             for result in topic.partitions:
-                collected.note(TopicPartition(topic.name, result.partition_index), result.error_code, None)
+                collected.note(
+                    TopicPartition(topic.name, result.partition_index), result.error_code, None
+                )
         collected.finish({})
 
     await cluster.retry(partial(with_coordinator, cluster, group_id, ask), timeout_ms)
 
 
-async def delete_group_offsets(cluster: ClusterMetadata, group_id: str, partitions: Iterable[TopicPartition], timeout_ms: int) -> None:
+async def delete_group_offsets(
+    cluster: ClusterMetadata, group_id: str, partitions: Iterable[TopicPartition], timeout_ms: int
+) -> None:
     """Delete committed offsets; see ``Admin.delete_group_offsets``."""
     topics = [
-        OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=number) for number in numbers])
+        OffsetDeleteRequestTopic(
+            name=name,
+            partitions=[OffsetDeleteRequestPartition(partition_index=number) for number in numbers],
+        )
         for name, numbers in by_topic(partitions).items()
     ]
 
     async def ask() -> None:
         connection = await cluster.coordinator(group_id, "")
-        response = await connection.request(OffsetDeleteRequest(group_id=group_id, topics=topics), OffsetDeleteResponse)
+        response = await connection.request(
+            OffsetDeleteRequest(group_id=group_id, topics=topics), OffsetDeleteResponse
+        )
         raise_for(response.error_code, None, f"offsets of group {group_id!r}")
         collected = Collected()
         for topic in response.topics:
             for result in topic.partitions:
-                collected.note(TopicPartition(topic.name, result.partition_index), result.error_code, None)
+                collected.note(
+                    TopicPartition(topic.name, result.partition_index), result.error_code, None
+                )
         collected.finish({})
 
     await cluster.retry(partial(with_coordinator, cluster, group_id, ask), timeout_ms)
@@ -243,20 +336,28 @@ def commit_request(
             OffsetCommitRequestTopic(
                 name=topic,
                 topic_id=topic_ids.get(topic, NO_TOPIC_ID),
-                partitions=[_commit_partition(number, offsets[TopicPartition(topic, number)]) for number in numbers],
+                partitions=[
+                    _commit_partition(number, offsets[TopicPartition(topic, number)])
+                    for number in numbers
+                ],
             )
             for topic, numbers in by_topic(offsets).items()
         ],
     )
 
 
-def as_offsets(offsets: Mapping[TopicPartition, OffsetAndMetadata | int]) -> dict[TopicPartition, OffsetAndMetadata]:
+def as_offsets(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return offsets as ``OffsetAndMetadata``. A plain number gets no metadata.
 
     Raises:
         TypeError, ValueError: a partition or an offset is not valid.
     """
-    return {each: _as_offset(offset) for each, offset in arguments.by_partition(offsets, "offsets").items()}
+    return {
+        each: _as_offset(offset)
+        for each, offset in arguments.by_partition(offsets, "offsets").items()
+    }
 
 
 def _as_offset(given: OffsetAndMetadata | int) -> OffsetAndMetadata:
@@ -267,7 +368,13 @@ def _as_offset(given: OffsetAndMetadata | int) -> OffsetAndMetadata:
     return given
 
 
-async def with_coordinator(cluster: ClusterMetadata, key: str, ask: Callable[[], Awaitable[T]], *, key_type: int = GROUP_KEY_TYPE) -> T:
+async def with_coordinator(
+    cluster: ClusterMetadata,
+    key: str,
+    ask: Callable[[], Awaitable[T]],
+    *,
+    key_type: int = GROUP_KEY_TYPE,
+) -> T:
     """Call ``ask``, and forget the coordinator if the error says that it has moved.
 
     The next attempt then looks the coordinator up. All errors of ``ask`` are raised.
@@ -301,7 +408,9 @@ def node_of(cluster: ClusterMetadata, connection: RpcConnection) -> Node:
     return Node(node_id=-1, host=address.host, port=address.port)
 
 
-def _consumer_group_description(group: DescribedConsumerGroup, coordinator: Node) -> GroupDescription:
+def _consumer_group_description(
+    group: DescribedConsumerGroup, coordinator: Node
+) -> GroupDescription:
     members = tuple(
         MemberDescription(
             member_id=member.member_id,
@@ -309,7 +418,9 @@ def _consumer_group_description(group: DescribedConsumerGroup, coordinator: Node
             client_id=member.client_id,
             client_host=member.client_host,
             assignment=tuple(
-                TopicPartition(topic.topic_name, index) for topic in member.assignment.topic_partitions for index in topic.partitions
+                TopicPartition(topic.topic_name, index)
+                for topic in member.assignment.topic_partitions
+                for index in topic.partitions
             ),
         )
         for member in group.members

@@ -14,7 +14,11 @@ from log_service.client.admin.values import CompactionResult, RetentionResult
 from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
-from log_service.protocol.messages.maintenance import MaintenanceRequest, MaintenanceResponse, MaintenanceResult
+from log_service.protocol.messages.maintenance import (
+    MaintenanceRequest,
+    MaintenanceResponse,
+    MaintenanceResult,
+)
 from log_service.rpc.connection import raise_for
 from log_service.rpc.versions import MAINTENANCE_FEATURE
 
@@ -29,9 +33,13 @@ _RESPONSE_MARGIN_MS = 2_000
 T = TypeVar("T")
 
 
-async def apply_retention(cluster: ClusterMetadata, topics: Sequence[str] | None, timeout_ms: int) -> list[RetentionResult]:
+async def apply_retention(
+    cluster: ClusterMetadata, topics: Sequence[str] | None, timeout_ms: int
+) -> list[RetentionResult]:
     """Make every broker apply retention now; see ``Admin.apply_retention``."""
-    request = MaintenanceRequest(operation=APPLY_RETENTION, topics=None if topics is None else list(topics))
+    request = MaintenanceRequest(
+        operation=APPLY_RETENTION, topics=None if topics is None else list(topics)
+    )
 
     def read(result: MaintenanceResult) -> RetentionResult:
         return RetentionResult(
@@ -42,17 +50,28 @@ async def apply_retention(cluster: ClusterMetadata, topics: Sequence[str] | None
             log_start_offset=result.log_start_offset,
         )
 
-    return await _ask_all(cluster, request, timeout_ms, read, level=RETENTION_LEVEL, purpose="apply retention")
+    return await _ask_all(
+        cluster, request, timeout_ms, read, level=RETENTION_LEVEL, purpose="apply retention"
+    )
 
 
-async def apply_compaction(cluster: ClusterMetadata, topics: Sequence[str] | None, timeout_ms: int) -> list[CompactionResult]:
+async def apply_compaction(
+    cluster: ClusterMetadata, topics: Sequence[str] | None, timeout_ms: int
+) -> list[CompactionResult]:
     """Make every broker compact now what is due; see ``Admin.apply_compaction``."""
     request = MaintenanceRequest(
         operation=APPLY_COMPACTION,
         topics=None if topics is None else list(topics),
         timeout_ms=max(timeout_ms - _RESPONSE_MARGIN_MS, timeout_ms // 2),
     )
-    return await _ask_all(cluster, request, timeout_ms, _compaction_result, level=COMPACTION_LEVEL, purpose="apply compaction")
+    return await _ask_all(
+        cluster,
+        request,
+        timeout_ms,
+        _compaction_result,
+        level=COMPACTION_LEVEL,
+        purpose="apply compaction",
+    )
 
 
 def _compaction_result(result: MaintenanceResult) -> CompactionResult:
@@ -114,10 +133,16 @@ async def _ask_all(
 
 def _require(level: int | None, wanted: int, purpose: str) -> None:
     if level is None:
-        text = f"this cluster is not tidelog: it has no request to {purpose} now; its brokers clean by themselves"
+        text = (
+            f"this cluster is not tidelog: it has no request to {purpose} now; its brokers clean by"
+            " themselves"
+        )
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
     if level < wanted:
-        text = f"this broker is of an earlier version: it has no request to {purpose} now; it cleans by itself"
+        text = (
+            f"this broker is of an earlier version: it has no request to {purpose} now; it cleans"
+            " by itself"
+        )
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
 
 

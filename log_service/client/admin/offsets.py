@@ -13,7 +13,13 @@ from typing import TypeVar
 import trio
 
 from log_service.client.admin.fan_out import Collected, by_topic, gather
-from log_service.client.admin.values import EpochEnd, FoundOffset, ItemsFailed, OffsetSpec, PartitionOffsets
+from log_service.client.admin.values import (
+    EpochEnd,
+    FoundOffset,
+    ItemsFailed,
+    OffsetSpec,
+    PartitionOffsets,
+)
 from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TOPIC_ID, TopicPartition
@@ -23,7 +29,12 @@ from log_service.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from log_service.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
 from log_service.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -47,7 +58,10 @@ LONG_POLL = "long poll"
 
 
 async def list_offsets(
-    cluster: ClusterMetadata, specs: Mapping[TopicPartition, OffsetSpec], isolation: int, timeout_ms: int
+    cluster: ClusterMetadata,
+    specs: Mapping[TopicPartition, OffsetSpec],
+    isolation: int,
+    timeout_ms: int,
 ) -> dict[TopicPartition, FoundOffset]:
     """Return the offset that each spec asks for; see ``Admin.list_offsets``."""
     cluster.watch({partition.topic for partition in specs})
@@ -59,7 +73,9 @@ async def list_offsets(
             timestamp=specs[partition].timestamp,
         )
 
-    async def ask(leader: int, partitions: list[TopicPartition]) -> dict[TopicPartition, FoundOffset]:
+    async def ask(
+        leader: int, partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, FoundOffset]:
         request = ListOffsetsRequest(
             replica_id=CONSUMER_REPLICA_ID,
             isolation_level=isolation,
@@ -79,7 +95,11 @@ async def list_offsets(
             for result in topic.partitions:
                 partition = TopicPartition(topic.name, result.partition_index)
                 if not collected.note(partition, result.error_code, None):
-                    found[partition] = FoundOffset(offset=result.offset, timestamp_ms=result.timestamp, leader_epoch=result.leader_epoch)
+                    found[partition] = FoundOffset(
+                        offset=result.offset,
+                        timestamp_ms=result.timestamp,
+                        leader_epoch=result.leader_epoch,
+                    )
         return collected.finish(found)
 
     return await _ask_leaders(cluster, specs, ask, timeout_ms)
@@ -96,7 +116,9 @@ async def _ask_leaders(
     async def attempt() -> dict[TopicPartition, V]:
         await describe(cluster, {partition.topic for partition in partitions})
         leaders = cluster.group_by_leader(partitions)
-        return _merged(await gather(partial(ask, leader, led) for leader, led in leaders.items()), partitions)
+        return _merged(
+            await gather(partial(ask, leader, led) for leader, led in leaders.items()), partitions
+        )
 
     return await cluster.retry(attempt, timeout_ms)
 
@@ -113,11 +135,18 @@ async def describe(cluster: ClusterMetadata, topics: Iterable[str]) -> None:
         collected = Collected()
         for topic in missing:
             if topic not in view.topics:
-                collected.note(topic, view.errors.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None, "topic ")
+                collected.note(
+                    topic,
+                    view.errors.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                    None,
+                    "topic ",
+                )
         collected.finish({})
 
 
-async def describe_offsets(cluster: ClusterMetadata, topics: Iterable[str], timeout_ms: int) -> dict[TopicPartition, PartitionOffsets]:
+async def describe_offsets(
+    cluster: ClusterMetadata, topics: Iterable[str], timeout_ms: int
+) -> dict[TopicPartition, PartitionOffsets]:
     """Return the first and last offsets of all partitions of the topics.
 
     Three requests go to each leader at the same time.
@@ -125,7 +154,11 @@ async def describe_offsets(cluster: ClusterMetadata, topics: Iterable[str], time
     names = list(topics)
     left_ms = cluster.countdown(timeout_ms)
     await cluster.retry(partial(describe, cluster, names), timeout_ms)
-    partitions = [TopicPartition(name, number) for name in names for number in range(cluster.view.topics[name].partition_count)]
+    partitions = [
+        TopicPartition(name, number)
+        for name in names
+        for number in range(cluster.view.topics[name].partition_count)
+    ]
     earliest = dict.fromkeys(partitions, OffsetSpec.earliest())
     latest = dict.fromkeys(partitions, OffsetSpec.latest())
     starts, stable, ends = await gather(
@@ -177,13 +210,17 @@ async def offsets_for_leader_epoch(
             for result in topic.partitions:
                 partition = TopicPartition(topic.topic, result.partition)
                 if not collected.note(partition, result.error_code, None):
-                    found[partition] = EpochEnd(leader_epoch=result.leader_epoch, end_offset=result.end_offset)
+                    found[partition] = EpochEnd(
+                        leader_epoch=result.leader_epoch, end_offset=result.end_offset
+                    )
         return collected.finish(found)
 
     return await _ask_leaders(cluster, epochs, ask, timeout_ms)
 
 
-async def delete_records(cluster: ClusterMetadata, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, int]:
+async def delete_records(
+    cluster: ClusterMetadata, offsets: Mapping[TopicPartition, int], timeout_ms: int
+) -> dict[TopicPartition, int]:
     """Advance log starts, and return the new ones; see ``Admin.delete_records``."""
 
     async def ask(leader: int, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
@@ -193,7 +230,10 @@ async def delete_records(cluster: ClusterMetadata, offsets: Mapping[TopicPartiti
                 DeleteRecordsTopic(
                     name=topic,
                     partitions=[
-                        DeleteRecordsPartition(partition_index=number, offset=offsets[TopicPartition(topic, number)]) for number in numbers
+                        DeleteRecordsPartition(
+                            partition_index=number, offset=offsets[TopicPartition(topic, number)]
+                        )
+                        for number in numbers
                     ],
                 )
                 for topic, numbers in by_topic(partitions).items()
@@ -234,7 +274,9 @@ async def wait_for_records(
         request, max_version = _poll_request(cluster, partitions, offsets, deadline, isolation)
         connection = await cluster.node(leader, LONG_POLL)
         try:
-            response = await connection.request(request, FetchResponse, max_version=max_version, waits_ms=request.max_wait_ms)
+            response = await connection.request(
+                request, FetchResponse, max_version=max_version, waits_ms=request.max_wait_ms
+            )
         except trio.Cancelled:
             connection.close()  # the broker goes on waiting, and the next poll would wait behind this one
             raise
@@ -250,7 +292,9 @@ async def wait_for_records(
                 done.cancel()
             if polled.ready or not polled.refused.keys() & set(left):
                 return
-            left = [each for each in left if each not in refused]  # a leader responds at once where it refuses: it has not waited
+            left = [
+                each for each in left if each not in refused
+            ]  # a leader responds at once where it refuses: it has not waited
 
     async def attempt() -> None:
         refused.update(await _unknown(cluster, offsets))
@@ -260,13 +304,18 @@ async def wait_for_records(
                 raise ItemsFailed(refused, {})
             leaders = cluster.group_by_leader(left)
             with trio.CancelScope() as done:
-                await gather(partial(poll, leader, partitions, done) for leader, partitions in leaders.items())
+                await gather(
+                    partial(poll, leader, partitions, done)
+                    for leader, partitions in leaders.items()
+                )
 
     await cluster.retry(attempt, wait_ms + cluster.config.request_timeout_ms)
     return ready
 
 
-async def _unknown(cluster: ClusterMetadata, partitions: Collection[TopicPartition]) -> dict[TopicPartition, KafkaError]:
+async def _unknown(
+    cluster: ClusterMetadata, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, KafkaError]:
     """Make sure that the client's view of the cluster contains the topics of ``partitions``.
 
     Return an error for each partition whose topic the cluster refuses to describe.
@@ -274,26 +323,38 @@ async def _unknown(cluster: ClusterMetadata, partitions: Collection[TopicPartiti
     try:
         await describe(cluster, by_topic(partitions))
     except ItemsFailed as failed:
-        return {each: failed.errors[each.topic] for each in partitions if each.topic in failed.errors}
+        return {
+            each: failed.errors[each.topic] for each in partitions if each.topic in failed.errors
+        }
     return {}
 
 
 def _poll_request(
-    cluster: ClusterMetadata, partitions: list[TopicPartition], offsets: Mapping[TopicPartition, int], deadline: float, isolation: int
+    cluster: ClusterMetadata,
+    partitions: list[TopicPartition],
+    offsets: Mapping[TopicPartition, int],
+    deadline: float,
+    isolation: int,
 ) -> tuple[FetchRequest, int | None]:
     topics = [
         FetchTopic(
             topic=topic,
             topic_id=cluster.view.topic_id_of(topic),
             partitions=[
-                FetchPartition(partition=number, fetch_offset=offsets[TopicPartition(topic, number)], partition_max_bytes=1)
+                FetchPartition(
+                    partition=number,
+                    fetch_offset=offsets[TopicPartition(topic, number)],
+                    partition_max_bytes=1,
+                )
                 for number in numbers
             ],
         )
         for topic, numbers in by_topic(partitions).items()
     ]
     max_wait_ms = max(int((deadline - trio.current_time()) * 1_000), 0)
-    request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1, isolation_level=isolation, topics=topics)
+    request = FetchRequest(
+        max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1, isolation_level=isolation, topics=topics
+    )
     is_id_missing = any(topic.topic_id == NO_TOPIC_ID for topic in topics)
     return request, LAST_FETCH_VERSION_WITH_NAMES if is_id_missing else None
 
@@ -328,14 +389,18 @@ def _polled(cluster: ClusterMetadata, response: FetchResponse) -> _Polled:
                     passing.append(error)
                 else:
                     refused[partition] = error
-            elif code is ErrorCode.OFFSET_OUT_OF_RANGE or (result.records is not None and len(result.records)):
+            elif code is ErrorCode.OFFSET_OUT_OF_RANGE or (
+                result.records is not None and len(result.records)
+            ):
                 ready.add(partition)
     if passing and not ready:
         raise passing[0]
     return _Polled(ready=ready, refused=refused)
 
 
-def _merged(parts: Iterable[Mapping[TopicPartition, V]], asked: Iterable[TopicPartition]) -> dict[TopicPartition, V]:
+def _merged(
+    parts: Iterable[Mapping[TopicPartition, V]], asked: Iterable[TopicPartition]
+) -> dict[TopicPartition, V]:
     """Return the responses of all leaders as one.
 
     Raises:
@@ -346,5 +411,8 @@ def _merged(parts: Iterable[Mapping[TopicPartition, V]], asked: Iterable[TopicPa
         merged.update(part)
     missing = [each for each in asked if each not in merged]
     if missing:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the leader of {missing[0]} left it out of its response")
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"the leader of {missing[0]} left it out of its response",
+        )
     return merged

@@ -29,13 +29,17 @@ async def describe_client_quotas(
     cluster: ClusterMetadata, match: Mapping[str, str | None], timeout_ms: int, *, is_strict: bool
 ) -> dict[QuotaEntity, dict[str, float]]:
     """Return the quotas that are set; see ``Admin.describe_client_quotas``."""
-    request = DescribeClientQuotasRequest(components=[_component(kind, name) for kind, name in match.items()], strict=is_strict)
+    request = DescribeClientQuotasRequest(
+        components=[_component(kind, name) for kind, name in match.items()], strict=is_strict
+    )
 
     async def attempt() -> dict[QuotaEntity, dict[str, float]]:
         response = await (await cluster.any_node()).request(request, DescribeClientQuotasResponse)
         raise_for(response.error_code, response.error_message, "client quotas")
         return {
-            QuotaEntity.of({part.entity_type: part.entity_name for part in entry.entity}): {each.key: each.value for each in entry.values}
+            QuotaEntity.of({part.entity_type: part.entity_name for part in entry.entity}): {
+                each.key: each.value for each in entry.values
+            }
             for entry in response.entries or ()
         }
 
@@ -45,19 +49,31 @@ async def describe_client_quotas(
 def _component(kind: str, name: str | None) -> ComponentData:
     if name is None:
         return ComponentData(entity_type=kind, match_type=ANY, match=None)
-    return ComponentData(entity_type=kind, match_type=BY_NAME if name else DEFAULT, match=name or None)
+    return ComponentData(
+        entity_type=kind, match_type=BY_NAME if name else DEFAULT, match=name or None
+    )
 
 
 async def alter_client_quotas(
-    cluster: ClusterMetadata, changes: Mapping[QuotaEntity, Mapping[str, float | None]], timeout_ms: int, *, is_validated_only: bool
+    cluster: ClusterMetadata,
+    changes: Mapping[QuotaEntity, Mapping[str, float | None]],
+    timeout_ms: int,
+    *,
+    is_validated_only: bool,
 ) -> None:
     """Set and remove quotas; see ``Admin.alter_client_quotas``."""
     request = AlterClientQuotasRequest(
         validate_only=is_validated_only,
         entries=[
             RequestEntryData(
-                entity=[RequestEntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts().items()],
-                ops=[OpData(key=key, value=value or 0.0, remove=value is None) for key, value in quotas.items()],
+                entity=[
+                    RequestEntityData(entity_type=kind, entity_name=name)
+                    for kind, name in entity.parts().items()
+                ],
+                ops=[
+                    OpData(key=key, value=value or 0.0, remove=value is None)
+                    for key, value in quotas.items()
+                ],
             )
             for entity, quotas in changes.items()
         ],

@@ -82,18 +82,24 @@ class ShareGroupOffset:
     lag: int | None
 
 
-async def describe_share_groups(cluster: ClusterMetadata, group_ids: Sequence[str], timeout_ms: int) -> dict[str, ShareGroupDescription]:
+async def describe_share_groups(
+    cluster: ClusterMetadata, group_ids: Sequence[str], timeout_ms: int
+) -> dict[str, ShareGroupDescription]:
     """Describe share groups; see ``Admin.describe_share_groups``."""
 
     async def ask(group_id: str) -> ShareGroupDescription:
         connection = await cluster.coordinator(group_id, "")
-        response = await connection.request(ShareGroupDescribeRequest(group_ids=[group_id]), ShareGroupDescribeResponse)
+        response = await connection.request(
+            ShareGroupDescribeRequest(group_ids=[group_id]), ShareGroupDescribeResponse
+        )
         (group,) = response.groups
         if group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise_for(group.error_code, group.error_message, f"share group {group_id!r}")
         return _description(group, node_of(cluster, connection))
 
-    described = await gather(_retried(cluster, group_id, partial(ask, group_id), timeout_ms) for group_id in group_ids)
+    described = await gather(
+        _retried(cluster, group_id, partial(ask, group_id), timeout_ms) for group_id in group_ids
+    )
     return dict(zip(group_ids, described, strict=True))
 
 
@@ -107,12 +113,18 @@ async def list_share_group_offsets(
         if topics is not None:
             view = await cluster.refresh(topics)
             named = [
-                DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=list(range(view.topics[name].partition_count)))
+                DescribeShareGroupOffsetsRequestTopic(
+                    topic_name=name, partitions=list(range(view.topics[name].partition_count))
+                )
                 for name in topics
                 if name in view.topics
             ]
-        request = DescribeShareGroupOffsetsRequest(groups=[DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=named)])
-        response = await (await cluster.coordinator(group_id, "")).request(request, DescribeShareGroupOffsetsResponse)
+        request = DescribeShareGroupOffsetsRequest(
+            groups=[DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=named)]
+        )
+        response = await (await cluster.coordinator(group_id, "")).request(
+            request, DescribeShareGroupOffsetsResponse
+        )
         (group,) = response.groups
         raise_for(group.error_code, group.error_message, f"share group {group_id!r}")
         collected, found = Collected(), {}
@@ -138,7 +150,9 @@ async def alter_share_group_offsets(
         AlterShareGroupOffsetsRequestTopic(
             topic_name=name,
             partitions=[
-                AlterShareGroupOffsetsRequestPartition(partition_index=number, start_offset=offsets[TopicPartition(name, number)])
+                AlterShareGroupOffsetsRequestPartition(
+                    partition_index=number, start_offset=offsets[TopicPartition(name, number)]
+                )
                 for number in numbers
             ],
         )
@@ -147,24 +161,34 @@ async def alter_share_group_offsets(
 
     async def ask() -> None:
         request = AlterShareGroupOffsetsRequest(group_id=group_id, topics=topics)
-        response = await (await cluster.coordinator(group_id, "")).request(request, AlterShareGroupOffsetsResponse)
+        response = await (await cluster.coordinator(group_id, "")).request(
+            request, AlterShareGroupOffsetsResponse
+        )
         raise_for(response.error_code, response.error_message, f"share group {group_id!r}")
         collected = Collected()
         for topic in response.responses:
             for each in topic.partitions:
-                collected.note(TopicPartition(topic.topic_name, each.partition_index), each.error_code, each.error_message)
+                collected.note(
+                    TopicPartition(topic.topic_name, each.partition_index),
+                    each.error_code,
+                    each.error_message,
+                )
         collected.finish({})
 
     await _retried(cluster, group_id, ask, timeout_ms)()
 
 
-async def delete_share_group_offsets(cluster: ClusterMetadata, group_id: str, topics: Sequence[str], timeout_ms: int) -> None:
+async def delete_share_group_offsets(
+    cluster: ClusterMetadata, group_id: str, topics: Sequence[str], timeout_ms: int
+) -> None:
     """Delete the start offsets of a queue; see ``Admin.delete_share_group_offsets``."""
 
     async def ask() -> None:
         named = [DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics]
         request = DeleteShareGroupOffsetsRequest(group_id=group_id, topics=named)
-        response = await (await cluster.coordinator(group_id, "")).request(request, DeleteShareGroupOffsetsResponse)
+        response = await (await cluster.coordinator(group_id, "")).request(
+            request, DeleteShareGroupOffsetsResponse
+        )
         raise_for(response.error_code, response.error_message, f"share group {group_id!r}")
         collected = Collected()
         for topic in response.responses:
@@ -174,7 +198,9 @@ async def delete_share_group_offsets(cluster: ClusterMetadata, group_id: str, to
     await _retried(cluster, group_id, ask, timeout_ms)()
 
 
-def _retried(cluster: ClusterMetadata, group_id: str, ask: Callable[[], Awaitable[T]], timeout_ms: int) -> Callable[[], Awaitable[T]]:
+def _retried(
+    cluster: ClusterMetadata, group_id: str, ask: Callable[[], Awaitable[T]], timeout_ms: int
+) -> Callable[[], Awaitable[T]]:
     """Return a call that asks a group's coordinator, and asks again after retriable errors."""
     return partial(cluster.retry, partial(with_coordinator, cluster, group_id, ask), timeout_ms)
 
@@ -189,7 +215,9 @@ def _description(group: DescribedGroup, coordinator: Node) -> ShareGroupDescript
             member_epoch=member.member_epoch,
             topics=tuple(member.subscribed_topic_names),
             assignment=tuple(
-                TopicPartition(topic.topic_name, number) for topic in member.assignment.topic_partitions for number in topic.partitions
+                TopicPartition(topic.topic_name, number)
+                for topic in member.assignment.topic_partitions
+                for number in topic.partitions
             ),
         )
         for member in group.members

@@ -38,14 +38,22 @@ async def describe_streams_group(
     """
     if ApiKey.STREAMS_GROUP_DESCRIBE not in connection.versions.ranges:
         return None
-    response = await connection.request(StreamsGroupDescribeRequest(group_ids=[group_id]), StreamsGroupDescribeResponse)
+    response = await connection.request(
+        StreamsGroupDescribeRequest(group_ids=[group_id]), StreamsGroupDescribeResponse
+    )
     (group,) = response.groups
     if group.error_code in {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION}:
         return None
     raise_for(group.error_code, group.error_message, f"group {group_id!r}")
     inputs = _input_topics(group)
-    view = await cluster.refresh(sorted({name for names in inputs.values() for name in names})) if inputs else None
-    counts = {} if view is None else {name: topic.partition_count for name, topic in view.topics.items()}
+    view = (
+        await cluster.refresh(sorted({name for names in inputs.values() for name in names}))
+        if inputs
+        else None
+    )
+    counts = (
+        {} if view is None else {name: topic.partition_count for name, topic in view.topics.items()}
+    )
     return GroupDescription(
         group_id=group.group_id,
         state=group.group_state,
@@ -59,7 +67,10 @@ async def describe_streams_group(
 def _input_topics(group: DescribedGroup) -> InputTopics:
     subtopologies = group.topology.subtopologies if group.topology is not None else None
     return {
-        each.subtopology_id: (*each.source_topics, *(topic.name for topic in each.repartition_source_topics))
+        each.subtopology_id: (
+            *each.source_topics,
+            *(topic.name for topic in each.repartition_source_topics),
+        )
         for each in subtopologies or ()
     }
 
@@ -74,7 +85,13 @@ def _member(member: Member, inputs: InputTopics, counts: Mapping[str, int]) -> M
     )
 
 
-def _partitions(member: Member, inputs: InputTopics, counts: Mapping[str, int]) -> Iterable[TopicPartition]:
+def _partitions(
+    member: Member, inputs: InputTopics, counts: Mapping[str, int]
+) -> Iterable[TopicPartition]:
     for task in member.assignment.active_tasks:
         for name in inputs.get(task.subtopology_id, ()):
-            yield from (TopicPartition(name, index) for index in task.partitions if index < counts.get(name, 0))
+            yield from (
+                TopicPartition(name, index)
+                for index in task.partitions
+                if index < counts.get(name, 0)
+            )

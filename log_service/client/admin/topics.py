@@ -24,7 +24,11 @@ from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicId
 from log_service.protocol.api_versions import ApiKey
-from log_service.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic
+from log_service.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
 from log_service.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -32,7 +36,11 @@ from log_service.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from log_service.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 from log_service.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -52,7 +60,11 @@ ONE_NODE = frozenset({ResourceType.BROKER, ResourceType.BROKER_LOGGER})
 
 
 async def create_topics(
-    cluster: ClusterMetadata, topics: Sequence[NewTopic], timeout_ms: int, *, is_validated_only: bool
+    cluster: ClusterMetadata,
+    topics: Sequence[NewTopic],
+    timeout_ms: int,
+    *,
+    is_validated_only: bool,
 ) -> dict[str, TopicId]:
     """Create topics; see ``Admin.create_topics``."""
     left_ms = cluster.countdown(timeout_ms)
@@ -73,7 +85,9 @@ async def create_topics(
     await cluster.retry(attempt, timeout_ms)
     collected.finish(created)
     if not is_validated_only:
-        await cluster.retry(partial(_await_leaders, cluster, list(created)), left_ms(), is_refreshing=False)
+        await cluster.retry(
+            partial(_await_leaders, cluster, list(created)), left_ms(), is_refreshing=False
+        )
     return created
 
 
@@ -85,7 +99,10 @@ async def _await_leaders(cluster: ClusterMetadata, topics: list[str]) -> None:
         if known is None and view.errors.get(topic) is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             continue  # a user that may create a topic may not always see it
         if known is None or len(known.available) < len(known.partitions):
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {topic!r} was created and has no leaders yet")
+            raise KafkaError(
+                ErrorCode.LEADER_NOT_AVAILABLE,
+                f"topic {topic!r} was created and has no leaders yet",
+            )
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
@@ -94,9 +111,12 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
         num_partitions=-1 if topic.assignments else topic.partition_count,
         replication_factor=-1 if topic.assignments else topic.replication_factor,
         assignments=[
-            CreatableReplicaAssignment(partition_index=number, broker_ids=list(replicas)) for number, replicas in topic.assignments.items()
+            CreatableReplicaAssignment(partition_index=number, broker_ids=list(replicas))
+            for number, replicas in topic.assignments.items()
         ],
-        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+        configs=[
+            CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
+        ],
     )
 
 
@@ -134,17 +154,25 @@ async def _await_gone(cluster: ClusterMetadata, deleted: Mapping[str, TopicId]) 
     view = await cluster.refresh(deleted)
     for name, topic_id in deleted.items():
         if name in view.topics and view.topics[name].topic_id == topic_id:
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name!r} was deleted, and brokers still name it")
+            raise KafkaError(
+                ErrorCode.LEADER_NOT_AVAILABLE,
+                f"topic {name!r} was deleted, and brokers still name it",
+            )
 
 
-async def create_partitions(cluster: ClusterMetadata, counts: Mapping[str, int], timeout_ms: int) -> None:
+async def create_partitions(
+    cluster: ClusterMetadata, counts: Mapping[str, int], timeout_ms: int
+) -> None:
     """Add partitions to topics; see ``Admin.create_partitions``."""
     left_ms = cluster.countdown(timeout_ms)
     remaining = dict(counts)
     collected = Collected()
 
     async def attempt() -> None:
-        topics = [CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in remaining.items()]
+        topics = [
+            CreatePartitionsTopic(name=name, count=count, assignments=None)
+            for name, count in remaining.items()
+        ]
         request = CreatePartitionsRequest(topics=topics, timeout_ms=timeout_ms)
         response = await (await cluster.controller()).request(request, CreatePartitionsResponse)
         for result in response.results:
@@ -163,17 +191,26 @@ async def create_partitions(cluster: ClusterMetadata, counts: Mapping[str, int],
     await cluster.retry(grown, left_ms(), is_refreshing=False)
 
 
-async def list_topics(cluster: ClusterMetadata, timeout_ms: int, *, is_internal_included: bool) -> list[TopicListing]:
+async def list_topics(
+    cluster: ClusterMetadata, timeout_ms: int, *, is_internal_included: bool
+) -> list[TopicListing]:
     """List topics by name; see ``Admin.list_topics``."""
     view = await cluster.retry(partial(cluster.refresh, None), timeout_ms, is_refreshing=False)
     return [
-        TopicListing(name=name, topic_id=topic.topic_id, is_internal=topic.is_internal, partition_count=topic.partition_count)
+        TopicListing(
+            name=name,
+            topic_id=topic.topic_id,
+            is_internal=topic.is_internal,
+            partition_count=topic.partition_count,
+        )
         for name, topic in sorted(view.topics.items())
         if is_internal_included or not topic.is_internal
     ]
 
 
-async def describe_topics(cluster: ClusterMetadata, names: Sequence[str], timeout_ms: int) -> dict[str, TopicDescription]:
+async def describe_topics(
+    cluster: ClusterMetadata, names: Sequence[str], timeout_ms: int
+) -> dict[str, TopicDescription]:
     """Describe topics as they are now; see ``Admin.describe_topics``."""
 
     async def attempt() -> dict[str, TopicDescription]:
@@ -182,10 +219,18 @@ async def describe_topics(cluster: ClusterMetadata, names: Sequence[str], timeou
         for name in names:
             topic = view.topics.get(name)
             if topic is None or name in view.errors:
-                collected.note(name, view.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None, "topic ")
+                collected.note(
+                    name,
+                    view.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                    None,
+                    "topic ",
+                )
             else:
                 described[name] = TopicDescription(
-                    name=name, topic_id=topic.topic_id, is_internal=topic.is_internal, partitions=topic.partitions
+                    name=name,
+                    topic_id=topic.topic_id,
+                    is_internal=topic.is_internal,
+                    partitions=topic.partitions,
                 )
         return collected.finish(described)
 
@@ -216,12 +261,18 @@ async def describe_configs(
 ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
     """Describe configuration; see ``Admin.describe_configs``."""
 
-    async def ask(node_id: int | None, asked: Sequence[ConfigResource]) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+    async def ask(
+        node_id: int | None, asked: Sequence[ConfigResource]
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         request = DescribeConfigsRequest(
             include_synonyms=True,
             include_documentation=True,
             resources=[
-                DescribeConfigsResource(resource_type=each.resource_type, resource_name=each.name, configuration_keys=None)
+                DescribeConfigsResource(
+                    resource_type=each.resource_type,
+                    resource_name=each.name,
+                    configuration_keys=None,
+                )
                 for each in asked
             ],
         )
@@ -229,14 +280,18 @@ async def describe_configs(
         response = await connection.request(request, DescribeConfigsResponse)
         collected, described = Collected(), {}
         for result in response.results:
-            resource = ConfigResource(resource_type=ResourceType(result.resource_type), name=result.resource_name)
+            resource = ConfigResource(
+                resource_type=ResourceType(result.resource_type), name=result.resource_name
+            )
             if not collected.note(resource, result.error_code, result.error_message):
                 described[resource] = {entry.name: _config_entry(entry) for entry in result.configs}
         return collected.finish(described)
 
     async def attempt() -> dict[ConfigResource, dict[str, ConfigEntry]]:
         await cluster.refresh()
-        parts = await gather(partial(ask, node_id, asked) for node_id, asked in _by_node(resources).items())
+        parts = await gather(
+            partial(ask, node_id, asked) for node_id, asked in _by_node(resources).items()
+        )
         return {resource: entries for part in parts for resource, entries in part.items()}
 
     return await cluster.retry(attempt, timeout_ms, is_refreshing=False)
@@ -267,20 +322,26 @@ async def alter_configs(
         response = await connection.request(request, IncrementalAlterConfigsResponse)
         collected = Collected()
         for result in response.responses:
-            resource = ConfigResource(resource_type=ResourceType(result.resource_type), name=result.resource_name)
+            resource = ConfigResource(
+                resource_type=ResourceType(result.resource_type), name=result.resource_name
+            )
             collected.note(resource, result.error_code, result.error_message)
         collected.finish({})
 
     async def attempt() -> None:
         await cluster.refresh()
-        await gather(partial(ask, node_id, asked) for node_id, asked in _by_node(list(changes)).items())
+        await gather(
+            partial(ask, node_id, asked) for node_id, asked in _by_node(list(changes)).items()
+        )
 
     await cluster.retry(attempt, timeout_ms, is_refreshing=False)
 
 
 def _alterable(name: str, value: str | ConfigChange | None) -> AlterableConfig:
     if not isinstance(value, ConfigChange):
-        value = ConfigChange(operation=ConfigOperation.DELETE if value is None else ConfigOperation.SET, value=value)
+        value = ConfigChange(
+            operation=ConfigOperation.DELETE if value is None else ConfigOperation.SET, value=value
+        )
     return AlterableConfig(name=name, config_operation=value.operation, value=value.value)
 
 
@@ -288,7 +349,9 @@ def _by_node(resources: Iterable[ConfigResource]) -> dict[int | None, list[Confi
     """Return resources by the broker that must be asked. The key None stands for any broker."""
     grouped: dict[int | None, list[ConfigResource]] = {}
     for resource in resources:
-        node_id = int(resource.name) if resource.resource_type in ONE_NODE and resource.name else None
+        node_id = (
+            int(resource.name) if resource.resource_type in ONE_NODE and resource.name else None
+        )
         grouped.setdefault(node_id, []).append(resource)
     return grouped
 
@@ -301,5 +364,8 @@ def _config_entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:
         is_read_only=entry.read_only,
         is_sensitive=entry.is_sensitive,
         documentation=entry.documentation or None,
-        synonyms=tuple((each.name, each.value, CONFIG_SOURCES.get(each.source, "UNKNOWN")) for each in entry.synonyms),
+        synonyms=tuple(
+            (each.name, each.value, CONFIG_SOURCES.get(each.source, "UNKNOWN"))
+            for each in entry.synonyms
+        ),
     )

@@ -14,7 +14,12 @@ from functools import partial
 from log_service.client.admin.cluster import describe_producers
 from log_service.client.admin.fan_out import Collected, gather
 from log_service.client.admin.groups import node_of, with_coordinator
-from log_service.client.admin.values import HangingTransaction, ProducerDescription, TransactionDescription, TransactionListing
+from log_service.client.admin.values import (
+    HangingTransaction,
+    ProducerDescription,
+    TransactionDescription,
+    TransactionListing,
+)
 from log_service.client.connections.cluster_metadata import TRANSACTION_KEY_TYPE, ClusterMetadata
 from log_service.client.connections.cluster_view import Node
 from log_service.common.errors import ErrorCode, KafkaError
@@ -25,7 +30,10 @@ from log_service.protocol.messages.describe_transactions import (
     DescribeTransactionsResponse,
     TransactionState,
 )
-from log_service.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from log_service.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
 from log_service.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -55,7 +63,10 @@ class Filters:
             KafkaError: UNSUPPORTED_VERSION, the broker is too old for a filter.
         """
         if self.running_longer_than_ms is not None and version < FIRST_LIST_WITH_DURATION:
-            text = "the brokers are too old to list transactions by how long they run (Kafka 3.8, KIP-994)"
+            text = (
+                "the brokers are too old to list transactions by how long they run (Kafka 3.8,"
+                " KIP-994)"
+            )
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
         if self.pattern is not None and version < FIRST_LIST_WITH_PATTERN:
             text = "the brokers are too old to list transactions by a pattern (Kafka 4.1, KIP-1152)"
@@ -63,12 +74,16 @@ class Filters:
         return ListTransactionsRequest(
             state_filters=list(self.states),
             producer_id_filters=list(self.producer_ids),
-            duration_filter=-1 if self.running_longer_than_ms is None else self.running_longer_than_ms,
+            duration_filter=(
+                -1 if self.running_longer_than_ms is None else self.running_longer_than_ms
+            ),
             transactional_id_pattern=self.pattern,
         )
 
 
-async def list_transactions(cluster: ClusterMetadata, filters: Filters, timeout_ms: int) -> list[TransactionListing]:
+async def list_transactions(
+    cluster: ClusterMetadata, filters: Filters, timeout_ms: int
+) -> list[TransactionListing]:
     """List the transactional ids of all coordinators; see ``Admin.list_transactions``."""
 
     async def ask(node_id: int) -> list[TransactionListing]:
@@ -77,35 +92,65 @@ async def list_transactions(cluster: ClusterMetadata, filters: Filters, timeout_
         response = await connection.request(request, ListTransactionsResponse)
         raise_for(response.error_code, None, f"transactions of broker {node_id}")
         if response.unknown_state_filters:
-            text = f"there is no state {', '.join(map(repr, response.unknown_state_filters))} of a transaction"
+            text = (
+                f"there is no state {', '.join(map(repr, response.unknown_state_filters))} of a"
+                " transaction"
+            )
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         return [
-            TransactionListing(transactional_id=each.transactional_id, producer_id=each.producer_id, state=each.transaction_state)
+            TransactionListing(
+                transactional_id=each.transactional_id,
+                producer_id=each.producer_id,
+                state=each.transaction_state,
+            )
             for each in response.transaction_states
         ]
 
     async def attempt() -> list[TransactionListing]:
         view = await cluster.refresh()
         parts = await gather(partial(ask, node_id) for node_id in sorted(view.nodes))
-        return sorted((each for part in parts for each in part), key=lambda each: each.transactional_id)
+        return sorted(
+            (each for part in parts for each in part), key=lambda each: each.transactional_id
+        )
 
     return await cluster.retry(attempt, timeout_ms, is_refreshing=False)
 
 
-async def describe_transactions(cluster: ClusterMetadata, ids: Sequence[str], timeout_ms: int) -> dict[str, TransactionDescription]:
+async def describe_transactions(
+    cluster: ClusterMetadata, ids: Sequence[str], timeout_ms: int
+) -> dict[str, TransactionDescription]:
     """Describe transactional ids; see ``Admin.describe_transactions``."""
 
     async def ask(transactional_id: str) -> TransactionDescription:
         connection = await cluster.coordinator(transactional_id, "", key_type=TRANSACTION_KEY_TYPE)
-        response = await connection.request(DescribeTransactionsRequest(transactional_ids=[transactional_id]), DescribeTransactionsResponse)
-        found = next((each for each in response.transaction_states if each.transactional_id == transactional_id), None)
+        response = await connection.request(
+            DescribeTransactionsRequest(transactional_ids=[transactional_id]),
+            DescribeTransactionsResponse,
+        )
+        found = next(
+            (
+                each
+                for each in response.transaction_states
+                if each.transactional_id == transactional_id
+            ),
+            None,
+        )
         if found is None:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the response does not name transactional id {transactional_id!r}")
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"the response does not name transactional id {transactional_id!r}",
+            )
         raise_for(found.error_code, None, f"transactional id {transactional_id!r}")
         return _description(found, node_of(cluster, connection))
 
     async def attempt(transactional_id: str) -> TransactionDescription | KafkaError:
-        asked = partial(with_coordinator, cluster, transactional_id, partial(ask, transactional_id), key_type=TRANSACTION_KEY_TYPE)
+        asked = partial(
+            with_coordinator,
+            cluster,
+            transactional_id,
+            partial(ask, transactional_id),
+            key_type=TRANSACTION_KEY_TYPE,
+        )
         try:
             return await cluster.retry(asked, timeout_ms)
         except KafkaError as error:
@@ -113,12 +158,23 @@ async def describe_transactions(cluster: ClusterMetadata, ids: Sequence[str], ti
 
     results = dict(zip(ids, await gather(partial(attempt, each) for each in ids), strict=True))
     collected = Collected()
-    collected.errors = {each: found for each, found in results.items() if isinstance(found, KafkaError)}
-    return collected.finish({each: found for each, found in results.items() if isinstance(found, TransactionDescription)})
+    collected.errors = {
+        each: found for each, found in results.items() if isinstance(found, KafkaError)
+    }
+    return collected.finish(
+        {
+            each: found
+            for each, found in results.items()
+            if isinstance(found, TransactionDescription)
+        }
+    )
 
 
 async def find_hanging(
-    cluster: ClusterMetadata, partitions: Sequence[TopicPartition] | None, open_longer_than_ms: int, timeout_ms: int
+    cluster: ClusterMetadata,
+    partitions: Sequence[TopicPartition] | None,
+    open_longer_than_ms: int,
+    timeout_ms: int,
 ) -> list[HangingTransaction]:
     """Find open transactions that nothing will end; see ``Admin.find_hanging_transactions``."""
     left_ms = cluster.countdown(timeout_ms)
@@ -134,7 +190,9 @@ async def find_hanging(
     return hanging(candidates, described)
 
 
-def open_since(producers: Mapping[TopicPartition, Iterable[ProducerDescription]], before_ms: int) -> list[HangingTransaction]:
+def open_since(
+    producers: Mapping[TopicPartition, Iterable[ProducerDescription]], before_ms: int
+) -> list[HangingTransaction]:
     """Return the open transactions that had no record after ``before_ms``, by partition."""
     return [
         HangingTransaction(
@@ -151,7 +209,9 @@ def open_since(producers: Mapping[TopicPartition, Iterable[ProducerDescription]]
     ]
 
 
-def hanging(candidates: Iterable[HangingTransaction], known: Iterable[TransactionDescription]) -> list[HangingTransaction]:
+def hanging(
+    candidates: Iterable[HangingTransaction], known: Iterable[TransactionDescription]
+) -> list[HangingTransaction]:
     """Return those of ``candidates`` that no coordinator will end.
 
     Either no coordinator knows the producer, or the producer's transaction lacks the partition.
@@ -167,7 +227,9 @@ def hanging(candidates: Iterable[HangingTransaction], known: Iterable[Transactio
     return found
 
 
-async def abort_transaction(cluster: ClusterMetadata, transaction: HangingTransaction, timeout_ms: int) -> None:
+async def abort_transaction(
+    cluster: ClusterMetadata, transaction: HangingTransaction, timeout_ms: int
+) -> None:
     """Write an abort marker into one partition; see ``Admin.abort_transaction``."""
     where = transaction.topic_partition
     marker = WritableTxnMarker(
@@ -175,14 +237,18 @@ async def abort_transaction(cluster: ClusterMetadata, transaction: HangingTransa
         producer_epoch=transaction.producer_epoch,
         transaction_result=False,
         topics=[WritableTxnMarkerTopic(name=where.topic, partition_indexes=[where.partition])],
-        coordinator_epoch=max(transaction.coordinator_epoch, 0),  # -1: no marker of this producer was ever written there
+        coordinator_epoch=max(
+            transaction.coordinator_epoch, 0
+        ),  # -1: no marker of this producer was ever written there
     )
 
     async def attempt() -> None:
         await cluster.refresh((where.topic,))
         cluster.group_by_leader([where])
         connection = await cluster.leader(where)
-        response = await connection.request(WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse)
+        response = await connection.request(
+            WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse
+        )
         codes = [
             result.error_code
             for each in response.markers
@@ -198,15 +264,24 @@ async def abort_transaction(cluster: ClusterMetadata, transaction: HangingTransa
 
 async def _all_partitions(cluster: ClusterMetadata, timeout_ms: int) -> list[TopicPartition]:
     view = await cluster.retry(lambda: cluster.refresh(None), timeout_ms, is_refreshing=False)
-    return [TopicPartition(topic.name, each.partition) for topic in view.topics.values() for each in topic.partitions if each.leader >= 0]
+    return [
+        TopicPartition(topic.name, each.partition)
+        for topic in view.topics.values()
+        for each in topic.partitions
+        if each.leader >= 0
+    ]
 
 
-async def _described(cluster: ClusterMetadata, ids: Sequence[str], left_ms: Callable[[], int]) -> list[TransactionDescription]:
+async def _described(
+    cluster: ClusterMetadata, ids: Sequence[str], left_ms: Callable[[], int]
+) -> list[TransactionDescription]:
     """Describe transactional ids, and leave out those that no longer exist."""
 
     async def one(transactional_id: str) -> list[TransactionDescription]:
         try:
-            return list((await describe_transactions(cluster, [transactional_id], left_ms())).values())
+            return list(
+                (await describe_transactions(cluster, [transactional_id], left_ms())).values()
+            )
         except KafkaError as error:
             if error.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 return []
@@ -224,5 +299,11 @@ def _description(found: TransactionState, coordinator: Node) -> TransactionDescr
         producer_epoch=found.producer_epoch,
         timeout_ms=found.transaction_timeout_ms,
         start_time_ms=found.transaction_start_time_ms,
-        partitions=tuple(sorted(TopicPartition(topic.topic, each) for topic in found.topics for each in topic.partitions)),
+        partitions=tuple(
+            sorted(
+                TopicPartition(topic.topic, each)
+                for topic in found.topics
+                for each in topic.partitions
+            )
+        ),
     )

@@ -28,7 +28,11 @@ class ItemsFailed(KafkaError):  # noqa: N818 - it says what happened to the othe
 
     def __init__(self, errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) -> None:
         first = next(iter(errors.values()))
-        others = f" (and {len(errors) - 1} more of {len(errors) + len(results)})" if len(errors) > 1 else ""
+        others = (
+            f" (and {len(errors) - 1} more of {len(errors) + len(results)})"
+            if len(errors) > 1
+            else ""
+        )
         super().__init__(first.code, f"{first}{others}")
         self.errors = errors
         self.results = results
@@ -161,7 +165,9 @@ class OffsetSpec:
         """
         number = whole_number(timestamp_ms, "a timestamp in ms")
         if not 0 <= number <= MAX_TIMESTAMP_MS:
-            raise ValueError(f"a timestamp is not negative, nor above {MAX_TIMESTAMP_MS}: {timestamp_ms}")
+            raise ValueError(
+                f"a timestamp is not negative, nor above {MAX_TIMESTAMP_MS}: {timestamp_ms}"
+            )
         return cls(timestamp=number)
 
 
@@ -611,7 +617,9 @@ class QuotaEntity:
     ip: str | None = None
 
     def __str__(self) -> str:
-        return ", ".join(f"{kind} {name}" if name else f"default {kind}" for kind, name in self.parts().items())
+        return ", ".join(
+            f"{kind} {name}" if name else f"default {kind}" for kind, name in self.parts().items()
+        )
 
     def parts(self) -> dict[str, str | None]:
         """Return the names by Kafka's entity types. None stands for the default."""

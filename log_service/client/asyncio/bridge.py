@@ -107,7 +107,10 @@ class Bridge:
             KafkaError: INVALID_REQUEST.
         """
         if self._callbacks and asyncio.current_task() in self._callbacks:
-            text = "a rebalance callback must not close the client, which waits for it to return: have another task close it"
+            text = (
+                "a rebalance callback must not close the client, which waits for it to return: have"
+                " another task close it"
+            )
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
 
     def require_loop(self) -> asyncio.AbstractEventLoop:
@@ -123,11 +126,16 @@ class Bridge:
         except RuntimeError:
             running = None
         if running is None or running is not self._loop:
-            text = "the client belongs to the event loop that opened it, and is called from outside of it: open one in each loop"
+            text = (
+                "the client belongs to the event loop that opened it, and is called from outside of"
+                " it: open one in each loop"
+            )
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         return running
 
-    async def call(self, function: Callable[[], Awaitable[T]], on_result: Callable[[T], object] | None = None) -> T:
+    async def call(
+        self, function: Callable[[], Awaitable[T]], on_result: Callable[[T], object] | None = None
+    ) -> T:
         """Run an async function in the client's thread. Return its result or raise its exception.
 
         ``on_result`` gets the result on the loop as soon as the result is known. This is so even if
@@ -186,13 +194,17 @@ class Bridge:
         except trio.Cancelled:
             if not self._loop.is_closed():
                 self.put(errand.cancel)
-                with trio.CancelScope(shield=True, deadline=trio.current_time() + CALLBACK_CANCEL_S):
+                with trio.CancelScope(
+                    shield=True, deadline=trio.current_time() + CALLBACK_CANCEL_S
+                ):
                     await errand.has_ended.wait()
             raise
         if errand.error is not None:
             raise errand.error
 
-    def _begin(self, function: Callable[[], Awaitable[T]], on_result: Callable[[T], object] | None = None) -> "_Call[T]":
+    def _begin(
+        self, function: Callable[[], Awaitable[T]], on_result: Callable[[T], object] | None = None
+    ) -> "_Call[T]":
         call = _Call(self.require_loop(), self._mailbox, self._portal, on_result)
         call.scope = self._portal.begin(function, call)
         return call
@@ -217,7 +229,11 @@ class _Call(Generic[T]):
     scope: trio.CancelScope
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, mailbox: Mailbox, portal: Portal[Any], on_result: Callable[[T], object] | None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        mailbox: Mailbox,
+        portal: Portal[Any],
+        on_result: Callable[[T], object] | None,
     ) -> None:
         self._loop = loop
         self._mailbox = mailbox
@@ -319,7 +335,10 @@ class _Errand:
         self._running.discard(task)
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, Exception):
-            self.error = KafkaError(ErrorCode.INVALID_REQUEST, f"a callback was ended on its event loop by {type(error).__name__}")
+            self.error = KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"a callback was ended on its event loop by {type(error).__name__}",
+            )
         else:
             self.error = error
         self._post(self.has_ended.set)

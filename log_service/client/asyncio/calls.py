@@ -37,7 +37,12 @@ class OnAsyncio(Generic[C]):
         await self._bridge.open()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         await self._bridge.close(error)
 
     def __repr__(self) -> str:
@@ -46,7 +51,12 @@ class OnAsyncio(Generic[C]):
     def __del__(self) -> None:
         portal = getattr(self, "_portal", None)
         if portal is not None and portal.is_open:
-            warnings.warn(f"{self!r} was never closed: use it inside 'async with'", ResourceWarning, stacklevel=2, source=self)
+            warnings.warn(
+                f"{self!r} was never closed: use it inside 'async with'",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
             portal.stop(Departed())
 
     @property
@@ -59,7 +69,9 @@ class OnAsyncio(Generic[C]):
         await self._bridge.close()
 
 
-def awaited(method: Callable[Concatenate[C, P], Awaitable[T]]) -> Callable[Concatenate[OnAsyncio[Any], P], Coroutine[Any, Any, T]]:
+def awaited(
+    method: Callable[Concatenate[C, P], Awaitable[T]],
+) -> Callable[Concatenate[OnAsyncio[Any], P], Coroutine[Any, Any, T]]:
     """Return the method for a task on asyncio.
 
     It runs in the client's thread while the task waits.
@@ -72,7 +84,9 @@ def awaited(method: Callable[Concatenate[C, P], Awaitable[T]]) -> Callable[Conca
     return call
 
 
-def awaited_sync(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[OnAsyncio[Any], P], Coroutine[Any, Any, T]]:
+def awaited_sync(
+    method: Callable[Concatenate[C, P], T],
+) -> Callable[Concatenate[OnAsyncio[Any], P], Coroutine[Any, Any, T]]:
     """Return an awaitable method that runs a plain method in the client's thread.
 
     So only the client's thread uses the state of the client.

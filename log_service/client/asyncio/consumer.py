@@ -18,7 +18,14 @@ from log_service.client.admin.values import OffsetAndMetadata
 from log_service.client.asyncio.calls import OnAsyncio, awaited, awaited_sync
 from log_service.client.consumer.commits import CommitCallback
 from log_service.client.consumer.consumer import Consumer
-from log_service.client.consumer.held_records import HeldRecords, Positions, call_after_going_back, consumed_before, go_back, to_commit
+from log_service.client.consumer.held_records import (
+    HeldRecords,
+    Positions,
+    call_after_going_back,
+    consumed_before,
+    go_back,
+    to_commit,
+)
 from log_service.client.consumer.rebalance import RebalanceCallback
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.client.consumer.subscriptions import SubscriptionPattern
@@ -37,10 +44,14 @@ def moving(
 
 
 @overload
-def moving(method: Callable[Concatenate[Consumer, P], None]) -> Callable[Concatenate["AsyncioConsumer", P], Coroutine[Any, Any, None]]: ...
+def moving(
+    method: Callable[Concatenate[Consumer, P], None],
+) -> Callable[Concatenate["AsyncioConsumer", P], Coroutine[Any, Any, None]]: ...
 
 
-def moving(method: Callable[Concatenate[Consumer, P], Any]) -> Callable[Concatenate["AsyncioConsumer", P], Coroutine[Any, Any, Any]]:
+def moving(
+    method: Callable[Concatenate[Consumer, P], Any],
+) -> Callable[Concatenate["AsyncioConsumer", P], Coroutine[Any, Any, Any]]:
     """Return a method that changes the assignment or the positions.
 
     Held records are dropped. They are read again if the position of their partition does not
@@ -88,7 +99,12 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
     group_metadata = awaited_sync(Consumer.group_metadata)
     metrics = awaited_sync(Consumer.metrics)
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
             await self._return_held()
         finally:
@@ -125,7 +141,11 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
         Callbacks run on the event loop.
         """
         callbacks = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
-        on_loop = {name: self._on_loop(callback) for name, callback in callbacks.items() if callback is not None}
+        on_loop = {
+            name: self._on_loop(callback)
+            for name, callback in callbacks.items()
+            if callback is not None
+        }
         await self._call_moving(partial(self._client.subscribe, topics, **on_loop))
 
     async def assignment(self) -> list[TopicPartition]:
@@ -143,16 +163,22 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
 
     # Records
 
-    async def poll(self, max_records: int | None = None, timeout_ms: int = 1_000) -> list[ConsumerRecord]:
+    async def poll(
+        self, max_records: int | None = None, timeout_ms: int = 1_000
+    ) -> list[ConsumerRecord]:
         """Return records as ``Consumer.poll``, and raise as ``Consumer.poll``.
 
         If the task is cancelled, the next poll or loop returns the records that had arrived.
         """
         self._bridge.require_loop()
         if not self._held:
-            await self._bridge.call(partial(self._client.poll, max_records, timeout_ms), self._held.extend)
+            await self._bridge.call(
+                partial(self._client.poll, max_records, timeout_ms), self._held.extend
+            )
             self._is_woken = False
-        return self._held.take(self._client.config.max_poll_records if max_records is None else max_records)
+        return self._held.take(
+            self._client.config.max_poll_records if max_records is None else max_records
+        )
 
     def wakeup(self) -> None:
         """End the waiting poll at once, or else the next one. A loop over the consumer ends.
@@ -192,7 +218,9 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
 
         They lie behind all returned records. Partitions without new records are left out.
         """
-        return await self._bridge.call_sync(partial(consumed_before, self._client, self._held.firsts()))
+        return await self._bridge.call_sync(
+            partial(consumed_before, self._client, self._held.firsts())
+        )
 
     async def commit(self, positions: Positions | None = None) -> None:
         """Commit these offsets (default: behind all returned records).
@@ -208,18 +236,24 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
 
         await self._bridge.call(commit)
 
-    async def commit_soon(self, positions: Positions | None = None, on_commit: CommitCallback | None = None) -> None:
+    async def commit_soon(
+        self, positions: Positions | None = None, on_commit: CommitCallback | None = None
+    ) -> None:
         """Commit without waiting. ``on_commit`` gets the result on the event loop.
 
         Raises as ``Consumer.commit_soon``.
         """
         firsts = self._held.firsts()
 
-        def report(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: KafkaError | None) -> None:
+        def report(
+            offsets: Mapping[TopicPartition, OffsetAndMetadata], error: KafkaError | None
+        ) -> None:
             self._bridge.put(partial(cast(CommitCallback, on_commit), offsets, error))
 
         def commit_soon() -> None:
-            self._client.commit_soon(to_commit(self._client, positions, firsts), None if on_commit is None else report)
+            self._client.commit_soon(
+                to_commit(self._client, positions, firsts), None if on_commit is None else report
+            )
 
         await self._bridge.call_sync(commit_soon)
 
@@ -231,7 +265,9 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
 
     async def _call_moving(self, function: Callable[[], Any]) -> Any:
         firsts = self._held.give_up() if self._bridge.is_usable else {}
-        return await self._bridge.call(partial(call_after_going_back, self._client, firsts, function))
+        return await self._bridge.call(
+            partial(call_after_going_back, self._client, firsts, function)
+        )
 
     async def _return_held(self) -> None:
         """Move positions back to the first held records, so that these are not committed.

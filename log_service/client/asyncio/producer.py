@@ -21,7 +21,12 @@ from typing import Any, NamedTuple, Self
 from log_service.client import arguments
 from log_service.client.asyncio.calls import OnAsyncio, awaited, awaited_sync
 from log_service.client.asyncio.settlements import Settlements
-from log_service.client.producer.delivery import Delivery, DeliveryCallback, ProducerBatch, RecordMetadata
+from log_service.client.producer.delivery import (
+    Delivery,
+    DeliveryCallback,
+    ProducerBatch,
+    RecordMetadata,
+)
 from log_service.client.producer.interception import checked_headers, to_bytes
 from log_service.client.producer.producer import Producer
 from log_service.client.producer.shared_intake import SharedIntake, Unplaced
@@ -80,7 +85,9 @@ class AsyncioProducer(OnAsyncio[Producer]):
         producer = Producer(bootstrap_servers, is_shared=True, **settings)
         super().__init__(producer)
         self._producer = producer
-        self._intake = SharedIntake(producer, require_open=self._bridge.require_loop, submit=self._portal.submit)
+        self._intake = SharedIntake(
+            producer, require_open=self._bridge.require_loop, submit=self._portal.submit
+        )
         self._settlements = Settlements(self._bridge)
         self._room = asyncio.Lock()
         self._queued_count = 0
@@ -90,7 +97,12 @@ class AsyncioProducer(OnAsyncio[Producer]):
         await self._bridge.open(on_end=self._settlements.wake_all)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if error is None:
             await self.close()  # another task may be closing it too
         else:
@@ -122,7 +134,9 @@ class AsyncioProducer(OnAsyncio[Producer]):
         if on_delivery is not None:
             on_delivery = self._settlements.reporting(on_delivery, topic)
         is_queued = self._queued_count > 0
-        taken = self._intake.take(topic, value, key, headers, timestamp_ms, partition, on_delivery, is_queued=is_queued)
+        taken = self._intake.take(
+            topic, value, key, headers, timestamp_ms, partition, on_delivery, is_queued=is_queued
+        )
         if type(taken) is Unplaced:
             taken = await self._place_late(taken)
         if not taken[1]:
@@ -155,12 +169,27 @@ class AsyncioProducer(OnAsyncio[Producer]):
         while len(receipts) < len(contents):
             content = contents[len(receipts)]
             receipt = await self.send(
-                topic, content, headers=pairs, timestamp_ms=timestamp_ms, partition=partition, on_delivery=on_delivery
+                topic,
+                content,
+                headers=pairs,
+                timestamp_ms=timestamp_ms,
+                partition=partition,
+                on_delivery=on_delivery,
             )
             receipts.append(receipt)
             if is_run:
-                placed = intake.place_run(receipt.delivery, contents, len(receipts), pairs, reporting)
-                receipts += map(_new_receipt, zip(repeat(receipt.batch), placed, repeat(receipt.timestamp_ms), repeat(settlements)))
+                placed = intake.place_run(
+                    receipt.delivery, contents, len(receipts), pairs, reporting
+                )
+                receipts += map(
+                    _new_receipt,
+                    zip(
+                        repeat(receipt.batch),
+                        placed,
+                        repeat(receipt.timestamp_ms),
+                        repeat(settlements),
+                    ),
+                )
         return receipts
 
     flush = awaited(Producer.flush)
@@ -226,14 +255,20 @@ class AsyncioProducer(OnAsyncio[Producer]):
         started_ms, limit_ms = producer.monotonic_ms(), producer.config.max_block_ms
         view = producer.cluster.view.topics.get(record.topic)
         if view is None or not view.has(record.partition):
-            view = await self._bridge.call(partial(producer.find_topic, record.topic, record.partition))
+            view = await self._bridge.call(
+                partial(producer.find_topic, record.topic, record.partition)
+            )
             limit_ms = max(limit_ms - (producer.monotonic_ms() - started_ms), 0)
         deadline = asyncio.timeout(limit_ms / 1_000)
         self._queued_count += 1
         try:
             async with deadline, self._room:
                 while (delivery := self._intake.place(record, view)) is None:
-                    await self._bridge.call(partial(producer.wait_for_room, record.size_bytes, producer.config.max_block_ms))
+                    await self._bridge.call(
+                        partial(
+                            producer.wait_for_room, record.size_bytes, producer.config.max_block_ms
+                        )
+                    )
         except TimeoutError:
             if not deadline.expired():
                 raise  # not the timeout of this deadline

@@ -12,7 +12,13 @@ import asyncio
 from functools import partial
 
 from log_service.client.asyncio.bridge import Bridge
-from log_service.client.producer.delivery import DeliveryCallback, ProducerBatch, RecordMetadata, call_back, require_callback
+from log_service.client.producer.delivery import (
+    DeliveryCallback,
+    ProducerBatch,
+    RecordMetadata,
+    call_back,
+    require_callback,
+)
 from log_service.common.errors import KafkaError
 
 

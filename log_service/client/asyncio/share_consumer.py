@@ -30,7 +30,11 @@ class AsyncioShareConsumer(OnAsyncio[ShareConsumer]):
     """
 
     def __init__(
-        self, bootstrap_servers: str | Iterable[str], *, on_acknowledged: AcknowledgeCallback | None = None, **settings: Any
+        self,
+        bootstrap_servers: str | Iterable[str],
+        *,
+        on_acknowledged: AcknowledgeCallback | None = None,
+        **settings: Any,
     ) -> None:
         super().__init__(ShareConsumer(bootstrap_servers, **settings))
         if on_acknowledged is not None:
@@ -46,7 +50,12 @@ class AsyncioShareConsumer(OnAsyncio[ShareConsumer]):
     renew = awaited_sync(ShareConsumer.renew)
     metrics = awaited_sync(ShareConsumer.metrics)
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
             await self._tell()
         finally:
@@ -82,7 +91,9 @@ class AsyncioShareConsumer(OnAsyncio[ShareConsumer]):
         """Leave the group, as closing does."""
         await self._call(self._client.unsubscribe)
 
-    async def poll(self, max_records: int | None = None, timeout_ms: int = 1_000) -> list[ShareRecord]:
+    async def poll(
+        self, max_records: int | None = None, timeout_ms: int = 1_000
+    ) -> list[ShareRecord]:
         """Return records as ``ShareConsumer.poll``.
 
         If the task is cancelled, the next poll returns the records that had arrived.
@@ -109,7 +120,10 @@ class AsyncioShareConsumer(OnAsyncio[ShareConsumer]):
         """
         self._held.note_passed()
         while not (self._held or self._is_woken):
-            await self._call(partial(self._client.poll, None, self._client.config.default_api_timeout_ms), self._held.extend)
+            await self._call(
+                partial(self._client.poll, None, self._client.config.default_api_timeout_ms),
+                self._held.extend,
+            )
         if self._is_woken:
             self._is_woken = False
             raise StopAsyncIteration
@@ -130,7 +144,9 @@ class AsyncioShareConsumer(OnAsyncio[ShareConsumer]):
 
         await self._call(commit_soon)
 
-    async def _call(self, function: Callable[[], Awaitable[T]], on_result: Callable[[T], object] | None = None) -> T:
+    async def _call(
+        self, function: Callable[[], Awaitable[T]], on_result: Callable[[T], object] | None = None
+    ) -> T:
         """Report the outcomes of earlier records to the consumer, then call ``function``."""
         self._bridge.require_loop()
         outcome = self._held.take_outcome()

@@ -81,7 +81,12 @@ class BlockingAdmin(Blocking[Admin]):
     expire_delegation_token = blocking(Admin.expire_delegation_token)
     describe_delegation_tokens = blocking(Admin.describe_delegation_tokens)
 
-    def run(self, function: Callable[Concatenate[Admin, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+    def run(
+        self,
+        function: Callable[Concatenate[Admin, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
         """Run an async function in the admin's thread, and return its result.
 
         The function gets the ``Admin`` itself, so that code for trio serves a program with threads,

@@ -27,7 +27,12 @@ class Blocking(Generic[C]):
         self._portal.open()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._portal.close(error)
 
     def __repr__(self) -> str:
@@ -43,7 +48,9 @@ class Blocking(Generic[C]):
         self._portal.close()
 
 
-def blocking(method: Callable[Concatenate[C, P], Awaitable[T]]) -> Callable[Concatenate[Blocking[Any], P], T]:
+def blocking(
+    method: Callable[Concatenate[C, P], Awaitable[T]],
+) -> Callable[Concatenate[Blocking[Any], P], T]:
     """Return the method without ``await``.
 
     It runs in the client's thread while the caller waits.
@@ -56,7 +63,9 @@ def blocking(method: Callable[Concatenate[C, P], Awaitable[T]]) -> Callable[Conc
     return call
 
 
-def blocking_sync(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[Blocking[Any], P], T]:
+def blocking_sync(
+    method: Callable[Concatenate[C, P], T],
+) -> Callable[Concatenate[Blocking[Any], P], T]:
     """Return a method that runs a plain method in the client's thread.
 
     So only the client's thread uses the state of the client.

@@ -21,7 +21,14 @@ from log_service.client.admin.values import OffsetAndMetadata
 from log_service.client.blocking.calls import Blocking, blocking, blocking_sync
 from log_service.client.consumer.commits import CommitCallback
 from log_service.client.consumer.consumer import Consumer
-from log_service.client.consumer.held_records import HeldRecords, Positions, call_after_going_back, consumed_before, go_back, to_commit
+from log_service.client.consumer.held_records import (
+    HeldRecords,
+    Positions,
+    call_after_going_back,
+    consumed_before,
+    go_back,
+    to_commit,
+)
 from log_service.client.consumer.rebalance import RebalanceCallback
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.client.consumer.subscriptions import SubscriptionPattern
@@ -32,14 +39,20 @@ T = TypeVar("T")
 
 
 @overload
-def moving(method: Callable[Concatenate[Consumer, P], Awaitable[T]]) -> Callable[Concatenate["BlockingConsumer", P], T]: ...
+def moving(
+    method: Callable[Concatenate[Consumer, P], Awaitable[T]],
+) -> Callable[Concatenate["BlockingConsumer", P], T]: ...
 
 
 @overload
-def moving(method: Callable[Concatenate[Consumer, P], None]) -> Callable[Concatenate["BlockingConsumer", P], None]: ...
+def moving(
+    method: Callable[Concatenate[Consumer, P], None],
+) -> Callable[Concatenate["BlockingConsumer", P], None]: ...
 
 
-def moving(method: Callable[Concatenate[Consumer, P], Any]) -> Callable[Concatenate["BlockingConsumer", P], Any]:
+def moving(
+    method: Callable[Concatenate[Consumer, P], Any],
+) -> Callable[Concatenate["BlockingConsumer", P], Any]:
     """Return a method that changes the assignment or the positions.
 
     Held records are dropped. They are read again if the position of their partition does not
@@ -84,7 +97,12 @@ class BlockingConsumer(Blocking[Consumer]):
     group_metadata = blocking_sync(Consumer.group_metadata)
     metrics = blocking_sync(Consumer.metrics)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
             self._return_held()
         finally:
@@ -128,7 +146,11 @@ class BlockingConsumer(Blocking[Consumer]):
         Raises as ``Consumer.subscribe``.
         """
         callbacks = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
-        beside = {name: partial(_call_beside, callback) for name, callback in callbacks.items() if callback is not None}
+        beside = {
+            name: partial(_call_beside, callback)
+            for name, callback in callbacks.items()
+            if callback is not None
+        }
         self._call_moving(partial(self._client.subscribe, topics, **beside))
 
     def poll(self, max_records: int | None = None, timeout_ms: int = 1_000) -> list[ConsumerRecord]:
@@ -139,7 +161,9 @@ class BlockingConsumer(Blocking[Consumer]):
         if not self._held:
             self._fill(max_records, timeout_ms)
             self._is_woken = False
-        return self._held.take(self._client.config.max_poll_records if max_records is None else max_records)
+        return self._held.take(
+            self._client.config.max_poll_records if max_records is None else max_records
+        )
 
     def position(self, topic_partition: TopicPartition) -> int:
         """Return the offset of the next record to return. Raises as ``Consumer.position``."""
@@ -170,12 +194,16 @@ class BlockingConsumer(Blocking[Consumer]):
         """
         self._portal.call(partial(self._client.commit, self._to_commit(positions)))
 
-    def commit_soon(self, positions: Positions | None = None, on_commit: CommitCallback | None = None) -> None:
+    def commit_soon(
+        self, positions: Positions | None = None, on_commit: CommitCallback | None = None
+    ) -> None:
         """Commit without waiting, otherwise as ``commit``.
 
         ``on_commit`` gets the result in the consumer's own thread.
         """
-        self._portal.call_sync(partial(self._client.commit_soon, self._to_commit(positions), on_commit))
+        self._portal.call_sync(
+            partial(self._client.commit_soon, self._to_commit(positions), on_commit)
+        )
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Yield one record after the other, until ``wakeup``.
@@ -216,7 +244,9 @@ class BlockingConsumer(Blocking[Consumer]):
         """Return the given or default offsets to commit; see ``held_records.to_commit``."""
         if not self._held:
             return positions
-        return self._portal.call_sync(partial(to_commit, self._client, positions, self._held.firsts()))
+        return self._portal.call_sync(
+            partial(to_commit, self._client, positions, self._held.firsts())
+        )
 
 
 async def _call_beside(callback: RebalanceCallback, partitions: Sequence[TopicPartition]) -> None:

@@ -20,7 +20,12 @@ from log_service.client import arguments
 from log_service.client.blocking.calls import Blocking, blocking
 from log_service.client.metrics import ProducerMetrics
 from log_service.client.portal import Portal
-from log_service.client.producer.delivery import Delivery, DeliveryCallback, ProducerBatch, RecordMetadata
+from log_service.client.producer.delivery import (
+    Delivery,
+    DeliveryCallback,
+    ProducerBatch,
+    RecordMetadata,
+)
 from log_service.client.producer.interception import checked_headers, to_bytes
 from log_service.client.producer.producer import Producer
 from log_service.client.producer.shared_intake import SharedIntake, Unplaced
@@ -85,9 +90,16 @@ class BlockingProducer(Blocking[Producer]):
         producer = Producer(bootstrap_servers, is_shared=True, **settings)
         super().__init__(producer)
         self._producer = producer
-        self._intake = SharedIntake(producer, require_open=self._portal.require_open, submit=self._portal.submit)
+        self._intake = SharedIntake(
+            producer, require_open=self._portal.require_open, submit=self._portal.submit
+        )
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if error is None:
             self.close()  # another thread may be closing it too
         else:
@@ -141,11 +153,25 @@ class BlockingProducer(Blocking[Producer]):
         receipts: list[BlockingDelivery] = []
         while len(receipts) < len(contents):
             content = contents[len(receipts)]
-            receipt = self.send(topic, content, headers=pairs, timestamp_ms=timestamp_ms, partition=partition, on_delivery=on_delivery)
+            receipt = self.send(
+                topic,
+                content,
+                headers=pairs,
+                timestamp_ms=timestamp_ms,
+                partition=partition,
+                on_delivery=on_delivery,
+            )
             receipts.append(receipt)
             if is_run:
-                placed = intake.place_run(receipt.delivery, contents, len(receipts), pairs, on_delivery)
-                receipts += map(_new_receipt, zip(repeat(receipt.batch), placed, repeat(receipt.timestamp_ms), repeat(portal)))
+                placed = intake.place_run(
+                    receipt.delivery, contents, len(receipts), pairs, on_delivery
+                )
+                receipts += map(
+                    _new_receipt,
+                    zip(
+                        repeat(receipt.batch), placed, repeat(receipt.timestamp_ms), repeat(portal)
+                    ),
+                )
         return receipts
 
     flush = blocking(Producer.flush)
@@ -225,7 +251,9 @@ class BlockingProducer(Blocking[Producer]):
                 self._portal.require_other_thread()
                 with accumulator.urgent():
                     self._portal.submit(producer.wake_sender)
-                    accumulator.wait_for_room(record.size_bytes, limit_ms, lambda: producer.is_barred)
+                    accumulator.wait_for_room(
+                        record.size_bytes, limit_ms, lambda: producer.is_barred
+                    )
                 delivery = self._intake.place(record, view)
         if delivery is None:
             raise producer.no_room(record.size_bytes, limit_ms)

@@ -50,4 +50,6 @@ def read_range_arrow(
             timeout_ms=timeout_ms,
             topic_id=topic_id,
         )
-        yield from iterate_record_batches((chunk.batches for chunk in chunks), start, end, on_unreadable=on_unreadable)
+        yield from iterate_record_batches(
+            (chunk.batches for chunk in chunks), start, end, on_unreadable=on_unreadable
+        )

@@ -39,7 +39,12 @@ class BlockingShareConsumer(Blocking[ShareConsumer]):
     renew = blocking_sync(ShareConsumer.renew)
     metrics = blocking_sync(ShareConsumer.metrics)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
             self._tell()
         finally:

@@ -33,8 +33,15 @@ from log_service.common.quiet_log import QuietLogger
 from log_service.common.types import TopicPartition
 from log_service.config.client import ClientConfig
 from log_service.protocol.api_versions import ApiKey
-from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from log_service.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from log_service.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from log_service.protocol.schema import Message
 from log_service.rpc.connection import Destination, RpcConnection, RpcSettings, Security, raise_for
 from log_service.rpc.pool import ConnectionPool
@@ -77,7 +84,9 @@ GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1
 KINDS_OF_KEYS = {GROUP_KEY_TYPE: "group", TRANSACTION_KEY_TYPE: "transactional id"}
 FIRST_VERSION_WITH_COORDINATOR_KEYS = 4
-REFUSED_TOPICS = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+REFUSED_TOPICS = frozenset(
+    {ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+)
 
 
 class ClusterMetadata:
@@ -104,8 +113,12 @@ class ClusterMetadata:
         self.view = ClusterView()
         self._is_auto_create_allowed = is_auto_create_allowed
         self._quiet = QuietLogger(logger, env.clock.monotonic_ms)
-        self._backoff = Backoff(first_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms)
-        self._topics: dict[str, int] = {}  # watched topics, each with the time of the last ``watch``
+        self._backoff = Backoff(
+            first_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms
+        )
+        self._topics: dict[
+            str, int
+        ] = {}  # watched topics, each with the time of the last ``watch``
         self._is_idle = is_idle
         self._on_refreshed = on_refreshed
         self._is_watching_all = False
@@ -115,7 +128,10 @@ class ClusterMetadata:
         self._coordinators: dict[tuple[int, str], int] = {}  # by type of key, and key
 
     def __repr__(self) -> str:
-        return f"<ClusterMetadata {self.view.cluster_id} nodes={len(self.view.nodes)} topics={len(self.view.topics)}>"
+        return (
+            f"<ClusterMetadata {self.view.cluster_id} nodes={len(self.view.nodes)}"
+            f" topics={len(self.view.topics)}>"
+        )
 
     @property
     def is_stale(self) -> bool:
@@ -130,11 +146,18 @@ class ClusterMetadata:
             connection_failure_total=self.pool.failed_total,
             incoming_byte_total=self.pool.bytes_received,
             outgoing_byte_total=self.pool.bytes_sent,
-            metadata_age=(self.env.clock.monotonic_ms() - self._refreshed_ms) / 1_000 if self.view.nodes else -1.0,
+            metadata_age=(
+                (self.env.clock.monotonic_ms() - self._refreshed_ms) / 1_000
+                if self.view.nodes
+                else -1.0
+            ),
         )
 
     def learn_leader(
-        self, topic_partition: TopicPartition, leader: LeaderIdAndEpoch | None, endpoints: Iterable[NodeEndpoint] = ()
+        self,
+        topic_partition: TopicPartition,
+        leader: LeaderIdAndEpoch | None,
+        endpoints: Iterable[NodeEndpoint] = (),
     ) -> None:
         """Store the leader and its address that a response named with its error (KIP-951).
 
@@ -143,11 +166,16 @@ class ClusterMetadata:
         if leader is not None and leader.leader_id >= 0:
             told = [endpoint for endpoint in endpoints if endpoint.node_id == leader.leader_id]
             self.learn_nodes(told)
-            self.view = self.view.with_leader(topic_partition, leader.leader_id, leader.leader_epoch)
+            self.view = self.view.with_leader(
+                topic_partition, leader.leader_id, leader.leader_epoch
+            )
 
     def learn_nodes(self, endpoints: Iterable[NodeEndpoint]) -> None:
         """Store the addresses of brokers that a response named."""
-        nodes = (Node(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack) for each in endpoints)
+        nodes = (
+            Node(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
+            for each in endpoints
+        )
         self.view = self.view.with_nodes(nodes)
 
     def has_other_leader(self, topic_partition: TopicPartition, node_id: int) -> bool:
@@ -175,7 +203,9 @@ class ClusterMetadata:
         attempts = [partial(self.pool.connect, address) for address in self._addresses()]
         return await first_success(attempts, stagger_ms=CONNECT_STAGGER_MS)
 
-    async def ask_any(self, request: Message, response_type: type[R], *, is_anyone_asked: bool = False) -> R:
+    async def ask_any(
+        self, request: Message, response_type: type[R], *, is_anyone_asked: bool = False
+    ) -> R:
         """Return the response of any broker. If one is slow to respond, others are asked as well.
 
         Use it only for requests that may be sent twice. With ``is_anyone_asked`` the broker is
@@ -189,9 +219,15 @@ class ClusterMetadata:
             return await (await find()).request(request, response_type)
 
         first = [] if is_anyone_asked else self._connected()
-        finds: list[Callable[[], Awaitable[RpcConnection]]] = [partial(_given, connection) for connection in first]
+        finds: list[Callable[[], Awaitable[RpcConnection]]] = [
+            partial(_given, connection) for connection in first
+        ]
         asked = {connection.destination for connection in first}
-        finds += [partial(self.pool.connect, address) for address in self._addresses() if address not in asked]
+        finds += [
+            partial(self.pool.connect, address)
+            for address in self._addresses()
+            if address not in asked
+        ]
         stagger_ms = RESPONSE_STAGGER_MS if first else CONNECT_STAGGER_MS
         return await first_success([partial(ask, find) for find in finds], stagger_ms=stagger_ms)
 
@@ -200,9 +236,17 @@ class ClusterMetadata:
 
         Equal connections come in random order.
         """
-        addresses = [Destination(host=node.host, port=node.port) for node in self.view.nodes.values()]
-        connected = [connection for address in addresses if (connection := self.pool.connected(address)) is not None]
-        shuffled = self.env.rng.sample(connected, len(connected)) if len(connected) > 1 else connected
+        addresses = [
+            Destination(host=node.host, port=node.port) for node in self.view.nodes.values()
+        ]
+        connected = [
+            connection
+            for address in addresses
+            if (connection := self.pool.connected(address)) is not None
+        ]
+        shuffled = (
+            self.env.rng.sample(connected, len(connected)) if len(connected) > 1 else connected
+        )
         return sorted(shuffled, key=lambda connection: connection.in_flight_count)
 
     def _addresses(self) -> list[Destination]:
@@ -213,9 +257,15 @@ class ClusterMetadata:
         known = [Destination(host=node.host, port=node.port) for node in self.view.nodes.values()]
         servers: list[Destination] = []
         if not known or self.config.metadata_recovery_strategy == REBOOTSTRAP:
-            addresses = (Destination(host=host, port=port) for host, port in self.config.bootstrap_servers)
+            addresses = (
+                Destination(host=host, port=port) for host, port in self.config.bootstrap_servers
+            )
             servers = [address for address in addresses if address not in known]
-        return [address for kind in (known, servers) for address in sorted(self.env.rng.sample(kind, len(kind)), key=self.pool.is_failing)]
+        return [
+            address
+            for kind in (known, servers)
+            for address in sorted(self.env.rng.sample(kind, len(kind)), key=self.pool.is_failing)
+        ]
 
     async def node(self, node_id: int, purpose: str = "") -> RpcConnection:
         """Return the connection to a broker.
@@ -226,8 +276,12 @@ class ClusterMetadata:
         """
         known = self.view.nodes.get(node_id)
         if known is None:
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"broker {node_id} is not in the cluster's metadata")
-        return await self.pool.connect(Destination(host=known.host, port=known.port, purpose=purpose))
+            raise KafkaError(
+                ErrorCode.LEADER_NOT_AVAILABLE, f"broker {node_id} is not in the cluster's metadata"
+            )
+        return await self.pool.connect(
+            Destination(host=known.host, port=known.port, purpose=purpose)
+        )
 
     async def controller(self) -> RpcConnection:
         """Return a connection to the controller, or else to any broker, which forwards requests.
@@ -254,7 +308,9 @@ class ClusterMetadata:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic_partition} has no leader")
         return await self.node(leader, purpose)
 
-    async def coordinator(self, key: str, purpose: str = "coordinator", *, key_type: int = GROUP_KEY_TYPE) -> RpcConnection:
+    async def coordinator(
+        self, key: str, purpose: str = "coordinator", *, key_type: int = GROUP_KEY_TYPE
+    ) -> RpcConnection:
         """Return a separate connection to the coordinator of a group or transactional id.
 
         The coordinator is remembered until ``forget_coordinator``.
@@ -266,7 +322,13 @@ class ClusterMetadata:
         if node_id is None or node_id not in self.view.nodes:
             node_id = await self._find_coordinator(key, key_type)
             kind = KINDS_OF_KEYS[key_type]
-            self._quiet.info(("coordinator", key_type, key), "%s %s: its coordinator is broker %d", kind, key, node_id)
+            self._quiet.info(
+                ("coordinator", key_type, key),
+                "%s %s: its coordinator is broker %d",
+                kind,
+                key,
+                node_id,
+            )
             self._coordinators[key_type, key] = node_id
         return await self.node(node_id, purpose)
 
@@ -283,9 +345,15 @@ class ClusterMetadata:
             request = FindCoordinatorRequest(key_type=key_type, key=key)
         response = await connection.request(request, FindCoordinatorResponse)
         found = response.coordinators[0] if response.coordinators else response
-        raise_for(found.error_code, found.error_message, f"coordinator of {KINDS_OF_KEYS[key_type]} {key!r}")
+        raise_for(
+            found.error_code,
+            found.error_message,
+            f"coordinator of {KINDS_OF_KEYS[key_type]} {key!r}",
+        )
         if found.node_id not in self.view.nodes:
-            self.view = self.view.with_nodes([Node(node_id=found.node_id, host=found.host, port=found.port)])
+            self.view = self.view.with_nodes(
+                [Node(node_id=found.node_id, host=found.host, port=found.port)]
+            )
         return found.node_id
 
     # Topics
@@ -319,7 +387,9 @@ class ClusterMetadata:
             self._topics.pop(topic, None)
         self.view = self.view.without(gone)
 
-    async def topic(self, name: str, timeout_ms: int, *, before_attempt: Callable[[], None] = lambda: None) -> TopicView:
+    async def topic(
+        self, name: str, timeout_ms: int, *, before_attempt: Callable[[], None] = lambda: None
+    ) -> TopicView:
         """Return a topic, waiting up to ``timeout_ms`` until the cluster knows it.
 
         The cluster creates the topic if client and brokers allow this. ``before_attempt`` may raise
@@ -350,7 +420,13 @@ class ClusterMetadata:
             self._topics.pop(name, None)
             raise
 
-    async def refresh(self, topics: Iterable[str] | None = (), *, is_creating: bool = False, is_anyone_asked: bool = False) -> ClusterView:
+    async def refresh(
+        self,
+        topics: Iterable[str] | None = (),
+        *,
+        is_creating: bool = False,
+        is_anyone_asked: bool = False,
+    ) -> ClusterView:
         """Ask any broker for the watched topics and ``topics``, and return the new view.
 
         ``topics`` None means all topics of the cluster. With ``is_creating`` the request names only
@@ -368,7 +444,11 @@ class ClusterMetadata:
             before = self.view.version
             while self._refreshing is not None:
                 await self._refreshing.wait()
-                if self.view.version > before and self._topics.keys() <= {*self.view.topics, *self.view.errors} and not is_creating:
+                if (
+                    self.view.version > before
+                    and self._topics.keys() <= {*self.view.topics, *self.view.errors}
+                    and not is_creating
+                ):
                     return self.view
         mine = self._refreshing = trio.Event()
         try:
@@ -397,16 +477,25 @@ class ClusterMetadata:
         """Refresh the view forever, each time it is too old. Errors are logged."""
         while True:
             age_ms = self.env.clock.monotonic_ms() - self._refreshed_ms
-            await trio.sleep(max(self.config.metadata_max_age_ms - age_ms, self.config.retry_backoff_max_ms) / 1_000)
+            await trio.sleep(
+                max(self.config.metadata_max_age_ms - age_ms, self.config.retry_backoff_max_ms)
+                / 1_000
+            )
             if self.is_stale:
                 try:
                     await self.refresh()
                 except KafkaError as error:
                     self._quiet.info("refresh", "the view of the cluster is too old: %s", error)
 
-    async def _refresh_once(self, topics: Iterable[str] | None, *, is_creating: bool, is_anyone_asked: bool = False) -> None:
+    async def _refresh_once(
+        self, topics: Iterable[str] | None, *, is_creating: bool, is_anyone_asked: bool = False
+    ) -> None:
         request = MetadataRequest(
-            topics=None if topics is None else [MetadataRequestTopic(name=name) for name in sorted(topics)],
+            topics=(
+                None
+                if topics is None
+                else [MetadataRequestTopic(name=name) for name in sorted(topics)]
+            ),
             allow_auto_topic_creation=is_creating,
         )
         try:
@@ -420,11 +509,19 @@ class ClusterMetadata:
         self._forget_gone(before)
         self._on_refreshed()
 
-    async def _ask_for_metadata(self, request: MetadataRequest, *, is_anyone_asked: bool) -> MetadataResponse:
+    async def _ask_for_metadata(
+        self, request: MetadataRequest, *, is_anyone_asked: bool
+    ) -> MetadataResponse:
         response = await self.ask_any(request, MetadataResponse, is_anyone_asked=is_anyone_asked)
-        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED and self.config.metadata_recovery_strategy == REBOOTSTRAP:
+        if (
+            response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED
+            and self.config.metadata_recovery_strategy == REBOOTSTRAP
+        ):
             self.view = self.view.without_nodes()
-            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the broker asks to begin again with the bootstrap servers (KIP-1102)")
+            raise KafkaError(
+                ErrorCode.NETWORK_EXCEPTION,
+                "the broker asks to begin again with the bootstrap servers (KIP-1102)",
+            )
         raise_for(response.error_code, "", "Metadata")
         return response
 
@@ -443,9 +540,14 @@ class ClusterMetadata:
         now_ms = self.env.clock.monotonic_ms()
         if self._failing_since_ms is None:
             self._failing_since_ms = now_ms
-        is_late = now_ms - self._failing_since_ms >= self.config.metadata_recovery_rebootstrap_trigger_ms
+        is_late = (
+            now_ms - self._failing_since_ms >= self.config.metadata_recovery_rebootstrap_trigger_ms
+        )
         if is_late and self.config.metadata_recovery_strategy == REBOOTSTRAP and self.view.nodes:
-            self._quiet.warning("rebootstrap", "no broker responded for a long time: beginning again with the bootstrap servers")
+            self._quiet.warning(
+                "rebootstrap",
+                "no broker responded for a long time: beginning again with the bootstrap servers",
+            )
             before, self.view = self.view, self.view.without_nodes()
             self._forget_gone(before)
 
@@ -457,7 +559,9 @@ class ClusterMetadata:
         deadline_ms = clock.monotonic_ms() + timeout_ms
         return lambda: max(deadline_ms - clock.monotonic_ms(), 0)
 
-    async def retry(self, attempt: Callable[[], Awaitable[T]], timeout_ms: int, *, is_refreshing: bool = True) -> T:
+    async def retry(
+        self, attempt: Callable[[], Awaitable[T]], timeout_ms: int, *, is_refreshing: bool = True
+    ) -> T:
         """Return the result of ``attempt``.
 
         Try again after retriable errors until ``timeout_ms`` passed.
@@ -472,14 +576,20 @@ class ClusterMetadata:
             return await attempt()
 
         return await retry(
-            refreshed_attempt, timeout_ms=timeout_ms, backoff=self._backoff, rng=self.env.rng, is_retriable=_may_succeed_later
+            refreshed_attempt,
+            timeout_ms=timeout_ms,
+            backoff=self._backoff,
+            rng=self.env.rng,
+            is_retriable=_may_succeed_later,
         )
 
     def backoff_ms(self, attempt: int) -> float:
         """Return the pause before retry number ``attempt``."""
         return self._backoff.delay_ms(attempt, self.env.rng)
 
-    def group_by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+    def group_by_leader(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[int, list[TopicPartition]]:
         """Return the partitions by the node id of their leaders.
 
         Raises:
@@ -491,7 +601,11 @@ class ClusterMetadata:
             leader = self.view.leader_of(topic_partition)
             if leader < 0:
                 is_known = self.view.partition(topic_partition) is not None
-                code = ErrorCode.LEADER_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                code = (
+                    ErrorCode.LEADER_NOT_AVAILABLE
+                    if is_known
+                    else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                )
                 raise KafkaError(code, f"{topic_partition}: {code.name}")
             grouped.setdefault(leader, []).append(topic_partition)
         return grouped
@@ -512,6 +626,8 @@ def _rpc_settings(config: ClientConfig) -> RpcSettings:
         connect_timeout_ms=config.socket_connection_setup_timeout_ms,
         idle_timeout_ms=config.connections_max_idle_ms,
         max_response_bytes=config.max_response_bytes,
-        reconnect_backoff=Backoff(first_ms=config.reconnect_backoff_ms, max_ms=config.reconnect_backoff_max_ms),
+        reconnect_backoff=Backoff(
+            first_ms=config.reconnect_backoff_ms, max_ms=config.reconnect_backoff_max_ms
+        ),
         is_asking=True,
     )

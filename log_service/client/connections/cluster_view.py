@@ -12,7 +12,11 @@ from types import MappingProxyType
 from log_service.client.arguments import whole_number
 from log_service.common.errors import ErrorCode
 from log_service.common.types import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicId, TopicPartition
-from log_service.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from log_service.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
 NO_LEADER = -1
 
@@ -95,7 +99,11 @@ class ClusterView:
     def leader_of(self, topic_partition: TopicPartition) -> int:
         """Return the node id of the leader, or -1 if no leader is known."""
         partition = self.partition(topic_partition)
-        return NO_LEADER if partition is None or partition.leader not in self.nodes else partition.leader
+        return (
+            NO_LEADER
+            if partition is None or partition.leader not in self.nodes
+            else partition.leader
+        )
 
     def leader_epoch_of(self, topic_partition: TopicPartition) -> int:
         """Return the epoch of a partition's known leader, or -1 if it is unknown.
@@ -111,7 +119,9 @@ class ClusterView:
         if not rack_of:
             return {}
         return {
-            TopicPartition(topic, each.partition): frozenset(rack_of[node_id] for node_id in each.replicas if node_id in rack_of)
+            TopicPartition(topic, each.partition): frozenset(
+                rack_of[node_id] for node_id in each.replicas if node_id in rack_of
+            )
             for topic in sorted(self.topics.keys() & set(topics))
             for each in self.topics[topic].partitions
         }
@@ -132,13 +142,22 @@ class ClusterView:
             name = described.name or self.names_by_id.get(TopicId(described.topic_id), "")
             code = ErrorCode.of(described.error_code)
             topic = _topic_view(name, described, self.topics.get(name))
-            if code in {ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE} and name and topic.partitions:
+            if (
+                code in {ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE}
+                and name
+                and topic.partitions
+            ):
                 topics[name] = topic
             else:
-                errors[name] = code if code is not ErrorCode.NONE else ErrorCode.LEADER_NOT_AVAILABLE
+                errors[name] = (
+                    code if code is not ErrorCode.NONE else ErrorCode.LEADER_NOT_AVAILABLE
+                )
                 if code in {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}:
                     topics.pop(name, None)
-        nodes = {node.node_id: Node(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack) for node in response.brokers}
+        nodes = {
+            node.node_id: Node(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+            for node in response.brokers
+        }
         return ClusterView(
             version=self.version + 1,
             cluster_id=response.cluster_id,
@@ -154,29 +173,47 @@ class ClusterView:
         gone = set(topics)
         kept = {name: topic for name, topic in self.topics.items() if name not in gone}
         names_by_id = {topic.topic_id: name for name, topic in kept.items()}
-        return replace(self, version=self.version + 1, topics=MappingProxyType(kept), names_by_id=MappingProxyType(names_by_id))
+        return replace(
+            self,
+            version=self.version + 1,
+            topics=MappingProxyType(kept),
+            names_by_id=MappingProxyType(names_by_id),
+        )
 
     def without_nodes(self) -> "ClusterView":
         """Return the view without any broker. The client then asks the bootstrap servers again."""
-        return replace(self, version=self.version + 1, nodes=MappingProxyType({}), controller_id=NO_LEADER)
+        return replace(
+            self, version=self.version + 1, nodes=MappingProxyType({}), controller_id=NO_LEADER
+        )
 
     def with_nodes(self, nodes: Iterable[Node]) -> "ClusterView":
         """Return the view with additional brokers that a response named."""
         told = {node.node_id: node for node in nodes}
         if all(self.nodes.get(node_id) == node for node_id, node in told.items()):
             return self
-        return replace(self, nodes=MappingProxyType({**self.nodes, **told}), version=self.version + 1)
+        return replace(
+            self, nodes=MappingProxyType({**self.nodes, **told}), version=self.version + 1
+        )
 
-    def with_leader(self, topic_partition: TopicPartition, leader: int, leader_epoch: int) -> "ClusterView":
+    def with_leader(
+        self, topic_partition: TopicPartition, leader: int, leader_epoch: int
+    ) -> "ClusterView":
         """Return the view with a leader that a produce or fetch response named (KIP-951).
 
         An older epoch changes nothing. A broker whose address is unknown changes nothing either.
         """
         topic, partition = self.topics.get(topic_partition.topic), self.partition(topic_partition)
-        if topic is None or partition is None or leader_epoch <= partition.leader_epoch or leader not in self.nodes:
+        if (
+            topic is None
+            or partition is None
+            or leader_epoch <= partition.leader_epoch
+            or leader not in self.nodes
+        ):
             return self
         partitions = list(topic.partitions)
-        partitions[topic_partition.partition] = replace(partition, leader=leader, leader_epoch=leader_epoch)
+        partitions[topic_partition.partition] = replace(
+            partition, leader=leader, leader_epoch=leader_epoch
+        )
         changed = replace(topic, partitions=tuple(partitions), available=_available(partitions))
         topics = MappingProxyType({**self.topics, topic.name: changed})
         return replace(self, topics=topics, version=self.version + 1)
@@ -185,12 +222,20 @@ class ClusterView:
 def _topic_view(name: str, described: MetadataResponseTopic, known: TopicView | None) -> TopicView:
     is_same_topic = known is not None and known.topic_id == described.topic_id
     partitions = []
-    for index, partition in enumerate(sorted(described.partitions, key=lambda each: each.partition_index)):
+    for index, partition in enumerate(
+        sorted(described.partitions, key=lambda each: each.partition_index)
+    ):
         if partition.partition_index != index:
             break  # after a gap the numbers of a broker's response cannot be trusted
-        older = known.partitions[index] if known is not None and is_same_topic and index < len(known.partitions) else None
+        older = (
+            known.partitions[index]
+            if known is not None and is_same_topic and index < len(known.partitions)
+            else None
+        )
         fresh = _partition_view(partition)
-        partitions.append(older if older is not None and older.leader_epoch > fresh.leader_epoch else fresh)
+        partitions.append(
+            older if older is not None and older.leader_epoch > fresh.leader_epoch else fresh
+        )
     return TopicView(
         name=name,
         topic_id=TopicId(described.topic_id),

@@ -24,7 +24,9 @@ class AbortedFilter:
         fresh = {(each.first_offset, each.producer_id) for each in transactions or ()}
         self._starts = sorted(known | fresh)
 
-    def is_visible(self, last_offset: int, producer_id: int, *, is_transactional: bool, is_control: bool) -> bool:
+    def is_visible(
+        self, last_offset: int, producer_id: int, *, is_transactional: bool, is_control: bool
+    ) -> bool:
         """Return whether a reader of committed records sees the batch.
 
         Markers and batches of aborted transactions are not visible.

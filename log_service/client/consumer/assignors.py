@@ -34,7 +34,9 @@ class Member:
     @property
     def order(self) -> tuple[int, str]:
         """Sort key that puts static members first, because their place survives a restart."""
-        return (1, self.member_id) if self.group_instance_id is None else (0, self.group_instance_id)
+        return (
+            (1, self.member_id) if self.group_instance_id is None else (0, self.group_instance_id)
+        )
 
 
 Assignment = dict[str, list[TopicPartition]]
@@ -53,7 +55,9 @@ class Assign(Protocol):
     All but ``roundrobin`` use ``racks``.
     """
 
-    def __call__(self, members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS) -> Assignment:
+    def __call__(
+        self, members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS
+    ) -> Assignment:
         """Return the partitions of each member."""
 
 
@@ -69,7 +73,9 @@ class Assignor:
     is_cooperative: bool = False
 
 
-def assign_range(members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS) -> Assignment:
+def assign_range(
+    members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS
+) -> Assignment:
     """Split each topic into runs of partitions, one run per member that wants the topic.
 
     The first members get one partition more. Topics of one size that the same members want are
@@ -81,24 +87,33 @@ def assign_range(members: Iterable[Member], counts: Mapping[str, int], racks: Ra
     assignment: Assignment = {member.member_id: [] for member in ordered}
     alike: dict[tuple[tuple[str, ...], int], list[str]] = {}
     for topic in sorted(topic for topic, count in counts.items() if count):
-        takers = tuple(member.member_id for member in ordered if topic in member.subscription.topics)
+        takers = tuple(
+            member.member_id for member in ordered if topic in member.subscription.topics
+        )
         if takers:
             alike.setdefault((takers, counts[topic]), []).append(topic)
     by_id = {member.member_id: member for member in ordered}
-    splits = [_Split([by_id[member_id] for member_id in takers], topics, count, racks) for (takers, count), topics in alike.items()]
+    splits = [
+        _Split([by_id[member_id] for member_id in takers], topics, count, racks)
+        for (takers, count), topics in alike.items()
+    ]
     if any(split.is_rack_sensitive(topic) for split in splits for topic in split.topics):
         for split in splits:
             split.take_near()
     for split in splits:
         for member_id, numbers in split.take_rest().items():
-            assignment[member_id] += [TopicPartition(topic, number) for topic in split.topics for number in numbers]
+            assignment[member_id] += [
+                TopicPartition(topic, number) for topic in split.topics for number in numbers
+            ]
     return {member_id: sorted(placed) for member_id, placed in assignment.items()}
 
 
 class _Split:
     """The partition numbers that ``topics`` have in common, and the members that take them."""
 
-    def __init__(self, takers: Sequence[Member], topics: Sequence[str], count: int, racks: Racks) -> None:
+    def __init__(
+        self, takers: Sequence[Member], topics: Sequence[str], count: int, racks: Racks
+    ) -> None:
         self.topics = topics
         self._takers = takers
         self._racks = racks
@@ -110,7 +125,9 @@ class _Split:
         """Return whether members and partitions of a topic share racks that some partition is not
         in.
         """
-        found = [self._racks.get(TopicPartition(topic, number), frozenset()) for number in self._free]
+        found = [
+            self._racks.get(TopicPartition(topic, number), frozenset()) for number in self._free
+        ]
         return is_rack_sensitive((member.subscription.rack for member in self._takers), found)
 
     def take_near(self) -> None:
@@ -125,7 +142,14 @@ class _Split:
                 self._take(member, near[: self._room(member)])
             return
         for number in self._free.copy():
-            taker = next((member for member in self._takers if self._room(member) and self._is_near(member, number)), None)
+            taker = next(
+                (
+                    member
+                    for member in self._takers
+                    if self._room(member) and self._is_near(member, number)
+                ),
+                None,
+            )
             if taker is not None:
                 self._take(taker, [number])
 
@@ -147,10 +171,16 @@ class _Split:
 
     def _is_near(self, member: Member, number: int) -> bool:
         rack = member.subscription.rack
-        return not rack or all(rack in self._racks.get(TopicPartition(topic, number), ()) for topic in self.topics)
+        return not rack or all(
+            rack in self._racks.get(TopicPartition(topic, number), ()) for topic in self.topics
+        )
 
 
-def assign_round_robin(members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS) -> Assignment:  # noqa: ARG001 - one shape for all
+def assign_round_robin(
+    members: Iterable[Member],
+    counts: Mapping[str, int],
+    racks: Racks = NO_RACKS,  # noqa: ARG001 - one shape for all
+) -> Assignment:
     """Deal all partitions of all topics out in turn.
 
     Members that do not want a topic are skipped.
@@ -167,20 +197,31 @@ def assign_round_robin(members: Iterable[Member], counts: Mapping[str, int], rac
     return assignment
 
 
-def assign_sticky(members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS) -> Assignment:
+def assign_sticky(
+    members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS
+) -> Assignment:
     """Keep the current assignment as far as balance and racks allow, and spread the rest."""
     ordered = sorted(members, key=lambda member: member.order)
     wanted = {topic for member in ordered for topic in member.subscription.topics}
     partitions = _partitions(counts, wanted)
-    takers = {topic: [member.member_id for member in ordered if topic in member.subscription.topics] for topic in wanted}
-    rack_of = {member.member_id: member.subscription.rack for member in ordered if member.subscription.rack}
-    if not is_rack_sensitive(rack_of.values(), [racks.get(each, frozenset()) for each in partitions]):
+    takers = {
+        topic: [member.member_id for member in ordered if topic in member.subscription.topics]
+        for topic in wanted
+    }
+    rack_of = {
+        member.member_id: member.subscription.rack for member in ordered if member.subscription.rack
+    }
+    if not is_rack_sensitive(
+        rack_of.values(), [racks.get(each, frozenset()) for each in partitions]
+    ):
         rack_of, racks = {}, NO_RACKS
     placed = StickyAssignment(partitions, takers, current_owners(ordered), rack_of, racks).place()
     return {member.member_id: placed.get(member.member_id, []) for member in ordered}
 
 
-def assign_cooperative_sticky(members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS) -> Assignment:
+def assign_cooperative_sticky(
+    members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS
+) -> Assignment:
     """Assign as ``assign_sticky``, except for partitions that another member still owns.
 
     They stay unassigned until their owner has given them up.
@@ -191,7 +232,9 @@ def assign_cooperative_sticky(members: Iterable[Member], counts: Mapping[str, in
         for partition in member.subscription.owned:
             owners.setdefault(partition, set()).add(member.member_id)
     return {
-        member_id: [partition for partition in assigned if not owners.get(partition, set()) - {member_id}]
+        member_id: [
+            partition for partition in assigned if not owners.get(partition, set()) - {member_id}
+        ]
         for member_id, assigned in assign_sticky(ordered, counts, racks).items()
     }
 
@@ -204,7 +247,9 @@ def current_owners(members: Iterable[Member]) -> dict[TopicPartition, str]:
     claims: dict[TopicPartition, list[tuple[int, str]]] = {}
     for member in members:
         for partition in member.subscription.owned:
-            claims.setdefault(partition, []).append((member.subscription.generation_id, member.member_id))
+            claims.setdefault(partition, []).append(
+                (member.subscription.generation_id, member.member_id)
+            )
     owners: dict[TopicPartition, str] = {}
     for partition, claimed in claims.items():
         newest = max(generation_id for generation_id, _ in claimed)
@@ -214,13 +259,17 @@ def current_owners(members: Iterable[Member]) -> dict[TopicPartition, str]:
     return owners
 
 
-def is_rack_sensitive(member_racks: Iterable[str | None], partition_racks: Sequence[frozenset[str]]) -> bool:
+def is_rack_sensitive(
+    member_racks: Iterable[str | None], partition_racks: Sequence[frozenset[str]]
+) -> bool:
     """Return whether members and partitions share racks that some partition is not in.
 
     Otherwise racks make no difference.
     """
     everywhere = frozenset[str]().union(*partition_racks)
-    return any(rack in everywhere for rack in member_racks if rack) and any(each != everywhere for each in partition_racks)
+    return any(rack in everywhere for rack in member_racks if rack) and any(
+        each != everywhere for each in partition_racks
+    )
 
 
 def _partitions(counts: Mapping[str, int], wanted: Iterable[str]) -> list[TopicPartition]:

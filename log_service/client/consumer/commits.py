@@ -20,7 +20,11 @@ from functools import partial
 
 import trio
 
-from log_service.client.admin.groups import LAST_OFFSET_VERSION_WITH_NAMES, commit_request, with_coordinator
+from log_service.client.admin.groups import (
+    LAST_OFFSET_VERSION_WITH_NAMES,
+    commit_request,
+    with_coordinator,
+)
 from log_service.client.admin.values import OffsetAndMetadata
 from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.client.consumer.memberships import CommittingMember
@@ -40,10 +44,19 @@ CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], KafkaErro
 """Called once with the offsets and the error, None on success. It must not block."""
 
 GROUP_WENT_ON = {
-    ErrorCode.UNKNOWN_MEMBER_ID: "the group goes on without this member (it did not poll or beat in time): its partitions belong to others",
-    ErrorCode.ILLEGAL_GENERATION: "the group rebalanced meanwhile: the partitions may belong to others",
-    ErrorCode.REBALANCE_IN_PROGRESS: "the group rebalances: poll, and commit again what is still assigned",
-    ErrorCode.STALE_MEMBER_EPOCH: "the group has moved this member on: the partitions may belong to others",
+    ErrorCode.UNKNOWN_MEMBER_ID: (
+        "the group goes on without this member (it did not poll or beat in time): its partitions"
+        " belong to others"
+    ),
+    ErrorCode.ILLEGAL_GENERATION: (
+        "the group rebalanced meanwhile: the partitions may belong to others"
+    ),
+    ErrorCode.REBALANCE_IN_PROGRESS: (
+        "the group rebalances: poll, and commit again what is still assigned"
+    ),
+    ErrorCode.STALE_MEMBER_EPOCH: (
+        "the group has moved this member on: the partitions may belong to others"
+    ),
     ErrorCode.FENCED_INSTANCE_ID: "another member uses the same group_instance_id",
 }
 TOPIC_IS_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
@@ -65,7 +78,13 @@ class _Batch:
 class Committer:
     """Commits offsets for one consumer."""
 
-    def __init__(self, cluster: ClusterMetadata, config: ConsumerConfig, subscriptions: Subscriptions, meter: ConsumerMeter) -> None:
+    def __init__(
+        self,
+        cluster: ClusterMetadata,
+        config: ConsumerConfig,
+        subscriptions: Subscriptions,
+        meter: ConsumerMeter,
+    ) -> None:
         self._cluster = cluster
         self._config = config
         self._subscriptions = subscriptions
@@ -100,11 +119,20 @@ class Committer:
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the positions that are not committed yet."""
         positions = {
-            state.topic_partition: OffsetAndMetadata(offset=state.position, leader_epoch=state.leader_epoch)
+            state.topic_partition: OffsetAndMetadata(
+                offset=state.position, leader_epoch=state.leader_epoch
+            )
             for state in self._subscriptions
-            if state.has_position and not state.is_of_other_topic(self._cluster.view.topic_id_of(state.topic_partition.topic))
+            if state.has_position
+            and not state.is_of_other_topic(
+                self._cluster.view.topic_id_of(state.topic_partition.topic)
+            )
         }
-        return {each: offset for each, offset in positions.items() if self._committed.get(each) != offset}
+        return {
+            each: offset
+            for each, offset in positions.items()
+            if self._committed.get(each) != offset
+        }
 
     def with_epochs(self, offsets: Offsets) -> Offsets:
         """Return the offsets with leader epochs filled in.
@@ -113,9 +141,16 @@ class Committer:
         """
         return {each: self._with_epoch(each, offset) for each, offset in offsets.items()}
 
-    def _with_epoch(self, topic_partition: TopicPartition, offset: OffsetAndMetadata) -> OffsetAndMetadata:
+    def _with_epoch(
+        self, topic_partition: TopicPartition, offset: OffsetAndMetadata
+    ) -> OffsetAndMetadata:
         state = self._subscriptions.get(topic_partition)
-        if offset.leader_epoch >= 0 or state is None or not state.has_position or state.position != offset.offset:
+        if (
+            offset.leader_epoch >= 0
+            or state is None
+            or not state.has_position
+            or state.position != offset.offset
+        ):
             return offset
         return replace(offset, leader_epoch=state.leader_epoch)
 
@@ -128,7 +163,9 @@ class Committer:
                 place in the group. OFFSET_METADATA_TOO_LARGE and others.
         """
         if self._config.group_id is None:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a consumer without group_id cannot commit")
+            raise KafkaError(
+                ErrorCode.INVALID_GROUP_ID, "a consumer without group_id cannot commit"
+            )
         if offsets:
             await self._commit_in_turn(self._note(_Batch(), offsets), timeout_ms)
 
@@ -154,7 +191,9 @@ class Committer:
         """Commit automatically without waiting, as ``commit_soon`` does."""
         offsets = self.start_interval()
         if offsets:
-            asked = self._soon[-1].offsets.keys() - self._soon[-1].automatic if self._soon else set()
+            asked = (
+                self._soon[-1].offsets.keys() - self._soon[-1].automatic if self._soon else set()
+            )
             soon = self._collect(offsets)
             soon.automatic |= offsets.keys() - asked
 
@@ -174,7 +213,9 @@ class Committer:
         for each in offsets:
             state = self._subscriptions.get(each)
             known = NO_TOPIC_ID if state is None else state.topic_id
-            batch.topic_ids[each.topic] = known if known != NO_TOPIC_ID else self._cluster.view.topic_id_of(each.topic)
+            batch.topic_ids[each.topic] = (
+                known if known != NO_TOPIC_ID else self._cluster.view.topic_id_of(each.topic)
+            )
         return batch
 
     async def run(self) -> None:
@@ -208,7 +249,9 @@ class Committer:
 
     async def _commit_now(self, batch: _Batch, left_ms: Callable[[], int]) -> None:
         if self._config.group_id is None:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a consumer without group_id cannot commit")
+            raise KafkaError(
+                ErrorCode.INVALID_GROUP_ID, "a consumer without group_id cannot commit"
+            )
         async with self._lock:
             started_ms = self._meter.now_ms()
             committed = await self._commit_in_newest_epoch(batch, left_ms)
@@ -223,12 +266,28 @@ class Committer:
         """
         view = self._cluster.view
         unknown = (each for each in batch.automatic if each.topic not in view.topics)
-        gone = {each for each in unknown if view.errors.get(each.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) in TOPIC_IS_GONE}
-        replaced = {topic for topic, topic_id in batch.topic_ids.items() if is_other_topic(topic_id, view.topic_id_of(topic))}
+        gone = {
+            each
+            for each in unknown
+            if view.errors.get(each.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) in TOPIC_IS_GONE
+        }
+        replaced = {
+            topic
+            for topic, topic_id in batch.topic_ids.items()
+            if is_other_topic(topic_id, view.topic_id_of(topic))
+        }
         if replaced:
-            text = "group %s: nothing is committed for topics that were deleted and created anew: %s"
-            self._quiet.warning("replaced", text, self._config.group_id, ", ".join(sorted(replaced)))
-        return {each: offset for each, offset in batch.offsets.items() if each not in gone and each.topic not in replaced}
+            text = (
+                "group %s: nothing is committed for topics that were deleted and created anew: %s"
+            )
+            self._quiet.warning(
+                "replaced", text, self._config.group_id, ", ".join(sorted(replaced))
+            )
+        return {
+            each: offset
+            for each, offset in batch.offsets.items()
+            if each not in gone and each.topic not in replaced
+        }
 
     async def _commit_in_newest_epoch(self, batch: _Batch, left_ms: Callable[[], int]) -> Offsets:
         """Commit, and commit again if the coordinator has raised the member epoch meanwhile
@@ -238,7 +297,9 @@ class Committer:
         """
         while True:
             try:
-                return await self._cluster.retry(lambda: self._commit_once(self._without_gone(batch), batch.topic_ids), left_ms())
+                return await self._cluster.retry(
+                    lambda: self._commit_once(self._without_gone(batch), batch.topic_ids), left_ms()
+                )
             except KafkaError as error:
                 member = self._membership
                 if error.code is not ErrorCode.STALE_MEMBER_EPOCH or member is None:
@@ -273,7 +334,13 @@ class Committer:
             self._warn(len(offsets), error)
 
     def _warn(self, partition_count: int, error: KafkaError) -> None:
-        self._quiet.warning(error.code, "group %s: commit of %d partitions: %s", self._config.group_id, partition_count, error)
+        self._quiet.warning(
+            error.code,
+            "group %s: commit of %d partitions: %s",
+            self._config.group_id,
+            partition_count,
+            error,
+        )
 
     def forget(self) -> None:
         """Forget committed offsets, because other members may have committed after a rebalance."""
@@ -283,10 +350,14 @@ class Committer:
         group_id = self._config.group_id
         assert group_id is not None, "commit() looked"
         if offsets:
-            await with_coordinator(self._cluster, group_id, lambda: self._send(group_id, offsets, topic_ids))
+            await with_coordinator(
+                self._cluster, group_id, lambda: self._send(group_id, offsets, topic_ids)
+            )
         return offsets
 
-    async def _send(self, group_id: str, offsets: Offsets, topic_ids: Mapping[str, TopicId]) -> None:
+    async def _send(
+        self, group_id: str, offsets: Offsets, topic_ids: Mapping[str, TopicId]
+    ) -> None:
         member = self._membership
         if member is not None and not member.is_member:
             code = ErrorCode.UNKNOWN_MEMBER_ID
@@ -312,7 +383,12 @@ class Committer:
                     if member is not None:
                         member.note_commit_error(code)
                     raise KafkaError(code, f"group {group_id!r}: {GROUP_WENT_ON[code]}")
-                raise_for(code, None, f"commit of group {group_id!r} for {TopicPartition(name, result.partition_index)}")
+                raise_for(
+                    code,
+                    None,
+                    f"commit of group {group_id!r} for"
+                    f" {TopicPartition(name, result.partition_index)}",
+                )
 
 
 def _tell(on_commit: CommitCallback, offsets: Offsets, error: KafkaError | None) -> None:

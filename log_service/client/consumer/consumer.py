@@ -24,7 +24,12 @@ import trio
 
 from log_service.client import arguments
 from log_service.client.admin.groups import as_offsets
-from log_service.client.admin.values import ConsumerGroupMetadata, FoundOffset, OffsetAndMetadata, OffsetSpec
+from log_service.client.admin.values import (
+    ConsumerGroupMetadata,
+    FoundOffset,
+    OffsetAndMetadata,
+    OffsetSpec,
+)
 from log_service.client.connections.cluster_metadata import REFUSED_TOPICS, ClusterMetadata
 from log_service.client.connections.env import real_env
 from log_service.client.consumer.assignors import ASSIGNORS
@@ -75,9 +80,14 @@ class Consumer:
         **settings: Any,
     ) -> None:
         self.config = ConsumerConfig.of(bootstrap_servers, settings)
-        unknown = [name for name in self.config.partition_assignment_strategy if name not in ASSIGNORS]
+        unknown = [
+            name for name in self.config.partition_assignment_strategy if name not in ASSIGNORS
+        ]
         if unknown:
-            raise ConfigError(f"partition_assignment_strategy: there is no assignor {unknown[0]!r}; there are {', '.join(ASSIGNORS)}")
+            raise ConfigError(
+                f"partition_assignment_strategy: there is no assignor {unknown[0]!r}; there are"
+                f" {', '.join(ASSIGNORS)}"
+            )
         self._env = env or real_env()
         self._security = outgoing_security(self.config.security(), self._env.rng)
         self._deserializers = (key_deserializer, value_deserializer)
@@ -89,7 +99,9 @@ class Consumer:
         self._rebalancer: GroupSteps | None = None
         self._membership: Membership | ConsumerMembership | None = None
         self._is_leaving = False
-        self._next: tuple[RebalanceCallbacks, str] | None = None  # the subscription made while the earlier membership leaves
+        self._next: tuple[RebalanceCallbacks, str] | None = (
+            None  # the subscription made while the earlier membership leaves
+        )
         self._is_auto_commit_told = False
         self._stack = AsyncExitStack()
         self._changed = trio.Event()
@@ -99,7 +111,10 @@ class Consumer:
         self._is_open = False
 
     def __repr__(self) -> str:
-        return f"<Consumer group={self.config.group_id} {'open' if self._is_open else 'closed'} partitions={len(self._subscriptions)}>"
+        return (
+            f"<Consumer group={self.config.group_id} {'open' if self._is_open else 'closed'}"
+            f" partitions={len(self._subscriptions)}>"
+        )
 
     async def __aenter__(self) -> Self:
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
@@ -112,20 +127,41 @@ class Consumer:
             on_refreshed=self._note_change,
         )
         self._fetcher = Fetcher(
-            self._cluster, self.config, self._subscriptions, self._deserializers, on_change=self._note_change, meter=self._meter
+            self._cluster,
+            self.config,
+            self._subscriptions,
+            self._deserializers,
+            on_change=self._note_change,
+            meter=self._meter,
         )
         self._positions = Positions(
-            self._cluster, self.config, self._subscriptions, on_found=self._fetcher.wake, on_error=self._note_change
+            self._cluster,
+            self.config,
+            self._subscriptions,
+            on_found=self._fetcher.wake,
+            on_error=self._note_change,
         )
         self._committer = Committer(self._cluster, self.config, self._subscriptions, self._meter)
-        for task in (self._fetcher.run, self._committer.run, self._cluster.keep_fresh, self._positions.run):
+        for task in (
+            self._fetcher.run,
+            self._committer.run,
+            self._cluster.keep_fresh,
+            self._positions.run,
+        ):
             self._nursery.start_soon(task)
         self._is_open = True
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + self.config.request_timeout_ms / 1_000):
+            with trio.CancelScope(
+                shield=True, deadline=trio.current_time() + self.config.request_timeout_ms / 1_000
+            ):
                 await self._close(is_committing=error is None)
         finally:
             self._is_open = False
@@ -168,8 +204,15 @@ class Consumer:
         if self._rebalancer is None and len(self._subscriptions):
             raise ConfigError("partitions were assigned by hand: unsubscribe() first")
         if isinstance(topics, SubscriptionPattern) and self.config.group_protocol != "consumer":
-            raise ConfigError("a SubscriptionPattern needs group_protocol='consumer'; a compiled pattern works with 'classic', too")
-        named = () if isinstance(topics, Pattern | SubscriptionPattern) else arguments.names(topics, "topics")
+            raise ConfigError(
+                "a SubscriptionPattern needs group_protocol='consumer'; a compiled pattern works"
+                " with 'classic', too"
+            )
+        named = (
+            ()
+            if isinstance(topics, Pattern | SubscriptionPattern)
+            else arguments.names(topics, "topics")
+        )
         if isinstance(topics, Pattern):
             await self._list_topics()
             self._pattern, self._subscriptions.topics = topics, self._matching(topics)
@@ -177,7 +220,9 @@ class Consumer:
             self._cluster.watch_only(named)
             self._cluster.watch_all(is_on=False)
             self._pattern, self._subscriptions.topics = None, frozenset(named)
-        callbacks = RebalanceCallbacks(on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost)
+        callbacks = RebalanceCallbacks(
+            on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost
+        )
         regex = topics.pattern if isinstance(topics, SubscriptionPattern) else ""
         if self._is_leaving:
             self._next = callbacks, regex
@@ -198,13 +243,28 @@ class Consumer:
         else:
             assert self.config.group_id is not None, "subscribe() looked"
             kind = ConsumerMembership if self.config.group_protocol == "consumer" else Membership
-            membership = self._membership = kind(self._cluster, self.config, self.config.group_id, self._note_change, self._meter)
+            membership = self._membership = kind(
+                self._cluster, self.config, self.config.group_id, self._note_change, self._meter
+            )
             self._committer.commit_as(membership)
             self._nursery.start_soon(membership.run)
         if isinstance(membership, ConsumerMembership):
-            return Reconciler(self.config, self._subscriptions, membership, self._committer, callbacks, regex=regex, meter=self._meter)
+            return Reconciler(
+                self.config,
+                self._subscriptions,
+                membership,
+                self._committer,
+                callbacks,
+                regex=regex,
+                meter=self._meter,
+            )
         return Rebalancer(
-            self.config, self._subscriptions, membership, self._committer, callbacks, is_creating_topics=self._pattern is None
+            self.config,
+            self._subscriptions,
+            membership,
+            self._committer,
+            callbacks,
+            is_creating_topics=self._pattern is None,
         )
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -265,7 +325,10 @@ class Consumer:
         if self._membership is None:
             raise ConfigError("the consumer is in no group: subscribe() first")
         if not isinstance(self._membership, Membership):
-            raise ConfigError("enforce_rebalance() means nothing with group_protocol='consumer': the broker decides when it assigns")
+            raise ConfigError(
+                "enforce_rebalance() means nothing with group_protocol='consumer': the broker"
+                " decides when it assigns"
+            )
         self._membership.request_join(reason or "the application asked for a rebalance")
 
     @property
@@ -280,7 +343,9 @@ class Consumer:
 
     # Records
 
-    async def poll(self, max_records: int | None = None, timeout_ms: int = 1_000) -> list[ConsumerRecord]:
+    async def poll(
+        self, max_records: int | None = None, timeout_ms: int = 1_000
+    ) -> list[ConsumerRecord]:
         """Return up to ``max_records`` records as soon as there are any, none after ``timeout_ms``.
 
         The default of ``max_records`` is ``max_poll_records``. Rebalance callbacks run inside the
@@ -301,11 +366,18 @@ class Consumer:
         """
         self._require_open()
         if self._is_polling:
-            text = "another task or thread polls this consumer, or a callback of its own does: one poll at a time"
+            text = (
+                "another task or thread polls this consumer, or a callback of its own does: one"
+                " poll at a time"
+            )
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         self._meter.note_poll()
         deadline = trio.current_time() + timeout_ms / 1_000
-        limit = self.config.max_poll_records if max_records is None else arguments.record_limit(max_records)
+        limit = (
+            self.config.max_poll_records
+            if max_records is None
+            else arguments.record_limit(max_records)
+        )
         if self._membership is not None:
             self._membership.note_poll(is_polling=True)
         self._is_polling = True
@@ -360,7 +432,9 @@ class Consumer:
         self._require_open()
         return await self._positions.position(topic_partition)
 
-    async def seek(self, topic_partition: TopicPartition, offset: int, leader_epoch: int = NO_LEADER_EPOCH) -> None:
+    async def seek(
+        self, topic_partition: TopicPartition, offset: int, leader_epoch: int = NO_LEADER_EPOCH
+    ) -> None:
         """Continue reading at ``offset``. Records that were fetched already are dropped.
 
         ``leader_epoch`` is the epoch of the record before ``offset``, if known. A commit includes
@@ -396,7 +470,9 @@ class Consumer:
         self._require_open()
         await self._positions.move_to(partitions, Start.COMMITTED)
 
-    async def seek_to_time(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    async def seek_to_time(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
         """Continue reading at the first record with at least this timestamp, or else at the end.
 
         Returns the offsets.
@@ -432,7 +508,9 @@ class Consumer:
         The end is the one that a reader sees. No request is made. Returns None before the first
         response. Raises ValueError if the partition is not assigned.
         """
-        return self._subscriptions.of(topic_partition).lag(is_stable_only=bool(self.config.isolation))
+        return self._subscriptions.of(topic_partition).lag(
+            is_stable_only=bool(self.config.isolation)
+        )
 
     async def current_lag(self, topic_partition: TopicPartition) -> int:
         """Return the lag. The cluster is asked if no fetch has reported it yet.
@@ -445,7 +523,9 @@ class Consumer:
         position = await self.position(topic_partition)
         return max((await self.end_offsets([topic_partition]))[topic_partition] - position, 0)
 
-    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
         """Return the log start offsets.
 
         Raises KafkaError (``ItemsFailed``) if a partition does not exist.
@@ -461,11 +541,16 @@ class Consumer:
         self._require_open()
         return await self._positions.ends(partitions, OffsetSpec.latest())
 
-    async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
+    async def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, FoundOffset]:
         """Return the first record of each partition with at least this timestamp, or offset -1."""
         self._require_open()
         return await self._positions.list_offsets(
-            {each: OffsetSpec.at(time_ms) for each, time_ms in arguments.by_partition(times_ms, "times").items()}
+            {
+                each: OffsetSpec.at(time_ms)
+                for each, time_ms in arguments.by_partition(times_ms, "times").items()
+            }
         )
 
     async def partitions_for(self, topic: str) -> int:
@@ -474,7 +559,9 @@ class Consumer:
 
     # Commits
 
-    async def commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
+    async def commit(
+        self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
+    ) -> None:
         """Commit these offsets of the next records to read (default: behind all polled records).
 
         An offset that equals the position is committed with the leader epoch of the record before
@@ -501,7 +588,9 @@ class Consumer:
         return self._committer.consumed()
 
     def commit_soon(
-        self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, on_commit: CommitCallback | None = None
+        self,
+        positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+        on_commit: CommitCallback | None = None,
     ) -> None:
         """Commit without waiting. ``on_commit`` gets the result.
 
@@ -514,17 +603,24 @@ class Consumer:
         """
         self._require_open()
         if on_commit is not None and not callable(on_commit):
-            raise TypeError(f"on_commit is called with the offsets and the error: {on_commit!r} cannot be called")
+            raise TypeError(
+                f"on_commit is called with the offsets and the error: {on_commit!r} cannot be"
+                " called"
+            )
         self._committer.commit_soon(self._to_commit(positions), on_commit)
 
-    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the committed offsets of the group. Partitions without a commit are left out.
 
         Raises:
             KafkaError: INVALID_GROUP_ID, the consumer has no group.
         """
         if self.config.group_id is None:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a consumer without group_id has committed nothing")
+            raise KafkaError(
+                ErrorCode.INVALID_GROUP_ID, "a consumer without group_id has committed nothing"
+            )
         self._require_open()
         return dict(await self._positions.committed(arguments.partitions(partitions)))
 
@@ -540,11 +636,14 @@ class Consumer:
             KafkaError: INVALID_GROUP_ID, the consumer has no group.
         """
         if self.config.group_id is None:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a consumer without group_id is in no group")
+            raise KafkaError(
+                ErrorCode.INVALID_GROUP_ID, "a consumer without group_id is in no group"
+            )
         if self.config.enable_auto_commit and not self._is_auto_commit_told:
             self._is_auto_commit_told = True
             logger.warning(
-                "group %s: enable_auto_commit is on beside transactions: what an aborted one read is lost. Set it to False",
+                "group %s: enable_auto_commit is on beside transactions: what an aborted one read"
+                " is lost. Set it to False",
                 self.config.group_id,
             )
         member = self._membership
@@ -558,9 +657,13 @@ class Consumer:
 
     def metrics(self) -> ConsumerMetrics:
         """Return the metrics of the consumer so far; see ``metrics``."""
-        lags = {state.topic_partition: self.lag(state.topic_partition) for state in self._subscriptions}
+        lags = {
+            state.topic_partition: self.lag(state.topic_partition) for state in self._subscriptions
+        }
         known = {each: lag for each, lag in lags.items() if lag is not None}
-        return self._meter.metrics(self._cluster.metrics(), known, self._fetcher.buffered_bytes, len(self._subscriptions))
+        return self._meter.metrics(
+            self._cluster.metrics(), known, self._fetcher.buffered_bytes, len(self._subscriptions)
+        )
 
     # Internal steps
 
@@ -593,12 +696,18 @@ class Consumer:
         Subscribed topics that do not exist are not raised, because they may be created later.
         """
         view = self._cluster.view
-        if view.errors is self._refusals or self._pattern is not None:  # a view that changed without a response keeps its errors
+        if (
+            view.errors is self._refusals or self._pattern is not None
+        ):  # a view that changed without a response keeps its errors
             return
         self._refusals = view.errors
         self._warn_of_missing()
         read = self._subscriptions.topics.union(each.topic for each in self._subscriptions.assigned)
-        refused = {topic: view.errors[topic] for topic in sorted(read & view.errors.keys()) if view.errors[topic] in REFUSED_TOPICS}
+        refused = {
+            topic: view.errors[topic]
+            for topic in sorted(read & view.errors.keys())
+            if view.errors[topic] in REFUSED_TOPICS
+        }
         if refused:
             named = ", ".join(f"{topic!r} ({code.name})" for topic, code in refused.items())
             raise KafkaError(next(iter(refused.values())), f"topics cannot be read: {named}")
@@ -606,11 +715,20 @@ class Consumer:
     def _warn_of_missing(self) -> None:
         """Log each topic once that is subscribed by name and does not exist."""
         view, subscribed = self._cluster.view, self._subscriptions.topics
-        missing = frozenset(topic for topic in subscribed if view.errors.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        missing = frozenset(
+            topic
+            for topic in subscribed
+            if view.errors.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
         for topic in sorted(missing - self._missing):
-            text = "group %s: the topic %s is subscribed and not there: nothing comes of it until it is created"
+            text = (
+                "group %s: the topic %s is subscribed and not there: nothing comes of it until it"
+                " is created"
+            )
             logger.warning(text, self.config.group_id, topic)
-        self._missing = missing | (self._missing & subscribed).difference(view.topics)  # a response may name other topics only
+        self._missing = missing | (self._missing & subscribed).difference(
+            view.topics
+        )  # a response may name other topics only
 
     async def _wait_for_change(self, deadline: float) -> None:
         if self._committer.is_automatic and self._committer.consumed():
@@ -623,7 +741,9 @@ class Consumer:
         """Watch all topics of the cluster from now on. Nothing changes if they cannot be listed."""
         self._cluster.watch_all(is_on=True)
         try:
-            await self._cluster.retry(self._cluster.refresh, self.config.default_api_timeout_ms, is_refreshing=False)
+            await self._cluster.retry(
+                self._cluster.refresh, self.config.default_api_timeout_ms, is_refreshing=False
+            )
         except BaseException:
             self._cluster.watch_all(is_on=self._pattern is not None)
             raise
@@ -632,7 +752,11 @@ class Consumer:
         """Return the topics that match a pattern now."""
         topics = self._cluster.view.topics.values()
         is_internal_wanted = not self.config.exclude_internal_topics
-        return frozenset(topic.name for topic in topics if (is_internal_wanted or not topic.is_internal) and pattern.fullmatch(topic.name))
+        return frozenset(
+            topic.name
+            for topic in topics
+            if (is_internal_wanted or not topic.is_internal) and pattern.fullmatch(topic.name)
+        )
 
     def _match_again(self) -> None:
         """Match the pattern again after the cluster changed."""
@@ -640,7 +764,12 @@ class Consumer:
             return
         matching = self._matching(self._pattern)
         if matching != self._subscriptions.topics:
-            logger.info("group %s: %d topics match %r now", self.config.group_id, len(matching), self._pattern.pattern)
+            logger.info(
+                "group %s: %d topics match %r now",
+                self.config.group_id,
+                len(matching),
+                self._pattern.pattern,
+            )
             self._subscriptions.topics = matching
             self._rebalancer.subscribed("the topics that match the pattern changed")
 
@@ -656,12 +785,20 @@ class Consumer:
             raise
         return seen
 
-    def _to_commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        return self._committer.consumed() if positions is None else self._committer.with_epochs(as_offsets(positions))
+    def _to_commit(
+        self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        return (
+            self._committer.consumed()
+            if positions is None
+            else self._committer.with_epochs(as_offsets(positions))
+        )
 
     def _require_open(self) -> None:
         if not self._is_open:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the consumer is closed: use it inside 'async with'")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "the consumer is closed: use it inside 'async with'"
+            )
 
     async def _close(self, *, is_committing: bool) -> None:
         await self._committer.settle_soon()

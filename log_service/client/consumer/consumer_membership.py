@@ -24,8 +24,15 @@ from log_service.common.quiet_log import QuietLogger
 from log_service.common.types import TopicId
 from log_service.config.client import ConsumerConfig
 from log_service.protocol.api_versions import ApiKey
-from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from log_service.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from log_service.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from log_service.rpc.connection import RpcConnection, raise_for
 
 logger = logging.getLogger(__name__)
@@ -39,9 +46,17 @@ PATIENCE_MS = 15_000
 It leaves enough time to find another coordinator.
 """
 REASONS = {
-    ErrorCode.UNSUPPORTED_VERSION: "the cluster does not serve group_protocol='consumer' (KIP-848): use 'classic', or have it upgraded",
-    ErrorCode.GROUP_ID_NOT_FOUND: "the group is of another kind, and may not become one of the consumer protocol while it has members",
-    ErrorCode.UNRELEASED_INSTANCE_ID: "another member uses the same group_instance_id and has not left",
+    ErrorCode.UNSUPPORTED_VERSION: (
+        "the cluster does not serve group_protocol='consumer' (KIP-848): use 'classic', or have it"
+        " upgraded"
+    ),
+    ErrorCode.GROUP_ID_NOT_FOUND: (
+        "the group is of another kind, and may not become one of the consumer protocol while it has"
+        " members"
+    ),
+    ErrorCode.UNRELEASED_INSTANCE_ID: (
+        "another member uses the same group_instance_id and has not left"
+    ),
     ErrorCode.FENCED_INSTANCE_ID: "another member uses the same group_instance_id",
 }
 NEVER_AGAIN = frozenset({ErrorCode.FENCED_INSTANCE_ID})
@@ -51,7 +66,12 @@ class ConsumerMembership:
     """A consumer's membership. ``on_change`` is called when a poll should check it."""
 
     def __init__(
-        self, cluster: ClusterMetadata, config: ConsumerConfig, group_id: str, on_change: Callable[[], None], meter: ConsumerMeter
+        self,
+        cluster: ClusterMetadata,
+        config: ConsumerConfig,
+        group_id: str,
+        on_change: Callable[[], None],
+        meter: ConsumerMeter,
     ) -> None:
         self._cluster = cluster
         self._config = config
@@ -88,7 +108,10 @@ class ConsumerMembership:
         """
 
     def __repr__(self) -> str:
-        return f"<ConsumerMembership {self._member.group_id} member={self.member_id!r} epoch={self._member.epoch}>"
+        return (
+            f"<ConsumerMembership {self._member.group_id} member={self.member_id!r}"
+            f" epoch={self._member.epoch}>"
+        )
 
     @property
     def member_id(self) -> str:
@@ -226,7 +249,10 @@ class ConsumerMembership:
     async def _beat(self) -> None:
         if not self._is_started or self._is_lost or self._error is not None:
             return
-        if not self._is_polling and self._now_ms() - self._polled_ms > self._config.max_poll_interval_ms:
+        if (
+            not self._is_polling
+            and self._now_ms() - self._polled_ms > self._config.max_poll_interval_ms
+        ):
             text = f"no poll for {self._config.max_poll_interval_ms} ms (max_poll_interval_ms)"
             logger.warning("group %s: %s: leaving", self._member.group_id, text)
             await self.leave(text)
@@ -249,12 +275,21 @@ class ConsumerMembership:
             self._meter.note_join()
         self._is_known = True
         response = await self._ask(connection, request)
-        raise_for(response.error_code, response.error_message, f"heartbeat to group {self._member.group_id!r}")
+        raise_for(
+            response.error_code,
+            response.error_message,
+            f"heartbeat to group {self._member.group_id!r}",
+        )
         self._meter.note_heartbeat(started_ms)
         self._member.hear(request, response)
         self._note_epoch()
         if self._member.epoch != before:
-            logger.info("group %s: member %s is in epoch %d", self._member.group_id, self.member_id, self._member.epoch)
+            logger.info(
+                "group %s: member %s is in epoch %d",
+                self._member.group_id,
+                self.member_id,
+                self._member.epoch,
+            )
         if self._member.told is not None:
             self._on_change()
 
@@ -263,23 +298,36 @@ class ConsumerMembership:
 
         Client and broker must allow this.
         """
-        missing = [topic for topic in self._member.wanted.topics if topic not in self._cluster.view.topics]
+        missing = [
+            topic for topic in self._member.wanted.topics if topic not in self._cluster.view.topics
+        ]
         if missing and not self._member.is_member and self._config.allow_auto_create_topics:
             await self._cluster.refresh(missing, is_creating=True)
 
     async def _connection(self, request: ConsumerGroupHeartbeatRequest) -> RpcConnection:
         connection = await self._cluster.coordinator(self._member.group_id)
-        if request.subscribed_topic_regex and connection.version_of(ApiKey.CONSUMER_GROUP_HEARTBEAT) < FIRST_VERSION_WITH_REGEX:
-            text = "the broker does not match regular expressions itself: subscribe with a compiled pattern, which the client matches"
+        if (
+            request.subscribed_topic_regex
+            and connection.version_of(ApiKey.CONSUMER_GROUP_HEARTBEAT) < FIRST_VERSION_WITH_REGEX
+        ):
+            text = (
+                "the broker does not match regular expressions itself: subscribe with a compiled"
+                " pattern, which the client matches"
+            )
             raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, text)
         return connection
 
-    async def _ask(self, connection: RpcConnection, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+    async def _ask(
+        self, connection: RpcConnection, request: ConsumerGroupHeartbeatRequest
+    ) -> ConsumerGroupHeartbeatResponse:
         patience_ms = max(PATIENCE_MS, SILENCE_MS)
         with trio.move_on_after(patience_ms / 1_000) as waiting:
             return await connection.request(request, ConsumerGroupHeartbeatResponse)
         assert waiting.cancelled_caught
-        text = f"the coordinator of group {self._member.group_id!r} did not respond within {patience_ms} ms"
+        text = (
+            f"the coordinator of group {self._member.group_id!r} did not respond within"
+            f" {patience_ms} ms"
+        )
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
 
     def _note_error(self, error: KafkaError) -> None:
@@ -287,16 +335,24 @@ class ConsumerMembership:
         self._member.note_silence()
         if error.code in MOVED:
             self._cluster.forget_coordinator(self._member.group_id)
-        if error.code in LOST or (error.code is ErrorCode.GROUP_ID_NOT_FOUND and self._member.is_member):
+        if error.code in LOST or (
+            error.code is ErrorCode.GROUP_ID_NOT_FOUND and self._member.is_member
+        ):
             self._lose(str(error))
         elif error.is_retriable and error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             self._quiet.info(error.code, "group %s: %s", self._member.group_id, error)
         else:
             reason = REASONS.get(error.code)
-            self._fail(error if reason is None else KafkaError(error.code, f"group {self._member.group_id!r}: {reason}"))
+            self._fail(
+                error
+                if reason is None
+                else KafkaError(error.code, f"group {self._member.group_id!r}: {reason}")
+            )
 
     def _lose(self, reason: str) -> None:
-        self._quiet.warning("lost", "group %s goes on without this member: %s", self._member.group_id, reason)
+        self._quiet.warning(
+            "lost", "group %s goes on without this member: %s", self._member.group_id, reason
+        )
         self._member.lose()
         self._is_lost, self._has_taken, self._is_known = True, False, False
         self._failed_count = 0
@@ -336,11 +392,19 @@ class ConsumerMembership:
         missing = sorted(wanted - self._cluster.view.names_by_id.keys())
         if missing:
             try:
-                request = MetadataRequest(topics=[MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in missing])
+                request = MetadataRequest(
+                    topics=[
+                        MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in missing
+                    ]
+                )
                 response = await self._cluster.ask_any(request, MetadataResponse)
-                await self._cluster.refresh([topic.name for topic in response.topics if topic.name and not topic.error_code])
+                await self._cluster.refresh(
+                    [topic.name for topic in response.topics if topic.name and not topic.error_code]
+                )
             except KafkaError as error:
-                self._quiet.info("names", "group %s: topics that are assigned: %s", self._member.group_id, error)
+                self._quiet.info(
+                    "names", "group %s: topics that are assigned: %s", self._member.group_id, error
+                )
         names = self._cluster.view.names_by_id
         return {topic_id: names[topic_id] for topic_id in wanted if topic_id in names}
 

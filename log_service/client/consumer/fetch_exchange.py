@@ -17,14 +17,23 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicId, TopicPartition
 from log_service.config.client import ConsumerConfig
 from log_service.protocol.api_versions import ApiKey
-from log_service.protocol.messages.fetch import EpochEndOffset, FetchRequest, FetchResponse, PartitionData
+from log_service.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from log_service.rpc.connection import RpcConnection, raise_for
 
 PURPOSE = "fetch"
 FIRST_VERSION_WITH_SESSIONS = 7
 FIRST_VERSION_WITH_EPOCHS = 12
 SESSION_ENDED = frozenset(
-    {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR}
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
 )
 
 Responses = dict[TopicPartition, PartitionData]
@@ -33,7 +42,9 @@ Responses = dict[TopicPartition, PartitionData]
 class FetchExchange:
     """Fetches from leaders, with one session per broker."""
 
-    def __init__(self, cluster: ClusterMetadata, config: ConsumerConfig, meter: ConsumerMeter) -> None:
+    def __init__(
+        self, cluster: ClusterMetadata, config: ConsumerConfig, meter: ConsumerMeter
+    ) -> None:
         self._cluster = cluster
         self._config = config
         self._meter = meter
@@ -52,11 +63,17 @@ class FetchExchange:
             diverging: Responses = {}
         else:
             diverging = await self._find_truncations(asked)
-            asked = [state for state in self._still_asked_of(node_id, asked) if state.topic_partition not in diverging]
+            asked = [
+                state
+                for state in self._still_asked_of(node_id, asked)
+                if state.topic_partition not in diverging
+            ]
         responses = await self._exchange(node_id, connection, version, asked) if asked else {}
         return {**responses, **diverging}
 
-    def _still_asked_of(self, node_id: int, states: Iterable[PartitionState]) -> list[PartitionState]:
+    def _still_asked_of(
+        self, node_id: int, states: Iterable[PartitionState]
+    ) -> list[PartitionState]:
         """Return the partitions that this broker still leads, or serves as preferred replica.
 
         The view may have changed while the client connected. A request carries the leader epoch of
@@ -64,11 +81,17 @@ class FetchExchange:
         its log. It would respond as if its end were the end of the log.
         """
         leader_of = self._cluster.view.leader_of
-        return [state for state in states if node_id in {state.preferred_replica, leader_of(state.topic_partition)}]
+        return [
+            state
+            for state in states
+            if node_id in {state.preferred_replica, leader_of(state.topic_partition)}
+        ]
 
     async def end_sessions(self) -> None:
         """Request the end of the sessions, without waiting for the brokers' responses."""
-        for node_id, (_, session) in list(self._sessions.items()):  # a fetch may begin one meanwhile
+        for node_id, (_, session) in list(
+            self._sessions.items()
+        ):  # a fetch may begin one meanwhile
             if not session.is_open:
                 continue
             request = FetchRequest(max_wait_ms=0)
@@ -79,7 +102,9 @@ class FetchExchange:
             except KafkaError:
                 continue  # the broker evicts a session that is not ended
 
-    async def _exchange(self, node_id: int, connection: RpcConnection, version: int, states: list[PartitionState]) -> Responses:
+    async def _exchange(
+        self, node_id: int, connection: RpcConnection, version: int, states: list[PartitionState]
+    ) -> Responses:
         wanted = {state.topic_partition: self._asked(state, version) for state in states}
         names = {asked.topic_id: each.topic for each, asked in wanted.items()}
         is_by_id = NO_TOPIC_ID not in names
@@ -96,17 +121,25 @@ class FetchExchange:
             raise
         raise_for(response.error_code, None, f"fetch from broker {node_id}")
         results = {
-            TopicPartition(topic.topic or names.get(TopicId(topic.topic_id), ""), result.partition_index): result
+            TopicPartition(
+                topic.topic or names.get(TopicId(topic.topic_id), ""), result.partition_index
+            ): result
             for topic in response.responses
             for result in topic.partitions
         }
         for topic_partition, result in results.items():
             if result.error_code:
-                self._cluster.learn_leader(topic_partition, result.current_leader, response.node_endpoints)
+                self._cluster.learn_leader(
+                    topic_partition, result.current_leader, response.node_endpoints
+                )
         return results
 
     async def _request(
-        self, connection: RpcConnection, session: FetchSession | None, wanted: dict[TopicPartition, Asked], max_version: int | None
+        self,
+        connection: RpcConnection,
+        session: FetchSession | None,
+        wanted: dict[TopicPartition, Asked],
+        max_version: int | None,
     ) -> FetchResponse:
         config = self._config
         request = FetchRequest(
@@ -121,7 +154,9 @@ class FetchExchange:
         if session is None:
             request.session_epoch = -1
         started_ms = self._meter.now_ms()
-        response = await connection.request(request, FetchResponse, max_version=max_version, waits_ms=request.max_wait_ms)
+        response = await connection.request(
+            request, FetchResponse, max_version=max_version, waits_ms=request.max_wait_ms
+        )
         self._meter.note_fetch(started_ms, response)
         if session is not None:
             session.accept(response)
@@ -143,10 +178,16 @@ class FetchExchange:
     def _asked(self, state: PartitionState, version: int) -> Asked:
         view = self._cluster.view
         return Asked(
-            topic_id=view.topic_id_of(state.topic_partition.topic) if state.topic_id == NO_TOPIC_ID else state.topic_id,
+            topic_id=(
+                view.topic_id_of(state.topic_partition.topic)
+                if state.topic_id == NO_TOPIC_ID
+                else state.topic_id
+            ),
             fetch_offset=state.fetch_offset,
             current_leader_epoch=view.leader_epoch_of(state.topic_partition),
-            last_fetched_epoch=state.fetch_epoch if version >= FIRST_VERSION_WITH_EPOCHS else NO_LEADER_EPOCH,
+            last_fetched_epoch=(
+                state.fetch_epoch if version >= FIRST_VERSION_WITH_EPOCHS else NO_LEADER_EPOCH
+            ),
             max_bytes=self._config.max_partition_fetch_bytes,
         )
 
@@ -156,22 +197,33 @@ class FetchExchange:
         Asks once per leader epoch for the end offset of the position's epoch. An end below the
         position is a truncation.
         """
-        leaders = {state.topic_partition: self._cluster.view.partition(state.topic_partition) for state in states}
+        leaders = {
+            state.topic_partition: self._cluster.view.partition(state.topic_partition)
+            for state in states
+        }
         doubtful: dict[TopicPartition, PartitionState] = {}
         for state in states:
             known = leaders[state.topic_partition]
-            if state.fetch_epoch >= 0 and known is not None and state.validated_epoch < known.leader_epoch:
+            if (
+                state.fetch_epoch >= 0
+                and known is not None
+                and state.validated_epoch < known.leader_epoch
+            ):
                 doubtful[state.topic_partition] = state
         if not doubtful:
             return {}
         epochs = {each: state.fetch_epoch for each, state in doubtful.items()}
-        ends = await offsets.offsets_for_leader_epoch(self._cluster, epochs, self._config.request_timeout_ms)
+        ends = await offsets.offsets_for_leader_epoch(
+            self._cluster, epochs, self._config.request_timeout_ms
+        )
         found: Responses = {}
         for each, state in doubtful.items():
             leader, end = leaders[each], ends.get(each)
             if end is not None and 0 <= end.end_offset < state.fetch_offset:
                 epoch_end = EpochEndOffset(epoch=end.leader_epoch, end_offset=end.end_offset)
-                found[each] = PartitionData(partition_index=each.partition, diverging_epoch=epoch_end)
+                found[each] = PartitionData(
+                    partition_index=each.partition, diverging_epoch=epoch_end
+                )
             elif leader is not None:
                 state.validated_epoch = leader.leader_epoch
         return found

@@ -13,7 +13,13 @@ from typing import NamedTuple
 from log_service.common.errors import ErrorCode
 from log_service.common.session_epochs import FINAL_EPOCH, INITIAL_EPOCH, next_epoch
 from log_service.common.types import TopicId, TopicPartition
-from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
+from log_service.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+)
 
 NO_SESSION = 0
 
@@ -38,7 +44,9 @@ class FetchSession:
         self._asked: dict[TopicPartition, Asked] = {}
 
     def __repr__(self) -> str:
-        return f"<FetchSession {self._session_id} epoch={self._epoch} partitions={len(self._known)}>"
+        return (
+            f"<FetchSession {self._session_id} epoch={self._epoch} partitions={len(self._known)}>"
+        )
 
     @property
     def is_open(self) -> bool:
@@ -52,8 +60,14 @@ class FetchSession:
         if self._epoch == INITIAL_EPOCH:
             request.topics = _topics(wanted)
             return
-        request.topics = _topics({each: asked for each, asked in wanted.items() if self._known.get(each) != asked})
-        gone = {each: asked for each, asked in self._known.items() if each not in wanted or wanted[each].topic_id != asked.topic_id}
+        request.topics = _topics(
+            {each: asked for each, asked in wanted.items() if self._known.get(each) != asked}
+        )
+        gone = {
+            each: asked
+            for each, asked in self._known.items()
+            if each not in wanted or wanted[each].topic_id != asked.topic_id
+        }
         request.forgotten_topics_data = _forgotten(gone)
 
     def accept(self, response: FetchResponse) -> bool:
@@ -110,6 +124,8 @@ def _forgotten(gone: Mapping[TopicPartition, Asked]) -> list[ForgottenTopic]:
     for (name, number), asked in gone.items():
         topic = topics.get((name, asked.topic_id))
         if topic is None:
-            topic = topics[name, asked.topic_id] = ForgottenTopic(topic=name, topic_id=asked.topic_id)
+            topic = topics[name, asked.topic_id] = ForgottenTopic(
+                topic=name, topic_id=asked.topic_id
+            )
         topic.partitions.append(number)
     return list(topics.values())

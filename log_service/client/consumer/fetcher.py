@@ -28,8 +28,19 @@ from log_service.client.connections.cluster_metadata import SILENCE_MS, ClusterM
 from log_service.client.consumer.aborted import AbortedFilter
 from log_service.client.consumer.fetch_exchange import FetchExchange
 from log_service.client.consumer.record_reader import RecordReader
-from log_service.client.consumer.records import ConsumerRecord, Deserializer, LogTruncation, RecordDeserializationError
-from log_service.client.consumer.subscriptions import UNKNOWN, Hold, PartitionState, Start, Subscriptions
+from log_service.client.consumer.records import (
+    ConsumerRecord,
+    Deserializer,
+    LogTruncation,
+    RecordDeserializationError,
+)
+from log_service.client.consumer.subscriptions import (
+    UNKNOWN,
+    Hold,
+    PartitionState,
+    Start,
+    Subscriptions,
+)
 from log_service.client.metrics import ConsumerMeter
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.quiet_log import QuietLogger
@@ -233,8 +244,16 @@ class Fetcher:
         """Drop stale data and data of paused partitions, which is fetched again on resume."""
         for fetched in self._fetched:
             if fetched.state.is_paused and not fetched.is_stale:
-                fetched.state.seek(fetched.state.position, fetched.state.leader_epoch, topic_id=fetched.state.topic_id)
-        kept = [fetched for fetched in self._fetched if not fetched.is_stale and self._is_current(fetched.state)]
+                fetched.state.seek(
+                    fetched.state.position,
+                    fetched.state.leader_epoch,
+                    topic_id=fetched.state.topic_id,
+                )
+        kept = [
+            fetched
+            for fetched in self._fetched
+            if not fetched.is_stale and self._is_current(fetched.state)
+        ]
         self._fetched = deque(kept)
         self._buffered_bytes = sum(fetched.size_bytes for fetched in kept)
 
@@ -252,7 +271,11 @@ class Fetcher:
         share_bytes = self._config.queued_max_bytes // max(len(self._subscriptions), 1)
         by_node: dict[int, list[PartitionState]] = {}
         for state in self._subscriptions:
-            if not state.is_fetchable or (state.buffered_bytes and state.buffered_bytes >= share_bytes) or not self._is_topic_there(state):
+            if (
+                not state.is_fetchable
+                or (state.buffered_bytes and state.buffered_bytes >= share_bytes)
+                or not self._is_topic_there(state)
+            ):
                 continue
             node_id = self._node_for(state)
             if node_id < 0:
@@ -271,7 +294,10 @@ class Fetcher:
             if state.topic_id == NO_TOPIC_ID:
                 state.topic_id = current
             return True
-        text = f"{state.topic_partition} was read up to offset {state.fetch_offset}, then its topic was deleted and created anew"
+        text = (
+            f"{state.topic_partition} was read up to offset {state.fetch_offset}, then its topic"
+            " was deleted and created anew"
+        )
         self._reset(state, KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text))
         return False
 
@@ -348,16 +374,22 @@ class Fetcher:
         code = ErrorCode.of(response.error_code)
         if response.preferred_read_replica >= 0:
             state.preferred_replica = response.preferred_read_replica
-            state.preferred_until_ms = self._cluster.env.clock.monotonic_ms() + self._config.metadata_max_age_ms
+            state.preferred_until_ms = (
+                self._cluster.env.clock.monotonic_ms() + self._config.metadata_max_age_ms
+            )
             if state.preferred_replica not in self._cluster.view.nodes:
                 self._request_refresh()  # the leader knows a broker that is newer than this view
                 self._pause(state)
-        elif state.preferred_replica >= 0 and (code is not ErrorCode.NONE or _is_truncated(response)):
+        elif state.preferred_replica >= 0 and (
+            code is not ErrorCode.NONE or _is_truncated(response)
+        ):
             state.preferred_replica = UNKNOWN  # the leader may have records that a follower lacks
             self.wake()
             return
         if code is not ErrorCode.NONE:
-            if code in STALE_VIEW and self._cluster.has_other_leader(state.topic_partition, node_id):
+            if code in STALE_VIEW and self._cluster.has_other_leader(
+                state.topic_partition, node_id
+            ):
                 return  # fetched there at once
             where = f"fetch of {state.topic_partition} at offset {state.fetch_offset}"
             self._note_error(state, KafkaError(code, f"{where}: {code.name}"))
@@ -388,11 +420,17 @@ class Fetcher:
                 deserializers=self._deserializers,
             )
         except KafkaError as error:
-            text = f"{state.topic_partition}: the response to a fetch at offset {state.fetch_offset} does not hold valid batches: {error}"
+            text = (
+                f"{state.topic_partition}: the response to a fetch at offset {state.fetch_offset}"
+                f" does not hold valid batches: {error}"
+            )
             self._fail(state, KafkaError(error.code, text))
             return
         if reader.end_position == state.fetch_offset:
-            text = f"{state.topic_partition}: the response to a fetch at offset {state.fetch_offset} holds no whole batch that reaches it"
+            text = (
+                f"{state.topic_partition}: the response to a fetch at offset {state.fetch_offset}"
+                " holds no whole batch that reaches it"
+            )
             self._fail(state, KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, text))
             return
         fetched = _Fetched(state, reader, len(records))
@@ -402,7 +440,9 @@ class Fetcher:
         self._fetched.append(fetched)
         self._on_change()
 
-    def _aborted_filter(self, state: PartitionState, response: PartitionData) -> AbortedFilter | None:
+    def _aborted_filter(
+        self, state: PartitionState, response: PartitionData
+    ) -> AbortedFilter | None:
         """Return the filter of the partition. A seek starts a new filter."""
         if not self._config.isolation:
             return None
@@ -467,7 +507,12 @@ class Fetcher:
         elif self._config.auto_offset_reset == "none":
             self._fail(state, error)
         else:
-            self._quiet.warning(state.topic_partition, "%s; going to the %s offset", error, self._config.auto_offset_reset)
+            self._quiet.warning(
+                state.topic_partition,
+                "%s; going to the %s offset",
+                error,
+                self._config.auto_offset_reset,
+            )
             state.seek_to(Start.RESET)
             self._on_change()
 
@@ -481,11 +526,17 @@ class Fetcher:
 
         Then fetching is tried again.
         """
-        pause_ms = self._refreshed_ms + self._cluster.backoff_ms(self._refresh_attempt) - self._meter.now_ms()
+        pause_ms = (
+            self._refreshed_ms
+            + self._cluster.backoff_ms(self._refresh_attempt)
+            - self._meter.now_ms()
+        )
         await trio.sleep(max(pause_ms, 0) / 1_000)
         self._refresh_attempt += 1
         try:
-            await self._cluster.refresh(is_anyone_asked=any(map(self._is_view_behind, self._subscriptions)))
+            await self._cluster.refresh(
+                is_anyone_asked=any(map(self._is_view_behind, self._subscriptions))
+            )
         except KafkaError as error:
             self._quiet.info("refresh", "refreshing metadata: %s", error)
         self._refreshed_ms = self._meter.now_ms()

@@ -73,7 +73,11 @@ class GroupMember:
     @property
     def is_urgent(self) -> bool:
         """Whether to send a heartbeat early, because other members may wait for its content."""
-        return not self.is_member or self._is_subscription_due or (self._is_report_due and self.told is None)
+        return (
+            not self.is_member
+            or self._is_subscription_due
+            or (self._is_report_due and self.told is None)
+        )
 
     # Heartbeats
 
@@ -88,7 +92,9 @@ class GroupMember:
         Unchanged fields are left out unless a heartbeat may be lost.
         """
         is_joining = not self.is_member
-        request = ConsumerGroupHeartbeatRequest(group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch)
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch
+        )
         request.instance_id = self.instance_id
         if is_joining or self._is_everything_due:
             request.rack_id = self.rack_id
@@ -96,7 +102,9 @@ class GroupMember:
             request.server_assignor = self.assignor
         if is_joining or self._is_everything_due or self._is_subscription_due:
             request.subscribed_topic_names = list(self.wanted.topics)
-            request.subscribed_topic_regex = self.wanted.regex if self.wanted.regex or not is_joining else None
+            request.subscribed_topic_regex = (
+                self.wanted.regex if self.wanted.regex or not is_joining else None
+            )
         if is_joining:
             request.topic_partitions = []
         elif self.told is None and (self._is_everything_due or self._is_report_due):
@@ -109,25 +117,36 @@ class GroupMember:
         A static member leaves temporarily, because it may come back.
         """
         epoch = LEAVE_EPOCH if self.instance_id is None else STATIC_LEAVE_EPOCH
-        request = ConsumerGroupHeartbeatRequest(group_id=self.group_id, member_id=self.member_id, member_epoch=epoch)
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id, member_id=self.member_id, member_epoch=epoch
+        )
         request.instance_id = self.instance_id
         return request
 
     # Responses
 
-    def hear(self, request: ConsumerGroupHeartbeatRequest, response: ConsumerGroupHeartbeatResponse) -> None:
+    def hear(
+        self, request: ConsumerGroupHeartbeatRequest, response: ConsumerGroupHeartbeatResponse
+    ) -> None:
         """Apply the response to a heartbeat."""
         self.member_id = response.member_id or self.member_id
         self.epoch = response.member_epoch
         self.interval_ms = max(response.heartbeat_interval_ms, 1)
-        said = Wanted(topics=tuple(request.subscribed_topic_names or ()), regex=request.subscribed_topic_regex or "")
+        said = Wanted(
+            topics=tuple(request.subscribed_topic_names or ()),
+            regex=request.subscribed_topic_regex or "",
+        )
         if request.subscribed_topic_names is not None and said == self.wanted:
             self._is_subscription_due = False
         if request.topic_partitions is not None:
             self._is_everything_due = self._is_everything_due and request.rebalance_timeout_ms < 0
             self._is_report_due = False
         if response.assignment is not None:
-            told = frozenset((topic.topic_id, index) for topic in response.assignment.topic_partitions for index in topic.partitions)
+            told = frozenset(
+                (topic.topic_id, index)
+                for topic in response.assignment.topic_partitions
+                for index in topic.partitions
+            )
             self.told = None if told == self.owned else told
 
     def note_silence(self) -> None:
@@ -167,4 +186,7 @@ def _as_topics(owned: Owned) -> list[RequestTopicPartitions]:
     by_topic: dict[UUID, list[int]] = {}
     for topic_id, index in sorted(owned):
         by_topic.setdefault(topic_id, []).append(index)
-    return [RequestTopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in by_topic.items()]
+    return [
+        RequestTopicPartitions(topic_id=topic_id, partitions=indexes)
+        for topic_id, indexes in by_topic.items()
+    ]

@@ -49,7 +49,10 @@ class HeldRecords(deque[ConsumerRecord]):
         found: dict[TopicPartition, ConsumerRecord] = {}
         for record in tuple(self):  # a copy: another thread may take records meanwhile
             found.setdefault(record.topic_partition, record)
-        return {each: OffsetAndMetadata(offset=first.offset, leader_epoch=first.leader_epoch) for each, first in found.items()}
+        return {
+            each: OffsetAndMetadata(offset=first.offset, leader_epoch=first.leader_epoch)
+            for each, first in found.items()
+        }
 
     def give_up(self) -> Firsts:
         """Drop all records, and return the offsets to continue reading at, as ``firsts`` did."""
@@ -63,10 +66,16 @@ async def go_back(consumer: Consumer, firsts: Firsts) -> None:
     with trio.CancelScope(shield=True):
         for topic_partition in consumer.assignment:
             if topic_partition in firsts:
-                await consumer.seek(topic_partition, firsts[topic_partition].offset, firsts[topic_partition].leader_epoch)
+                await consumer.seek(
+                    topic_partition,
+                    firsts[topic_partition].offset,
+                    firsts[topic_partition].leader_epoch,
+                )
 
 
-async def call_after_going_back(consumer: Consumer, firsts: Firsts, function: Callable[[], Any]) -> Any:
+async def call_after_going_back(
+    consumer: Consumer, firsts: Firsts, function: Callable[[], Any]
+) -> Any:
     """Move positions back to ``firsts``, then call a method that changes assignment or positions.
 
     Returns the result of the method, which may be async.

@@ -36,9 +36,21 @@ from log_service.common.types import TopicPartition
 from log_service.config.client import ConsumerConfig
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from log_service.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from log_service.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from log_service.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
+from log_service.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
 from log_service.rpc.connection import raise_for
 
 logger = logging.getLogger(__name__)
@@ -83,7 +95,12 @@ class Membership:
     """A consumer's membership. ``on_change`` is called when a poll should check it."""
 
     def __init__(
-        self, cluster: ClusterMetadata, config: ConsumerConfig, group_id: str, on_change: Callable[[], None], meter: ConsumerMeter
+        self,
+        cluster: ClusterMetadata,
+        config: ConsumerConfig,
+        group_id: str,
+        on_change: Callable[[], None],
+        meter: ConsumerMeter,
     ) -> None:
         self._cluster = cluster
         self._meter = meter
@@ -112,7 +129,10 @@ class Membership:
         self.is_join_needed = False
 
     def __repr__(self) -> str:
-        return f"<Membership {self._group_id} member={self.member_id!r} generation={self.generation_id}>"
+        return (
+            f"<Membership {self._group_id} member={self.member_id!r}"
+            f" generation={self.generation_id}>"
+        )
 
     @property
     def is_joining(self) -> bool:
@@ -129,7 +149,9 @@ class Membership:
 
         Never true for followers.
         """
-        return self.is_member and self._assigned_by != self._shape_of(self._assigned_by.counts, view)
+        return self.is_member and self._assigned_by != self._shape_of(
+            self._assigned_by.counts, view
+        )
 
     # Calls of a poll
 
@@ -197,11 +219,19 @@ class Membership:
     def note_commit_error(self, code: ErrorCode) -> None:
         """Act on a refused commit, because the group may have dropped this member."""
         if code in REJOIN_AS_NEW:
-            self._lose(f"a commit was refused: {code.name}", is_member_forgotten=code is ErrorCode.UNKNOWN_MEMBER_ID)
+            self._lose(
+                f"a commit was refused: {code.name}",
+                is_member_forgotten=code is ErrorCode.UNKNOWN_MEMBER_ID,
+            )
         elif code is ErrorCode.REBALANCE_IN_PROGRESS:
             self.request_join("the group rebalances")
         elif code is ErrorCode.FENCED_INSTANCE_ID:
-            self._fail(KafkaError(code, f"another member uses group_instance_id {self._config.group_instance_id!r}"))
+            self._fail(
+                KafkaError(
+                    code,
+                    f"another member uses group_instance_id {self._config.group_instance_id!r}",
+                )
+            )
 
     # Tasks
 
@@ -257,7 +287,9 @@ class Membership:
                 if not self._is_worth_another_try(error):
                     self._meter.note_rebalance(started_ms, is_failed=True)
                     self._fail(error)
-                    await trio.sleep(self._cluster.backoff_ms(attempt) / 1_000)  # polls may follow at once
+                    await trio.sleep(
+                        self._cluster.backoff_ms(attempt) / 1_000
+                    )  # polls may follow at once
                     return
                 if error.code in AT_ONCE and at_once_count < MAX_AT_ONCE:
                     at_once_count += 1
@@ -293,25 +325,41 @@ class Membership:
             member_id=self.member_id,
             group_instance_id=config.group_instance_id,
             protocol_type=CONSUMER_PROTOCOL_TYPE,
-            protocols=[JoinGroupRequestProtocol(name=name, metadata=subscribing(name)) for name in config.partition_assignment_strategy],
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=subscribing(name))
+                for name in config.partition_assignment_strategy
+            ],
             reason=reason,
         )
-        response = await connection.request(request, JoinGroupResponse, waits_ms=config.max_poll_interval_ms + config.session_timeout_ms)
+        response = await connection.request(
+            request,
+            JoinGroupResponse,
+            waits_ms=config.max_poll_interval_ms + config.session_timeout_ms,
+        )
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = response.member_id
         raise_for(response.error_code, None, f"joining group {self._group_id!r}")
         self.member_id = response.member_id
         assignor = response.protocol_name or ""
         if assignor not in config.partition_assignment_strategy:
-            text = f"group {self._group_id!r} chose the assignor {assignor!r}, which this member did not offer"
+            text = (
+                f"group {self._group_id!r} chose the assignor {assignor!r}, which this member did"
+                " not offer"
+            )
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text)
         self._assigned_by = Shape()
-        assignments = await self._assign(response, assignor) if response.leader == response.member_id else []
+        assignments = (
+            await self._assign(response, assignor) if response.leader == response.member_id else []
+        )
         assigned = await self._sync(response.generation_id, assignor, assignments)
         self.generation_id = response.generation_id
-        return JoinOutcome(generation_id=response.generation_id, assignor=assignor, assigned=assigned)
+        return JoinOutcome(
+            generation_id=response.generation_id, assignor=assignor, assigned=assigned
+        )
 
-    async def _sync(self, generation_id: int, assignor: str, assignments: list[SyncGroupRequestAssignment]) -> tuple[TopicPartition, ...]:
+    async def _sync(
+        self, generation_id: int, assignor: str, assignments: list[SyncGroupRequestAssignment]
+    ) -> tuple[TopicPartition, ...]:
         connection = await self._cluster.coordinator(self._group_id, JOIN_PURPOSE)
         request = SyncGroupRequest(
             group_id=self._group_id,
@@ -322,7 +370,9 @@ class Membership:
             protocol_name=assignor,
             assignments=assignments,
         )
-        response = await connection.request(request, SyncGroupResponse, waits_ms=self._config.max_poll_interval_ms)
+        response = await connection.request(
+            request, SyncGroupResponse, waits_ms=self._config.max_poll_interval_ms
+        )
         raise_for(response.error_code, None, f"assignment of group {self._group_id!r}")
         try:
             return decode_assignment(response.assignment)
@@ -330,31 +380,44 @@ class Membership:
             text = f"group {self._group_id!r}: what the leader assigned cannot be read: {error}"
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text) from error
 
-    async def _assign(self, response: JoinGroupResponse, assignor: str) -> list[SyncGroupRequestAssignment]:
+    async def _assign(
+        self, response: JoinGroupResponse, assignor: str
+    ) -> list[SyncGroupRequestAssignment]:
         """Assign partitions for the whole group, as its leader."""
         members = [
             Member(
                 member_id=each.member_id,
                 group_instance_id=each.group_instance_id,
-                subscription=with_previous_assignment(assignor, self._subscription_of(each.member_id, each.metadata)),
+                subscription=with_previous_assignment(
+                    assignor, self._subscription_of(each.member_id, each.metadata)
+                ),
             )
             for each in response.members
         ]
         topics = {topic for member in members for topic in member.subscription.topics}
         view = await self._cluster.refresh(topics, is_creating=self._is_creating_topics)
-        counts = {topic: view.topics[topic].partition_count for topic in topics if topic in view.topics}
+        counts = {
+            topic: view.topics[topic].partition_count for topic in topics if topic in view.topics
+        }
         self._assigned_by = self._shape_of(topics, view)
         if response.skip_assignment:
             return []
         assignment = ASSIGNORS[assignor].assign(members, counts, view.racks_of(topics))
         return [
-            SyncGroupRequestAssignment(member_id=member_id, assignment=encode_assignment(partitions))
+            SyncGroupRequestAssignment(
+                member_id=member_id, assignment=encode_assignment(partitions)
+            )
             for member_id, partitions in assignment.items()
         ]
 
     def _shape_of(self, topics: Iterable[str], view: ClusterView) -> Shape:
-        counts = {topic: view.topics[topic].partition_count if topic in view.topics else 0 for topic in topics}
-        return Shape(counts=counts, racks=view.racks_of(topics) if self._config.client_rack else NO_RACKS)
+        counts = {
+            topic: view.topics[topic].partition_count if topic in view.topics else 0
+            for topic in topics
+        }
+        return Shape(
+            counts=counts, racks=view.racks_of(topics) if self._config.client_rack else NO_RACKS
+        )
 
     def _subscription_of(self, member_id: str, metadata: bytes) -> Subscription:
         """Decode another member's subscription.
@@ -364,7 +427,13 @@ class Membership:
         try:
             return decode_subscription(metadata)
         except ProtocolError as error:
-            self._quiet.warning(member_id, "group %s: the subscription of member %s cannot be read: %s", self._group_id, member_id, error)
+            self._quiet.warning(
+                member_id,
+                "group %s: the subscription of member %s cannot be read: %s",
+                self._group_id,
+                member_id,
+                error,
+            )
             return Subscription(topics=())
 
     async def _refresh_quietly(self) -> None:
@@ -381,9 +450,14 @@ class Membership:
             await trio.sleep(self._config.heartbeat_interval_ms / 1_000)
             if not self.is_member or self.is_joining:
                 continue
-            if not self._is_polling and self._now_ms() - self._polled_ms > self._config.max_poll_interval_ms:
+            if (
+                not self._is_polling
+                and self._now_ms() - self._polled_ms > self._config.max_poll_interval_ms
+            ):
                 logger.warning(
-                    "group %s: no poll for %d ms (max_poll_interval_ms): leaving", self._group_id, self._config.max_poll_interval_ms
+                    "group %s: no poll for %d ms (max_poll_interval_ms): leaving",
+                    self._group_id,
+                    self._config.max_poll_interval_ms,
                 )
                 await self.leave("the application did not poll in time")
                 self._lose("the application did not poll in time", is_member_forgotten=True)
@@ -406,7 +480,10 @@ class Membership:
         with trio.move_on_after(patience_ms / 1_000) as waiting:
             response = await connection.request(request, HeartbeatResponse)
         if waiting.cancelled_caught:
-            text = f"the coordinator of group {self._group_id!r} did not respond within {patience_ms} ms"
+            text = (
+                f"the coordinator of group {self._group_id!r} did not respond within"
+                f" {patience_ms} ms"
+            )
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
         self._meter.note_heartbeat(started_ms)
         raise_for(response.error_code, None, f"heartbeat to group {self._group_id!r}")
@@ -427,7 +504,9 @@ class Membership:
             self._quiet.info(error.code, "group %s: %s", self._group_id, error)
 
     def _lose(self, reason: str, *, is_member_forgotten: bool) -> None:
-        self._quiet.warning("lost", "group %s goes on without this member: %s", self._group_id, reason)
+        self._quiet.warning(
+            "lost", "group %s goes on without this member: %s", self._group_id, reason
+        )
         self.generation_id = NO_GENERATION
         if is_member_forgotten:
             self.member_id = ""

@@ -84,7 +84,9 @@ class Positions:
             await self._wanted.wait()
             self._wanted = trio.Event()
             try:
-                await self._find(self._subscriptions.without_position(), is_waiting_for_leaders=False)
+                await self._find(
+                    self._subscriptions.without_position(), is_waiting_for_leaders=False
+                )
                 attempt = 0
             except KafkaError as error:
                 if error.code in MAY_COME:
@@ -113,16 +115,24 @@ class Positions:
         Raises ValueError if a partition is not assigned.
         """
         named = list(partitions)
-        states = [self._subscriptions.of(each) for each in named] if named else list(self._subscriptions)
+        states = (
+            [self._subscriptions.of(each) for each in named] if named else list(self._subscriptions)
+        )
         for state in states:
             state.seek_to(start)
         await self._find(states)
         self._on_found()
 
-    async def move_to_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    async def move_to_times(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
         """See ``Consumer.seek_to_time``."""
-        states = {each: self._subscriptions.of(each) for each in arguments.by_partition(times_ms, "times")}
-        found = await self.list_offsets({each: OffsetSpec.at(time_ms) for each, time_ms in times_ms.items()})
+        states = {
+            each: self._subscriptions.of(each) for each in arguments.by_partition(times_ms, "times")
+        }
+        found = await self.list_offsets(
+            {each: OffsetSpec.at(time_ms) for each, time_ms in times_ms.items()}
+        )
         for each, state in states.items():
             if found[each].offset >= 0:
                 state.seek(found[each].offset)
@@ -132,19 +142,30 @@ class Positions:
         self._on_found()
         return {each: state.position for each, state in states.items()}
 
-    async def ends(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
+    async def ends(
+        self, partitions: Iterable[TopicPartition], spec: OffsetSpec
+    ) -> dict[TopicPartition, int]:
         """Return where logs begin or end for a reader. Raises as ``list_offsets``."""
-        return {each: found.offset for each, found in (await self.list_offsets(dict.fromkeys(partitions, spec))).items()}
+        return {
+            each: found.offset
+            for each, found in (await self.list_offsets(dict.fromkeys(partitions, spec))).items()
+        }
 
-    async def list_offsets(self, specs: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, FoundOffset]:
+    async def list_offsets(
+        self, specs: Mapping[TopicPartition, OffsetSpec]
+    ) -> dict[TopicPartition, FoundOffset]:
         """Look offsets up in the log.
 
         Raises KafkaError (``ItemsFailed``) if a partition does not exist, or as ``arguments``.
         """
         arguments.partitions(specs)
-        return await offsets.list_offsets(self._cluster, specs, self._config.isolation, self._config.default_api_timeout_ms)
+        return await offsets.list_offsets(
+            self._cluster, specs, self._config.isolation, self._config.default_api_timeout_ms
+        )
 
-    async def committed(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    async def committed(
+        self, partitions: list[TopicPartition]
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Return the committed offsets of the group, only stable ones under read_committed
         (KIP-447).
 
@@ -164,7 +185,9 @@ class Positions:
 
     # Find positions
 
-    async def _find(self, states: Iterable[PartitionState], *, is_waiting_for_leaders: bool = True) -> None:
+    async def _find(
+        self, states: Iterable[PartitionState], *, is_waiting_for_leaders: bool = True
+    ) -> None:
         """Give a position to every partition without one.
 
         Without ``is_waiting_for_leaders``, partitions without a leader are left out.
@@ -179,18 +202,33 @@ class Positions:
         self._apply_reset([state for state in waiting if state.start is Start.RESET])
         leaderless: list[PartitionState] = []
         if not is_waiting_for_leaders:
-            leaderless = await self._leaderless([state for state in waiting if state.start in LOOKED_UP])
-        await self._take_ends([state for state in waiting if state.start in LOOKED_UP and state not in leaderless])
-        late = [state for state in waiting if state.start is Start.LATEST]  # no record is as new as the requested time
+            leaderless = await self._leaderless(
+                [state for state in waiting if state.start in LOOKED_UP]
+            )
+        await self._take_ends(
+            [state for state in waiting if state.start in LOOKED_UP and state not in leaderless]
+        )
+        late = [
+            state for state in waiting if state.start is Start.LATEST
+        ]  # no record is as new as the requested time
         await self._take_ends([state for state in late if state not in leaderless])
         if leaderless:
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{leaderless[0].topic_partition} has no leader")
+            raise KafkaError(
+                ErrorCode.LEADER_NOT_AVAILABLE, f"{leaderless[0].topic_partition} has no leader"
+            )
 
     def _apply_reset(self, states: list[PartitionState]) -> None:
-        reset = Start.TIME if self._config.reset_duration_ms is not None else RESETS.get(self._config.auto_offset_reset)
+        reset = (
+            Start.TIME
+            if self._config.reset_duration_ms is not None
+            else RESETS.get(self._config.auto_offset_reset)
+        )
         for state in states:
             if reset is None:
-                text = f"{state.topic_partition} has no offset to read on at, and auto_offset_reset is none: seek, or set another"
+                text = (
+                    f"{state.topic_partition} has no offset to read on at, and auto_offset_reset is"
+                    " none: seek, or set another"
+                )
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
             state.seek_to(reset)
 
@@ -201,13 +239,20 @@ class Positions:
         topic_ids = self._topic_ids(states)
         found = await self.committed(list(versions)) if self._config.group_id is not None else {}
         for state in states:
-            if state.version != versions[state.topic_partition] or state.start is not Start.COMMITTED:
+            if (
+                state.version != versions[state.topic_partition]
+                or state.start is not Start.COMMITTED
+            ):
                 continue
             committed = found.get(state.topic_partition)
             if committed is None:
                 state.seek_to(Start.RESET)
             else:
-                state.seek(committed.offset, committed.leader_epoch, topic_id=topic_ids[state.topic_partition.topic])
+                state.seek(
+                    committed.offset,
+                    committed.leader_epoch,
+                    topic_id=topic_ids[state.topic_partition.topic],
+                )
 
     async def _leaderless(self, states: list[PartitionState]) -> list[PartitionState]:
         """Return the existing partitions that have no leader even in a new view.
@@ -218,10 +263,18 @@ class Positions:
 
         def found() -> list[PartitionState]:
             partitions = [(state, state.topic_partition) for state in states]
-            return [state for state, each in partitions if cluster.view.partition(each) is not None and cluster.view.leader_of(each) < 0]
+            return [
+                state
+                for state, each in partitions
+                if cluster.view.partition(each) is not None and cluster.view.leader_of(each) < 0
+            ]
 
-        if found() or any(state.topic_partition.topic not in cluster.view.topics for state in states):
-            await cluster.retry(cluster.refresh, self._config.default_api_timeout_ms, is_refreshing=False)
+        if found() or any(
+            state.topic_partition.topic not in cluster.view.topics for state in states
+        ):
+            await cluster.retry(
+                cluster.refresh, self._config.default_api_timeout_ms, is_refreshing=False
+            )
         return found()
 
     async def _take_ends(self, states: list[PartitionState]) -> None:
@@ -239,7 +292,11 @@ class Positions:
             found: Mapping[TopicPartition, FoundOffset] = await self.list_offsets(specs)
         except ItemsFailed as error:
             failure = error
-            others = {each: spec for each, spec in specs.items() if each not in error.errors and each.topic not in error.errors}
+            others = {
+                each: spec
+                for each, spec in specs.items()
+                if each not in error.errors and each.topic not in error.errors
+            }
             found = await self.list_offsets(others) if others else {}
         for state in states:
             if state.version == versions[state.topic_partition] and state.topic_partition in found:
@@ -256,9 +313,14 @@ class Positions:
 
         A topic that is created later has another id.
         """
-        return {state.topic_partition.topic: self._cluster.view.topic_id_of(state.topic_partition.topic) for state in states}
+        return {
+            state.topic_partition.topic: self._cluster.view.topic_id_of(state.topic_partition.topic)
+            for state in states
+        }
 
     def _spec(self, state: PartitionState) -> OffsetSpec:
         if state.start is Start.TIME and self._config.reset_duration_ms is not None:
-            return OffsetSpec.at(max(self._cluster.env.clock.wall_ms() - self._config.reset_duration_ms, 0))
+            return OffsetSpec.at(
+                max(self._cluster.env.clock.wall_ms() - self._config.reset_duration_ms, 0)
+            )
         return OffsetSpec.earliest() if state.start is Start.EARLIEST else OffsetSpec.latest()

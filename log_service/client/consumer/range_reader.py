@@ -30,8 +30,20 @@ from log_service.client.consumer.aborted import AbortedFilter
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TOPIC_ID, Buffer, TopicId, TopicPartition
 from log_service.protocol.api_versions import ApiKey
-from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from log_service.records.batch import BatchHeader, CorruptBatch, is_crc_valid, iterate_headers, parse_header
+from log_service.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from log_service.records.batch import (
+    BatchHeader,
+    CorruptBatch,
+    is_crc_valid,
+    iterate_headers,
+    parse_header,
+)
 from log_service.rpc.connection import raise_for
 
 DEFAULT_MAX_BYTES = 8 << 20
@@ -96,11 +108,23 @@ async def read_range(
     limit_ms = cluster.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
     is_committed_only = bool(isolation_of(isolation_level))
     aborted = AbortedFilter() if is_committed_only else None
-    wanted = _Wanted(topic_partition=topic_partition, topic_id=None if topic_id is None else TopicId(topic_id))
+    wanted = _Wanted(
+        topic_partition=topic_partition, topic_id=None if topic_id is None else TopicId(topic_id)
+    )
 
     async def fetch(offset: int, size_bytes: int, *, is_waiting: bool = False) -> PartitionData:
-        once = partial(_fetch_once, cluster, wanted, offset, size_bytes, is_committed_only=is_committed_only)
-        waiting = partial(_fetch_progress, cluster, wanted, offset, size_bytes, limit_ms, is_committed_only=is_committed_only)
+        once = partial(
+            _fetch_once, cluster, wanted, offset, size_bytes, is_committed_only=is_committed_only
+        )
+        waiting = partial(
+            _fetch_progress,
+            cluster,
+            wanted,
+            offset,
+            size_bytes,
+            limit_ms,
+            is_committed_only=is_committed_only,
+        )
         return await cluster.retry(waiting if is_waiting else once, limit_ms + GRACE_MS)
 
     def chunk(batches: Buffer, response: PartitionData) -> RawBatches:
@@ -126,7 +150,9 @@ async def read_range(
         if response is None or not response.records:
             size_bytes = max_bytes if damaged is None else _bytes_behind(damaged, max_bytes)
             response = await fetch(position, size_bytes, is_waiting=True)
-        cut = _cut(response, topic_partition, position, end, aborted, check_crcs=check_crcs, passed=damaged)
+        cut = _cut(
+            response, topic_partition, position, end, aborted, check_crcs=check_crcs, passed=damaged
+        )
         position = cut.position
         if cut.damaged is not None:
             damaged = cut.damaged
@@ -148,30 +174,44 @@ class _Wanted:
         :raises KafkaError: INCONSISTENT_TOPIC_ID.
         """
         if self.topic_id not in {None, found}:
-            text = f"the topic {self.topic_partition.topic} has the id {found}, not {self.topic_id}: it was deleted and created anew"
+            text = (
+                f"the topic {self.topic_partition.topic} has the id {found}, not {self.topic_id}:"
+                " it was deleted and created anew"
+            )
             raise _FinalError(ErrorCode.INCONSISTENT_TOPIC_ID, text)
 
 
 class _Fetch(Protocol):
     """Fetches of the range's partition."""
 
-    async def __call__(self, offset: int, size_bytes: int, *, is_waiting: bool = False) -> PartitionData:
+    async def __call__(
+        self, offset: int, size_bytes: int, *, is_waiting: bool = False
+    ) -> PartitionData:
         """Fetch once, or until there are records at ``offset``."""
 
 
 async def _fetch_progress(
-    cluster: ClusterMetadata, wanted: _Wanted, position: int, max_bytes: int, limit_ms: int, *, is_committed_only: bool
+    cluster: ClusterMetadata,
+    wanted: _Wanted,
+    position: int,
+    max_bytes: int,
+    limit_ms: int,
+    *,
+    is_committed_only: bool,
 ) -> PartitionData:
     """Fetch until there are records at ``position``."""
     deadline = trio.current_time() + limit_ms / 1_000
     while True:
-        response = await _fetch_once(cluster, wanted, position, max_bytes, is_committed_only=is_committed_only)
+        response = await _fetch_once(
+            cluster, wanted, position, max_bytes, is_committed_only=is_committed_only
+        )
         if response.records is not None and len(response.records):
             return response
         if trio.current_time() >= deadline:
             text = (
-                f"{wanted.topic_partition} stood still at {position} for {limit_ms} ms: high watermark {response.high_watermark}, "
-                f"last stable offset {response.last_stable_offset}"
+                f"{wanted.topic_partition} stood still at {position} for {limit_ms} ms: high"
+                f" watermark {response.high_watermark}, last stable offset"
+                f" {response.last_stable_offset}"
             )
             raise _FinalError(ErrorCode.REQUEST_TIMED_OUT, text)
 
@@ -185,16 +225,26 @@ class _FinalError(KafkaError):
 
 
 async def _fetch_once(
-    cluster: ClusterMetadata, wanted: _Wanted, position: int, max_bytes: int, *, is_committed_only: bool
+    cluster: ClusterMetadata,
+    wanted: _Wanted,
+    position: int,
+    max_bytes: int,
+    *,
+    is_committed_only: bool,
 ) -> PartitionData:
     topic_partition = wanted.topic_partition
     topic, number = topic_partition
-    if cluster.view.partition(topic_partition) is None or wanted.topic_id not in {None, cluster.view.topic_id_of(topic)}:
+    if cluster.view.partition(topic_partition) is None or wanted.topic_id not in {
+        None,
+        cluster.view.topic_id_of(topic),
+    }:
         await cluster.refresh([topic])
     topic_id = cluster.view.topic_id_of(topic)
     if cluster.view.partition(topic_partition) is not None:
         wanted.validate(topic_id)
-    partition = FetchPartition(partition=number, fetch_offset=position, partition_max_bytes=max_bytes)
+    partition = FetchPartition(
+        partition=number, fetch_offset=position, partition_max_bytes=max_bytes
+    )
     request = FetchRequest(
         max_wait_ms=FETCH_WAIT_MS,
         min_bytes=1,
@@ -204,12 +254,15 @@ async def _fetch_once(
     )
     connection = await cluster.leader(topic_partition, PURPOSE)
     max_version = LAST_FETCH_VERSION_WITH_NAMES if topic_id == NO_TOPIC_ID else None
-    response = await connection.request(request, FetchResponse, max_version=max_version, waits_ms=FETCH_WAIT_MS)
+    response = await connection.request(
+        request, FetchResponse, max_version=max_version, waits_ms=FETCH_WAIT_MS
+    )
     raise_for(response.error_code, None, f"fetch of {topic_partition}")
     result = response.responses[0].partitions[0]
     raise_for(result.error_code, None, f"fetch of {topic_partition} at offset {position}")
     if (
-        wanted.topic_id not in {None, NO_TOPIC_ID} and connection.version_of(ApiKey.FETCH) <= LAST_FETCH_VERSION_WITH_NAMES
+        wanted.topic_id not in {None, NO_TOPIC_ID}
+        and connection.version_of(ApiKey.FETCH) <= LAST_FETCH_VERSION_WITH_NAMES
     ):  # fetched by name
         await cluster.refresh([topic])
         wanted.validate(cluster.view.topic_id_of(topic))
@@ -251,7 +304,11 @@ def _cut(
     kept: list[tuple[int, int]] = []
     started = position
     damaged: BatchHeader | None = None
-    headers = [one for one in iterate_headers(view, is_torn_tail_ok=True) if passed is None or one[1].base_offset > passed.base_offset]
+    headers = [
+        one
+        for one in iterate_headers(view, is_torn_tail_ok=True)
+        if passed is None or one[1].base_offset > passed.base_offset
+    ]
     for number, (at, header) in enumerate(headers, 1):
         if header.base_offset >= end:
             position = end
@@ -262,8 +319,12 @@ def _cut(
         if next_base is not None and next_base <= position:
             continue
         raw = view[at : at + header.size_bytes]
-        next_offset = header.next_offset if next_base is None else min(header.next_offset, next_base)
-        is_damaged = (check_crcs or next_base is None or next_offset <= position) and not is_crc_valid(raw)
+        next_offset = (
+            header.next_offset if next_base is None else min(header.next_offset, next_base)
+        )
+        is_damaged = (
+            check_crcs or next_base is None or next_offset <= position
+        ) and not is_crc_valid(raw)
         if is_damaged:
             next_offset = header.base_offset + 1 if next_base is None else next_base
         is_seen = aborted is None or aborted.is_visible(
@@ -281,12 +342,17 @@ def _cut(
             damaged = header if next_base is None else None
         position = max(position, next_offset)
     if position == started and damaged is None:
-        raise CorruptBatch(f"{topic_partition}: the response to a fetch at offset {position} holds no whole batch that reaches it")
+        raise CorruptBatch(
+            f"{topic_partition}: the response to a fetch at offset {position} holds no whole batch"
+            " that reaches it"
+        )
     return _Cut(batches=_joined(view, kept), position=position, damaged=damaged)
 
 
 def _checksum_error(topic_partition: TopicPartition, header: BatchHeader) -> CorruptBatch:
-    return CorruptBatch(f"{topic_partition}: the checksum of the batch at offset {header.base_offset} does not hold")
+    return CorruptBatch(
+        f"{topic_partition}: the checksum of the batch at offset {header.base_offset} does not hold"
+    )
 
 
 def _bytes_behind(damaged: BatchHeader, max_bytes: int) -> int:
@@ -306,7 +372,9 @@ async def _next_base(fetch: _Fetch, damaged: BatchHeader, end: int) -> int:
     while low < high:
         response = await fetch(probe, _bytes_behind(damaged, 0))
         headers = _headers_of(response)
-        behind = [header.base_offset for header in headers if header.base_offset > damaged.base_offset]
+        behind = [
+            header.base_offset for header in headers if header.base_offset > damaged.base_offset
+        ]
         if behind and (probe == damaged.base_offset + 1 or len(behind) < len(headers)):
             return min(behind[0], end)
         if headers and not behind:
@@ -327,7 +395,9 @@ def _is_complete(response: PartitionData, end: int) -> bool:
     return response.high_watermark >= end and not 0 <= response.last_stable_offset < end
 
 
-async def _damaged_before(fetch: _Fetch, response: PartitionData, start: int, end: int) -> memoryview | None:
+async def _damaged_before(
+    fetch: _Fetch, response: PartitionData, start: int, end: int
+) -> memoryview | None:
     """Return the damaged batch before a hole in which the range starts, if there is one.
 
     Its header may claim fewer offsets than the batch has. Usually compaction made the hole.

@@ -71,7 +71,9 @@ class Rebalancer:
         self._previous_generation = -1
         self._news = News(callbacks.on_assigned)
         self._loss = News(callbacks.on_lost or callbacks.on_revoked)
-        self.is_cooperative = all(ASSIGNORS[name].is_cooperative for name in config.partition_assignment_strategy)
+        self.is_cooperative = all(
+            ASSIGNORS[name].is_cooperative for name in config.partition_assignment_strategy
+        )
 
     async def advance(self) -> None:
         """Run the next steps, if there are any.
@@ -114,7 +116,9 @@ class Rebalancer:
         if self._membership.is_member:
             self._previous, self._previous_generation = tuple(owned), self._membership.generation_id
         if self.is_cooperative:
-            await self._revoke([each for each in owned if each.topic not in self._subscriptions.topics])
+            await self._revoke(
+                [each for each in owned if each.topic not in self._subscriptions.topics]
+            )
         else:
             await self._revoke(owned)
 
@@ -133,7 +137,14 @@ class Rebalancer:
         if membership.take_outcome() is not outcome:
             return  # the member was lost meanwhile
         text = "group %s: generation %d by %s: %d partitions, %d of them new"
-        logger.info(text, self._config.group_id, outcome.generation_id, outcome.assignor, len(assigned), len(assigned - owned))
+        logger.info(
+            text,
+            self._config.group_id,
+            outcome.generation_id,
+            outcome.assignor,
+            len(assigned),
+            len(assigned - owned),
+        )
         self._committer.forget()
         self._subscriptions.assign(sorted(assigned), Start.COMMITTED)
         if revoked and self.is_cooperative:
@@ -161,8 +172,18 @@ class Rebalancer:
 
     def _subscribing(self, assignor: str) -> bytes:
         owned = self._subscriptions.assigned if self.is_cooperative else self._previous
-        generation_id = self._membership.generation_id if self._membership.is_member else self._previous_generation
-        subscription = subscription_for(assignor, sorted(self._subscriptions.topics), owned, generation_id, self._config.client_rack)
+        generation_id = (
+            self._membership.generation_id
+            if self._membership.is_member
+            else self._previous_generation
+        )
+        subscription = subscription_for(
+            assignor,
+            sorted(self._subscriptions.topics),
+            owned,
+            generation_id,
+            self._config.client_rack,
+        )
         return encode_subscription(subscription)
 
 

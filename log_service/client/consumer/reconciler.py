@@ -65,7 +65,9 @@ class Reconciler:
 
     def subscribed(self, reason: str) -> None:  # noqa: ARG002 - heartbeats carry no reason
         """Report the current subscription to the group."""
-        self._membership.subscribe(Wanted(topics=tuple(sorted(self._subscriptions.topics)), regex=self._regex))
+        self._membership.subscribe(
+            Wanted(topics=tuple(sorted(self._subscriptions.topics)), regex=self._regex)
+        )
 
     def look_at(self, view: ClusterView) -> None:
         """Do nothing, because the coordinator watches partitions and racks of topics."""
@@ -85,24 +87,39 @@ class Reconciler:
             await self._committer.commit_consumed()
             await self._revoke(self._named(lost))
             self._membership.give_up(lost)
-        self._membership.names.update(await self._membership.names_of({topic_id for topic_id, _ in told} - self._membership.names.keys()))
+        self._membership.names.update(
+            await self._membership.names_of(
+                {topic_id for topic_id, _ in told} - self._membership.names.keys()
+            )
+        )
         if self._membership.told is not told:
             return  # a newer assignment arrived meanwhile, or the member is lost
         known = frozenset(each for each in told if each[0] in self._membership.names)
         added = self._named(known - self._membership.owned)
         if len(known) < len(told):
-            logger.info("group %s: %d assigned partitions are of topics that are not known yet", self._config.group_id, len(told - known))
-        logger.info("group %s: %d partitions, %d of them new", self._config.group_id, len(known), len(added))
+            logger.info(
+                "group %s: %d assigned partitions are of topics that are not known yet",
+                self._config.group_id,
+                len(told - known),
+            )
+        logger.info(
+            "group %s: %d partitions, %d of them new", self._config.group_id, len(known), len(added)
+        )
         self._committer.forget()
         self._subscriptions.assign(self._named(known), Start.COMMITTED)
         self._membership.finish(known)
-        self._membership.names = {topic_id: self._membership.names[topic_id] for topic_id, _ in known}
+        self._membership.names = {
+            topic_id: self._membership.names[topic_id] for topic_id, _ in known
+        }
         self._meter.note_rebalance(started_ms, is_failed=False)
         self._news.note(added)
         await self._news.tell()
 
     def _named(self, partitions: Iterable[tuple[UUID, int]]) -> list[TopicPartition]:
-        return sorted(TopicPartition(self._membership.names[topic_id], index) for topic_id, index in partitions)
+        return sorted(
+            TopicPartition(self._membership.names[topic_id], index)
+            for topic_id, index in partitions
+        )
 
     async def _revoke(self, partitions: Sequence[TopicPartition]) -> None:
         if partitions:

@@ -20,10 +20,21 @@ from typing import Any
 
 from log_service.client.consumer.aborted import AbortedFilter
 from log_service.client.consumer.record_rows import rows_of
-from log_service.client.consumer.records import ConsumerRecord, Deserializer, RecordDeserializationError
+from log_service.client.consumer.records import (
+    ConsumerRecord,
+    Deserializer,
+    RecordDeserializationError,
+)
 from log_service.common.errors import KafkaError
 from log_service.common.types import NO_LEADER_EPOCH, TopicPartition
-from log_service.records.batch import BatchHeader, CorruptBatch, OpenBatch, is_crc_valid, iterate_headers, open_batch
+from log_service.records.batch import (
+    BatchHeader,
+    CorruptBatch,
+    OpenBatch,
+    is_crc_valid,
+    iterate_headers,
+    open_batch,
+)
 
 logger = logging.getLogger(__name__)
 RUN_BYTES = 1 << 20
@@ -56,13 +67,19 @@ class RecordReader:
         self._deserialize_key, self._deserialize_value = deserializers
         self._started = position
         self._headers = list(iterate_headers(self._view, is_torn_tail_ok=True))
-        self._headers = [one for index, one in enumerate(self._headers) if one[1].next_offset > position or self._end_of(index) > position]
+        self._headers = [
+            one
+            for index, one in enumerate(self._headers)
+            if one[1].next_offset > position or self._end_of(index) > position
+        ]
         self._next_batch = 0
         self._rows: Iterator[ConsumerRecord] | None = None
         self.position = position
         self.leader_epoch: int = NO_LEADER_EPOCH
         self.end_position = self._end_of(len(self._headers) - 1) if self._headers else position
-        self.end_epoch = self._headers[-1][1].partition_leader_epoch if self._headers else NO_LEADER_EPOCH
+        self.end_epoch = (
+            self._headers[-1][1].partition_leader_epoch if self._headers else NO_LEADER_EPOCH
+        )
 
     def read_into(self, taken: list[ConsumerRecord], max_records: int) -> bool:
         """Append records to ``taken`` until it holds ``max_records``.
@@ -89,7 +106,9 @@ class RecordReader:
                 self._leave_broken(error)
         return self._rows is None and self._next_batch == len(self._headers)
 
-    def _read_rows(self, rows: Iterator[ConsumerRecord], taken: list[ConsumerRecord], max_records: int) -> bool:
+    def _read_rows(
+        self, rows: Iterator[ConsumerRecord], taken: list[ConsumerRecord], max_records: int
+    ) -> bool:
         """Append records of the opened batches. Return whether none of their records is left."""
         before_count = len(taken)
         wanted = islice(rows, max_records - before_count)
@@ -102,7 +121,10 @@ class RecordReader:
         finally:
             if len(taken) > before_count:
                 self.position, self.leader_epoch = taken[-1].offset + 1, taken[-1].leader_epoch
-        return len(taken) < max_records or self.position == self._headers[self._next_batch - 1][1].next_offset
+        return (
+            len(taken) < max_records
+            or self.position == self._headers[self._next_batch - 1][1].next_offset
+        )
 
     def _open_next(self) -> bool:
         """Open the next visible batches of one leader epoch and one timestamp type.
@@ -150,14 +172,22 @@ class RecordReader:
         it.
         """
         at, header = self._headers[index]
-        next_base = self._headers[index + 1][1].base_offset if index + 1 < len(self._headers) else header.base_offset
+        next_base = (
+            self._headers[index + 1][1].base_offset
+            if index + 1 < len(self._headers)
+            else header.base_offset
+        )
         is_last = next_base <= header.base_offset
         if self._is_intact(at, header):
             return header.next_offset if is_last else min(header.next_offset, next_base)
         if not is_last:
             return next_base
         least = max(header.base_offset, self._started) + 1
-        return max(header.next_offset, least) if header.record_count == header.last_offset_delta + 1 else least
+        return (
+            max(header.next_offset, least)
+            if header.record_count == header.last_offset_delta + 1
+            else least
+        )
 
     def _is_intact(self, at: int, header: BatchHeader) -> bool:
         return not self._check_crcs or is_crc_valid(self._view[at : at + header.size_bytes])
@@ -173,12 +203,21 @@ class RecordReader:
             header = self._headers[self._next_batch][1]
             end = self._end_of(self._next_batch)
         else:
-            broken = next((index for index, batch in enumerate(self._opened) if self._is_broken(batch)), len(self._opened) - 1)
+            broken = next(
+                (index for index, batch in enumerate(self._opened) if self._is_broken(batch)),
+                len(self._opened) - 1,
+            )
             header = self._opened[broken].header
             end = header.next_offset
-        where = f"{self._topic_partition}: the batch at offsets {header.base_offset} to {end - 1} cannot be read: {error}"
+        where = (
+            f"{self._topic_partition}: the batch at offsets {header.base_offset} to {end - 1}"
+            f" cannot be read: {error}"
+        )
         if not self._skip_corrupt:
-            remedy = f"seek to offset {end}, or set skip_corrupt_batches (tidelog consume --skip-corrupt)"
+            remedy = (
+                f"seek to offset {end}, or set skip_corrupt_batches (tidelog consume"
+                " --skip-corrupt)"
+            )
             raise KafkaError(error.code, f"{where}; to read on behind it, {remedy}") from error
         first_offset = max(self.position, header.base_offset)
         if first_offset < end:  # otherwise all records were returned before the bad bytes
@@ -221,10 +260,15 @@ class RecordReader:
         if self._aborted is None:
             return not header.is_control
         return self._aborted.is_visible(
-            last_offset, header.producer_id, is_transactional=header.is_transactional, is_control=header.is_control
+            last_offset,
+            header.producer_id,
+            is_transactional=header.is_transactional,
+            is_control=header.is_control,
         )
 
-    def _deserialized(self, record: ConsumerRecord, rows: Iterator[ConsumerRecord]) -> ConsumerRecord:
+    def _deserialized(
+        self, record: ConsumerRecord, rows: Iterator[ConsumerRecord]
+    ) -> ConsumerRecord:
         key, value, origin = record.key, record.value, "key"
         try:
             if key is not None and self._deserialize_key is not None:
@@ -239,4 +283,7 @@ class RecordReader:
 
 
 def _are_alike(one: BatchHeader, other: BatchHeader) -> bool:
-    return one.partition_leader_epoch == other.partition_leader_epoch and one.is_append_time is other.is_append_time
+    return (
+        one.partition_leader_epoch == other.partition_leader_epoch
+        and one.is_append_time is other.is_append_time
+    )

@@ -21,14 +21,18 @@ from log_service.records.batch import OpenBatch
 from log_service.records.record import RecordHeader, malformed, read_headers, read_records
 
 MIN_RECORD_COUNT = 256  # for fewer, numpy costs more than a loop
-MAX_FIELDS_BYTES = 8 << 20  # the fields of a larger batch of tiny records would take many times its size
+MAX_FIELDS_BYTES = (
+    8 << 20
+)  # the fields of a larger batch of tiny records would take many times its size
 PORTION_RECORDS = 1_024
 
 _new = tuple.__new__
 _make = partial(_new, ConsumerRecord)
 
 
-def rows_of(batches: Sequence[OpenBatch], topic_partition: TopicPartition) -> Iterator[ConsumerRecord]:
+def rows_of(
+    batches: Sequence[OpenBatch], topic_partition: TopicPartition
+) -> Iterator[ConsumerRecord]:
     """Return the records of batches that share leader epoch and timestamp type.
 
     There must be at least one batch.
@@ -69,13 +73,17 @@ def _single_rows(batch: OpenBatch, topic_partition: TopicPartition) -> Iterator[
         append_timestamp=header.max_timestamp if header.is_append_time else None,
     )
     for offset, timestamp_ms, key, value, headers in records:
-        yield _new(ConsumerRecord, (topic, number, offset, timestamp_ms, kind, key, value, headers, epoch))
+        yield _new(
+            ConsumerRecord, (topic, number, offset, timestamp_ms, kind, key, value, headers, epoch)
+        )
 
 
 # Many at once
 
 
-def _many_rows(module: ModuleType, batches: Sequence[OpenBatch], topic_partition: TopicPartition) -> Iterator[ConsumerRecord]:
+def _many_rows(
+    module: ModuleType, batches: Sequence[OpenBatch], topic_partition: TopicPartition
+) -> Iterator[ConsumerRecord]:
     first = batches[0].header
     fields = module.find_fields(batches)
     body = bytes(fields.body)
@@ -108,13 +116,21 @@ def _pieces(body: bytes, spans: Any, part: slice) -> list[bytes | None]:
     starts, ends = spans.starts[part].tolist(), spans.ends[part].tolist()
     if not is_null.any():
         return [body[start:end] for start, end in zip(starts, ends, strict=True)]
-    return [None if null else body[start:end] for null, start, end in zip(is_null.tolist(), starts, ends, strict=True)]
+    return [
+        None if null else body[start:end]
+        for null, start, end in zip(is_null.tolist(), starts, ends, strict=True)
+    ]
 
 
 def _all_headers(body: bytes, fields: Any) -> list[tuple[RecordHeader, ...]]:
     """Return the headers of each record. Raises as ``read_records``."""
     found: list[tuple[RecordHeader, ...]] = []
-    places = zip(fields.header_counts.tolist(), fields.header_positions.tolist(), fields.ends.tolist(), strict=True)
+    places = zip(
+        fields.header_counts.tolist(),
+        fields.header_positions.tolist(),
+        fields.ends.tolist(),
+        strict=True,
+    )
     for index, (count, position, end) in enumerate(places):
         if not count:
             found.append(())
@@ -124,6 +140,8 @@ def _all_headers(body: bytes, fields: Any) -> list[tuple[RecordHeader, ...]]:
         except IndexError:
             raise malformed(index, "the batch ends inside it") from None
         if reached != end:
-            raise malformed(index, f"its fields take {reached - end} bytes more than its length says")
+            raise malformed(
+                index, f"its fields take {reached - end} bytes more than its length says"
+            )
         found.append(headers)
     return found

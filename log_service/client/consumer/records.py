@@ -44,8 +44,13 @@ class RecordDeserializationError(KafkaError):
     """
 
     def __init__(self, record: ConsumerRecord, origin: str, cause: Exception) -> None:
-        text = f"the {origin} of the record at {record.topic_partition} offset {record.offset} cannot be deserialized: {cause!r}"
-        super().__init__(ErrorCode.INVALID_RECORD, f"{text}; seek to {record.offset + 1} to skip it")
+        text = (
+            f"the {origin} of the record at {record.topic_partition} offset {record.offset} cannot"
+            f" be deserialized: {cause!r}"
+        )
+        super().__init__(
+            ErrorCode.INVALID_RECORD, f"{text}; seek to {record.offset + 1} to skip it"
+        )
         self.record = record
         self.origin = origin
 
@@ -67,7 +72,10 @@ class LogTruncation(KafkaError):  # noqa: N818 - it says what happened to the lo
     """
 
     def __init__(self, topic_partition: TopicPartition, offset: int, end_offset: int) -> None:
-        text = f"{topic_partition} was truncated to offset {end_offset} after offset {offset} had been read"
+        text = (
+            f"{topic_partition} was truncated to offset {end_offset} after offset {offset} had been"
+            " read"
+        )
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         self.topic_partition = topic_partition
         self.offset = offset

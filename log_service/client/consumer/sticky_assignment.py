@@ -54,13 +54,21 @@ class StickyAssignment:
         self._partitions = sorted(partitions)
         named = {topic: tuple(member_ids) for topic, member_ids in takers.items()}
         self._kinds = {
-            each: Kind(named[each.topic], racks.get(each, frozenset()), owner if (owner := owners.get(each)) in named[each.topic] else None)
+            each: Kind(
+                named[each.topic],
+                racks.get(each, frozenset()),
+                owner if (owner := owners.get(each)) in named[each.topic] else None,
+            )
             for each in self._partitions
         }
         self._may_hold = {member_ids: frozenset(member_ids) for member_ids in named.values()}
         self._rack_of = rack_of
-        self._far_cost = len(partitions) + 1 if rack_of else 0  # one far partition outweighs any number of moves
-        self._held: dict[str, dict[Kind, list[TopicPartition]]] = {each: {} for member_ids in named.values() for each in member_ids}
+        self._far_cost = (
+            len(partitions) + 1 if rack_of else 0
+        )  # one far partition outweighs any number of moves
+        self._held: dict[str, dict[Kind, list[TopicPartition]]] = {
+            each: {} for member_ids in named.values() for each in member_ids
+        }
         self._loads = dict.fromkeys(self._held, 0)
         self._gifts: dict[str, dict[str, tuple[int, Kind] | None]] = {}
 
@@ -75,7 +83,10 @@ class StickyAssignment:
         for _ in range(MAX_CIRCLES if len(self._held) <= MAX_MEMBERS_IN_CIRCLES else 0):
             if not self._pass_round():
                 break
-        return {member_id: sorted(each for kind in held.values() for each in kind) for member_id, held in self._held.items()}
+        return {
+            member_id: sorted(each for kind in held.values() for each in kind)
+            for member_id, held in self._held.items()
+        }
 
     def _not_kept(self) -> list[TopicPartition]:
         """Let owners keep their partitions, and return the remaining ones.
@@ -84,17 +95,29 @@ class StickyAssignment:
         the same topics, no member keeps more than a fair share, near partitions first. Otherwise
         the next step would take the surplus away one by one.
         """
-        share = len(self._partitions) if len(self._may_hold) > 1 else -(-len(self._partitions) // max(len(self._held), 1))
+        share = (
+            len(self._partitions)
+            if len(self._may_hold) > 1
+            else -(-len(self._partitions) // max(len(self._held), 1))
+        )
         missing: list[TopicPartition] = []
-        for partition in sorted(self._partitions, key=lambda each: self._cost(self._kinds[each].owner or "", self._kinds[each])):
+        for partition in sorted(
+            self._partitions,
+            key=lambda each: self._cost(self._kinds[each].owner or "", self._kinds[each]),
+        ):
             owner = self._kinds[partition].owner
             if owner is not None and self._loads[owner] < share:
                 self._put(partition, owner)
             else:
                 missing.append(partition)
         kinds = self._kinds
-        near_counts = {kind: sum(self._is_near(each, kind) for each in kind.takers) for kind in dict.fromkeys(kinds.values())}
-        return sorted(missing, key=lambda each: (len(kinds[each].takers), near_counts[kinds[each]], each))
+        near_counts = {
+            kind: sum(self._is_near(each, kind) for each in kind.takers)
+            for kind in dict.fromkeys(kinds.values())
+        }
+        return sorted(
+            missing, key=lambda each: (len(kinds[each].takers), near_counts[kinds[each]], each)
+        )
 
     def _put(self, partition: TopicPartition, member_id: str) -> None:
         self._held[member_id].setdefault(self._kinds[partition], []).append(partition)
@@ -126,7 +149,10 @@ class StickyAssignment:
         """Return the cheapest of the least loaded members that may hold a partition."""
         loads = self._loads
         least = min(map(loads.__getitem__, kind.takers))
-        return min((each for each in kind.takers if loads[each] == least), key=lambda each: self._cost(each, kind))
+        return min(
+            (each for each in kind.takers if loads[each] == least),
+            key=lambda each: self._cost(each, kind),
+        )
 
     def _gift(self, giver: str, taker: str) -> tuple[int, Kind] | None:
         """Return the cheapest kind that ``giver`` can give to ``taker``, with the change in cost.
@@ -169,7 +195,9 @@ class StickyAssignment:
         while waiting:
             member_id = waiting.popleft()
             offered = dict.fromkeys(kind.takers for kind in self._held[member_id])
-            reached = dict.fromkeys(taker for takers in offered for taker in takers if taker not in before)
+            reached = dict.fromkeys(
+                taker for takers in offered for taker in takers if taker not in before
+            )
             for taker in sorted(reached, key=self._loads.__getitem__):
                 before[taker] = member_id
                 if self._loads[taker] < self._loads[giver] - 1:

@@ -91,7 +91,9 @@ class PartitionState:
 
     def __init__(self, topic_partition: TopicPartition, start: Start) -> None:
         self.topic_partition = topic_partition
-        self.topic_id: TopicId = NO_TOPIC_ID  # of the position; zero until the first fetch, or without ids of brokers
+        self.topic_id: TopicId = (
+            NO_TOPIC_ID  # of the position; zero until the first fetch, or without ids of brokers
+        )
         self.start: Start | None = start
         self.position = UNKNOWN
         self.fetch_offset = UNKNOWN
@@ -107,14 +109,23 @@ class PartitionState:
         self.preferred_replica = UNKNOWN
         self.preferred_until_ms = 0
         self.hold: Hold | None = None
-        self.aborted: AbortedFilter | None = None  # for read_committed, from the first response after a seek
+        self.aborted: AbortedFilter | None = (
+            None  # for read_committed, from the first response after a seek
+        )
         self.validated_epoch: int = NO_LEADER_EPOCH
-        self.sought_epoch: int = NO_LEADER_EPOCH  # of the last seek, until the view of the cluster knows it
-        self.doubted_since_ms: int | None = None  # the time since which the view is known to lack it
+        self.sought_epoch: int = (
+            NO_LEADER_EPOCH  # of the last seek, until the view of the cluster knows it
+        )
+        self.doubted_since_ms: int | None = (
+            None  # the time since which the view is known to lack it
+        )
 
     def __repr__(self) -> str:
         where = self.start.name.lower() if self.start is not None else self.position
-        return f"<PartitionState {self.topic_partition} position={where}{' paused' if self.is_paused else ''}>"
+        return (
+            f"<PartitionState {self.topic_partition}"
+            f" position={where}{' paused' if self.is_paused else ''}>"
+        )
 
     @property
     def has_position(self) -> bool:
@@ -124,7 +135,12 @@ class PartitionState:
     @property
     def is_fetchable(self) -> bool:
         """Whether a fetch may be sent now."""
-        return self.start is None and not self.is_paused and not self.is_in_flight and self.hold is None
+        return (
+            self.start is None
+            and not self.is_paused
+            and not self.is_in_flight
+            and self.hold is None
+        )
 
     def is_of_other_topic(self, current: TopicId) -> bool:
         """Return whether the position is of another topic than ``current``, which now has the name.
@@ -148,13 +164,17 @@ class PartitionState:
         """
         self.position, self.leader_epoch = position, leader_epoch
 
-    def note_ends(self, *, high_watermark: int, last_stable_offset: int, log_start_offset: int) -> None:
+    def note_ends(
+        self, *, high_watermark: int, last_stable_offset: int, log_start_offset: int
+    ) -> None:
         """Note the offsets that a fetch reported."""
         self.high_watermark = high_watermark
         self.last_stable_offset = last_stable_offset
         self.log_start_offset = log_start_offset
 
-    def seek(self, offset: int, leader_epoch: int = NO_LEADER_EPOCH, *, topic_id: TopicId = NO_TOPIC_ID) -> None:
+    def seek(
+        self, offset: int, leader_epoch: int = NO_LEADER_EPOCH, *, topic_id: TopicId = NO_TOPIC_ID
+    ) -> None:
         """Continue reading at ``offset``.
 
         ``leader_epoch`` is of the record before it and ``topic_id`` of its topic, if they are
@@ -220,7 +240,9 @@ class Subscriptions:
     @property
     def paused(self) -> list[TopicPartition]:
         """The paused partitions, sorted."""
-        return sorted(state.topic_partition for state in self._partitions.values() if state.is_paused)
+        return sorted(
+            state.topic_partition for state in self._partitions.values() if state.is_paused
+        )
 
     @property
     def assigned(self) -> list[TopicPartition]:
@@ -230,7 +252,9 @@ class Subscriptions:
     def assign(self, partitions: Iterable[TopicPartition], start: Start) -> None:
         """Read exactly these partitions. Those that were read before keep their positions."""
         wanted = list(dict.fromkeys(partitions))
-        self._partitions = {each: self._partitions.get(each) or PartitionState(each, start) for each in wanted}
+        self._partitions = {
+            each: self._partitions.get(each) or PartitionState(each, start) for each in wanted
+        }
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop reading these partitions."""

@@ -45,7 +45,10 @@ class PartitionQueue:
         self.sequence = PartitionSequence()
 
     def __repr__(self) -> str:
-        return f"<PartitionQueue {self.topic_partition} waiting={len(self.waiting)} in_flight={len(self.in_flight)}>"
+        return (
+            f"<PartitionQueue {self.topic_partition} waiting={len(self.waiting)}"
+            f" in_flight={len(self.in_flight)}>"
+        )
 
     def is_overtaking(self, batch: ProducerBatch) -> bool:
         """Return whether an earlier batch waits to be sent again."""
@@ -58,7 +61,9 @@ class PartitionQueue:
         no response, it may be sent only if the broker has acknowledged the producer over this
         connection.
         """
-        return not self.is_overtaking(batch) and (self.in_flight[0] is batch or self.sequence.is_known_over(connection))
+        return not self.is_overtaking(batch) and (
+            self.in_flight[0] is batch or self.sequence.is_known_over(connection)
+        )
 
     @property
     def is_empty(self) -> bool:
@@ -76,7 +81,11 @@ class PartitionQueue:
         earlier = self.in_flight[0] if self.in_flight else None
         if earlier is not None and earlier is not batch:
             return False
-        return not self.waiting or not self.waiting[0].has_sequence or self.waiting[0].order > batch.order
+        return (
+            not self.waiting
+            or not self.waiting[0].has_sequence
+            or self.waiting[0].order > batch.order
+        )
 
 
 @dataclass(slots=True)
@@ -107,11 +116,18 @@ class Accumulator:
         self._transactions = transactions
         self._monotonic_ms = monotonic_ms
         self._codec = Codec.of_name(config.compression)
-        if config.compression_level is not None and config.compression_level not in LEVELS.get(self._codec, ()):
-            raise ConfigError(f"compression_level {config.compression_level}: {config.compression} has no such level")
+        if config.compression_level is not None and config.compression_level not in LEVELS.get(
+            self._codec, ()
+        ):
+            raise ConfigError(
+                f"compression_level {config.compression_level}: {config.compression} has no such"
+                " level"
+            )
         self._sequences = sequences
         self._queues: dict[TopicPartition, PartitionQueue] = {}
-        self._by_topic: dict[str, dict[int, PartitionQueue]] = {}  # the same queues, without a TopicPartition per record
+        self._by_topic: dict[
+            str, dict[int, PartitionQueue]
+        ] = {}  # the same queues, without a TopicPartition per record
         self._active: dict[TopicPartition, PartitionQueue] = {}
         self._used_ms: dict[str, int] = {}  # by topic, when its latest batch began
         self.buffered_bytes = 0
@@ -164,7 +180,10 @@ class Accumulator:
 
         A record larger than ``buffer_memory`` is accepted when the buffer is empty.
         """
-        return self.buffered_bytes == 0 or self.buffered_bytes + size_bytes <= self._config.buffer_memory
+        return (
+            self.buffered_bytes == 0
+            or self.buffered_bytes + size_bytes <= self._config.buffer_memory
+        )
 
     def waiting_count(self, topic: str, partition: int) -> int:
         """Return the number of batches that wait for a partition."""
@@ -207,8 +226,14 @@ class Accumulator:
             size_bytes = batch.builder.append_within(timestamp_ms, key, value, headers)
         if batch is None or not size_bytes:
             now_ms = self._monotonic_ms()
-            due_ms = now_ms if batch is not None or self._urgent_count else now_ms + self._config.linger_ms
-            builder = BatchBuilder(self._codec, self._config.compression_level, self._config.batch_size)
+            due_ms = (
+                now_ms
+                if batch is not None or self._urgent_count
+                else now_ms + self._config.linger_ms
+            )
+            builder = BatchBuilder(
+                self._codec, self._config.compression_level, self._config.batch_size
+            )
             size_bytes = builder.append_within(timestamp_ms, key, value, headers)
             batch = self._open_batch(queue, builder, now_ms)
         index = batch.record_count
@@ -238,12 +263,21 @@ class Accumulator:
         batch, _, timestamp_ms = first
         if batch.is_closed or batch.builder is None:
             return range(0)
-        limit_bytes = min(self._config.batch_size, batch.size_bytes + self._config.buffer_memory - self.buffered_bytes)
+        limit_bytes = min(
+            self._config.batch_size,
+            batch.size_bytes + self._config.buffer_memory - self.buffered_bytes,
+        )
         max_bytes = self._config.max_request_size - REQUEST_OVERHEAD_BYTES
         fitting: Iterator[bytes | None] = islice(contents, start, None)
         if self._config.batch_size > max_bytes:  # otherwise a batch has no room for a larger value
-            fitting = takewhile(lambda content: content is None or len(content) <= max_bytes, fitting)
-        added = range(batch.record_count, batch.record_count + batch.builder.append_values(timestamp_ms, fitting, headers, limit_bytes))
+            fitting = takewhile(
+                lambda content: content is None or len(content) <= max_bytes, fitting
+            )
+        added = range(
+            batch.record_count,
+            batch.record_count
+            + batch.builder.append_values(timestamp_ms, fitting, headers, limit_bytes),
+        )
         if callback is not None:
             for index in added:
                 batch.add_callback(index, timestamp_ms, callback)
@@ -252,7 +286,12 @@ class Accumulator:
         batch.is_closed = batch.size_bytes >= self._config.batch_size
         return added
 
-    def drain(self, now_ms: int, leader_of: Callable[[TopicPartition], int], has_capacity: Callable[[int], bool]) -> Drained:
+    def drain(
+        self,
+        now_ms: int,
+        leader_of: Callable[[TopicPartition], int],
+        has_capacity: Callable[[int], bool],
+    ) -> Drained:
         """Move the batches that may be sent now to in flight.
 
         There is at most one batch per partition and one request per node. The caller must ``seal``
@@ -261,7 +300,9 @@ class Accumulator:
         drained = Drained()
         sizes: dict[int, int] = {}
         for queue in list(self._active.values()):
-            drained.expires_ms = min(drained.expires_ms, queue.oldest_ms + self._config.delivery_timeout_ms)
+            drained.expires_ms = min(
+                drained.expires_ms, queue.oldest_ms + self._config.delivery_timeout_ms
+            )
             if not queue.waiting:
                 continue
             batch = queue.waiting[0]
@@ -271,14 +312,18 @@ class Accumulator:
                 continue
             if self._sequences is not None and not self._may_number(queue, batch):
                 continue
-            if self._transactions is not None and not self._transactions.may_send(queue.topic_partition):
+            if self._transactions is not None and not self._transactions.may_send(
+                queue.topic_partition
+            ):
                 continue
             leader = leader_of(queue.topic_partition)
             if leader < 0:
                 drained.leaderless.append(queue.topic_partition)
                 continue
             size_bytes = sizes.get(leader, REQUEST_OVERHEAD_BYTES) + batch.size_bytes
-            if not has_capacity(leader) or (leader in drained.requests and size_bytes > self._config.max_request_size):
+            if not has_capacity(leader) or (
+                leader in drained.requests and size_bytes > self._config.max_request_size
+            ):
                 continue
             self._take(queue, batch)
             sizes[leader] = size_bytes
@@ -350,7 +395,9 @@ class Accumulator:
 
     def unsettled(self) -> list[ProducerBatch]:
         """Return every batch, by partition and in order."""
-        return [batch for queue in self._active.values() for batch in (*queue.in_flight, *queue.waiting)]
+        return [
+            batch for queue in self._active.values() for batch in (*queue.in_flight, *queue.waiting)
+        ]
 
     def _resize(self, batch: ProducerBatch, size_bytes: int) -> None:
         if not batch.is_settled:
@@ -362,12 +409,20 @@ class Accumulator:
         self._by_topic.setdefault(topic_partition.topic, {})[topic_partition.partition] = queue
         return queue
 
-    def _open_batch(self, queue: PartitionQueue, builder: BatchBuilder, now_ms: int) -> ProducerBatch:
+    def _open_batch(
+        self, queue: PartitionQueue, builder: BatchBuilder, now_ms: int
+    ) -> ProducerBatch:
         """Begin a batch at the end of a queue. The previous one is full."""
         if queue.waiting:
             queue.waiting[-1].is_closed = True
         order = (next(self._order), 0)
-        batch = ProducerBatch(queue.topic_partition, builder, now_ms, order, is_transactional=self._transactions is not None)
+        batch = ProducerBatch(
+            queue.topic_partition,
+            builder,
+            now_ms,
+            order,
+            is_transactional=self._transactions is not None,
+        )
         if self._transactions is not None:
             self._transactions.note_partition(queue.topic_partition)
         queue.waiting.append(batch)
@@ -379,7 +434,9 @@ class Accumulator:
         assert self._sequences is not None
         if batch.has_sequence:
             return not queue.in_flight
-        return self._sequences.can_number(queue.sequence, has_batches_in_flight=bool(queue.in_flight))
+        return self._sequences.can_number(
+            queue.sequence, has_batches_in_flight=bool(queue.in_flight)
+        )
 
     def _ready_ms(self, queue: PartitionQueue, batch: ProducerBatch) -> int:
         """Return when the first batch of a queue may be sent.
@@ -397,7 +454,9 @@ class Accumulator:
             self._sequences.number(queue.sequence, batch)
         batch.attempt_count += 1
         queue.in_flight.append(batch)
-        self._active[queue.topic_partition] = self._active.pop(queue.topic_partition)  # so that the others come first next time
+        self._active[queue.topic_partition] = self._active.pop(
+            queue.topic_partition
+        )  # so that the others come first next time
 
     def _put_back(self, queue: PartitionQueue, batches: tuple[ProducerBatch, ...]) -> None:
         """Put batches back in the order of creation, which is the order of sequences.
@@ -405,7 +464,10 @@ class Accumulator:
         A batch of an earlier numbering loses its number.
         """
         for batch in batches:
-            if batch.has_sequence and queue.sequence.identity != (batch.producer_id, batch.producer_epoch):
+            if batch.has_sequence and queue.sequence.identity != (
+                batch.producer_id,
+                batch.producer_epoch,
+            ):
                 batch.base_sequence = NO_SEQUENCE
         queue.waiting = deque(sorted((*batches, *queue.waiting), key=attrgetter("order")))
         self._active[queue.topic_partition] = queue

@@ -64,7 +64,13 @@ class Delivery(NamedTuple):
 
     def __repr__(self) -> str:
         batch, index = self.batch.part_of(self.record_index)
-        state = "waiting" if not batch.is_settled else repr(batch.error) if batch.error else f"offset={batch.offset_of(index)}"
+        state = (
+            "waiting"
+            if not batch.is_settled
+            else repr(batch.error)
+            if batch.error
+            else f"offset={batch.offset_of(index)}"
+        )
         return f"<{type(self).__name__} {batch.topic_partition} {state}>"
 
     @property
@@ -166,7 +172,10 @@ class ProducerBatch:
 
     def __repr__(self) -> str:
         state = "settled" if self.is_settled else f"attempts={self.attempt_count}"
-        return f"<ProducerBatch {self.topic_partition} records={self.record_count} sequence={self.base_sequence} {state}>"
+        return (
+            f"<ProducerBatch {self.topic_partition} records={self.record_count}"
+            f" sequence={self.base_sequence} {state}>"
+        )
 
     @property
     def has_sequence(self) -> bool:
@@ -181,9 +190,19 @@ class ProducerBatch:
 
     def number(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
         """Set producer id, epoch and sequence. A batch that is sent again may get a new number."""
-        self.producer_id, self.producer_epoch, self.base_sequence = producer_id, producer_epoch, base_sequence
+        self.producer_id, self.producer_epoch, self.base_sequence = (
+            producer_id,
+            producer_epoch,
+            base_sequence,
+        )
         if self.builder is None:
-            stamp_producer(self._encoded, 0, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence)
+            stamp_producer(
+                self._encoded,
+                0,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                base_sequence=base_sequence,
+            )
 
     def encoded(self) -> bytearray:
         """Return the encoded batch. The first call builds and compresses it."""
@@ -217,16 +236,23 @@ class ProducerBatch:
         They keep their sequences, and the receipts follow them.
         """
         half = (self.record_count + 1) // 2
-        parts = self._new_part(0, half, codec, level), self._new_part(half, self.record_count - half, codec, level)
+        parts = (
+            self._new_part(0, half, codec, level),
+            self._new_part(half, self.record_count - half, codec, level),
+        )
         for record in iterate_records(self.encoded()):
             builder = parts[record.offset >= half].builder
             assert builder is not None, "the parts are built below"
             builder.append(record.timestamp, record.key, record.value, record.headers)
         for index, timestamp_ms, callback in self._callbacks or ():
-            parts[index >= half].add_callback(index - half if index >= half else index, timestamp_ms, callback)
+            parts[index >= half].add_callback(
+                index - half if index >= half else index, timestamp_ms, callback
+            )
         if self.has_sequence:
             parts[0].number(self.producer_id, self.producer_epoch, self.base_sequence)
-            parts[1].number(self.producer_id, self.producer_epoch, next_sequence(self.base_sequence, half))
+            parts[1].number(
+                self.producer_id, self.producer_epoch, next_sequence(self.base_sequence, half)
+            )
         for part in parts:
             part.size_bytes = len(part.encoded())
         self._parts, self._callbacks, self._encoded = parts, None, bytearray()
@@ -238,7 +264,11 @@ class ProducerBatch:
         batch = self
         while batch._parts is not None:
             first, second = batch._parts
-            batch, index = (first, index) if index < first.record_count else (second, index - first.record_count)
+            batch, index = (
+                (first, index)
+                if index < first.record_count
+                else (second, index - first.record_count)
+            )
         return batch, index
 
     @property
@@ -288,11 +318,23 @@ class ProducerBatch:
         self._listener = listener  # first, so that the listener misses nothing from here on
         return not self.is_settled and self._parts is None
 
-    def _new_part(self, first_index: int, record_count: int, codec: Codec, level: int | None) -> "ProducerBatch":
+    def _new_part(
+        self, first_index: int, record_count: int, codec: Codec, level: int | None
+    ) -> "ProducerBatch":
         order = (self.order[0], self.order[1] + first_index)
         builder = BatchBuilder(codec, level)
-        part = ProducerBatch(self.topic_partition, builder, self.created_ms, order, is_transactional=self.is_transactional)
-        part.record_count, part.is_closed, part.attempt_count = record_count, True, self.attempt_count
+        part = ProducerBatch(
+            self.topic_partition,
+            builder,
+            self.created_ms,
+            order,
+            is_transactional=self.is_transactional,
+        )
+        part.record_count, part.is_closed, part.attempt_count = (
+            record_count,
+            True,
+            self.attempt_count,
+        )
         return part
 
     def _settle(self) -> None:
@@ -319,7 +361,12 @@ def require_callback(on_delivery: DeliveryCallback) -> None:
         raise TypeError(f"on_delivery is a function that takes a delivery, not {on_delivery!r}")
 
 
-def call_back(callback: DeliveryCallback, metadata: RecordMetadata | None, error: KafkaError | None, topic: str) -> None:
+def call_back(
+    callback: DeliveryCallback,
+    metadata: RecordMetadata | None,
+    error: KafkaError | None,
+    topic: str,
+) -> None:
     """Call a delivery callback and log its exceptions."""
     try:
         callback(metadata, error)

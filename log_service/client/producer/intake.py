@@ -14,7 +14,12 @@ from log_service.client.arguments import whole_number
 from log_service.client.connections.cluster_view import TopicView
 from log_service.client.producer.accumulator import Accumulator
 from log_service.client.producer.delivery import Delivery, DeliveryCallback, require_callback
-from log_service.client.producer.interception import ProducerInterceptor, ProducerRecord, Serializer, serializing
+from log_service.client.producer.interception import (
+    ProducerInterceptor,
+    ProducerRecord,
+    Serializer,
+    serializing,
+)
 from log_service.client.producer.partitioning import KeyPlacement, Partitioner, StickyPlacement
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TIMESTAMP, TopicPartition
@@ -47,13 +52,17 @@ class Intake:
         self._accumulator = accumulator
         self._wall_ms = wall_ms
         self._keyed = KeyPlacement()
-        load = accumulator.waiting_count if config.partitioner_adaptive_partitioning_enable else None
+        load = (
+            accumulator.waiting_count if config.partitioner_adaptive_partitioning_enable else None
+        )
         self._sticky = StickyPlacement(rng, config.batch_size, load)
         self.partitioner = partitioner
         self.serialize_key = serializing(key_serializer)
         self.serialize_value = serializing(value_serializer)
         self.interceptors = tuple(interceptors)
-        self.is_plain = not self.interceptors and key_serializer is None and value_serializer is None
+        self.is_plain = (
+            not self.interceptors and key_serializer is None and value_serializer is None
+        )
 
     @property
     def is_run_possible(self) -> bool:
@@ -68,7 +77,13 @@ class Intake:
         self._sticky.leave(topic_partition)
 
     def prepared(  # noqa: PLR0917 - one argument per field, as they were given
-        self, topic: str, value: Any, key: Any, headers: Iterable[RecordHeader], timestamp_ms: int | None, partition: int | None
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Iterable[RecordHeader],
+        timestamp_ms: int | None,
+        partition: int | None,
     ) -> tuple[str, bytes | None, bytes | None, Iterable[RecordHeader], int | None, int | None]:
         """Return the fields of a record after interceptors and serializers.
 
@@ -81,9 +96,18 @@ class Intake:
                 if not isinstance(record, ProducerRecord):
                     raise TypeError(f"an interceptor returns a ProducerRecord, not {record!r}")
             topic, value, key, headers, timestamp_ms, partition = record
-        return topic, self.serialize_value(value), self.serialize_key(key), headers, timestamp_ms, partition
+        return (
+            topic,
+            self.serialize_value(value),
+            self.serialize_key(key),
+            headers,
+            timestamp_ms,
+            partition,
+        )
 
-    def size_of(self, key: bytes | None, value: bytes | None, headers: tuple[RecordHeader, ...]) -> int:
+    def size_of(
+        self, key: bytes | None, value: bytes | None, headers: tuple[RecordHeader, ...]
+    ) -> int:
         """Return an upper bound of a record's size in bytes.
 
         Raises:
@@ -97,7 +121,10 @@ class Intake:
         if headers:
             size_bytes += sum(len(name) * 4 + len(content or b"") + 10 for name, content in headers)
         if size_bytes > self._config.max_request_size:
-            text = f"the record takes about {size_bytes} bytes, more than max_request_size {self._config.max_request_size}"
+            text = (
+                f"the record takes about {size_bytes} bytes, more than max_request_size"
+                f" {self._config.max_request_size}"
+            )
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
         return size_bytes
 
@@ -123,13 +150,20 @@ class Intake:
         """
         if on_delivery is not None:
             require_callback(on_delivery)
-        partition = self._choose(view, key, value, size_bytes) if partition is None else index(partition)
+        partition = (
+            self._choose(view, key, value, size_bytes) if partition is None else index(partition)
+        )
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
         elif not NO_TIMESTAMP <= whole_number(timestamp_ms, "a timestamp in ms") < MAX_TIMESTAMP_MS:
-            text = f"a timestamp is from 0 to {MAX_TIMESTAMP_MS - 1} ms, or {NO_TIMESTAMP} for none, not {timestamp_ms}"
+            text = (
+                f"a timestamp is from 0 to {MAX_TIMESTAMP_MS - 1} ms, or {NO_TIMESTAMP} for none,"
+                f" not {timestamp_ms}"
+            )
             raise KafkaError(ErrorCode.INVALID_TIMESTAMP, text)
-        return self._accumulator.append(view.name, partition, timestamp_ms, key, value, headers, on_delivery)
+        return self._accumulator.append(
+            view.name, partition, timestamp_ms, key, value, headers, on_delivery
+        )
 
     def place_run(
         self,
@@ -148,14 +182,18 @@ class Intake:
         self._sticky.note_placed(first.batch.topic_partition, first.batch.size_bytes - before_bytes)
         return placed
 
-    def _choose(self, view: TopicView, key: bytes | None, value: bytes | None, size_bytes: int) -> int:
+    def _choose(
+        self, view: TopicView, key: bytes | None, value: bytes | None, size_bytes: int
+    ) -> int:
         count = len(view.partitions)
         if self.partitioner is not None:
             chosen = self.partitioner(view.name, key, value, count)
             if chosen is not None:
                 if not 0 <= index(chosen) < count:
                     raise KafkaError(
-                        ErrorCode.INVALID_PARTITIONS, f"the partitioner chose {chosen}; {view.name!r} has partitions 0 to {count - 1}"
+                        ErrorCode.INVALID_PARTITIONS,
+                        f"the partitioner chose {chosen}; {view.name!r} has partitions 0 to"
+                        f" {count - 1}",
                     )
                 return chosen
         if key is not None and not self._config.partitioner_ignore_keys:

@@ -48,7 +48,10 @@ def to_bytes(content: Any) -> bytes | None:
         return content.encode()
     if isinstance(content, bytes | bytearray | memoryview):
         return bytes(content)
-    raise TypeError(f"a record is made of bytes or str, not {type(content).__name__}: give the producer a serializer")
+    raise TypeError(
+        f"a record is made of bytes or str, not {type(content).__name__}: give the producer a"
+        " serializer"
+    )
 
 
 def serializing(serializer: Serializer | None) -> Callable[[Any], bytes | None]:
@@ -76,9 +79,14 @@ def checked_headers(headers: Iterable[RecordHeader]) -> tuple[RecordHeader, ...]
     try:
         pairs: tuple[tuple[Any, Any], ...] = tuple((name, content) for name, content in headers)
     except (TypeError, ValueError):
-        raise TypeError(f"headers are pairs of a name and bytes, such as [('name', b'...')], not {headers!r}") from None
+        raise TypeError(
+            f"headers are pairs of a name and bytes, such as [('name', b'...')], not {headers!r}"
+        ) from None
     for name, content in pairs:
         if not isinstance(name, str) or not isinstance(content, bytes | None):
-            text = f"a header is a name (str) and bytes or None, not {type(name).__name__} and {type(content).__name__}"
+            text = (
+                f"a header is a name (str) and bytes or None, not {type(name).__name__} and"
+                f" {type(content).__name__}"
+            )
             raise TypeError(text)
     return pairs

@@ -69,7 +69,9 @@ class StickyPlacement:
         self._current: dict[str, int] = {}
         self._bytes: dict[str, int] = {}
 
-    def place(self, topic: str, size_bytes: int, partition_count: int, available: Sequence[int]) -> int:
+    def place(
+        self, topic: str, size_bytes: int, partition_count: int, available: Sequence[int]
+    ) -> int:
         """Return the partition of the next keyless record, one with a leader if possible."""
         current = self._current.get(topic, -1)
         if current < 0 or current >= partition_count or self._bytes[topic] >= self._switch_bytes:
@@ -87,7 +89,9 @@ class StickyPlacement:
         if self._current.get(topic_partition.topic) == topic_partition.partition:
             self._bytes[topic_partition.topic] = self._switch_bytes
 
-    def _move(self, topic: str, partition_count: int, available: Sequence[int], current: int) -> int:
+    def _move(
+        self, topic: str, partition_count: int, available: Sequence[int], current: int
+    ) -> int:
         candidates = available or range(partition_count)
         chosen = self._draw(topic, candidates)
         if chosen == current and len(candidates) > 1:

@@ -25,7 +25,12 @@ from log_service.client.metrics import ProducerMeter, ProducerMetrics
 from log_service.client.producer.accumulator import NEVER_MS, Accumulator
 from log_service.client.producer.delivery import Delivery, DeliveryCallback
 from log_service.client.producer.intake import Intake
-from log_service.client.producer.interception import ProducerInterceptor, Serializer, checked_headers, to_bytes
+from log_service.client.producer.interception import (
+    ProducerInterceptor,
+    Serializer,
+    checked_headers,
+    to_bytes,
+)
 from log_service.client.producer.partitioning import Partitioner
 from log_service.client.producer.sender import Sender
 from log_service.client.producer.sequences import Sequences
@@ -94,7 +99,10 @@ class Producer:
             rng=self._env.rng,
             wall_ms=self.wall_ms,
         )
-        self._size_of, self._place = self.intake.size_of, self.intake.place  # called for every record
+        self._size_of, self._place = (
+            self.intake.size_of,
+            self.intake.place,
+        )  # called for every record
         self._stack = AsyncExitStack()
         self._blocked_count = 0
         self.is_closed = self._is_settled = True
@@ -103,12 +111,20 @@ class Producer:
         self._yield_ms = 0
 
     def __repr__(self) -> str:
-        return f"<Producer {'closed' if self.is_closed else 'open'} buffered={self.accumulator.buffered_bytes}>"
+        return (
+            f"<Producer {'closed' if self.is_closed else 'open'}"
+            f" buffered={self.accumulator.buffered_bytes}>"
+        )
 
     async def __aenter__(self) -> Self:
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
         self.cluster = ClusterMetadata(
-            self._env, self.config, self._nursery, security=self._security, is_auto_create_allowed=True, is_idle=self.accumulator.is_idle
+            self._env,
+            self.config,
+            self._nursery,
+            security=self._security,
+            is_auto_create_allowed=True,
+            is_idle=self.accumulator.is_idle,
         )
         self._sender = Sender(
             self.cluster,
@@ -127,7 +143,12 @@ class Producer:
         self._note_taking()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
             await self.close(timeout_ms=self._patience_ms(error))
         finally:
@@ -163,7 +184,9 @@ class Producer:
         """
         intake = self.intake
         if not (intake.is_plain and type(value) is bytes and (key is None or type(key) is bytes)):
-            topic, value, key, headers, timestamp_ms, partition = intake.prepared(topic, value, key, headers, timestamp_ms, partition)
+            topic, value, key, headers, timestamp_ms, partition = intake.prepared(
+                topic, value, key, headers, timestamp_ms, partition
+            )
         pairs = checked_headers(headers) if headers else ()
         return await self._take(topic, value, key, pairs, timestamp_ms, partition, on_delivery)
 
@@ -184,14 +207,18 @@ class Producer:
         """
         intake = self.intake
         if not (intake.is_plain and type(value) is bytes and (key is None or type(key) is bytes)):
-            topic, value, key, headers, timestamp_ms, partition = intake.prepared(topic, value, key, headers, timestamp_ms, partition)
+            topic, value, key, headers, timestamp_ms, partition = intake.prepared(
+                topic, value, key, headers, timestamp_ms, partition
+            )
         pairs = checked_headers(headers) if headers else ()
         size_bytes = intake.size_of(key, value, pairs)
         view = self.cluster.view.topics.get(topic) if not self.is_barred else None
         if view is None or not view.has(partition) or not self.accumulator.has_room_for(size_bytes):
             self._require_taking()
             raise trio.WouldBlock
-        return self._append(view, partition, key, value, pairs, timestamp_ms, size_bytes, on_delivery)
+        return self._append(
+            view, partition, key, value, pairs, timestamp_ms, size_bytes, on_delivery
+        )
 
     async def send_many(
         self,
@@ -210,14 +237,23 @@ class Producer:
         """
         pairs = checked_headers(headers)
         if not self.intake.is_run_possible:
-            each = {"headers": pairs, "timestamp_ms": timestamp_ms, "partition": partition, "on_delivery": on_delivery}
+            each = {
+                "headers": pairs,
+                "timestamp_ms": timestamp_ms,
+                "partition": partition,
+                "on_delivery": on_delivery,
+            }
             return [await self.send(topic, value, **each) for value in arguments.values(values)]  # type: ignore[arg-type]
         contents = [to_bytes(value) for value in arguments.values(values)]
         deliveries: list[Delivery] = []
         while len(deliveries) < len(contents):
-            first = await self._take(topic, contents[len(deliveries)], None, pairs, timestamp_ms, partition, on_delivery)
+            first = await self._take(
+                topic, contents[len(deliveries)], None, pairs, timestamp_ms, partition, on_delivery
+            )
             deliveries.append(first)
-            deliveries += first.behind(self.intake.place_run(first, contents, len(deliveries), pairs, on_delivery))
+            deliveries += first.behind(
+                self.intake.place_run(first, contents, len(deliveries), pairs, on_delivery)
+            )
             if first.batch.is_closed:
                 self._sender.wake()
             await trio.lowlevel.checkpoint()
@@ -226,7 +262,11 @@ class Producer:
     async def partitions_for(self, topic: str) -> int:
         """Return the partition count of a topic. Raises as ``send``."""
         self._require_open()
-        return (await self.cluster.topic(topic, self.config.max_block_ms, before_attempt=self._require_open)).partition_count
+        return (
+            await self.cluster.topic(
+                topic, self.config.max_block_ms, before_attempt=self._require_open
+            )
+        ).partition_count
 
     async def flush(self, timeout_ms: int | None = None) -> None:
         """Send all waiting records now, and return when every record taken so far is settled.
@@ -241,7 +281,9 @@ class Producer:
                 while not batch.is_fully_settled:
                     await batch.next_unsettled().changed().wait()
             return
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"not everything was delivered within {timeout_ms} ms")
+        raise KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT, f"not everything was delivered within {timeout_ms} ms"
+        )
 
     async def close(self, timeout_ms: int | None = None) -> None:
         """Take no more records, deliver the waiting ones, and fail the rest. Idempotent.
@@ -267,9 +309,15 @@ class Producer:
                     await self._transactor.abort_quietly()
                 await self.flush()
         finally:
-            reason = f"{limit_ms} ms did not suffice to deliver" if patience.cancelled_caught else "closing it was cancelled"
+            reason = (
+                f"{limit_ms} ms did not suffice to deliver"
+                if patience.cancelled_caught
+                else "closing it was cancelled"
+            )
             text = f"the producer was closed, and {reason}"
-            self._sender.give_up(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text), is_in_flight_included=True)
+            self._sender.give_up(
+                KafkaError(ErrorCode.REQUEST_TIMED_OUT, text), is_in_flight_included=True
+            )
             self.accumulator.wake_all()
             self._is_settled = True
 
@@ -440,7 +488,9 @@ class Producer:
             limit_ms = max(limit_ms - (self.monotonic_ms() - started_ms), 0)
         if not self.accumulator.has_room_for(size_bytes):
             await self.wait_for_room(size_bytes, limit_ms)
-        return self._append(view, partition, key, value, headers, timestamp_ms, size_bytes, on_delivery)
+        return self._append(
+            view, partition, key, value, headers, timestamp_ms, size_bytes, on_delivery
+        )
 
     def _append(  # noqa: PLR0917 - called for every record, where keywords cost
         self,
@@ -453,7 +503,9 @@ class Producer:
         size_bytes: int,
         on_delivery: DeliveryCallback | None,
     ) -> Delivery:
-        delivery, due_ms = self._place(view, partition, key, value, headers, timestamp_ms, size_bytes, on_delivery)
+        delivery, due_ms = self._place(
+            view, partition, key, value, headers, timestamp_ms, size_bytes, on_delivery
+        )
         if due_ms < NEVER_MS and self._sender.is_late_for(due_ms):
             self._sender.wake()
         now_ms = self.monotonic_ms()
@@ -516,7 +568,10 @@ class Producer:
 
     def no_room(self, size_bytes: int, limit_ms: int) -> KafkaError:
         """Return the error of a record that found no room in time."""
-        text = f"no room for {size_bytes} bytes within {limit_ms} ms: buffer_memory {self.config.buffer_memory} is full"
+        text = (
+            f"no room for {size_bytes} bytes within {limit_ms} ms: buffer_memory"
+            f" {self.config.buffer_memory} is full"
+        )
         return KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
 
     def _patience_ms(self, error: BaseException | None) -> int:
@@ -529,7 +584,9 @@ class Producer:
         return self.config.request_timeout_ms if isinstance(error, Exception) else 0
 
     def _open_transactor(self, transactions: Transactions, sequences: Sequences) -> "Transactor":
-        from log_service.client.producer.transactor import Transactor  # noqa: PLC0415 - a producer without transactions needs no admin
+        from log_service.client.producer.transactor import (  # noqa: PLC0415 - a producer without transactions needs no admin
+            Transactor,
+        )
 
         transactor = Transactor(
             self.cluster,
@@ -549,7 +606,9 @@ class Producer:
         return self.config.max_block_ms if timeout_ms is None else timeout_ms
 
     def _note_taking(self) -> None:
-        self.is_barred = self.is_closed or (self._transactions is not None and not self._transactions.is_open)
+        self.is_barred = self.is_closed or (
+            self._transactions is not None and not self._transactions.is_open
+        )
 
     def _require_taking(self) -> None:
         self._require_open()
@@ -557,7 +616,9 @@ class Producer:
 
     def _require_open(self) -> None:
         if self.is_closed:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is closed: use it inside 'async with'")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "the producer is closed: use it inside 'async with'"
+            )
 
 
 def _no_partition(topic: TopicView, partition: int) -> KafkaError:

@@ -38,7 +38,10 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.quiet_log import QuietLogger
 from log_service.common.types import NO_TOPIC_ID, TopicPartition
 from log_service.config.client import ProducerConfig
-from log_service.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from log_service.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from log_service.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -99,7 +102,9 @@ class Sender:
         self._cluster = cluster
         self._transactions = transactions
         self._is_announcing = False
-        self.announce: Callable[[], Awaitable[None]] | None = None  # adds partitions to the transaction
+        self.announce: Callable[[], Awaitable[None]] | None = (
+            None  # adds partitions to the transaction
+        )
         self._meter = meter
         self._quiet = QuietLogger(logger, self._now_ms)
         self._config = config
@@ -107,7 +112,9 @@ class Sender:
         self._sequences = sequences
         self._in_flight: dict[int, int] = {}
         self._turns: dict[int, _Turn] = {}
-        self._silent_since_ms: dict[int, int] = {}  # by node, the time since which it owes a response
+        self._silent_since_ms: dict[
+            int, int
+        ] = {}  # by node, the time since which it owes a response
         self._requests: dict[_Turn, list[ProducerBatch]] = {}  # requests in flight
         self._seen_view = cluster.view
         self._asleep_until_ms = NEVER_MS
@@ -143,7 +150,9 @@ class Sender:
         """Send batches forever, until the caller cancels."""
         async with trio.open_nursery() as nursery:
             while True:
-                self._asleep_until_ms = NEVER_MS  # so a thread that adds a record meanwhile wakes it
+                self._asleep_until_ms = (
+                    NEVER_MS  # so a thread that adds a record meanwhile wakes it
+                )
                 self._asleep_until_ms = self._look(nursery)
                 with trio.move_on_after(max(self._asleep_until_ms - self._now_ms(), 0) / 1_000):
                     await self._wakeup.wait()
@@ -159,13 +168,17 @@ class Sender:
             self._seen_view = self._cluster.view
             self._withdraw(now_ms)
         while True:
-            drained = self._accumulator.drain(now_ms, self._cluster.view.leader_of, self._has_capacity)
+            drained = self._accumulator.drain(
+                now_ms, self._cluster.view.leader_of, self._has_capacity
+            )
             for node_id, batches in drained.requests.items():
                 self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
                 self._silent_since_ms.setdefault(node_id, now_ms)
                 for batch in batches:
                     self._accumulator.seal(batch)
-                    self._meter.note_sent(batch.topic_partition.topic, batch.size_bytes, now_ms - batch.created_ms)
+                    self._meter.note_sent(
+                        batch.topic_partition.topic, batch.size_bytes, now_ms - batch.created_ms
+                    )
                 turn = _Turn(node_id, self._turns.get(node_id))
                 self._turns[node_id] = turn
                 self._requests[turn] = batches
@@ -185,7 +198,11 @@ class Sender:
         for turn, batches in self._requests.items():
             for batch in batches.copy():
                 leader_id = self._seen_view.leader_of(batch.topic_partition)
-                if batch.has_sequence and not batch.is_settled and leader_id not in {NO_LEADER, turn.node_id}:
+                if (
+                    batch.has_sequence
+                    and not batch.is_settled
+                    and leader_id not in {NO_LEADER, turn.node_id}
+                ):
                     batches.remove(batch)
                     self._meter.note_retry(batch.topic_partition.topic, batch.record_count)
                     self._accumulator.retry(batch, now_ms)
@@ -213,7 +230,13 @@ class Sender:
     def _give_up(self, batch: ProducerBatch, error: KafkaError) -> None:
         topic = batch.topic_partition.topic
         self._meter.note_settled(topic, batch.record_count, is_error=True)
-        self._quiet.warning((topic, error.code), "%d records of %s were given up: %s", batch.record_count, batch.topic_partition, error)
+        self._quiet.warning(
+            (topic, error.code),
+            "%d records of %s were given up: %s",
+            batch.record_count,
+            batch.topic_partition,
+            error,
+        )
         if self._transactions is not None:
             self._transactions.judge(Step.PRODUCE, error.code, str(error))
             self._wakeup.set()  # to drop other waiting batches of the transaction
@@ -265,14 +288,24 @@ class Sender:
             if failure is not None:
                 self._apply(batch, failure.code, str(failure), None, turn)
             elif response is None:
-                self._apply(batch, ErrorCode.UNKNOWN_SERVER_ERROR, "the response does not name the partition", None, turn)
+                self._apply(
+                    batch,
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    "the response does not name the partition",
+                    None,
+                    turn,
+                )
             else:
-                self._apply(batch, ErrorCode.of(response.error_code), _reason(response), response, turn)
+                self._apply(
+                    batch, ErrorCode.of(response.error_code), _reason(response), response, turn
+                )
         turn.is_settled.set()
         self._tell_settled()
         self._wakeup.set()
 
-    async def _exchange(self, batches: list[ProducerBatch], turn: "_Turn") -> dict[TopicPartition, PartitionProduceResponse]:
+    async def _exchange(
+        self, batches: list[ProducerBatch], turn: "_Turn"
+    ) -> dict[TopicPartition, PartitionProduceResponse]:
         try:
             connection = turn.connection = await self._cluster.node(turn.node_id)
             await connection.wait_unmuted()
@@ -284,11 +317,18 @@ class Sender:
         request, max_version = self._request(batches)
         if request.acks == 0:
             await connection.send_only(request, max_version=max_version)
-            return {batch.topic_partition: PartitionProduceResponse(base_offset=NO_OFFSET) for batch in batches}
-        names = {topic.topic_id: topic.name for topic in request.topic_data}  # the view may have another id when the response arrives
+            return {
+                batch.topic_partition: PartitionProduceResponse(base_offset=NO_OFFSET)
+                for batch in batches
+            }
+        names = {
+            topic.topic_id: topic.name for topic in request.topic_data
+        }  # the view may have another id when the response arrives
         started_ms = self._now_ms()
         response = await connection.request(request, ProduceResponse, max_version=max_version)
-        self._meter.note_request(started_ms, sum(batch.record_count for batch in batches), response.throttle_time_ms)
+        self._meter.note_request(
+            started_ms, sum(batch.record_count for batch in batches), response.throttle_time_ms
+        )
         results = {
             TopicPartition(topic.name or names.get(topic.topic_id, ""), partition.index): partition
             for topic in response.responses
@@ -296,7 +336,9 @@ class Sender:
         }
         for topic_partition, result in results.items():
             if result.error_code:
-                self._cluster.learn_leader(topic_partition, result.current_leader, response.node_endpoints)
+                self._cluster.learn_leader(
+                    topic_partition, result.current_leader, response.node_endpoints
+                )
         return results
 
     def _hold_back(self, batches: list[ProducerBatch], connection: RpcConnection) -> None:
@@ -310,7 +352,9 @@ class Sender:
         for batch in batches.copy():
             if batch.is_settled:
                 batches.remove(batch)  # given up while connecting
-            elif batch.has_sequence and not self._accumulator.queue_of(batch).may_leave(batch, connection):
+            elif batch.has_sequence and not self._accumulator.queue_of(batch).may_leave(
+                batch, connection
+            ):
                 batches.remove(batch)
                 self._accumulator.hold_back(batch)
 
@@ -325,7 +369,9 @@ class Sender:
                 topic = topics[name] = TopicProduceData(name=name, topic_id=topic_id)
                 if topic_id == NO_TOPIC_ID:
                     max_version = LAST_VERSION_WITH_NAMES
-            topic.partition_data.append(PartitionProduceData(index=batch.topic_partition.partition, records=batch.encoded()))
+            topic.partition_data.append(
+                PartitionProduceData(index=batch.topic_partition.partition, records=batch.encoded())
+            )
         request = ProduceRequest(
             transactional_id=self._config.transactional_id,
             acks=self._config.required_acks,
@@ -341,23 +387,44 @@ class Sender:
 
     # Responses
 
-    def _apply(self, batch: ProducerBatch, code: ErrorCode, reason: str, response: PartitionProduceResponse | None, turn: _Turn) -> None:
+    def _apply(
+        self,
+        batch: ProducerBatch,
+        code: ErrorCode,
+        reason: str,
+        response: PartitionProduceResponse | None,
+        turn: _Turn,
+    ) -> None:
         if batch.is_settled:
             return  # given up meanwhile
         accumulator = self._accumulator
         now_ms = self._now_ms()
-        verdict = judge(code, batch, is_first_outstanding=accumulator.queue_of(batch).is_first_outstanding(batch))
+        verdict = judge(
+            code,
+            batch,
+            is_first_outstanding=accumulator.queue_of(batch).is_first_outstanding(batch),
+        )
         is_late = now_ms - batch.created_ms >= self._config.delivery_timeout_ms
         if verdict is Verdict.COMPLETE:
             accumulator.settle(batch)
             if self._sequences is not None and batch.has_sequence:
                 assert turn.connection is not None, "a response came over it"
-                self._sequences.note_acknowledged(accumulator.queue_of(batch).sequence, batch, turn.connection)
-            self._meter.note_settled(batch.topic_partition.topic, batch.record_count, is_error=False)
-            offset = response.base_offset if response is not None and code is ErrorCode.NONE else NO_OFFSET
+                self._sequences.note_acknowledged(
+                    accumulator.queue_of(batch).sequence, batch, turn.connection
+                )
+            self._meter.note_settled(
+                batch.topic_partition.topic, batch.record_count, is_error=False
+            )
+            offset = (
+                response.base_offset
+                if response is not None and code is ErrorCode.NONE
+                else NO_OFFSET
+            )
             batch.complete(offset, -1 if response is None else response.log_append_time_ms)
             return
-        is_leader_known = code in MOVED and self._cluster.has_other_leader(batch.topic_partition, turn.node_id)
+        is_leader_known = code in MOVED and self._cluster.has_other_leader(
+            batch.topic_partition, turn.node_id
+        )
         if code in MOVED and not is_leader_known:
             self._is_refresh_needed = True
         error = KafkaError(code, f"{batch.topic_partition}: {reason}")
@@ -384,14 +451,19 @@ class Sender:
         failed = ProducerIdentity(batch.producer_id, batch.producer_epoch)
         queue = self._accumulator.queue_of(batch)
         with self._accumulator.guarded():
-            self._sequences.start_again(queue.sequence, [each for each in queue.waiting if each.has_sequence], failed)
+            self._sequences.start_again(
+                queue.sequence, [each for each in queue.waiting if each.has_sequence], failed
+            )
             if is_identity_lost:
                 self._sequences.forget_identity(failed.producer_id)
 
     def _expire(self, now_ms: int) -> None:
         expired = self._accumulator.expired(now_ms)
         for batch in expired:
-            text = f"{batch.topic_partition}: not delivered within {self._config.delivery_timeout_ms} ms, {batch.attempt_count} attempts"
+            text = (
+                f"{batch.topic_partition}: not delivered within {self._config.delivery_timeout_ms}"
+                f" ms, {batch.attempt_count} attempts"
+            )
             if batch.last_error is not None:
                 text += f", the last: {batch.last_error}"
             self._give_up(batch, KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
@@ -406,9 +478,17 @@ class Sender:
 
     def _look_ahead(self, nursery: trio.Nursery, leaderless: list[TopicPartition]) -> None:
         """Request a missing producer id and missing or wrong leaders, in one task each."""
-        own = self._sequences if self._transactions is None else None  # a transactional id gets its producer id from the coordinator
-        is_identity_missing = own is not None and own.identity is None and not self._accumulator.is_empty
-        if self._transactions is not None and self._transactions.is_announcement_due and not self._is_announcing:
+        own = (
+            self._sequences if self._transactions is None else None
+        )  # a transactional id gets its producer id from the coordinator
+        is_identity_missing = (
+            own is not None and own.identity is None and not self._accumulator.is_empty
+        )
+        if (
+            self._transactions is not None
+            and self._transactions.is_announcement_due
+            and not self._is_announcing
+        ):
             self._is_announcing = True
             nursery.start_soon(self._announce)
         if is_identity_missing and not self._is_identifying:
@@ -416,7 +496,9 @@ class Sender:
             nursery.start_soon(self._identify)
         for topic_partition in leaderless:
             self._on_leaderless(topic_partition)
-            self._cluster.watch((topic_partition.topic,))  # it may have been idle when the record came
+            self._cluster.watch(
+                (topic_partition.topic,)
+            )  # it may have been idle when the record came
         if (leaderless or self._is_refresh_needed) and not self._is_refreshing:
             self._is_refreshing = True
             nursery.start_soon(self._refresh)
@@ -474,5 +556,8 @@ class Sender:
 
 def _reason(response: PartitionProduceResponse) -> str:
     text = response.error_message or ErrorCode.of(response.error_code).name
-    rejected = [f"record {each.batch_index}: {each.batch_index_error_message}" for each in response.record_errors[:3]]
+    rejected = [
+        f"record {each.batch_index}: {each.batch_index_error_message}"
+        for each in response.record_errors[:3]
+    ]
     return f"{text} ({'; '.join(rejected)})" if rejected else text

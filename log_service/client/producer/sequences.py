@@ -38,9 +38,13 @@ class PartitionSequence:
 
     def __init__(self) -> None:
         self.identity: ProducerIdentity | None = None
-        self.acknowledged: ProducerIdentity | None = None  # under which the broker acknowledged a batch of this partition
+        self.acknowledged: ProducerIdentity | None = (
+            None  # under which the broker acknowledged a batch of this partition
+        )
         self.next_sequence = 0
-        self._known_over: ReferenceType[object] | None = None  # weak, because a closed connection holds buffers
+        self._known_over: ReferenceType[object] | None = (
+            None  # weak, because a closed connection holds buffers
+        )
 
     def is_known_over(self, connection: object) -> bool:
         """Return whether the broker acknowledged a batch of this partition over this connection.
@@ -81,7 +85,9 @@ class Sequences:
         is_known_there = sequence.identity == self.identity == sequence.acknowledged
         return self.identity is not None and (is_known_there or not has_batches_in_flight)
 
-    def note_acknowledged(self, sequence: PartitionSequence, batch: ProducerBatch, connection: object) -> None:
+    def note_acknowledged(
+        self, sequence: PartitionSequence, batch: ProducerBatch, connection: object
+    ) -> None:
         """Note that the broker acknowledged a batch over a connection.
 
         It knows the producer in that partition now.
@@ -97,7 +103,12 @@ class Sequences:
         batch.number(*self.identity, sequence.next_sequence)
         sequence.next_sequence = next_sequence(sequence.next_sequence, batch.record_count)
 
-    def start_again(self, sequence: PartitionSequence, batches: Iterable[ProducerBatch], failed: ProducerIdentity) -> None:
+    def start_again(
+        self,
+        sequence: PartitionSequence,
+        batches: Iterable[ProducerBatch],
+        failed: ProducerIdentity,
+    ) -> None:
         """Remove the numbers of all waiting batches, so that they are numbered under the next
         epoch.
 
@@ -106,7 +117,11 @@ class Sequences:
         """
         if self.identity == failed:
             next_epoch = failed.producer_epoch + 1
-            self.identity = ProducerIdentity(failed.producer_id, next_epoch) if next_epoch <= MAX_PRODUCER_EPOCH else None
+            self.identity = (
+                ProducerIdentity(failed.producer_id, next_epoch)
+                if next_epoch <= MAX_PRODUCER_EPOCH
+                else None
+            )
         if sequence.identity == failed:
             sequence.identity = None
         for batch in batches:

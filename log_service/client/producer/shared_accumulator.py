@@ -42,7 +42,9 @@ class SharedAccumulator(Accumulator):
         """
         self.waiting_thread_count += 1
         try:
-            return self._room.wait_for(lambda: is_over() or self.has_room_for(size_bytes), timeout_ms / 1_000)
+            return self._room.wait_for(
+                lambda: is_over() or self.has_room_for(size_bytes), timeout_ms / 1_000
+            )
         finally:
             self.waiting_thread_count -= 1
 
@@ -55,7 +57,12 @@ class SharedAccumulator(Accumulator):
         """Return the lock."""
         return self.lock
 
-    def drain(self, now_ms: int, leader_of: Callable[[TopicPartition], int], has_capacity: Callable[[int], bool]) -> Drained:
+    def drain(
+        self,
+        now_ms: int,
+        leader_of: Callable[[TopicPartition], int],
+        has_capacity: Callable[[int], bool],
+    ) -> Drained:
         """Call ``Accumulator.drain`` under the lock."""
         with self.lock:
             return super().drain(now_ms, leader_of, has_capacity)

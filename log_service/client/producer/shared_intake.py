@@ -33,7 +33,9 @@ class Unplaced(NamedTuple):
     on_delivery: DeliveryCallback | None
 
 
-_placement = attrgetter("partition", "key", "value", "headers", "timestamp_ms", "size_bytes", "on_delivery")
+_placement = attrgetter(
+    "partition", "key", "value", "headers", "timestamp_ms", "size_bytes", "on_delivery"
+)
 
 
 class SharedIntake:
@@ -43,7 +45,13 @@ class SharedIntake:
     thread.
     """
 
-    def __init__(self, producer: Producer, *, require_open: Callable[[], object], submit: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(
+        self,
+        producer: Producer,
+        *,
+        require_open: Callable[[], object],
+        submit: Callable[[Callable[[], None]], None],
+    ) -> None:
         accumulator = producer.accumulator
         assert isinstance(accumulator, SharedAccumulator), "it was asked to be shared"
         self.accumulator = accumulator
@@ -77,18 +85,26 @@ class SharedIntake:
         """
         producer, intake = self._producer, self._intake
         if not (intake.is_plain and type(value) is bytes and (key is None or type(key) is bytes)):
-            topic, value, key, headers, timestamp_ms, partition = intake.prepared(topic, value, key, headers, timestamp_ms, partition)
+            topic, value, key, headers, timestamp_ms, partition = intake.prepared(
+                topic, value, key, headers, timestamp_ms, partition
+            )
         pairs = checked_headers(headers) if headers else ()
         size_bytes = intake.size_of(key, value, pairs)
         self._require_open()
         view = producer.cluster.view.topics.get(topic)
         if view is None or (partition is not None and not view.has(partition)) or is_queued:
-            return Unplaced(topic, partition, key, value, pairs, timestamp_ms, size_bytes, on_delivery)
+            return Unplaced(
+                topic, partition, key, value, pairs, timestamp_ms, size_bytes, on_delivery
+            )
         accumulator = self.accumulator
         with accumulator.lock:
             if producer.is_barred or not accumulator.has_room_for(size_bytes):
-                return Unplaced(topic, partition, key, value, pairs, timestamp_ms, size_bytes, on_delivery)
-            delivery, due_ms = intake.place(view, partition, key, value, pairs, timestamp_ms, size_bytes, on_delivery)
+                return Unplaced(
+                    topic, partition, key, value, pairs, timestamp_ms, size_bytes, on_delivery
+                )
+            delivery, due_ms = intake.place(
+                view, partition, key, value, pairs, timestamp_ms, size_bytes, on_delivery
+            )
         if producer.is_sender_late_for(due_ms):
             self.wake()
         return delivery
@@ -135,7 +151,9 @@ class SharedIntake:
         ``Producer.require_transaction``.
         """
         if self._producer.is_closed:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is closed: use it inside 'with'")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "the producer is closed: use it inside 'with'"
+            )
         self._producer.require_transaction()
 
     def wake(self) -> None:
@@ -145,5 +163,7 @@ class SharedIntake:
             self._submit(self._wake)
 
     def _wake(self) -> None:
-        self._is_wake_sent = False  # first, so that a thread that appends from here on wakes it again
+        self._is_wake_sent = (
+            False  # first, so that a thread that appends from here on wakes it again
+        )
         self._producer.wake_sender()

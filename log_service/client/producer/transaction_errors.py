@@ -118,18 +118,32 @@ ABORTABLE = {
 
 INVALID_TXN_STATE on a commit means that the coordinator aborted the transaction after its timeout.
 """
-GROUP_WENT_ON = "the consumer's group went on without it: its partitions belong to others, who read these records again"
+GROUP_WENT_ON = (
+    "the consumer's group went on without it: its partitions belong to others, who read these"
+    " records again"
+)
 REASONS = {
     ErrorCode.UNKNOWN_MEMBER_ID: GROUP_WENT_ON,
     ErrorCode.ILLEGAL_GENERATION: GROUP_WENT_ON,
     ErrorCode.REBALANCE_IN_PROGRESS: GROUP_WENT_ON,
     ErrorCode.FENCED_INSTANCE_ID: "another member uses the same group_instance_id",
     ErrorCode.FENCED_MEMBER_EPOCH: GROUP_WENT_ON,
-    ErrorCode.STALE_MEMBER_EPOCH: "the group rebalanced meanwhile: ask the consumer for its group_metadata() anew for each transaction",
-    ErrorCode.INVALID_TXN_STATE: "the coordinator knows of no such transaction: it ended it, or another producer did",
-    ErrorCode.INVALID_PRODUCER_ID_MAPPING: "the coordinator has forgotten the producer (transactional.id.expiration.ms)",
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "this user may not WRITE with that transactional_id",
-    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "transaction_timeout_ms is above the brokers' transaction.max.timeout.ms",
+    ErrorCode.STALE_MEMBER_EPOCH: (
+        "the group rebalanced meanwhile: ask the consumer for its group_metadata() anew for each"
+        " transaction"
+    ),
+    ErrorCode.INVALID_TXN_STATE: (
+        "the coordinator knows of no such transaction: it ended it, or another producer did"
+    ),
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: (
+        "the coordinator has forgotten the producer (transactional.id.expiration.ms)"
+    ),
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
+        "this user may not WRITE with that transactional_id"
+    ),
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: (
+        "transaction_timeout_ms is above the brokers' transaction.max.timeout.ms"
+    ),
 }
 
 
@@ -157,16 +171,28 @@ def error_of(meaning: Meaning, transactional_id: str, code: ErrorCode, text: str
 
     ``text`` names the place. A retriable error keeps its text.
     """
-    what = f"{text}: {REASONS[code]} ({code.name})" if code in REASONS else text if code.name in text else f"{text}: {code.name}"
+    what = (
+        f"{text}: {REASONS[code]} ({code.name})"
+        if code in REASONS
+        else text
+        if code.name in text
+        else f"{text}: {code.name}"
+    )
     subject = f"transaction of {transactional_id!r}"
     if meaning is Meaning.ABORTABLE:
-        return TransactionAbortable(code, f"{subject} cannot be committed: {what}. Abort it, and do its work again")
+        return TransactionAbortable(
+            code, f"{subject} cannot be committed: {what}. Abort it, and do its work again"
+        )
     if meaning is Meaning.FENCED:
         return ProducerFenced(
             code,
-            f"producer {transactional_id!r} is fenced: another producer took its transactional_id, or its transaction took longer than "
-            f"transaction_timeout_ms ({what}). Close it; open another one only where no other process does this work",
+            f"producer {transactional_id!r} is fenced: another producer took its transactional_id,"
+            f" or its transaction took longer than transaction_timeout_ms ({what}). Close it; open"
+            " another one only where no other process does this work",
         )
     if meaning is Meaning.FATAL:
-        return ProducerFailed(code, f"producer {transactional_id!r} can do nothing more: {what}. Close it and open another")
+        return ProducerFailed(
+            code,
+            f"producer {transactional_id!r} can do nothing more: {what}. Close it and open another",
+        )
     return KafkaError(code, f"{subject}: {what}")

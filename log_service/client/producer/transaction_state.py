@@ -16,7 +16,13 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from types import MappingProxyType
 
-from log_service.client.producer.transaction_errors import Meaning, Step, TransactionAbortable, error_of, meaning_of
+from log_service.client.producer.transaction_errors import (
+    Meaning,
+    Step,
+    TransactionAbortable,
+    error_of,
+    meaning_of,
+)
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 
@@ -42,7 +48,9 @@ MOVES: Mapping[State, frozenset[State]] = MappingProxyType(
         State.UNINITIALIZED: frozenset({State.INITIALIZING, State.FATAL_ERROR}),
         State.INITIALIZING: frozenset({State.READY, State.FATAL_ERROR}),
         State.READY: frozenset({State.IN_TRANSACTION, State.FATAL_ERROR}),
-        State.IN_TRANSACTION: frozenset({State.COMMITTING, State.ABORTING, State.ABORTABLE_ERROR, State.FATAL_ERROR}),
+        State.IN_TRANSACTION: frozenset(
+            {State.COMMITTING, State.ABORTING, State.ABORTABLE_ERROR, State.FATAL_ERROR}
+        ),
         State.COMMITTING: frozenset({State.READY, State.ABORTABLE_ERROR, State.FATAL_ERROR}),
         State.ABORTING: frozenset({State.READY, State.FATAL_ERROR}),
         State.ABORTABLE_ERROR: frozenset({State.ABORTING, State.FATAL_ERROR}),
@@ -78,10 +86,19 @@ ADVICE: Mapping[State, str] = MappingProxyType(
     {
         State.UNINITIALIZED: "call init_transactions() first, once",
         State.INITIALIZING: "init_transactions() has not ended: call it again",
-        State.READY: "no transaction is open: use it inside 'producer.transaction()', or call begin_transaction() first",
+        State.READY: (
+            "no transaction is open: use it inside 'producer.transaction()', or call"
+            " begin_transaction() first"
+        ),
         State.IN_TRANSACTION: "a transaction is open: commit or abort it first",
-        State.COMMITTING: "the transaction is being committed: call commit_transaction() again where that did not end",
-        State.ABORTING: "the transaction is being aborted: call abort_transaction() again where that did not end",
+        State.COMMITTING: (
+            "the transaction is being committed: call commit_transaction() again where that did"
+            " not end"
+        ),
+        State.ABORTING: (
+            "the transaction is being aborted: call abort_transaction() again where that did"
+            " not end"
+        ),
     }
 )
 
@@ -105,7 +122,10 @@ class Transactions:
         self._announced: set[TopicPartition] = set()
 
     def __repr__(self) -> str:
-        return f"<Transactions {self.transactional_id!r} {self.state.value}{'' if self.error is None else f': {self.error}'}>"
+        return (
+            f"<Transactions {self.transactional_id!r}"
+            f" {self.state.value}{'' if self.error is None else f': {self.error}'}>"
+        )
 
     # Calls
 
@@ -120,7 +140,10 @@ class Transactions:
             return
         if self.error is not None:
             raise type(self.error)(self.error.code, str(self.error))
-        raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"{call.value} is refused, producer {self.transactional_id!r}: {ADVICE[self.state]}")
+        raise KafkaError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"{call.value} is refused, producer {self.transactional_id!r}: {ADVICE[self.state]}",
+        )
 
     def start_initializing(self) -> None:
         """Begin ``init_transactions``, or try it again."""
@@ -180,7 +203,10 @@ class Transactions:
         """Return the error for the receipts of dropped records."""
         reason = "the transaction was aborted before the broker had taken the record"
         if self.error is not None:
-            reason = f"the transaction failed, and with it every record that the broker had not taken: {self.error}"
+            reason = (
+                "the transaction failed, and with it every record that the broker had not taken:"
+                f" {self.error}"
+            )
         return KafkaError(ErrorCode.TRANSACTION_ABORTABLE, reason)
 
     def judge(self, step: Step, code: ErrorCode, text: str) -> KafkaError | None:
@@ -189,11 +215,19 @@ class Transactions:
         A retriable error is returned too, but does not change the state.
         """
         meaning = meaning_of(step, code)
-        if step is Step.END and code is ErrorCode.INVALID_TXN_STATE and self._is_unknown_to_coordinator:
+        if (
+            step is Step.END
+            and code is ErrorCode.INVALID_TXN_STATE
+            and self._is_unknown_to_coordinator
+        ):
             meaning = Meaning.DONE
         if meaning is Meaning.DONE:
             return None
-        if meaning is Meaning.ABORTABLE and step in {Step.INIT, Step.END} and self.state is not State.COMMITTING:
+        if (
+            meaning is Meaning.ABORTABLE
+            and step in {Step.INIT, Step.END}
+            and self.state is not State.COMMITTING
+        ):
             meaning = Meaning.FATAL  # an abort cannot follow a failed init or abort
         error = error_of(meaning, self.transactional_id, code, text)
         if meaning is not Meaning.RETRY:
@@ -265,6 +299,8 @@ class Transactions:
         return self.state is State.ABORTING and not self.is_version_2 and not self._is_confirmed
 
     def _move(self, state: State) -> None:
-        assert state is self.state or state in MOVES[self.state], f"a producer that is {self.state.value} does not become {state.value}"
+        assert state is self.state or state in MOVES[self.state], (
+            f"a producer that is {self.state.value} does not become {state.value}"
+        )
         self.state = state
         self._on_move()

@@ -21,20 +21,30 @@ from log_service.client.connections.cluster_metadata import TRANSACTION_KEY_TYPE
 from log_service.client.producer.accumulator import Accumulator
 from log_service.client.producer.sender import CONCURRENT_BACKOFF_MS, Sender
 from log_service.client.producer.sequences import ProducerIdentity, Sequences
-from log_service.client.producer.transaction_errors import ProducerFailed, Step, TransactionAbortable
+from log_service.client.producer.transaction_errors import (
+    ProducerFailed,
+    Step,
+    TransactionAbortable,
+)
 from log_service.client.producer.transaction_state import TAKEN, Call, State, Transactions
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 from log_service.config.client import ProducerConfig
 from log_service.protocol.api_versions import ApiKey
-from log_service.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from log_service.protocol.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
 from log_service.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
 from log_service.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from log_service.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from log_service.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from log_service.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -85,7 +95,9 @@ class Transactor:
         self._sender = sender
         self._deliver = deliver
         self._lock = trio.Lock()
-        self._announcing = trio.Lock()  # held while the transaction ends: an announcement would count for the next
+        self._announcing = (
+            trio.Lock()
+        )  # held while the transaction ends: an announcement would count for the next
         self._id = transactions.transactional_id
         self._level = 0
 
@@ -98,7 +110,9 @@ class Transactor:
         """See ``Producer.init_transactions``."""
         async with self._lock:
             self._transactions.start_initializing()
-            await self._until_done(Step.INIT, self._initialize, timeout_ms, "call init_transactions() again")
+            await self._until_done(
+                Step.INIT, self._initialize, timeout_ms, "call init_transactions() again"
+            )
             self._transactions.note_initialized()
 
     async def begin(self) -> None:
@@ -118,7 +132,9 @@ class Transactor:
         async with self._lock:
             with self._accumulator.guarded():
                 self._transactions.start_commit()
-            left_ms = self._cluster.countdown(self._config.max_block_ms if timeout_ms is None else timeout_ms)
+            left_ms = self._cluster.countdown(
+                self._config.max_block_ms if timeout_ms is None else timeout_ms
+            )
             is_delivered = False
             try:
                 await self._deliver(timeout_ms)
@@ -129,7 +145,11 @@ class Transactor:
             self._transactions.require(Call.COMMIT)  # a record may have failed
             if timeout_ms is None:
                 left_ms = self._cluster.countdown(self._config.max_block_ms)
-            await self._end(left_ms, "whether it is committed is not known: call commit_transaction() again", is_commit=True)
+            await self._end(
+                left_ms,
+                "whether it is committed is not known: call commit_transaction() again",
+                is_commit=True,
+            )
 
     async def abort(self, timeout_ms: int) -> None:
         """See ``Producer.abort_transaction``."""
@@ -137,14 +157,20 @@ class Transactor:
             await self._abort(timeout_ms)
 
     async def send_offsets(
-        self, given: Mapping[TopicPartition, OffsetAndMetadata | int], group: ConsumerGroupMetadata, timeout_ms: int
+        self,
+        given: Mapping[TopicPartition, OffsetAndMetadata | int],
+        group: ConsumerGroupMetadata,
+        timeout_ms: int,
     ) -> None:
         """See ``Producer.send_offsets_to_transaction``.
 
         After any failure the transaction must be aborted.
         """
         if type(group) is not ConsumerGroupMetadata:
-            text = "group_metadata is what consumer.group_metadata() returns, or a ConsumerGroupMetadata"
+            text = (
+                "group_metadata is what consumer.group_metadata() returns, or a"
+                " ConsumerGroupMetadata"
+            )
             raise TypeError(f"{text}, not {type(group).__name__}")
         offsets = as_offsets(given)
         async with self._lock:
@@ -156,9 +182,18 @@ class Transactor:
             try:
                 self._transactions.start_adding_offsets()
                 if not self._transactions.is_version_2:
-                    await self._until_done(Step.ADD_OFFSETS, lambda: self._add_offsets(group), left_ms(), "abort the transaction")
+                    await self._until_done(
+                        Step.ADD_OFFSETS,
+                        lambda: self._add_offsets(group),
+                        left_ms(),
+                        "abort the transaction",
+                    )
                 await self._until_done(
-                    Step.COMMIT_OFFSETS, lambda: self._commit_offsets(offsets, group), left_ms(), "abort the transaction", group.group_id
+                    Step.COMMIT_OFFSETS,
+                    lambda: self._commit_offsets(offsets, group),
+                    left_ms(),
+                    "abort the transaction",
+                    group.group_id,
                 )
                 is_sent = True
             finally:
@@ -210,7 +245,10 @@ class Transactor:
                 if self._transactions.state is State.ABORTING:
                     await self._abort(self._config.max_block_ms)
         except KafkaError as error:
-            logger.warning("the transaction is left to the coordinator, which aborts it after its timeout: %s", error)
+            logger.warning(
+                "the transaction is left to the coordinator, which aborts it after its timeout: %s",
+                error,
+            )
 
     # Steps
 
@@ -228,7 +266,10 @@ class Transactor:
             while not self._accumulator.is_empty:
                 await self._sender.wait_settled()
         if not self._accumulator.is_empty:
-            text = f"transaction of {self._id!r}: brokers have not responded within {timeout_ms} ms; call abort_transaction() again"
+            text = (
+                f"transaction of {self._id!r}: brokers have not responded within {timeout_ms} ms;"
+                " call abort_transaction() again"
+            )
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
         await self._end(left_ms, "call abort_transaction() again", is_commit=False)
 
@@ -236,7 +277,9 @@ class Transactor:
         transactions = self._transactions
         async with self._announced_by(left_ms, advice):
             if transactions.is_started:
-                await self._until_done(Step.END, lambda: self._end_once(is_commit=is_commit), left_ms(), advice)
+                await self._until_done(
+                    Step.END, lambda: self._end_once(is_commit=is_commit), left_ms(), advice
+                )
                 transactions.note_coordinator_ended()
             if transactions.is_bump_needed and not transactions.is_version_2:
                 await self._until_done(Step.INIT, self._raise_epoch, left_ms(), advice)
@@ -254,7 +297,10 @@ class Transactor:
             await self._announcing.acquire()
             is_free = True
         if not is_free:
-            text = f"transaction of {self._id!r}: the coordinator has not responded to its partitions in time; {advice}"
+            text = (
+                f"transaction of {self._id!r}: the coordinator has not responded to its partitions"
+                f" in time; {advice}"
+            )
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
         try:
             yield
@@ -262,7 +308,12 @@ class Transactor:
             self._announcing.release()
 
     async def _until_done(
-        self, step: Step, attempt: Callable[[], Awaitable[None]], timeout_ms: int, advice: str, group_id: str | None = None
+        self,
+        step: Step,
+        attempt: Callable[[], Awaitable[None]],
+        timeout_ms: int,
+        advice: str,
+        group_id: str | None = None,
     ) -> None:
         """Retry until the step is done, has failed for good, or is too late.
 
@@ -276,7 +327,9 @@ class Transactor:
         async def judged() -> None:
             try:
                 if group_id is None:
-                    await with_coordinator(self._cluster, self._id, attempt, key_type=TRANSACTION_KEY_TYPE)
+                    await with_coordinator(
+                        self._cluster, self._id, attempt, key_type=TRANSACTION_KEY_TYPE
+                    )
                 else:
                     await with_coordinator(self._cluster, group_id, attempt)
             except (TransactionAbortable, ProducerFailed):
@@ -290,7 +343,9 @@ class Transactor:
             await self._cluster.retry(judged, timeout_ms)
         except KafkaError as error:
             if error.is_retriable:
-                raise KafkaError(error.code, f"{error} (not done within {timeout_ms} ms); {advice}") from error
+                raise KafkaError(
+                    error.code, f"{error} (not done within {timeout_ms} ms); {advice}"
+                ) from error
             raise
 
     def _raise_judged(self, step: Step, code: ErrorCode, text: str) -> None:
@@ -301,18 +356,28 @@ class Transactor:
                 self._sender.wake()
             raise error
 
-    def _raise_first(self, step: Step, partitions: Iterable[TopicPartition], codes: Mapping[TopicPartition, ErrorCode], what: str) -> None:
+    def _raise_first(
+        self,
+        step: Step,
+        partitions: Iterable[TopicPartition],
+        codes: Mapping[TopicPartition, ErrorCode],
+        what: str,
+    ) -> None:
         """Apply the error codes of partitions, and raise the first error if there is one.
 
         A partition that is missing in the response has failed.
         """
         found = {each: codes.get(each, ErrorCode.UNKNOWN_SERVER_ERROR) for each in partitions}
         # OPERATION_NOT_ATTEMPTED is caused by another partition, which has the reason.
-        for each in sorted(found, key=lambda each: found[each] is ErrorCode.OPERATION_NOT_ATTEMPTED):
+        for each in sorted(
+            found, key=lambda each: found[each] is ErrorCode.OPERATION_NOT_ATTEMPTED
+        ):
             self._raise_judged(step, found[each], f"{what} for {each}")
 
     async def _coordinator(self) -> RpcConnection:
-        connection = await self._cluster.coordinator(self._id, PURPOSE, key_type=TRANSACTION_KEY_TYPE)
+        connection = await self._cluster.coordinator(
+            self._id, PURPOSE, key_type=TRANSACTION_KEY_TYPE
+        )
         self._level = connection.versions.levels.get(TRANSACTION_VERSION, 0)
         return connection
 
@@ -325,7 +390,9 @@ class Transactor:
             self._sequences.take_identity(ProducerIdentity(producer_id, producer_epoch))
 
     async def _initialize(self) -> None:
-        request = InitProducerIdRequest(transactional_id=self._id, transaction_timeout_ms=self._config.transaction_timeout_ms)
+        request = InitProducerIdRequest(
+            transactional_id=self._id, transaction_timeout_ms=self._config.transaction_timeout_ms
+        )
         response = await (await self._coordinator()).request(request, InitProducerIdResponse)
         self._raise_judged(Step.INIT, ErrorCode.of(response.error_code), Step.INIT.value)
         self._take_identity(response.producer_id, response.producer_epoch)
@@ -337,7 +404,11 @@ class Transactor:
         """
         connection = await self._coordinator()
         if connection.version_of(ApiKey.INIT_PRODUCER_ID) < FIRST_INIT_WITH_EPOCH:
-            self._raise_judged(Step.INIT, ErrorCode.UNSUPPORTED_VERSION, "the coordinator cannot raise the epoch (KIP-360)")
+            self._raise_judged(
+                Step.INIT,
+                ErrorCode.UNSUPPORTED_VERSION,
+                "the coordinator cannot raise the epoch (KIP-360)",
+            )
         producer_id, producer_epoch = self._identity()
         request = InitProducerIdRequest(
             transactional_id=self._id,
@@ -352,10 +423,17 @@ class Transactor:
     async def _end_once(self, *, is_commit: bool) -> None:
         connection = await self._coordinator()
         producer_id, producer_epoch = self._identity()
-        request = EndTxnRequest(transactional_id=self._id, producer_id=producer_id, producer_epoch=producer_epoch, committed=is_commit)
+        request = EndTxnRequest(
+            transactional_id=self._id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            committed=is_commit,
+        )
         max_version = None if self._transactions.is_version_2 else LAST_END_WITHOUT_EPOCH
         response = await connection.request(request, EndTxnResponse, max_version=max_version)
-        self._raise_judged(Step.END, ErrorCode.of(response.error_code), "commit" if is_commit else "abort")
+        self._raise_judged(
+            Step.END, ErrorCode.of(response.error_code), "commit" if is_commit else "abort"
+        )
         if response.producer_id >= 0:
             self._take_identity(response.producer_id, response.producer_epoch)
 
@@ -371,7 +449,9 @@ class Transactor:
         attempt = 0
         while self._transactions.is_announcement_due:
             try:
-                await with_coordinator(self._cluster, self._id, self._announce_once, key_type=TRANSACTION_KEY_TYPE)
+                await with_coordinator(
+                    self._cluster, self._id, self._announce_once, key_type=TRANSACTION_KEY_TYPE
+                )
                 attempt = 0
             except (TransactionAbortable, ProducerFailed):
                 return
@@ -380,7 +460,9 @@ class Transactor:
                     self._transactions.judge(Step.ADD_PARTITIONS, error.code, str(error))
                     return
                 is_concurrent = error.code is ErrorCode.CONCURRENT_TRANSACTIONS
-                pause_ms = CONCURRENT_BACKOFF_MS if is_concurrent else self._cluster.backoff_ms(attempt)
+                pause_ms = (
+                    CONCURRENT_BACKOFF_MS if is_concurrent else self._cluster.backoff_ms(attempt)
+                )
                 attempt += 1
                 await trio.sleep(pause_ms / 1_000)
 
@@ -393,11 +475,18 @@ class Transactor:
             v3_and_below_transactional_id=self._id,
             v3_and_below_producer_id=producer_id,
             v3_and_below_producer_epoch=producer_epoch,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=each) for name, each in by_topic(partitions).items()],
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=name, partitions=each)
+                for name, each in by_topic(partitions).items()
+            ],
         )
-        response = await connection.request(request, AddPartitionsToTxnResponse, max_version=LAST_ADD_OF_CLIENTS)
+        response = await connection.request(
+            request, AddPartitionsToTxnResponse, max_version=LAST_ADD_OF_CLIENTS
+        )
         codes = {
-            TopicPartition(topic.name, result.partition_index): ErrorCode.of(result.partition_error_code)
+            TopicPartition(topic.name, result.partition_index): ErrorCode.of(
+                result.partition_error_code
+            )
             for topic in response.results_by_topic_v3_and_below
             for result in topic.results_by_partition
         }
@@ -409,13 +498,20 @@ class Transactor:
         connection = await self._coordinator()
         producer_id, producer_epoch = self._identity()
         request = AddOffsetsToTxnRequest(
-            transactional_id=self._id, producer_id=producer_id, producer_epoch=producer_epoch, group_id=group.group_id
+            transactional_id=self._id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            group_id=group.group_id,
         )
         response = await connection.request(request, AddOffsetsToTxnResponse)
-        self._raise_judged(Step.ADD_OFFSETS, ErrorCode.of(response.error_code), f"group {group.group_id!r}")
+        self._raise_judged(
+            Step.ADD_OFFSETS, ErrorCode.of(response.error_code), f"group {group.group_id!r}"
+        )
         self._transactions.note_offsets_added()
 
-    async def _commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata) -> None:
+    async def _commit_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> None:
         connection = await self._cluster.coordinator(group.group_id)
         producer_id, producer_epoch = self._identity()
         request = TxnOffsetCommitRequest(
@@ -424,7 +520,12 @@ class Transactor:
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             topics=[
-                TxnOffsetCommitRequestTopic(name=name, partitions=[_offset(each, offsets[TopicPartition(name, each)]) for each in numbers])
+                TxnOffsetCommitRequestTopic(
+                    name=name,
+                    partitions=[
+                        _offset(each, offsets[TopicPartition(name, each)]) for each in numbers
+                    ],
+                )
                 for name, numbers in by_topic(offsets).items()
             ],
         )
@@ -432,13 +533,17 @@ class Transactor:
             request.generation_id, request.member_id = group.generation_id, group.member_id
             request.group_instance_id = group.group_instance_id
         max_version = None if self._transactions.is_version_2 else LAST_OFFSETS_WITHOUT_ADDING
-        response = await connection.request(request, TxnOffsetCommitResponse, max_version=max_version)
+        response = await connection.request(
+            request, TxnOffsetCommitResponse, max_version=max_version
+        )
         codes = {
             TopicPartition(topic.name, result.partition_index): ErrorCode.of(result.error_code)
             for topic in response.topics
             for result in topic.partitions
         }
-        self._raise_first(Step.COMMIT_OFFSETS, offsets, codes, f"offset of group {group.group_id!r}")
+        self._raise_first(
+            Step.COMMIT_OFFSETS, offsets, codes, f"offset of group {group.group_id!r}"
+        )
 
 
 def _offset(partition: int, offset: OffsetAndMetadata) -> TxnOffsetCommitRequestPartition:

@@ -10,7 +10,10 @@ from log_service.client.producer.delivery import ProducerBatch
 from log_service.common.errors import ErrorCode
 
 LOST_IDENTITY = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
-NUMBERS_OF_TRANSACTIONS = LOST_IDENTITY | {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID}
+NUMBERS_OF_TRANSACTIONS = LOST_IDENTITY | {
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+}
 """Errors after which a transaction cannot be committed, because a batch may be lost.
 
 Only its end brings another epoch.

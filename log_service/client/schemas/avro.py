@@ -10,9 +10,18 @@ from collections.abc import Callable, Mapping
 from io import BytesIO
 from typing import Any, ClassVar, Final, Unpack
 
-from log_service.client.schemas.deserializing import AsyncDeserializing, BlockingDeserializing, Decode, DeserializerOptions, Deserializing
+from log_service.client.schemas.deserializing import (
+    AsyncDeserializing,
+    BlockingDeserializing,
+    Decode,
+    DeserializerOptions,
+    Deserializing,
+)
 from log_service.client.schemas.errors import schemas_extra
-from log_service.client.schemas.registry_client import BlockingSchemaRegistryClient, SchemaRegistryClient
+from log_service.client.schemas.registry_client import (
+    BlockingSchemaRegistryClient,
+    SchemaRegistryClient,
+)
 from log_service.client.schemas.serializing import (
     AsyncSerializing,
     BlockingSerializing,
@@ -29,7 +38,9 @@ from log_service.client.schemas.wire_format import Indexes
 with schemas_extra():
     import fastavro
 
-PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+PRIMITIVES: Final = frozenset(
+    {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
+)
 NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
 
 
@@ -38,7 +49,9 @@ def avro_schema(given: str | Schema | None) -> Schema | None:
     if given is None or isinstance(given, Schema):
         return given
     text = given.strip()
-    return Schema(text=text if text.startswith(("{", "[")) else f'{{"type":{text}}}', schema_type=AVRO)
+    return Schema(
+        text=text if text.startswith(("{", "[")) else f'{{"type":{text}}}', schema_type=AVRO
+    )
 
 
 def record_name(schema: Schema) -> str | None:
@@ -85,7 +98,11 @@ def _parts(node: Any, namespace: str) -> list[tuple[Any, str]]:
     if node.get("type") in {"record", "error"}:
         inner = full_name(node["name"], node.get("namespace", namespace)).rpartition(".")[0]
         return [(each["type"], inner) for each in node["fields"]]
-    return [(node[key], namespace) for key in ("items", "values", "type") if isinstance(node.get(key), list | dict)]
+    return [
+        (node[key], namespace)
+        for key in ("items", "values", "type")
+        if isinstance(node.get(key), list | dict)
+    ]
 
 
 def _inlined(node: Any, namespace: str, definitions: Mapping[str, Any], known: set[str]) -> Any:
@@ -101,11 +118,17 @@ def _inlined(node: Any, namespace: str, definitions: Mapping[str, Any], known: s
         return _inlined_named(node, namespace, definitions, known)
     if kind not in PRIMITIVES and kind not in {"array", "map"}:
         return _inlined(kind, namespace, definitions, known)
-    inner = {key: _inlined(node[key], namespace, definitions, known) for key in ("items", "values") if key in node}
+    inner = {
+        key: _inlined(node[key], namespace, definitions, known)
+        for key in ("items", "values")
+        if key in node
+    }
     return {**node, **inner}
 
 
-def _inlined_named(node: Mapping[str, Any], namespace: str, definitions: Mapping[str, Any], known: set[str]) -> Any:
+def _inlined_named(
+    node: Mapping[str, Any], namespace: str, definitions: Mapping[str, Any], known: set[str]
+) -> Any:
     """Return a named type with its fields inlined, or its name if it is known already."""
     name = full_name(node["name"], node.get("namespace", namespace))
     if name in known:
@@ -114,11 +137,19 @@ def _inlined_named(node: Mapping[str, Any], namespace: str, definitions: Mapping
     inner = name.rpartition(".")[0]
     if "fields" not in node:
         return node
-    return {**node, "fields": [{**each, "type": _inlined(each["type"], inner, definitions, known)} for each in node["fields"]]}
+    return {
+        **node,
+        "fields": [
+            {**each, "type": _inlined(each["type"], inner, definitions, known)}
+            for each in node["fields"]
+        ],
+    }
 
 
 def _is_bare_bytes(parsed: Any) -> bool:
-    return isinstance(parsed, dict) and parsed.get("type") == "bytes" and "logicalType" not in parsed
+    return (
+        isinstance(parsed, dict) and parsed.get("type") == "bytes" and "logicalType" not in parsed
+    )
 
 
 def encode_avro(parsed: Any) -> Encode:
@@ -192,7 +223,9 @@ class AvroDeserializing(Deserializing[R_co]):
         """Return the full name of a schema's record."""
         return record_name(schema)
 
-    def decoder(self, written: ResolvedSchema | None, wanted: ResolvedSchema | None, _indexes: Indexes) -> Decode:
+    def decoder(
+        self, written: ResolvedSchema | None, wanted: ResolvedSchema | None, _indexes: Indexes
+    ) -> Decode:
         """Return the function that decodes payloads."""
         assert written is not None, "a payload of Avro cannot be read without its schema"
         reader = None if wanted is None else parse_avro(wanted)
@@ -232,5 +265,7 @@ class AvroDeserializer(AvroDeserializing[SchemaRegistryClient], AsyncDeserializi
     """
 
 
-class BlockingAvroDeserializer(AvroDeserializing[BlockingSchemaRegistryClient], BlockingDeserializing):
+class BlockingAvroDeserializer(
+    AvroDeserializing[BlockingSchemaRegistryClient], BlockingDeserializing
+):
     """Turns Avro into values, in any thread. Keywords are those of ``AvroDeserializer``."""

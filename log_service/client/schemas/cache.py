@@ -15,7 +15,9 @@ V = TypeVar("V")
 class BoundedCache(Generic[K, V]):
     """Keeps ``capacity`` entries, each for ``ttl_s`` seconds. ``now`` is a clock in seconds."""
 
-    def __init__(self, capacity: int, now: Callable[[], float], ttl_s: float = float("inf")) -> None:
+    def __init__(
+        self, capacity: int, now: Callable[[], float], ttl_s: float = float("inf")
+    ) -> None:
         self._capacity, self._now, self._ttl_s = capacity, now, ttl_s
         self._entries: OrderedDict[K, tuple[float, V]] = OrderedDict()
         self._lock = Lock()

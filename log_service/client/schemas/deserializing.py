@@ -14,9 +14,18 @@ from typing import Any, ClassVar, Generic, TypedDict
 from log_service.client.schemas.cache import BoundedCache
 from log_service.client.schemas.errors import SerializationError
 from log_service.client.schemas.exchange import Steps
-from log_service.client.schemas.registry_client import BlockingSchemaRegistryClient, SchemaRegistryClient
+from log_service.client.schemas.registry_client import (
+    BlockingSchemaRegistryClient,
+    SchemaRegistryClient,
+)
 from log_service.client.schemas.registry_core import RegistryCore
-from log_service.client.schemas.serializing import R_co, ResolvedSchema, new_cache, reason_of, resolved
+from log_service.client.schemas.serializing import (
+    R_co,
+    ResolvedSchema,
+    new_cache,
+    reason_of,
+    resolved,
+)
 from log_service.client.schemas.subject_names import STRATEGIES, SubjectNameStrategy, strategy_of
 from log_service.client.schemas.values import Schema
 from log_service.client.schemas.wire_format import Indexes, SchemaIdentity, read_identity
@@ -50,7 +59,10 @@ class Reader:
         try:
             return self.decode(payload)
         except Exception as error:
-            raise SerializationError(f"bytes of topic {self.topic} cannot be read with {self.identity}: {reason_of(error)}") from error
+            raise SerializationError(
+                f"bytes of topic {self.topic} cannot be read with {self.identity}:"
+                f" {reason_of(error)}"
+            ) from error
 
 
 class Deserializing(ABC, Generic[R_co]):
@@ -79,17 +91,23 @@ class Deserializing(ABC, Generic[R_co]):
         self._is_key = is_key
         self._is_latest_used = use_latest_version
         self._subject_of = strategy_of(subject_name_strategy)
-        self._readers: BoundedCache[tuple[str, SchemaIdentity], Reader] = new_cache(registry, is_latest_used=use_latest_version)
+        self._readers: BoundedCache[tuple[str, SchemaIdentity], Reader] = new_cache(
+            registry, is_latest_used=use_latest_version
+        )
 
     @abstractmethod
     def record_name(self, schema: Schema) -> str | None:
         """Return the full name of a schema's record, None for a schema without one."""
 
     @abstractmethod
-    def decoder(self, written: ResolvedSchema | None, wanted: ResolvedSchema | None, indexes: Indexes) -> Decode:
+    def decoder(
+        self, written: ResolvedSchema | None, wanted: ResolvedSchema | None, indexes: Indexes
+    ) -> Decode:
         """Return the function that decodes payloads. Raises Exception: a schema is invalid."""
 
-    def identify(self, data: bytes, headers: Sequence[RecordHeader]) -> tuple[SchemaIdentity, bytes]:
+    def identify(
+        self, data: bytes, headers: Sequence[RecordHeader]
+    ) -> tuple[SchemaIdentity, bytes]:
         """Return the schema of bytes and their payload. Raises SerializationError."""
         return read_identity(data, headers, is_key=self._is_key, has_indexes=self.has_indexes)
 
@@ -103,29 +121,45 @@ class Deserializing(ABC, Generic[R_co]):
         core, written = self.registry.core, None
         if self.is_writer_needed:
             schema = yield from self._written_with(core, topic, identity)
-            written = yield from resolved(core, schema, self.schema_type, self.fmt, f"{identity}, which topic {topic} uses,")
+            written = yield from resolved(
+                core, schema, self.schema_type, self.fmt, f"{identity}, which topic {topic} uses,"
+            )
         wanted = yield from self._wanted(core, topic, written)
         try:
             decode = self.decoder(written, wanted, identity.indexes)
         except Exception as error:
-            raise SerializationError(f"{identity}, which topic {topic} uses, cannot be used: {reason_of(error)}") from error
+            raise SerializationError(
+                f"{identity}, which topic {topic} uses, cannot be used: {reason_of(error)}"
+            ) from error
         reader = Reader(topic=topic, identity=identity, decode=decode)
         self._readers.put((topic, identity), reader)
         return reader
 
-    def _written_with(self, core: RegistryCore, topic: str, identity: SchemaIdentity) -> Steps[Schema]:
+    def _written_with(
+        self, core: RegistryCore, topic: str, identity: SchemaIdentity
+    ) -> Steps[Schema]:
         if identity.id is None:
             return (yield from core.get_schema_by_guid(identity.guid or "", fmt=self.fmt))
         is_known = self._subject_of is STRATEGIES["topic"]
         subject = self._subject(topic, None) if is_known else None
         return (yield from core.get_schema(identity.id, subject, fmt=self.fmt))
 
-    def _wanted(self, core: RegistryCore, topic: str, written: ResolvedSchema | None) -> Steps[ResolvedSchema | None]:
+    def _wanted(
+        self, core: RegistryCore, topic: str, written: ResolvedSchema | None
+    ) -> Steps[ResolvedSchema | None]:
         schema = self.schema
         if self._is_latest_used:
             name = None if written is None else self.record_name(written.schema)
-            schema = (yield from core.get_latest_version(self._subject(topic, name), fmt=self.fmt)).schema
-        return None if schema is None else (yield from resolved(core, schema, self.schema_type, self.fmt, "the reader's schema"))
+            schema = (
+                yield from core.get_latest_version(self._subject(topic, name), fmt=self.fmt)
+            ).schema
+        return (
+            None
+            if schema is None
+            else (
+                yield from resolved(core, schema, self.schema_type, self.fmt, "the reader's schema")
+            )
+        )
 
     def _subject(self, topic: str, record_name: str | None) -> str:
         return self._subject_of(topic, "key" if self._is_key else "value", record_name)
@@ -134,7 +168,9 @@ class Deserializing(ABC, Generic[R_co]):
 class AsyncDeserializing(Deserializing[SchemaRegistryClient]):
     """The calls of a deserializer in tasks on trio or on asyncio."""
 
-    async def deserialize(self, topic: str, data: bytes | None, headers: Sequence[RecordHeader] = ()) -> Any:
+    async def deserialize(
+        self, topic: str, data: bytes | None, headers: Sequence[RecordHeader] = ()
+    ) -> Any:
         """Return the value of a record's bytes, None for None.
 
         ``headers`` are those of the record, because the schema may be named there.
@@ -155,7 +191,9 @@ class AsyncDeserializing(Deserializing[SchemaRegistryClient]):
 class BlockingDeserializing(Deserializing[BlockingSchemaRegistryClient]):
     """The calls of a deserializer in threads."""
 
-    def deserialize(self, topic: str, data: bytes | None, headers: Sequence[RecordHeader] = ()) -> Any:
+    def deserialize(
+        self, topic: str, data: bytes | None, headers: Sequence[RecordHeader] = ()
+    ) -> Any:
         """Return the value of a record's bytes, as ``AvroDeserializer.deserialize`` does."""
         if data is None:
             return None

@@ -38,7 +38,9 @@ class SchemaRegistryError(TidelogError):
             message = f"no schema registry responded to {request}{about} at {address}: {text}"
         else:
             numbers = f"status {status}" if code == NO_CODE else f"status {status}, code {code}"
-            message = f"the schema registry at {address} refused {request}{about}: {text} ({numbers})"
+            message = (
+                f"the schema registry at {address} refused {request}{about}: {text} ({numbers})"
+            )
         super().__init__(message)
         self.status, self.code, self.text = status, code, text
         self.address, self.subject = address, subject
@@ -59,5 +61,8 @@ def schemas_extra() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        text = f"{error.name} is not installed, and serializers need it: pip install 'tidelog[schemas]'"
+        text = (
+            f"{error.name} is not installed, and serializers need it: pip install"
+            " 'tidelog[schemas]'"
+        )
         raise ModuleNotFoundError(text, name=error.name) from error

@@ -78,7 +78,11 @@ class Request:
     def target(self) -> str:
         """Path and query. Every segment is percent-encoded, also a slash in it."""
         path = "/" + "/".join(quote(each, safe="") for each in self.path)
-        query = {name: str(value).lower() if value is True else str(value) for name, value in self.query.items() if value is not None}
+        query = {
+            name: str(value).lower() if value is True else str(value)
+            for name, value in self.query.items()
+            if value is not None
+        }
         return f"{path}?{urlencode(query)}" if query else path
 
 
@@ -124,12 +128,19 @@ class Exchange:
         return [(self._first + step) % count for step in range(count)]
 
     def _pause_s(self, retries: int) -> float:
-        longest = min(self._settings.retries_wait_ms * (1 << retries), self._settings.retries_max_wait_ms)
+        longest = min(
+            self._settings.retries_wait_ms * (1 << retries), self._settings.retries_max_wait_ms
+        )
         return self._random() * longest / 1000
 
     def _call(self, request: Request, url: str) -> HttpCall:
         content = None if request.body is None else json.dumps(request.body).encode()
-        headers = {"Accept": ACCEPTED, "User-Agent": "tidelog", KNOWS_NEW_FIELDS: "true", **self._settings.login_headers()}
+        headers = {
+            "Accept": ACCEPTED,
+            "User-Agent": "tidelog",
+            KNOWS_NEW_FIELDS: "true",
+            **self._settings.login_headers(),
+        }
         if content is not None:
             headers["Content-Type"] = MEDIA_TYPE
         return HttpCall(

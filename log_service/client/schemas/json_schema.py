@@ -10,9 +10,18 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Unpack
 from urllib.parse import urljoin
 
-from log_service.client.schemas.deserializing import AsyncDeserializing, BlockingDeserializing, Decode, DeserializerOptions, Deserializing
+from log_service.client.schemas.deserializing import (
+    AsyncDeserializing,
+    BlockingDeserializing,
+    Decode,
+    DeserializerOptions,
+    Deserializing,
+)
 from log_service.client.schemas.errors import SerializationError, schemas_extra
-from log_service.client.schemas.registry_client import BlockingSchemaRegistryClient, SchemaRegistryClient
+from log_service.client.schemas.registry_client import (
+    BlockingSchemaRegistryClient,
+    SchemaRegistryClient,
+)
 from log_service.client.schemas.serializing import (
     AsyncSerializing,
     BlockingSerializing,
@@ -37,7 +46,11 @@ with schemas_extra():
 
 def json_schema(given: str | Schema | None) -> Schema | None:
     """Return a schema from its text."""
-    return given if given is None or isinstance(given, Schema) else Schema(text=given, schema_type=JSON)
+    return (
+        given
+        if given is None or isinstance(given, Schema)
+        else Schema(text=given, schema_type=JSON)
+    )
 
 
 def record_name(schema: Schema) -> str | None:
@@ -56,8 +69,12 @@ def validator_of(found: ResolvedSchema) -> Callable[[Any], Any]:
     """
     schema = json.loads(found.schema.text)
     root = schema.get("$id", "") if isinstance(schema, dict) else ""
-    names = {place: text for name, text in found.texts.items() for place in (name, urljoin(root, name))}
-    resources = [(place, Resource.from_contents(json.loads(text), DRAFT7)) for place, text in names.items()]
+    names = {
+        place: text for name, text in found.texts.items() for place in (name, urljoin(root, name))
+    }
+    resources = [
+        (place, Resource.from_contents(json.loads(text), DRAFT7)) for place, text in names.items()
+    ]
     kind = validator_for(schema)
     kind.check_schema(schema)
     validator = kind(schema, registry=REGISTRY.with_resources(resources))
@@ -66,7 +83,10 @@ def validator_of(found: ResolvedSchema) -> Callable[[Any], Any]:
         try:
             error = best_match(validator.iter_errors(value))
         except Unresolvable as missing:
-            text = f"the schema refers to {missing.ref}, which is none of its references: {', '.join(found.texts) or 'there are none'}"
+            text = (
+                f"the schema refers to {missing.ref}, which is none of its references:"
+                f" {', '.join(found.texts) or 'there are none'}"
+            )
             raise SerializationError(text) from missing
         if error is not None:
             raise SerializationError(f"{error.message} (at {error.json_path})")
@@ -110,7 +130,9 @@ class JsonSchemaSerializing(Serializing[R_co]):
 
     def encoder(self, found: ResolvedSchema) -> Encode:
         """Return the function that encodes values."""
-        return chained(self._to_dict, validator_of(found) if self._is_validated else None, self._encode, _utf8)
+        return chained(
+            self._to_dict, validator_of(found) if self._is_validated else None, self._encode, _utf8
+        )
 
 
 class JsonSchemaDeserializing(Deserializing[R_co]):
@@ -138,7 +160,9 @@ class JsonSchemaDeserializing(Deserializing[R_co]):
         """Return the title of a schema."""
         return record_name(schema)
 
-    def decoder(self, written: ResolvedSchema | None, wanted: ResolvedSchema | None, _indexes: Indexes) -> Decode:
+    def decoder(
+        self, written: ResolvedSchema | None, wanted: ResolvedSchema | None, _indexes: Indexes
+    ) -> Decode:
         """Return the function that decodes payloads."""
         schema = wanted or written
         validate = validator_of(schema) if self._is_validated and schema is not None else None
@@ -154,7 +178,9 @@ class JsonSchemaSerializer(JsonSchemaSerializing[SchemaRegistryClient], AsyncSer
     """
 
 
-class BlockingJsonSchemaSerializer(JsonSchemaSerializing[BlockingSchemaRegistryClient], BlockingSerializing):
+class BlockingJsonSchemaSerializer(
+    JsonSchemaSerializing[BlockingSchemaRegistryClient], BlockingSerializing
+):
     """Turns values into JSON, in any thread. Keywords are those of ``JsonSchemaSerializer``."""
 
 
@@ -167,5 +193,7 @@ class JsonSchemaDeserializer(JsonSchemaDeserializing[SchemaRegistryClient], Asyn
     """
 
 
-class BlockingJsonSchemaDeserializer(JsonSchemaDeserializing[BlockingSchemaRegistryClient], BlockingDeserializing):
+class BlockingJsonSchemaDeserializer(
+    JsonSchemaDeserializing[BlockingSchemaRegistryClient], BlockingDeserializing
+):
     """Turns JSON into values, in any thread. Keywords are those of ``JsonSchemaDeserializer``."""

@@ -10,10 +10,18 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, ClassVar, Final, Unpack
 
-from log_service.client.schemas.deserializing import AsyncDeserializing, BlockingDeserializing, Decode, Deserializing
+from log_service.client.schemas.deserializing import (
+    AsyncDeserializing,
+    BlockingDeserializing,
+    Decode,
+    Deserializing,
+)
 from log_service.client.schemas.errors import SerializationError, schemas_extra
 from log_service.client.schemas.exchange import Steps
-from log_service.client.schemas.registry_client import BlockingSchemaRegistryClient, SchemaRegistryClient
+from log_service.client.schemas.registry_client import (
+    BlockingSchemaRegistryClient,
+    SchemaRegistryClient,
+)
 from log_service.client.schemas.serializing import (
     AsyncSerializing,
     BlockingSerializing,
@@ -72,7 +80,9 @@ def message_at(found: ResolvedSchema, indexes: Indexes) -> type[Message]:
     level, name = root.message_type, root.package
     for index in indexes:
         if index >= len(level):
-            raise SerializationError(f"the file of the schema has no message at {'.'.join(map(str, indexes))}")
+            raise SerializationError(
+                f"the file of the schema has no message at {'.'.join(map(str, indexes))}"
+            )
         message: DescriptorProto = level[index]
         level, name = message.nested_type, f"{name}.{message.name}" if name else message.name
     return GetMessageClass(pool.FindMessageTypeByName(name))  # type: ignore[no-any-return]
@@ -82,12 +92,16 @@ def _file(name: str, text: str) -> FileDescriptorProto:
     try:
         file = FileDescriptorProto.FromString(b64decode(text, validate=True))
     except (ValueError, DecodeError) as error:
-        raise SerializationError(f"the registry returns {name} as text; it has to know format={FORMAT}") from error
+        raise SerializationError(
+            f"the registry returns {name} as text; it has to know format={FORMAT}"
+        ) from error
     file.name = name
     return file
 
 
-def _add(pool: Any, file: FileDescriptorProto, files: Mapping[str, FileDescriptorProto], added: set[str]) -> None:
+def _add(
+    pool: Any, file: FileDescriptorProto, files: Mapping[str, FileDescriptorProto], added: set[str]
+) -> None:
     """Add a file to a pool, behind those that it imports."""
     if file.name in added:
         return
@@ -109,7 +123,9 @@ def known_file(name: str) -> FileDescriptorProto:
             import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
         descriptor_pool.Default().FindFileByName(name).CopyToProto(file)
     except (ImportError, KeyError) as error:
-        raise SerializationError(f"the schema imports {name}, which is none of its references") from error
+        raise SerializationError(
+            f"the schema imports {name}, which is none of its references"
+        ) from error
     return file
 
 
@@ -133,7 +149,9 @@ class ProtobufSerializing(Serializing[R_co]):
         self._descriptor: Descriptor = message_type.DESCRIPTOR
         self._reference_subject = reference_subject_name_strategy or str
         self._is_known_skipped = skip_known_types
-        super().__init__(registry, Schema(text=file_text(self._descriptor.file), schema_type=PROTOBUF), **options)
+        super().__init__(
+            registry, Schema(text=file_text(self._descriptor.file), schema_type=PROTOBUF), **options
+        )
         self.indexes = indexes_of(self._descriptor)
 
     def record_name(self) -> str | None:
@@ -151,7 +169,9 @@ class ProtobufSerializing(Serializing[R_co]):
 
         def encode(message: Any) -> bytes:
             if not isinstance(message, expected):
-                raise SerializationError(f"a message of {expected.__name__} is expected, not {type(message).__name__}")
+                raise SerializationError(
+                    f"a message of {expected.__name__} is expected, not {type(message).__name__}"
+                )
             return message.SerializeToString()  # type: ignore[no-any-return]
 
         return encode
@@ -166,10 +186,16 @@ class ProtobufSerializing(Serializing[R_co]):
             schema = Schema(text=file_text(imported), schema_type=PROTOBUF, references=inner)
             subject, found = self._reference_subject(imported.name), None
             if self._is_registering:
-                found = yield from core.register_schema(subject, schema, normalize=self._is_normalized)
+                found = yield from core.register_schema(
+                    subject, schema, normalize=self._is_normalized
+                )
             if found is None or found.version is None:
-                found = yield from core.lookup_schema(subject, schema, normalize=self._is_normalized)
-            references.append(SchemaReference(name=imported.name, subject=subject, version=found.version or 0))
+                found = yield from core.lookup_schema(
+                    subject, schema, normalize=self._is_normalized
+                )
+            references.append(
+                SchemaReference(name=imported.name, subject=subject, version=found.version or 0)
+            )
         return tuple(references)
 
 
@@ -197,10 +223,14 @@ class ProtobufDeserializing(Deserializing[R_co]):
         """Return None, because a schema describes a whole file."""
         return None
 
-    def decoder(self, written: ResolvedSchema | None, _wanted: ResolvedSchema | None, indexes: Indexes) -> Decode:
+    def decoder(
+        self, written: ResolvedSchema | None, _wanted: ResolvedSchema | None, indexes: Indexes
+    ) -> Decode:
         """Return the function that decodes payloads."""
         message_type = self._message_type if written is None else message_at(written, indexes)
-        assert message_type is not None, "the writer's schema is asked for where the application gives no type"
+        assert message_type is not None, (
+            "the writer's schema is asked for where the application gives no type"
+        )
         return chained(message_type.FromString, self._from_message)
 
 
@@ -213,7 +243,9 @@ class ProtobufSerializer(ProtobufSerializing[SchemaRegistryClient], AsyncSeriali
     """
 
 
-class BlockingProtobufSerializer(ProtobufSerializing[BlockingSchemaRegistryClient], BlockingSerializing):
+class BlockingProtobufSerializer(
+    ProtobufSerializing[BlockingSchemaRegistryClient], BlockingSerializing
+):
     """Turns messages into Protobuf, in any thread. Keywords are those of ``ProtobufSerializer``."""
 
 
@@ -226,5 +258,7 @@ class ProtobufDeserializer(ProtobufDeserializing[SchemaRegistryClient], AsyncDes
     """
 
 
-class BlockingProtobufDeserializer(ProtobufDeserializing[BlockingSchemaRegistryClient], BlockingDeserializing):
+class BlockingProtobufDeserializer(
+    ProtobufDeserializing[BlockingSchemaRegistryClient], BlockingDeserializing
+):
     """Turns Protobuf into messages, in any thread. Keywords are those of ``ProtobufDeserializer``."""

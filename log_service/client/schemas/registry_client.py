@@ -56,7 +56,9 @@ class RegistryFace:
         """Return the keywords of an HTTP client of either kind."""
         context = SSLContext(PROTOCOL_TLS_CLIENT)  # trusts no certificate
         if self.settings.tls is not None:
-            from log_service.security.tls.contexts import client_context  # noqa: PLC0415 - plaintext clients have no use for it
+            from log_service.security.tls.contexts import (  # noqa: PLC0415 - plaintext clients have no use for it
+                client_context,
+            )
 
             context = client_context(self.settings.tls, Path.read_bytes).context
         return {
@@ -68,13 +70,20 @@ class RegistryFace:
         }
 
     def _too_large(self) -> HttpFailure:
-        return HttpFailure(text=f"the response has more than max_response_bytes={self.settings.max_response_bytes}")
+        return HttpFailure(
+            text=f"the response has more than max_response_bytes={self.settings.max_response_bytes}"
+        )
 
     def _too_late(self) -> HttpFailure:
-        return HttpFailure(text=f"the response was not complete after timeout={self.settings.timeout:g} s")
+        return HttpFailure(
+            text=f"the response was not complete after timeout={self.settings.timeout:g} s"
+        )
 
     def _closed(self, usage: str) -> KafkaError:
-        return KafkaError(ErrorCode.INVALID_REQUEST, f"the schema registry client is closed: use it inside '{usage}'")
+        return KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"the schema registry client is closed: use it inside '{usage}'",
+        )
 
 
 def awaited(
@@ -120,7 +129,13 @@ class SchemaRegistryClient(RegistryFace):
         ConfigError: a setting does not exist or is not valid, or a certificate cannot be read.
     """
 
-    def __init__(self, url: str | Iterable[str], *, transport: httpx.AsyncBaseTransport | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        url: str | Iterable[str],
+        *,
+        transport: httpx.AsyncBaseTransport | None = None,
+        **settings: Any,
+    ) -> None:
         super().__init__(url, settings)
         self._http = {**self._http_settings(), "transport": transport}
         self._stack = AsyncExitStack()
@@ -175,7 +190,9 @@ class SchemaRegistryClient(RegistryFace):
         content, is_too_large, status = bytearray(), False, 0
         try:
             with anyio.move_on_after(self.settings.timeout) as exchange:
-                async with self._client.stream(call.method, call.url, content=call.content, headers=call.headers) as response:
+                async with self._client.stream(
+                    call.method, call.url, content=call.content, headers=call.headers
+                ) as response:
                     status = response.status_code
                     async for piece in response.aiter_bytes():
                         is_too_large = len(content) + len(piece) > self.settings.max_response_bytes
@@ -187,7 +204,11 @@ class SchemaRegistryClient(RegistryFace):
             return _failure(error)
         if is_too_large:
             return self._too_large()
-        return self._too_late() if exchange.cancelled_caught else HttpResponse(status=status, content=bytes(content))
+        return (
+            self._too_late()
+            if exchange.cancelled_caught
+            else HttpResponse(status=status, content=bytes(content))
+        )
 
     register_schema = awaited(RegistryCore.register_schema)
     lookup_schema = awaited(RegistryCore.lookup_schema)
@@ -218,7 +239,13 @@ class BlockingSchemaRegistryClient(RegistryFace):
     Settings and errors are those of ``SchemaRegistryClient``.
     """
 
-    def __init__(self, url: str | Iterable[str], *, transport: httpx.BaseTransport | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        url: str | Iterable[str],
+        *,
+        transport: httpx.BaseTransport | None = None,
+        **settings: Any,
+    ) -> None:
         super().__init__(url, settings)
         self._http = {**self._http_settings(), "transport": transport}
         self._stack = ExitStack()
@@ -277,7 +304,9 @@ class BlockingSchemaRegistryClient(RegistryFace):
             raise self._closed("with")
         content, deadline = bytearray(), time.monotonic() + self.settings.timeout
         try:
-            with self._client.stream(call.method, call.url, content=call.content, headers=call.headers) as response:
+            with self._client.stream(
+                call.method, call.url, content=call.content, headers=call.headers
+            ) as response:
                 for piece in response.iter_bytes():
                     content += piece
                     if len(content) > self.settings.max_response_bytes:
@@ -316,4 +345,6 @@ def _failure(error: Exception) -> HttpFailure:
     found: BaseException | None = error
     while found is not None and not str(found):
         found = found.__cause__ or found.__context__
-    return HttpFailure(text=type(error).__name__ if found is None else f"{type(error).__name__}: {found}")
+    return HttpFailure(
+        text=type(error).__name__ if found is None else f"{type(error).__name__}: {found}"
+    )

@@ -34,10 +34,16 @@ class RegistryCore:
         self._capacity = count = settings.cache_capacity
         self._by_id: BoundedCache[tuple[str, int, str | None], Schema] = BoundedCache(count, now)
         self._by_guid: BoundedCache[tuple[str, str | None], Schema] = BoundedCache(count, now)
-        self._registered: BoundedCache[tuple[str, str, Schema], RegisteredSchema] = BoundedCache(count, now)
-        self._versions: BoundedCache[tuple[str, int, str | None], RegisteredSchema] = BoundedCache(count, now)
+        self._registered: BoundedCache[tuple[str, str, Schema], RegisteredSchema] = BoundedCache(
+            count, now
+        )
+        self._versions: BoundedCache[tuple[str, int, str | None], RegisteredSchema] = BoundedCache(
+            count, now
+        )
         ttl_s = settings.cache_latest_ttl_sec
-        self._latest: BoundedCache[tuple[str, str | None], RegisteredSchema] = BoundedCache(count, now, ttl_s)
+        self._latest: BoundedCache[tuple[str, str | None], RegisteredSchema] = BoundedCache(
+            count, now, ttl_s
+        )
 
     def new_cache(self, ttl_s: float) -> BoundedCache[Any, Any]:
         """Return an empty cache with the client's bound and clock."""
@@ -48,7 +54,9 @@ class RegistryCore:
         for cache in (self._by_id, self._by_guid, self._registered, self._versions, self._latest):
             cache.clear()
 
-    def register_schema(self, subject: str, schema: Schema, *, normalize: bool = False) -> Steps[RegisteredSchema]:
+    def register_schema(
+        self, subject: str, schema: Schema, *, normalize: bool = False
+    ) -> Steps[RegisteredSchema]:
         """Register a schema under a subject, and return it with its id.
 
         A schema that the subject has already keeps its id. Old registries tell neither version nor
@@ -58,11 +66,15 @@ class RegistryCore:
             SchemaRegistryError: the schema is invalid (422), or incompatible (409).
         """
         path = ("subjects", subject, "versions")
-        found = yield from self._registered_schema(path, subject, schema, {"normalize": normalize or None})
+        found = yield from self._registered_schema(
+            path, subject, schema, {"normalize": normalize or None}
+        )
         self._latest.discard(lambda key: key[0] == subject)
         return found
 
-    def lookup_schema(self, subject: str, schema: Schema, *, normalize: bool = False, deleted: bool = False) -> Steps[RegisteredSchema]:
+    def lookup_schema(
+        self, subject: str, schema: Schema, *, normalize: bool = False, deleted: bool = False
+    ) -> Steps[RegisteredSchema]:
         """Return a schema that a subject has, with its id and version.
 
         Raises:
@@ -71,7 +83,9 @@ class RegistryCore:
         query = {"normalize": normalize or None, "deleted": deleted or None}
         return (yield from self._registered_schema(("subjects", subject), subject, schema, query))
 
-    def get_schema(self, schema_id: int, subject: str | None = None, *, fmt: str | None = None) -> Steps[Schema]:
+    def get_schema(
+        self, schema_id: int, subject: str | None = None, *, fmt: str | None = None
+    ) -> Steps[Schema]:
         """Return the schema with an id.
 
         A subject names the context of the id. ``fmt`` is a format of the registry, such as
@@ -85,7 +99,9 @@ class RegistryCore:
         if found is None:
             query = {"subject": subject, "format": fmt}
             path = ("schemas", "ids", str(schema_id))
-            found = yield from self._ask(_get(path, query, subject=subject, is_shared=True), Schema.of)
+            found = yield from self._ask(
+                _get(path, query, subject=subject, is_shared=True), Schema.of
+            )
             self._by_id.put(key, found)
         return found
 
@@ -97,11 +113,15 @@ class RegistryCore:
         """
         found = self._by_guid.get((guid, fmt))
         if found is None:
-            found = yield from self._ask(_get(("schemas", "guids", guid), {"format": fmt}, is_shared=True), Schema.of)
+            found = yield from self._ask(
+                _get(("schemas", "guids", guid), {"format": fmt}, is_shared=True), Schema.of
+            )
             self._by_guid.put((guid, fmt), found)
         return found
 
-    def get_latest_version(self, subject: str, *, fmt: str | None = None) -> Steps[RegisteredSchema]:
+    def get_latest_version(
+        self, subject: str, *, fmt: str | None = None
+    ) -> Steps[RegisteredSchema]:
         """Return the latest version of a subject, which may be ``cache_latest_ttl_sec`` old.
 
         Raises:
@@ -113,7 +133,9 @@ class RegistryCore:
             self._latest.put((subject, fmt), found)
         return found
 
-    def get_version(self, subject: str, version: Version, *, deleted: bool = False, fmt: str | None = None) -> Steps[RegisteredSchema]:
+    def get_version(
+        self, subject: str, version: Version, *, deleted: bool = False, fmt: str | None = None
+    ) -> Steps[RegisteredSchema]:
         """Return a version of a subject, as the registry has it now.
 
         Raises:
@@ -124,7 +146,9 @@ class RegistryCore:
 
     def get_versions(self, subject: str, *, deleted: bool = False) -> Steps[list[int]]:
         """Return the numbers of a subject's versions. Raises SchemaRegistryError."""
-        request = _get(("subjects", subject, "versions"), {"deleted": deleted or None}, subject=subject)
+        request = _get(
+            ("subjects", subject, "versions"), {"deleted": deleted or None}, subject=subject
+        )
         return (yield from self._ask(request, _numbers))
 
     def get_subjects(self, prefix: str | None = None, *, deleted: bool = False) -> Steps[list[str]]:
@@ -133,11 +157,7 @@ class RegistryCore:
         return (yield from self._ask(request, _texts))
 
     def get_schemas(
-        self,
-        prefix: str | None = None,
-        *,
-        latest_only: bool = False,
-        deleted: bool = False,
+        self, prefix: str | None = None, *, latest_only: bool = False, deleted: bool = False
     ) -> Steps[list[RegisteredSchema]]:
         """Return all versions of the subjects with a prefix, in pages. Raises SchemaRegistryError."""
         found: list[RegisteredSchema] = []
@@ -157,11 +177,17 @@ class RegistryCore:
     def get_schema_versions(self, schema_id: int) -> Steps[list[tuple[str, int]]]:
         """Return the subjects and versions that have a schema's id. Raises SchemaRegistryError."""
         request = _get(("schemas", "ids", str(schema_id), "versions"))
-        return (yield from self._ask(request, lambda found: [(each["subject"], each["version"]) for each in found]))
+        return (
+            yield from self._ask(
+                request, lambda found: [(each["subject"], each["version"]) for each in found]
+            )
+        )
 
     def get_referenced_by(self, subject: str, version: Version) -> Steps[list[int]]:
         """Return the ids of the schemas that refer to a version. Raises SchemaRegistryError."""
-        request = _get(("subjects", subject, "versions", str(version), "referencedby"), subject=subject)
+        request = _get(
+            ("subjects", subject, "versions", str(version), "referencedby"), subject=subject
+        )
         return (yield from self._ask(request, _numbers))
 
     def get_contexts(self) -> Steps[list[str]]:
@@ -190,10 +216,14 @@ class RegistryCore:
             *(() if version is None else (str(version),)),
         )
         query = {"normalize": normalize or None, "verbose": verbose or None}
-        request = Request(method="POST", path=path, query=query, body=schema.as_json(), subject=subject)
+        request = Request(
+            method="POST", path=path, query=query, body=schema.as_json(), subject=subject
+        )
         return (yield from self._ask(request, _compatibility))
 
-    def get_config(self, subject: str | None = None, *, default_to_global: bool = True) -> Steps[dict[str, Any]]:
+    def get_config(
+        self, subject: str | None = None, *, default_to_global: bool = True
+    ) -> Steps[dict[str, Any]]:
         """Return the configuration of a subject, or the global one.
 
         The key of the level is ``compatibilityLevel``.
@@ -202,15 +232,21 @@ class RegistryCore:
             SchemaRegistryError: 40408, the subject has none, without ``default_to_global``.
         """
         query = {"defaultToGlobal": default_to_global or None} if subject is not None else {}
-        return (yield from self._ask(_get(_scope("config", subject), query, subject=subject), _fields))
+        return (
+            yield from self._ask(_get(_scope("config", subject), query, subject=subject), _fields)
+        )
 
-    def set_config(self, config: Mapping[str, Any], subject: str | None = None) -> Steps[dict[str, Any]]:
+    def set_config(
+        self, config: Mapping[str, Any], subject: str | None = None
+    ) -> Steps[dict[str, Any]]:
         """Change the configuration of a subject, or the global one: ``{"compatibility": "FULL"}``.
 
         Raises:
             SchemaRegistryError: 42203, there is no such level.
         """
-        return (yield from self._ask(_put(_scope("config", subject), dict(config), subject), _fields))
+        return (
+            yield from self._ask(_put(_scope("config", subject), dict(config), subject), _fields)
+        )
 
     def delete_config(self, subject: str | None = None) -> Steps[dict[str, Any]]:
         """Remove the configuration of a subject, or the global one. Raises SchemaRegistryError."""
@@ -243,11 +279,15 @@ class RegistryCore:
             SchemaRegistryError: 40401; 40405, it is not deleted yet; 42206, it is referred to.
         """
         path = ("subjects", subject)
-        versions = yield from self._ask(_delete(path, subject, {"permanent": permanent or None}), _numbers)
+        versions = yield from self._ask(
+            _delete(path, subject, {"permanent": permanent or None}), _numbers
+        )
         self._forget(subject)
         return versions
 
-    def delete_version(self, subject: str, version: Version, *, permanent: bool = False) -> Steps[int]:
+    def delete_version(
+        self, subject: str, version: Version, *, permanent: bool = False
+    ) -> Steps[int]:
         """Delete a version of a subject, and return its number. Raises as ``delete_subject``."""
         path = ("subjects", subject, "versions", str(version))
         number = yield from self._ask(_delete(path, subject, {"permanent": permanent or None}), int)
@@ -270,24 +310,39 @@ class RegistryCore:
             found = self._versions.get(key)
             if found is None:
                 query = {"deleted": True, "format": fmt}
-                found = yield from self._version(reference.subject, reference.version, query, is_shared=True)
+                found = yield from self._version(
+                    reference.subject, reference.version, query, is_shared=True
+                )
                 if reference.version > 0:
                     self._versions.put(key, found)
             texts |= yield from self.referenced_texts(found.schema, fmt=fmt)
             texts[reference.name] = found.schema.text
         return texts
 
-    def _registered_schema(self, path: tuple[str, ...], subject: str, schema: Schema, query: Mapping[str, Any]) -> Steps[RegisteredSchema]:
+    def _registered_schema(
+        self, path: tuple[str, ...], subject: str, schema: Schema, query: Mapping[str, Any]
+    ) -> Steps[RegisteredSchema]:
         """Return a schema that is posted to a path, from the cache or the registry."""
-        request = Request(method="POST", path=path, query=query, body=schema.as_json(), subject=subject, is_shared=True)
+        request = Request(
+            method="POST",
+            path=path,
+            query=query,
+            body=schema.as_json(),
+            subject=subject,
+            is_shared=True,
+        )
         key = (subject, request.target, schema)
         found = self._registered.get(key)
         if found is None:
-            found = yield from self._ask(request, lambda body: RegisteredSchema.of(body, schema, subject))
+            found = yield from self._ask(
+                request, lambda body: RegisteredSchema.of(body, schema, subject)
+            )
             self._registered.put(key, found)
         return found
 
-    def _version(self, subject: str, version: Version, query: Mapping[str, Any], *, is_shared: bool) -> Steps[RegisteredSchema]:
+    def _version(
+        self, subject: str, version: Version, query: Mapping[str, Any], *, is_shared: bool
+    ) -> Steps[RegisteredSchema]:
         path = ("subjects", subject, "versions", str(version))
         request = _get(path, query, subject=subject, is_shared=is_shared)
         return (yield from self._ask(request, RegisteredSchema.of))
@@ -316,11 +371,15 @@ def _get(
     return Request(method="GET", path=path, query=query or {}, subject=subject, is_shared=is_shared)
 
 
-def _put(path: tuple[str, ...], body: Any, subject: str | None, query: Mapping[str, Any] | None = None) -> Request:
+def _put(
+    path: tuple[str, ...], body: Any, subject: str | None, query: Mapping[str, Any] | None = None
+) -> Request:
     return Request(method="PUT", path=path, query=query or {}, body=body, subject=subject)
 
 
-def _delete(path: tuple[str, ...], subject: str | None, query: Mapping[str, Any] | None = None) -> Request:
+def _delete(
+    path: tuple[str, ...], subject: str | None, query: Mapping[str, Any] | None = None
+) -> Request:
     return Request(method="DELETE", path=path, query=query or {}, subject=subject)
 
 
@@ -349,4 +408,6 @@ def _mode(found: Mapping[str, Any]) -> str:
 
 
 def _compatibility(found: Mapping[str, Any]) -> CompatibilityResult:
-    return CompatibilityResult(is_compatible=bool(found["is_compatible"]), messages=tuple(found.get("messages") or ()))
+    return CompatibilityResult(
+        is_compatible=bool(found["is_compatible"]), messages=tuple(found.get("messages") or ())
+    )

@@ -15,7 +15,11 @@ from typing import Any, ClassVar, Generic, Literal, TypedDict, TypeVar
 from log_service.client.schemas.cache import BoundedCache
 from log_service.client.schemas.errors import SerializationError
 from log_service.client.schemas.exchange import Steps
-from log_service.client.schemas.registry_client import BlockingSchemaRegistryClient, RegistryFace, SchemaRegistryClient
+from log_service.client.schemas.registry_client import (
+    BlockingSchemaRegistryClient,
+    RegistryFace,
+    SchemaRegistryClient,
+)
 from log_service.client.schemas.registry_core import RegistryCore
 from log_service.client.schemas.subject_names import SubjectNameStrategy, strategy_of
 from log_service.client.schemas.values import RegisteredSchema, Schema
@@ -35,7 +39,9 @@ class ResolvedSchema:
     texts: Mapping[str, str]
 
 
-def resolved(core: RegistryCore, schema: Schema, schema_type: str, fmt: str | None, about: str) -> Steps[ResolvedSchema]:
+def resolved(
+    core: RegistryCore, schema: Schema, schema_type: str, fmt: str | None, about: str
+) -> Steps[ResolvedSchema]:
     """Return a schema with its references. Raises SerializationError: it has another type."""
     validate_type(schema, schema_type, about)
     return ResolvedSchema(schema=schema, texts=(yield from core.referenced_texts(schema, fmt=fmt)))
@@ -44,7 +50,10 @@ def resolved(core: RegistryCore, schema: Schema, schema_type: str, fmt: str | No
 def validate_type(schema: Schema, schema_type: str, about: str) -> None:
     """Raise SerializationError if a schema has another type."""
     if schema.schema_type != schema_type:
-        raise SerializationError(f"{about} is {schema.schema_type}, and not {schema_type}: use the classes for {schema.schema_type}")
+        raise SerializationError(
+            f"{about} is {schema.schema_type}, and not {schema_type}: use the classes for"
+            f" {schema.schema_type}"
+        )
 
 
 def reason_of(error: Exception) -> str:
@@ -96,7 +105,8 @@ class Writer:
     header: bytes | None
 
     def write(self, value: Any, headers: list[RecordHeader] | None = None) -> bytes | None:
-        """Return the bytes of a value, None for None, and put its schema into the headers if it belongs there.
+        """Return the bytes of a value, None for None, and put its schema into the headers if it
+        belongs there.
 
         A header of another schema, which came along from a record that was read, is removed.
 
@@ -109,12 +119,17 @@ class Writer:
         try:
             payload = self.encode(value)
         except Exception as error:
-            raise SerializationError(f"the value for topic {self.topic} does not fit {self.schema}: {reason_of(error)}") from error
+            raise SerializationError(
+                f"the value for topic {self.topic} does not fit {self.schema}: {reason_of(error)}"
+            ) from error
         if headers is not None:
             headers[:] = [each for each in headers if each[0] != self.header_name]
         if self.header is not None:
             if headers is None:
-                raise ConfigError("schema_id_in='header' needs headers: pass a list to serialize(), and the same list to send()")
+                raise ConfigError(
+                    "schema_id_in='header' needs headers: pass a list to serialize(), and the same"
+                    " list to send()"
+                )
             headers.append((self.header_name, self.header))
         return self.prefix + payload
 
@@ -140,7 +155,9 @@ class Serializing(ABC, Generic[R_co]):
         schema_id_in: Literal["prefix", "header"] = "prefix",
     ) -> None:
         if use_latest_version and auto_register_schemas:
-            raise ConfigError("use_latest_version and auto_register_schemas exclude each other: keep one of them")
+            raise ConfigError(
+                "use_latest_version and auto_register_schemas exclude each other: keep one of them"
+            )
         if schema is None and not use_latest_version:
             raise ConfigError("a schema is missing: give one, or use_latest_version=True")
         if schema_id_in not in {"prefix", "header"}:
@@ -148,12 +165,16 @@ class Serializing(ABC, Generic[R_co]):
         self.registry = registry
         self._schema = schema
         self._is_key = is_key
-        self._is_registering = not use_latest_version if auto_register_schemas is None else auto_register_schemas
+        self._is_registering = (
+            not use_latest_version if auto_register_schemas is None else auto_register_schemas
+        )
         self._is_latest_used = use_latest_version
         self._is_normalized = normalize_schemas
         self._subject_of = strategy_of(subject_name_strategy)
         self._is_in_header = schema_id_in == "header"
-        self._writers: BoundedCache[str, Writer] = new_cache(registry, is_latest_used=use_latest_version)
+        self._writers: BoundedCache[str, Writer] = new_cache(
+            registry, is_latest_used=use_latest_version
+        )
 
     @abstractmethod
     def record_name(self) -> str | None:
@@ -179,7 +200,9 @@ class Serializing(ABC, Generic[R_co]):
         try:
             name = self.record_name()
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise SerializationError(f"the schema for topic {topic} cannot be parsed: {error!r}") from error
+            raise SerializationError(
+                f"the schema for topic {topic} cannot be parsed: {error!r}"
+            ) from error
         subject = self._subject_of(topic, "key" if self._is_key else "value", name)
         found = yield from self._find_schema(core, subject)
         about = f"schema id {found.id} of subject {subject!r}"
@@ -198,7 +221,11 @@ class Serializing(ABC, Generic[R_co]):
             schema=about,
             encode=encode,
             prefix=b"" if self._is_in_header else prefix_of(found.id, self.indexes),
-            header=header_value_of(self._guid(found, subject), self.indexes) if self._is_in_header else None,
+            header=(
+                header_value_of(self._guid(found, subject), self.indexes)
+                if self._is_in_header
+                else None
+            ),
         )
         self._writers.put(topic, writer)
         return writer
@@ -223,7 +250,10 @@ class Serializing(ABC, Generic[R_co]):
     def plain_writer(self, writer: Writer) -> Callable[[Any], bytes | None]:
         """Return a function for a producer's ``value_serializer`` or ``key_serializer``."""
         if self._is_in_header:
-            raise ConfigError("for_topic() needs schema_id_in='prefix', because a producer's serializers see no headers")
+            raise ConfigError(
+                "for_topic() needs schema_id_in='prefix', because a producer's serializers see no"
+                " headers"
+            )
         return writer.write
 
 
@@ -236,7 +266,9 @@ def new_cache(registry: RegistryFace, *, is_latest_used: bool) -> BoundedCache[A
 class AsyncSerializing(Serializing[SchemaRegistryClient]):
     """The calls of a serializer in tasks on trio or on asyncio."""
 
-    async def serialize(self, topic: str, value: Any, headers: list[RecordHeader] | None = None) -> bytes | None:
+    async def serialize(
+        self, topic: str, value: Any, headers: list[RecordHeader] | None = None
+    ) -> bytes | None:
         """Return the bytes of a value for a topic, None for None.
 
         ``headers`` are those of the record. With ``schema_id_in="header"`` the schema is put there.
@@ -263,7 +295,9 @@ class AsyncSerializing(Serializing[SchemaRegistryClient]):
 class BlockingSerializing(Serializing[BlockingSchemaRegistryClient]):
     """The calls of a serializer in threads."""
 
-    def serialize(self, topic: str, value: Any, headers: list[RecordHeader] | None = None) -> bytes | None:
+    def serialize(
+        self, topic: str, value: Any, headers: list[RecordHeader] | None = None
+    ) -> bytes | None:
         """Return the bytes of a value for a topic, as ``AvroSerializer.serialize`` does."""
         if value is None:
             return None

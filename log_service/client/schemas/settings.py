@@ -74,7 +74,9 @@ class RegistryClientSettings:
         urls, user = _urls(url)
         user = _user(user, given.get("basic_auth_user_info"))
         if user is not None and given.get("bearer_auth_token") is not None:
-            raise ConfigError("basic_auth_user_info and bearer_auth_token both log in: keep one of them")
+            raise ConfigError(
+                "basic_auth_user_info and bearer_auth_token both log in: keep one of them"
+            )
         plain = {name: value for name, value in given.items() if name in own and value is not None}
         return cls(urls=urls, user=user, tls=_tls(urls, given), **plain)
 
@@ -84,7 +86,9 @@ class RegistryClientSettings:
             return {"Authorization": f"Basic {b64encode(self.user.reveal().encode()).decode()}"}
         token = self.bearer_auth_token
         headers = {
-            "Authorization": None if token is None else f"Bearer {token if isinstance(token, str) else token()}",
+            "Authorization": (
+                None if token is None else f"Bearer {token if isinstance(token, str) else token()}"
+            ),
             "target-sr-cluster": self.bearer_auth_logical_cluster,
             "Confluent-Identity-Pool-Id": self.bearer_auth_identity_pool_id,
         }
@@ -94,8 +98,14 @@ class RegistryClientSettings:
 def _validate_number(name: str, value: Any, lowest: float, highest: float) -> None:
     if value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, int | float) or not lowest <= value <= highest:
-        raise ConfigError(f"{name} is {value!r}; it has to be a number from {lowest:g} to {highest:g}")
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not lowest <= value <= highest
+    ):
+        raise ConfigError(
+            f"{name} is {value!r}; it has to be a number from {lowest:g} to {highest:g}"
+        )
 
 
 def _urls(given: str | Iterable[str]) -> tuple[tuple[str, ...], SecretText | None]:
@@ -118,9 +128,15 @@ def _url(text: str) -> tuple[str, SecretText | None]:
     except ValueError:
         is_good = False
     if not is_good or parts.query or parts.fragment or not text.isascii() or " " in text:
-        shown = "" if "@" in text else f" and is {text!r}"  # a user's password may stand before the @
+        shown = (
+            "" if "@" in text else f" and is {text!r}"
+        )  # a user's password may stand before the @
         raise ConfigError(f"url has to look like http://127.0.0.1:8081{shown}")
-    user = None if parts.username is None else SecretText(unquote(f"{parts.username}:{parts.password or ''}"))
+    user = (
+        None
+        if parts.username is None
+        else SecretText(unquote(f"{parts.username}:{parts.password or ''}"))
+    )
     place = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", "")), user
 
@@ -132,7 +148,9 @@ def _user(in_url: SecretText | None, given: str | SecretText | None) -> SecretTe
         raise ConfigError("url and basic_auth_user_info both name a user: keep one of them")
     user = given if isinstance(given, SecretText) else SecretText(given)
     if ":" not in user.reveal():
-        raise ConfigError("basic_auth_user_info has to be a name and a password, with a colon in between")
+        raise ConfigError(
+            "basic_auth_user_info has to be a name and a password, with a colon in between"
+        )
     return user
 
 
@@ -141,5 +159,7 @@ def _tls(urls: tuple[str, ...], given: Mapping[str, Any]) -> TlsConfig | None:
     if any(url.startswith("https") for url in urls):
         return client_security({"security_protocol": "SSL", **texts}).tls
     if texts:
-        raise ConfigError(f"{next(iter(texts))} means nothing without an https URL: change url, or leave it out")
+        raise ConfigError(
+            f"{next(iter(texts))} means nothing without an https URL: change url, or leave it out"
+        )
     return None

@@ -38,7 +38,9 @@ def strategy_of(given: str | SubjectNameStrategy) -> SubjectNameStrategy:
     if callable(given):
         return given
     if given not in STRATEGIES:
-        raise ConfigError(f"subject_name_strategy is {given!r}; it may be {', '.join(STRATEGIES)}, or a function")
+        raise ConfigError(
+            f"subject_name_strategy is {given!r}; it may be {', '.join(STRATEGIES)}, or a function"
+        )
     return STRATEGIES[given]
 
 

@@ -80,7 +80,9 @@ class RegisteredSchema:
     guid: str | None = None
 
     @classmethod
-    def of(cls, found: Mapping[str, Any], schema: Schema | None = None, subject: str | None = None) -> Self:
+    def of(
+        cls, found: Mapping[str, Any], schema: Schema | None = None, subject: str | None = None
+    ) -> Self:
         """Return the schema in a JSON object, or else the given one, which was sent.
 
         Raises KeyError: a part is missing.

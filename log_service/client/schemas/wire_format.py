@@ -58,14 +58,18 @@ def header_value_of(guid: str, indexes: Indexes = ()) -> bytes:
     return bytes((MAGIC_GUID,)) + UUID(guid).bytes + _indexes_bytes(indexes)
 
 
-def read_identity(data: bytes, headers: Sequence[RecordHeader], *, is_key: bool, has_indexes: bool) -> tuple[SchemaIdentity, bytes]:
+def read_identity(
+    data: bytes, headers: Sequence[RecordHeader], *, is_key: bool, has_indexes: bool
+) -> tuple[SchemaIdentity, bytes]:
     """Return the schema of some bytes, and their payload.
 
     Raises:
         SerializationError: neither a header nor a prefix names a schema.
     """
     name = header_name(is_key=is_key)
-    value = next((content for key, content in reversed(headers) if key == name and content is not None), None)
+    value = next(
+        (content for key, content in reversed(headers) if key == name and content is not None), None
+    )
     if value is None:
         identity, end = _read(data, has_indexes=has_indexes)
         return identity, data[end:]
@@ -82,7 +86,9 @@ def _read(named: bytes, *, has_indexes: bool) -> tuple[SchemaIdentity, int]:
         indexes, end = _read_indexes(named, GUID_END) if has_indexes else ((), GUID_END)
         return SchemaIdentity(guid=str(UUID(bytes=named[1:GUID_END])), indexes=indexes), end
     shown = named[: PREFIX.size].hex(" ") or "nothing"
-    text = f"the bytes name no schema: they begin with {shown}, and not with 00 and the id of a schema"
+    text = (
+        f"the bytes name no schema: they begin with {shown}, and not with 00 and the id of a schema"
+    )
     raise SerializationError(f"{text}; they were not written by a serializer of a schema registry")
 
 
@@ -107,7 +113,9 @@ def _read_indexes(named: bytes, position: int) -> tuple[Indexes, int]:
     if count == 0:
         return (0,), position
     if count > MAX_INDEXES:
-        raise SerializationError(f"the bytes name a message at a depth of {count}; at most {MAX_INDEXES} is read")
+        raise SerializationError(
+            f"the bytes name a message at a depth of {count}; at most {MAX_INDEXES} is read"
+        )
     indexes = []
     for _ in range(count):
         index, position = _read_varint(named, position)
@@ -124,4 +132,6 @@ def _read_varint(named: bytes, position: int) -> tuple[int, int]:
             if number >= 0:
                 return number, position + step + 1
             break
-    raise SerializationError("the bytes end within the indexes of a Protobuf message, or have wrong ones")
+    raise SerializationError(
+        "the bytes end within the indexes of a Protobuf message, or have wrong ones"
+    )

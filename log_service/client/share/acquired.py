@@ -20,7 +20,14 @@ from log_service.client.consumer.records import ConsumerRecord, Deserializer
 from log_service.client.share.records import ShareDeserializationError, ShareRecord, as_share_record
 from log_service.common.errors import KafkaError, ProtocolError
 from log_service.common.types import TopicPartition
-from log_service.records.batch import BatchHeader, CorruptBatch, OpenBatch, is_crc_valid, iterate_headers, open_batch
+from log_service.records.batch import (
+    BatchHeader,
+    CorruptBatch,
+    OpenBatch,
+    is_crc_valid,
+    iterate_headers,
+    open_batch,
+)
 
 MAX_ACQUIRED = 1 << 20
 """Limit of acquired offsets in a response for one partition.
@@ -94,7 +101,9 @@ class AcquiredReader:
         left = [offset for offset, _ in self._due]
         self._due.clear()
         untold, self._error = self._error, None
-        return [untold.record.offset, *left] if isinstance(untold, ShareDeserializationError) else left
+        return (
+            [untold.record.offset, *left] if isinstance(untold, ShareDeserializationError) else left
+        )
 
     def _read_one(self, taken: list[ShareRecord]) -> None:
         """Read one record, or move to the next batch."""
@@ -168,7 +177,10 @@ class AcquiredReader:
 
     def _validate(self, at: int, header: BatchHeader) -> None:
         if not self._is_intact(at, header):
-            raise CorruptBatch(f"{self._topic_partition}: the checksum of the batch at offset {header.base_offset} does not hold")
+            raise CorruptBatch(
+                f"{self._topic_partition}: the checksum of the batch at offset {header.base_offset}"
+                " does not hold"
+            )
 
     def _is_intact(self, at: int, header: BatchHeader) -> bool:
         return not self._check_crcs or is_crc_valid(self._view[at : at + header.size_bytes])

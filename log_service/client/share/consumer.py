@@ -81,11 +81,16 @@ class ShareConsumer:
         self._is_woken = self._is_polling = self._is_open = False
 
     def __repr__(self) -> str:
-        return f"<ShareConsumer group={self.config.group_id} {'open' if self._is_open else 'closed'} in_hand={len(self._in_hand)}>"
+        return (
+            f"<ShareConsumer group={self.config.group_id} {'open' if self._is_open else 'closed'}"
+            f" in_hand={len(self._in_hand)}>"
+        )
 
     async def __aenter__(self) -> Self:
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
-        self._cluster = ClusterMetadata(self._env, self.config, self._nursery, security=self._security)
+        self._cluster = ClusterMetadata(
+            self._env, self.config, self._nursery, security=self._security
+        )
         self._begin()
         self._nursery.start_soon(self._cluster.keep_fresh)
         self._is_open = True
@@ -94,7 +99,11 @@ class ShareConsumer:
     def _begin(self) -> None:
         """Start as a new member without partitions."""
         self._membership = ShareMembership(
-            self._cluster, self.config, on_assigned=self._note_assigned, on_change=self._note_change, meter=self._meter
+            self._cluster,
+            self.config,
+            on_assigned=self._note_assigned,
+            on_change=self._note_change,
+            meter=self._meter,
         )
         self._fetcher = ShareFetcher(
             self._cluster,
@@ -108,7 +117,12 @@ class ShareConsumer:
         self._scope = trio.CancelScope()
         self._nursery.start_soon(_run_both, self._scope, self._membership.run, self._fetcher.run)
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
             await self._finish(is_accepting=error is None)
         finally:
@@ -184,7 +198,9 @@ class ShareConsumer:
 
     # Records
 
-    async def poll(self, max_records: int | None = None, timeout_ms: int = 1_000) -> list[ShareRecord]:
+    async def poll(
+        self, max_records: int | None = None, timeout_ms: int = 1_000
+    ) -> list[ShareRecord]:
         """Return up to ``max_records`` records as soon as there are any, none after ``timeout_ms``.
 
         The default of ``max_records`` is ``max_poll_records``. Acknowledgements of earlier records
@@ -198,13 +214,20 @@ class ShareConsumer:
             KafkaError: a fetch or the group failed for good. INVALID_REQUEST, the consumer is
                 closed, or another task polls it.
         """
-        limit = self.config.max_poll_records if max_records is None else arguments.record_limit(max_records)
+        limit = (
+            self.config.max_poll_records
+            if max_records is None
+            else arguments.record_limit(max_records)
+        )
         return await self._poll(limit, limit, timeout_ms)
 
     async def _poll(self, limit: int, acquired_limit: int, timeout_ms: int) -> list[ShareRecord]:
         self._require_open()
         if self._is_polling:
-            text = "another task or thread polls this consumer, or a callback of its own does: one poll at a time"
+            text = (
+                "another task or thread polls this consumer, or a callback of its own does: one"
+                " poll at a time"
+            )
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         deadline = trio.current_time() + timeout_ms / 1_000
         self._membership.note_poll(is_polling=True)
@@ -247,13 +270,19 @@ class ShareConsumer:
         With implicit acknowledgement a record is accepted when the next record is requested.
         """
         while True:
-            records = await self._poll(1, self.config.max_poll_records, self.config.default_api_timeout_ms)
+            records = await self._poll(
+                1, self.config.max_poll_records, self.config.default_api_timeout_ms
+            )
             if records:
                 return records[0]
 
     # Acknowledgements
 
-    def acknowledge(self, records: ShareRecord | Iterable[ShareRecord], kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
+    def acknowledge(
+        self,
+        records: ShareRecord | Iterable[ShareRecord],
+        kind: AcknowledgeType = AcknowledgeType.ACCEPT,
+    ) -> None:
         """Acknowledge records in hand. The next ``poll``, ``commit`` or ``commit_soon`` sends this.
 
         Until then the acknowledgement may be changed. A renewed record stays in hand.
@@ -315,9 +344,14 @@ class ShareConsumer:
             with trio.move_on_after(limit_ms / 1_000):
                 await is_settled.wait()
         if ticket.open_count:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"not all acknowledgements were settled within {limit_ms} ms")
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"not all acknowledgements were settled within {limit_ms} ms",
+            )
         if ticket.errors:
-            raise ItemsFailed(ticket.errors, dict.fromkeys(ticket.partitions - ticket.errors.keys()))
+            raise ItemsFailed(
+                ticket.errors, dict.fromkeys(ticket.partitions - ticket.errors.keys())
+            )
 
     def commit_soon(self) -> None:
         """Send the acknowledgements as ``commit`` does, without waiting.
@@ -354,23 +388,37 @@ class ShareConsumer:
     def metrics(self) -> ShareConsumerMetrics:
         """Return the metrics of the consumer so far; see ``metrics``."""
         self._require_open()
-        return self._meter.metrics(self._cluster.metrics(), len(self._in_hand), len(self._fetcher.partitions()))
+        return self._meter.metrics(
+            self._cluster.metrics(), len(self._in_hand), len(self._fetcher.partitions())
+        )
 
     # Internal steps
 
-    def _say(self, *, is_hurried: bool, is_implied: bool = True, on_settled: Callable[[], None] = lambda: None) -> Ticket:
+    def _say(
+        self,
+        *,
+        is_hurried: bool,
+        is_implied: bool = True,
+        on_settled: Callable[[], None] = lambda: None,
+    ) -> Ticket:
         """Pass the acknowledgements to the lanes, including those that the mode implies."""
         self._drop_expired()
         if self.config.is_implicit and is_implied:
             self._in_hand.say_of_others(AcknowledgeType.ACCEPT)
         ticket = Ticket(on_settled)
         said = self._in_hand.take_said()
-        sayings = [(source, self._saying(where, types, ticket)) for source, by_place in said for where, types in by_place.items()]
+        sayings = [
+            (source, self._saying(where, types, ticket))
+            for source, by_place in said
+            for where, types in by_place.items()
+        ]
         for source, saying in sayings:
             source.lane.say(source, saying, is_hurried=is_hurried)
         return ticket
 
-    def _saying(self, where: TopicPartition, types: dict[int, int], ticket: Ticket) -> Acknowledging:
+    def _saying(
+        self, where: TopicPartition, types: dict[int, int], ticket: Ticket
+    ) -> Acknowledging:
         ticket.add(where)
 
         def settle(saying: Acknowledging, error: KafkaError | None) -> None:
@@ -378,13 +426,19 @@ class ShareConsumer:
             ticket.settle(saying.topic_partition, error)
 
         deadline_ms = self._now_ms() + self._fetcher.lock_timeout_ms
-        return Acknowledging(topic_partition=where, types=types, deadline_ms=deadline_ms, on_settled=settle)
+        return Acknowledging(
+            topic_partition=where, types=types, deadline_ms=deadline_ms, on_settled=settle
+        )
 
     def _note_settled(self, saying: Acknowledging, error: KafkaError | None) -> None:
         self._meter.note_acknowledged(len(saying.types), is_refused=error is not None)
         if error is None and saying.is_renewing:
-            renewed = [offset for offset, kind in saying.types.items() if kind == AcknowledgeType.RENEW]
-            self._in_hand.renew(saying.topic_partition, renewed, self._now_ms() + self._fetcher.lock_timeout_ms)
+            renewed = [
+                offset for offset, kind in saying.types.items() if kind == AcknowledgeType.RENEW
+            ]
+            self._in_hand.renew(
+                saying.topic_partition, renewed, self._now_ms() + self._fetcher.lock_timeout_ms
+            )
         if self.on_acknowledged is not None:
             try:
                 self.on_acknowledged(saying.topic_partition, saying.offsets, error)
@@ -392,13 +446,22 @@ class ShareConsumer:
                 logger.exception("the callback of acknowledgements failed")
         elif error is not None:
             count = len(saying.types)
-            self._quiet.warning(error.code, "group %s: %d records are delivered again: %s", self.config.group_id, count, error)
+            self._quiet.warning(
+                error.code,
+                "group %s: %d records are delivered again: %s",
+                self.config.group_id,
+                count,
+                error,
+            )
 
     def _drop_expired(self) -> None:
         late = self._in_hand.drop_expired(self._now_ms())
         if late:
             first = f"{late[0].topic_partition} offset {late[0].offset}"
-            text = "group %s: the locks of %d records ran out before they were acknowledged, the first at %s: they are delivered again"
+            text = (
+                "group %s: the locks of %d records ran out before they were acknowledged, the first"
+                " at %s: they are delivered again"
+            )
             self._quiet.warning("expired", text, self.config.group_id, len(late), first)
 
     async def _finish(self, *, is_accepting: bool) -> None:
@@ -407,14 +470,18 @@ class ShareConsumer:
         A cancellation does not interrupt these steps, because only all of them together are useful.
         """
         self._say(is_hurried=True, is_implied=is_accepting)
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + self.config.request_timeout_ms / 1_000):
+        with trio.CancelScope(
+            shield=True, deadline=trio.current_time() + self.config.request_timeout_ms / 1_000
+        ):
             await self._fetcher.close()
             with trio.move_on_after(LEAVE_S):
                 await self._membership.leave()
 
     def _require_open(self) -> None:
         if not self._is_open:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the consumer is closed: use it inside 'async with'")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "the consumer is closed: use it inside 'async with'"
+            )
 
     def _note_assigned(self, assigned: frozenset[Any]) -> None:
         self._fetcher.assign(assigned)

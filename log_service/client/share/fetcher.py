@@ -26,7 +26,12 @@ from log_service.client.share.acquired import AcquiredReader
 from log_service.client.share.in_hand import InHand
 from log_service.client.share.lane import FetchPlan, Lane, Source
 from log_service.client.share.metrics import ShareConsumerMeter
-from log_service.client.share.records import GAP, AcknowledgeType, ShareDeserializationError, ShareRecord
+from log_service.client.share.records import (
+    GAP,
+    AcknowledgeType,
+    ShareDeserializationError,
+    ShareRecord,
+)
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.quiet_log import QuietLogger
 from log_service.common.types import NO_TOPIC_ID, TopicId, TopicPartition
@@ -42,7 +47,13 @@ CLOSE_S = 5.0
 
 They release the records when the connection closes.
 """
-NOT_YET = frozenset({ErrorCode.SHARE_SESSION_LIMIT_REACHED, ErrorCode.FENCED_STATE_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR})
+NOT_YET = frozenset(
+    {
+        ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+        ErrorCode.FENCED_STATE_EPOCH,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
 """Errors that may be transient, although the protocol does not call them retriable."""
 
 
@@ -78,7 +89,9 @@ class _Arrived:
 
     __slots__ = ("deadline_ms", "reader", "source", "where")
 
-    def __init__(self, source: Source, where: TopicPartition, reader: _Reader, deadline_ms: float) -> None:
+    def __init__(
+        self, source: Source, where: TopicPartition, reader: _Reader, deadline_ms: float
+    ) -> None:
         self.source = source
         self.where = where
         self.reader = reader
@@ -125,7 +138,10 @@ class ShareFetcher:
         self.is_lock_timeout_known = False
 
     def __repr__(self) -> str:
-        return f"<ShareFetcher partitions={len(self._assigned)} arrived={len(self._arrived)} lanes={sorted(self._lanes)}>"
+        return (
+            f"<ShareFetcher partitions={len(self._assigned)} arrived={len(self._arrived)}"
+            f" lanes={sorted(self._lanes)}>"
+        )
 
     # Assignment and polls
 
@@ -137,7 +153,11 @@ class ShareFetcher:
     def partitions(self) -> list[TopicPartition]:
         """Return the assigned partitions whose topics are known by name, sorted."""
         names = self._cluster.view.names_by_id
-        return sorted(TopicPartition(names[topic_id], number) for topic_id, number in self._assigned if topic_id in names)
+        return sorted(
+            TopicPartition(names[topic_id], number)
+            for topic_id, number in self._assigned
+            if topic_id in names
+        )
 
     def want(self, max_records: int, deadline: float) -> None:
         """Acquire records until there are some, or until ``want_nothing``.
@@ -169,7 +189,9 @@ class ShareFetcher:
             return
         error, arrived = self._untold.popleft()
         if arrived is not None and isinstance(error, ShareDeserializationError):
-            self._in_hand.hand_out([error.record], arrived.source, arrived.deadline_ms, AcknowledgeType.RELEASE)
+            self._in_hand.hand_out(
+                [error.record], arrived.source, arrived.deadline_ms, AcknowledgeType.RELEASE
+            )
         raise error
 
     # Returning records
@@ -206,7 +228,9 @@ class ShareFetcher:
         They are ready again, in the same order.
         """
         for record, source, deadline_ms in reversed(returned):
-            self._arrived.appendleft(_Arrived(source, record.topic_partition, _Returned([record]), deadline_ms))
+            self._arrived.appendleft(
+                _Arrived(source, record.topic_partition, _Returned([record]), deadline_ms)
+            )
 
     def _take_of(self, arrived: _Arrived, taken: list[ShareRecord], max_records: int) -> None:
         before_count = len(taken)
@@ -224,7 +248,8 @@ class ShareFetcher:
         return (
             arrived.source.error is not None
             or arrived.deadline_ms <= self._now_ms()
-            or (view.topic_id_of(arrived.where.topic), arrived.where.partition) not in self._assigned
+            or (view.topic_id_of(arrived.where.topic), arrived.where.partition)
+            not in self._assigned
             or self._cluster.has_other_leader(arrived.where, arrived.source.lane.node_id)
         )
 
@@ -235,13 +260,20 @@ class ShareFetcher:
 
     def _say_gaps(self, arrived: _Arrived) -> None:
         reader = arrived.reader
-        types = dict.fromkeys(reader.gaps, GAP) | dict.fromkeys(reader.unreadable, int(AcknowledgeType.RELEASE))
+        types = dict.fromkeys(reader.gaps, GAP) | dict.fromkeys(
+            reader.unreadable, int(AcknowledgeType.RELEASE)
+        )
         reader.gaps, reader.unreadable = [], []
         self._say(arrived, types)
 
     def _say(self, arrived: _Arrived, types: Mapping[int, int]) -> None:
         if types:
-            saying = Acknowledging(topic_partition=arrived.where, types=types, deadline_ms=arrived.deadline_ms, on_settled=self._note_said)
+            saying = Acknowledging(
+                topic_partition=arrived.where,
+                types=types,
+                deadline_ms=arrived.deadline_ms,
+                on_settled=self._note_said,
+            )
             arrived.source.lane.say(arrived.source, saying, is_hurried=False)
 
     def _note_said(self, saying: Acknowledging, error: KafkaError | None) -> None:
@@ -250,14 +282,24 @@ class ShareFetcher:
         Those records become available anyway.
         """
         if error is not None:
-            self._quiet.info(error.code, "group %s: %d offsets: %s", self._config.group_id, len(saying.types), error)
+            self._quiet.info(
+                error.code,
+                "group %s: %d offsets: %s",
+                self._config.group_id,
+                len(saying.types),
+                error,
+            )
 
     # Interface for the lanes
 
     def wanted_of(self, node_id: int) -> dict[TopicPartition, TopicId]:
         """Return the assigned partitions that a broker leads in the current view."""
         view = self._cluster.view
-        wanted = {where: view.topic_id_of(where.topic) for where in self.partitions() if view.leader_of(where) == node_id}
+        wanted = {
+            where: view.topic_id_of(where.topic)
+            for where in self.partitions()
+            if view.leader_of(where) == node_id
+        }
         return {where: topic_id for where, topic_id in wanted.items() if topic_id != NO_TOPIC_ID}
 
     def plan_of(self, node_id: int) -> FetchPlan | None:
@@ -267,7 +309,10 @@ class ShareFetcher:
         wanted = self.wanted_of(node_id)
         if not wanted:
             return None
-        wait_ms = min(self._config.fetch_max_wait_ms, max(ceil((self._deadline - trio.current_time()) * 1_000), 1))
+        wait_ms = min(
+            self._config.fetch_max_wait_ms,
+            max(ceil((self._deadline - trio.current_time()) * 1_000), 1),
+        )
         if self._config.acquire_mode:
             nodes = self._nodes_in_turn()
             if self._is_one_asked() or (nodes and node_id != nodes[0]):
@@ -296,13 +341,27 @@ class ShareFetcher:
         code = ErrorCode.of(result.error_code)
         if code is not ErrorCode.NONE:
             is_moved = self._cluster.has_other_leader(where, source.lane.node_id)
-            self._note_partition_error(KafkaError(code, f"share fetch of {where}: {result.error_message or code.name}"), is_moved=is_moved)
+            self._note_partition_error(
+                KafkaError(code, f"share fetch of {where}: {result.error_message or code.name}"),
+                is_moved=is_moved,
+            )
             return is_moved
         self._refresh_attempt = 0
         if result.acquired_records:
-            acquired = [(each.first_offset, each.last_offset, each.delivery_count) for each in result.acquired_records]
-            reader = AcquiredReader(where, result.records, acquired, check_crcs=self._config.check_crcs, deserializers=self._deserializers)
-            self._arrived.append(_Arrived(source, where, reader, self._now_ms() + self.lock_timeout_ms))
+            acquired = [
+                (each.first_offset, each.last_offset, each.delivery_count)
+                for each in result.acquired_records
+            ]
+            reader = AcquiredReader(
+                where,
+                result.records,
+                acquired,
+                check_crcs=self._config.check_crcs,
+                deserializers=self._deserializers,
+            )
+            self._arrived.append(
+                _Arrived(source, where, reader, self._now_ms() + self.lock_timeout_ms)
+            )
             self._on_change()
         return True
 
@@ -373,12 +432,18 @@ class ShareFetcher:
         view = self._cluster.view
         leaders = {view.leader_of(where) for where in self.partitions()}
         for node_id in sorted(leaders - self._lanes.keys() - {NO_LEADER}):
-            lane = self._lanes[node_id] = Lane(node_id, self._cluster, self._config, self._member_id, self)
+            lane = self._lanes[node_id] = Lane(
+                node_id, self._cluster, self._config, self._member_id, self
+            )
             self._nursery.start_soon(lane.run)
         self._release_given_up()
         patience_s = (self._config.fetch_max_wait_ms + SILENCE_MS) / 1_000
         is_silent = any(trio.current_time() - since >= patience_s for since in self._asked.values())
-        if NO_LEADER in leaders or is_silent or any(topic_id not in view.names_by_id for topic_id, _ in self._assigned):
+        if (
+            NO_LEADER in leaders
+            or is_silent
+            or any(topic_id not in view.names_by_id for topic_id, _ in self._assigned)
+        ):
             self._request_refresh()
 
     def _release_given_up(self) -> None:

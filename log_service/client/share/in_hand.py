@@ -45,7 +45,13 @@ class InHand(Generic[S]):
     def __len__(self) -> int:
         return len(self._held)
 
-    def hand_out(self, records: Iterable[ShareRecord], source: S, deadline_ms: float, said: AcknowledgeType | None = None) -> None:
+    def hand_out(
+        self,
+        records: Iterable[ShareRecord],
+        source: S,
+        deadline_ms: float,
+        said: AcknowledgeType | None = None,
+    ) -> None:
         """Add records that the application receives now.
 
         ``said`` is their default acknowledgement.
@@ -61,8 +67,13 @@ class InHand(Generic[S]):
         """
         held = self._held.get(record[:3])
         if held is None or held.record.delivery_count != record.delivery_count:
-            text = "it was acknowledged before, its lock ran out, or this consumer did not return it"
-            where = f"the record at {record.topic_partition} offset {record.offset}, delivery {record.delivery_count}"
+            text = (
+                "it was acknowledged before, its lock ran out, or this consumer did not return it"
+            )
+            where = (
+                f"the record at {record.topic_partition} offset {record.offset}, delivery"
+                f" {record.delivery_count}"
+            )
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, f"{where}, is not in hand: {text}")
         held.said = kind
 
@@ -70,7 +81,11 @@ class InHand(Generic[S]):
         """Acknowledge those of ``records`` that are in hand and have no acknowledgement yet."""
         for record in records:
             held = self._held.get(record[:3])
-            if held is not None and held.said is None and held.record.delivery_count == record.delivery_count:
+            if (
+                held is not None
+                and held.said is None
+                and held.record.delivery_count == record.delivery_count
+            ):
                 held.said = kind
 
     def say_of_others(self, kind: AcknowledgeType) -> None:
@@ -109,7 +124,9 @@ class InHand(Generic[S]):
                 del self._held[place]
         return list(by_source.values())
 
-    def renew(self, topic_partition: TopicPartition, offsets: Iterable[int], deadline_ms: float) -> None:
+    def renew(
+        self, topic_partition: TopicPartition, offsets: Iterable[int], deadline_ms: float
+    ) -> None:
         """Note that the leader renewed the locks of these records."""
         for offset in offsets:
             held = self._held.get((*topic_partition, offset))
@@ -118,7 +135,11 @@ class InHand(Generic[S]):
 
     def drop_expired(self, now_ms: float) -> list[ShareRecord]:
         """Remove and return the records without an acknowledgement whose lock ran out."""
-        late = [(place, held.record) for place, held in self._held.items() if held.deadline_ms <= now_ms and held.said is None]
+        late = [
+            (place, held.record)
+            for place, held in self._held.items()
+            if held.deadline_ms <= now_ms and held.said is None
+        ]
         for place, _ in late:
             del self._held[place]
         return [record for _, record in late]

@@ -26,7 +26,10 @@ from log_service.common.types import TopicId, TopicPartition
 from log_service.config.client import ShareConsumerConfig
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages import share_acknowledge, share_fetch
-from log_service.protocol.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
+from log_service.protocol.messages.share_acknowledge import (
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+)
 from log_service.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
 from log_service.rpc.connection import RpcConnection
 
@@ -80,7 +83,9 @@ class Desk(Protocol):
     def note_fetch_ended(self, node_id: int) -> None:
         """Note that a fetch got its response or failed."""
 
-    def accept(self, source: Source, where: TopicPartition, result: share_fetch.PartitionData) -> bool:
+    def accept(
+        self, source: Source, where: TopicPartition, result: share_fetch.PartitionData
+    ) -> bool:
         """Process a partition's part of a response.
 
         Returns whether the leader may be asked at once.
@@ -96,7 +101,14 @@ class Desk(Protocol):
 class Lane:
     """The requests to one leader."""
 
-    def __init__(self, node_id: int, cluster: ClusterMetadata, config: ShareConsumerConfig, member_id: str, desk: Desk) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        cluster: ClusterMetadata,
+        config: ShareConsumerConfig,
+        member_id: str,
+        desk: Desk,
+    ) -> None:
         self.node_id = node_id
         self.source = Source(self)
         self.ended = trio.Event()
@@ -131,7 +143,10 @@ class Lane:
         It is sent with the next fetch, or at once if ``is_hurried``.
         """
         if source is not self.source or self._is_closing:
-            error = source.error or KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND, f"the session with broker {self.node_id} has ended")
+            error = source.error or KafkaError(
+                ErrorCode.SHARE_SESSION_NOT_FOUND,
+                f"the session with broker {self.node_id} has ended",
+            )
             saying.on_settled(saying, error)
             return
         self._to_say.append(saying)
@@ -154,7 +169,9 @@ class Lane:
                         await self._wakeup.wait()
             await self._say(is_final=True)
         finally:
-            self._end_session(KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND, "the consumer is closed"))
+            self._end_session(
+                KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND, "the consumer is closed")
+            )
             self.ended.set()
 
     async def _take_turn(self) -> bool:
@@ -179,7 +196,10 @@ class Lane:
             return False
         if plan is None:
             return trio.current_time() < self._say_by
-        return not any(saying.is_renewing or saying.topic_partition not in plan.wanted for saying in self._to_say)
+        return not any(
+            saying.is_renewing or saying.topic_partition not in plan.wanted
+            for saying in self._to_say
+        )
 
     # Requests
 
@@ -200,7 +220,9 @@ class Lane:
                 share_acquire_mode=self._config.acquire_mode,
             )
             self._session.fill_fetch(request, plan.wanted, merged(sayings))
-            response = await connection.request(request, ShareFetchResponse, waits_ms=plan.max_wait_ms)
+            response = await connection.request(
+                request, ShareFetchResponse, waits_ms=plan.max_wait_ms
+            )
             self._check(connection, response)
         except KafkaError as error:
             self._note_failure(sayings, error)
@@ -214,7 +236,10 @@ class Lane:
         self._is_hurried = False
         if not self._session.is_open and not is_final:
             self._note_failure(
-                self._take_to_say(), KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND, f"broker {self.node_id} knows no session")
+                self._take_to_say(),
+                KafkaError(
+                    ErrorCode.SHARE_SESSION_NOT_FOUND, f"broker {self.node_id} knows no session"
+                ),
             )
             return
         if not self._session.is_open:
@@ -244,7 +269,11 @@ class Lane:
         """Return the connection. A session on an earlier connection is over."""
         connection = await self._cluster.node(self.node_id, PURPOSE)
         if connection is not self._connection:
-            self._end_session(KafkaError(ErrorCode.NETWORK_EXCEPTION, f"the connection to broker {self.node_id} was lost"))
+            self._end_session(
+                KafkaError(
+                    ErrorCode.NETWORK_EXCEPTION, f"the connection to broker {self.node_id} was lost"
+                )
+            )
             self._connection = connection
         return connection
 
@@ -254,15 +283,22 @@ class Lane:
         self._say_by = inf
         return taken
 
-    def _sendable(self, connection: RpcConnection, sayings: list[Acknowledging]) -> list[Acknowledging]:
+    def _sendable(
+        self, connection: RpcConnection, sayings: list[Acknowledging]
+    ) -> list[Acknowledging]:
         """Settle acknowledgements that the broker is too old for, and return the others."""
         if connection.version_of(ApiKey.SHARE_ACKNOWLEDGE) >= FIRST_VERSION_WITH_RENEWAL:
             return sayings
         text = f"broker {self.node_id} is too old to renew locks (KIP-1222)"
-        _settle([each for each in sayings if each.is_renewing], KafkaError(ErrorCode.UNSUPPORTED_VERSION, text))
+        _settle(
+            [each for each in sayings if each.is_renewing],
+            KafkaError(ErrorCode.UNSUPPORTED_VERSION, text),
+        )
         return [each for each in sayings if not each.is_renewing]
 
-    def _check(self, connection: RpcConnection, response: ShareFetchResponse | ShareAcknowledgeResponse) -> None:
+    def _check(
+        self, connection: RpcConnection, response: ShareFetchResponse | ShareAcknowledgeResponse
+    ) -> None:
         """Raise the error of a whole response.
 
         The connection is closed if the leader may still have the session.
@@ -278,7 +314,9 @@ class Lane:
         code = ErrorCode.of(response.error_code)
         if code is not ErrorCode.SHARE_SESSION_NOT_FOUND and self._session.is_open:
             connection.close()
-        raise KafkaError(code, f"share session with broker {self.node_id}: {response.error_message or code.name}")
+        raise KafkaError(
+            code, f"share session with broker {self.node_id}: {response.error_message or code.name}"
+        )
 
     # Responses
 
@@ -289,13 +327,21 @@ class Lane:
         self._pause()
 
     def _take_fetched(self, sayings: Sequence[Acknowledging], response: ShareFetchResponse) -> None:
-        results = self._by_place((TopicId(topic.topic_id), result) for topic in response.responses for result in topic.partitions)
-        self._settle_by_code(sayings, {where: result.acknowledge_error_code for where, result in results.items()})
+        results = self._by_place(
+            (TopicId(topic.topic_id), result)
+            for topic in response.responses
+            for result in topic.partitions
+        )
+        self._settle_by_code(
+            sayings, {where: result.acknowledge_error_code for where, result in results.items()}
+        )
         is_fine = True
         try:
             for where, result in results.items():
                 if result.error_code:
-                    self._cluster.learn_leader(where, result.current_leader, response.node_endpoints)
+                    self._cluster.learn_leader(
+                        where, result.current_leader, response.node_endpoints
+                    )
                 is_fine &= self._desk.accept(self.source, where, result)
         except ProtocolError as error:
             if self._connection is not None:
@@ -308,18 +354,31 @@ class Lane:
         else:
             self._pause()
 
-    def _take_acknowledged(self, sayings: Sequence[Acknowledging], response: ShareAcknowledgeResponse) -> None:
-        results = self._by_place((TopicId(topic.topic_id), result) for topic in response.responses for result in topic.partitions)
+    def _take_acknowledged(
+        self, sayings: Sequence[Acknowledging], response: ShareAcknowledgeResponse
+    ) -> None:
+        results = self._by_place(
+            (TopicId(topic.topic_id), result)
+            for topic in response.responses
+            for result in topic.partitions
+        )
         for where, result in results.items():
             if result.error_code:
                 self._cluster.learn_leader(where, result.current_leader, response.node_endpoints)
-        self._settle_by_code(sayings, {where: result.error_code for where, result in results.items()})
+        self._settle_by_code(
+            sayings, {where: result.error_code for where, result in results.items()}
+        )
 
     def _by_place(self, results: Iterable[tuple[TopicId, R]]) -> dict[TopicPartition, R]:
-        found = ((self._session.place_of(topic_id, result.partition_index), result) for topic_id, result in results)
+        found = (
+            (self._session.place_of(topic_id, result.partition_index), result)
+            for topic_id, result in results
+        )
         return {where: result for where, result in found if where is not None}
 
-    def _settle_by_code(self, sayings: Iterable[Acknowledging], codes: Mapping[TopicPartition, int]) -> None:
+    def _settle_by_code(
+        self, sayings: Iterable[Acknowledging], codes: Mapping[TopicPartition, int]
+    ) -> None:
         """Settle acknowledgements by the codes of a response.
 
         Those that the leader could not store are sent again while the locks last.
@@ -348,7 +407,9 @@ class Lane:
         _settle(self._take_to_say(), error)
 
     def _pause(self) -> None:
-        self._paused_until = trio.current_time() + self._cluster.backoff_ms(self._failed_count) / 1_000
+        self._paused_until = (
+            trio.current_time() + self._cluster.backoff_ms(self._failed_count) / 1_000
+        )
         self._failed_count += 1
 
 

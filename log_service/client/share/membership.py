@@ -23,7 +23,10 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.quiet_log import QuietLogger
 from log_service.common.types import TopicId
 from log_service.config.client import ShareConsumerConfig
-from log_service.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from log_service.protocol.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
 from log_service.rpc.connection import raise_for
 
 logger = logging.getLogger(__name__)
@@ -84,7 +87,10 @@ class ShareMembership:
         self.member_epoch = JOIN_EPOCH
 
     def __repr__(self) -> str:
-        return f"<ShareMembership {self._config.group_id} member={self.member_id} epoch={self.member_epoch}>"
+        return (
+            f"<ShareMembership {self._config.group_id} member={self.member_id}"
+            f" epoch={self.member_epoch}>"
+        )
 
     # Calls of the application
 
@@ -134,7 +140,11 @@ class ShareMembership:
             self.member_epoch = LEAVE_EPOCH
             try:
                 await self._ask(
-                    ShareGroupHeartbeatRequest(group_id=self._config.group_id, member_id=self.member_id, member_epoch=LEAVE_EPOCH)
+                    ShareGroupHeartbeatRequest(
+                        group_id=self._config.group_id,
+                        member_id=self.member_id,
+                        member_epoch=LEAVE_EPOCH,
+                    )
                 )
             except KafkaError as error:
                 logger.info("leaving group %s: %s", self._config.group_id, error)
@@ -166,13 +176,20 @@ class ShareMembership:
         return self._interval_ms
 
     def _is_late(self) -> bool:
-        return not self._is_polling and self._now_ms() - self._polled_ms > self._config.max_poll_interval_ms
+        return (
+            not self._is_polling
+            and self._now_ms() - self._polled_ms > self._config.max_poll_interval_ms
+        )
 
     async def _leave_idle(self) -> None:
         if self.member_epoch == JOIN_EPOCH:
             return
         limit_ms = self._config.max_poll_interval_ms
-        logger.warning("group %s: no poll for %d ms (max_poll_interval_ms): leaving", self._config.group_id, limit_ms)
+        logger.warning(
+            "group %s: no poll for %d ms (max_poll_interval_ms): leaving",
+            self._config.group_id,
+            limit_ms,
+        )
         await self._give_up()
 
     async def _beat(self) -> None:
@@ -196,7 +213,13 @@ class ShareMembership:
         self.member_epoch = response.member_epoch
         self._interval_ms = max(response.heartbeat_interval_ms, 1)
         if response.assignment is not None:
-            self._take(frozenset((TopicId(each.topic_id), n) for each in response.assignment.topic_partitions for n in each.partitions))
+            self._take(
+                frozenset(
+                    (TopicId(each.topic_id), n)
+                    for each in response.assignment.topic_partitions
+                    for n in each.partitions
+                )
+            )
         self._early_count = 0 if self._assigned else self._early_count + 1
 
     async def _ask(self, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse:
@@ -207,10 +230,15 @@ class ShareMembership:
         with trio.move_on_after(patience_ms / 1_000):
             response = await connection.request(request, ShareGroupHeartbeatResponse)
         if response is None:
-            text = f"the coordinator of group {self._config.group_id!r} did not respond within {patience_ms} ms"
+            text = (
+                f"the coordinator of group {self._config.group_id!r} did not respond within"
+                f" {patience_ms} ms"
+            )
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
         self._meter.note_heartbeat(started_ms)
-        raise_for(response.error_code, response.error_message, f"share group {self._config.group_id!r}")
+        raise_for(
+            response.error_code, response.error_message, f"share group {self._config.group_id!r}"
+        )
         return response
 
     def _note_error(self, error: KafkaError) -> None:
@@ -218,7 +246,12 @@ class ShareMembership:
         if error.code in MOVED:
             self._cluster.forget_coordinator(self._config.group_id)
         if error.code in FORGOTTEN:
-            self._quiet.warning(error.code, "group %s goes on without this member, which joins again: %s", self._config.group_id, error)
+            self._quiet.warning(
+                error.code,
+                "group %s goes on without this member, which joins again: %s",
+                self._config.group_id,
+                error,
+            )
             self._forget_membership()
         elif error.is_retriable:
             self._quiet.info(error.code, "%s", error)

@@ -67,7 +67,9 @@ class ShareConsumerMeter:
             self.heartbeat_count += 1
             self.heartbeat_latency.add(self.now_ms() - started_ms, self.now_ms())
 
-    def metrics(self, common: ClientMetrics, in_hand_count: int, partition_count: int) -> ShareConsumerMetrics:
+    def metrics(
+        self, common: ClientMetrics, in_hand_count: int, partition_count: int
+    ) -> ShareConsumerMetrics:
         """Return all metrics as of now."""
         now_ms = self.now_ms()
         return ShareConsumerMetrics(

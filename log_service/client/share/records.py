@@ -63,8 +63,13 @@ class ShareDeserializationError(KafkaError):
     """
 
     def __init__(self, record: ShareRecord, origin: str, cause: Exception) -> None:
-        text = f"the {origin} of the record at {record.topic_partition} offset {record.offset} cannot be deserialized: {cause!r}"
-        super().__init__(ErrorCode.INVALID_RECORD, f"{text}; reject the record, or it is delivered again")
+        text = (
+            f"the {origin} of the record at {record.topic_partition} offset {record.offset} cannot"
+            f" be deserialized: {cause!r}"
+        )
+        super().__init__(
+            ErrorCode.INVALID_RECORD, f"{text}; reject the record, or it is delivered again"
+        )
         self.record = record
         self.origin = origin
 

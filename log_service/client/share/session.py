@@ -38,29 +38,43 @@ class ShareSession:
         """Whether the leader knows the session. Only then can it take acknowledgements."""
         return self._epoch != INITIAL_EPOCH
 
-    def fill_fetch(self, request: ShareFetchRequest, wanted: Mapping[TopicPartition, TopicId], said: Batches) -> None:
+    def fill_fetch(
+        self, request: ShareFetchRequest, wanted: Mapping[TopicPartition, TopicId], said: Batches
+    ) -> None:
         """Add new partitions to a fetch, and the acknowledgements of partitions still wanted."""
         request.share_session_epoch = self._epoch
         self._asked = dict(wanted)
         self._ids.update(wanted)
-        self._places.update({(topic_id, where.partition): where for where, topic_id in wanted.items()})
+        self._places.update(
+            {(topic_id, where.partition): where for where, topic_id in wanted.items()}
+        )
         topics: dict[TopicId, share_fetch.FetchTopic] = {}
         for where, topic_id in wanted.items():
             if self._known.get(where) != topic_id or where in said:
                 topic = topics.setdefault(topic_id, share_fetch.FetchTopic(topic_id=topic_id))
                 batches = [
-                    share_fetch.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
+                    share_fetch.AcknowledgementBatch(
+                        first_offset=first, last_offset=last, acknowledge_types=types
+                    )
                     for first, last, types in said.get(where, ())
                 ]
-                topic.partitions.append(share_fetch.FetchPartition(partition_index=where.partition, acknowledgement_batches=batches))
+                topic.partitions.append(
+                    share_fetch.FetchPartition(
+                        partition_index=where.partition, acknowledgement_batches=batches
+                    )
+                )
         request.topics = list(topics.values())
         forgotten: dict[TopicId, share_fetch.ForgottenTopic] = {}
         for where, topic_id in self._known.items():
             if wanted.get(where) != topic_id:
-                forgotten.setdefault(topic_id, share_fetch.ForgottenTopic(topic_id=topic_id)).partitions.append(where.partition)
+                forgotten.setdefault(
+                    topic_id, share_fetch.ForgottenTopic(topic_id=topic_id)
+                ).partitions.append(where.partition)
         request.forgotten_topics_data = list(forgotten.values())
 
-    def fill_acknowledge(self, request: ShareAcknowledgeRequest, said: Batches, *, is_final: bool = False) -> None:
+    def fill_acknowledge(
+        self, request: ShareAcknowledgeRequest, said: Batches, *, is_final: bool = False
+    ) -> None:
         """Add acknowledgements to a request.
 
         The final request ends the session and releases all records acquired in it.
@@ -69,12 +83,20 @@ class ShareSession:
         topics: dict[TopicId, share_acknowledge.AcknowledgeTopic] = {}
         for where, batches in said.items():
             topic_id = self._ids[where]
-            topic = topics.setdefault(topic_id, share_acknowledge.AcknowledgeTopic(topic_id=topic_id))
+            topic = topics.setdefault(
+                topic_id, share_acknowledge.AcknowledgeTopic(topic_id=topic_id)
+            )
             filled = [
-                share_acknowledge.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
+                share_acknowledge.AcknowledgementBatch(
+                    first_offset=first, last_offset=last, acknowledge_types=types
+                )
                 for first, last, types in batches
             ]
-            topic.partitions.append(share_acknowledge.AcknowledgePartition(partition_index=where.partition, acknowledgement_batches=filled))
+            topic.partitions.append(
+                share_acknowledge.AcknowledgePartition(
+                    partition_index=where.partition, acknowledgement_batches=filled
+                )
+            )
         request.topics = list(topics.values())
 
     def accept(self) -> None:

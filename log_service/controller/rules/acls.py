@@ -17,7 +17,12 @@ from log_service.common.access import AclOperation, AclResource
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.metadata.access import AclEntry
 from log_service.metadata.image import MetadataImage
-from log_service.protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from log_service.protocol.messages.create_acls import (
+    AclCreation,
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
 from log_service.protocol.messages.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsFilterResult,
@@ -25,10 +30,21 @@ from log_service.protocol.messages.delete_acls import (
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
-from log_service.protocol.stored.metadata_records import AccessControlEntryRecord, MetadataRecord, RemoveAccessControlEntryRecord
+from log_service.protocol.stored.metadata_records import (
+    AccessControlEntryRecord,
+    MetadataRecord,
+    RemoveAccessControlEntryRecord,
+)
 from log_service.security.acls.filters import RESOURCE_ANY, AclFilter
 from log_service.security.acls.index import NO_INDEX, AclIndex
-from log_service.security.acls.values import CLUSTER_NAME, OPERATION_ALL, OPERATION_ANY, PatternType, PermissionType, Place
+from log_service.security.acls.values import (
+    CLUSTER_NAME,
+    OPERATION_ALL,
+    OPERATION_ANY,
+    PatternType,
+    PermissionType,
+    Place,
+)
 
 MAX_RECORDS: Final = 10_000
 TYPES: Final = frozenset(map(int, AclResource))
@@ -113,7 +129,10 @@ def _refuse_filter(creation: AclCreation) -> None:
         or creation.operation == OPERATION_ANY
         or creation.permission_type == PermissionType.ANY
     ):
-        text = "ANY and MATCH are for filters; an ACL names its resource type, pattern type, operation and permission"
+        text = (
+            "ANY and MATCH are for filters; an ACL names its resource type, pattern type, operation"
+            " and permission"
+        )
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
 
 
@@ -129,9 +148,14 @@ def _validate(creation: AclCreation) -> None:
     if not creation.resource_name:
         raise _invalid("the name of the resource is empty; * means all of them")
     if creation.resource_type == AclResource.CLUSTER and creation.resource_name != CLUSTER_NAME:
-        raise _invalid(f"the only resource of the type CLUSTER is {CLUSTER_NAME}, not {creation.resource_name!r}")
+        raise _invalid(
+            f"the only resource of the type CLUSTER is {CLUSTER_NAME}, not"
+            f" {creation.resource_name!r}"
+        )
     if ":" not in creation.principal:
-        raise _invalid(f"{creation.principal!r} is no principal, which is Type:name, for example User:alice")
+        raise _invalid(
+            f"{creation.principal!r} is no principal, which is Type:name, for example User:alice"
+        )
 
 
 def _place_of(creation: AclCreation) -> Place:
@@ -150,7 +174,9 @@ def _place_of(creation: AclCreation) -> Place:
 # Deleting
 
 
-def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> tuple[Sequence[MetadataRecord], DeleteAclsResponse]:
+def delete_acls(
+    image: MetadataImage, request: DeleteAclsRequest
+) -> tuple[Sequence[MetadataRecord], DeleteAclsResponse]:
     """Delete the ACLs that match the filters of the request.
 
     An ACL that two filters match is deleted once, and is in the results of both.
@@ -171,8 +197,13 @@ def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> tuple[Seque
             result.matching_acls = [_told(entry) for entry in matching]
         results.append(result)
         if len(found) > MAX_RECORDS:
-            raise _invalid(f"the filters find more than {MAX_RECORDS} ACLs, which is the most of one request; delete them in parts")
-    return [RemoveAccessControlEntryRecord(id=acl_id) for acl_id in found], DeleteAclsResponse(filter_results=results)
+            raise _invalid(
+                f"the filters find more than {MAX_RECORDS} ACLs, which is the most of one request;"
+                " delete them in parts"
+            )
+    return [RemoveAccessControlEntryRecord(id=acl_id) for acl_id in found], DeleteAclsResponse(
+        filter_results=results
+    )
 
 
 def _matching(index: AclIndex, wanted: DeleteAclsFilter) -> list[AclEntry]:

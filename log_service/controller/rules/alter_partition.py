@@ -18,7 +18,12 @@ from log_service.controller.rules.brokers import registered_broker
 from log_service.controller.rules.partition_change import unchanged
 from log_service.controller.rules.partitions import Partitions, is_active
 from log_service.metadata.image import MetadataImage, TopicImage
-from log_service.metadata.partition import NO_LEADER_CHANGE, RECOVERED, RECOVERING, PartitionRegistration
+from log_service.metadata.partition import (
+    NO_LEADER_CHANGE,
+    RECOVERED,
+    RECOVERING,
+    PartitionRegistration,
+)
 from log_service.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -33,7 +38,9 @@ ANY_EPOCH = -1
 """The epoch of a follower without a fetch since its leader was elected, and of all in version 2."""
 
 
-def alter_partition(partitions: Partitions, request: AlterPartitionRequest) -> tuple[list[MetadataRecord], AlterPartitionResponse]:
+def alter_partition(
+    partitions: Partitions, request: AlterPartitionRequest
+) -> tuple[list[MetadataRecord], AlterPartitionResponse]:
     """Decide on the partitions of the request one after the other. Each has its own error.
 
     Raises:
@@ -47,23 +54,31 @@ def alter_partition(partitions: Partitions, request: AlterPartitionRequest) -> t
             try:
                 partition_response = _alter(partitions, leader_id, TopicId(topic.topic_id), asked)
             except KafkaError as error:
-                partition_response = ResponsePartitionData(partition_index=asked.partition_index, error_code=error.code)
+                partition_response = ResponsePartitionData(
+                    partition_index=asked.partition_index, error_code=error.code
+                )
             responded.partitions.append(partition_response)
         response.topics.append(responded)
     return [*partitions.records], response
 
 
-def _alter(partitions: Partitions, leader_id: NodeId, topic_id: TopicId, asked: RequestPartitionData) -> ResponsePartitionData:
+def _alter(
+    partitions: Partitions, leader_id: NodeId, topic_id: TopicId, asked: RequestPartitionData
+) -> ResponsePartitionData:
     index = asked.partition_index
     topic, partition = partitions.get(topic_id, index)
-    members = asked.new_isr_with_epochs or [BrokerState(broker_id=node_id) for node_id in asked.new_isr]
+    members = asked.new_isr_with_epochs or [
+        BrokerState(broker_id=node_id) for node_id in asked.new_isr
+    ]
     isr = tuple(NodeId(each.broker_id) for each in members)
     _check_epochs(partition, leader_id, asked)
     _check_isr(partition, isr, asked.leader_recovery_state)
     _check_eligible(partitions.image, members)
     _check_observers(partitions, topic, partition, isr)
     wanted = partition.isr if set(isr) == set(partition.isr) else isr
-    record = partitions.change(topic, index, unchanged(partition, isr=wanted, recovery_state=asked.leader_recovery_state))
+    record = partitions.change(
+        topic, index, unchanged(partition, isr=wanted, recovery_state=asked.leader_recovery_state)
+    )
     if record is not None and record.leader not in (NO_LEADER_CHANGE, leader_id):
         return ResponsePartitionData(partition_index=index, error_code=ErrorCode.NEW_LEADER_ELECTED)
     after = partitions.find(topic, index)
@@ -78,20 +93,35 @@ def _alter(partitions: Partitions, leader_id: NodeId, topic_id: TopicId, asked: 
     )
 
 
-def _check_epochs(partition: PartitionRegistration, leader_id: NodeId, asked: RequestPartitionData) -> None:
+def _check_epochs(
+    partition: PartitionRegistration, leader_id: NodeId, asked: RequestPartitionData
+) -> None:
     """Refuse a change by another broker than the leader, or with an old epoch."""
-    if asked.leader_epoch > partition.leader_epoch or asked.partition_epoch > partition.partition_epoch:
-        raise KafkaError(ErrorCode.NOT_CONTROLLER, "the leader has seen newer metadata than this controller")
+    if (
+        asked.leader_epoch > partition.leader_epoch
+        or asked.partition_epoch > partition.partition_epoch
+    ):
+        raise KafkaError(
+            ErrorCode.NOT_CONTROLLER, "the leader has seen newer metadata than this controller"
+        )
     if asked.leader_epoch < partition.leader_epoch:
-        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"the leader epoch is {partition.leader_epoch}, not {asked.leader_epoch}")
+        raise KafkaError(
+            ErrorCode.FENCED_LEADER_EPOCH,
+            f"the leader epoch is {partition.leader_epoch}, not {asked.leader_epoch}",
+        )
     if partition.leader != leader_id:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"broker {partition.leader} leads the partition, not broker {leader_id}")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {partition.leader} leads the partition, not broker {leader_id}",
+        )
     if asked.partition_epoch < partition.partition_epoch:
         text = f"the partition epoch is {partition.partition_epoch}, not {asked.partition_epoch}"
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, text)
 
 
-def _check_isr(partition: PartitionRegistration, isr: Sequence[NodeId], recovery_state: int) -> None:
+def _check_isr(
+    partition: PartitionRegistration, isr: Sequence[NodeId], recovery_state: int
+) -> None:
     """Refuse an in-sync set that the partition cannot have."""
     if len(set(isr)) != len(isr):
         fault = "names a broker twice"
@@ -110,20 +140,36 @@ def _check_isr(partition: PartitionRegistration, isr: Sequence[NodeId], recovery
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"the in-sync set {list(isr)} {fault}")
 
 
-def _check_observers(partitions: Partitions, topic: TopicImage, partition: PartitionRegistration, isr: Sequence[NodeId]) -> None:
+def _check_observers(
+    partitions: Partitions,
+    topic: TopicImage,
+    partition: PartitionRegistration,
+    isr: Sequence[NodeId],
+) -> None:
     """Refuse an observer in the in-sync set, unless the partition needs it."""
     observers = partitions.observers
-    joining = [node_id for node_id in isr if node_id in observers.node_ids and node_id not in partition.isr]
+    joining = [
+        node_id for node_id in isr if node_id in observers.node_ids and node_id not in partition.isr
+    ]
     if joining and not observers.are_needed(isr, partitions.policy_of(topic).min_isr):
-        raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, f"broker {joining[0]} is an observer, and enough others are in sync")
+        raise KafkaError(
+            ErrorCode.INELIGIBLE_REPLICA,
+            f"broker {joining[0]} is an observer, and enough others are in sync",
+        )
 
 
 def _check_eligible(image: MetadataImage, isr: Sequence[BrokerState]) -> None:
     for each in isr:
         node_id = NodeId(each.broker_id)
         if not is_active(image, node_id):
-            raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, f"broker {node_id} is not registered, fenced or leaving")
+            raise KafkaError(
+                ErrorCode.INELIGIBLE_REPLICA,
+                f"broker {node_id} is not registered, fenced or leaving",
+            )
         epoch = image.cluster.brokers[node_id].epoch
         if each.broker_epoch not in (ANY_EPOCH, epoch):
-            text = f"broker {node_id} is registered with epoch {epoch}, the leader heard of epoch {each.broker_epoch}"
+            text = (
+                f"broker {node_id} is registered with epoch {epoch}, the leader heard of epoch"
+                f" {each.broker_epoch}"
+            )
             raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, text)

@@ -29,9 +29,18 @@ from log_service.metadata.features import keeps_cordons, keeps_eligible_leaders
 from log_service.metadata.image import BrokerRegistration, Endpoint, MetadataImage, ResourceType
 from log_service.metadata.partition import FIRST_FREE_DIRECTORY_ID
 from log_service.metadata.snapshot import register_broker_record
-from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-from log_service.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from log_service.protocol.messages.broker_heartbeat import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+)
+from log_service.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from log_service.protocol.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
 from log_service.protocol.stored.metadata_records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -48,7 +57,11 @@ IN_CONTROLLED_SHUTDOWN = 1
 
 
 def register_broker(
-    partitions: Partitions, request: BrokerRegistrationRequest, *, cluster_id: str, has_live_session: bool
+    partitions: Partitions,
+    request: BrokerRegistrationRequest,
+    *,
+    cluster_id: str,
+    has_live_session: bool,
 ) -> tuple[list[MetadataRecord], BrokerRegistrationResponse]:
     """Return the records of a registration, and its broker epoch.
 
@@ -67,16 +80,31 @@ def register_broker(
     known = image.cluster.brokers.get(node_id)
     is_same_process = known is not None and known.incarnation_id == request.incarnation_id
     if has_live_session and not is_same_process:
-        text = f"another process is alive as broker {node_id}; stop it, or give this one another node.id"
+        text = (
+            f"another process is alive as broker {node_id}; stop it, or give this one another"
+            " node.id"
+        )
         raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text)
     if request.is_migrating_zk_broker:
-        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {node_id} comes from ZooKeeper, from which this cluster takes none")
+        raise KafkaError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED,
+            f"broker {node_id} comes from ZooKeeper, from which this cluster takes none",
+        )
     _check_directories(image, node_id, request.log_dirs)
-    features = {feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features}
+    features = {
+        feature.name: (feature.min_supported_version, feature.max_supported_version)
+        for feature in request.features
+    }
     _check_features(image, node_id, features)
-    registration = _registration(request, features, BrokerEpoch(image.offset + 1), known if is_same_process else None)
+    registration = _registration(
+        request, features, BrokerEpoch(image.offset + 1), known if is_same_process else None
+    )
     if not is_same_process:
-        _clean_up(partitions, node_id, is_clean=known is not None and known.epoch == request.previous_broker_epoch)
+        _clean_up(
+            partitions,
+            node_id,
+            is_clean=known is not None and known.epoch == request.previous_broker_epoch,
+        )
     records: list[MetadataRecord] = [*partitions.records, register_broker_record(registration)]
     return records, BrokerRegistrationResponse(broker_epoch=registration.epoch)
 
@@ -97,7 +125,9 @@ def _registration(
         epoch=next_epoch if known is None else known.epoch,
         incarnation_id=request.incarnation_id,
         endpoints={
-            listener.name: Endpoint(host=listener.host, port=listener.port, security_protocol=listener.security_protocol)
+            listener.name: Endpoint(
+                host=listener.host, port=listener.port, security_protocol=listener.security_protocol
+            )
             for listener in request.listeners
         },
         features=features,
@@ -113,8 +143,14 @@ def _check_directories(image: MetadataImage, node_id: NodeId, log_dirs: Sequence
 
     Two brokers with the same directory id would break every controller that replays the records.
     """
-    owners = {directory_id: broker.node_id for broker in image.cluster.brokers.values() for directory_id in broker.log_dirs}
-    taken = [directory_id for directory_id in log_dirs if owners.get(directory_id, node_id) != node_id]
+    owners = {
+        directory_id: broker.node_id
+        for broker in image.cluster.brokers.values()
+        for directory_id in broker.log_dirs
+    }
+    taken = [
+        directory_id for directory_id in log_dirs if owners.get(directory_id, node_id) != node_id
+    ]
     if not log_dirs:
         fault = "names no log directory"
     elif any(directory_id.int < FIRST_FREE_DIRECTORY_ID for directory_id in log_dirs):
@@ -122,27 +158,41 @@ def _check_directories(image: MetadataImage, node_id: NodeId, log_dirs: Sequence
     elif len(set(log_dirs)) != len(log_dirs):
         fault = "names a log directory twice"
     elif taken:
-        fault = f"names log directory {taken[0]}, which is broker {owners[taken[0]]}'s; was the directory copied from that node?"
+        fault = (
+            f"names log directory {taken[0]}, which is broker {owners[taken[0]]}'s; was the"
+            " directory copied from that node?"
+        )
     else:
         return
     raise KafkaError(ErrorCode.INVALID_REGISTRATION, f"broker {node_id} {fault}")
 
 
-def _check_features(image: MetadataImage, node_id: NodeId, features: Mapping[str, tuple[int, int]]) -> None:
+def _check_features(
+    image: MetadataImage, node_id: NodeId, features: Mapping[str, tuple[int, int]]
+) -> None:
     for name in {**features, METADATA_VERSION: None, **image.features}:
         level = image.features.get(name, 0)
         lowest, highest = features.get(name, (0, 0))
         if not lowest <= level <= highest:
-            text = f"broker {node_id} serves feature {name} from {lowest} to {highest}, the cluster has {level}"
+            text = (
+                f"broker {node_id} serves feature {name} from {lowest} to {highest}, the cluster"
+                f" has {level}"
+            )
             if name in features:
                 raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
             raise KafkaError(
-                _missing(name), f"broker {node_id} does not say that it serves feature {name}, which the cluster has at {level}"
+                _missing(name),
+                f"broker {node_id} does not say that it serves feature {name}, which the cluster"
+                f" has at {level}",
             )
 
 
 def _missing(feature: str) -> ErrorCode:
-    return ErrorCode.INVALID_REGISTRATION if feature == METADATA_VERSION else ErrorCode.UNSUPPORTED_VERSION
+    return (
+        ErrorCode.INVALID_REGISTRATION
+        if feature == METADATA_VERSION
+        else ErrorCode.UNSUPPORTED_VERSION
+    )
 
 
 def _clean_up(partitions: Partitions, node_id: NodeId, *, is_clean: bool) -> None:
@@ -166,7 +216,12 @@ def fence_brokers(partitions: Partitions, *brokers: BrokerRegistration) -> list[
     eligible leaders. In separate changes, only the last ``min.insync.replicas`` of them would.
     """
     partitions.take_from(*(broker.node_id for broker in brokers))
-    fenced = [BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=FENCED) for broker in brokers]
+    fenced = [
+        BrokerRegistrationChangeRecord(
+            broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=FENCED
+        )
+        for broker in brokers
+    ]
     return [*partitions.records, *fenced]
 
 
@@ -207,7 +262,9 @@ class HeartbeatDecision(NamedTuple):
     state: BrokerState
 
 
-def heartbeat(partitions: Partitions, request: BrokerHeartbeatRequest, progress: MetadataProgress) -> HeartbeatDecision:
+def heartbeat(
+    partitions: Partitions, request: BrokerHeartbeatRequest, progress: MetadataProgress
+) -> HeartbeatDecision:
     """Return the changes by a heartbeat and the response. A broker that is not fenced may serve.
 
     Raises:
@@ -218,7 +275,11 @@ def heartbeat(partitions: Partitions, request: BrokerHeartbeatRequest, progress:
     present = _present_state(broker, progress)
     state = _next_state(present, partitions, request, progress, is_caught_up=is_caught_up)
     records = _moves(partitions, broker, state) if state is not present else []
-    if state is present is BrokerState.UNFENCED and broker.is_active and broker.node_id in partitions.presumed:
+    if (
+        state is present is BrokerState.UNFENCED
+        and broker.is_active
+        and broker.node_id in partitions.presumed
+    ):
         partitions.lead_again(broker.node_id)  # it may lead from here on, as one that was unfenced
         records = [*partitions.records]
     records += _note_directories(partitions, broker, request)
@@ -237,13 +298,20 @@ def _present_state(broker: BrokerRegistration, progress: MetadataProgress) -> Br
 
 
 def _next_state(
-    present: BrokerState, partitions: Partitions, request: BrokerHeartbeatRequest, progress: MetadataProgress, *, is_caught_up: bool
+    present: BrokerState,
+    partitions: Partitions,
+    request: BrokerHeartbeatRequest,
+    progress: MetadataProgress,
+    *,
+    is_caught_up: bool,
 ) -> BrokerState:
     node_id = NodeId(request.broker_id)
     if present is BrokerState.FENCED:
         if request.want_shut_down:
             return BrokerState.MAY_STOP
-        return BrokerState.UNFENCED if is_caught_up and not request.want_fence else BrokerState.FENCED
+        return (
+            BrokerState.UNFENCED if is_caught_up and not request.want_fence else BrokerState.FENCED
+        )
     if present is BrokerState.UNFENCED:
         if request.want_fence:
             return BrokerState.MAY_STOP if request.want_shut_down else BrokerState.FENCED
@@ -255,7 +323,9 @@ def _next_state(
     return BrokerState.MAY_STOP if may_stop else BrokerState.LEAVING
 
 
-def _moves(partitions: Partitions, broker: BrokerRegistration, state: BrokerState) -> list[MetadataRecord]:
+def _moves(
+    partitions: Partitions, broker: BrokerRegistration, state: BrokerState
+) -> list[MetadataRecord]:
     """Return the records that move a broker to another state.
 
     A fenced broker that may stop is fenced again, which changes nothing.
@@ -263,31 +333,49 @@ def _moves(partitions: Partitions, broker: BrokerRegistration, state: BrokerStat
     node_id = broker.node_id
     if state is BrokerState.UNFENCED:
         partitions.lead_again(node_id)
-        unfenced = BrokerRegistrationChangeRecord(broker_id=node_id, broker_epoch=broker.epoch, fenced=UNFENCED)
+        unfenced = BrokerRegistrationChangeRecord(
+            broker_id=node_id, broker_epoch=broker.epoch, fenced=UNFENCED
+        )
         return [unfenced, *partitions.records]
     if state is not BrokerState.LEAVING:
         return fence_brokers(partitions, broker)
     partitions.take_from(node_id)
     if broker.is_in_controlled_shutdown:
         return [*partitions.records]
-    leaving = BrokerRegistrationChangeRecord(broker_id=node_id, broker_epoch=broker.epoch, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN)
+    leaving = BrokerRegistrationChangeRecord(
+        broker_id=node_id, broker_epoch=broker.epoch, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN
+    )
     return [leaving, *partitions.records]
 
 
-def _note_directories(partitions: Partitions, broker: BrokerRegistration, request: BrokerHeartbeatRequest) -> list[MetadataRecord]:
+def _note_directories(
+    partitions: Partitions, broker: BrokerRegistration, request: BrokerHeartbeatRequest
+) -> list[MetadataRecord]:
     """Return the records of log directories that went offline (KIP-858) or are cordoned (KIP-1066)."""
     records: list[MetadataRecord] = []
-    lost = [directory_id for directory_id in broker.log_dirs if directory_id in set(request.offline_log_dirs)]
+    lost = [
+        directory_id
+        for directory_id in broker.log_dirs
+        if directory_id in set(request.offline_log_dirs)
+    ]
     if lost:
         before = len(partitions.records)
         for directory_id in lost:
             partitions.take_directory(broker.node_id, directory_id)
         left = [directory_id for directory_id in broker.log_dirs if directory_id not in lost]
         records += partitions.records[before:]
-        records.append(BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, log_dirs=left))
+        records.append(
+            BrokerRegistrationChangeRecord(
+                broker_id=broker.node_id, broker_epoch=broker.epoch, log_dirs=left
+            )
+        )
     cordoned = request.cordoned_log_dirs if keeps_cordons(partitions.image.features) else None
-    if cordoned is not None and (broker.cordoned_log_dirs is None or set(cordoned) != set(broker.cordoned_log_dirs)):
-        noted = BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, cordoned_log_dirs=list(cordoned))
+    if cordoned is not None and (
+        broker.cordoned_log_dirs is None or set(cordoned) != set(broker.cordoned_log_dirs)
+    ):
+        noted = BrokerRegistrationChangeRecord(
+            broker_id=broker.node_id, broker_epoch=broker.epoch, cordoned_log_dirs=list(cordoned)
+        )
         records.append(noted)
     return records
 
@@ -295,7 +383,9 @@ def _note_directories(partitions: Partitions, broker: BrokerRegistration, reques
 # Leaving for good
 
 
-def unregister_broker(partitions: Partitions, request: UnregisterBrokerRequest) -> tuple[list[MetadataRecord], UnregisterBrokerResponse]:
+def unregister_broker(
+    partitions: Partitions, request: UnregisterBrokerRequest
+) -> tuple[list[MetadataRecord], UnregisterBrokerResponse]:
     """Return the records that remove a broker. The partitions that it leads lose their leader
     first.
 
@@ -308,13 +398,22 @@ def unregister_broker(partitions: Partitions, request: UnregisterBrokerRequest) 
     """
     broker = partitions.image.cluster.brokers.get(NodeId(request.broker_id))
     if broker is None:
-        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {request.broker_id} is not registered")
+        raise KafkaError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {request.broker_id} is not registered"
+        )
     partitions.take_from(broker.node_id)
     gone = UnregisterBrokerRecord(broker_id=broker.node_id, broker_epoch=broker.epoch)
     node_id = str(broker.node_id)
     records: list[MetadataRecord] = [*partitions.records]
     if CORDONED_LOG_DIRS in partitions.image.configs.of(ResourceType.BROKER, node_id):
-        records.append(ConfigRecord(resource_type=ResourceType.BROKER, resource_name=node_id, name=CORDONED_LOG_DIRS, value=None))
+        records.append(
+            ConfigRecord(
+                resource_type=ResourceType.BROKER,
+                resource_name=node_id,
+                name=CORDONED_LOG_DIRS,
+                value=None,
+            )
+        )
     return [*records, gone], UnregisterBrokerResponse()
 
 
@@ -328,6 +427,9 @@ def registered_broker(image: MetadataImage, node_id: int, broker_epoch: int) -> 
     if broker is None:
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {node_id} is not registered")
     if broker.epoch != broker_epoch:
-        text = f"broker {node_id} is registered with epoch {broker.epoch}, the request has {broker_epoch}"
+        text = (
+            f"broker {node_id} is registered with epoch {broker.epoch}, the request has"
+            f" {broker_epoch}"
+        )
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, text)
     return broker

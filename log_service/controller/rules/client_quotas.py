@@ -25,7 +25,11 @@ from log_service.protocol.messages.alter_client_quotas import (
     ResponseEntityData,
     ResponseEntryData,
 )
-from log_service.protocol.stored.metadata_records import ClientQuotaRecord, EntityData, MetadataRecord
+from log_service.protocol.stored.metadata_records import (
+    ClientQuotaRecord,
+    EntityData,
+    MetadataRecord,
+)
 from log_service.quota.entities import CLIENT_ID, IP, USER, QuotaKey
 
 TOLERANCE = 1e-6
@@ -45,7 +49,9 @@ The name of a default is None. The last name of a repeated type counts.
 """
 
 
-def alter_client_quotas(image: MetadataImage, request: AlterClientQuotasRequest) -> tuple[list[MetadataRecord], AlterClientQuotasResponse]:
+def alter_client_quotas(
+    image: MetadataImage, request: AlterClientQuotasRequest
+) -> tuple[list[MetadataRecord], AlterClientQuotasResponse]:
     """Decide on every entity of the request. A repeated entity has one result."""
     records: list[MetadataRecord] = []
     results: dict[Parts, tuple[ErrorCode, str | None]] = {}
@@ -59,12 +65,16 @@ def alter_client_quotas(image: MetadataImage, request: AlterClientQuotasRequest)
         except KafkaError as error:
             code, text = error.code, str(error)
         results[parts] = code, text
-    response = AlterClientQuotasResponse(entries=[_result(parts, code, text) for parts, (code, text) in results.items()])
+    response = AlterClientQuotasResponse(
+        entries=[_result(parts, code, text) for parts, (code, text) in results.items()]
+    )
     return [] if request.validate_only else records, response
 
 
 def _parts(entity: Sequence[RequestEntityData]) -> Parts:
-    return tuple(sorted({part.entity_type: part.entity_name for part in entity}.items(), key=itemgetter(0)))
+    return tuple(
+        sorted({part.entity_type: part.entity_name for part in entity}.items(), key=itemgetter(0))
+    )
 
 
 def _result(parts: Parts, code: ErrorCode, text: str | None) -> ResponseEntryData:
@@ -97,7 +107,9 @@ def _allowed_keys(names: Mapping[str, str | None]) -> frozenset[QuotaKey]:
     """
     for kind, name in names.items():
         if kind not in (USER, CLIENT_ID, IP):
-            raise _invalid(f"there are no quotas for {kind!r}; there are for user, client-id and ip")
+            raise _invalid(
+                f"there are no quotas for {kind!r}; there are for user, client-id and ip"
+            )
         if name == "":
             raise _invalid(f"{kind} has an empty name; the default of all has none")
     if not names:
@@ -121,7 +133,9 @@ def _validate_address(name: str | None) -> None:
 def _validate_value(change: OpData, allowed: frozenset[QuotaKey]) -> None:
     key, value = change.key, change.value
     if key not in allowed:
-        raise _invalid(f"the entity cannot have a quota {key!r}; it can have {', '.join(sorted(allowed))}")
+        raise _invalid(
+            f"the entity cannot have a quota {key!r}; it can have {', '.join(sorted(allowed))}"
+        )
     if not (math.isfinite(value) and value > 0):
         raise _invalid(f"{key} is {value:g}; it must be a number above 0")
     if key in FRACTIONS:

@@ -42,13 +42,19 @@ from log_service.controller.rules.topic_names import validate_topic_name
 from log_service.metadata.features import CORDONS_LEVEL, keeps_cordons, keeps_eligible_leaders
 from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from log_service.protocol.messages.alter_configs import AlterConfigsResourceResponse as AlterResourceResponse
+from log_service.protocol.messages.alter_configs import (
+    AlterConfigsResourceResponse as AlterResourceResponse,
+)
 from log_service.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from log_service.protocol.stored.metadata_records import ClearElrRecord, ConfigRecord, MetadataRecord
+from log_service.protocol.stored.metadata_records import (
+    ClearElrRecord,
+    ConfigRecord,
+    MetadataRecord,
+)
 
 MAX_VALUE_BYTES = 2**15 - 1
 
@@ -66,7 +72,9 @@ class Operation(IntEnum):
 
 
 OPERATIONS = frozenset(Operation)
-CONFIGURED = frozenset({ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP, ResourceType.CLIENT_METRICS})
+CONFIGURED = frozenset(
+    {ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP, ResourceType.CLIENT_METRICS}
+)
 
 
 class Change(NamedTuple):
@@ -77,7 +85,9 @@ class Change(NamedTuple):
     value: str | None
 
     def __repr__(self) -> str:
-        return f"Change(name={self.name!r}, operation={self.operation})"  # a value may be a password
+        return (  # a value may be a password
+            f"Change(name={self.name!r}, operation={self.operation})"
+        )
 
 
 class Resource(NamedTuple):
@@ -107,7 +117,10 @@ class _Judged(NamedTuple):
 
 
 def incremental_alter_configs(
-    image: MetadataImage, request: IncrementalAlterConfigsRequest, static_texts: Mapping[str, str], caller: Caller | None = None
+    image: MetadataImage,
+    request: IncrementalAlterConfigsRequest,
+    static_texts: Mapping[str, str],
+    caller: Caller | None = None,
 ) -> tuple[list[MetadataRecord], IncrementalAlterConfigsResponse]:
     """Decide on every resource of an IncrementalAlterConfigs request.
 
@@ -122,12 +135,22 @@ def incremental_alter_configs(
         )
         for each in request.resources
     ]
-    records, responses = _decide(image, asked, _Judged(static_texts, caller is None or caller.is_at_broker), AlterConfigsResourceResponse)
-    return [] if request.validate_only else records, IncrementalAlterConfigsResponse(responses=responses)
+    records, responses = _decide(
+        image,
+        asked,
+        _Judged(static_texts, caller is None or caller.is_at_broker),
+        AlterConfigsResourceResponse,
+    )
+    return [] if request.validate_only else records, IncrementalAlterConfigsResponse(
+        responses=responses
+    )
 
 
 def alter_configs(
-    image: MetadataImage, request: AlterConfigsRequest, static_texts: Mapping[str, str], caller: Caller | None = None
+    image: MetadataImage,
+    request: AlterConfigsRequest,
+    static_texts: Mapping[str, str],
+    caller: Caller | None = None,
 ) -> tuple[list[MetadataRecord], AlterConfigsResponse]:
     """Decide on every resource of an AlterConfigs request. Keys that it does not name are removed.
 
@@ -141,12 +164,20 @@ def alter_configs(
         )
         for each in request.resources
     ]
-    records, responses = _decide(image, asked, _Judged(static_texts, caller is None or caller.is_at_broker), AlterResourceResponse)
+    records, responses = _decide(
+        image,
+        asked,
+        _Judged(static_texts, caller is None or caller.is_at_broker),
+        AlterResourceResponse,
+    )
     return [] if request.validate_only else records, AlterConfigsResponse(responses=responses)
 
 
 def _decide(
-    image: MetadataImage, asked: Sequence[_Asked], judged: _Judged, respond: Callable[..., ResourceResponse]
+    image: MetadataImage,
+    asked: Sequence[_Asked],
+    judged: _Judged,
+    respond: Callable[..., ResourceResponse],
 ) -> tuple[list[MetadataRecord], list[ResourceResponse]]:
     """Return the records of the resources that may change, and a response for each resource."""
     records: list[MetadataRecord] = []
@@ -156,13 +187,24 @@ def _decide(
         code, text = ErrorCode.NONE, None
         try:
             if each.resource in named_twice:
-                raise _invalid_request(f"resource {each.resource.name!r} stands more than once in the request")
+                raise _invalid_request(
+                    f"resource {each.resource.name!r} stands more than once in the request"
+                )
             records += _alter(image, each, judged)
         except KafkaError as error:
             code, text = error.code, str(error)
-        responses.append(respond(error_code=code, error_message=text, resource_type=each.resource.type, resource_name=each.resource.name))
+        responses.append(
+            respond(
+                error_code=code,
+                error_message=text,
+                resource_type=each.resource.type,
+                resource_name=each.resource.name,
+            )
+        )
     if keeps_eligible_leaders(image.features):
-        records += [ClearElrRecord(topic_name=name) for name in _topics_with_another_min_isr(records)]
+        records += [
+            ClearElrRecord(topic_name=name) for name in _topics_with_another_min_isr(records)
+        ]
     return records, responses
 
 
@@ -182,29 +224,46 @@ def _alter(image: MetadataImage, asked: _Asked, judged: _Judged) -> list[Metadat
     resource, static_texts = asked.resource, judged.static_texts
     _check_changes(asked.changes)
     if resource.type not in CONFIGURED:
-        raise _invalid_request(f"resources of type {resource.type} have no configuration in the metadata")
+        raise _invalid_request(
+            f"resources of type {resource.type} have no configuration in the metadata"
+        )
     if resource.type == ResourceType.BROKER:
         _check_broker(image, resource.name)
     present = image.configs.of(*resource)
     changed: dict[str, str | None] = dict.fromkeys(present) if asked.replaces else {}
-    changed |= {change.name: _new_text(resource, change, present, static_texts) for change in asked.changes}
+    changed |= {
+        change.name: _new_text(resource, change, present, static_texts) for change in asked.changes
+    }
     _check_name(resource)
     result = {name: text for name, text in {**present, **changed}.items() if text is not None}
     set_names = frozenset(name for name, text in changed.items() if text is not None)
     _validate(image, resource, result, set_names, static_texts)
-    if resource.type == ResourceType.BROKER and MIN_ISR in changed and keeps_eligible_leaders(image.features):
+    if (
+        resource.type == ResourceType.BROKER
+        and MIN_ISR in changed
+        and keeps_eligible_leaders(image.features)
+    ):
         _check_min_isr(resource, changed[MIN_ISR])
     if resource.type == ResourceType.BROKER and CORDONED_LOG_DIRS in changed:
-        _check_cordon(image, present.get(CORDONED_LOG_DIRS), changed[CORDONED_LOG_DIRS], is_judged=judged.is_judged)
+        _check_cordon(
+            image,
+            present.get(CORDONED_LOG_DIRS),
+            changed[CORDONED_LOG_DIRS],
+            is_judged=judged.is_judged,
+        )
     if resource.type == ResourceType.TOPIC and resource.name not in image.topics.by_name:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource.name}")
     if resource.type == ResourceType.BROKER and not changed.keys().isdisjoint(OBSERVER_KEYS):
-        from log_service.controller.rules.observers import validate_observer_change  # noqa: PLC0415 - few clusters have observers
+        from log_service.controller.rules.observers import (  # noqa: PLC0415 - few clusters have observers
+            validate_observer_change,
+        )
 
         partitions = Partitions(image, node_id=NO_NODE, static_texts=static_texts)
         validate_observer_change(partitions, resource.name, changed)
     return [
-        ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=text)
+        ConfigRecord(
+            resource_type=resource.type, resource_name=resource.name, name=name, value=text
+        )
         for name, text in changed.items()
         if text != present.get(name)
     ]
@@ -248,15 +307,23 @@ def _check_min_isr(resource: Resource, text: str | None) -> None:
             removed.
     """
     if resource.name:
-        text = f"{MIN_ISR} of one broker cannot be changed while the cluster keeps eligible leader replicas; set it for topic or cluster"
+        text = (
+            f"{MIN_ISR} of one broker cannot be changed while the cluster keeps eligible leader"
+            " replicas; set it for topic or cluster"
+        )
     elif text is None:
-        text = f"{MIN_ISR} of the cluster cannot be removed while it keeps eligible leader replicas; set another value"
+        text = (
+            f"{MIN_ISR} of the cluster cannot be removed while it keeps eligible leader replicas;"
+            " set another value"
+        )
     else:
         return
     raise KafkaError(ErrorCode.INVALID_CONFIG, text)
 
 
-def _check_cordon(image: MetadataImage, before: str | None, text: str | None, *, is_judged: bool) -> None:
+def _check_cordon(
+    image: MetadataImage, before: str | None, text: str | None, *, is_judged: bool
+) -> None:
     """Check a change of ``cordoned.log.dirs``.
 
     ``before`` and ``text`` are the present and the new list. ``is_judged``: a broker has checked
@@ -269,14 +336,17 @@ def _check_cordon(image: MetadataImage, before: str | None, text: str | None, *,
     if not keeps_cordons(image.features):
         level = image.features.get(METADATA_VERSION, 0)
         raise KafkaError(
-            ErrorCode.INVALID_CONFIG, f"metadata.version is {level}; {CORDONED_LOG_DIRS} is there from {CORDONS_LEVEL} (4.3-IV0) on"
+            ErrorCode.INVALID_CONFIG,
+            f"metadata.version is {level}; {CORDONED_LOG_DIRS} is there from {CORDONS_LEVEL}"
+            " (4.3-IV0) on",
         )
     joining = set(split_list(text or "")) - set(split_list(before or ""))
     if joining and not is_judged:
         named = ", ".join(sorted(joining))
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
-            f"a controller takes nothing new into {CORDONED_LOG_DIRS} ({named}), for it does not know the disks: ask the broker itself",
+            f"a controller takes nothing new into {CORDONED_LOG_DIRS} ({named}), for it does not"
+            " know the disks: ask the broker itself",
         )
 
 
@@ -288,15 +358,21 @@ def _check_name(resource: Resource) -> None:
     """
     if resource.type == ResourceType.TOPIC:
         if not resource.name:
-            raise _invalid_request("there is no default for all topics; change the brokers' defaults instead")
+            raise _invalid_request(
+                "there is no default for all topics; change the brokers' defaults instead"
+            )
         validate_topic_name(resource.name)
     elif not resource.name and resource.type == ResourceType.GROUP:
-        raise _invalid_request("there is no default for all groups; change the brokers' defaults instead")
+        raise _invalid_request(
+            "there is no default for all groups; change the brokers' defaults instead"
+        )
     elif not resource.name and resource.type == ResourceType.CLIENT_METRICS:
         raise _invalid_request("a client metrics subscription needs a name")
 
 
-def _new_text(resource: Resource, change: Change, present: Mapping[str, str], static_texts: Mapping[str, str]) -> str | None:
+def _new_text(
+    resource: Resource, change: Change, present: Mapping[str, str], static_texts: Mapping[str, str]
+) -> str | None:
     """Return the new value of a key, or None if the key is deleted."""
     if change.operation == Operation.DELETE:
         return None
@@ -305,13 +381,33 @@ def _new_text(resource: Resource, change: Change, present: Mapping[str, str], st
         text = change.value
     else:
         key = _key_of(resource, change.name)
-        if key is None or key.type is not ConfigType.LIST or resource.type == ResourceType.CLIENT_METRICS:
-            complaint = f"{change.name} is not a list, so nothing can be appended to it or subtracted from it"
+        if (
+            key is None
+            or key.type is not ConfigType.LIST
+            or resource.type == ResourceType.CLIENT_METRICS
+        ):
+            complaint = (
+                f"{change.name} is not a list, so nothing can be appended to it or subtracted"
+                " from it"
+            )
             raise KafkaError(ErrorCode.INVALID_CONFIG, complaint)
-        items = [item for item in _parts(present.get(change.name, _default_list(resource, change.name, key, static_texts))) if item]
-        text = ",".join(_appended(items, change.value) if change.operation == Operation.APPEND else _subtracted(items, change.value))
+        items = [
+            item
+            for item in _parts(
+                present.get(change.name, _default_list(resource, change.name, key, static_texts))
+            )
+            if item
+        ]
+        text = ",".join(
+            _appended(items, change.value)
+            if change.operation == Operation.APPEND
+            else _subtracted(items, change.value)
+        )
     if len(text.encode()) > MAX_VALUE_BYTES:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"the value of {change.name} is longer than {MAX_VALUE_BYTES} bytes")
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"the value of {change.name} is longer than {MAX_VALUE_BYTES} bytes",
+        )
     return text
 
 
@@ -349,7 +445,9 @@ def _key_of(resource: Resource, name: str) -> ConfigKey | None:
     return find[resource.type](name)
 
 
-def _default_list(resource: Resource, name: str, key: ConfigKey, static_texts: Mapping[str, str]) -> str:
+def _default_list(
+    resource: Resource, name: str, key: ConfigKey, static_texts: Mapping[str, str]
+) -> str:
     """Return the list to append to if the resource has no value of its own.
 
     It is the value of the properties file, or else the default. Other dynamic values do not count.
@@ -361,22 +459,40 @@ def _default_list(resource: Resource, name: str, key: ConfigKey, static_texts: M
 
 
 def _validate(
-    image: MetadataImage, resource: Resource, result: Mapping[str, str], set_names: frozenset[str], static_texts: Mapping[str, str]
+    image: MetadataImage,
+    resource: Resource,
+    result: Mapping[str, str],
+    set_names: frozenset[str],
+    static_texts: Mapping[str, str],
 ) -> None:
     match resource.type:
         case ResourceType.TOPIC:
-            validate_topic_configs({name: text for name, text in result.items() if name in set_names or name in TOPIC_KEYS})
+            validate_topic_configs(
+                {
+                    name: text
+                    for name, text in result.items()
+                    if name in set_names or name in TOPIC_KEYS
+                }
+            )
         case ResourceType.GROUP:
             validate_group_configs({name: result[name] for name in set_names}, static_texts)
         case ResourceType.CLIENT_METRICS:
-            validate_client_metrics_configs(resource.name, {name: result[name] for name in set_names})
+            validate_client_metrics_configs(
+                resource.name, {name: result[name] for name in set_names}
+            )
         case _:
             layers = Layers(
-                broker=image.configs.of(ResourceType.BROKER, resource.name) if resource.name else {},
+                broker=(
+                    image.configs.of(ResourceType.BROKER, resource.name) if resource.name else {}
+                ),
                 cluster=image.configs.of(ResourceType.BROKER, ""),
                 static=static_texts,
             )
-            validate_broker_change(BrokerChange(result=result, set_names=set_names, layers=layers, is_default=not resource.name))
+            validate_broker_change(
+                BrokerChange(
+                    result=result, set_names=set_names, layers=layers, is_default=not resource.name
+                )
+            )
 
 
 def _invalid_request(text: str) -> KafkaError:

@@ -11,7 +11,12 @@ from log_service.common.types import NodeId
 from log_service.config.views import TopicDefaults
 from log_service.controller.rules.partitions import placeable_brokers
 from log_service.controller.rules.placement import place_replicas
-from log_service.controller.rules.topics import ChargePartitions, refuse_repetition, registered, validated_replicas
+from log_service.controller.rules.topics import (
+    ChargePartitions,
+    refuse_repetition,
+    registered,
+    validated_replicas,
+)
 from log_service.metadata.image import MetadataImage, TopicImage
 from log_service.metadata.partition import partition_record
 from log_service.protocol.messages.create_partitions import (
@@ -24,7 +29,10 @@ from log_service.protocol.stored.metadata_records import MetadataRecord
 
 
 def create_partitions(
-    image: MetadataImage, request: CreatePartitionsRequest, defaults: TopicDefaults, charge: ChargePartitions
+    image: MetadataImage,
+    request: CreatePartitionsRequest,
+    defaults: TopicDefaults,
+    charge: ChargePartitions,
 ) -> tuple[list[MetadataRecord], CreatePartitionsResponse]:
     """Decide on every topic of the request."""
     records: list[MetadataRecord] = []
@@ -36,7 +44,11 @@ def create_partitions(
             refuse_repetition(topic.name, counts[topic.name])
             added = _create(image, topic, left_count, charge)
         except KafkaError as error:
-            results.append(CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=str(error)))
+            results.append(
+                CreatePartitionsTopicResult(
+                    name=topic.name, error_code=error.code, error_message=str(error)
+                )
+            )
             continue
         left_count -= len(added)
         records += added
@@ -44,19 +56,30 @@ def create_partitions(
     return [] if request.validate_only else records, CreatePartitionsResponse(results=results)
 
 
-def _create(image: MetadataImage, asked: CreatePartitionsTopic, left_count: int, charge: ChargePartitions) -> list[MetadataRecord]:
+def _create(
+    image: MetadataImage, asked: CreatePartitionsTopic, left_count: int, charge: ChargePartitions
+) -> list[MetadataRecord]:
     topic = image.topics.by_name.get(asked.name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name}")
     present_count = len(topic.partitions)
     added_count = asked.count - present_count
     if added_count <= 0:
-        text = f"topic {asked.name} has {present_count} partition(s); {asked.count} would not be more"
+        text = (
+            f"topic {asked.name} has {present_count} partition(s); {asked.count} would not be more"
+        )
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, text)
     if added_count > left_count:
-        text = f"the request asks for more new partitions than are allowed at once, {left_count} are left; ask for less"
+        text = (
+            f"the request asks for more new partitions than are allowed at once, {left_count} are"
+            " left; ask for less"
+        )
         raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
-    replicas = _assigned(image, asked, topic, added_count) if asked.assignments is not None else _placed(image, topic, added_count)
+    replicas = (
+        _assigned(image, asked, topic, added_count)
+        if asked.assignments is not None
+        else _placed(image, topic, added_count)
+    )
     charge(added_count)
     return [
         partition_record(topic.topic_id, index, registered(image, node_ids, index))
@@ -77,10 +100,15 @@ def _factor(topic: TopicImage) -> int:
     return len(topic.partitions[0].replicas)
 
 
-def _assigned(image: MetadataImage, asked: CreatePartitionsTopic, topic: TopicImage, added_count: int) -> Sequence[tuple[NodeId, ...]]:
+def _assigned(
+    image: MetadataImage, asked: CreatePartitionsTopic, topic: TopicImage, added_count: int
+) -> Sequence[tuple[NodeId, ...]]:
     assignments = asked.assignments or []
     if len(assignments) != added_count:
-        text = f"{added_count} partition(s) would be added, but {len(assignments)} assignment(s) are given"
+        text = (
+            f"{added_count} partition(s) would be added, but {len(assignments)} assignment(s) are"
+            " given"
+        )
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
     return [
         validated_replicas(image, assignment.broker_ids, index, _factor(topic))

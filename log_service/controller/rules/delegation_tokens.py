@@ -22,9 +22,18 @@ from log_service.controller.caller import Caller
 from log_service.metadata.access import DelegationToken
 from log_service.metadata.access_records import token_record
 from log_service.metadata.image import MetadataImage
-from log_service.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
-from log_service.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
-from log_service.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from log_service.protocol.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+from log_service.protocol.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
+from log_service.protocol.messages.renew_delegation_token import (
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
 from log_service.protocol.stored.metadata_records import MetadataRecord, RemoveDelegationTokenRecord
 from log_service.security.delegation import TokenIndex, token_hmac
 
@@ -53,12 +62,18 @@ class DelegationTokenRules:
         """Return the secret of the cluster.
 
         Raises:
-            KafkaError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTH_DISABLED, UNSUPPORTED_VERSION.
+            KafkaError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTH_DISABLED,
+            UNSUPPORTED_VERSION.
         """
         if self.caller.is_token_authenticated:
-            raise KafkaError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, "a login by a delegation token cannot ask for tokens")
+            raise KafkaError(
+                ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+                "a login by a delegation token cannot ask for tokens",
+            )
         if self.config.secret is None:
-            raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "delegation.token.secret.key is not set")
+            raise KafkaError(
+                ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "delegation.token.secret.key is not set"
+            )
         level = image.features.get(METADATA_VERSION, 0)
         if level < FIRST_LEVEL:
             text = f"metadata.version is {level}; delegation tokens are there from {FIRST_LEVEL} on"
@@ -83,19 +98,32 @@ def create_token(
     """
     requester = rules.caller.principal
     if request.owner_principal_name and request.owner_principal_type is None:
-        raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE, "the owner has a name and no type; the type of users is User")
-    owner = Principal(request.owner_principal_type or "", request.owner_principal_name) if request.owner_principal_name else requester
+        raise KafkaError(
+            ErrorCode.INVALID_PRINCIPAL_TYPE,
+            "the owner has a name and no type; the type of users is User",
+        )
+    owner = (
+        Principal(request.owner_principal_type or "", request.owner_principal_name)
+        if request.owner_principal_name
+        else requester
+    )
     if any(renewer.principal_type != "User" for renewer in request.renewers):
         text = "a renewer is of another type than User"
         raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE, text)
     secret = rules.validate(image)
     config, now_ms = rules.config, rules.wall_ms
-    longest_ms = min(config.max_lifetime_ms, request.max_lifetime_ms) if request.max_lifetime_ms > 0 else config.max_lifetime_ms
+    longest_ms = (
+        min(config.max_lifetime_ms, request.max_lifetime_ms)
+        if request.max_lifetime_ms > 0
+        else config.max_lifetime_ms
+    )
     token = DelegationToken(
         token_id=rules.new_id,
         owner=str(owner),
         requester=str(requester),
-        renewers=tuple(f"{renewer.principal_type}:{renewer.principal_name}" for renewer in request.renewers),
+        renewers=tuple(
+            f"{renewer.principal_type}:{renewer.principal_name}" for renewer in request.renewers
+        ),
         issue_timestamp_ms=now_ms,
         max_timestamp_ms=now_ms + longest_ms,
         expiration_timestamp_ms=min(now_ms + longest_ms, now_ms + config.expiry_time_ms),
@@ -125,9 +153,15 @@ def renew_token(
     token = _find(image, rules, request.hmac)
     _validate_unexpired(token, rules.wall_ms)
     _validate_renewer(token, rules.caller.principal)
-    period_ms = min(rules.config.expiry_time_ms, request.renew_period_ms) if request.renew_period_ms > 0 else rules.config.expiry_time_ms
+    period_ms = (
+        min(rules.config.expiry_time_ms, request.renew_period_ms)
+        if request.renew_period_ms > 0
+        else rules.config.expiry_time_ms
+    )
     renewed = _expiring(token, rules.wall_ms + period_ms)
-    return [token_record(renewed)], RenewDelegationTokenResponse(expiry_timestamp_ms=renewed.expiration_timestamp_ms)
+    return [token_record(renewed)], RenewDelegationTokenResponse(
+        expiry_timestamp_ms=renewed.expiration_timestamp_ms
+    )
 
 
 def expire_token(
@@ -145,13 +179,21 @@ def expire_token(
         return [removed], ExpireDelegationTokenResponse(expiry_timestamp_ms=rules.wall_ms)
     _validate_unexpired(token, rules.wall_ms)
     ended = _expiring(token, rules.wall_ms + request.expiry_time_period_ms)
-    return [token_record(ended)], ExpireDelegationTokenResponse(expiry_timestamp_ms=ended.expiration_timestamp_ms)
+    return [token_record(ended)], ExpireDelegationTokenResponse(
+        expiry_timestamp_ms=ended.expiration_timestamp_ms
+    )
 
 
 def expired_tokens(image: MetadataImage, wall_ms: int) -> list[MetadataRecord]:
     """Return the records that remove the first expired tokens."""
-    tokens: Sequence[Any] = [token for token in image.access.delegation_tokens.values() if token.expiration_timestamp_ms <= wall_ms]
-    return [RemoveDelegationTokenRecord(token_id=token.token_id) for token in tokens[:MAX_REMOVED_COUNT]]
+    tokens: Sequence[Any] = [
+        token
+        for token in image.access.delegation_tokens.values()
+        if token.expiration_timestamp_ms <= wall_ms
+    ]
+    return [
+        RemoveDelegationTokenRecord(token_id=token.token_id) for token in tokens[:MAX_REMOVED_COUNT]
+    ]
 
 
 def _find(image: MetadataImage, rules: DelegationTokenRules, given: bytes) -> DelegationToken:
@@ -161,7 +203,9 @@ def _find(image: MetadataImage, rules: DelegationTokenRules, given: bytes) -> De
     tokens = image.access.delegation_tokens
     token_id = rules.index.find(tokens, bytes(given))
     if token_id is None:
-        raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "there is no delegation token of that HMAC")
+        raise KafkaError(
+            ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "there is no delegation token of that HMAC"
+        )
     return tokens[token_id]
 
 
@@ -172,7 +216,10 @@ def _validate_unexpired(token: DelegationToken, wall_ms: int) -> None:
 
 def _validate_renewer(token: DelegationToken, principal: Principal) -> None:
     if str(principal) not in (token.owner, *token.renewers):
-        raise KafkaError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, "the delegation token is of another owner, who names other renewers")
+        raise KafkaError(
+            ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH,
+            "the delegation token is of another owner, who names other renewers",
+        )
 
 
 def _expiring(token: DelegationToken, wall_ms: int) -> DelegationToken:

@@ -41,11 +41,15 @@ def assign_replicas(
         KafkaError: STALE_BROKER_EPOCH.
     """
     broker = registered_broker(partitions.image, request.broker_id, request.broker_epoch)
-    directories = [_assign_directory(partitions, broker, directory) for directory in request.directories]
+    directories = [
+        _assign_directory(partitions, broker, directory) for directory in request.directories
+    ]
     return [*partitions.records], AssignReplicasToDirsResponse(directories=directories)
 
 
-def _assign_directory(partitions: Partitions, broker: BrokerRegistration, directory: RequestDirectoryData) -> ResponseDirectoryData:
+def _assign_directory(
+    partitions: Partitions, broker: BrokerRegistration, directory: RequestDirectoryData
+) -> ResponseDirectoryData:
     topics = []
     for topic in directory.topics:
         responded = []
@@ -60,14 +64,25 @@ def _assign_directory(partitions: Partitions, broker: BrokerRegistration, direct
     return ResponseDirectoryData(id=directory.id, topics=topics)
 
 
-def _assign(partitions: Partitions, broker: BrokerRegistration, topic_id: TopicId, index: int, directory_id: UUID) -> None:
+def _assign(
+    partitions: Partitions,
+    broker: BrokerRegistration,
+    topic_id: TopicId,
+    index: int,
+    directory_id: UUID,
+) -> None:
     topic, partition = partitions.get(topic_id, index)
     if broker.node_id not in partition.replicas:
-        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {broker.node_id} has no replica of {topic.name}-{index}")
+        raise KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"broker {broker.node_id} has no replica of {topic.name}-{index}",
+        )
     moved = unchanged(partition, directories={broker.node_id: directory_id})
     is_led = False
     if _has_lost_last_log(partition, broker):
-        record = partitions.change(topic, index, moved, election=Election.UNCLEAN, gone=[broker.node_id])
+        record = partitions.change(
+            topic, index, moved, election=Election.UNCLEAN, gone=[broker.node_id]
+        )
         is_led = record is not None and record.leader >= 0
     if not is_led:
         partitions.change(topic, index, moved, election=Election.CLEAN)

@@ -39,7 +39,9 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
-def elect_leaders(partitions: Partitions, request: ElectLeadersRequest) -> tuple[list[MetadataRecord], ElectLeadersResponse]:
+def elect_leaders(
+    partitions: Partitions, request: ElectLeadersRequest
+) -> tuple[list[MetadataRecord], ElectLeadersResponse]:
     """Decide on every partition of the request.
 
     If the request names none, decide on all, and leave out those that need no election.
@@ -59,14 +61,20 @@ def elect_leaders(partitions: Partitions, request: ElectLeadersRequest) -> tuple
 
 
 def _all_refused(request: ElectLeadersRequest) -> ElectLeadersResponse:
-    text = f"there is no election type {request.election_type}; 0 elects the preferred leader, 1 any replica"
+    text = (
+        f"there is no election type {request.election_type}; 0 elects the preferred leader, 1 any"
+        " replica"
+    )
     code = ErrorCode.INVALID_REQUEST
     return ElectLeadersResponse(
         error_code=code,
         replica_election_results=[
             ReplicaElectionResult(
                 topic=topic.topic,
-                partition_result=[PartitionResult(partition_id=index, error_code=code, error_message=text) for index in topic.partitions],
+                partition_result=[
+                    PartitionResult(partition_id=index, error_code=code, error_message=text)
+                    for index in topic.partitions
+                ],
             )
             for topic in request.topic_partitions or ()
         ],
@@ -81,7 +89,9 @@ def _asked(image: MetadataImage, request: ElectLeadersRequest) -> Iterator[Topic
         yield TopicPartitions(topic=name, partitions=sorted(topic.partitions))
 
 
-def _elect(partitions: Partitions, name: str, index: int, election: ElectionType) -> PartitionResult:
+def _elect(
+    partitions: Partitions, name: str, index: int, election: ElectionType
+) -> PartitionResult:
     try:
         _elect_or_refuse(partitions, name, index, election)
     except KafkaError as error:
@@ -93,11 +103,23 @@ def _elect_or_refuse(partitions: Partitions, name: str, index: int, election: El
     topic, partition = partitions.get(name, index)
     is_preferred = election is ElectionType.PREFERRED
     if has_preferred_leader(partition) if is_preferred else partition.has_leader:
-        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "the partition has the leader that it should have")
-    if partitions.change(topic, index, unchanged(partition), election=Election.PREFERRED if is_preferred else Election.UNCLEAN) is not None:
+        raise KafkaError(
+            ErrorCode.ELECTION_NOT_NEEDED, "the partition has the leader that it should have"
+        )
+    if (
+        partitions.change(
+            topic,
+            index,
+            unchanged(partition),
+            election=Election.PREFERRED if is_preferred else Election.UNCLEAN,
+        )
+        is not None
+    ):
         return
     if is_preferred:
-        raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, _why_not_preferred(partitions, partition))
+        raise KafkaError(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, _why_not_preferred(partitions, partition)
+        )
     raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, _why_none(partitions, partition))
 
 
@@ -117,17 +139,30 @@ def _why_none(partitions: Partitions, partition: PartitionRegistration) -> str:
     if not active:
         return "no broker that has a replica is active"
     if len(active) == 1:
-        return f"no replica can lead: that of broker {active[0]} is on a log directory that has failed, or the broker observes"
+        return (
+            f"no replica can lead: that of broker {active[0]} is on a log directory that has"
+            " failed, or the broker observes"
+        )
     named = ", ".join(map(str, active))
-    return f"no replica can lead: those of brokers {named} are on log directories that have failed, or the brokers observe"
+    return (
+        f"no replica can lead: those of brokers {named} are on log directories that have failed, or"
+        " the brokers observe"
+    )
 
 
 def _waits_for(awaited: Sequence[NodeId]) -> str:
     if len(awaited) == 1:
         who, they, leads = f"broker {awaited[0]}", "it is", "it either leads or is fenced"
     else:
-        who, they, leads = f"brokers {', '.join(map(str, awaited))}", "they are", "one of them leads or they are fenced"
-    return f"the controller has not heard of {who} yet, or has reason to doubt that {they} there: ask again in some seconds, when {leads}"
+        who, they, leads = (
+            f"brokers {', '.join(map(str, awaited))}",
+            "they are",
+            "one of them leads or they are fenced",
+        )
+    return (
+        f"the controller has not heard of {who} yet, or has reason to doubt that {they} there: ask"
+        f" again in some seconds, when {leads}"
+    )
 
 
 def has_preferred_leader(partition: PartitionRegistration) -> bool:

@@ -29,7 +29,11 @@ from log_service.protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from log_service.protocol.stored.metadata_records import ConfigRecord, FeatureLevelRecord, MetadataRecord
+from log_service.protocol.stored.metadata_records import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+)
 
 
 class UpgradeType(IntEnum):
@@ -53,11 +57,19 @@ def update_features(
     """
     records = _decide(image, request.feature_updates)
     if any(
-        isinstance(record, FeatureLevelRecord) and record.name == ELIGIBLE_LEADER_REPLICAS and record.feature_level for record in records
+        isinstance(record, FeatureLevelRecord)
+        and record.name == ELIGIBLE_LEADER_REPLICAS
+        and record.feature_level
+        for record in records
     ):
         records = [*min_isr_records(image, static_texts), *records]
-    results = [UpdatableFeatureResult(feature=update.feature, error_message=None) for update in request.feature_updates]
-    return ([] if request.validate_only else records), UpdateFeaturesResponse(error_message=None, results=results)
+    results = [
+        UpdatableFeatureResult(feature=update.feature, error_message=None)
+        for update in request.feature_updates
+    ]
+    return ([] if request.validate_only else records), UpdateFeaturesResponse(
+        error_message=None, results=results
+    )
 
 
 def _decide(image: MetadataImage, updates: Sequence[FeatureUpdateKey]) -> list[MetadataRecord]:
@@ -78,7 +90,9 @@ def _validate(image: MetadataImage, update: FeatureUpdateKey, present: int) -> N
     way = UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type
     lowest, highest = SUPPORTED_FEATURES.get(name, (0, 0))
     if way not in tuple(UpgradeType):
-        fault = f"there is no upgrade type {way}; 1 is an upgrade, 2 a safe and 3 an unsafe downgrade"
+        fault = (
+            f"there is no upgrade type {way}; 1 is an upgrade, 2 a safe and 3 an unsafe downgrade"
+        )
     elif name not in SUPPORTED_FEATURES:
         fault = "this software does not have that feature"
     elif not max(lowest, 0) <= level <= highest:
@@ -99,8 +113,14 @@ def _validate(image: MetadataImage, update: FeatureUpdateKey, present: int) -> N
 def _members_fault(image: MetadataImage, name: str, level: int) -> str:
     """Return which registered node does not support a level, or an empty text if all do."""
     members = [
-        *(("broker", node_id, broker.features) for node_id, broker in sorted(image.cluster.brokers.items())),
-        *(("controller", node_id, controller.features) for node_id, controller in sorted(image.cluster.controllers.items())),
+        *(
+            ("broker", node_id, broker.features)
+            for node_id, broker in sorted(image.cluster.brokers.items())
+        ),
+        *(
+            ("controller", node_id, controller.features)
+            for node_id, controller in sorted(image.cluster.controllers.items())
+        ),
     ]
     for kind, node_id, features in members:
         lowest, highest = features.get(name, (0, 0))
@@ -116,8 +136,16 @@ def min_isr_records(image: MetadataImage, static_texts: Mapping[str, str]) -> li
     records: list[MetadataRecord] = []
     if MIN_ISR not in image.configs.of(ResourceType.BROKER, ""):
         text = format_value(holding(MIN_ISR, Layers(static=static_texts)).value)
-        records.append(ConfigRecord(resource_type=ResourceType.BROKER, resource_name="", name=MIN_ISR, value=text))
+        records.append(
+            ConfigRecord(
+                resource_type=ResourceType.BROKER, resource_name="", name=MIN_ISR, value=text
+            )
+        )
     for (resource_type, name), texts in image.configs.by_resource.items():
         if resource_type == ResourceType.BROKER and name and MIN_ISR in texts:
-            records.append(ConfigRecord(resource_type=resource_type, resource_name=name, name=MIN_ISR, value=None))
+            records.append(
+                ConfigRecord(
+                    resource_type=resource_type, resource_name=name, name=MIN_ISR, value=None
+                )
+            )
     return records

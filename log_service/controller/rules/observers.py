@@ -17,7 +17,9 @@ from log_service.metadata.observers import UNDER_MIN_ISR, Observers, observers_o
 _VALUES = {OBSERVER: ("true", "false"), OBSERVER_PROMOTION: ("by-hand", UNDER_MIN_ISR)}
 
 
-def validate_observer_change(partitions: Partitions, broker_name: str, changed: Mapping[str, str | None]) -> None:
+def validate_observer_change(
+    partitions: Partitions, broker_name: str, changed: Mapping[str, str | None]
+) -> None:
     """Check the observer keys of a broker's new configuration.
 
     ``broker_name`` is empty for all brokers.
@@ -31,14 +33,17 @@ def validate_observer_change(partitions: Partitions, broker_name: str, changed: 
         if text is None:
             continue
         if text not in values:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} is {' or '.join(values)}, not {text!r}")
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, f"{name} is {' or '.join(values)}, not {text!r}"
+            )
         if bool(broker_name) != (name == OBSERVER):
             where = "for single brokers" if name == OBSERVER else "for all brokers together"
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} is set {where}")
         if partitions.image.features.get(OBSERVERS, 0) == 0:
             text = (
-                f"{name} needs the feature {OBSERVERS} at level 1, which every broker and controller has to know; nodes of Apache Kafka do "
-                f"not. Set it with: kafka-features.sh upgrade --feature {OBSERVERS}=1"
+                f"{name} needs the feature {OBSERVERS} at level 1, which every broker and"
+                " controller has to know; nodes of Apache Kafka do not. Set it with:"
+                f" kafka-features.sh upgrade --feature {OBSERVERS}=1"
             )
             raise KafkaError(ErrorCode.INVALID_CONFIG, text)
     if changed.get(OBSERVER) == "true":
@@ -60,8 +65,13 @@ def _check_spared(partitions: Partitions, node_id: NodeId) -> None:
         elif node_id in partition.eligible_leader_replicas:
             fault = "may be elected for it: wait until enough others are in sync"
         elif observers.is_short(partition.isr, min_isr):
-            fault = f"is in sync, and without it fewer than {min_isr} would be, as min.insync.replicas asks for"
+            fault = (
+                f"is in sync, and without it fewer than {min_isr} would be, as min.insync.replicas"
+                " asks for"
+            )
         else:
             continue
-        text = f"broker {node_id} cannot become an observer, {topic.name}-{index} needs it: it {fault}"
+        text = (
+            f"broker {node_id} cannot become an observer, {topic.name}-{index} needs it: it {fault}"
+        )
         raise KafkaError(ErrorCode.POLICY_VIOLATION, text)

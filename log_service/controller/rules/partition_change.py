@@ -71,7 +71,11 @@ class Target(NamedTuple):
 def unchanged(partition: PartitionRegistration, **changes: Any) -> Target:
     """Return a target equal to the present partition, except for ``changes``."""
     present = Target(
-        partition.replicas, partition.isr, partition.adding_replicas, partition.removing_replicas, partition.leader_recovery_state
+        partition.replicas,
+        partition.isr,
+        partition.adding_replicas,
+        partition.removing_replicas,
+        partition.leader_recovery_state,
     )
     return present._replace(**changes) if changes else present
 
@@ -98,7 +102,11 @@ def change_of(
     """
     placement = finished_if_done(target, observers)
     isr = placement.isr
-    eligible = _eligible(partition, placement, target.unclean_shutdown, policy) if policy.keeps_eligible else ()
+    eligible = (
+        _eligible(partition, placement, target.unclean_shutdown, policy)
+        if policy.keeps_eligible
+        else ()
+    )
     elected = _elect(partition, placement, eligible, policy, may_lead=may_lead, awaited=awaited)
     record = PartitionChangeRecord()
     recovery_state = target.recovery_state
@@ -107,11 +115,18 @@ def change_of(
         if elected.is_unclean:
             isr, eligible, recovery_state = (elected.leader,), (), RECOVERING
     elif not set(partition.replicas) <= set(placement.replicas):
-        record.leader = partition.leader  # the same leader begins an epoch, which ends what it sends to replicas that leave
+        record.leader = (
+            partition.leader
+        )  # the same leader begins an epoch, which ends what it sends to replicas that leave
     if elected.leader in eligible:
         isr = (elected.leader,)
-        # Where one replica in sync is enough, the leader may commit alone from here on, and the others fall behind.
-        eligible = tuple(node_id for node_id in eligible if node_id != elected.leader) if policy.min_isr > 1 else ()
+        # Where one replica in sync is enough, the leader may commit alone from here on, and the
+        # others fall behind.
+        eligible = (
+            tuple(node_id for node_id in eligible if node_id != elected.leader)
+            if policy.min_isr > 1
+            else ()
+        )
     if recovery_state != partition.leader_recovery_state:
         record.leader_recovery_state = recovery_state
     _note_isr(record, partition, isr, eligible, policy)
@@ -135,7 +150,9 @@ def finished_if_done(target: Target, observers: frozenset[int] = frozenset()) ->
     staying = tuple(node_id for node_id in target.replicas if node_id not in target.removing)
     isr = tuple(node_id for node_id in target.isr if node_id not in target.removing)
     is_shrinking = len(target.adding) < len(target.removing)
-    if (target.removing and not (isr and staying)) or not set(target.adding) - observers <= set(isr):
+    if (target.removing and not (isr and staying)) or not set(target.adding) - observers <= set(
+        isr
+    ):
         return target
     if is_shrinking and not set(staying) - observers <= set(isr):
         return target
@@ -146,7 +163,10 @@ def finished_if_done(target: Target, observers: frozenset[int] = frozenset()) ->
 
 
 def _eligible(
-    partition: PartitionRegistration, placement: Target, unclean_shutdown: NodeId | None, policy: PartitionPolicy
+    partition: PartitionRegistration,
+    placement: Target,
+    unclean_shutdown: NodeId | None,
+    policy: PartitionPolicy,
 ) -> tuple[NodeId, ...]:
     """Return the replicas outside the in-sync set that have every committed record.
 
@@ -155,7 +175,13 @@ def _eligible(
     if len(placement.isr) >= policy.min_isr:
         return ()
     candidates = {*partition.eligible_leader_replicas, *partition.isr} - set(placement.isr)
-    return tuple(sorted(node_id for node_id in candidates if node_id in placement.replicas and node_id != unclean_shutdown))
+    return tuple(
+        sorted(
+            node_id
+            for node_id in candidates
+            if node_id in placement.replicas and node_id != unclean_shutdown
+        )
+    )
 
 
 # Elections
@@ -232,7 +258,10 @@ def _note_placement(
     is_elsewhere = placement.replicas != partition.replicas
     if is_elsewhere or moved or len(partition.directories) != len(partition.replicas):
         known = {**dict(zip(partition.replicas, partition.directories, strict=False)), **moved}
-        directories = [known[node_id] if node_id in known else default_directory(node_id) for node_id in placement.replicas]
+        directories = [
+            known[node_id] if node_id in known else default_directory(node_id)
+            for node_id in placement.replicas
+        ]
         if tuple(directories) != partition.directories:
             record.directories = directories
     if is_elsewhere:

@@ -18,11 +18,22 @@ from log_service.common.types import LeaderEpoch, NodeId, PartitionEpoch, TopicI
 from log_service.config.broker import ALL_DIRECTORIES
 from log_service.config.definition import split_list
 from log_service.config.resolve import Layers, holding
-from log_service.controller.rules.partition_change import Election, PartitionPolicy, Target, change_of, unchanged
+from log_service.controller.rules.partition_change import (
+    Election,
+    PartitionPolicy,
+    Target,
+    change_of,
+    unchanged,
+)
 from log_service.metadata.features import keeps_eligible_leaders
 from log_service.metadata.image import BrokerRegistration, MetadataImage, ResourceType, TopicImage
 from log_service.metadata.observers import Observers, observers_of
-from log_service.metadata.partition import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, PartitionRegistration, changed_partition
+from log_service.metadata.partition import (
+    MIGRATING_DIRECTORY,
+    UNASSIGNED_DIRECTORY,
+    PartitionRegistration,
+    changed_partition,
+)
 from log_service.protocol.stored.metadata_records import PartitionChangeRecord
 
 MIN_ISR, UNCLEAN_ELECTION = "min.insync.replicas", "unclean.leader.election.enable"
@@ -60,7 +71,9 @@ def placeable_brokers(image: MetadataImage) -> list[BrokerRegistration]:
     return [
         broker
         for node_id, broker in sorted(image.cluster.brokers.items())
-        if (broker.is_fenced or not broker.is_in_controlled_shutdown) and not is_cordoned(image, node_id) and node_id not in observers
+        if (broker.is_fenced or not broker.is_in_controlled_shutdown)
+        and not is_cordoned(image, node_id)
+        and node_id not in observers
     ]
 
 
@@ -75,8 +88,12 @@ def is_cordoned(image: MetadataImage, node_id: NodeId) -> bool:
     broker = image.cluster.brokers[node_id]
     if broker.log_dirs and set(broker.log_dirs) <= set(broker.cordoned_log_dirs or ()):
         return True
-    directories = split_list(image.configs.of(ResourceType.BROKER, str(node_id)).get(CORDONED_LOG_DIRS, ""))
-    are_all_named = broker.cordoned_log_dirs is None and len(set(directories)) >= len(broker.log_dirs) > 0
+    directories = split_list(
+        image.configs.of(ResourceType.BROKER, str(node_id)).get(CORDONED_LOG_DIRS, "")
+    )
+    are_all_named = (
+        broker.cordoned_log_dirs is None and len(set(directories)) >= len(broker.log_dirs) > 0
+    )
     return ALL_DIRECTORIES in directories or are_all_named
 
 
@@ -86,7 +103,9 @@ def new_partition(image: MetadataImage, replicas: Sequence[NodeId]) -> Partition
     The first active broker that is no observer leads.
     """
     observers = observers_of(image).node_ids
-    isr = tuple(node_id for node_id in replicas if is_active(image, node_id) and node_id not in observers)
+    isr = tuple(
+        node_id for node_id in replicas if is_active(image, node_id) and node_id not in observers
+    )
     if not isr:
         return None
     return PartitionRegistration(
@@ -123,7 +142,9 @@ class Partitions:
         self.records: list[PartitionChangeRecord] = []
         self._node_id = node_id
         self._static_texts = static_texts
-        self._changed: dict[tuple[str, int], tuple[PartitionRegistration, PartitionChangeRecord]] = {}
+        self._changed: dict[
+            tuple[str, int], tuple[PartitionRegistration, PartitionChangeRecord]
+        ] = {}
         """By topic name and index: the partition before the decision, and its last change."""
         self._policies: dict[str, PartitionPolicy] = {}
 
@@ -149,7 +170,9 @@ class Partitions:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of id {topic}")
         partition = self.find(found, index)
         if partition is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {found.name}-{index}")
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {found.name}-{index}"
+            )
         return found, partition
 
     def iterate(self) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
@@ -187,7 +210,9 @@ class Partitions:
         """
         partition = self.find(topic, index)
         assert partition is not None, "a change is of a partition that exists"
-        return self._change(topic, index, partition, target, election=election, gone=gone, returned=returned)
+        return self._change(
+            topic, index, partition, target, election=election, gone=gone, returned=returned
+        )
 
     def _change(
         self,
@@ -202,7 +227,9 @@ class Partitions:
     ) -> PartitionChangeRecord | None:
         policy = self.policy_of(topic)
         if election is not None and election is not policy.election:
-            policy = PartitionPolicy(min_isr=policy.min_isr, keeps_eligible=policy.keeps_eligible, election=election)
+            policy = PartitionPolicy(
+                min_isr=policy.min_isr, keeps_eligible=policy.keeps_eligible, election=election
+            )
 
         awaited = self.awaited.difference(gone, () if returned is None else (returned,))
 
@@ -211,10 +238,15 @@ class Partitions:
                 return False
             if node_id in awaited and not (node_id == partition.leader and node_id in target.isr):
                 return False
-            if node_id in self.observers.node_ids and node_id not in (*partition.isr, *partition.eligible_leader_replicas):
+            if node_id in self.observers.node_ids and node_id not in (
+                *partition.isr,
+                *partition.eligible_leader_replicas,
+            ):
                 return False
             directory_id = target.directories.get(node_id) or partition.directory_of(node_id)
-            return directory_id is not None and self.image.cluster.brokers[node_id].has_online(directory_id)
+            return directory_id is not None and self.image.cluster.brokers[node_id].has_online(
+                directory_id
+            )
 
         record = change_of(
             partition,
@@ -243,7 +275,11 @@ class Partitions:
         """
         for topic, index, partition in self.iterate():
             has_more = partition.has_leader or len(partition.replicas) > 1
-            members = partition.isr if partition.has_leader else (*partition.isr, *partition.eligible_leader_replicas)
+            members = (
+                partition.isr
+                if partition.has_leader
+                else (*partition.isr, *partition.eligible_leader_replicas)
+            )
             if partition.leader in node_ids or (has_more and not set(node_ids).isdisjoint(members)):
                 self._take_out(topic, index, partition, *node_ids)
 
@@ -253,9 +289,19 @@ class Partitions:
         It may have lost records (KIP-966).
         """
         for topic, index, partition in self.iterate():
-            if node_id in partition.isr or node_id in partition.eligible_leader_replicas or partition.leader == node_id:
+            if (
+                node_id in partition.isr
+                or node_id in partition.eligible_leader_replicas
+                or partition.leader == node_id
+            ):
                 isr = tuple(each for each in partition.isr if each != node_id)
-                self._change(topic, index, partition, unchanged(partition, isr=isr, unclean_shutdown=node_id), gone=[node_id])
+                self._change(
+                    topic,
+                    index,
+                    partition,
+                    unchanged(partition, isr=isr, unclean_shutdown=node_id),
+                    gone=[node_id],
+                )
 
     def take_directory(self, node_id: NodeId, directory_id: UUID) -> None:
         """Remove the replicas of a broker's offline log directory from the in-sync sets."""
@@ -269,14 +315,18 @@ class Partitions:
         assert partition is not None, "a replica is of a partition that exists"
         self._take_out(topic, index, partition, node_id)
 
-    def _take_out(self, topic: TopicImage, index: int, partition: PartitionRegistration, *node_ids: NodeId) -> None:
+    def _take_out(
+        self, topic: TopicImage, index: int, partition: PartitionRegistration, *node_ids: NodeId
+    ) -> None:
         isr = tuple(each for each in partition.isr if each not in node_ids)
         if keeps_eligible_leaders(self.image.features):
             if len(isr) < len(partition.isr) and self.presumed.issuperset(isr):
-                # Those that would stay may be dead and have lost their records: all become eligible, and the first that is heard of leads.
+                # Those that would stay may be dead and have lost their records: all become
+                # eligible, and the first that is heard of leads.
                 isr = ()
         elif not isr and len(partition.isr) > 1:
-            # One member stays in the set; a leader that was in it has every record that any of them has.
+            # One member stays in the set; a leader that was in it has every record that any of them
+            # has.
             isr = (partition.leader,) if partition.leader in partition.isr else partition.isr[:1]
         self._change(topic, index, partition, unchanged(partition, isr=isr), gone=node_ids)
 
@@ -294,7 +344,9 @@ class Partitions:
 
     @cached_property
     def _active(self) -> frozenset[NodeId]:
-        return frozenset(node_id for node_id in self.image.cluster.brokers if is_active(self.image, node_id))
+        return frozenset(
+            node_id for node_id in self.image.cluster.brokers if is_active(self.image, node_id)
+        )
 
     @cached_property
     def awaited(self) -> frozenset[NodeId]:
@@ -324,13 +376,20 @@ class Partitions:
             cluster=configs.of(ResourceType.BROKER, ""),
             static=self._static_texts,
         )
-        min_isr, is_unclean = holding(MIN_ISR, layers).value, holding(UNCLEAN_ELECTION, layers).value
+        min_isr, is_unclean = (
+            holding(MIN_ISR, layers).value,
+            holding(UNCLEAN_ELECTION, layers).value,
+        )
         assert isinstance(min_isr, int)
         return min_isr, bool(is_unclean)
 
     def _new_policy(self, topic: TopicImage) -> PartitionPolicy:
         texts = self.image.configs.of(ResourceType.TOPIC, topic.name)
-        min_isr, is_unclean = self._values(texts) if MIN_ISR in texts or UNCLEAN_ELECTION in texts else self._default_values
+        min_isr, is_unclean = (
+            self._values(texts)
+            if MIN_ISR in texts or UNCLEAN_ELECTION in texts
+            else self._default_values
+        )
         return PartitionPolicy(
             min_isr=min(min_isr, len(topic.partitions[0].replicas)),
             keeps_eligible=keeps_eligible_leaders(self.image.features),

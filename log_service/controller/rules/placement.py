@@ -22,7 +22,11 @@ _HIGH_BITS = 33
 
 
 def place_replicas(
-    brokers: Sequence[BrokerRegistration], *, partition_count: int, replication_factor: int, seed: int
+    brokers: Sequence[BrokerRegistration],
+    *,
+    partition_count: int,
+    replication_factor: int,
+    seed: int,
 ) -> list[tuple[NodeId, ...]]:
     """Return the replicas of ``partition_count`` partitions, each with its preferred leader first.
 
@@ -34,7 +38,10 @@ def place_replicas(
     """
     active_count = sum(not broker.is_fenced for broker in brokers)
     if replication_factor > len(brokers) or not active_count:
-        text = f"replication factor {replication_factor} cannot be reached: {len(brokers)} broker(s) take replicas, {active_count} active"
+        text = (
+            f"replication factor {replication_factor} cannot be reached: {len(brokers)} broker(s)"
+            f" take replicas, {active_count} active"
+        )
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
     racks = _Racks(brokers, _Draws(seed))
     return [racks.place(replication_factor) for _ in range(partition_count)]

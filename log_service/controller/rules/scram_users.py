@@ -23,7 +23,10 @@ from log_service.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from log_service.protocol.stored.metadata_records import MetadataRecord, RemoveUserScramCredentialRecord
+from log_service.protocol.stored.metadata_records import (
+    MetadataRecord,
+    RemoveUserScramCredentialRecord,
+)
 from log_service.security.sasl.credentials import ScramMechanism
 from log_service.security.sasl.scram import MAX_ITERATIONS, MIN_ITERATIONS, credential_from
 
@@ -56,23 +59,36 @@ def alter_scram_users(
             except KafkaError as error:
                 errors[change.name] = error
                 accepted.pop(change.name, None)
-    results = [_result(name, errors.get(name)) for name in dict.fromkeys(change.name for change in changes)]
+    results = [
+        _result(name, errors.get(name)) for name in dict.fromkeys(change.name for change in changes)
+    ]
     return list(accepted.values()), AlterUserScramCredentialsResponse(results=results)
 
 
 def _result(name: str, error: KafkaError | None) -> AlterUserScramCredentialsResult:
     if error is None:
         return AlterUserScramCredentialsResult(user=name, error_message=None)
-    return AlterUserScramCredentialsResult(user=name, error_code=error.code, error_message=str(error))
+    return AlterUserScramCredentialsResult(
+        user=name, error_code=error.code, error_message=str(error)
+    )
 
 
-def _decide(image: MetadataImage, change: Change, accepted: Mapping[str, MetadataRecord]) -> MetadataRecord:
+def _decide(
+    image: MetadataImage, change: Change, accepted: Mapping[str, MetadataRecord]
+) -> MetadataRecord:
     if change.name in accepted:
-        raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, f"user {change.name!r} is changed more than once in the request")
-    return _delete(image, change) if isinstance(change, ScramCredentialDeletion) else _upsert(change)
+        raise KafkaError(
+            ErrorCode.DUPLICATE_RESOURCE,
+            f"user {change.name!r} is changed more than once in the request",
+        )
+    return (
+        _delete(image, change) if isinstance(change, ScramCredentialDeletion) else _upsert(change)
+    )
 
 
-def _delete(image: MetadataImage, deletion: ScramCredentialDeletion) -> RemoveUserScramCredentialRecord:
+def _delete(
+    image: MetadataImage, deletion: ScramCredentialDeletion
+) -> RemoveUserScramCredentialRecord:
     mechanism = _mechanism(deletion.name, deletion.mechanism)
     if ScramUser(mechanism, deletion.name) not in image.access.scram_credentials:
         text = f"user {deletion.name!r} has no credential of {mechanism.mechanism_name}"
@@ -83,11 +99,18 @@ def _delete(image: MetadataImage, deletion: ScramCredentialDeletion) -> RemoveUs
 def _upsert(upsertion: ScramCredentialUpsertion) -> MetadataRecord:
     mechanism = _mechanism(upsertion.name, upsertion.mechanism)
     if not MIN_ITERATIONS <= upsertion.iterations <= MAX_ITERATIONS:
-        raise _unacceptable(f"{upsertion.iterations} iterations; they must be {MIN_ITERATIONS} to {MAX_ITERATIONS}")
+        raise _unacceptable(
+            f"{upsertion.iterations} iterations; they must be {MIN_ITERATIONS} to {MAX_ITERATIONS}"
+        )
     if not 0 < len(upsertion.salt) <= MAX_SALT_BYTES:
-        raise _unacceptable(f"a salt of {len(upsertion.salt)} bytes; it must have 1 to {MAX_SALT_BYTES}")
+        raise _unacceptable(
+            f"a salt of {len(upsertion.salt)} bytes; it must have 1 to {MAX_SALT_BYTES}"
+        )
     if len(upsertion.salted_password) != mechanism.key_bytes:
-        raise _unacceptable(f"a salted password of {len(upsertion.salted_password)} bytes; it must have {mechanism.key_bytes}")
+        raise _unacceptable(
+            f"a salted password of {len(upsertion.salted_password)} bytes; it must have"
+            f" {mechanism.key_bytes}"
+        )
     salted = SecretBytes(bytes(upsertion.salted_password))
     credential = credential_from(mechanism, salted, bytes(upsertion.salt), upsertion.iterations)
     return credential_record(ScramUser(mechanism, upsertion.name), credential)
@@ -99,7 +122,10 @@ def _mechanism(name: str, number: int) -> ScramMechanism:
     try:
         return ScramMechanism(number)
     except ValueError:
-        text = f"mechanism {number} is not there; {', '.join(f'{each.value} is {each.mechanism_name}' for each in ScramMechanism)}"
+        text = (
+            f"mechanism {number} is not there;"
+            f" {', '.join(f'{each.value} is {each.mechanism_name}' for each in ScramMechanism)}"
+        )
         raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, text) from None
 
 

@@ -21,7 +21,12 @@ from log_service.config.views import QuotaWindows, TokenConfig, TopicDefaults
 from log_service.controller.caller import Caller
 from log_service.controller.rules.brokers import register_broker, unregister_broker
 from log_service.controller.rules.partitions import Partitions
-from log_service.controller.rules.topics import ChargePartitions, TopicRules, create_topics, delete_topics
+from log_service.controller.rules.topics import (
+    ChargePartitions,
+    TopicRules,
+    create_topics,
+    delete_topics,
+)
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest
@@ -79,13 +84,18 @@ class Surroundings:
     def partitions(self, image: MetadataImage) -> Partitions:
         """Return the partitions of a decision on ``image``."""
         config = self.config
-        return Partitions(image, node_id=config.node_id, static_texts=config.static_texts, presumed=self.presumed)
+        return Partitions(
+            image, node_id=config.node_id, static_texts=config.static_texts, presumed=self.presumed
+        )
 
     @property
     def topic_rules(self) -> TopicRules:
         """Return the arguments of rules about topics."""
         return TopicRules(
-            defaults=self.config.topics, static_texts=self.config.static_texts, new_id=self.new_id, charge=self.charge_partitions
+            defaults=self.config.topics,
+            static_texts=self.config.static_texts,
+            new_id=self.new_id,
+            charge=self.charge_partitions,
         )
 
 
@@ -102,26 +112,41 @@ class Rule:
 
 @cache
 def _imported(module: str, name: str) -> Callable[..., Any]:
-    rule: Callable[..., Any] = getattr(import_module(f"log_service.controller.rules.{module}"), name)
+    rule: Callable[..., Any] = getattr(
+        import_module(f"log_service.controller.rules.{module}"), name
+    )
     return rule
 
 
-def _on_demand(module: str, name: str, pick: Callable[[Surroundings], tuple[Any, ...]] = lambda _: ()) -> Rule:
+def _on_demand(
+    module: str, name: str, pick: Callable[[Surroundings], tuple[Any, ...]] = lambda _: ()
+) -> Rule:
     """Return the row of a rule that is imported on first use.
 
     ``pick`` returns the rule's arguments beside metadata and request.
     """
-    return Rule(lambda image, request, around: _imported(module, name)(image, request, *pick(around)))
+    return Rule(
+        lambda image, request, around: _imported(module, name)(image, request, *pick(around))
+    )
 
 
 def _on_partitions(module: str, name: str) -> Rule:
     """Return the row of a rule that changes partitions. It is imported on first use."""
-    return Rule(lambda image, request, around: _imported(module, name)(around.partitions(image), request))
+    return Rule(
+        lambda image, request, around: _imported(module, name)(around.partitions(image), request)
+    )
 
 
-def _register_broker(image: MetadataImage, request: BrokerRegistrationRequest, around: Surroundings) -> Decided:
+def _register_broker(
+    image: MetadataImage, request: BrokerRegistrationRequest, around: Surroundings
+) -> Decided:
     is_alive = around.has_live_session(NodeId(request.broker_id))
-    return register_broker(around.partitions(image), request, cluster_id=around.config.cluster_id, has_live_session=is_alive)
+    return register_broker(
+        around.partitions(image),
+        request,
+        cluster_id=around.config.cluster_id,
+        has_live_session=is_alive,
+    )
 
 
 def _list_reassignments(image: MetadataImage, request: Any, _: Surroundings) -> Decided:
@@ -143,7 +168,11 @@ def _on_tokens(name: str) -> Rule:
         assert around.caller is not None, "clients alone ask for tokens"
         new_id = _imported("delegation_tokens", "token_id_of")(around.new_id())
         rules = _imported("delegation_tokens", "DelegationTokenRules")(
-            config=around.config.tokens, caller=around.caller, wall_ms=around.wall_ms, new_id=new_id, index=around.token_index()
+            config=around.config.tokens,
+            caller=around.caller,
+            wall_ms=around.wall_ms,
+            new_id=new_id,
+            index=around.token_index(),
         )
         decided: Decided = _imported("delegation_tokens", name)(image, request, rules)
         return decided
@@ -155,24 +184,36 @@ RULES: Mapping[int, Rule] = MappingProxyType(
     {
         # What brokers and controllers say of themselves
         ApiKey.BROKER_REGISTRATION: Rule(_register_broker),
-        ApiKey.UNREGISTER_BROKER: Rule(lambda image, request, around: unregister_broker(around.partitions(image), request)),
+        ApiKey.UNREGISTER_BROKER: Rule(
+            lambda image, request, around: unregister_broker(around.partitions(image), request)
+        ),
         ApiKey.CONTROLLER_REGISTRATION: _on_demand("controllers", "register_controller"),
         ApiKey.ALLOCATE_PRODUCER_IDS: _on_demand("producer_ids", "allocate_producer_ids"),
         # Partitions
         ApiKey.ALTER_PARTITION: _on_partitions("alter_partition", "alter_partition"),
         ApiKey.ASSIGN_REPLICAS_TO_DIRS: _on_partitions("directories", "assign_replicas"),
         ApiKey.ELECT_LEADERS: _on_partitions("elections", "elect_leaders"),
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS: _on_partitions("reassignments", "alter_partition_reassignments"),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: _on_partitions(
+            "reassignments", "alter_partition_reassignments"
+        ),
         ApiKey.LIST_PARTITION_REASSIGNMENTS: Rule(_list_reassignments),
         # Topics
-        ApiKey.CREATE_TOPICS: Rule(lambda image, request, around: create_topics(image, request, around.topic_rules)),
-        ApiKey.DELETE_TOPICS: Rule(lambda image, request, around: delete_topics(image, request, around.charge_partitions)),
+        ApiKey.CREATE_TOPICS: Rule(
+            lambda image, request, around: create_topics(image, request, around.topic_rules)
+        ),
+        ApiKey.DELETE_TOPICS: Rule(
+            lambda image, request, around: delete_topics(image, request, around.charge_partitions)
+        ),
         ApiKey.CREATE_PARTITIONS: _on_demand(
-            "create_partitions", "create_partitions", lambda around: (around.config.topics, around.charge_partitions)
+            "create_partitions",
+            "create_partitions",
+            lambda around: (around.config.topics, around.charge_partitions),
         ),
         # Configuration and features
         ApiKey.ALTER_CONFIGS: _on_demand("configs", "alter_configs", _for_configs),
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: _on_demand("configs", "incremental_alter_configs", _for_configs),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: _on_demand(
+            "configs", "incremental_alter_configs", _for_configs
+        ),
         ApiKey.UPDATE_FEATURES: _on_demand("feature_levels", "update_features", _static_texts),
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _on_demand("scram_users", "alter_scram_users"),
         ApiKey.CREATE_DELEGATION_TOKEN: _on_tokens("create_token"),

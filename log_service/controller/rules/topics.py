@@ -39,7 +39,13 @@ from log_service.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from log_service.protocol.stored.metadata_records import ClearElrRecord, ConfigRecord, MetadataRecord, RemoveTopicRecord, TopicRecord
+from log_service.protocol.stored.metadata_records import (
+    ClearElrRecord,
+    ConfigRecord,
+    MetadataRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 
 UNSET = -1
 
@@ -84,7 +90,11 @@ def create_topics(
             _validate_new_name(image, taken, topic.name)
             created, result = _create_topic(image, topic, rules)
         except KafkaError as error:
-            results.append(CreatableTopicResult(name=topic.name, error_code=error.code, error_message=str(error)))
+            results.append(
+                CreatableTopicResult(
+                    name=topic.name, error_code=error.code, error_message=str(error)
+                )
+            )
             continue
         taken.take(topic.name)
         records += created
@@ -99,17 +109,25 @@ def refuse_repetition(name: str, count: int) -> None:
         KafkaError: INVALID_REQUEST.
     """
     if count > 1:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name} stands more than once in the request")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"topic {name} stands more than once in the request"
+        )
 
 
 def _refuse_excess(partition_total: int, limit: int) -> None:
     if partition_total > limit:
-        text = f"the request asks for {partition_total} partitions, at most {limit} are created at once; ask for less"
+        text = (
+            f"the request asks for {partition_total} partitions, at most {limit} are created at"
+            " once; ask for less"
+        )
         raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
 
 
 def _partition_total(topics: Sequence[CreatableTopic], defaults: TopicDefaults) -> int:
-    return sum(len(topic.assignments) or _count_or(topic.num_partitions, defaults.partition_count) for topic in topics)
+    return sum(
+        len(topic.assignments) or _count_or(topic.num_partitions, defaults.partition_count)
+        for topic in topics
+    )
 
 
 def _count_or(count: int, default: int) -> int:
@@ -118,7 +136,9 @@ def _count_or(count: int, default: int) -> int:
 
 def _validate_new_name(image: MetadataImage, taken: TakenNames, name: str) -> None:
     if name == CLUSTER_METADATA_TOPIC:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is the metadata log and cannot be created")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"{name} is the metadata log and cannot be created"
+        )
     validate_topic_name(name)
     if name in image.topics.by_name:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
@@ -128,20 +148,31 @@ def _validate_new_name(image: MetadataImage, taken: TakenNames, name: str) -> No
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
 
 
-def _create_topic(image: MetadataImage, topic: CreatableTopic, rules: TopicRules) -> tuple[list[MetadataRecord], CreatableTopicResult]:
+def _create_topic(
+    image: MetadataImage, topic: CreatableTopic, rules: TopicRules
+) -> tuple[list[MetadataRecord], CreatableTopicResult]:
     configs = {config.name: config.value for config in topic.configs}
     validate_topic_configs(configs)
     texts = {name: value for name, value in configs.items() if value is not None}
     topic_id = TopicId(rules.new_id())
-    partitions = _assigned(image, topic) if topic.assignments else _placed(image, topic, rules.defaults, topic_id)
+    partitions = (
+        _assigned(image, topic)
+        if topic.assignments
+        else _placed(image, topic, rules.defaults, topic_id)
+    )
     rules.charge(len(partitions))
     records: list[MetadataRecord] = [TopicRecord(name=topic.name, topic_id=topic_id)]
     records += (
-        ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value) for name, value in texts.items()
+        ConfigRecord(
+            resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value
+        )
+        for name, value in texts.items()
     )
     if MIN_ISR in texts and keeps_eligible_leaders(image.features):
         records.append(ClearElrRecord(topic_name=topic.name))
-    records += (partition_record(topic_id, index, partition) for index, partition in enumerate(partitions))
+    records += (
+        partition_record(topic_id, index, partition) for index, partition in enumerate(partitions)
+    )
     result = CreatableTopicResult(
         name=topic.name,
         topic_id=topic_id,
@@ -153,12 +184,20 @@ def _create_topic(image: MetadataImage, topic: CreatableTopic, rules: TopicRules
     return records, result
 
 
-def _placed(image: MetadataImage, topic: CreatableTopic, defaults: TopicDefaults, topic_id: TopicId) -> list[PartitionRegistration]:
+def _placed(
+    image: MetadataImage, topic: CreatableTopic, defaults: TopicDefaults, topic_id: TopicId
+) -> list[PartitionRegistration]:
     if topic.num_partitions == 0 or topic.num_partitions < UNSET:
-        text = f"a topic cannot have {topic.num_partitions} partitions; ask for at least 1, or -1 for the default"
+        text = (
+            f"a topic cannot have {topic.num_partitions} partitions; ask for at least 1, or -1 for"
+            " the default"
+        )
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, text)
     if topic.replication_factor == 0 or topic.replication_factor < UNSET:
-        text = f"a replication factor cannot be {topic.replication_factor}; ask for at least 1, or -1 for the default"
+        text = (
+            f"a replication factor cannot be {topic.replication_factor}; ask for at least 1, or -1"
+            " for the default"
+        )
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
     placed = place_replicas(
         placeable_brokers(image),
@@ -169,7 +208,9 @@ def _placed(image: MetadataImage, topic: CreatableTopic, defaults: TopicDefaults
     return [registered(image, replicas, index) for index, replicas in enumerate(placed)]
 
 
-def registered(image: MetadataImage, replicas: Sequence[NodeId], index: int) -> PartitionRegistration:
+def registered(
+    image: MetadataImage, replicas: Sequence[NodeId], index: int
+) -> PartitionRegistration:
     """Return a new partition on the given brokers.
 
     Raises:
@@ -177,7 +218,9 @@ def registered(image: MetadataImage, replicas: Sequence[NodeId], index: int) -> 
     """
     partition = new_partition(image, replicas)
     if partition is None:
-        text = f"every broker of partition {index} is fenced or shutting down; name one that is active"
+        text = (
+            f"every broker of partition {index} is fenced or shutting down; name one that is active"
+        )
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
     return partition
 
@@ -188,13 +231,20 @@ def _assigned(image: MetadataImage, topic: CreatableTopic) -> list[PartitionRegi
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     indexes = sorted(assignment.partition_index for assignment in topic.assignments)
     if indexes != list(range(len(indexes))):
-        text = f"the assignment names partitions {_shown(indexes)}; they must count from 0 without gaps or repetitions"
+        text = (
+            f"the assignment names partitions {_shown(indexes)}; they must count from 0 without"
+            " gaps or repetitions"
+        )
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
-    in_order: list[CreatableReplicaAssignment] = sorted(topic.assignments, key=lambda assignment: assignment.partition_index)
+    in_order: list[CreatableReplicaAssignment] = sorted(
+        topic.assignments, key=lambda assignment: assignment.partition_index
+    )
     factor = len(in_order[0].broker_ids)
     partitions = []
     for assignment in in_order:
-        replicas = validated_replicas(image, assignment.broker_ids, assignment.partition_index, factor)
+        replicas = validated_replicas(
+            image, assignment.broker_ids, assignment.partition_index, factor
+        )
         partitions.append(registered(image, replicas, assignment.partition_index))
     return partitions
 
@@ -203,7 +253,9 @@ def _shown(indexes: Sequence[int]) -> str:
     return ", ".join(map(str, indexes[:10])) + (", ..." if len(indexes) > 10 else "")
 
 
-def validated_replicas(image: MetadataImage, broker_ids: Sequence[int], index: int, factor: int) -> tuple[NodeId, ...]:
+def validated_replicas(
+    image: MetadataImage, broker_ids: Sequence[int], index: int, factor: int
+) -> tuple[NodeId, ...]:
     """Return the brokers of a manual assignment.
 
     Raises:
@@ -220,14 +272,22 @@ def validated_replicas(image: MetadataImage, broker_ids: Sequence[int], index: i
         fault = f"has {len(broker_ids)} replicas where the others have {factor}"
     else:
         return tuple(NodeId(node_id) for node_id in broker_ids)
-    raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the assignment of partition {index} {fault}")
+    raise KafkaError(
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the assignment of partition {index} {fault}"
+    )
 
 
-def _described(image: MetadataImage, texts: Mapping[str, str], static_texts: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+def _described(
+    image: MetadataImage, texts: Mapping[str, str], static_texts: Mapping[str, str]
+) -> list[CreatableTopicConfigs]:
     cluster = image.configs.of(ResourceType.BROKER, "")
     return [
         CreatableTopicConfigs(
-            name=row.name, value=row.value, read_only=row.is_read_only, config_source=row.source, is_sensitive=row.is_sensitive
+            name=row.name,
+            value=row.value,
+            read_only=row.is_read_only,
+            config_source=row.source,
+            is_sensitive=row.is_sensitive,
         )
         for row in describe_new_topic(Layers(topic=texts, cluster=cluster, static=static_texts))
     ]
@@ -242,7 +302,9 @@ def delete_topics(
     """Decide on every topic of the request. Old versions name topics in ``topic_names``."""
     records: list[MetadataRecord] = []
     results: list[DeletableTopicResult] = []
-    for states in _by_topic(image, [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]):
+    for states in _by_topic(
+        image, [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
+    ):
         result, topic = _delete_topic(image, states)
         results.append(result)
         if topic is None:
@@ -256,12 +318,16 @@ def delete_topics(
     return records, DeleteTopicsResponse(responses=results)
 
 
-def _by_topic(image: MetadataImage, states: Sequence[DeleteTopicState]) -> list[list[DeleteTopicState]]:
+def _by_topic(
+    image: MetadataImage, states: Sequence[DeleteTopicState]
+) -> list[list[DeleteTopicState]]:
     """Return the entries of a request by topic. An entry without an existing topic has its own key."""
     grouped: dict[object, list[DeleteTopicState]] = {}
     for state in states:
         topic = _find(image, state)
-        grouped.setdefault((state.name, state.topic_id) if topic is None else topic.topic_id, []).append(state)
+        grouped.setdefault(
+            (state.name, state.topic_id) if topic is None else topic.topic_id, []
+        ).append(state)
     return list(grouped.values())
 
 
@@ -271,20 +337,33 @@ def _find(image: MetadataImage, state: DeleteTopicState) -> TopicImage | None:
     return image.topics.by_id.get(TopicId(state.topic_id))
 
 
-def _delete_topic(image: MetadataImage, states: Sequence[DeleteTopicState]) -> tuple[DeletableTopicResult, TopicImage | None]:
+def _delete_topic(
+    image: MetadataImage, states: Sequence[DeleteTopicState]
+) -> tuple[DeletableTopicResult, TopicImage | None]:
     topic = _find(image, states[0])
     if topic is not None and len(states) == 1:
         return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id), topic
     name = next((state.name for state in states if state.name is not None), None)
-    topic_id = next((state.topic_id for state in states if state.topic_id != NO_TOPIC_ID), NO_TOPIC_ID)
+    topic_id = next(
+        (state.topic_id for state in states if state.topic_id != NO_TOPIC_ID), NO_TOPIC_ID
+    )
     if name is None and topic_id == NO_TOPIC_ID:
         code, text = ErrorCode.INVALID_REQUEST, "neither a name nor an id says which topic is meant"
     elif len(states) > 1:
-        code, text = ErrorCode.INVALID_REQUEST, f"topic {topic_id if name is None else name} stands more than once in the request"
+        code, text = (
+            ErrorCode.INVALID_REQUEST,
+            f"topic {topic_id if name is None else name} stands more than once in the request",
+        )
     elif name is not None and topic_id != NO_TOPIC_ID:
-        code, text = ErrorCode.INVALID_REQUEST, "a topic is deleted by its name or by its id, not by both"
+        code, text = (
+            ErrorCode.INVALID_REQUEST,
+            "a topic is deleted by its name or by its id, not by both",
+        )
     elif name is None:
         code, text = ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id"
     else:
         code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}"
-    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=text), None
+    return (
+        DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=text),
+        None,
+    )

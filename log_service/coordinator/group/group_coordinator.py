@@ -46,13 +46,27 @@ from log_service.coordinator.group.group_settings import GroupSettings
 from log_service.coordinator.group.migration.classic_members import ClassicMembers
 from log_service.coordinator.group.migration.group_migration import GroupMigration
 from log_service.coordinator.group.offsets.committed import OffsetStore
-from log_service.coordinator.group.offsets.removals import Group, OffsetRemovals, append_removal, is_empty, subscription_test
+from log_service.coordinator.group.offsets.removals import (
+    Group,
+    OffsetRemovals,
+    append_removal,
+    is_empty,
+    subscription_test,
+)
 from log_service.coordinator.group.records.classic import GenerationRecord, StoredGeneration
 from log_service.coordinator.group.records.codec import GroupRecord
-from log_service.coordinator.group.records.consumer import ConsumerGroupRecord, GroupEpochRecord, is_tombstone
+from log_service.coordinator.group.records.consumer import (
+    ConsumerGroupRecord,
+    GroupEpochRecord,
+    is_tombstone,
+)
 from log_service.coordinator.group.records.offset import CommittedOffset, OffsetRecord
 from log_service.coordinator.group.records.share import SHARE_GROUP_RECORDS
-from log_service.coordinator.group.records.streams import STREAMS_GROUP_RECORDS, StreamsEpochRecord, StreamsGroupRecord
+from log_service.coordinator.group.records.streams import (
+    STREAMS_GROUP_RECORDS,
+    StreamsEpochRecord,
+    StreamsGroupRecord,
+)
 from log_service.coordinator.group.share.group import ShareGroup
 from log_service.coordinator.group.share.groups import ShareGroups
 from log_service.coordinator.group.streams.group import StreamsGroup
@@ -73,11 +87,19 @@ from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroup
 from log_service.protocol.messages.delete_groups import DeletableGroupResult
 from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from log_service.protocol.messages.join_group import JoinGroupRequest
-from log_service.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from log_service.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
 from log_service.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
 from log_service.protocol.messages.offset_commit import OffsetCommitRequest
 from log_service.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from log_service.protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
+)
 from log_service.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from log_service.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
@@ -127,10 +149,17 @@ class GroupCoordinatorShard:
         sessions = ConsumerSessions(settings)
         self._steps = ConsumerSteps(settings, sessions, image)
         self._migration = GroupMigration(
-            config=config, groups=self._groups, steps=self._steps, sessions=sessions, rebalances=self._joining, image=image
+            config=config,
+            groups=self._groups,
+            steps=self._steps,
+            sessions=sessions,
+            rebalances=self._joining,
+            image=image,
         )
         self._removals = ConsumerRemovals(self._steps, sessions, self._migration.maybe_downgrade)
-        self._consumers = ConsumerHeartbeats(settings, new_member_id, self._steps, sessions, self._removals)
+        self._consumers = ConsumerHeartbeats(
+            settings, new_member_id, self._steps, sessions, self._removals
+        )
         self._classic_members = ClassicMembers(
             settings=settings,
             new_member_id=new_member_id,
@@ -232,9 +261,17 @@ class GroupCoordinatorShard:
         """Whether an offset belongs to a deleted partition or to an earlier topic of that name."""
         return not self._is_there(where, NO_TOPIC_ID if committed is None else committed.topic_id)
 
-    def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, is_committed: bool) -> None:  # noqa: ARG002 - see ``Shard``
+    def replay_end_transaction(
+        self,
+        producer_id: int,
+        producer_epoch: int,  # noqa: ARG002 - see ``Shard``
+        *,
+        is_committed: bool,
+    ) -> None:
         """Apply the offsets of a producer's transaction, or discard them."""
-        for group_id in self._offsets.replay_end_transaction(producer_id, is_committed=is_committed):
+        for group_id in self._offsets.replay_end_transaction(
+            producer_id, is_committed=is_committed
+        ):
             self._groups.setdefault(group_id, ClassicGroup(group_id))
 
     def _classic(self, group_id: str) -> ClassicGroup | None:
@@ -258,7 +295,10 @@ class GroupCoordinatorShard:
     # Members of the consumer protocol
 
     def handle_consumer_group_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext, decision: GroupDecision
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        context: RequestContext,
+        decision: GroupDecision,
     ) -> None:
         """Handle ConsumerGroupHeartbeat 0-1: a member joins, stays or leaves, and is reconciled.
 
@@ -266,9 +306,13 @@ class GroupCoordinatorShard:
             KafkaError: the error for the member. The caller must refuse the decision.
         """
         self._consumers.validate(request, context)
-        self._consumers.handle_heartbeat(self._consumer_group_for(request, decision), request, context, decision)
+        self._consumers.handle_heartbeat(
+            self._consumer_group_for(request, decision), request, context, decision
+        )
 
-    def _consumer_group_for(self, request: ConsumerGroupHeartbeatRequest, decision: GroupDecision) -> ConsumerGroup:
+    def _consumer_group_for(
+        self, request: ConsumerGroupHeartbeatRequest, decision: GroupDecision
+    ) -> ConsumerGroup:
         """Return the group of a request.
 
         A joining member creates the group, or converts a classic group.
@@ -277,24 +321,35 @@ class GroupCoordinatorShard:
         if isinstance(group, ConsumerGroup):
             return group
         if isinstance(group, StreamsGroup) or request.group_id in self.share_groups:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
+            raise KafkaError(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group."
+            )
         if request.member_epoch != JOIN_EPOCH:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
+            raise KafkaError(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found."
+            )
         if group is not None and not group.is_in(GroupState.EMPTY):
             return self._migration.upgrade(group, decision)
         if group is not None:
             decision.append(GenerationRecord(group_id=request.group_id, generation=None))
         return ConsumerGroup(request.group_id)
 
-    def handle_describe_consumer_group(self, group_id: str, context: RequestContext, decision: GroupDecision) -> None:
+    def handle_describe_consumer_group(
+        self, group_id: str, context: RequestContext, decision: GroupDecision
+    ) -> None:
         """Handle ConsumerGroupDescribe 0-1 for one group."""
-        described = describe_consumer_group(group_id, self._consumer(group_id), self._image(), self._config.consumer.assignors)
+        described = describe_consumer_group(
+            group_id, self._consumer(group_id), self._image(), self._config.consumer.assignors
+        )
         decision.reply(context.reply_to, described)
 
     # Instances of Kafka Streams
 
     def handle_streams_group_heartbeat(
-        self, request: StreamsGroupHeartbeatRequest, context: RequestContext, decision: GroupDecision
+        self,
+        request: StreamsGroupHeartbeatRequest,
+        context: RequestContext,
+        decision: GroupDecision,
     ) -> None:
         """Handle StreamsGroupHeartbeat 0: a member joins, stays or leaves, and is reconciled.
 
@@ -304,9 +359,13 @@ class GroupCoordinatorShard:
             KafkaError: the error for the member. The caller must refuse the decision.
         """
         validate_streams_heartbeat(request)
-        self._streams.handle_heartbeat(self._streams_group_for(request, decision), request, context, decision)
+        self._streams.handle_heartbeat(
+            self._streams_group_for(request, decision), request, context, decision
+        )
 
-    def _streams_group_for(self, request: StreamsGroupHeartbeatRequest, decision: GroupDecision) -> StreamsGroup:
+    def _streams_group_for(
+        self, request: StreamsGroupHeartbeatRequest, decision: GroupDecision
+    ) -> StreamsGroup:
         """Return the group of a request.
 
         A joining member creates the group, or replaces an empty classic group.
@@ -325,7 +384,9 @@ class GroupCoordinatorShard:
             return StreamsGroup(group_id)
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
 
-    def handle_describe_streams_group(self, group_id: str, context: RequestContext, decision: GroupDecision) -> None:
+    def handle_describe_streams_group(
+        self, group_id: str, context: RequestContext, decision: GroupDecision
+    ) -> None:
         """Handle StreamsGroupDescribe 0 for one group."""
         group = self._streams_group(group_id)
         configured = None if group is None else self._streams.configured_topology(group)
@@ -333,7 +394,9 @@ class GroupCoordinatorShard:
 
     # Members of the classic protocol
 
-    def handle_join_group(self, request: JoinGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
+    def handle_join_group(
+        self, request: JoinGroupRequest, context: RequestContext, decision: GroupDecision
+    ) -> None:
         """Handle JoinGroup 0-9: admit a member, or reply with an error.
 
         Raises:
@@ -351,9 +414,13 @@ class GroupCoordinatorShard:
         group = self._classic(request.group_id)
         if group is None:
             if request.member_id != "":
-                decision.reply(context.reply_to, refused(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
+                decision.reply(
+                    context.reply_to, refused(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+                )
                 return
-            group = self._groups[request.group_id] = ClassicGroup(request.group_id, state_since_ms=decision.wall_ms)
+            group = self._groups[request.group_id] = ClassicGroup(
+                request.group_id, state_since_ms=decision.wall_ms
+            )
             decision.on_refused(lambda: self._put_back(request.group_id, replaced))
             self._append_replacement(replaced, decision)
             decision.append(store_group(group, decision.wall_ms))
@@ -375,13 +442,21 @@ class GroupCoordinatorShard:
     def _validate_join(self, request: JoinGroupRequest) -> ErrorCode:
         if request.group_id == "":
             return ErrorCode.INVALID_GROUP_ID
-        if not self._config.min_session_timeout_ms <= request.session_timeout_ms <= self._config.max_session_timeout_ms:
+        if (
+            not self._config.min_session_timeout_ms
+            <= request.session_timeout_ms
+            <= self._config.max_session_timeout_ms
+        ):
             return ErrorCode.INVALID_SESSION_TIMEOUT
         group = self._streams_group(request.group_id)
-        is_of_others = request.group_id in self.share_groups or (group is not None and bool(group.members))
+        is_of_others = request.group_id in self.share_groups or (
+            group is not None and bool(group.members)
+        )
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL if is_of_others else ErrorCode.NONE
 
-    def handle_sync_group(self, request: SyncGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
+    def handle_sync_group(
+        self, request: SyncGroupRequest, context: RequestContext, decision: GroupDecision
+    ) -> None:
         """Handle SyncGroup 0-5: reply with the member's assignment.
 
         In a classic group, the reply waits until the leader has sent the assignments.
@@ -392,13 +467,18 @@ class GroupCoordinatorShard:
         """
         group = self._with_classic_members(request.group_id)
         if group is None or request.group_id == "":
-            decision.reply(context.reply_to, SyncGroupResponse(error_code=_member_without_group(request.group_id)))
+            decision.reply(
+                context.reply_to,
+                SyncGroupResponse(error_code=_member_without_group(request.group_id)),
+            )
         elif isinstance(group, ConsumerGroup):
             self._classic_members.handle_sync(group, request, context, decision)
         else:
             self._membership.handle_sync(group, request, context, decision)
 
-    def handle_heartbeat(self, request: HeartbeatRequest, context: RequestContext, decision: GroupDecision) -> None:
+    def handle_heartbeat(
+        self, request: HeartbeatRequest, context: RequestContext, decision: GroupDecision
+    ) -> None:
         """Handle Heartbeat 0-4: restart a member's session.
 
         Raises:
@@ -415,10 +495,14 @@ class GroupCoordinatorShard:
             error = self._membership.handle_heartbeat(group, *member, decision)
         decision.reply(context.reply_to, HeartbeatResponse(error_code=error))
 
-    def handle_leave_group(self, request: LeaveGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
+    def handle_leave_group(
+        self, request: LeaveGroupRequest, context: RequestContext, decision: GroupDecision
+    ) -> None:
         """Handle LeaveGroup 0-5: remove members. Versions below 3 name a single member."""
         if request.group_id == "":
-            decision.reply(context.reply_to, LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
+            decision.reply(
+                context.reply_to, LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+            )
             return
         is_one = context.api_version < FIRST_LEAVE_VERSION_WITH_MEMBERS
         leavers = [MemberIdentity(member_id=request.member_id)] if is_one else request.members
@@ -428,12 +512,18 @@ class GroupCoordinatorShard:
             response.error_code = errors[0]
         else:
             response.members = [
-                MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.group_instance_id, error_code=error)
+                MemberResponse(
+                    member_id=leaver.member_id,
+                    group_instance_id=leaver.group_instance_id,
+                    error_code=error,
+                )
                 for leaver, error in zip(leavers, errors, strict=True)
             ]
         decision.reply(context.reply_to, response)
 
-    def _leave(self, group_id: str, leavers: Sequence[MemberIdentity], decision: GroupDecision) -> list[ErrorCode]:
+    def _leave(
+        self, group_id: str, leavers: Sequence[MemberIdentity], decision: GroupDecision
+    ) -> list[ErrorCode]:
         group = self._with_classic_members(group_id)
         if group is None:
             return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leavers)
@@ -443,16 +533,24 @@ class GroupCoordinatorShard:
 
     # Offsets
 
-    def handle_offset_commit(self, request: OffsetCommitRequest, context: RequestContext, decision: GroupDecision) -> None:
+    def handle_offset_commit(
+        self, request: OffsetCommitRequest, context: RequestContext, decision: GroupDecision
+    ) -> None:
         """Handle OffsetCommit 2-10: store offsets of a member or of a consumer without a group."""
         is_shared = request.group_id in self.share_groups
-        error = ErrorCode.GROUP_ID_NOT_FOUND if is_shared else self._validate_commit(request, context, decision)
+        error = (
+            ErrorCode.GROUP_ID_NOT_FOUND
+            if is_shared
+            else self._validate_commit(request, context, decision)
+        )
         if error is not ErrorCode.NONE:
             decision.reply(context.reply_to, listing.refused_commit(request, error))
             return
         decision.reply(context.reply_to, self._offsets.commit(request, decision))
 
-    def _validate_commit(self, request: OffsetCommitRequest, context: RequestContext, decision: GroupDecision) -> ErrorCode:
+    def _validate_commit(
+        self, request: OffsetCommitRequest, context: RequestContext, decision: GroupDecision
+    ) -> ErrorCode:
         group = self._groups.get(request.group_id)
         if group is not None and not isinstance(group, ClassicGroup):
             return self._validate_epoch_commit(group, request, context)
@@ -462,7 +560,10 @@ class GroupCoordinatorShard:
         if is_outsider and group.is_in(GroupState.EMPTY):
             return ErrorCode.NONE
         error = self._membership.validate_request(
-            group, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
+            group,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
         )
         if error is not ErrorCode.NONE:
             return error
@@ -472,21 +573,33 @@ class GroupCoordinatorShard:
         return ErrorCode.NONE
 
     def _validate_epoch_commit(
-        self, group: ConsumerGroup | StreamsGroup, request: OffsetCommitRequest, context: RequestContext
+        self,
+        group: ConsumerGroup | StreamsGroup,
+        request: OffsetCommitRequest,
+        context: RequestContext,
     ) -> ErrorCode:
         if isinstance(group, StreamsGroup):
             return validate_streams_commit(group, request, context)
         return validate_commit(group, request, context, self._image())
 
     def handle_txn_offset_commit(
-        self, request: TxnOffsetCommitRequest, context: RequestContext, decision: GroupDecision, *, shown: object
+        self,
+        request: TxnOffsetCommitRequest,
+        context: RequestContext,
+        decision: GroupDecision,
+        *,
+        shown: object,
     ) -> None:
         """Handle TxnOffsetCommit 0-5: store offsets of an open transaction (KIP-98, KIP-447).
 
         The offsets take effect when the transaction commits.
         """
         is_shared = request.group_id in self.share_groups
-        error = ErrorCode.GROUP_ID_NOT_FOUND if is_shared else self._validate_commit_in_transaction(request)
+        error = (
+            ErrorCode.GROUP_ID_NOT_FOUND
+            if is_shared
+            else self._validate_commit_in_transaction(request)
+        )
         if error is not ErrorCode.NONE:
             decision.reply(context.reply_to, listing.refused_txn_commit(request, error))
             return
@@ -509,12 +622,22 @@ class GroupCoordinatorShard:
         is_outsider = request.generation_id < 0
         if group is None or group.is_in(GroupState.DEAD):
             return ErrorCode.NONE if is_outsider else ErrorCode.ILLEGAL_GENERATION
-        if is_outsider and (group.is_in(GroupState.EMPTY) or (request.member_id == "" and request.group_instance_id is None)):
+        if is_outsider and (
+            group.is_in(GroupState.EMPTY)
+            or (request.member_id == "" and request.group_instance_id is None)
+        ):
             return ErrorCode.NONE
-        return self._membership.validate_request(group, request.member_id, request.group_instance_id, request.generation_id)
+        return self._membership.validate_request(
+            group, request.member_id, request.group_instance_id, request.generation_id
+        )
 
     def handle_offset_fetch(
-        self, request: OffsetFetchRequestGroup, context: RequestContext, decision: GroupDecision, *, is_stable_required: bool = False
+        self,
+        request: OffsetFetchRequestGroup,
+        context: RequestContext,
+        decision: GroupDecision,
+        *,
+        is_stable_required: bool = False,
     ) -> None:
         """Handle OffsetFetch 1-10 for one group.
 
@@ -527,25 +650,44 @@ class GroupCoordinatorShard:
         elif isinstance(group, StreamsGroup):
             error = validate_streams_fetch(group, request)
         if error is not ErrorCode.NONE:
-            decision.reply(context.reply_to, OffsetFetchResponseGroup(group_id=request.group_id, error_code=error))
+            decision.reply(
+                context.reply_to,
+                OffsetFetchResponseGroup(group_id=request.group_id, error_code=error),
+            )
             return
-        decision.reply(context.reply_to, self._offsets.fetch(request, is_stable_required=is_stable_required))
+        decision.reply(
+            context.reply_to, self._offsets.fetch(request, is_stable_required=is_stable_required)
+        )
 
-    def on_image(self, delta: MetadataDelta, _image: MetadataImage, decision: GroupDecision) -> None:
+    def on_image(
+        self, delta: MetadataDelta, _image: MetadataImage, decision: GroupDecision
+    ) -> None:
         """Remove committed offsets of deleted topics, and mark groups whose topics have changed."""
-        self._steps.on_image(delta, (group for group in self._groups.values() if isinstance(group, ConsumerGroup)))
-        self._streams.on_image(delta, (group for group in self._groups.values() if isinstance(group, StreamsGroup)))
+        self._steps.on_image(
+            delta, (group for group in self._groups.values() if isinstance(group, ConsumerGroup))
+        )
+        self._streams.on_image(
+            delta, (group for group in self._groups.values() if isinstance(group, StreamsGroup))
+        )
         self.share_groups.on_image(delta, decision)
-        deleted = (topic for topic in delta.deleted_topics.values() if topic.name != GROUP_METADATA_TOPIC)
-        gone = frozenset(TopicPartition(topic.name, index) for topic in deleted for index in topic.partitions)
+        deleted = (
+            topic for topic in delta.deleted_topics.values() if topic.name != GROUP_METADATA_TOPIC
+        )
+        gone = frozenset(
+            TopicPartition(topic.name, index) for topic in deleted for index in topic.partitions
+        )
         if gone:
             self._offset_removals.remove_those(lambda where, _: where in gone, decision)
 
     # Administration
 
-    def handle_describe_group(self, group_id: str, context: RequestContext, decision: GroupDecision) -> None:
+    def handle_describe_group(
+        self, group_id: str, context: RequestContext, decision: GroupDecision
+    ) -> None:
         """Handle DescribeGroups 0-6 for one group."""
-        decision.reply(context.reply_to, listing.describe(group_id, self._classic(group_id), context))
+        decision.reply(
+            context.reply_to, listing.describe(group_id, self._classic(group_id), context)
+        )
 
     def list_groups(self, request: ListGroupsRequest) -> list[ListedGroup]:
         """Return this shard's groups that pass the filters of ListGroups 0-5."""
@@ -556,10 +698,18 @@ class GroupCoordinatorShard:
     def overviews(self) -> list[listing.GroupOverview]:
         """Return an overview of every group of this shard."""
         groups: Iterable[Group | ShareGroup] = (*self._groups.values(), *self.share_groups.groups())
-        return [listing.overview(group, self._offsets.of(group.group_id)) for group in sorted(groups, key=attrgetter("group_id"))]
+        return [
+            listing.overview(group, self._offsets.of(group.group_id))
+            for group in sorted(groups, key=attrgetter("group_id"))
+        ]
 
     def handle_delete_group(
-        self, group_id: str, context: RequestContext, decision: GroupDecision, *, are_states_deleted: bool = False
+        self,
+        group_id: str,
+        context: RequestContext,
+        decision: GroupDecision,
+        *,
+        are_states_deleted: bool = False,
     ) -> None:
         """Handle DeleteGroups 0-2 for one group.
 
@@ -567,7 +717,9 @@ class GroupCoordinatorShard:
         first.
         """
         if group_id in self.share_groups:
-            self.share_groups.handle_delete_group(group_id, context, decision, are_states_deleted=are_states_deleted)
+            self.share_groups.handle_delete_group(
+                group_id, context, decision, are_states_deleted=are_states_deleted
+            )
             return
         group = self._groups.get(group_id)
         error = ErrorCode.NONE
@@ -581,7 +733,9 @@ class GroupCoordinatorShard:
             self._streams.cancel_timers(group_id, decision)
         decision.reply(context.reply_to, DeletableGroupResult(group_id=group_id, error_code=error))
 
-    def handle_offset_delete(self, request: OffsetDeleteRequest, context: RequestContext, decision: GroupDecision) -> None:
+    def handle_offset_delete(
+        self, request: OffsetDeleteRequest, context: RequestContext, decision: GroupDecision
+    ) -> None:
         """Handle OffsetDelete 0: delete offsets, except in subscribed topics (KIP-496)."""
         group = self._groups.get(request.group_id)
         error = ErrorCode.NONE
@@ -592,7 +746,9 @@ class GroupCoordinatorShard:
         elif not is_empty(group) and isinstance(group, ClassicGroup) and not group.is_of_consumers:
             error = ErrorCode.NON_EMPTY_GROUP
         else:
-            decision.reply(context.reply_to, self._offsets.delete(request, subscription_test(group), decision))
+            decision.reply(
+                context.reply_to, self._offsets.delete(request, subscription_test(group), decision)
+            )
             return
         decision.reply(context.reply_to, OffsetDeleteResponse(error_code=error))
 
@@ -609,13 +765,17 @@ class GroupCoordinatorShard:
                 self._removals.on_session_timer(group, member_id, decision)
             case (TimerKind.SESSION, _, str(member_id)) if isinstance(group, ClassicGroup):
                 self._membership.on_session_timer(group, member_id, decision)
-            case (TimerKind.JOIN | TimerKind.SYNC, _, str(member_id)) if isinstance(group, ConsumerGroup):
+            case (TimerKind.JOIN | TimerKind.SYNC, _, str(member_id)) if isinstance(
+                group, ConsumerGroup
+            ):
                 self._removals.on_classic_timer(group, member_id, decision)
             case (TimerKind.JOIN, _) if isinstance(group, ClassicGroup):
                 self._joining.on_join_timer(group, decision)
             case (TimerKind.SYNC, _) if isinstance(group, ClassicGroup):
                 self._membership.on_sync_timer(group, decision)
-            case (TimerKind.REBALANCE, _, str(member_id), int(epoch)) if isinstance(group, ConsumerGroup):
+            case (TimerKind.REBALANCE, _, str(member_id), int(epoch)) if isinstance(
+                group, ConsumerGroup
+            ):
                 self._removals.on_rebalance_timer(group, member_id, epoch, decision)
             case (TimerKind.SHARE_SESSION, str(group_id), str(member_id)):
                 self.share_groups.on_session_timer(group_id, member_id, decision)
@@ -636,4 +796,8 @@ def _member_without_group(group_id: str) -> ErrorCode:
 
 def _commit_without_group(context: RequestContext) -> ErrorCode:
     """Return the error for a member's commit to a group that does not exist."""
-    return ErrorCode.GROUP_ID_NOT_FOUND if context.api_version >= FIRST_COMMIT_VERSION_WITH_NOT_FOUND else ErrorCode.ILLEGAL_GENERATION
+    return (
+        ErrorCode.GROUP_ID_NOT_FOUND
+        if context.api_version >= FIRST_COMMIT_VERSION_WITH_NOT_FOUND
+        else ErrorCode.ILLEGAL_GENERATION
+    )

@@ -14,7 +14,9 @@ from log_service.metadata.image import MetadataImage, ResourceType
 class GroupTimes:
     """The durations of one protocol's groups in a shard. ``image`` returns the newest metadata."""
 
-    def __init__(self, protocol: str, config: HeartbeatTimes, image: Callable[[], MetadataImage]) -> None:
+    def __init__(
+        self, protocol: str, config: HeartbeatTimes, image: Callable[[], MetadataImage]
+    ) -> None:
         self._protocol = protocol
         self._times = config
         self._image = image
@@ -28,14 +30,18 @@ class GroupTimes:
     def heartbeat_interval_ms(self, group_id: str) -> int:
         """Return the interval at which members must send heartbeats."""
         config = self._times
-        own = self._own(group_id, f"{self._protocol}.heartbeat.interval.ms", config.heartbeat_interval_ms)
+        own = self._own(
+            group_id, f"{self._protocol}.heartbeat.interval.ms", config.heartbeat_interval_ms
+        )
         return min(max(own, config.min_heartbeat_interval_ms), config.max_heartbeat_interval_ms)
 
     def assignment_interval_ms(self, group_id: str) -> int:
         """Return the shortest time between two computations of targets."""
         config = self._times
         configs, name = self._image().configs, f"group.{self._protocol}.assignment.interval.ms"
-        of_broker = configs.of(ResourceType.BROKER, str(config.node_id)).get(name) or configs.of(ResourceType.BROKER, "").get(name)
+        of_broker = configs.of(ResourceType.BROKER, str(config.node_id)).get(name) or configs.of(
+            ResourceType.BROKER, ""
+        ).get(name)
         default = config.assignment_interval_ms if of_broker is None else int(of_broker)
         own = self._own(group_id, f"{self._protocol}.assignment.interval.ms", default)
         return min(max(own, config.min_assignment_interval_ms), config.max_assignment_interval_ms)
@@ -88,8 +94,13 @@ class StreamsSettings(GroupTimes):
 
     def initial_rebalance_delay_ms(self, group_id: str) -> int:
         """Return how long an empty group waits for more members before tasks are assigned."""
-        return self._own(group_id, "streams.initial.rebalance.delay.ms", self._config.initial_rebalance_delay_ms)
+        return self._own(
+            group_id, "streams.initial.rebalance.delay.ms", self._config.initial_rebalance_delay_ms
+        )
 
     def standby_count(self, group_id: str) -> int:
         """Return the number of standby tasks of each stateful task."""
-        return min(self._own(group_id, "streams.num.standby.replicas", self._config.standby_count), self._config.max_standby_count)
+        return min(
+            self._own(group_id, "streams.num.standby.replicas", self._config.standby_count),
+            self._config.max_standby_count,
+        )

@@ -85,17 +85,35 @@ def listed(group: ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup) -> L
     A group that has only offsets is empty and has no protocol type.
     """
     if isinstance(group, ShareGroup):
-        return ListedGroup(group_id=group.group_id, protocol_type=SHARE, group_state=group.state, group_type=SHARE)
+        return ListedGroup(
+            group_id=group.group_id, protocol_type=SHARE, group_state=group.state, group_type=SHARE
+        )
     if isinstance(group, StreamsGroup):
-        return ListedGroup(group_id=group.group_id, protocol_type=STREAMS, group_state=group.state.value, group_type=STREAMS)
+        return ListedGroup(
+            group_id=group.group_id,
+            protocol_type=STREAMS,
+            group_state=group.state.value,
+            group_type=STREAMS,
+        )
     if isinstance(group, ConsumerGroup):
         state = group.state.value
-        return ListedGroup(group_id=group.group_id, protocol_type=CONSUMER_PROTOCOL_TYPE, group_state=state, group_type=CONSUMER)
-    return ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type or "", group_state=group.state.value, group_type=CLASSIC)
+        return ListedGroup(
+            group_id=group.group_id,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            group_state=state,
+            group_type=CONSUMER,
+        )
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state.value,
+        group_type=CLASSIC,
+    )
 
 
 def overview(
-    group: ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup, offsets: Mapping[TopicPartition, CommittedOffset]
+    group: ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup,
+    offsets: Mapping[TopicPartition, CommittedOffset],
 ) -> GroupOverview:
     """Return an overview of one group."""
     if isinstance(group, ShareGroup):
@@ -103,7 +121,9 @@ def overview(
     positions = {where: committed.offset for where, committed in offsets.items()}
     if not isinstance(group, ClassicGroup):
         protocol = CONSUMER if isinstance(group, ConsumerGroup) else STREAMS
-        return GroupOverview(group.group_id, protocol, group.state.value, len(group.members), positions)
+        return GroupOverview(
+            group.group_id, protocol, group.state.value, len(group.members), positions
+        )
     return GroupOverview(group.group_id, CLASSIC, group.state.value, group.member_count, positions)
 
 
@@ -111,17 +131,23 @@ def is_wanted(group: ListedGroup, request: ListGroupsRequest) -> bool:
     """Whether a group passes the filters of the request. The filters ignore case."""
     states = {state.lower() for state in request.states_filter}
     types = {name.lower() for name in request.types_filter}
-    return (not states or group.group_state.lower() in states) and (not types or group.group_type.lower() in types)
+    return (not states or group.group_state.lower() in states) and (
+        not types or group.group_type.lower() in types
+    )
 
 
-def refused_txn_commit(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
+def refused_txn_commit(
+    request: TxnOffsetCommitRequest, error: ErrorCode
+) -> TxnOffsetCommitResponse:
     """Return a response with the same error for every partition of a transactional commit."""
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
                 name=topic.name,
                 partitions=[
-                    TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=partition.partition_index, error_code=error
+                    )
                     for partition in topic.partitions
                 ],
             )
@@ -138,7 +164,9 @@ def refused_commit(request: OffsetCommitRequest, error: ErrorCode) -> OffsetComm
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[
-                    OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+                    OffsetCommitResponsePartition(
+                        partition_index=partition.partition_index, error_code=error
+                    )
                     for partition in topic.partitions
                 ],
             )

@@ -54,7 +54,9 @@ class MemberSessions:
     def __repr__(self) -> str:
         return f"<MemberSessions {len(self._sessions)}>"
 
-    def keep_alive(self, group_id: str, member_id: str, timeout_ms: int, decision: Decision[Any]) -> None:
+    def keep_alive(
+        self, group_id: str, member_id: str, timeout_ms: int, decision: Decision[Any]
+    ) -> None:
         """Restart a member's session.
 
         A timer that is already set for an earlier time stays. When it fires, it finds the later

@@ -31,7 +31,11 @@ def topic_hash(topic: TopicImage, racks: Mapping[int, str | None]) -> int:
     hashed += _INT32.pack(len(topic.partitions))
     for index in sorted(topic.partitions):
         hashed += _INT32.pack(index)
-        for rack in sorted(rack for replica in topic.partitions[index].replicas if (rack := racks.get(replica)) is not None):
+        for rack in sorted(
+            rack
+            for replica in topic.partitions[index].replicas
+            if (rack := racks.get(replica)) is not None
+        ):
             text = _text(rack)
             hashed += text[-_INT32.size :] + text
     return xxh3_64_intdigest(hashed)
@@ -60,12 +64,16 @@ class TopicHashes:
 
     def of(self, names: Iterable[str], image: MetadataImage) -> int:
         """Return the group hash of the named topics. Topics that do not exist are ignored."""
-        racks: dict[int, str | None] = {broker.node_id: broker.rack for broker in image.cluster.brokers.values()}
+        racks: dict[int, str | None] = {
+            broker.node_id: broker.rack for broker in image.cluster.brokers.values()
+        }
         if racks != self._racks:
             self._racks = racks
             self._known.clear()
         topics = (image.topics.by_name.get(name) for name in names)
-        return group_hash({topic.name: self._of_topic(topic) for topic in topics if topic is not None})
+        return group_hash(
+            {topic.name: self._of_topic(topic) for topic in topics if topic is not None}
+        )
 
     def _of_topic(self, topic: TopicImage) -> int:
         known = self._known.get(topic.name)

@@ -11,7 +11,9 @@ from heapq import heapify, heappop
 from log_service.records.batch import BatchHeader
 
 
-def aborted_ranges(batches: Iterable[BatchHeader], aborted: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def aborted_ranges(
+    batches: Iterable[BatchHeader], aborted: Iterable[tuple[int, int]]
+) -> list[tuple[int, int]]:
     """Return the first and last offsets (inclusive) of aborted batches.
 
     ``aborted`` holds the first offset and the producer id of each aborted transaction.

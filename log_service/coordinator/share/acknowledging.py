@@ -10,11 +10,25 @@ from dataclasses import dataclass, field
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.coordinator.share.acquiring import ShareSettings
-from log_service.coordinator.share.in_flight import BatchState, DeadLetterRange, Delivery, InFlightBatch, Run
-from log_service.coordinator.share.record_states import STATE_AFTER, AcknowledgeType, ArchiveReason, RecordState
+from log_service.coordinator.share.in_flight import (
+    BatchState,
+    DeadLetterRange,
+    Delivery,
+    InFlightBatch,
+    Run,
+)
+from log_service.coordinator.share.record_states import (
+    STATE_AFTER,
+    AcknowledgeType,
+    ArchiveReason,
+    RecordState,
+)
 from log_service.coordinator.share.window import DeliveryWindow
 
-_ARCHIVE_REASONS = {AcknowledgeType.REJECT: ArchiveReason.REJECTED, AcknowledgeType.RELEASE: ArchiveReason.DELIVERED_TOO_OFTEN}
+_ARCHIVE_REASONS = {
+    AcknowledgeType.REJECT: ArchiveReason.REJECTED,
+    AcknowledgeType.RELEASE: ArchiveReason.DELIVERED_TOO_OFTEN,
+}
 KNOWN_TYPES = frozenset(each.value for each in AcknowledgeType)
 
 
@@ -78,10 +92,15 @@ class Acknowledging:
         for batch in self._batches_of(each):
             untouched.setdefault(batch.first, batch.state)
             for part in parts:
-                first, last = max(part.first, self.window.start_offset, batch.first), min(part.last, batch.last)
+                first, last = (
+                    max(part.first, self.window.start_offset, batch.first),
+                    min(part.last, batch.last),
+                )
                 if first <= last:
                     self._change(batch, first, last, part.type)
-                    changed = [] if part.type is AcknowledgeType.RENEW else batch.runs_in(first, last)
+                    changed = (
+                        [] if part.type is AcknowledgeType.RENEW else batch.runs_in(first, last)
+                    )
                     to_store += changed
                     self._note_dead_letters(part.type, changed)
         return to_store
@@ -90,7 +109,9 @@ class Acknowledging:
         """Collect archived records as dead letters. A gap holds no record and is not collected."""
         if self.settings.has_dead_letters and of_type in _ARCHIVE_REASONS:
             self.dead_letters.extend(
-                dead_letter_range(run, _ARCHIVE_REASONS[of_type]) for run in changed if run.delivery.state is RecordState.ARCHIVED
+                dead_letter_range(run, _ARCHIVE_REASONS[of_type])
+                for run in changed
+                if run.delivery.state is RecordState.ARCHIVED
             )
 
     def _batches_of(self, each: AcknowledgedRange) -> list[InFlightBatch]:
@@ -106,24 +127,45 @@ class Acknowledging:
         if batches.floor(begin) is None and begin < self.window.start_offset:
             begin = self.window.start_offset
         if batches.floor(begin) is None:
-            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, f"no record from offset {each.first_offset} on is acquired")
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD_STATE,
+                f"no record from offset {each.first_offset} on is acquired",
+            )
         in_flight = batches.overlapping(begin, each.last_offset)
         if not in_flight or in_flight[-1].last < each.last_offset:
-            text = f"offsets {each.first_offset} to {each.last_offset} are not all acquired: acknowledge only what was acquired"
+            text = (
+                f"offsets {each.first_offset} to {each.last_offset} are not all acquired:"
+                " acknowledge only what was acquired"
+            )
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         return in_flight
 
-    def _change(self, batch: InFlightBatch, first: int, last: int, of_type: AcknowledgeType) -> None:
+    def _change(
+        self, batch: InFlightBatch, first: int, last: int, of_type: AcknowledgeType
+    ) -> None:
         for run in batch.runs_in(first, last):
             delivery = run.delivery
             if delivery.state is not RecordState.ACQUIRED or delivery.member_id != self.member_id:
-                text = f"member {self.member_id} does not hold offsets {run.first} to {run.last}, which are {delivery.state.name.lower()}"
+                text = (
+                    f"member {self.member_id} does not hold offsets {run.first} to {run.last},"
+                    f" which are {delivery.state.name.lower()}"
+                )
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, text)
-        batch.change(first, last, self._renewed if of_type is AcknowledgeType.RENEW else self._ended(STATE_AFTER[of_type]))
+        batch.change(
+            first,
+            last,
+            (
+                self._renewed
+                if of_type is AcknowledgeType.RENEW
+                else self._ended(STATE_AFTER[of_type])
+            ),
+        )
 
     def _renewed(self, run: Run) -> Run:
         if not self.settings.is_renew_enabled:
-            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "this group does not renew acquisition locks")
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD_STATE, "this group does not renew acquisition locks"
+            )
         delivery = Delivery(
             state=RecordState.ACQUIRED,
             delivery_count=run.delivery.delivery_count,
@@ -136,7 +178,9 @@ class Acknowledging:
         limit, write_id = self.settings.delivery_count_limit, self.write_id
         if state is RecordState.AVAILABLE:
             return lambda run: run.tentatively(given_back(run.delivery, limit), write_id)
-        return lambda run: run.tentatively(run.delivery.followed_by(state, run.delivery.delivery_count), write_id)
+        return lambda run: run.tentatively(
+            run.delivery.followed_by(state, run.delivery.delivery_count), write_id
+        )
 
 
 def given_back(delivery: Delivery, delivery_count_limit: int) -> Delivery:
@@ -145,12 +189,19 @@ def given_back(delivery: Delivery, delivery_count_limit: int) -> Delivery:
     The record is archived if its delivery count has reached the limit.
     """
     is_used_up = delivery.delivery_count >= delivery_count_limit
-    return delivery.followed_by(RecordState.ARCHIVED if is_used_up else RecordState.AVAILABLE, delivery.delivery_count)
+    return delivery.followed_by(
+        RecordState.ARCHIVED if is_used_up else RecordState.AVAILABLE, delivery.delivery_count
+    )
 
 
 def dead_letter_range(run: Run, reason: ArchiveReason) -> DeadLetterRange:
     """Return the dead letter range of an archived run."""
-    return DeadLetterRange(first_offset=run.first, last_offset=run.last, delivery_count=run.delivery.delivery_count, reason=reason)
+    return DeadLetterRange(
+        first_offset=run.first,
+        last_offset=run.last,
+        delivery_count=run.delivery.delivery_count,
+        reason=reason,
+    )
 
 
 def _parts(each: AcknowledgedRange) -> Iterator[_Part]:
@@ -162,16 +213,29 @@ def _parts(each: AcknowledgedRange) -> Iterator[_Part]:
         KafkaError: INVALID_REQUEST.
     """
     types = each.types
-    if each.first_offset > each.last_offset or len(types) not in {1, each.last_offset - each.first_offset + 1}:
-        text = f"{len(types)} types for offsets {each.first_offset} to {each.last_offset}: send one type for all, or one for each"
+    if each.first_offset > each.last_offset or len(types) not in {
+        1,
+        each.last_offset - each.first_offset + 1,
+    }:
+        text = (
+            f"{len(types)} types for offsets {each.first_offset} to {each.last_offset}: send one"
+            " type for all, or one for each"
+        )
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     if not KNOWN_TYPES.issuperset(types):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"acknowledge types {sorted(set(types) - KNOWN_TYPES)} are not known: send 0 to 4")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"acknowledge types {sorted(set(types) - KNOWN_TYPES)} are not known: send 0 to 4",
+        )
     if len(types) == 1:
         yield _Part(first=each.first_offset, last=each.last_offset, type=AcknowledgeType(types[0]))
         return
     begin = 0
     for index in range(1, len(types) + 1):
         if index == len(types) or types[index] != types[begin]:
-            yield _Part(first=each.first_offset + begin, last=each.first_offset + index - 1, type=AcknowledgeType(types[begin]))
+            yield _Part(
+                first=each.first_offset + begin,
+                last=each.first_offset + index - 1,
+                type=AcknowledgeType(types[begin]),
+            )
             begin = index

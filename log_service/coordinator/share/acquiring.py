@@ -130,12 +130,19 @@ class Acquisition:
         last = self.fetched.batches[-1][1]
         remaining = min(wanted, self.settings.max_record_locks - window.record_count)
         if remaining <= 0 and self.fetched.fetch_offset < window.end_offset:
-            return _Bounds(min(last, window.end_offset - 1), min(wanted, window.end_offset - self.fetched.fetch_offset))
+            return _Bounds(
+                min(last, window.end_offset - 1),
+                min(wanted, window.end_offset - self.fetched.fetch_offset),
+            )
         return _Bounds(last, remaining)
 
     def _acquire(self, base: int, bounds: _Bounds) -> None:
         floor = self.window.batches.floor(base)
-        begin = floor.first if floor is not None and floor.last >= base else max(base, self.window.start_offset)
+        begin = (
+            floor.first
+            if floor is not None and floor.last >= base
+            else max(base, self.window.start_offset)
+        )
         in_flight = self.window.batches.overlapping(begin, bounds.last)
         next_offset = begin
         for batch in in_flight:
@@ -158,15 +165,26 @@ class Acquisition:
 
         Return False if no more records may be acquired.
         """
-        acquirable = [run for run in batch.runs_in(max(base, self.window.start_offset), bounds.last) if run.is_acquirable]
+        acquirable = [
+            run
+            for run in batch.runs_in(max(base, self.window.start_offset), bounds.last)
+            if run.is_acquirable
+        ]
         if not acquirable:
             return True
-        is_throttled = max(run.delivery.delivery_count for run in acquirable) >= self.settings.throttled_from_count
+        is_throttled = (
+            max(run.delivery.delivery_count for run in acquirable)
+            >= self.settings.throttled_from_count
+        )
         if is_throttled and self._count:
             return False
         remaining = bounds.remaining - self._count
         is_strict = self.request.mode is AcquireMode.RECORD_LIMIT
-        is_whole = batch.is_within(base, bounds.last) and batch.first >= self.window.start_offset and not batch.is_tracked_by_offset
+        is_whole = (
+            batch.is_within(base, bounds.last)
+            and batch.first >= self.window.start_offset
+            and not batch.is_tracked_by_offset
+        )
         if is_whole and not is_throttled and not (is_strict and batch.count > remaining):
             delivery = self._take(batch, batch.first, batch.last, acquirable[0])
             self._note(batch.first, batch.last, delivery.delivery_count)
@@ -267,7 +285,9 @@ class Acquisition:
         )
 
     def _note(self, first: int, last: int, delivery_count: int) -> None:
-        self.acquired.append(AcquiredRange(first_offset=first, last_offset=last, delivery_count=delivery_count))
+        self.acquired.append(
+            AcquiredRange(first_offset=first, last_offset=last, delivery_count=delivery_count)
+        )
         self._count += last - first + 1
 
     # Records of aborted transactions
@@ -275,7 +295,9 @@ class Acquisition:
     def _leave_out_aborted(self) -> None:
         for first, last in self.fetched.aborted:
             self.window.archive_acquired(first, last)
-        self.acquired = [part for acquired in self.acquired for part in _without(acquired, self.fetched.aborted)]
+        self.acquired = [
+            part for acquired in self.acquired for part in _without(acquired, self.fetched.aborted)
+        ]
 
 
 def _without(acquired: AcquiredRange, left_out: Sequence[tuple[int, int]]) -> list[AcquiredRange]:
@@ -286,8 +308,20 @@ def _without(acquired: AcquiredRange, left_out: Sequence[tuple[int, int]]) -> li
         if left_last < first or left_first > acquired.last_offset:
             continue
         if left_first > first:
-            parts.append(AcquiredRange(first_offset=first, last_offset=left_first - 1, delivery_count=acquired.delivery_count))
+            parts.append(
+                AcquiredRange(
+                    first_offset=first,
+                    last_offset=left_first - 1,
+                    delivery_count=acquired.delivery_count,
+                )
+            )
         first = left_last + 1
     if first <= acquired.last_offset:
-        parts.append(AcquiredRange(first_offset=first, last_offset=acquired.last_offset, delivery_count=acquired.delivery_count))
+        parts.append(
+            AcquiredRange(
+                first_offset=first,
+                last_offset=acquired.last_offset,
+                delivery_count=acquired.delivery_count,
+            )
+        )
     return parts

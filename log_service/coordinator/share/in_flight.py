@@ -15,7 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from log_service.coordinator.share.record_states import FINAL_STATES, NEXT_STATES, ArchiveReason, RecordState
+from log_service.coordinator.share.record_states import (
+    FINAL_STATES,
+    NEXT_STATES,
+    ArchiveReason,
+    RecordState,
+)
 
 NO_MEMBER = ""
 _FIRST = attrgetter("first")
@@ -122,7 +127,10 @@ class InFlightBatch:
         self.runs: tuple[Run, ...] = (Run(first=first, last=last, delivery=delivery),)
 
     def __repr__(self) -> str:
-        runs = ", ".join(f"{run.first}-{run.last} {run.delivery.state.name} x{run.delivery.delivery_count}" for run in self.runs)
+        runs = ", ".join(
+            f"{run.first}-{run.last} {run.delivery.state.name} x{run.delivery.delivery_count}"
+            for run in self.runs
+        )
         return f"<InFlightBatch {self.first}-{self.last}: {runs}>"
 
     @property
@@ -171,7 +179,11 @@ class InFlightBatch:
             if run.last > last:
                 changed.append(replace(run, first=last + 1))
         low, high = max(begin - 1, 0), end + 1
-        self.runs = (*runs[:low], *_joined([*runs[low:begin], *changed, *runs[end:high]]), *runs[high:])
+        self.runs = (
+            *runs[:low],
+            *_joined([*runs[low:begin], *changed, *runs[end:high]]),
+            *runs[high:],
+        )
         self.is_tracked_by_offset |= len(self.runs) > 1
 
     def _places(self, first: int, last: int) -> tuple[int, int]:
@@ -184,13 +196,21 @@ class InFlightBatch:
 
 
 def _cut(run: Run, first: int, last: int) -> Run:
-    return run if first <= run.first and run.last <= last else replace(run, first=max(run.first, first), last=min(run.last, last))
+    return (
+        run
+        if first <= run.first and run.last <= last
+        else replace(run, first=max(run.first, first), last=min(run.last, last))
+    )
 
 
 def _joined(runs: Sequence[Run]) -> Iterator[Run]:
     current = runs[0]
     for run in runs[1:]:
-        if (run.delivery, run.before, run.write_id) == (current.delivery, current.before, current.write_id):
+        if (run.delivery, run.before, run.write_id) == (
+            current.delivery,
+            current.before,
+            current.write_id,
+        ):
             current = replace(current, last=run.last)
         else:
             yield current
@@ -260,7 +280,9 @@ class InFlightBatches:
     def drop_complete_below(self, offset: int) -> None:
         """Drop the batches that end below an offset and whose records can no longer change."""
         end = bisect_right(self._batches, offset, key=_FIRST)
-        self._batches[:end] = [batch for batch in self._batches[:end] if batch.last >= offset or not batch.is_complete]
+        self._batches[:end] = [
+            batch for batch in self._batches[:end] if batch.last >= offset or not batch.is_complete
+        ]
 
     def change(self, first: int, last: int, change: Callable[[Run], Run]) -> None:
         """Replace each run of a range by ``change(run)``."""

@@ -42,7 +42,9 @@ class ArchiveReason(IntEnum):
 
 NEXT_STATES: dict[RecordState, frozenset[RecordState]] = {
     RecordState.AVAILABLE: frozenset({RecordState.ACQUIRED, RecordState.ARCHIVED}),
-    RecordState.ACQUIRED: frozenset({RecordState.AVAILABLE, RecordState.ACKNOWLEDGED, RecordState.ARCHIVED}),
+    RecordState.ACQUIRED: frozenset(
+        {RecordState.AVAILABLE, RecordState.ACKNOWLEDGED, RecordState.ARCHIVED}
+    ),
     RecordState.ACKNOWLEDGED: frozenset(),
     RecordState.ARCHIVED: frozenset(),
 }

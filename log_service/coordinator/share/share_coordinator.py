@@ -109,7 +109,9 @@ class ShareCoordinatorShard:
         This is the oldest of the states' last snapshots, or the end of the log if there is no
         state.
         """
-        return min((entry.snapshot_offset for entry in self._entries.values()), default=self._replayed_end)
+        return min(
+            (entry.snapshot_offset for entry in self._entries.values()), default=self._replayed_end
+        )
 
     def state_of(self, key: ShareKey) -> ShareState | None:
         """Return a state, or None. The caller must not change the state."""
@@ -119,7 +121,12 @@ class ShareCoordinatorShard:
     # Requests: the reply is a ``ShareState`` or None, or a ``StateRefusal``
 
     def handle_initialize(
-        self, key: ShareKey, state_epoch: int, start_offset: int, reply_to: Hashable, decision: Decision[ShareRecord]
+        self,
+        key: ShareKey,
+        state_epoch: int,
+        start_offset: int,
+        reply_to: Hashable,
+        decision: Decision[ShareRecord],
     ) -> None:
         """Initialize a state for the first time or again. The reply is None."""
         entry = self._entries.get(key)
@@ -142,10 +149,16 @@ class ShareCoordinatorShard:
         decision.append(SnapshotRecord(key=key, state=state))
         decision.reply(reply_to, None)
 
-    def handle_read(self, key: ShareKey, leader_epoch: int, reply_to: Hashable, decision: Decision[ShareRecord]) -> None:
+    def handle_read(
+        self, key: ShareKey, leader_epoch: int, reply_to: Hashable, decision: Decision[ShareRecord]
+    ) -> None:
         """Reply with the state. Leaders of older epochs are fenced from now on."""
         entry = self._entries.get(key)
-        refusal = _malformed(key) or _not_open(entry, leader_epoch, NO_EPOCH, "read") or self._unknown_partition(key)
+        refusal = (
+            _malformed(key)
+            or _not_open(entry, leader_epoch, NO_EPOCH, "read")
+            or self._unknown_partition(key)
+        )
         if refusal is not None or entry is None:
             decision.reply(reply_to, refusal)
             return
@@ -160,25 +173,41 @@ class ShareCoordinatorShard:
             decision.append(self._record_of(key, entry, write, leader_epoch, decision.wall_ms))
         decision.reply(reply_to, state)
 
-    def handle_write(self, key: ShareKey, write: ShareStateWrite, reply_to: Hashable, decision: Decision[ShareRecord]) -> None:
+    def handle_write(
+        self,
+        key: ShareKey,
+        write: ShareStateWrite,
+        reply_to: Hashable,
+        decision: Decision[ShareRecord],
+    ) -> None:
         """Store a leader's write. The reply is None."""
         entry = self._entries.get(key)
-        refusal = _malformed(key) or _not_open(entry, write.leader_epoch, write.state_epoch, "written")
+        refusal = _malformed(key) or _not_open(
+            entry, write.leader_epoch, write.state_epoch, "written"
+        )
         refusal = refusal or self._unknown_partition(key)
         if refusal is None and entry is not None:
-            decision.append(self._record_of(key, entry, write, entry.state.leader_epoch, decision.wall_ms))
+            decision.append(
+                self._record_of(key, entry, write, entry.state.leader_epoch, decision.wall_ms)
+            )
         decision.reply(reply_to, refusal)
 
-    def handle_delete(self, key: ShareKey, reply_to: Hashable, decision: Decision[ShareRecord]) -> None:
+    def handle_delete(
+        self, key: ShareKey, reply_to: Hashable, decision: Decision[ShareRecord]
+    ) -> None:
         """Delete a state, if it exists. The reply is None."""
         refusal = _malformed(key) or self._unknown_partition(key)
         if refusal is None and key in self._entries:
             decision.append(SnapshotRecord(key=key, state=None))
         decision.reply(reply_to, refusal)
 
-    def handle_read_summary(self, key: ShareKey, reply_to: Hashable, decision: Decision[ShareRecord]) -> None:
+    def handle_read_summary(
+        self, key: ShareKey, reply_to: Hashable, decision: Decision[ShareRecord]
+    ) -> None:
         """Reply with the state, or None if it does not exist. No leader is fenced."""
-        decision.reply(reply_to, _malformed(key) or self._unknown_partition(key) or self.state_of(key))
+        decision.reply(
+            reply_to, _malformed(key) or self._unknown_partition(key) or self.state_of(key)
+        )
 
     # Timers and metadata
 
@@ -191,11 +220,15 @@ class ShareCoordinatorShard:
         """
         decision.set_timer(COLD_TIMER, decision.now_ms + self._config.cold_snapshot_interval_ms)
         decision.set_timer(PRUNE_TIMER, decision.now_ms + self._config.prune_interval_ms)
-        self._orphans = {key for key in self._entries if not self._is_there(key.topic_id, key.partition)}
+        self._orphans = {
+            key for key in self._entries if not self._is_there(key.topic_id, key.partition)
+        }
         if self._orphans:
             decision.set_timer(CLEAN_UP_TIMER, decision.now_ms)
 
-    def on_image(self, delta: MetadataDelta, _image: MetadataImage, decision: Decision[ShareRecord]) -> None:
+    def on_image(
+        self, delta: MetadataDelta, _image: MetadataImage, decision: Decision[ShareRecord]
+    ) -> None:
         """Delete the states of deleted topics.
 
         The states of an unknown topic are not deleted here, because this node may not know the
@@ -215,7 +248,12 @@ class ShareCoordinatorShard:
             decision.set_timer(PRUNE_TIMER, decision.now_ms + self._config.prune_interval_ms)
             decision.announce(NeedlessRecords(self.needed_offset))
         else:
-            gone = list(islice((each for each in self._entries if each in self._orphans), MAX_CLEAN_UP_RECORDS + 1))
+            gone = list(
+                islice(
+                    (each for each in self._entries if each in self._orphans),
+                    MAX_CLEAN_UP_RECORDS + 1,
+                )
+            )
             for share_key in gone[:MAX_CLEAN_UP_RECORDS]:
                 decision.append(SnapshotRecord(key=share_key, state=None))
             if len(gone) > MAX_CLEAN_UP_RECORDS:
@@ -226,12 +264,20 @@ class ShareCoordinatorShard:
 
         Nothing is stored if the last snapshot of every state already comes from this method.
         """
-        if all(entry.state.create_timestamp_ms != entry.state.write_timestamp_ms for entry in self._entries.values()):
+        if all(
+            entry.state.create_timestamp_ms != entry.state.write_timestamp_ms
+            for entry in self._entries.values()
+        ):
             return
         for key, entry in self._entries.items():
-            if decision.wall_ms - entry.state.write_timestamp_ms >= self._config.cold_snapshot_interval_ms:
+            if (
+                decision.wall_ms - entry.state.write_timestamp_ms
+                >= self._config.cold_snapshot_interval_ms
+            ):
                 snapshot_epoch = entry.state.snapshot_epoch + 1
-                state = replace(entry.state, snapshot_epoch=snapshot_epoch, write_timestamp_ms=decision.wall_ms)
+                state = replace(
+                    entry.state, snapshot_epoch=snapshot_epoch, write_timestamp_ms=decision.wall_ms
+                )
                 decision.append(SnapshotRecord(key=key, state=state))
 
     # The log
@@ -254,7 +300,10 @@ class ShareCoordinatorShard:
 
     def _take_over(self, key: ShareKey, state: ShareState, offset: int) -> None:
         entry = self._entries[key] = self._entries.get(key) or _Entry(
-            state=state, snapshot_offset=offset, leader_epoch=state.leader_epoch, state_epoch=state.state_epoch
+            state=state,
+            snapshot_offset=offset,
+            leader_epoch=state.leader_epoch,
+            state_epoch=state.state_epoch,
         )
         entry.state, entry.snapshot_offset = state, offset
         # like Apache Kafka, the count continues if a state is initialized again
@@ -263,10 +312,14 @@ class ShareCoordinatorShard:
         entry.leader_epoch = max(entry.leader_epoch, state.leader_epoch)
         entry.state_epoch = max(entry.state_epoch, state.state_epoch)
 
-    def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, is_committed: bool) -> None:
+    def replay_end_transaction(
+        self, producer_id: int, producer_epoch: int, *, is_committed: bool
+    ) -> None:
         """Do nothing, because share states are never written in transactions."""
 
-    def _record_of(self, key: ShareKey, entry: _Entry, write: ShareStateWrite, leader_epoch: int, wall_ms: int) -> ShareRecord:
+    def _record_of(
+        self, key: ShareKey, entry: _Entry, write: ShareStateWrite, leader_epoch: int, wall_ms: int
+    ) -> ShareRecord:
         state = entry.state
         if entry.update_count < self._config.snapshot_update_records:
             return UpdateRecord(
@@ -277,7 +330,9 @@ class ShareCoordinatorShard:
                 delivery_complete_count=write.delivery_complete_count,
                 batches=combined(write.batches, write.start_offset),
             )
-        start_offset = state.start_offset if write.start_offset == UNKNOWN_START_OFFSET else write.start_offset
+        start_offset = (
+            state.start_offset if write.start_offset == UNKNOWN_START_OFFSET else write.start_offset
+        )
         snapshot = replace(
             state,
             snapshot_epoch=state.snapshot_epoch + 1,
@@ -300,15 +355,23 @@ class ShareCoordinatorShard:
 def _malformed(key: ShareKey) -> StateRefusal | None:
     if key.partition >= 0:
         return None
-    return StateRefusal(error_code=ErrorCode.INVALID_REQUEST, error_message=f"partition {key.partition}: partitions are numbered from 0")
+    return StateRefusal(
+        error_code=ErrorCode.INVALID_REQUEST,
+        error_message=f"partition {key.partition}: partitions are numbered from 0",
+    )
 
 
-def _not_open(entry: _Entry | None, leader_epoch: int, state_epoch: int, verb: str) -> StateRefusal | None:
+def _not_open(
+    entry: _Entry | None, leader_epoch: int, state_epoch: int, verb: str
+) -> StateRefusal | None:
     if entry is None:
         text = f"the state is not {verb}, because it was not initialized: initialize it first"
         return StateRefusal(error_code=ErrorCode.INVALID_REQUEST, error_message=text)
     if NO_EPOCH != leader_epoch < entry.leader_epoch:
-        text = f"leader epoch {leader_epoch} is older than {entry.leader_epoch}: another leader was elected"
+        text = (
+            f"leader epoch {leader_epoch} is older than {entry.leader_epoch}: another leader was"
+            " elected"
+        )
         return StateRefusal(error_code=ErrorCode.FENCED_LEADER_EPOCH, error_message=text)
     return _fenced_state(entry, state_epoch)
 
@@ -316,12 +379,17 @@ def _not_open(entry: _Entry | None, leader_epoch: int, state_epoch: int, verb: s
 def _fenced_state(entry: _Entry, state_epoch: int) -> StateRefusal | None:
     if state_epoch == NO_EPOCH or state_epoch >= entry.state_epoch:
         return None
-    text = f"state epoch {state_epoch} is older than {entry.state_epoch}: the state was initialized anew"
+    text = (
+        f"state epoch {state_epoch} is older than {entry.state_epoch}: the state was initialized"
+        " anew"
+    )
     return StateRefusal(error_code=ErrorCode.FENCED_STATE_EPOCH, error_message=text)
 
 
 def _updated(state: ShareState, update: UpdateRecord) -> ShareState:
-    start_offset = state.start_offset if update.start_offset == UNKNOWN_START_OFFSET else update.start_offset
+    start_offset = (
+        state.start_offset if update.start_offset == UNKNOWN_START_OFFSET else update.start_offset
+    )
     return replace(
         state,
         leader_epoch=state.leader_epoch if update.leader_epoch == NO_EPOCH else update.leader_epoch,

@@ -22,8 +22,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 
-from log_service.coordinator.share.acknowledging import AcknowledgedRange, Acknowledging, dead_letter_range, given_back
-from log_service.coordinator.share.acquiring import AcquiredRange, AcquireRequest, Acquisition, FetchedRecords, ShareSettings
+from log_service.coordinator.share.acknowledging import (
+    AcknowledgedRange,
+    Acknowledging,
+    dead_letter_range,
+    given_back,
+)
+from log_service.coordinator.share.acquiring import (
+    AcquiredRange,
+    AcquireRequest,
+    Acquisition,
+    FetchedRecords,
+    ShareSettings,
+)
 from log_service.coordinator.share.in_flight import DeadLetterRange, Delivery, Run
 from log_service.coordinator.share.record_states import ArchiveReason, RecordState
 from log_service.coordinator.share.window import DeliveryWindow, StateBatch, WindowState
@@ -53,7 +64,9 @@ class SharePartition:
     ``settings`` may be replaced at any time. New settings take effect at the next call.
     """
 
-    def __init__(self, settings: ShareSettings, start_offset: int, stored: Sequence[StateBatch] = ()) -> None:
+    def __init__(
+        self, settings: ShareSettings, start_offset: int, stored: Sequence[StateBatch] = ()
+    ) -> None:
         """Begin with the state that the share coordinator has stored.
 
         Raises:
@@ -67,7 +80,10 @@ class SharePartition:
         """The number of expired locks. A record counts once for each delivery."""
 
     def __repr__(self) -> str:
-        return f"<SharePartition {self._window.start_offset}-{self._window.end_offset} writes={len(self._pending)}>"
+        return (
+            f"<SharePartition {self._window.start_offset}-{self._window.end_offset}"
+            f" writes={len(self._pending)}>"
+        )
 
     @property
     def start_offset(self) -> int:
@@ -114,12 +130,22 @@ class SharePartition:
         reached.
         """
         window = self._window
-        return window.next_fetch_offset != window.end_offset or window.record_count < self.settings.max_record_locks
+        return (
+            window.next_fetch_offset != window.end_offset
+            or window.record_count < self.settings.max_record_locks
+        )
 
     @property
     def next_lock_deadline_ms(self) -> int | None:
         """The earliest lock deadline (monotonic), or None while no record is acquired."""
-        return min((run.delivery.lock_deadline_ms for run in self.runs() if run.delivery.state is RecordState.ACQUIRED), default=None)
+        return min(
+            (
+                run.delivery.lock_deadline_ms
+                for run in self.runs()
+                if run.delivery.state is RecordState.ACQUIRED
+            ),
+            default=None,
+        )
 
     def runs(self) -> Iterable[Run]:
         """Return the records in flight. The caller must not change them."""
@@ -138,12 +164,16 @@ class SharePartition:
         """
         self._window.restore(state)
 
-    def acquire(self, request: AcquireRequest, fetched: FetchedRecords, now_ms: int) -> list[AcquiredRange]:
+    def acquire(
+        self, request: AcquireRequest, fetched: FetchedRecords, now_ms: int
+    ) -> list[AcquiredRange]:
         """Let a member acquire fetched records, and return the acquired ranges in offset order."""
         deadline_ms = now_ms + self.settings.record_lock_duration_ms
         return Acquisition(self._window, self.settings, request, fetched, deadline_ms).run()
 
-    def acknowledge(self, member_id: str, ranges: Sequence[AcknowledgedRange], now_ms: int) -> StateWrite | None:
+    def acknowledge(
+        self, member_id: str, ranges: Sequence[AcknowledgedRange], now_ms: int
+    ) -> StateWrite | None:
         """Acknowledge records that a member holds.
 
         Return None if nothing must be stored.
@@ -152,7 +182,13 @@ class SharePartition:
             KafkaError: INVALID_REQUEST or INVALID_RECORD_STATE. Nothing was changed.
         """
         write_id = self._last_write_id + 1
-        acknowledging = Acknowledging(window=self._window, settings=self.settings, member_id=member_id, now_ms=now_ms, write_id=write_id)
+        acknowledging = Acknowledging(
+            window=self._window,
+            settings=self.settings,
+            member_id=member_id,
+            now_ms=now_ms,
+            write_id=write_id,
+        )
         return self._write(acknowledging.run(ranges), acknowledging.dead_letters)
 
     def release(self, member_id: str) -> StateWrite | None:
@@ -162,7 +198,11 @@ class SharePartition:
         expires at once, and ``archive_expired`` archives it later.
         """
         write_id = self._last_write_id + 1
-        held = [run for run in self.runs() if run.delivery.state is RecordState.ACQUIRED and run.delivery.member_id == member_id]
+        held = [
+            run
+            for run in self.runs()
+            if run.delivery.state is RecordState.ACQUIRED and run.delivery.member_id == member_id
+        ]
         for run in held:
             if self._needs_dead_letter(run):
                 self._window.batches.change(run.first, run.last, _unlocked)
@@ -186,21 +226,40 @@ class SharePartition:
         last_held = [run for run in self._expired(now_ms) if self._needs_dead_letter(run)]
         self._count_timeouts(last_held)
         for run in last_held:
-            self._window.batches.change(run.first, run.last, _unlocked)  # a retry must not count it twice
+            self._window.batches.change(
+                run.first, run.last, _unlocked
+            )  # a retry must not count it twice
         archived = self._give_back(last_held, partial(Run.tentatively, write_id=write_id))
         start = self._window.start_offset
-        return self._write(archived, [dead_letter_range(run, ArchiveReason.DELIVERED_TOO_OFTEN) for run in archived if run.first >= start])
+        return self._write(
+            archived,
+            [
+                dead_letter_range(run, ArchiveReason.DELIVERED_TOO_OFTEN)
+                for run in archived
+                if run.first >= start
+            ],
+        )
 
     def _expired(self, now_ms: int) -> list[Run]:
-        return [run for run in self.runs() if run.delivery.state is RecordState.ACQUIRED and run.delivery.lock_deadline_ms <= now_ms]
+        return [
+            run
+            for run in self.runs()
+            if run.delivery.state is RecordState.ACQUIRED
+            and run.delivery.lock_deadline_ms <= now_ms
+        ]
 
     def _count_timeouts(self, expired: Iterable[Run]) -> None:
-        self.lock_timeout_count += sum(run.count for run in expired if run.delivery.lock_deadline_ms != _EXPIRED_MS)
+        self.lock_timeout_count += sum(
+            run.count for run in expired if run.delivery.lock_deadline_ms != _EXPIRED_MS
+        )
 
     def _needs_dead_letter(self, run: Run) -> bool:
         """Whether the record becomes a dead letter when its member gives it back."""
         settings = self.settings
-        return settings.has_dead_letters and run.delivery.delivery_count >= settings.delivery_count_limit
+        return (
+            settings.has_dead_letters
+            and run.delivery.delivery_count >= settings.delivery_count_limit
+        )
 
     def follow_log_start(self, log_start_offset: int) -> bool:
         """Drop records that the log has deleted.
@@ -217,9 +276,15 @@ class SharePartition:
         expired meanwhile.
         """
         first, last = self._pending.pop(write_id)
-        self._window.batches.change(first, last, partial(_settled, write_id=write_id, is_written=is_written))
+        self._window.batches.change(
+            first, last, partial(_settled, write_id=write_id, is_written=is_written)
+        )
         is_moved = self._window.move_start()
-        settled = (run for batch in self._window.batches.overlapping(first, last) for run in batch.runs_in(first, last))
+        settled = (
+            run
+            for batch in self._window.batches.overlapping(first, last)
+            for run in batch.runs_in(first, last)
+        )
         return is_moved or any(run.is_acquirable for run in settled)
 
     # Changes of runs
@@ -233,19 +298,36 @@ class SharePartition:
         to_store: list[Run] = []
         for run in runs:
             if run.first < start:
-                archived = run.delivery.followed_by(RecordState.ARCHIVED, run.delivery.delivery_count)
-                to_store.append(Run(first=run.first, last=min(run.last, start - 1), delivery=archived))
+                archived = run.delivery.followed_by(
+                    RecordState.ARCHIVED, run.delivery.delivery_count
+                )
+                to_store.append(
+                    Run(first=run.first, last=min(run.last, start - 1), delivery=archived)
+                )
             if run.last >= start:
-                to_store.append(Run(first=max(run.first, start), last=run.last, delivery=given_back(run.delivery, limit)))
+                to_store.append(
+                    Run(
+                        first=max(run.first, start),
+                        last=run.last,
+                        delivery=given_back(run.delivery, limit),
+                    )
+                )
         for new in to_store:
-            self._window.batches.change(new.first, new.last, partial(_applied, change=change, delivery=new.delivery))
+            self._window.batches.change(
+                new.first, new.last, partial(_applied, change=change, delivery=new.delivery)
+            )
         return to_store
 
-    def _write(self, runs: Sequence[Run], dead_letters: Sequence[DeadLetterRange] = ()) -> StateWrite | None:
+    def _write(
+        self, runs: Sequence[Run], dead_letters: Sequence[DeadLetterRange] = ()
+    ) -> StateWrite | None:
         if not runs:
             return None
         self._last_write_id += 1
-        self._pending[self._last_write_id] = (min(run.first for run in runs), max(run.last for run in runs))
+        self._pending[self._last_write_id] = (
+            min(run.first for run in runs),
+            max(run.last for run in runs),
+        )
         return StateWrite(
             write_id=self._last_write_id,
             start_offset=self._window.start_offset,
@@ -272,10 +354,15 @@ def _state_batches(runs: Iterable[Run]) -> Iterator[StateBatch]:
     batch: StateBatch | None = None
     for run in sorted(runs, key=attrgetter("first")):
         state, count = run.delivery.state, run.delivery.delivery_count
-        new = StateBatch(first_offset=run.first, last_offset=run.last, delivery_state=state, delivery_count=count)
+        new = StateBatch(
+            first_offset=run.first, last_offset=run.last, delivery_state=state, delivery_count=count
+        )
         if batch is None:
             batch = new
-        elif batch.last_offset + 1 == run.first and (batch.delivery_state, batch.delivery_count) == (state, count):
+        elif batch.last_offset + 1 == run.first and (
+            batch.delivery_state,
+            batch.delivery_count,
+        ) == (state, count):
             batch = replace(batch, last_offset=run.last)
         else:
             yield batch

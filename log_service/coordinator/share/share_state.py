@@ -55,7 +55,12 @@ class ShareState:
 def combined(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
     """Combine batches that may overlap. The part below ``start_offset`` is dropped."""
     waiting = sorted(
-        (max(each.first_offset, start_offset), -each.delivery_count, -each.delivery_state, each.last_offset)
+        (
+            max(each.first_offset, start_offset),
+            -each.delivery_count,
+            -each.delivery_state,
+            each.last_offset,
+        )
         for each in batches
         if each.last_offset >= start_offset
     )
@@ -75,7 +80,15 @@ def combined(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBat
         count, state, last = covering[0]
         if index < len(waiting):
             last = min(last, waiting[index][0] - 1)
-        _join(result, StateBatch(first_offset=position, last_offset=last, delivery_state=-state, delivery_count=-count))
+        _join(
+            result,
+            StateBatch(
+                first_offset=position,
+                last_offset=last,
+                delivery_state=-state,
+                delivery_count=-count,
+            ),
+        )
         position = last + 1
     return tuple(result)
 
@@ -83,7 +96,10 @@ def combined(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBat
 def _join(result: list[StateBatch], new: StateBatch) -> None:
     if result:
         last = result[-1]
-        says_the_same = (last.delivery_state, last.delivery_count) == (new.delivery_state, new.delivery_count)
+        says_the_same = (last.delivery_state, last.delivery_count) == (
+            new.delivery_state,
+            new.delivery_count,
+        )
         if says_the_same and last.last_offset + 1 == new.first_offset:
             new = StateBatch(
                 first_offset=result.pop().first_offset,

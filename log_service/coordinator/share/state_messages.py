@@ -8,7 +8,11 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 from log_service.coordinator.share.share_coordinator import ShareStateWrite
-from log_service.coordinator.share.share_state import UNKNOWN_COUNT, UNKNOWN_START_OFFSET, ShareState
+from log_service.coordinator.share.share_state import (
+    UNKNOWN_COUNT,
+    UNKNOWN_START_OFFSET,
+    ShareState,
+)
 from log_service.coordinator.share.window import StateBatch
 from log_service.protocol.messages import read_share_group_state as reading
 from log_service.protocol.messages import read_share_group_state_summary as summarizing
@@ -85,7 +89,13 @@ def read_result(partition: int, state: ShareState) -> reading.PartitionResult:
 def state_read(result: reading.PartitionResult) -> ShareState:
     """Return the state from a read's result. The result does not hold all fields."""
     batches = tuple(_copied(result.state_batches, StateBatch))
-    return ShareState(snapshot_epoch=0, state_epoch=result.state_epoch, leader_epoch=0, start_offset=result.start_offset, batches=batches)
+    return ShareState(
+        snapshot_epoch=0,
+        state_epoch=result.state_epoch,
+        leader_epoch=0,
+        start_offset=result.start_offset,
+        batches=batches,
+    )
 
 
 def summary_result(partition: int, state: ShareState | None) -> summarizing.PartitionResult:
@@ -94,7 +104,11 @@ def summary_result(partition: int, state: ShareState | None) -> summarizing.Part
     For a missing state, offset and count are unknown.
     """
     if state is None:
-        return summarizing.PartitionResult(partition=partition, start_offset=UNKNOWN_START_OFFSET, delivery_complete_count=UNKNOWN_COUNT)
+        return summarizing.PartitionResult(
+            partition=partition,
+            start_offset=UNKNOWN_START_OFFSET,
+            delivery_complete_count=UNKNOWN_COUNT,
+        )
     return summarizing.PartitionResult(
         partition=partition,
         state_epoch=state.state_epoch,

@@ -11,7 +11,12 @@ from typing import TypeVar
 from log_service.common.types import Buffer
 from log_service.coordinator.share.share_state import ShareKey, ShareState
 from log_service.coordinator.share.window import StateBatch
-from log_service.protocol.stored.serde import decode_key, decode_versioned, encode_key, encode_versioned
+from log_service.protocol.stored.serde import (
+    decode_key,
+    decode_versioned,
+    encode_key,
+    encode_versioned,
+)
 from log_service.protocol.stored.share_state_records import (
     ShareSnapshotKey,
     ShareSnapshotValue,
@@ -21,7 +26,10 @@ from log_service.protocol.stored.share_state_records import (
     ShareUpdateValueStateBatch,
 )
 
-KEY_CLASSES: dict[int, type[ShareSnapshotKey | ShareUpdateKey]] = {0: ShareSnapshotKey, 1: ShareUpdateKey}
+KEY_CLASSES: dict[int, type[ShareSnapshotKey | ShareUpdateKey]] = {
+    0: ShareSnapshotKey,
+    1: ShareUpdateKey,
+}
 VALUE_VERSION = 0
 
 B = TypeVar("B", ShareSnapshotValueStateBatch, ShareUpdateValueStateBatch)
@@ -61,7 +69,9 @@ def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
     key = record.key
     match record:
         case SnapshotRecord(state=state):
-            stored = ShareSnapshotKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
+            stored = ShareSnapshotKey(
+                group_id=key.group_id, topic_id=key.topic_id, partition=key.partition
+            )
             return encode_key(stored), None if state is None else _encode_state(state)
         case UpdateRecord():
             value = ShareUpdateValue(
@@ -71,7 +81,9 @@ def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
                 delivery_complete_count=record.delivery_complete_count,
                 state_batches=_encode_batches(ShareUpdateValueStateBatch, record.batches),
             )
-            stored_key = ShareUpdateKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
+            stored_key = ShareUpdateKey(
+                group_id=key.group_id, topic_id=key.topic_id, partition=key.partition
+            )
             return encode_key(stored_key), encode_versioned(value, VALUE_VERSION)
 
 
@@ -108,9 +120,18 @@ def decode(key: Buffer, value: Buffer | None) -> ShareRecord | None:
         ProtocolError: the bytes do not match their type, or the type does not exist.
     """
     stored_key = decode_key(KEY_CLASSES, key)
-    share_key = ShareKey(group_id=stored_key.group_id, topic_id=stored_key.topic_id, partition=stored_key.partition)
+    share_key = ShareKey(
+        group_id=stored_key.group_id, topic_id=stored_key.topic_id, partition=stored_key.partition
+    )
     if isinstance(stored_key, ShareSnapshotKey):
-        return SnapshotRecord(key=share_key, state=None if value is None else _decode_state(decode_versioned(ShareSnapshotValue, value)))
+        return SnapshotRecord(
+            key=share_key,
+            state=(
+                None
+                if value is None
+                else _decode_state(decode_versioned(ShareSnapshotValue, value))
+            ),
+        )
     if value is None:
         return None
     update = decode_versioned(ShareUpdateValue, value)
@@ -137,7 +158,9 @@ def _decode_state(stored: ShareSnapshotValue) -> ShareState:
     )
 
 
-def _decode_batches(batches: Iterable[ShareSnapshotValueStateBatch] | Iterable[ShareUpdateValueStateBatch]) -> tuple[StateBatch, ...]:
+def _decode_batches(
+    batches: Iterable[ShareSnapshotValueStateBatch] | Iterable[ShareUpdateValueStateBatch],
+) -> tuple[StateBatch, ...]:
     return tuple(
         StateBatch(
             first_offset=batch.first_offset,

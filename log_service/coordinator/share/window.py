@@ -17,7 +17,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.coordinator.share.in_flight import BatchState, Delivery, InFlightBatch, InFlightBatches, Run
+from log_service.coordinator.share.in_flight import (
+    BatchState,
+    Delivery,
+    InFlightBatch,
+    InFlightBatches,
+    Run,
+)
 from log_service.coordinator.share.record_states import RecordState
 
 
@@ -99,7 +105,11 @@ class DeliveryWindow:
     def gap_start(self) -> int | None:
         """The first offset of the gap between stored batches, or None if there is no gap."""
         gap = self._gap
-        return max(gap.start, self.start_offset) if gap is not None and gap.window_end == self.end_offset else None
+        return (
+            max(gap.start, self.start_offset)
+            if gap is not None and gap.window_end == self.end_offset
+            else None
+        )
 
     @property
     def next_fetch_offset(self) -> int:
@@ -126,7 +136,11 @@ class DeliveryWindow:
         It includes records being written.
         """
         start = self.start_offset
-        return sum(run.last - max(run.first, start) + 1 for run in self.batches.runs() if run.delivery.is_final and run.last >= start)
+        return sum(
+            run.last - max(run.first, start) + 1
+            for run in self.batches.runs()
+            if run.delivery.is_final and run.last >= start
+        )
 
     def narrow_gap(self, start: int) -> None:
         """Move the start of the gap to ``start``.
@@ -211,13 +225,21 @@ class DeliveryWindow:
 def _archived_if_available(run: Run) -> Run:
     delivery = run.delivery
     is_available = delivery.state is RecordState.AVAILABLE
-    return run.changed(delivery.followed_by(RecordState.ARCHIVED, delivery.delivery_count)) if is_available else run
+    return (
+        run.changed(delivery.followed_by(RecordState.ARCHIVED, delivery.delivery_count))
+        if is_available
+        else run
+    )
 
 
 def _archived_if_acquired(run: Run) -> Run:
     delivery = run.delivery
     is_acquired = delivery.state is RecordState.ACQUIRED
-    return run.changed(delivery.followed_by(RecordState.ARCHIVED, delivery.delivery_count)) if is_acquired else run
+    return (
+        run.changed(delivery.followed_by(RecordState.ARCHIVED, delivery.delivery_count))
+        if is_acquired
+        else run
+    )
 
 
 _STORED_STATES = {state.value: state for state in RecordState if state is not RecordState.ACQUIRED}
@@ -226,6 +248,15 @@ _STORED_STATES = {state.value: state for state in RecordState if state is not Re
 def _loaded(stored: StateBatch, expected: int) -> InFlightBatch:
     state = _STORED_STATES.get(stored.delivery_state)
     if state is None or stored.first_offset < expected or stored.last_offset < stored.first_offset:
-        text = f"the stored state of offsets {stored.first_offset} to {stored.last_offset} is invalid: state {stored.delivery_state}, "
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{text}where a batch from {expected} on was expected")
-    return InFlightBatch(stored.first_offset, stored.last_offset, Delivery(state=state, delivery_count=stored.delivery_count))
+        text = (
+            f"the stored state of offsets {stored.first_offset} to {stored.last_offset} is invalid:"
+            f" state {stored.delivery_state}, "
+        )
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"{text}where a batch from {expected} on was expected"
+        )
+    return InFlightBatch(
+        stored.first_offset,
+        stored.last_offset,
+        Delivery(state=state, delivery_count=stored.delivery_count),
+    )

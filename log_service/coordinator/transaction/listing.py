@@ -16,7 +16,9 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.regexes import is_match, program_size, validate_regex
 from log_service.coordinator.transaction.transaction import Transaction, TransactionState
 from log_service.protocol.messages.describe_transactions import TopicData
-from log_service.protocol.messages.describe_transactions import TransactionState as DescribedTransaction
+from log_service.protocol.messages.describe_transactions import (
+    TransactionState as DescribedTransaction,
+)
 from log_service.protocol.messages.list_transactions import ListTransactionsRequest
 from log_service.protocol.messages.list_transactions import TransactionState as ListedTransaction
 
@@ -68,7 +70,10 @@ def filters_of(request: ListTransactionsRequest) -> Filters:
     if pattern:
         validate_regex(pattern)
         if program_size(pattern) > MAX_PATTERN_SIZE:
-            raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, "the pattern is too large: list fewer ids by one")
+            raise KafkaError(
+                ErrorCode.INVALID_REGULAR_EXPRESSION,
+                "the pattern is too large: list fewer ids by one",
+            )
     return Filters(
         states=frozenset(_STATES[name] for name in request.state_filters if name in _STATES),
         has_states=bool(request.state_filters),
@@ -83,11 +88,17 @@ def unknown_states(request: ListTransactionsRequest) -> list[str]:
     return list(dict.fromkeys(name for name in request.state_filters if name not in _STATES))
 
 
-def listed(transactions: Iterable[Transaction], filters: Filters, now_ms: int) -> Iterator[ListedTransaction]:
+def listed(
+    transactions: Iterable[Transaction], filters: Filters, now_ms: int
+) -> Iterator[ListedTransaction]:
     """Yield the ids that pass all filters except the pattern."""
     for each in transactions:
         if filters.passes(each, now_ms):
-            yield ListedTransaction(transactional_id=each.transactional_id, producer_id=each.producer_id, transaction_state=each.state.told)
+            yield ListedTransaction(
+                transactional_id=each.transactional_id,
+                producer_id=each.producer_id,
+                transaction_state=each.state.told,
+            )
 
 
 class Search:
@@ -115,7 +126,9 @@ def described(transactional_id: str, transaction: Transaction | None) -> Describ
     If ``transaction`` is None, the description holds TRANSACTIONAL_ID_NOT_FOUND.
     """
     if transaction is None:
-        return DescribedTransaction(transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        return DescribedTransaction(
+            transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        )
     topics = groupby(sorted(transaction.partitions), attrgetter("topic"))
     return DescribedTransaction(
         transactional_id=transactional_id,
@@ -124,5 +137,8 @@ def described(transactional_id: str, transaction: Transaction | None) -> Describ
         transaction_start_time_ms=transaction.start_ms,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
-        topics=[TopicData(topic=topic, partitions=[each.partition for each in group]) for topic, group in topics],
+        topics=[
+            TopicData(topic=topic, partitions=[each.partition for each in group])
+            for topic, group in topics
+        ],
     )

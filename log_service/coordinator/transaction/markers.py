@@ -25,9 +25,13 @@ from log_service.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-OWNED_ELSEWHERE = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+OWNED_ELSEWHERE = frozenset(
+    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+)
 """Errors of a partition to which a later coordinator has written. That one ends the transaction."""
-WITHOUT_MARKER = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
+WITHOUT_MARKER = frozenset(
+    {ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION}
+)
 """Errors of a partition that cannot have had transactional records."""
 
 
@@ -164,13 +168,18 @@ class MarkerQueue:
                 gone.append(SentMarkers(owed.owner, owed.markers, tuple(gone_here)))
                 self._finish(key, owed, gone_here)
             for node_id, partitions in found.items():
-                by_node.setdefault(node_id, []).append(SentMarkers(owed.owner, owed.markers, tuple(partitions)))
+                by_node.setdefault(node_id, []).append(
+                    SentMarkers(owed.owner, owed.markers, tuple(partitions))
+                )
         self._busy.update(by_node)
         return [MarkerBatch(node_id, tuple(entries)) for node_id, entries in by_node.items()], gone
 
     def count_without_leader(self, find_leader: FindLeader) -> int:
         """Return the number of transactions with a marker for a partition that has no leader."""
-        return sum(any(find_leader(where) is None for where in owed.waiting) for owed in self._owed.values())
+        return sum(
+            any(find_leader(where) is None for where in owed.waiting)
+            for owed in self._owed.values()
+        )
 
     def settle(self, batch: MarkerBatch, response: WriteTxnMarkersResponse | None) -> Settled:
         """Apply the response to a batch. None means that there was no response.
@@ -185,12 +194,18 @@ class MarkerQueue:
             owed = self._owed.get(key)
             if owed is None or owed.markers is not entry.markers:
                 continue
-            results = {where: codes.get((entry.markers.producer_id, where)) for where in entry.partitions}
+            results = {
+                where: codes.get((entry.markers.producer_id, where)) for where in entry.partitions
+            }
             if any(code in OWNED_ELSEWHERE for code in results.values()):
                 given_up.append(entry.markers.transactional_id)
                 del self._owed[key]
                 continue
-            done = tuple(where for where, code in results.items() if code is ErrorCode.NONE or code in WITHOUT_MARKER)
+            done = tuple(
+                where
+                for where, code in results.items()
+                if code is ErrorCode.NONE or code in WITHOUT_MARKER
+            )
             owed.waiting.update(where for where in entry.partitions if where not in done)
             is_retrying = is_retrying or len(done) < len(entry.partitions)
             if done:
@@ -206,7 +221,9 @@ class MarkerQueue:
 
 def _codes(response: WriteTxnMarkersResponse) -> dict[tuple[int, TopicPartition], ErrorCode]:
     return {
-        (marker.producer_id, TopicPartition(topic.name, partition.partition_index)): ErrorCode.of(partition.error_code)
+        (marker.producer_id, TopicPartition(topic.name, partition.partition_index)): ErrorCode.of(
+            partition.error_code
+        )
         for marker in response.markers
         for topic in marker.topics
         for partition in topic.partitions
@@ -220,7 +237,10 @@ def _message(entry: SentMarkers) -> WritableTxnMarker:
         producer_id=markers.producer_id,
         producer_epoch=markers.producer_epoch,
         transaction_result=markers.is_commit,
-        topics=[WritableTxnMarkerTopic(name=name, partition_indexes=[each.partition for each in group]) for name, group in topics],
+        topics=[
+            WritableTxnMarkerTopic(name=name, partition_indexes=[each.partition for each in group])
+            for name, group in topics
+        ],
         coordinator_epoch=entry.owner.leader_epoch,
         transaction_version=markers.transaction_version,
     )

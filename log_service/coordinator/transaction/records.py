@@ -14,8 +14,18 @@ from operator import attrgetter
 from log_service.common.errors import ProtocolError
 from log_service.common.types import Buffer, TopicPartition
 from log_service.coordinator.transaction.transaction import Transaction, TransactionState
-from log_service.protocol.stored.serde import UnknownRecordTypeError, decode_key, decode_versioned, encode_key, encode_versioned
-from log_service.protocol.stored.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from log_service.protocol.stored.serde import (
+    UnknownRecordTypeError,
+    decode_key,
+    decode_versioned,
+    encode_key,
+    encode_versioned,
+)
+from log_service.protocol.stored.transaction_records import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+)
 
 CLASSIC_VALUE_VERSION = 0
 FLEXIBLE_VALUE_VERSION = 1
@@ -39,7 +49,11 @@ def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
         ProtocolError: a text is too long.
     """
     key = encode_key(TransactionLogKey(transactional_id=record.transactional_id))
-    return key, None if record.transaction is None else _encode_value(record.transaction, record.value_version)
+    return key, (
+        None
+        if record.transaction is None
+        else _encode_value(record.transaction, record.value_version)
+    )
 
 
 def _encode_value(transaction: Transaction, version: int) -> bytes:
@@ -63,7 +77,10 @@ def _encode_value(transaction: Transaction, version: int) -> bytes:
 
 def _by_topic(partitions: frozenset[TopicPartition]) -> list[PartitionsSchema]:
     topics = groupby(sorted(partitions), attrgetter("topic"))
-    return [PartitionsSchema(topic=topic, partition_ids=[each.partition for each in group]) for topic, group in topics]
+    return [
+        PartitionsSchema(topic=topic, partition_ids=[each.partition for each in group])
+        for topic, group in topics
+    ]
 
 
 def decode(key: Buffer, value: Buffer | None) -> TransactionRecord | None:
@@ -83,7 +100,9 @@ def decode(key: Buffer, value: Buffer | None) -> TransactionRecord | None:
     if version not in VALUE_VERSIONS:
         return None
     transaction = _decode_value(transactional_id, decode_versioned(TransactionLogValue, value))
-    return TransactionRecord(transactional_id=transactional_id, transaction=transaction, value_version=version)
+    return TransactionRecord(
+        transactional_id=transactional_id, transaction=transaction, value_version=version
+    )
 
 
 def _decode_value(transactional_id: str, stored: TransactionLogValue) -> Transaction:
@@ -95,7 +114,9 @@ def _decode_value(transactional_id: str, stored: TransactionLogValue) -> Transac
         last_update_ms=stored.transaction_last_update_timestamp_ms,
         state=_state(stored.transaction_status),
         partitions=frozenset(
-            TopicPartition(topic.topic, index) for topic in stored.transaction_partitions or () for index in topic.partition_ids
+            TopicPartition(topic.topic, index)
+            for topic in stored.transaction_partitions or ()
+            for index in topic.partition_ids
         ),
         start_ms=stored.transaction_start_timestamp_ms,
         previous_producer_id=stored.previous_producer_id,
@@ -106,5 +127,7 @@ def _decode_value(transactional_id: str, stored: TransactionLogValue) -> Transac
 
 def _state(number: int) -> TransactionState:
     if not TransactionState.EMPTY <= number <= TransactionState.COMPLETE_ABORT:
-        raise ProtocolError(f"TransactionLogValue: {number} is no state of a transaction that is stored")
+        raise ProtocolError(
+            f"TransactionLogValue: {number} is no state of a transaction that is stored"
+        )
     return TransactionState(number)

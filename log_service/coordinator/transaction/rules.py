@@ -57,7 +57,11 @@ class Producer:
 
 
 def init_producer_id(
-    known: Transaction, timeout_ms: int, claimed: Producer | None, new_producer_id: NewProducerId, now_ms: int
+    known: Transaction,
+    timeout_ms: int,
+    claimed: Producer | None,
+    new_producer_id: NewProducerId,
+    now_ms: int,
 ) -> Transaction:
     """Return the id with an epoch that fences earlier producers.
 
@@ -76,16 +80,30 @@ def init_producer_id(
     fresh = {"timeout_ms": timeout_ms, "partitions": frozenset(), "start_ms": NO_START_MS}
     if known.is_exhausted and (claimed is None or claimed.producer_epoch == known.producer_epoch):
         kept = NO_PRODUCER_EPOCH if claimed is None else known.producer_epoch
-        return _empty(known, now_ms, fresh, producer_id=new_producer_id(), producer_epoch=0, last_producer_epoch=kept)
+        return _empty(
+            known,
+            now_ms,
+            fresh,
+            producer_id=new_producer_id(),
+            producer_epoch=0,
+            last_producer_epoch=kept,
+        )
     return _empty(known, now_ms, fresh, **_raised_epoch(known, claimed))
 
 
-def first_seen(transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
+def first_seen(
+    transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int
+) -> Transaction:
     """Return a new transactional id.
 
     It has no epoch yet. InitProducerId sets the first epoch.
     """
-    return Transaction(transactional_id=transactional_id, producer_id=producer_id, timeout_ms=timeout_ms, last_update_ms=now_ms)
+    return Transaction(
+        transactional_id=transactional_id,
+        producer_id=producer_id,
+        timeout_ms=timeout_ms,
+        last_update_ms=now_ms,
+    )
 
 
 def _empty(known: Transaction, now_ms: int, fresh: dict[str, Any], **changes: Any) -> Transaction:
@@ -100,7 +118,10 @@ def _may_be(known: Transaction, claimed: Producer) -> bool:
     """
     if known.producer_epoch == NO_PRODUCER_EPOCH or claimed.producer_id == known.producer_id:
         return True
-    return claimed.producer_id == known.previous_producer_id and claimed.producer_epoch >= MAX_EPOCH - 1
+    return (
+        claimed.producer_id == known.previous_producer_id
+        and claimed.producer_epoch >= MAX_EPOCH - 1
+    )
 
 
 def _raised_epoch(known: Transaction, claimed: Producer | None) -> dict[str, int]:
@@ -118,7 +139,11 @@ def _raised_epoch(known: Transaction, claimed: Producer | None) -> dict[str, int
 
 
 def add_partitions(
-    known: Transaction | None, producer: Producer, partitions: Iterable[TopicPartition], client_version: int, now_ms: int
+    known: Transaction | None,
+    producer: Producer,
+    partitions: Iterable[TopicPartition],
+    client_version: int,
+    now_ms: int,
 ) -> Transaction:
     """Return the transaction with more partitions. If needed, the transaction begins.
 
@@ -135,7 +160,11 @@ def add_partitions(
         return known
     start_ms = now_ms if known.state in AT_REST else known.start_ms
     return known.moved(
-        TransactionState.ONGOING, now_ms, partitions=known.partitions | added, start_ms=start_ms, client_version=client_version
+        TransactionState.ONGOING,
+        now_ms,
+        partitions=known.partitions | added,
+        start_ms=start_ms,
+        client_version=client_version,
     )
 
 
@@ -150,13 +179,18 @@ def verify_partitions(
     known = _known(known, producer)
     _check_producer(known, producer)
     _refuse_while_ending(known)
-    return {each: ErrorCode.NONE if each in known.partitions else ErrorCode.TRANSACTION_ABORTABLE for each in partitions}
+    return {
+        each: ErrorCode.NONE if each in known.partitions else ErrorCode.TRANSACTION_ABORTABLE
+        for each in partitions
+    }
 
 
 # EndTxn
 
 
-def end_classic(known: Transaction | None, producer: Producer, *, is_commit: bool, now_ms: int) -> Transaction:
+def end_classic(
+    known: Transaction | None, producer: Producer, *, is_commit: bool, now_ms: int
+) -> Transaction:
     """End a transaction for EndTxn up to version 4. The epoch does not change.
 
     If the transaction has already ended with this outcome, the argument itself is returned.
@@ -170,13 +204,20 @@ def end_classic(known: Transaction | None, producer: Producer, *, is_commit: boo
     _refuse_while_ending(known)
     if known.state is TransactionState.ONGOING:
         return known.moved(_prepared(is_commit=is_commit), now_ms, client_version=CLASSIC_VERSION)
-    if known.state is (TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT):
+    if known.state is (
+        TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
+    ):
         return known
     raise wrong_state(known, is_commit=is_commit)
 
 
 def end_raising_epoch(
-    known: Transaction | None, producer: Producer, new_producer_id: NewProducerId, *, is_commit: bool, now_ms: int
+    known: Transaction | None,
+    producer: Producer,
+    new_producer_id: NewProducerId,
+    *,
+    is_commit: bool,
+    now_ms: int,
 ) -> Transaction:
     """End a transaction for EndTxn from version 5 on, and raise the epoch.
 
@@ -204,31 +245,46 @@ def end_raising_epoch(
 
 
 def _is_overflowed(known: Transaction, producer: Producer) -> bool:
-    return (known.previous_producer_id, 0) == (producer.producer_id, known.producer_epoch) and producer.producer_epoch == MAX_EPOCH - 1
+    return (known.previous_producer_id, 0) == (
+        producer.producer_id,
+        known.producer_epoch,
+    ) and producer.producer_epoch == MAX_EPOCH - 1
 
 
 def _repeated_end(known: Transaction, producer: Producer, *, is_commit: bool) -> Transaction:
-    if known.state is (TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT):
+    if known.state is (
+        TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
+    ):
         return known
     if known.state in {TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}:
         raise wrong_state(known, is_commit=is_commit)
     raise fenced(known, producer)
 
 
-def abort_as_coordinator(known: Transaction, server_version: int, new_producer_id: NewProducerId, now_ms: int) -> Transaction:
+def abort_as_coordinator(
+    known: Transaction, server_version: int, new_producer_id: NewProducerId, now_ms: int
+) -> Transaction:
     """Abort an ongoing transaction that timed out, or whose producer was replaced.
 
     The epoch is raised to fence the producer.
     """
-    assert known.state is TransactionState.ONGOING, f"{known.transactional_id} is {known.state.told}"
+    assert known.state is TransactionState.ONGOING, (
+        f"{known.transactional_id} is {known.state.told}"
+    )
     if server_version >= EPOCH_BUMP_VERSION:
         return _prepare_raising_epoch(known, new_producer_id, is_commit=False, now_ms=now_ms)
     epoch = min(known.producer_epoch + 1, MAX_EPOCH)
-    changes = {"producer_epoch": epoch, "last_producer_epoch": NO_PRODUCER_EPOCH, "client_version": CLASSIC_VERSION}
+    changes = {
+        "producer_epoch": epoch,
+        "last_producer_epoch": NO_PRODUCER_EPOCH,
+        "client_version": CLASSIC_VERSION,
+    }
     return known.moved(TransactionState.PREPARE_ABORT, now_ms, **changes)
 
 
-def _prepare_raising_epoch(known: Transaction, new_producer_id: NewProducerId, *, is_commit: bool, now_ms: int) -> Transaction:
+def _prepare_raising_epoch(
+    known: Transaction, new_producer_id: NewProducerId, *, is_commit: bool, now_ms: int
+) -> Transaction:
     """Return the transaction with its outcome and a raised epoch.
 
     If the raised epoch is the last one, the producer gets a new id after the markers are written.
@@ -267,7 +323,11 @@ def complete(known: Transaction, now_ms: int) -> Transaction:
 def is_timed_out(known: Transaction, now_ms: int) -> bool:
     """Whether an ongoing transaction has exceeded its producer's timeout."""
     is_bounded = known.timeout_ms != NEVER_TIMES_OUT_MS
-    return known.state is TransactionState.ONGOING and is_bounded and known.start_ms + known.timeout_ms < now_ms
+    return (
+        known.state is TransactionState.ONGOING
+        and is_bounded
+        and known.start_ms + known.timeout_ms < now_ms
+    )
 
 
 def is_expired(known: Transaction, expiration_ms: int, now_ms: int) -> bool:
@@ -281,8 +341,8 @@ def is_expired(known: Transaction, expiration_ms: int, now_ms: int) -> bool:
 def fenced(known: Transaction, producer: Producer) -> KafkaError:
     """Return PRODUCER_FENCED, with the current epoch of the id."""
     text = (
-        f"transactional id {known.transactional_id!r} has producer epoch {known.producer_epoch}, the request {producer.producer_epoch}: "
-        "another producer was started with the same id"
+        f"transactional id {known.transactional_id!r} has producer epoch {known.producer_epoch},"
+        f" the request {producer.producer_epoch}: another producer was started with the same id"
     )
     return KafkaError(ErrorCode.PRODUCER_FENCED, text)
 
@@ -290,11 +350,17 @@ def fenced(known: Transaction, producer: Producer) -> KafkaError:
 def wrong_state(known: Transaction, *, is_commit: bool) -> KafkaError:
     """Return INVALID_TXN_STATE, with the state that does not allow the outcome."""
     wish = "commit" if is_commit else "abort"
-    return KafkaError(ErrorCode.INVALID_TXN_STATE, f"transactional id {known.transactional_id!r} is {known.state.told}: it cannot {wish}")
+    return KafkaError(
+        ErrorCode.INVALID_TXN_STATE,
+        f"transactional id {known.transactional_id!r} is {known.state.told}: it cannot {wish}",
+    )
 
 
 def _unknown(producer: Producer) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"the transactional id has another producer id than {producer.producer_id}")
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        f"the transactional id has another producer id than {producer.producer_id}",
+    )
 
 
 def _known(known: Transaction | None, producer: Producer) -> Transaction:
@@ -312,5 +378,8 @@ def _check_producer(known: Transaction, producer: Producer) -> None:
 
 def _refuse_while_ending(known: Transaction) -> None:
     if known.is_ending:
-        text = f"the markers of transactional id {known.transactional_id!r} are being written; ask again"
+        text = (
+            f"the markers of transactional id {known.transactional_id!r} are being written; ask"
+            " again"
+        )
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, text)

@@ -49,9 +49,14 @@ class TransactionState(IntEnum):
         return _NAMES[self]
 
 
-_NAMES = {state: "".join(word.capitalize() for word in state.name.split("_")) for state in TransactionState}
+_NAMES = {
+    state: "".join(word.capitalize() for word in state.name.split("_"))
+    for state in TransactionState
+}
 
-_EMPTY, _ONGOING, _PREPARE_COMMIT, _PREPARE_ABORT, _COMPLETE_COMMIT, _COMPLETE_ABORT = (TransactionState(number) for number in range(6))
+_EMPTY, _ONGOING, _PREPARE_COMMIT, _PREPARE_ABORT, _COMPLETE_COMMIT, _COMPLETE_ABORT = (
+    TransactionState(number) for number in range(6)
+)
 
 AT_REST = frozenset({_EMPTY, _COMPLETE_COMMIT, _COMPLETE_ABORT})
 """States without an open transaction. A transaction may begin, and the id may expire."""
@@ -118,12 +123,24 @@ class Transaction:
 
         If the epochs of the old producer id are used up, the id is a new one.
         """
-        return (self.producer_id, self.producer_epoch) if self.next_producer_id == NO_PRODUCER_ID else (self.next_producer_id, 0)
+        return (
+            (self.producer_id, self.producer_epoch)
+            if self.next_producer_id == NO_PRODUCER_ID
+            else (self.next_producer_id, 0)
+        )
 
     def moved(self, state: TransactionState, now_ms: int, **changes: Any) -> "Transaction":
         """Return the value after a transition to ``state``, with ``changes``.
 
         The current producer id becomes the previous one.
         """
-        assert self.state in SOURCES[state], f"{self.transactional_id} cannot move from {self.state.told} to {state.told}"
-        return replace(self, state=state, last_update_ms=now_ms, previous_producer_id=self.producer_id, **changes)
+        assert self.state in SOURCES[state], (
+            f"{self.transactional_id} cannot move from {self.state.told} to {state.told}"
+        )
+        return replace(
+            self,
+            state=state,
+            last_update_ms=now_ms,
+            previous_producer_id=self.producer_id,
+            **changes,
+        )

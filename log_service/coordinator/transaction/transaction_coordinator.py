@@ -23,14 +23,23 @@ from log_service.config.views import TransactionConfig
 from log_service.coordinator.request_context import RequestContext
 from log_service.coordinator.transaction import listing, rules
 from log_service.coordinator.transaction.markers import DueMarkers
-from log_service.coordinator.transaction.records import CLASSIC_VALUE_VERSION, FLEXIBLE_VALUE_VERSION, TransactionRecord
+from log_service.coordinator.transaction.records import (
+    CLASSIC_VALUE_VERSION,
+    FLEXIBLE_VALUE_VERSION,
+    TransactionRecord,
+)
 from log_service.coordinator.transaction.rules import Producer
 from log_service.coordinator.transaction.transaction import Transaction
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage
-from log_service.protocol.messages.describe_transactions import TransactionState as DescribedTransaction
+from log_service.protocol.messages.describe_transactions import (
+    TransactionState as DescribedTransaction,
+)
 from log_service.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from log_service.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from log_service.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from log_service.protocol.messages.list_transactions import TransactionState as ListedTransaction
 from log_service.state_machine.decision import Decision, ReplayContext
 
@@ -82,7 +91,12 @@ class TransactionCoordinatorShard:
     ``server_version`` returns the cluster's transaction.version.
     """
 
-    def __init__(self, config: TransactionConfig, next_producer_id: Callable[[], int | None], server_version: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        config: TransactionConfig,
+        next_producer_id: Callable[[], int | None],
+        server_version: Callable[[], int],
+    ) -> None:
         self._config = config
         self._next_producer_id = next_producer_id
         self._server_version = server_version
@@ -91,7 +105,9 @@ class TransactionCoordinatorShard:
         """The partitions of each ending transaction that have not acknowledged the marker yet."""
 
     def __repr__(self) -> str:
-        return f"<TransactionCoordinatorShard ids={len(self._transactions)} ending={len(self._owed)}>"
+        return (
+            f"<TransactionCoordinatorShard ids={len(self._transactions)} ending={len(self._owed)}>"
+        )
 
     @property
     def transactions(self) -> Mapping[str, Transaction]:
@@ -115,10 +131,14 @@ class TransactionCoordinatorShard:
         if transaction.is_ending:
             self._owed[record.transactional_id] = set(transaction.partitions)
 
-    def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, is_committed: bool) -> None:
+    def replay_end_transaction(
+        self, producer_id: int, producer_epoch: int, *, is_committed: bool
+    ) -> None:
         """Do nothing, because the coordinator's own log has no transactions."""
 
-    def on_image(self, delta: MetadataDelta, image: MetadataImage, decision: TransactionDecision) -> None:
+    def on_image(
+        self, delta: MetadataDelta, image: MetadataImage, decision: TransactionDecision
+    ) -> None:
         """Do nothing, because the broker of a marker is chosen when it is sent."""
 
     def on_loaded(self, decision: TransactionDecision) -> None:
@@ -133,7 +153,9 @@ class TransactionCoordinatorShard:
 
     # Requests
 
-    def handle_init_producer_id(self, request: InitProducerIdRequest, context: RequestContext, decision: TransactionDecision) -> None:
+    def handle_init_producer_id(
+        self, request: InitProducerIdRequest, context: RequestContext, decision: TransactionDecision
+    ) -> None:
         """Handle InitProducerId with a transactional id: raise the epoch to fence earlier
         producers.
 
@@ -145,28 +167,43 @@ class TransactionCoordinatorShard:
         try:
             known = self._transactions.get(transactional_id)
             if known is None:
-                known = rules.first_seen(transactional_id, self._new_producer_id(), timeout_ms, now_ms)
-            following = rules.init_producer_id(known, timeout_ms, _claimed(request), self._new_producer_id, now_ms)
+                known = rules.first_seen(
+                    transactional_id, self._new_producer_id(), timeout_ms, now_ms
+                )
+            following = rules.init_producer_id(
+                known, timeout_ms, _claimed(request), self._new_producer_id, now_ms
+            )
             if following is known:
                 self._abort(known, decision)
         except KafkaError as error:
-            decision.reply(context.reply_to, InitProducerIdResponse(error_code=error.code, producer_epoch=NO_PRODUCER_EPOCH))
+            decision.reply(
+                context.reply_to,
+                InitProducerIdResponse(error_code=error.code, producer_epoch=NO_PRODUCER_EPOCH),
+            )
             return
         if following is known:
-            response = InitProducerIdResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS, producer_epoch=NO_PRODUCER_EPOCH)
+            response = InitProducerIdResponse(
+                error_code=ErrorCode.CONCURRENT_TRANSACTIONS, producer_epoch=NO_PRODUCER_EPOCH
+            )
         else:
             self._store(following, decision)
-            response = InitProducerIdResponse(producer_id=following.producer_id, producer_epoch=following.producer_epoch)
+            response = InitProducerIdResponse(
+                producer_id=following.producer_id, producer_epoch=following.producer_epoch
+            )
         decision.reply(context.reply_to, response)
 
-    def handle_add_partitions(self, asked: PartitionsOfTransaction, context: RequestContext, decision: TransactionDecision) -> None:
+    def handle_add_partitions(
+        self, asked: PartitionsOfTransaction, context: RequestContext, decision: TransactionDecision
+    ) -> None:
         """Add partitions to a transaction. If needed, the transaction begins.
 
         Reply with one error code for all partitions.
         """
         known = self._transactions.get(asked.transactional_id)
         try:
-            following = rules.add_partitions(known, asked.producer, asked.partitions, asked.client_version, decision.wall_ms)
+            following = rules.add_partitions(
+                known, asked.producer, asked.partitions, asked.client_version, decision.wall_ms
+            )
         except KafkaError as error:
             decision.reply(context.reply_to, error.code)
             return
@@ -174,18 +211,24 @@ class TransactionCoordinatorShard:
             self._store(following, decision)
         decision.reply(context.reply_to, ErrorCode.NONE)
 
-    def handle_verify_partitions(self, asked: PartitionsOfTransaction, context: RequestContext, decision: TransactionDecision) -> None:
+    def handle_verify_partitions(
+        self, asked: PartitionsOfTransaction, context: RequestContext, decision: TransactionDecision
+    ) -> None:
         """Verify that a transaction has all of the given partitions. Nothing changes.
 
         Reply with an error code for each partition, or with one code for all.
         """
         known = self._transactions.get(asked.transactional_id)
         try:
-            decision.reply(context.reply_to, rules.verify_partitions(known, asked.producer, asked.partitions))
+            decision.reply(
+                context.reply_to, rules.verify_partitions(known, asked.producer, asked.partitions)
+            )
         except KafkaError as error:
             decision.reply(context.reply_to, error.code)
 
-    def handle_end_txn(self, request: EndTxnRequest, context: RequestContext, decision: TransactionDecision) -> None:
+    def handle_end_txn(
+        self, request: EndTxnRequest, context: RequestContext, decision: TransactionDecision
+    ) -> None:
         """Handle EndTxn 0-5: store the outcome and respond. The markers are written later.
 
         From version 5 on, the response holds the producer's next epoch.
@@ -196,7 +239,9 @@ class TransactionCoordinatorShard:
         now_ms, is_commit = decision.wall_ms, request.committed
         try:
             if is_raising:
-                following = rules.end_raising_epoch(known, producer, self._new_producer_id, is_commit=is_commit, now_ms=now_ms)
+                following = rules.end_raising_epoch(
+                    known, producer, self._new_producer_id, is_commit=is_commit, now_ms=now_ms
+                )
             else:
                 following = rules.end_classic(known, producer, is_commit=is_commit, now_ms=now_ms)
         except KafkaError as error:
@@ -204,25 +249,41 @@ class TransactionCoordinatorShard:
             return
         if following is not known:
             self._end(following, decision)
-        producer_id, producer_epoch = following.completed_identity if is_raising else (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-        decision.reply(context.reply_to, EndTxnResponse(producer_id=producer_id, producer_epoch=producer_epoch))
+        producer_id, producer_epoch = (
+            following.completed_identity if is_raising else (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+        )
+        decision.reply(
+            context.reply_to, EndTxnResponse(producer_id=producer_id, producer_epoch=producer_epoch)
+        )
 
-    def handle_describe(self, transactional_id: str, context: RequestContext, decision: TransactionDecision) -> None:
+    def handle_describe(
+        self, transactional_id: str, context: RequestContext, decision: TransactionDecision
+    ) -> None:
         """Reply with the description of one transactional id."""
-        described: DescribedTransaction = listing.described(transactional_id, self._transactions.get(transactional_id))
+        described: DescribedTransaction = listing.described(
+            transactional_id, self._transactions.get(transactional_id)
+        )
         decision.reply(context.reply_to, described)
 
-    def handle_written_markers(self, written: WrittenMarkers, decision: TransactionDecision) -> None:
+    def handle_written_markers(
+        self, written: WrittenMarkers, decision: TransactionDecision
+    ) -> None:
         """Record which partitions have their marker.
 
         The transaction is complete when all have it.
 
         A late report about an earlier transaction is ignored.
         """
-        known, owed = self._transactions.get(written.transactional_id), self._owed.get(written.transactional_id)
+        known, owed = (
+            self._transactions.get(written.transactional_id),
+            self._owed.get(written.transactional_id),
+        )
         if known is None or owed is None:
             return
-        if (known.producer_id, known.producer_epoch) != (written.producer.producer_id, written.producer.producer_epoch):
+        if (known.producer_id, known.producer_epoch) != (
+            written.producer.producer_id,
+            written.producer.producer_epoch,
+        ):
             return
         owed.difference_update(written.partitions)
         if not owed:
@@ -275,17 +336,33 @@ class TransactionCoordinatorShard:
             is_full |= bool(decision.records) and character_count > FORGOTTEN_CHARACTERS_PER_STEP
             if is_full:
                 break
-            decision.append(TransactionRecord(transactional_id=known.transactional_id, transaction=None))
-        decision.set_timer(EXPIRY_TIMER, decision.now_ms + (PAUSE_MS if is_full else self._config.expiry_interval_ms))
+            decision.append(
+                TransactionRecord(transactional_id=known.transactional_id, transaction=None)
+            )
+        decision.set_timer(
+            EXPIRY_TIMER,
+            decision.now_ms + (PAUSE_MS if is_full else self._config.expiry_interval_ms),
+        )
 
     # Records and announcements
 
     def _store(self, transaction: Transaction, decision: TransactionDecision) -> None:
         version = FLEXIBLE_VALUE_VERSION if self._server_version() > 0 else CLASSIC_VALUE_VERSION
-        decision.append(TransactionRecord(transactional_id=transaction.transactional_id, transaction=transaction, value_version=version))
+        decision.append(
+            TransactionRecord(
+                transactional_id=transaction.transactional_id,
+                transaction=transaction,
+                value_version=version,
+            )
+        )
 
     def _abort(self, ongoing: Transaction, decision: TransactionDecision) -> None:
-        self._end(rules.abort_as_coordinator(ongoing, self._server_version(), self._new_producer_id, decision.wall_ms), decision)
+        self._end(
+            rules.abort_as_coordinator(
+                ongoing, self._server_version(), self._new_producer_id, decision.wall_ms
+            ),
+            decision,
+        )
 
     def _end(self, prepared: Transaction, decision: TransactionDecision) -> None:
         self._store(prepared, decision)
@@ -313,7 +390,10 @@ class TransactionCoordinatorShard:
     def _new_producer_id(self) -> int:
         producer_id = self._next_producer_id()
         if producer_id is None:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the controller has not given the next producer ids yet; ask again")
+            raise KafkaError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                "the controller has not given the next producer ids yet; ask again",
+            )
         return producer_id
 
 

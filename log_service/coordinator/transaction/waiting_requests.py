@@ -39,7 +39,14 @@ class WaitingRequests:
     when a request begins to wait.
     """
 
-    def __init__(self, *, clock: Clock, timers: TimerQueue, is_ending_soon: Callable[[str], bool], on_wait: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        timers: TimerQueue,
+        is_ending_soon: Callable[[str], bool],
+        on_wait: Callable[[], None],
+    ) -> None:
         self._clock = clock
         self._timers = timers
         self._is_ending_soon = is_ending_soon
@@ -67,11 +74,23 @@ class WaitingRequests:
             waiting.timer.cancel()
             self._ask_until(deadline_ms, transactional_id, waiting.ask, waiting.on_reply)
 
-    def _ask_until(self, deadline_ms: int, transactional_id: str, ask: Ask, on_reply: OnReply) -> None:
+    def _ask_until(
+        self, deadline_ms: int, transactional_id: str, ask: Ask, on_reply: OnReply
+    ) -> None:
         def on_outcome(outcome: Any) -> None:
             is_refused = _code_of(outcome) is ErrorCode.CONCURRENT_TRANSACTIONS
-            if is_refused and self._clock.monotonic_ms() < deadline_ms and self._is_ending_soon(transactional_id):
-                waiting = _Waiting(ask, on_reply, self._timers.schedule(deadline_ms, lambda: self._give_up(transactional_id, waiting)))
+            if (
+                is_refused
+                and self._clock.monotonic_ms() < deadline_ms
+                and self._is_ending_soon(transactional_id)
+            ):
+                waiting = _Waiting(
+                    ask,
+                    on_reply,
+                    self._timers.schedule(
+                        deadline_ms, lambda: self._give_up(transactional_id, waiting)
+                    ),
+                )
                 self._waiting.setdefault(transactional_id, []).append(waiting)
                 self._on_wait()
             else:

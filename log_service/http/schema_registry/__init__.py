@@ -16,7 +16,8 @@ The rooms, from the bottom up:
 - ``log``: reads and writes the topic. Brokers refuse a writer that another one superseded.
 - ``election``: elects the instance that writes. ``forwarding``: sends the writes of others to it.
 - ``authorization``: ACLs. ``state_keeper``: applies records. ``registry``: the way of a change.
-- ``api``: the endpoints. ``metrics``: its figures. ``settings``: the settings of an instance. ``service``: an instance.
+- ``api``: the endpoints. ``metrics``: its figures. ``settings``: the settings of an instance.
+  ``service``: an instance.
 
 Sources: Confluent's REST API and record format as of version 8.
 """

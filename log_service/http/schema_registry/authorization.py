@@ -58,7 +58,9 @@ Access = Callable[[HttpRequest, AclOperation, AclResource, str], bool]
 """Whether the request's principal may perform an operation on a named resource."""
 
 
-def open_access(_request: HttpRequest, _operation: AclOperation, _resource: AclResource, _name: str) -> bool:
+def open_access(
+    _request: HttpRequest, _operation: AclOperation, _resource: AclResource, _name: str
+) -> bool:
     """Allow everything, as in a cluster without an authorizer."""
     return True
 
@@ -90,7 +92,9 @@ def require(access: Access, request: HttpRequest, need: Need, subject: str) -> N
         raise RegistryError(FORBIDDEN, f"{text}: that takes {missing.name} on {where}")
 
 
-def require_references(access: Access, request: HttpRequest, references: Iterable[Reference], subject: str) -> None:
+def require_references(
+    access: Access, request: HttpRequest, references: Iterable[Reference], subject: str
+) -> None:
     """Refuse a schema with references to subjects that the principal may not read.
 
     Raises:
@@ -103,7 +107,9 @@ def require_references(access: Access, request: HttpRequest, references: Iterabl
 def unreadable_schema(request: HttpRequest, schema: str) -> RegistryError:
     """Return the refusal of a schema by its id, without a name of its subjects."""
     text = f"{request.principal} may not read the schema {schema}"
-    return RegistryError(FORBIDDEN, f"{text}: that takes DESCRIBE on the topic of one of its subjects")
+    return RegistryError(
+        FORBIDDEN, f"{text}: that takes DESCRIBE on the topic of one of its subjects"
+    )
 
 
 def with_caller(access: Access, request: HttpRequest) -> HttpRequest:

@@ -73,7 +73,9 @@ def read_schema_type(name: object) -> SchemaType:
         BadFieldError: there is no such language.
     """
     try:
-        return SchemaType.AVRO if name is None else SchemaType(name if isinstance(name, str) else "")
+        return (
+            SchemaType.AVRO if name is None else SchemaType(name if isinstance(name, str) else "")
+        )
     except ValueError:
         shown_name = name[:SHOWN_CHARACTERS] if isinstance(name, str) else shown(name)
         raise BadFieldError(f"Invalid schema type {shown_name}") from None
@@ -89,7 +91,9 @@ def read_reference(fields: object) -> Reference:
     version = found.get("version")
     if isinstance(version, bool) or not isinstance(version, int):
         raise BadFieldError(f"references: the version has to be a number, and is {shown(version)}")
-    return Reference(name=_text(found, "name") or "", subject=_text(found, "subject") or "", version=version)
+    return Reference(
+        name=_text(found, "name") or "", subject=_text(found, "subject") or "", version=version
+    )
 
 
 def read_metadata(fields: object) -> Metadata:
@@ -135,7 +139,9 @@ def read_rule(fields: object) -> Rule:
     return Rule(
         **known,
         tags=tuple(sorted(set(_texts(found.get("tags") or [], "ruleSet.tags")))),
-        params=dict(sorted(_strings(_mapping(found.get("params") or {}, "params"), "params").items())),
+        params=dict(
+            sorted(_strings(_mapping(found.get("params") or {}, "params"), "params").items())
+        ),
         disabled=bool(found.get("disabled", False)),
     )
 
@@ -152,7 +158,9 @@ def read_names(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
 def settings_json(settings: Settings) -> dict[str, Any]:
     """Return settings under the names of the topic and of responses. Unset ones are left out."""
     found = dict(settings.set_fields())
-    return {theirs: _plain(found[ours]) for ours, theirs in SETTINGS_FIELDS.items() if ours in found}
+    return {
+        theirs: _plain(found[ours]) for ours, theirs in SETTINGS_FIELDS.items() if ours in found
+    }
 
 
 def read_settings(fields: Mapping[str, Any]) -> Settings:
@@ -238,7 +246,9 @@ def _mapping(value: object, name: str) -> dict[str, Any]:
 def _strings(fields: Mapping[str, Any], name: str) -> dict[str, str]:
     for key, value in fields.items():
         if not isinstance(value, str):
-            raise BadFieldError(f"{name}.{key[:SHOWN_CHARACTERS]} has to be a text, and is {shown(value)}")
+            raise BadFieldError(
+                f"{name}.{key[:SHOWN_CHARACTERS]} has to be a text, and is {shown(value)}"
+            )
     return dict(fields)
 
 

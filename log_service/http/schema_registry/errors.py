@@ -62,13 +62,19 @@ def subject_not_soft_deleted(subject: str) -> RegistryError:
 
 def version_soft_deleted(subject: str, version: str) -> RegistryError:
     """The version was deleted before, so only a permanent deletion can follow."""
-    text = f"Subject '{subject}' Version {version} was soft deleted.Set permanent=true to delete permanently"
+    text = (
+        f"Subject '{subject}' Version {version} was soft deleted.Set permanent=true to delete"
+        " permanently"
+    )
     return RegistryError(40406, text)
 
 
 def version_not_soft_deleted(subject: str, version: int) -> RegistryError:
     """A permanent deletion came before the first one."""
-    text = f"Subject '{subject}' Version {version} was not deleted first before being permanently deleted"
+    text = (
+        f"Subject '{subject}' Version {version} was not deleted first before being permanently"
+        " deleted"
+    )
     return RegistryError(40407, text)
 
 
@@ -101,19 +107,27 @@ def invalid_schema(schema_type: str, reason: str) -> RegistryError:
 
 def invalid_version(version: str) -> RegistryError:
     """A version is a number from 1 on, -1 or ``latest``."""
-    text = f"The specified version '{version}' is not a valid version id. Allowed values are between [1, 2^31-1] and the string \"latest\""
+    text = (
+        f"The specified version '{version}' is not a valid version id. Allowed values are between"
+        ' [1, 2^31-1] and the string "latest"'
+    )
     return RegistryError(42202, text)
 
 
 def invalid_compatibility() -> RegistryError:
     """The level is none of the seven."""
-    levels = "NONE, BACKWARD, FORWARD, FULL, BACKWARD_TRANSITIVE, FORWARD_TRANSITIVE, and FULL_TRANSITIVE"
+    levels = (
+        "NONE, BACKWARD, FORWARD, FULL, BACKWARD_TRANSITIVE, FORWARD_TRANSITIVE, and"
+        " FULL_TRANSITIVE"
+    )
     return RegistryError(42203, f"Invalid compatibility level. Valid values are {levels}")
 
 
 def invalid_policy() -> RegistryError:
     """The compatibility policy is none of the three."""
-    return RegistryError(42203, "Invalid compatibility policy. Valid values are STRICT, LENIENT, and LOGICAL")
+    return RegistryError(
+        42203, "Invalid compatibility policy. Valid values are STRICT, LENIENT, and LOGICAL"
+    )
 
 
 def invalid_mode() -> RegistryError:
@@ -129,7 +143,10 @@ def not_permitted(reason: str) -> RegistryError:
 
 def reference_exists(subject: str, version: int) -> RegistryError:
     """Another schema refers to the version."""
-    text = f"One or more references exist to the schema {{magic=1,keytype=SCHEMA,subject={subject},version={version}}}"
+    text = (
+        "One or more references exist to the schema"
+        f" {{magic=1,keytype=SCHEMA,subject={subject},version={version}}}"
+    )
     return RegistryError(42206, text)
 
 

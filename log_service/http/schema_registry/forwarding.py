@@ -81,7 +81,11 @@ def tls_of(settings: Mapping[str, Any], own: TlsConfig | None = None) -> ssl.SSL
 
 
 def _trust_of(config: TlsConfig) -> dict[str, Any]:
-    return {each.name: getattr(config, each.name) for each in fields(config) if each.name.startswith("truststore")}
+    return {
+        each.name: getattr(config, each.name)
+        for each in fields(config)
+        if each.name.startswith("truststore")
+    }
 
 
 class Forwarder:
@@ -117,9 +121,16 @@ class Forwarder:
             del client.headers[name]
         return client
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._client = None
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + self._limits.connect_timeout_s):
+        with trio.CancelScope(
+            shield=True, deadline=trio.current_time() + self._limits.connect_timeout_s
+        ):
             await self._stack.aclose()
 
     async def forward(self, leader_url: str | None, request: HttpRequest) -> HttpResponse:
@@ -131,7 +142,9 @@ class Forwarder:
             ForwardingFailed: the leader did not respond in time, or with too many bytes.
         """
         if leader_url is None:
-            raise LeaderUnknown("no instance leads, as far as this one knows: try again in a moment")
+            raise LeaderUnknown(
+                "no instance leads, as far as this one knows: try again in a moment"
+            )
         assert self._client is not None, "use it inside 'async with'"
         try:
             return await self._exchange(self._client, leader_url, request)
@@ -140,22 +153,37 @@ class Forwarder:
             is_away = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
             raise (LeaderAway if is_away else ForwardingFailed)(text) from error
 
-    async def _exchange(self, client: httpx.AsyncClient, leader_url: str, request: HttpRequest) -> HttpResponse:
+    async def _exchange(
+        self, client: httpx.AsyncClient, leader_url: str, request: HttpRequest
+    ) -> HttpResponse:
         limits = self._limits
         url, body, is_too_large = leader_url.rstrip("/") + target_of(request), bytearray(), False
         with trio.move_on_after(limits.timeout_s) as exchange:
-            async with client.stream(request.method, url, content=request.body, headers=headers_of(request)) as response:
+            async with client.stream(
+                request.method, url, content=request.body, headers=headers_of(request)
+            ) as response:
                 async for piece in response.aiter_bytes():
-                    is_too_large = is_too_large or len(body) + len(piece) > limits.max_response_bytes
+                    is_too_large = (
+                        is_too_large or len(body) + len(piece) > limits.max_response_bytes
+                    )
                     if is_too_large:
                         exchange.cancel()  # ends the loop in its next wait, so that httpx closes all of its iterators
                     else:
                         body += piece
         if is_too_large:
-            raise ForwardingFailed(f"the response of the leader {leader_url} has more than {limits.max_response_bytes} bytes")
+            raise ForwardingFailed(
+                f"the response of the leader {leader_url} has more than {limits.max_response_bytes}"
+                " bytes"
+            )
         if exchange.cancelled_caught:
-            raise ForwardingFailed(f"the leader {leader_url} did not respond within {limits.timeout_s:g} s")
-        return HttpResponse(status=response.status_code, body=bytes(body), content_type=response.headers.get("content-type", ""))
+            raise ForwardingFailed(
+                f"the leader {leader_url} did not respond within {limits.timeout_s:g} s"
+            )
+        return HttpResponse(
+            status=response.status_code,
+            body=bytes(body),
+            content_type=response.headers.get("content-type", ""),
+        )
 
 
 def headers_of(request: HttpRequest) -> dict[str, str]:
@@ -172,6 +200,11 @@ def target_of(request: HttpRequest) -> str:
 
     A part of dots alone may be a subject, and would be taken out of a path on the way.
     """
-    path = "/".join(part.replace(".", "%2E") if part in {".", ".."} else part for part in request.path.split("/"))
-    query = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in request.query)
+    path = "/".join(
+        part.replace(".", "%2E") if part in {".", ".."} else part
+        for part in request.path.split("/")
+    )
+    query = "&".join(
+        f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in request.query
+    )
     return f"{path}?{query}" if query else path

@@ -15,7 +15,10 @@ def families(registry: Registry, meter: HttpMeter) -> Iterator[Family]:
         "is_writer": ("Whether this instance writes the topic.", int(registry.is_writer)),
         "subjects": ("Subjects, with those whose versions are deleted.", state.subject_count),
         "schemas": ("Versions of all subjects.", state.version_count),
-        "unreadable_records": ("Records of the topic that were left out.", registry.unreadable_count),
+        "unreadable_records": (
+            "Records of the topic that were left out.",
+            registry.unreadable_count,
+        ),
     }
     for name, (text, count) in counts.items():
         samples = [("", "", count)]

@@ -48,7 +48,9 @@ class Form(Enum):
 class SchemaParser:
     """Parses contents against a registry's state."""
 
-    def __init__(self, state: Callable[[], RegistryState], limits: SchemaLimits = USUAL_LIMITS) -> None:
+    def __init__(
+        self, state: Callable[[], RegistryState], limits: SchemaLimits = USUAL_LIMITS
+    ) -> None:
         self._state = state
         self._limits = limits
         self._parsed: Remembered[Key, ParsedSchema] = Remembered(MAX_PARSED, MAX_PARSED_CHARACTERS)
@@ -90,7 +92,9 @@ class SchemaParser:
         found = self._hashed.get(key)
         if found is None:
             parsed = self.parse(content, subject, is_new=False)
-            found = _digest(parsed.normalized() if form is Form.NORMALIZED else parsed.formatted(form.value))
+            found = _digest(
+                parsed.normalized() if form is Form.NORMALIZED else parsed.formatted(form.value)
+            )
             self._hashed.put(key, found)
         return found
 
@@ -115,19 +119,23 @@ class SchemaParser:
         """Remember that a comparison finds no differences."""
         self._compatible.put(comparison, True)
 
-    def with_versions(self, references: tuple[Reference, ...], subject: str) -> tuple[Reference, ...]:
+    def with_versions(
+        self, references: tuple[Reference, ...], subject: str
+    ) -> tuple[Reference, ...]:
         """Return references with numbers in place of the latest version.
 
         Raises:
             RegistryError: a subject has no version.
         """
         return tuple(
-            reference
-            if reference.version != LATEST_VERSION
-            else Reference(
-                name=reference.name,
-                subject=reference.subject,
-                version=self._latest_version(reference, subject),
+            (
+                reference
+                if reference.version != LATEST_VERSION
+                else Reference(
+                    name=reference.name,
+                    subject=reference.subject,
+                    version=self._latest_version(reference, subject),
+                )
             )
             for reference in references
         )
@@ -138,11 +146,15 @@ class SchemaParser:
             raise errors.RegistryError(errors.INVALID_SCHEMA, str(_missing(reference)))
         return found.version
 
-    def _parse(self, content: SchemaContent, dependencies: tuple[NamedSchema, ...], *, is_new: bool) -> ParsedSchema:
+    def _parse(
+        self, content: SchemaContent, dependencies: tuple[NamedSchema, ...], *, is_new: bool
+    ) -> ParsedSchema:
         size = len(content.text) + sum(len(each.text) for each in dependencies)
         if size > self._limits.text_bytes:
             most = self._limits.text_bytes
-            raise errors.schema_too_large(f"The schema has {size} characters with its references, and may have {most}")
+            raise errors.schema_too_large(
+                f"The schema has {size} characters with its references, and may have {most}"
+            )
         key = (content.schema_type.value, content.text, dependencies, is_new)
         parsed = self._parsed.get(key)
         if parsed is None:
@@ -150,7 +162,9 @@ class SchemaParser:
             self._parsed.put(key, parsed, PARSED_MINIMUM + size)
         return parsed
 
-    def _dependencies(self, references: tuple[Reference, ...], subject: str, *, is_new: bool) -> list[NamedSchema]:
+    def _dependencies(
+        self, references: tuple[Reference, ...], subject: str, *, is_new: bool
+    ) -> list[NamedSchema]:
         found: dict[str, str] = {}
         self._collect(references, subject, found, depth=1, is_new=is_new)
         return [NamedSchema(name=name, text=text) for name, text in found.items()]
@@ -165,15 +179,21 @@ class SchemaParser:
         is_new: bool,
     ) -> None:
         if references and depth > self._limits.reference_depth:
-            raise InvalidSchemaError(f"references are nested more than {self._limits.reference_depth} deep")
+            raise InvalidSchemaError(
+                f"references are nested more than {self._limits.reference_depth} deep"
+            )
         for reference in references:
             if reference.name in found:
                 continue
             target = self._target(reference, subject, is_new=is_new)
-            self._collect(target.content.references, target.subject, found, depth=depth + 1, is_new=False)
+            self._collect(
+                target.content.references, target.subject, found, depth=depth + 1, is_new=False
+            )
             found.setdefault(reference.name, target.content.text)
             if len(found) > self._limits.reference_count:
-                raise InvalidSchemaError(f"there are more than {self._limits.reference_count} references")
+                raise InvalidSchemaError(
+                    f"there are more than {self._limits.reference_count} references"
+                )
 
     def _target(self, reference: Reference, subject: str, *, is_new: bool) -> RegisteredSchema:
         state = self._state()
@@ -195,4 +215,7 @@ def _digest(*texts: str) -> bytes:
 
 
 def _missing(reference: Reference) -> InvalidSchemaError:
-    return InvalidSchemaError(f'No schema reference found for subject "{reference.subject}" and version {reference.version}')
+    return InvalidSchemaError(
+        f'No schema reference found for subject "{reference.subject}" and version'
+        f" {reference.version}"
+    )

@@ -102,7 +102,13 @@ def schema_record(stored: StoredSchema) -> RegistryRecord:
     head = {"subject": stored.subject, "version": stored.version, "id": stored.schema_id}
     body = content_json(stored.content)
     text = body.pop("schema")
-    value = {**head, "guid": guid_of(stored.content), **body, "schema": text, "deleted": stored.is_deleted}
+    value = {
+        **head,
+        "guid": guid_of(stored.content),
+        **body,
+        "schema": text,
+        "deleted": stored.is_deleted,
+    }
     return RegistryRecord(key=schema_key(stored.subject, stored.version), value=compact_json(value))
 
 

@@ -165,7 +165,8 @@ class Registry:
     async def write(self, decide: Callable[[], Decision[T]]) -> T:
         """Decide a change over the newest state, write it, and return its result.
 
-        Once it has its turn, it goes on when its client leaves, so that the writer knows what became of the records.
+        Once it has its turn, it goes on when its client leaves, so that the writer knows what
+        became of the records.
 
         Raises:
             RegistryError: the decision refuses, the topic cannot be written, or too many changes
@@ -178,7 +179,9 @@ class Registry:
     @contextmanager
     def _one_change(self) -> Iterator[None]:
         if self._change_count >= MAX_CHANGES:
-            raise errors.RegistryError(errors.BUSY, "Too many changes wait to be written: try again in a moment")
+            raise errors.RegistryError(
+                errors.BUSY, "Too many changes wait to be written: try again in a moment"
+            )
         self._change_count += 1
         try:
             yield

@@ -21,7 +21,13 @@ from log_service.http.schema_registry.api.routes import registry_service
 from log_service.http.schema_registry.authorization import open_access
 from log_service.http.schema_registry.election.elector import ElectionSettings, Elector, Leadership
 from log_service.http.schema_registry.election.protocol import RegistryInstance
-from log_service.http.schema_registry.forwarding import FORWARD_HEADER, Forwarder, ForwardingFailed, LeaderAway, tls_of
+from log_service.http.schema_registry.forwarding import (
+    FORWARD_HEADER,
+    Forwarder,
+    ForwardingFailed,
+    LeaderAway,
+    tls_of,
+)
 from log_service.http.schema_registry.log.errors import SchemasLogError
 from log_service.http.schema_registry.log.schemas_log import LogSettings, SchemasLog
 from log_service.http.schema_registry.records import noop_record
@@ -83,8 +89,14 @@ class RegistryService:
             nursery.start_soon(self._stop_in_order, work)
             with trio.CancelScope(shield=True):
                 async with (
-                    Admin(settings.bootstrap_servers, env=self._env, **{**IMPATIENT, **settings.client}) as admin,
-                    Admin(settings.bootstrap_servers, env=self._env, **settings.client) as group_client,
+                    Admin(
+                        settings.bootstrap_servers,
+                        env=self._env,
+                        **{**IMPATIENT, **settings.client},
+                    ) as admin,
+                    Admin(
+                        settings.bootstrap_servers, env=self._env, **settings.client
+                    ) as group_client,
                     Forwarder(self._forwarding_tls()) as forwarder,
                 ):
                     with work:
@@ -124,7 +136,9 @@ class RegistryService:
             is_mode_mutable=settings.is_mode_mutable,
         )
         acls = ClusterAcls(admin, settings.super_users)
-        registry = Registry(keeper, log, identity, acls.may if settings.is_authorized else open_access)
+        registry = Registry(
+            keeper, log, identity, acls.may if settings.is_authorized else open_access
+        )
         registry.forward = partial(self._forward, forwarder, registry)
         elector = Elector(self._election(), group_client)
         async with trio.open_nursery() as nursery:
@@ -207,7 +221,12 @@ class RegistryService:
         """Return the check of tokens. The keys of their issuer are kept fresh."""
         if self._settings.oauth is None:
             return None
-        offer = OAuthOffer("registry", self._settings.oauth, parse_jaas(self._settings.oauth_jaas.reveal()), self._env.clock)
+        offer = OAuthOffer(
+            "registry",
+            self._settings.oauth,
+            parse_jaas(self._settings.oauth_jaas.reveal()),
+            self._env.clock,
+        )
         await offer.fetch_keys()
         if offer.jwks is not None:
             nursery.start_soon(offer.jwks.run)
@@ -231,7 +250,9 @@ class RegistryService:
 
     def _election(self) -> ElectionSettings:
         own = self._settings.advertised
-        instance = RegistryInstance(scheme=own.scheme, host=own.host, port=own.port, is_eligible=self._settings.is_eligible)
+        instance = RegistryInstance(
+            scheme=own.scheme, host=own.host, port=own.port, is_eligible=self._settings.is_eligible
+        )
         session_ms = self._settings.session_timeout_ms
         return ElectionSettings(
             instance=instance,
@@ -272,7 +293,9 @@ class RegistryService:
             registry.is_writer = False
             logger.warning("The topic of schemas is not taken over yet: %s", error)
 
-    async def _forward(self, forwarder: Forwarder, registry: Registry, request: HttpRequest) -> HttpResponse | None:
+    async def _forward(
+        self, forwarder: Forwarder, registry: Registry, request: HttpRequest
+    ) -> HttpResponse | None:
         """Return the writing instance's response, or None once this instance writes.
 
         A leader that is away may just have stopped, so the next election is waited for.
@@ -280,12 +303,20 @@ class RegistryService:
         Raises:
             RegistryError: no instance writes, or it cannot be reached.
         """
-        failure = errors.RegistryError(errors.UNKNOWN_LEADER, "Leader not known. No instance was elected in time")
+        failure = errors.RegistryError(
+            errors.UNKNOWN_LEADER, "Leader not known. No instance was elected in time"
+        )
         deadline = trio.current_time() + LEADER_PATIENCE_S
         while not registry.is_writer:
             url = None if self._leadership.is_self else self._leadership.leader_url
-            if url is not None and request.headers.get(FORWARD_HEADER.lower(), "").lower() == "true":
-                text = "Leader not known. The request was forwarded to this instance, which does not write"
+            if (
+                url is not None
+                and request.headers.get(FORWARD_HEADER.lower(), "").lower() == "true"
+            ):
+                text = (
+                    "Leader not known. The request was forwarded to this instance, which does not"
+                    " write"
+                )
                 raise errors.RegistryError(errors.UNKNOWN_LEADER, text)
             try:
                 if url is not None:

@@ -1,7 +1,8 @@
 """The settings of a registry, under the keys of Confluent's ``schema-registry.properties``.
 
 This module decides the meaning of each key and refuses invalid values. Keys of Kafka clients stand
-behind ``kafkastore.``, and those of the listener that checks passwords behind ``login.``. The caller passes in the file's text.
+behind ``kafkastore.``, and those of the listener that checks passwords behind ``login.``. The
+caller passes in the file's text.
 """
 
 from collections.abc import Mapping
@@ -78,8 +79,9 @@ class RegistrySettings:
     """The settings of one instance.
 
     ``advertised`` is the address under which other instances reach this one. They elect a new
-    leader when it was silent for ``session_timeout_ms``. ``logins`` are the
-    ways to log in; none of them is no login. Passwords are checked at ``login_servers``. ``unused`` are keys without a meaning here.
+    leader when it was silent for ``session_timeout_ms``. ``logins`` are the ways to log in; none of
+    them is no login. Passwords are checked at ``login_servers``. ``unused`` are keys without a
+    meaning here.
     """
 
     listeners: tuple[ListenAddress, ...]
@@ -105,7 +107,10 @@ class RegistrySettings:
 
 
 def read_registry_settings(
-    text: str, name: str, over: Mapping[str, str] | None = None, client: Mapping[str, Any] | None = None
+    text: str,
+    name: str,
+    over: Mapping[str, str] | None = None,
+    client: Mapping[str, Any] | None = None,
 ) -> RegistrySettings:
     """Return the settings of a properties file's text. ``over`` has properties that win over it.
 
@@ -119,15 +124,24 @@ def read_registry_settings(
     found = {**DEFAULTS, **{key: value for key, value in given.items() if key in DEFAULTS}}
     listeners = tuple(_address(each, name) for each in split_list(found["listeners"]))
     if not listeners:
-        raise ConfigError(f"{name}: listeners names no address; write http://127.0.0.1:{DEFAULT_REGISTRY_PORT}")
-    store = {key.removeprefix(STORE): value for key, value in given.items() if key.startswith(STORE)}
-    login = {key.removeprefix(LOGIN): value for key, value in given.items() if key.startswith(LOGIN)}
+        raise ConfigError(
+            f"{name}: listeners names no address; write http://127.0.0.1:{DEFAULT_REGISTRY_PORT}"
+        )
+    store = {
+        key.removeprefix(STORE): value for key, value in given.items() if key.startswith(STORE)
+    }
+    login = {
+        key.removeprefix(LOGIN): value for key, value in given.items() if key.startswith(LOGIN)
+    }
     logins = _several(found, "authentication.method", LOGINS, name) - {"none"}
     _refuse_open_passwords(listeners, logins, name)
     is_encrypted = any(each.scheme == "https" for each in listeners)
     tls = tls_config(given) if is_encrypted else None
     if "mtls" in logins and tls is not None and tls.client_auth == "none":
-        raise ConfigError(f"{name}: authentication.method=mtls needs ssl.client.auth=required or requested: no certificate is asked for")
+        raise ConfigError(
+            f"{name}: authentication.method=mtls needs ssl.client.auth=required or requested: no"
+            " certificate is asked for"
+        )
     return RegistrySettings(
         listeners=listeners,
         advertised=_advertised(listeners, found, name),
@@ -141,7 +155,9 @@ def read_registry_settings(
         level=_level(found, name),
         is_mode_mutable=_flag(found, "mode.mutability", name),
         tls=tls,
-        login_servers=_servers(login.pop("bootstrap.servers", found["kafkastore.bootstrap.servers"])),
+        login_servers=_servers(
+            login.pop("bootstrap.servers", found["kafkastore.bootstrap.servers"])
+        ),
         login_client=_without_login(settings_of_properties(login or store, name)),
         oauth=oauth_config(given, "registry") if "bearer" in logins else None,
         oauth_jaas=SecretText(given.get(JAAS, OAUTH_JAAS)),
@@ -152,15 +168,22 @@ def read_registry_settings(
     )
 
 
-def _refuse_open_passwords(listeners: tuple[ListenAddress, ...], logins: frozenset[str], name: str) -> None:
+def _refuse_open_passwords(
+    listeners: tuple[ListenAddress, ...], logins: frozenset[str], name: str
+) -> None:
     """Refuse logins that everybody on the way can read."""
     for each in listeners:
         is_open = each.scheme == "http" and not is_loopback(each.host)
         if is_open and logins & {"basic", "bearer"}:
-            text = "passwords and tokens could be read on the way: use https, or an address of this machine alone"
+            text = (
+                "passwords and tokens could be read on the way: use https, or an address of this"
+                " machine alone"
+            )
             raise ConfigError(f"{name}: authentication.method needs TLS on {each}, because {text}")
         if each.scheme == "http" and logins == {"mtls"}:
-            raise ConfigError(f"{name}: authentication.method=mtls needs https, and {each} has none")
+            raise ConfigError(
+                f"{name}: authentication.method=mtls needs https, and {each} has none"
+            )
 
 
 def _servers(text: str) -> str:
@@ -183,14 +206,18 @@ def _address(text: str, name: str) -> ListenAddress:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise ConfigError(f"{name}: listeners has {text!r}, which is no address: {error}") from error
+        raise ConfigError(
+            f"{name}: listeners has {text!r}, which is no address: {error}"
+        ) from error
     if parts.scheme not in SCHEMES or not host or port is None or parts.path.strip("/"):
         usual = f"http://127.0.0.1:{DEFAULT_REGISTRY_PORT}"
         raise ConfigError(f"{name}: listeners has {text!r}; an address looks like {usual}")
     return ListenAddress(scheme=parts.scheme, host=host, port=port)
 
 
-def _advertised(listeners: tuple[ListenAddress, ...], found: Mapping[str, str], name: str) -> ListenAddress:
+def _advertised(
+    listeners: tuple[ListenAddress, ...], found: Mapping[str, str], name: str
+) -> ListenAddress:
     """Return the address for other instances: the listener of the wanted scheme, and the host."""
     scheme = found["inter.instance.protocol"].lower()
     if scheme and scheme not in SCHEMES:
@@ -199,7 +226,9 @@ def _advertised(listeners: tuple[ListenAddress, ...], found: Mapping[str, str], 
     if not fitting:
         raise ConfigError(f"{name}: inter.instance.protocol is {scheme}, and no listener speaks it")
     chosen = fitting[-1]
-    return ListenAddress(scheme=chosen.scheme, host=found["host.name"] or chosen.host, port=chosen.port)
+    return ListenAddress(
+        scheme=chosen.scheme, host=found["host.name"] or chosen.host, port=chosen.port
+    )
 
 
 def _replication_factor(found: Mapping[str, str], name: str) -> int | None:
@@ -208,14 +237,18 @@ def _replication_factor(found: Mapping[str, str], name: str) -> int | None:
     if text == "-1":
         return None
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 32_767):
-        raise ConfigError(f"{name}: {key} is {text!r}; it has to be a number from 1 to 32767, or -1")
+        raise ConfigError(
+            f"{name}: {key} is {text!r}; it has to be a number from 1 to 32767, or -1"
+        )
     return int(text)
 
 
 def _session_timeout_ms(found: Mapping[str, str], name: str) -> int:
     text = found["session.timeout.ms"]
     if not (text.isascii() and text.isdigit() and 500 <= int(text) <= 300_000):
-        raise ConfigError(f"{name}: session.timeout.ms is {text!r}; it has to be from 500 to 300000")
+        raise ConfigError(
+            f"{name}: session.timeout.ms is {text!r}; it has to be from 500 to 300000"
+        )
     return int(text)
 
 
@@ -234,7 +267,9 @@ def _flag(found: Mapping[str, str], key: str, name: str) -> bool:
     return BOOLEANS[found[key].lower()]
 
 
-def _several(found: Mapping[str, str], key: str, allowed: tuple[str, ...], name: str) -> frozenset[str]:
+def _several(
+    found: Mapping[str, str], key: str, allowed: tuple[str, ...], name: str
+) -> frozenset[str]:
     chosen = frozenset(each.lower() for each in split_list(found[key]))
     if chosen - set(allowed):
         raise ConfigError(f"{name}: {key} is {found[key]!r}; it may be {', '.join(allowed)}")

@@ -85,7 +85,9 @@ class RegistryState:
             names.clear()
         self.version_count = 0
 
-    def replay(self, key: bytes | None, value: bytes | None, *, timestamp_ms: int | None = None) -> None:
+    def replay(
+        self, key: bytes | None, value: bytes | None, *, timestamp_ms: int | None = None
+    ) -> None:
         """Take one record of the topic.
 
         Raises:
@@ -97,7 +99,9 @@ class RegistryState:
         if parsed.key_type is KeyType.SCHEMA:
             self._replay_schema(parsed, value, timestamp_ms)
         elif parsed.key_type is KeyType.CONFIG:
-            self._put_settings(parsed.subject, None if value is None else read_stored_settings(value))
+            self._put_settings(
+                parsed.subject, None if value is None else read_stored_settings(value)
+            )
         elif parsed.key_type is KeyType.MODE:
             _put(self._modes, parsed.subject, None if value is None else read_stored_mode(value))
         elif parsed.key_type is KeyType.DELETE_SUBJECT:
@@ -111,7 +115,9 @@ class RegistryState:
         else:
             self._raise_highest_ids(read_highest_ids(value))
 
-    def _replay_schema(self, key: RegistryKey, value: bytes | None, timestamp_ms: int | None) -> None:
+    def _replay_schema(
+        self, key: RegistryKey, value: bytes | None, timestamp_ms: int | None
+    ) -> None:
         if value is None:
             self._remove(key.subject, key.version)
             return
@@ -121,7 +127,8 @@ class RegistryState:
         known = self.content_of_id(context_of(stored.subject), stored.schema_id)
         if known is not None and known.text != stored.content.text:
             raise UnreadableRecordError(
-                f"id {stored.schema_id} belongs to another schema already, so {stored.subject} version {stored.version} is left out"
+                f"id {stored.schema_id} belongs to another schema already, so {stored.subject}"
+                f" version {stored.version} is left out"
             )
         self._store(stored, timestamp_ms)
 
@@ -160,7 +167,9 @@ class RegistryState:
         older = versions.get(registered.version)
         versions[registered.version] = registered
         self.version_count += older is None
-        self._live_counts[subject] += (not registered.is_deleted) - (older is not None and not older.is_deleted)
+        self._live_counts[subject] += (not registered.is_deleted) - (
+            older is not None and not older.is_deleted
+        )
 
     def _remove(self, subject: str, version: int) -> None:
         registered = self._subjects.get(subject, {}).pop(version, None)
@@ -180,7 +189,9 @@ class RegistryState:
         if users.get(subject) != gone.version:
             return
         del users[subject]
-        others = (each for each in self._subjects[subject].values() if each.schema_id == gone.schema_id)
+        others = (
+            each for each in self._subjects[subject].values() if each.schema_id == gone.schema_id
+        )
         other = next(others, None)
         if other is not None:
             users[subject] = other.version
@@ -293,7 +304,11 @@ class RegistryState:
     def latest(self, subject: str) -> RegisteredSchema | None:
         """Return the newest live version."""
         found = self._subjects.get(subject, {}).values()
-        return max((each for each in found if not each.is_deleted), key=lambda each: each.version, default=None)
+        return max(
+            (each for each in found if not each.is_deleted),
+            key=lambda each: each.version,
+            default=None,
+        )
 
     def subjects_in(self, scope: str) -> list[str]:
         """Return the subjects of a scope in order: the subject itself, those of a context, or all."""
@@ -338,7 +353,9 @@ class RegistryState:
         """Return whether a live version refers to a version."""
         return (subject, version) in self._referrers
 
-    def referrers(self, subject: str, version: int, *, is_deleted: bool = False) -> list[SubjectVersion]:
+    def referrers(
+        self, subject: str, version: int, *, is_deleted: bool = False
+    ) -> list[SubjectVersion]:
         """Return the live or the soft-deleted versions that refer to a version."""
         links = self._deleted_referrers if is_deleted else self._referrers
         return list(links.get((subject, version), ()))
@@ -394,7 +411,9 @@ class RegistryState:
     def versions_with_id(self, subject: str, schema_id: int) -> list[RegistryKey]:
         """Return the keys of a subject's soft-deleted versions with an id."""
         deleted = self.versions(subject, is_deleted=True)
-        return [schema_key(subject, each.version) for each in deleted if each.schema_id == schema_id]
+        return [
+            schema_key(subject, each.version) for each in deleted if each.schema_id == schema_id
+        ]
 
 
 def _targets(registered: RegisteredSchema) -> list[SubjectVersion]:

@@ -62,11 +62,17 @@ def is_valid_subject(text: str, *, is_scope_allowed: bool = False) -> bool:
     ``is_scope_allowed`` also accepts contexts, which may carry settings.
     """
     subject = Subject.parse(text)
-    if any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in text) or text.startswith(ANY_CONTEXT):
+    if any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in text) or text.startswith(
+        ANY_CONTEXT
+    ):
         return False
     if is_scope_allowed:
         return True
-    return bool(subject.name) and subject.name not in RESERVED_NAMES and subject.context != GLOBAL_CONTEXT
+    return (
+        bool(subject.name)
+        and subject.name not in RESERVED_NAMES
+        and subject.context != GLOBAL_CONTEXT
+    )
 
 
 def normal_context(text: str) -> str:

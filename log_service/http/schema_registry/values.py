@@ -106,7 +106,11 @@ class Metadata:
     ) -> Self:
         """Return metadata with everything sorted."""
         return cls(
-            tags={path: tuple(sorted(set(tags[path]))) for path in sorted(tags or {})} if tags else {},
+            tags=(
+                {path: tuple(sorted(set(tags[path]))) for path in sorted(tags or {})}
+                if tags
+                else {}
+            ),
             properties=dict(sorted((properties or {}).items())),
             sensitive=tuple(sorted(set(sensitive or ()))),
         )
@@ -174,7 +178,9 @@ class Rule:
         params = [name + value for name, value in self.params.items()]
         parts = [self.name, self.doc, self.kind, self.mode, self.type, *self.tags, *params]
         parts += [self.expr, self.on_success, self.on_failure]
-        return "".join(part for part in parts if part).encode() + (b"\x01" if self.disabled else b"")
+        return "".join(part for part in parts if part).encode() + (
+            b"\x01" if self.disabled else b""
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,12 +295,19 @@ class Settings:
 
     def set_fields(self) -> list[tuple[str, Any]]:
         """Return names and values of the settings that are set."""
-        return [(name, value) for name in self.__slots__ if (value := getattr(self, name)) is not None]
+        return [
+            (name, value) for name in self.__slots__ if (value := getattr(self, name)) is not None
+        ]
 
     @property
     def has_defaults_or_overrides(self) -> bool:
         """Whether metadata or rules are added to new schemas."""
-        parts = [self.default_metadata, self.override_metadata, self.default_rule_set, self.override_rule_set]
+        parts = [
+            self.default_metadata,
+            self.override_metadata,
+            self.default_rule_set,
+            self.override_rule_set,
+        ]
         return any(part is not None for part in parts)
 
 

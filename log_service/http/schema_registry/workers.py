@@ -35,7 +35,9 @@ class Workers:
             RegistryError: too many requests wait already.
         """
         if self._turns.statistics().tasks_waiting >= MAX_WAITING:
-            raise RegistryError(BUSY, "Too many schemas are examined at once: try again in a moment")
+            raise RegistryError(
+                BUSY, "Too many schemas are examined at once: try again in a moment"
+            )
         async with self._turns:
             yield
 

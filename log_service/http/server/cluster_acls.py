@@ -53,7 +53,9 @@ class ClusterAcls:
     def __repr__(self) -> str:
         return f"<ClusterAcls {self._authorizer!r}>"
 
-    def may(self, request: HttpRequest, operation: AclOperation, resource: AclResource, name: str) -> bool:
+    def may(
+        self, request: HttpRequest, operation: AclOperation, resource: AclResource, name: str
+    ) -> bool:
         """Return whether the request's principal may perform an operation on a named resource."""
         kind, _, user = request.principal.partition(":")
         rights = self._authorizer.rights_of(Principal(kind, user), request.peer)
@@ -81,7 +83,9 @@ class ClusterAcls:
         except KafkaError as error:
             if error.code is ErrorCode.SECURITY_DISABLED:
                 text = "the cluster has no authorizer, so there are no ACLs to decide by"
-                raise ConfigError(f"{text}: set authorizer=none, or an authorizer.class.name on its nodes") from error
+                raise ConfigError(
+                    f"{text}: set authorizer=none, or an authorizer.class.name on its nodes"
+                ) from error
             raise
         if found != self._known or not self._authorizer.is_loaded:
             self._known = found

@@ -94,7 +94,9 @@ def require_local(headers: Mapping[str, str], host_names: Collection[str]) -> No
         raise HttpError(421, "requests to a loopback address have an address or localhost as Host")
 
 
-def refuse_foreign_page(head: RequestHead, host_names: Collection[str], *, is_loopback: bool) -> None:
+def refuse_foreign_page(
+    head: RequestHead, host_names: Collection[str], *, is_loopback: bool
+) -> None:
     """Refuse a change that a page of another site makes a browser send (request forgery).
 
     A browser sends some kinds of POST without asking first, and adds logins that it knows. It says

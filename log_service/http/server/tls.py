@@ -36,7 +36,9 @@ class HttpTls:
         ConfigError: the configuration cannot be honoured.
     """
 
-    def __init__(self, config: TlsConfig, read: Read = Path.read_bytes, on_change: OnChange | None = None) -> None:
+    def __init__(
+        self, config: TlsConfig, read: Read = Path.read_bytes, on_change: OnChange | None = None
+    ) -> None:
         self._config, self._read, self._on_change = config, read, on_change
         self._marks = self._marks_now()
         self._listener = TlsListener(config, read)

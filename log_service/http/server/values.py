@@ -75,8 +75,5 @@ def plain_error(error: HttpError) -> HttpResponse:
     """Return the response to a refused request as a line of plain text."""
     text = f"{error.text}\n".encode()
     return HttpResponse(
-        status=error.status,
-        body=text,
-        content_type=PLAIN_TEXT,
-        headers=error.headers,
+        status=error.status, body=text, content_type=PLAIN_TEXT, headers=error.headers
     )

@@ -1,7 +1,9 @@
-"""How stored messages are framed: metadata records by uvarints, keys and values of coordinator logs by an int16.
+"""How stored messages are framed: metadata records by uvarints, keys and values of coordinator logs
+by an int16.
 
-A metadata record is uvarint 1 (frame version), uvarint key of its class, uvarint version, body. A coordinator's key is its record type and a
-body that has one version only; a value is its version and the body. Decides nothing about what is stored; knows no logs.
+A metadata record is uvarint 1 (frame version), uvarint key of its class, uvarint version, body. A
+coordinator's key is its record type and a body that has one version only; a value is its version
+and the body. Decides nothing about what is stored; knows no logs.
 """
 
 import struct
@@ -27,7 +29,10 @@ class UnknownRecordTypeError(ProtocolError):
     """A stored record of a type that this version of the software does not have."""
 
     def __init__(self, what: str, record_type: int) -> None:
-        super().__init__(f"{what} {record_type} is not known; it was written by a newer version, or is not one of these records")
+        super().__init__(
+            f"{what} {record_type} is not known; it was written by a newer version, or is not one"
+            " of these records"
+        )
         self.record_type = record_type
 
 
@@ -76,7 +81,8 @@ def decode_metadata_record(buffer: Buffer) -> MetadataRecord:
 
 
 def encode_versioned(message: Message, version: int) -> bytes:
-    """Return an int16 of the version and the body: the value of a coordinator's record, a transaction marker, a producer snapshot.
+    """Return an int16 of the version and the body: the value of a coordinator's record, a
+    transaction marker, a producer snapshot.
 
     Raises:
         ProtocolError: the version does not exist, or cannot carry a value.
@@ -85,7 +91,8 @@ def encode_versioned(message: Message, version: int) -> bytes:
 
 
 def decode_versioned(cls: type[M], buffer: Buffer) -> M:
-    """Return what ``encode_versioned`` wrote. Bytes left over are ignored, as newer writers may add some.
+    """Return what ``encode_versioned`` wrote. Bytes left over are ignored, as newer writers may add
+    some.
 
     Raises:
         ProtocolError: a version that does not exist here, or bytes that are not such a message.
@@ -106,7 +113,8 @@ def encode_key(key: Message) -> bytes:
 
 
 def decode_key(classes: Mapping[int, type[M]], buffer: Buffer) -> M:
-    """Return the key of a coordinator's record; ``classes`` are the known ones by record type, such as ``GROUP_KEY_CLASSES``.
+    """Return the key of a coordinator's record; ``classes`` are the known ones by record type, such
+    as ``GROUP_KEY_CLASSES``.
 
     Raises:
         UnknownRecordTypeError: none of ``classes``.

@@ -16,7 +16,13 @@ is the length of the names in them. Decisions beyond a bound are dropped and mad
 from typing import Any, Final
 
 from log_service.common.access import AclOperation, AclResource, Principal
-from log_service.security.acls.decision import SUPER_USER, Decision, Who, decide, is_allowed_somewhere
+from log_service.security.acls.decision import (
+    SUPER_USER,
+    Decision,
+    Who,
+    decide,
+    is_allowed_somewhere,
+)
 from log_service.security.acls.hosts import java_host
 from log_service.security.acls.index import NO_INDEX, AclIndex
 
@@ -78,7 +84,16 @@ class Rights:
         "version",
     )
 
-    def __init__(self, index: AclIndex, who: Who, principal: Principal, memory: _Memory, *, is_super: bool, is_open: bool) -> None:
+    def __init__(
+        self,
+        index: AclIndex,
+        who: Who,
+        principal: Principal,
+        memory: _Memory,
+        *,
+        is_super: bool,
+        is_open: bool,
+    ) -> None:
         self.principal = principal
         self.host = who.host
         self.is_super = is_super
@@ -173,6 +188,13 @@ class AclAuthorizer:
         if len(memory.callers) >= MAX_CALLERS:
             memory.forget()
         who = Who(principal=str(principal), host=java_host(host))
-        rights = Rights(self._index, who, principal, memory, is_super=self.is_super(principal), is_open=self._is_open)
+        rights = Rights(
+            self._index,
+            who,
+            principal,
+            memory,
+            is_super=self.is_super(principal),
+            is_open=self._is_open,
+        )
         memory.callers[principal, host] = rights
         return rights

@@ -28,7 +28,9 @@ from log_service.security.acls.values import (
 DENY, ALLOW = int(PermissionType.DENY), int(PermissionType.ALLOW)
 IMPLYING: Final = MappingProxyType(
     {
-        AclOperation.DESCRIBE: frozenset({AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER}),
+        AclOperation.DESCRIBE: frozenset(
+            {AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER}
+        ),
         AclOperation.DESCRIBE_CONFIGS: frozenset({AclOperation.ALTER_CONFIGS}),
     }
 )
@@ -67,10 +69,15 @@ class Who:
 
     def is_meant_by(self, acl: Acl) -> bool:
         """Whether an ACL applies to this principal on this host."""
-        return acl.principal in (self.principal, WILDCARD_PRINCIPAL) and acl.host in (self.host, WILDCARD)
+        return acl.principal in (self.principal, WILDCARD_PRINCIPAL) and acl.host in (
+            self.host,
+            WILDCARD,
+        )
 
 
-def decide(index: AclIndex, who: Who, operation: int, resource_type: int, name: str, *, is_open: bool) -> Decision:
+def decide(
+    index: AclIndex, who: Who, operation: int, resource_type: int, name: str, *, is_open: bool
+) -> Decision:
     """Return the decision on an operation. ``is_open`` allows it if the resource has no ACL."""
     return decide_by(index.about(resource_type, name), who, operation, is_open=is_open)
 
@@ -87,7 +94,9 @@ def decide_by(acls: Iterable[Acl], who: Who, operation: int, *, is_open: bool) -
         if acl.permission_type == DENY:
             if acl.operation in (operation, OPERATION_ALL):
                 return Decision(is_allowed=False, reason=Reason.MATCHING_ACL, acl=acl)
-        elif acl.permission_type == ALLOW and (acl.operation in (operation, OPERATION_ALL) or acl.operation in implying):
+        elif acl.permission_type == ALLOW and (
+            acl.operation in (operation, OPERATION_ALL) or acl.operation in implying
+        ):
             allowing = acl
     if allowing is not None:
         return Decision(is_allowed=True, reason=Reason.MATCHING_ACL, acl=allowing)
@@ -109,7 +118,9 @@ def is_allowed_somewhere(index: AclIndex, who: Who, operation: int, resource_typ
         if acl.host in (who.host, WILDCARD) and acl.operation in (operation, OPERATION_ALL)
     ]
     denied = {(acl.pattern_type, acl.resource_name) for acl in found if acl.permission_type == DENY}
-    allowed = {(acl.pattern_type, acl.resource_name) for acl in found if acl.permission_type == ALLOW}
+    allowed = {
+        (acl.pattern_type, acl.resource_name) for acl in found if acl.permission_type == ALLOW
+    }
     everything = (PatternType.LITERAL, WILDCARD)
     if everything in denied or everything in allowed:
         return everything not in denied
@@ -119,4 +130,6 @@ def is_allowed_somewhere(index: AclIndex, who: Who, operation: int, resource_typ
 def _is_covered(pattern_type: int, name: str, denied: set[tuple[int, str]]) -> bool:
     if pattern_type == PatternType.LITERAL and (PatternType.LITERAL, name) in denied:
         return True
-    return any((PatternType.PREFIXED, name[:length]) in denied for length in range(1, len(name) + 1))
+    return any(
+        (PatternType.PREFIXED, name[:length]) in denied for length in range(1, len(name) + 1)
+    )

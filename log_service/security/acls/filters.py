@@ -10,7 +10,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from log_service.security.acls.index import AclIndex, Known
-from log_service.security.acls.values import OPERATION_ANY, WILDCARD, Acl, PatternType, PermissionType
+from log_service.security.acls.values import (
+    OPERATION_ANY,
+    WILDCARD,
+    Acl,
+    PatternType,
+    PermissionType,
+)
 
 RESOURCE_ANY = 1
 
@@ -44,10 +50,18 @@ class AclFilter:
             if self.pattern_type == PatternType.MATCH:
                 return index.about(self.resource_type, self.resource_name)
             if self.pattern_type in (PatternType.LITERAL, PatternType.PREFIXED):
-                return index.beginning(self.resource_type, self.pattern_type, self.resource_name, self._known())
+                return index.beginning(
+                    self.resource_type, self.pattern_type, self.resource_name, self._known()
+                )
             literal = index.named(self.resource_type, PatternType.LITERAL, self.resource_name)
-            return literal + index.named(self.resource_type, PatternType.PREFIXED, self.resource_name)
-        return index.all() if self.principal is None else index.of_principal(self.resource_type, self.principal)
+            return literal + index.named(
+                self.resource_type, PatternType.PREFIXED, self.resource_name
+            )
+        return (
+            index.all()
+            if self.principal is None
+            else index.of_principal(self.resource_type, self.principal)
+        )
 
     def _known(self) -> Known:
         """Return the sort-key fields that the filter sets, up to the first one left open.
@@ -76,9 +90,17 @@ class AclFilter:
         )
 
     def _is_pattern_meant(self, acl: Acl) -> bool:
-        if self.pattern_type in (PatternType.LITERAL, PatternType.PREFIXED) and self.pattern_type != acl.pattern_type:
+        if (
+            self.pattern_type in (PatternType.LITERAL, PatternType.PREFIXED)
+            and self.pattern_type != acl.pattern_type
+        ):
             return False
-        if self.pattern_type not in (PatternType.ANY, PatternType.MATCH, PatternType.LITERAL, PatternType.PREFIXED):
+        if self.pattern_type not in (
+            PatternType.ANY,
+            PatternType.MATCH,
+            PatternType.LITERAL,
+            PatternType.PREFIXED,
+        ):
             return False
         if self.resource_name is None or self.resource_name == acl.resource_name:
             return True
@@ -86,4 +108,6 @@ class AclFilter:
             return False
         if acl.pattern_type == PatternType.LITERAL:
             return acl.resource_name == WILDCARD
-        return acl.pattern_type == PatternType.PREFIXED and self.resource_name.startswith(acl.resource_name)
+        return acl.pattern_type == PatternType.PREFIXED and self.resource_name.startswith(
+            acl.resource_name
+        )

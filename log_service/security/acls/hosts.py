@@ -25,5 +25,7 @@ def java_host(host: str) -> str:
     if isinstance(address, IPv4Address):
         return str(address)
     _, percent, scope = host.partition("%")
-    groups = (f"{int.from_bytes(address.packed[start : start + 2], 'big'):x}" for start in range(0, 16, 2))
+    groups = (
+        f"{int.from_bytes(address.packed[start : start + 2], 'big'):x}" for start in range(0, 16, 2)
+    )
     return ":".join(groups) + percent + scope

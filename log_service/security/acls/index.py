@@ -67,7 +67,9 @@ class AclIndex:
 
     def named(self, resource_type: int, pattern_type: int, name: str) -> Acls:
         """Return the ACLs of exactly one pattern."""
-        return (self.prefixed if pattern_type == PatternType.PREFIXED else self.literal).get((resource_type, name), NO_ACLS)
+        return (self.prefixed if pattern_type == PatternType.PREFIXED else self.literal).get(
+            (resource_type, name), NO_ACLS
+        )
 
     def holds(self, wanted: Place) -> bool:
         """Whether an ACL with that place exists.
@@ -84,7 +86,9 @@ class AclIndex:
         acls, wanted = self.named(resource_type, pattern_type, name), (pattern_type, *known)
         size = len(wanted)
         start = bisect_left(acls, wanted, key=lambda acl: sort_key(acl)[:size])
-        return acls[start : bisect_right(acls, wanted, lo=start, key=lambda acl: sort_key(acl)[:size])]
+        return acls[
+            start : bisect_right(acls, wanted, lo=start, key=lambda acl: sort_key(acl)[:size])
+        ]
 
     def all(self) -> Iterator[Acl]:
         """Yield every ACL."""
@@ -101,17 +105,25 @@ class AclIndex:
 
         A removed ACL must be the same object that was added.
         """
-        of_literal, of_prefix, of_principal = _Changes(self.literal), _Changes(self.prefixed), _PrincipalChanges(self.by_principal)
+        of_literal, of_prefix, of_principal = (
+            _Changes(self.literal),
+            _Changes(self.prefixed),
+            _PrincipalChanges(self.by_principal),
+        )
         count = self.count
         for acl in removed:
-            (of_prefix if acl.pattern_type == PatternType.PREFIXED else of_literal).remove(acl.resource_name, acl)
+            (of_prefix if acl.pattern_type == PatternType.PREFIXED else of_literal).remove(
+                acl.resource_name, acl
+            )
             of_principal.remove(acl.principal, acl)
             count -= 1
         of_literal.take_out()
         of_prefix.take_out()
         of_principal.take_out()
         for acl in added:
-            (of_prefix if acl.pattern_type == PatternType.PREFIXED else of_literal).add(acl.resource_name, acl)
+            (of_prefix if acl.pattern_type == PatternType.PREFIXED else of_literal).add(
+                acl.resource_name, acl
+            )
             of_principal.add(acl.principal, acl)
             count += 1
         return replace(
@@ -173,7 +185,9 @@ class _Changes:
 
     def build(self) -> Section:
         """Return the section with the changes."""
-        return changed_map(self._section, {key: tuple(acls) or None for key, acls in self._changed.items()})
+        return changed_map(
+            self._section, {key: tuple(acls) or None for key, acls in self._changed.items()}
+        )
 
     def name_changes(self) -> Iterator[tuple[int, str, int]]:
         """Yield (type, name, 1 or -1) for each name that appeared or disappeared."""
@@ -213,11 +227,15 @@ class _PrincipalChanges:
         """Remove the marked ACLs."""
         for key, gone in self._gone.items():
             kept = _without(chain.from_iterable(self._section.get(key, NO_BLOCKS)), gone)
-            self._changed[key] = [tuple(kept[start : start + BLOCK_SIZE]) for start in range(0, len(kept), BLOCK_SIZE)]
+            self._changed[key] = [
+                tuple(kept[start : start + BLOCK_SIZE]) for start in range(0, len(kept), BLOCK_SIZE)
+            ]
 
     def build(self) -> Mapping[tuple[int, str], Blocks]:
         """Return the section with the changes."""
-        return changed_map(self._section, {key: tuple(blocks) or None for key, blocks in self._changed.items()})
+        return changed_map(
+            self._section, {key: tuple(blocks) or None for key, blocks in self._changed.items()}
+        )
 
 
 def _changed_lengths(lengths: Lengths, changes: Iterable[tuple[int, str, int]]) -> Lengths:
@@ -229,7 +247,9 @@ def _changed_lengths(lengths: Lengths, changes: Iterable[tuple[int, str, int]]) 
     if not changed:
         return lengths
     ordered = {
-        resource_type: {length: counter[length] for length in sorted(counter, reverse=True) if counter[length]}
+        resource_type: {
+            length: counter[length] for length in sorted(counter, reverse=True) if counter[length]
+        }
         for resource_type, counter in changed.items()
     }
     return {**lengths, **ordered}

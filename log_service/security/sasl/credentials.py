@@ -33,7 +33,9 @@ class ScramMechanism(IntEnum):
         return 32 * self.value
 
 
-SCRAM_MECHANISMS: Final = MappingProxyType({mechanism.mechanism_name: mechanism for mechanism in ScramMechanism})
+SCRAM_MECHANISMS: Final = MappingProxyType(
+    {mechanism.mechanism_name: mechanism for mechanism in ScramMechanism}
+)
 """The mechanisms by the names that clients ask for."""
 
 

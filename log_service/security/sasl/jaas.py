@@ -34,7 +34,9 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """The supported login modules, with the mechanisms of each."""
 
 FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
-ESCAPES: Mapping[str, str] = MappingProxyType({"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"})
+ESCAPES: Mapping[str, str] = MappingProxyType(
+    {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+)
 MAX_TEXT_LENGTH: Final = 1 << 20
 """The most characters of one JAAS text. It may list users, with one option each."""
 
@@ -67,7 +69,11 @@ class JaasEntry:
     def plain_users(self) -> dict[str, SecretText]:
         """Return the passwords of the users given as ``user_<name>``, by user name."""
         prefix = "user_"
-        return {name[len(prefix) :]: value for name, value in self.options.items() if name.startswith(prefix)}
+        return {
+            name[len(prefix) :]: value
+            for name, value in self.options.items()
+            if name.startswith(prefix)
+        }
 
 
 class _Token(NamedTuple):
@@ -88,17 +94,29 @@ def parse_jaas(text: str) -> JaasEntry:
         ConfigError: the text is no such entry, or names a login module that cannot run here.
     """
     if len(text) > MAX_TEXT_LENGTH:
-        raise ConfigError(f"the JAAS text has {len(text)} characters; at most {MAX_TEXT_LENGTH} are read")
+        raise ConfigError(
+            f"the JAAS text has {len(text)} characters; at most {MAX_TEXT_LENGTH} are read"
+        )
     tokens = list(_tokens(text))
     if not tokens:
-        raise ConfigError("the JAAS text is empty; it must be <login module class> required <key>=<value> ... ;")
+        raise ConfigError(
+            "the JAAS text is empty; it must be <login module class> required <key>=<value> ... ;"
+        )
     module = _text_of(tokens, 0, "the class of the login module is missing")
-    flag = _text_of(tokens, 1, "the control flag is missing after the login module's class; write required")
+    flag = _text_of(
+        tokens, 1, "the control flag is missing after the login module's class; write required"
+    )
     if flag.lower() not in FLAGS:
-        raise _error(tokens[1].position, "the control flag must be one of required, requisite, sufficient, optional")
+        raise _error(
+            tokens[1].position,
+            "the control flag must be one of required, requisite, sufficient, optional",
+        )
     options, end = _options(tokens)
     if end + 1 < len(tokens):
-        raise _error(tokens[end + 1].position, "there is more after the semicolon; a JAAS text of a key holds one login module")
+        raise _error(
+            tokens[end + 1].position,
+            "there is more after the semicolon; a JAAS text of a key holds one login module",
+        )
     _validate_module(module)
     return JaasEntry(login_module=module, flag=flag.lower(), options=MappingProxyType(options))
 
@@ -107,8 +125,14 @@ def _validate_module(module: str) -> None:
     if module not in MODULES:
         name = module.rpartition(".")[2]
         if name == "Krb5LoginModule":
-            raise ConfigError("the JAAS text names Krb5LoginModule: GSSAPI (Kerberos) is not there; use SCRAM-SHA-512, OAUTHBEARER or mTLS")
-        raise ConfigError(f"the JAAS text names a login module that cannot run here; it must be one of {', '.join(MODULES)}")
+            raise ConfigError(
+                "the JAAS text names Krb5LoginModule: GSSAPI (Kerberos) is not there; use"
+                " SCRAM-SHA-512, OAUTHBEARER or mTLS"
+            )
+        raise ConfigError(
+            "the JAAS text names a login module that cannot run here; it must be one of"
+            f" {', '.join(MODULES)}"
+        )
 
 
 def _options(tokens: list[_Token]) -> tuple[dict[str, SecretText], int]:
@@ -118,11 +142,16 @@ def _options(tokens: list[_Token]) -> tuple[dict[str, SecretText], int]:
     while at < len(tokens) and tokens[at].kind != ";":
         key = _text_of(tokens, at, "an option's key is missing")
         if at + 1 >= len(tokens) or tokens[at + 1].kind != "=":
-            raise _error(tokens[min(at + 1, len(tokens) - 1)].position, "= is missing after an option's key")
+            raise _error(
+                tokens[min(at + 1, len(tokens) - 1)].position, "= is missing after an option's key"
+            )
         options[key] = SecretText(_text_of(tokens, at + 2, "an option's value is missing"))
         at += 3
     if at >= len(tokens):
-        raise ConfigError("the JAAS text does not end with a semicolon; note that / outside of quotes begins a comment")
+        raise ConfigError(
+            "the JAAS text does not end with a semicolon; note that / outside of quotes begins a"
+            " comment"
+        )
     return options, at
 
 
@@ -131,9 +160,17 @@ def _text_of(tokens: list[_Token], index: int, complaint: str) -> str:
         raise ConfigError(f"the JAAS text ends early: {complaint}")
     token = tokens[index]
     if token.kind == "number":
-        raise _error(token.position, "a word begins with a digit, a point or a minus, which is read as a number; put it in quotes")
+        raise _error(
+            token.position,
+            "a word begins with a digit, a point or a minus, which is read as a number; put it in"
+            " quotes",
+        )
     if token.kind != "text":
-        raise _error(token.position, f"{complaint}; a value with other characters than letters, digits, _ - . $ must stand in quotes")
+        raise _error(
+            token.position,
+            f"{complaint}; a value with other characters than letters, digits, _ - . $ must stand"
+            " in quotes",
+        )
     return token.text
 
 
@@ -166,11 +203,15 @@ def _begins_word(character: str) -> bool:
 
     All characters from U+00A0 on count as letters.
     """
-    return (character.isascii() and character.isalpha()) or character in "_$" or character >= "\u00a0"
+    return (
+        (character.isascii() and character.isalpha()) or character in "_$" or character >= "\u00a0"
+    )
 
 
 def _word_end(text: str, position: int) -> int:
-    while position < len(text) and (_begins_word(text[position]) or text[position] in _NUMBER_STARTS):
+    while position < len(text) and (
+        _begins_word(text[position]) or text[position] in _NUMBER_STARTS
+    ):
         position += 1
     return position
 
@@ -198,7 +239,9 @@ def _quoted(text: str, start: int) -> tuple[str, int]:
         else:
             parts.append(character)
             position += 1
-    raise _error(start, "a quote is not closed on its line; write \\n for a line break inside quotes")
+    raise _error(
+        start, "a quote is not closed on its line; write \\n for a line break inside quotes"
+    )
 
 
 def _escaped(text: str, position: int) -> tuple[str, int]:

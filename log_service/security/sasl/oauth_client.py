@@ -26,10 +26,17 @@ def extensions_of(entry: JaasEntry) -> dict[str, str]:
     Raises:
         ConfigError: a name or a value is none that RFC 7628 has.
     """
-    found = {name.removeprefix(EXTENSION): value.reveal() for name, value in entry.options.items() if name.startswith(EXTENSION)}
+    found = {
+        name.removeprefix(EXTENSION): value.reveal()
+        for name, value in entry.options.items()
+        if name.startswith(EXTENSION)
+    }
     for name, value in found.items():
         if not EXTENSION_NAME.fullmatch(name) or not EXTENSION_VALUE.fullmatch(value):
-            raise ConfigError(f"{EXTENSION}{name} of sasl_jaas_config: a name has letters alone and is not auth, a value has visible ASCII")
+            raise ConfigError(
+                f"{EXTENSION}{name} of sasl_jaas_config: a name has letters alone and is not auth,"
+                " a value has visible ASCII"
+            )
     return found
 
 
@@ -58,7 +65,10 @@ class OAuthClient:
         token = self._token.reveal()
         if not token.isascii() or not token.isprintable() or " " in token:
             raise LoginError("the token has characters that no token has")
-        pairs = [f"auth=Bearer {token}", *(f"{name}={value}" for name, value in self._extensions.items())]
+        pairs = [
+            f"auth=Bearer {token}",
+            *(f"{name}={value}" for name, value in self._extensions.items()),
+        ]
         return f"n,,{SEPARATOR}{''.join(pair + SEPARATOR for pair in pairs)}{SEPARATOR}".encode()
 
     def evaluate(self, token: bytes) -> bytes:
@@ -68,6 +78,9 @@ class OAuthClient:
             LoginError: the broker goes on after that.
         """
         if self._is_refused:
-            raise LoginError(f"the broker refused the token: {token[:MAX_REASON_LENGTH].decode(errors='replace')}")
+            raise LoginError(
+                "the broker refused the token:"
+                f" {token[:MAX_REASON_LENGTH].decode(errors='replace')}"
+            )
         self._is_refused = True
         return SEPARATOR.encode()

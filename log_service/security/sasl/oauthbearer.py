@@ -21,7 +21,9 @@ from log_service.security.sasl.mechanisms import Accepted, Challenge, Outcome, R
 
 FIRST: Final = re.compile(r"n,(?:a=(?P<authorization>[^,]*))?,\x01(?P<pairs>.*)\x01", re.DOTALL)
 PAIR: Final = re.compile(r"(?P<key>[A-Za-z]+)=(?P<value>[\x21-\x7e \t\r\n]+)")
-BEARER: Final = re.compile(r"(?P<scheme>[!#$%&'*+.^_`|~0-9A-Za-z-]+) +(?P<token>[-_.~+/0-9A-Za-z]+=*)")
+BEARER: Final = re.compile(
+    r"(?P<scheme>[!#$%&'*+.^_`|~0-9A-Za-z-]+) +(?P<token>[-_.~+/0-9A-Za-z]+=*)"
+)
 INVALID_TOKEN: Final = b'{"status":"invalid_token"}'
 MAX_TOKEN_LENGTH: Final = 1 << 16
 """The most characters of a token. Those of identity providers have a few thousand."""
@@ -64,7 +66,9 @@ class OAuthServer:
     @property
     def untold_refusal(self) -> str | None:
         """The reason of a refusal, until the client has ended the login; otherwise None."""
-        return f"the token was refused: {self._complaint}" if self._stage is _Stage.REFUSED else None
+        return (
+            f"the token was refused: {self._complaint}" if self._stage is _Stage.REFUSED else None
+        )
 
     def guessed_user(self, token: bytes) -> None:
         """Return None, because the signature of a token is no password."""
@@ -73,11 +77,17 @@ class OAuthServer:
         """Decide on the client's next message."""
         stage, self._stage = self._stage, _Stage.DONE
         if stage is _Stage.REFUSED:
-            return Refused(reason=f"the token was refused: {self._complaint}", told=INVALID_TOKEN.decode())
+            return Refused(
+                reason=f"the token was refused: {self._complaint}", told=INVALID_TOKEN.decode()
+            )
         if stage is not _Stage.FIRST:
             return Refused(reason="a message came after the login")
         found = parse_first(token)
-        return Refused(reason="the OAUTHBEARER message is malformed") if found is None else self._decide(*found)
+        return (
+            Refused(reason="the OAUTHBEARER message is malformed")
+            if found is None
+            else self._decide(*found)
+        )
 
     def _decide(self, authorization: str, bearer: str) -> Outcome:
         try:
@@ -86,9 +96,14 @@ class OAuthServer:
             self._stage, self._complaint = _Stage.REFUSED, str(error)
             return Challenge(token=INVALID_TOKEN)
         if authorization not in ("", valid.subject):
-            text = "Authentication failed: Client requested an authorization id that is different from the token's principal name"
+            text = (
+                "Authentication failed: Client requested an authorization id that is different from"
+                " the token's principal name"
+            )
             return Refused(reason=text, told=text)
-        return Accepted(principal=Principal("User", valid.subject), expires_at_ms=valid.expires_at_ms)
+        return Accepted(
+            principal=Principal("User", valid.subject), expires_at_ms=valid.expires_at_ms
+        )
 
 
 def parse_first(content: bytes) -> tuple[str, str] | None:
@@ -106,6 +121,10 @@ def parse_first(content: bytes) -> tuple[str, str] | None:
             return None
         values[found["key"]] = found["value"]
     bearer = BEARER.fullmatch(values.get("auth", ""))
-    if bearer is None or bearer["scheme"].lower() != "bearer" or len(bearer["token"]) > MAX_TOKEN_LENGTH:
+    if (
+        bearer is None
+        or bearer["scheme"].lower() != "bearer"
+        or len(bearer["token"]) > MAX_TOKEN_LENGTH
+    ):
         return None
     return match["authorization"] or "", bearer["token"]

@@ -39,7 +39,11 @@ class PlainServer:
             return _told(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
         authorization_id, name, password = parts
         complaint = self._complaint(authorization_id, name, password)
-        return Accepted(principal=Principal("User", name)) if complaint is None else _told(f"Authentication failed: {complaint}")
+        return (
+            Accepted(principal=Principal("User", name))
+            if complaint is None
+            else _told(f"Authentication failed: {complaint}")
+        )
 
     def _complaint(self, authorization_id: str, name: str, password: str) -> str | None:
         if not name:
@@ -101,4 +105,6 @@ class PlainClient:
         Raises:
             LoginError: always.
         """
-        raise LoginError(f"the broker sent {len(token)} bytes after a PLAIN login, which takes one token")
+        raise LoginError(
+            f"the broker sent {len(token)} bytes after a PLAIN login, which takes one token"
+        )

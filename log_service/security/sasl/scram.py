@@ -59,15 +59,21 @@ def _text_of(number: int) -> str:
     return "".join(digits)
 
 
-def salted_password(mechanism: ScramMechanism, password: SecretText, salt: bytes, iterations: int) -> SecretBytes:
+def salted_password(
+    mechanism: ScramMechanism, password: SecretText, salt: bytes, iterations: int
+) -> SecretBytes:
     """Return the key derived from a password and a salt.
 
     Takes milliseconds, so call it in a thread.
     """
-    return SecretBytes(hashlib.pbkdf2_hmac(mechanism.hash_name, password.reveal().encode(), salt, iterations))
+    return SecretBytes(
+        hashlib.pbkdf2_hmac(mechanism.hash_name, password.reveal().encode(), salt, iterations)
+    )
 
 
-def credential_from(mechanism: ScramMechanism, salted: SecretBytes, salt: bytes, iterations: int) -> ScramCredential:
+def credential_from(
+    mechanism: ScramMechanism, salted: SecretBytes, salt: bytes, iterations: int
+) -> ScramCredential:
     """Return the credential that a broker stores for a salted password."""
     return ScramCredential(
         salt=SecretBytes(salt),
@@ -93,7 +99,9 @@ def client_proof(mechanism: ScramMechanism, key: bytes, auth_message: bytes) -> 
     return _xor(key, signature)
 
 
-def is_proof_of(mechanism: ScramMechanism, credential: ScramCredential, auth_message: bytes, proof: bytes) -> bool:
+def is_proof_of(
+    mechanism: ScramMechanism, credential: ScramCredential, auth_message: bytes, proof: bytes
+) -> bool:
     """Whether a proof was made with the key of a credential."""
     if len(proof) != mechanism.key_bytes:
         return False
@@ -128,10 +136,16 @@ def usual_shape(credentials: Iterable[ScramCredential]) -> Shape:
 
 def _shape_of(credential: ScramCredential) -> Shape:
     salt = credential.salt.reveal()
-    return Shape(max(MIN_ITERATIONS, credential.iterations), len(salt), salt.isalnum() and salt.lower() == salt)
+    return Shape(
+        max(MIN_ITERATIONS, credential.iterations),
+        len(salt),
+        salt.isalnum() and salt.lower() == salt,
+    )
 
 
-def decoy_credential(mechanism: ScramMechanism, name: str, shape: Shape, secret: bytes) -> ScramCredential:
+def decoy_credential(
+    mechanism: ScramMechanism, name: str, shape: Shape, secret: bytes
+) -> ScramCredential:
     """Return a credential for an unknown name, which no password matches.
 
     The same name gets the same salt each time, and on every node with the same ``secret``. So a
@@ -139,7 +153,9 @@ def decoy_credential(mechanism: ScramMechanism, name: str, shape: Shape, secret:
     just as a new password does.
     """
     about = f"{mechanism.mechanism_name}\0{shape.iterations}\0{shape.salt_bytes}\0{name}"
-    stream = hashlib.shake_256(hmac.digest(secret, about.encode(), "sha512")).digest(shape.salt_bytes)
+    stream = hashlib.shake_256(hmac.digest(secret, about.encode(), "sha512")).digest(
+        shape.salt_bytes
+    )
     salt = bytes(ord(DIGITS[byte % 36]) for byte in stream) if shape.is_text else stream
     return ScramCredential(
         salt=SecretBytes(salt),
@@ -212,7 +228,11 @@ def parse_server_first(token: bytes) -> ServerFirst:
         MalformedError: the text is no such message.
     """
     parts = _decoded(token).split(",")
-    nonce, salt, iterations = _attribute(parts, 0, "r"), _attribute(parts, 1, "s"), _attribute(parts, 2, "i")
+    nonce, salt, iterations = (
+        _attribute(parts, 0, "r"),
+        _attribute(parts, 1, "s"),
+        _attribute(parts, 2, "i"),
+    )
     _validate_printable(nonce)
     if not (iterations.isascii() and iterations.isdigit() and len(iterations) <= 10):
         raise MalformedError("the number of iterations is no number")
@@ -232,7 +252,12 @@ def parse_client_final(token: bytes) -> ClientFinal:
     parts = without_proof.split(",")
     binding, nonce = _attribute(parts, 0, "c"), _attribute(parts, 1, "r")
     _extensions(parts[2:])
-    return ClientFinal(without_proof=without_proof, channel_binding=_from_base64(binding), nonce=nonce, proof=_from_base64(proof))
+    return ClientFinal(
+        without_proof=without_proof,
+        channel_binding=_from_base64(binding),
+        nonce=nonce,
+        proof=_from_base64(proof),
+    )
 
 
 def parse_server_final(token: bytes) -> bytes:
@@ -263,7 +288,9 @@ def _unescaped(name: str) -> str:
     parts = name.split("=")
     if any(not part.startswith(("2C", "3D")) for part in parts[1:]):
         raise MalformedError("a name holds = without 2C or 3D behind it")
-    return parts[0] + "".join(("," if part.startswith("2C") else "=") + part[2:] for part in parts[1:])
+    return parts[0] + "".join(
+        ("," if part.startswith("2C") else "=") + part[2:] for part in parts[1:]
+    )
 
 
 def _decoded(token: bytes) -> str:

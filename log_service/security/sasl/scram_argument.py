@@ -63,10 +63,15 @@ def parse_scram_argument(text: str) -> ScramArgument:
     """
     match = FORM.fullmatch(text.strip())
     if match is None:
-        raise ConfigError(f"a SCRAM user is given as MECHANISM=[key=value,...], for example {EXAMPLE}")
+        raise ConfigError(
+            f"a SCRAM user is given as MECHANISM=[key=value,...], for example {EXAMPLE}"
+        )
     mechanism = SCRAM_MECHANISMS.get(match["mechanism"])
     if mechanism is None:
-        raise ConfigError(f"a SCRAM user has a mechanism that is not there; it must be one of {', '.join(SCRAM_MECHANISMS)}")
+        raise ConfigError(
+            "a SCRAM user has a mechanism that is not there; it must be one of"
+            f" {', '.join(SCRAM_MECHANISMS)}"
+        )
     parts = _parts(match["parts"])
     if not parts.get("name"):
         raise ConfigError(f"a SCRAM user has no name, for example {EXAMPLE}")
@@ -76,10 +81,16 @@ def parse_scram_argument(text: str) -> ScramArgument:
     if not parts[given[0]]:
         raise ConfigError(f"{given[0]} of SCRAM user {parts['name']!r} is empty")
     if "saltedpassword" in parts and "salt" not in parts:
-        raise ConfigError(f"SCRAM user {parts['name']!r} has a saltedpassword and no salt; give the salt that it was made with")
+        raise ConfigError(
+            f"SCRAM user {parts['name']!r} has a saltedpassword and no salt; give the salt that it"
+            " was made with"
+        )
     salted = _bytes(parts, "saltedpassword")
     if salted is not None and len(salted) != mechanism.key_bytes:
-        raise ConfigError(f"saltedpassword of SCRAM user {parts['name']!r} has {len(salted)} bytes; it must have {mechanism.key_bytes}")
+        raise ConfigError(
+            f"saltedpassword of SCRAM user {parts['name']!r} has {len(salted)} bytes; it must have"
+            f" {mechanism.key_bytes}"
+        )
     return ScramArgument(
         mechanism=mechanism,
         name=parts["name"],
@@ -96,7 +107,10 @@ def _parts(text: str) -> dict[str, str]:
     for part in text.split(","):
         key, mark, value = part.strip().partition("=")
         if not mark or key not in KEYS:
-            raise ConfigError(f"a SCRAM user is made of key=value parts between commas, with the keys {', '.join(KEYS)}")
+            raise ConfigError(
+                "a SCRAM user is made of key=value parts between commas, with the keys"
+                f" {', '.join(KEYS)}"
+            )
         if key in parts:
             raise ConfigError(f"a SCRAM user has {key} twice")
         is_quoted = len(value) >= 2 and value[0] == value[-1] == '"'
@@ -120,5 +134,8 @@ def _iterations(parts: dict[str, str]) -> int:
     text = parts.get("iterations", str(MIN_ITERATIONS))
     number = int(text) if text.isascii() and text.isdecimal() and len(text) <= 9 else -1
     if not MIN_ITERATIONS <= number <= MAX_ITERATIONS:
-        raise ConfigError(f"iterations of SCRAM user {parts['name']!r} must be {MIN_ITERATIONS} to {MAX_ITERATIONS}")
+        raise ConfigError(
+            f"iterations of SCRAM user {parts['name']!r} must be {MIN_ITERATIONS} to"
+            f" {MAX_ITERATIONS}"
+        )
     return number

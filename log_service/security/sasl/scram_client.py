@@ -59,7 +59,9 @@ class ScramClient:
     and its HMAC as the password.
     """
 
-    def __init__(self, mechanism: ScramMechanism, name: str, nonce: str, *, is_by_token: bool = False) -> None:
+    def __init__(
+        self, mechanism: ScramMechanism, name: str, nonce: str, *, is_by_token: bool = False
+    ) -> None:
         self._mechanism = mechanism
         self._nonce = nonce
         extension = f",{TOKEN_AUTHENTICATION}=true" if is_by_token else ""
@@ -71,7 +73,10 @@ class ScramClient:
         self._expected_signature = b""
 
     def __repr__(self) -> str:
-        return f"<ScramClient {self._mechanism.mechanism_name} {self._name} waits for {self._stage.value}>"
+        return (
+            f"<ScramClient {self._mechanism.mechanism_name} {self._name} waits for"
+            f" {self._stage.value}>"
+        )
 
     @property
     def is_complete(self) -> bool:
@@ -103,7 +108,9 @@ class ScramClient:
                 return self._take_final(parse_server_final(token))
         except MalformedError as error:
             raise LoginError(f"the broker sent a malformed SCRAM message: {error}") from None
-        raise LoginError(f"the broker sent a SCRAM message where the client waits for {self._stage.value}")
+        raise LoginError(
+            f"the broker sent a SCRAM message where the client waits for {self._stage.value}"
+        )
 
     def resume(self, salted: SecretBytes) -> bytes:
         """Return the last message, made with the requested salted password."""
@@ -113,25 +120,39 @@ class ScramClient:
         without_proof = f"c={binding},r={self._server_first.nonce}"
         auth_message = f"{self._bare},{self._server_first_text},{without_proof}".encode()
         proof = client_proof(self._mechanism, client_key(self._mechanism, salted), auth_message)
-        self._expected_signature = server_signature(self._mechanism, server_key(self._mechanism, salted), auth_message)
+        self._expected_signature = server_signature(
+            self._mechanism, server_key(self._mechanism, salted), auth_message
+        )
         self._stage = _Stage.FINAL_SENT
         return f"{without_proof},p={to_base64(proof)}".encode()
 
     def _take_first(self, token: bytes) -> SaltingWanted:
         first = parse_server_first(token)
         if not first.nonce.startswith(self._nonce) or first.nonce == self._nonce:
-            raise LoginError("the broker's nonce does not begin with the client's, or adds nothing to it")
+            raise LoginError(
+                "the broker's nonce does not begin with the client's, or adds nothing to it"
+            )
         if not MIN_ITERATIONS <= first.iterations <= MAX_CLIENT_ITERATIONS:
             bounds = f"{MIN_ITERATIONS} to {MAX_CLIENT_ITERATIONS}"
-            raise LoginError(f"the broker asks for {first.iterations} SCRAM iterations; this client takes {bounds}")
+            raise LoginError(
+                f"the broker asks for {first.iterations} SCRAM iterations; this client takes"
+                f" {bounds}"
+            )
         if not 0 < len(first.salt) <= MAX_SALT_BYTES:
-            raise LoginError(f"the broker sent a SCRAM salt of {len(first.salt)} bytes; this client takes 1 to {MAX_SALT_BYTES}")
+            raise LoginError(
+                f"the broker sent a SCRAM salt of {len(first.salt)} bytes; this client takes 1 to"
+                f" {MAX_SALT_BYTES}"
+            )
         self._server_first_text, self._server_first = token.decode(), first
         self._stage = _Stage.SALTING
-        return SaltingWanted(mechanism=self._mechanism, salt=first.salt, iterations=first.iterations)
+        return SaltingWanted(
+            mechanism=self._mechanism, salt=first.salt, iterations=first.iterations
+        )
 
     def _take_final(self, signature: bytes) -> bytes:
         if not hmac.compare_digest(signature, self._expected_signature):
-            raise LoginError("the broker does not know the user's credential: it may be another than it says")
+            raise LoginError(
+                "the broker does not know the user's credential: it may be another than it says"
+            )
         self._stage = _Stage.COMPLETE
         return b""

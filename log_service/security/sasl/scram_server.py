@@ -101,17 +101,25 @@ class ScramServer:
         except MalformedError as error:
             self._stage = _Stage.DONE
             return Refused(reason=f"a SCRAM message is malformed: {error}")
-        return Refused(reason=f"a SCRAM message came where the broker waits for {self._stage.value}")
+        return Refused(
+            reason=f"a SCRAM message came where the broker waits for {self._stage.value}"
+        )
 
     def _take_first(self, first: ClientFirst) -> Outcome:
         if first.authorization_id not in ("", first.name):
             self._stage = _Stage.DONE
-            text = "Authentication failed: Client requested an authorization id that is different from username"
+            text = (
+                "Authentication failed: Client requested an authorization id that is different from"
+                " username"
+            )
             return Refused(reason=text, told=text)
         self._first = first
         if first.extensions.get(TOKEN_AUTHENTICATION, "").lower() == "true":
             self._stage, self._is_by_token = _Stage.LOOKUP, True
-            return Lookup(wanted=TokenWanted(token_id=first.name, mechanism=self._mechanism), resume=self._take_token)
+            return Lookup(
+                wanted=TokenWanted(token_id=first.name, mechanism=self._mechanism),
+                resume=self._take_token,
+            )
         return self._challenge(first, self._find(first.name))
 
     def _take_token(self, token: TokenLogin | None) -> Outcome:
@@ -123,7 +131,9 @@ class ScramServer:
         """Send the salt of the credential, or of a decoy."""
         is_usable = credential is not None and credential.iterations >= MIN_ITERATIONS
         self._credential = credential if is_usable else None
-        decoy = self._decoy(first.name, self._is_by_token)  # made even if unused, so that known names take as long
+        decoy = self._decoy(
+            first.name, self._is_by_token
+        )  # made even if unused, so that known names take as long
         shown = self._shown = self._credential or decoy
         nonce = first.nonce + self._nonce
         self._server_first = f"r={nonce},s={to_base64(shown.salt.reveal())},i={shown.iterations}"
@@ -137,12 +147,18 @@ class ScramServer:
         if final.nonce != first.nonce + self._nonce:
             return Refused(reason="the nonce of the last SCRAM message is not that of the first")
         if final.channel_binding != first.header.encode():
-            return Refused(reason="the channel binding of the last SCRAM message is not that of the first")
+            return Refused(
+                reason="the channel binding of the last SCRAM message is not that of the first"
+            )
         auth_message = f"{first.bare},{self._server_first},{final.without_proof}".encode()
         checked = self._shown
         assert checked is not None
         is_right = is_proof_of(self._mechanism, checked, auth_message, final.proof)
-        is_held = self._find(first.name) == self._credential if self._token is None else self._token.is_there()
+        is_held = (
+            self._find(first.name) == self._credential
+            if self._token is None
+            else self._token.is_there()
+        )
         if not is_right or not is_held or self._credential is None:
             return Refused(reason=WRONG)
         signature = server_signature(self._mechanism, checked.server_key.reveal(), auth_message)
@@ -152,4 +168,6 @@ class ScramServer:
         login = self._token
         if login is None:
             return Accepted(principal=Principal("User", name), token=token)
-        return Accepted(principal=login.owner, token=token, expires_at_ms=login.expires_at_ms, is_by_token=True)
+        return Accepted(
+            principal=login.owner, token=token, expires_at_ms=login.expires_at_ms, is_by_token=True
+        )

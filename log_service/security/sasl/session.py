@@ -28,10 +28,26 @@ from log_service.common.errors import ErrorCode, ProtocolError
 from log_service.common.types import Buffer
 from log_service.protocol.api_versions import ApiKey, response_class
 from log_service.protocol.codec import decode
-from log_service.protocol.frames import RequestHeader, UnsupportedVersionError, encode_response, parse_request_header
-from log_service.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from log_service.protocol.frames import (
+    RequestHeader,
+    UnsupportedVersionError,
+    encode_response,
+    parse_request_header,
+)
+from log_service.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
 from log_service.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from log_service.security.sasl.mechanisms import Accepted, Challenge, Lookup, Outcome, Refused, ServerExchange, TurnWanted
+from log_service.security.sasl.mechanisms import (
+    Accepted,
+    Challenge,
+    Lookup,
+    Outcome,
+    Refused,
+    ServerExchange,
+    TurnWanted,
+)
 from log_service.security.sasl.oauthbearer import OAuthServer
 
 MIN_RELOGIN_INTERVAL_NS: Final = 1_000_000_000
@@ -244,8 +260,12 @@ class LoginSession:
             return self._close(str(error))
         mechanism, enabled = request.mechanism, list(self._policy.mechanisms)
         if mechanism not in enabled:
-            response = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=enabled)
-            return self._refuse(_encoded(header, response), "the client asked for a mechanism that is not enabled")
+            response = SaslHandshakeResponse(
+                error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=enabled
+            )
+            return self._refuse(
+                _encoded(header, response), "the client asked for a mechanism that is not enabled"
+            )
         respond = Respond(chunks=_encoded(header, SaslHandshakeResponse(mechanisms=enabled)))
         if self.login is not None and self.login.mechanism != mechanism:
             self.phase = Phase.MISMATCH
@@ -265,7 +285,9 @@ class LoginSession:
         try:
             header, body = parse_request_header(frame)
             if header.api_key is not ApiKey.SASL_AUTHENTICATE:
-                return self._refuse(_state_error(header), f"{header.api_key.name} came in the middle of a login")
+                return self._refuse(
+                    _state_error(header), f"{header.api_key.name} came in the middle of a login"
+                )
             request, _ = decode(SaslAuthenticateRequest, header.api_version, frame, body)
         except ProtocolError as error:
             return self._close(str(error))
@@ -277,10 +299,14 @@ class LoginSession:
         self._request = header
         self._token_count += 1
         if self._token_count > MAX_TOKENS:
-            return self._conclude(Refused(reason=f"a login took more than {MAX_TOKENS} tokens"), now)
+            return self._conclude(
+                Refused(reason=f"a login took more than {MAX_TOKENS} tokens"), now
+            )
         user = exchange.guessed_user(token)
         if user is not None:
-            return self._conclude(Lookup(wanted=TurnWanted(user=user), resume=lambda _: exchange.evaluate(token)), now)
+            return self._conclude(
+                Lookup(wanted=TurnWanted(user=user), resume=lambda _: exchange.evaluate(token)), now
+            )
         return self._conclude(exchange.evaluate(token), now)
 
     def _conclude(self, outcome: Outcome, now: Now) -> Step:
@@ -298,22 +324,37 @@ class LoginSession:
         before = self.login
         if before is not None and before.accepted.principal != accepted.principal:
             one, other = before.accepted.principal, accepted.principal
-            text = f"Cannot change principals during re-authentication from {one.type}.{one.name}: {other.type}.{other.name}"
+            text = (
+                f"Cannot change principals during re-authentication from {one.type}.{one.name}:"
+                f" {other.type}.{other.name}"
+            )
             return self._fail(Refused(reason=text, told=text))
         if accepted.expires_at_ms is not None and accepted.expires_at_ms <= now.wall_ms:
             return self._fail(Refused(reason="the credential has expired"))
-        lifetime_ms = _lifetime_ms(accepted, self._policy.max_reauth_ms.get(self._mechanism, 0), now.wall_ms)
+        lifetime_ms = _lifetime_ms(
+            accepted, self._policy.max_reauth_ms.get(self._mechanism, 0), now.wall_ms
+        )
         expires_ns = None if lifetime_ms is None else now.monotonic_ns + lifetime_ms * 1_000_000
-        self.login = Login(mechanism=self._mechanism, accepted=accepted, expires_ns=expires_ns, is_repeated=before is not None)
+        self.login = Login(
+            mechanism=self._mechanism,
+            accepted=accepted,
+            expires_ns=expires_ns,
+            is_repeated=before is not None,
+        )
         self.expires_ns, self.phase, self._exchange = expires_ns, Phase.COMPLETE, None
         return Respond(chunks=self._token(accepted.token, lifetime_ms or 0), login=self.login)
 
     def _fail(self, refused: Refused) -> Step:
         kind = "authentication" if self.login is None else "re-authentication"
-        text = refused.told or f"Authentication failed during {kind} due to invalid credentials with SASL mechanism {self._mechanism}"
+        text = (
+            refused.told
+            or f"Authentication failed during {kind} due to invalid credentials with SASL mechanism {self._mechanism}"
+        )
         chunks = None
         if self._request is not None:
-            response = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=text)
+            response = SaslAuthenticateResponse(
+                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=text
+            )
             chunks = _encoded(self._request, response)
         return self._refuse(chunks, refused.reason)
 
@@ -341,7 +382,10 @@ class LoginSession:
         return Pass()
 
     def _may_begin_again(self, now: Now) -> bool:
-        return self._began_again_ns is None or now.monotonic_ns - self._began_again_ns >= MIN_RELOGIN_INTERVAL_NS
+        return (
+            self._began_again_ns is None
+            or now.monotonic_ns - self._began_again_ns >= MIN_RELOGIN_INTERVAL_NS
+        )
 
     def _refuse(self, chunks: list[Any] | None, reason: str) -> Refuse:
         self.phase = Phase.ENDED

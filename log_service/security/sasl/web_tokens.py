@@ -18,7 +18,12 @@ from typing import Any, Final
 from log_service.security.sasl.oauthbearer import MAX_TOKEN_LENGTH, TokenRefusedError, ValidToken
 
 RSA_ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
-CURVE_ALGORITHMS: Final = {"P-256": ("ES256",), "P-384": ("ES384",), "P-521": ("ES512",), "Ed25519": ("EdDSA",)}
+CURVE_ALGORITHMS: Final = {
+    "P-256": ("ES256",),
+    "P-384": ("ES384",),
+    "P-521": ("ES512",),
+    "Ed25519": ("EdDSA",),
+}
 MIN_RSA_BITS: Final = 2_048
 MAX_KEY_COUNT: Final = 100
 MAX_KEY_ID_LENGTH: Final = 1_000
@@ -75,9 +80,13 @@ def parse_key_set(content: bytes) -> KeySet:
     listed = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list) or len(listed) > MAX_KEY_COUNT:
         raise ValueError(f"the document is no JWKS: it has no list of at most {MAX_KEY_COUNT} keys")
-    keys = tuple(key for each in listed if isinstance(each, dict) and (key := _public_key(each)) is not None)
+    keys = tuple(
+        key for each in listed if isinstance(each, dict) and (key := _public_key(each)) is not None
+    )
     if not keys:
-        raise ValueError("the JWKS has no usable key: RSA with 2048 bits, EC or Ed25519, for signatures")
+        raise ValueError(
+            "the JWKS has no usable key: RSA with 2048 bits, EC or Ed25519, for signatures"
+        )
     return keys
 
 
@@ -90,7 +99,9 @@ def validate_algorithms(keys: KeySet, allowed: Sequence[str]) -> None:
         ValueError: no key takes an algorithm that is allowed.
     """
     if allowed and not any(set(key.algorithms) & set(allowed) for key in keys):
-        raise ValueError(f"no key of the JWKS takes any of the algorithms that are allowed: {', '.join(allowed)}")
+        raise ValueError(
+            f"no key of the JWKS takes any of the algorithms that are allowed: {', '.join(allowed)}"
+        )
 
 
 def validate_token(token: str, keys: KeySet, rules: WebTokenRules, now_s: float) -> ValidToken:
@@ -124,7 +135,10 @@ def check_claims(claims: Mapping[str, Any], rules: WebTokenRules, now_s: float) 
     if not isinstance(subject, str) or not subject.strip() or not _is_encodable(subject):
         raise TokenRefusedError(f"the token's claim {rules.subject_claim} names no subject")
     if subject != subject.strip() or not subject.isprintable():
-        raise TokenRefusedError(f"the token's claim {rules.subject_claim} has a control character, or whitespace around it")
+        raise TokenRefusedError(
+            f"the token's claim {rules.subject_claim} has a control character, or whitespace"
+            " around it"
+        )
     scopes = _scopes(claims.get(rules.scope_claim))
     if not rules.required_scopes <= scopes:
         raise TokenRefusedError("the token lacks a scope that is required")
@@ -149,7 +163,9 @@ def unsigned_claims(token: str) -> Mapping[str, Any]:
     return claims
 
 
-def _verified(token: str, keys: KeySet, allowed: Sequence[str]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def _verified(
+    token: str, keys: KeySet, allowed: Sequence[str]
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     import jwt  # noqa: PLC0415 - as above
 
     parts = _bounded(token).split(".")
@@ -158,11 +174,19 @@ def _verified(token: str, keys: KeySet, allowed: Sequence[str]) -> tuple[Mapping
     try:
         header = jwt.get_unverified_header(token)
         key = _choose(header, keys, allowed)
-        options = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_aud": False, "verify_iss": False}
+        options = {
+            "verify_exp": False,
+            "verify_nbf": False,
+            "verify_iat": False,
+            "verify_aud": False,
+            "verify_iss": False,
+        }
         options |= {"verify_sub": False, "verify_jti": False}
         claims = jwt.decode(token, key.key, algorithms=list(key.algorithms), options=options)  # type: ignore[arg-type]
     except (jwt.PyJWTError, ValueError, TypeError) as error:
-        raise TokenRefusedError(f"the token is malformed or its signature is wrong: {type(error).__name__}") from None
+        raise TokenRefusedError(
+            f"the token is malformed or its signature is wrong: {type(error).__name__}"
+        ) from None
     return header, claims
 
 
@@ -198,7 +222,12 @@ def _public_key(jwk: Mapping[str, Any]) -> PublicKey | None:
 
     kind, algorithms = jwk.get("kty"), _algorithms(jwk)
     readers: dict[Any, Any] = {"RSA": RSAAlgorithm, "EC": ECAlgorithm, "OKP": OKPAlgorithm}
-    if not isinstance(kind, str) or kind not in readers or not algorithms or jwk.get("use", "sig") != "sig":
+    if (
+        not isinstance(kind, str)
+        or kind not in readers
+        or not algorithms
+        or jwk.get("use", "sig") != "sig"
+    ):
         return None
     try:
         key = readers[kind].from_jwk(dict(jwk))
@@ -208,11 +237,15 @@ def _public_key(jwk: Mapping[str, Any]) -> PublicKey | None:
     if kind == "RSA" and key.key_size < MIN_RSA_BITS:
         return None
     key_id = jwk.get("kid")
-    return PublicKey(key_id=key_id if isinstance(key_id, str) else None, algorithms=algorithms, key=key)
+    return PublicKey(
+        key_id=key_id if isinstance(key_id, str) else None, algorithms=algorithms, key=key
+    )
 
 
 def _algorithms(jwk: Mapping[str, Any]) -> tuple[str, ...]:
-    possible = RSA_ALGORITHMS if jwk.get("kty") == "RSA" else CURVE_ALGORITHMS.get(str(jwk.get("crv")), ())
+    possible = (
+        RSA_ALGORITHMS if jwk.get("kty") == "RSA" else CURVE_ALGORITHMS.get(str(jwk.get("crv")), ())
+    )
     named = jwk.get("alg")
     return possible if named is None else tuple(each for each in possible if each == named)
 
@@ -234,7 +267,9 @@ def _is_encodable(text: str) -> bool:
 
 
 def _check_audience(audience: Any, expected: Sequence[str]) -> None:
-    named = [audience] if isinstance(audience, str) else audience if isinstance(audience, list) else []
+    named = (
+        [audience] if isinstance(audience, str) else audience if isinstance(audience, list) else []
+    )
     if not expected and audience is not None:
         raise TokenRefusedError("the token is for an audience, and none is expected here")
     if expected and not set(expected) & {each for each in named if isinstance(each, str)}:
@@ -242,7 +277,9 @@ def _check_audience(audience: Any, expected: Sequence[str]) -> None:
 
 
 def _scopes(value: Any) -> frozenset[str]:
-    listed = value.split(" ") if isinstance(value, str) else value if isinstance(value, list) else []
+    listed = (
+        value.split(" ") if isinstance(value, str) else value if isinstance(value, list) else []
+    )
     if value is not None and not isinstance(value, str | list):
         raise TokenRefusedError("the token's scope is neither a text nor a list")
     scopes = [each.strip() for each in listed if isinstance(each, str)]

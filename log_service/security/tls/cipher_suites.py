@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from log_service.common.errors import ConfigError
 
-TLS13_SUITES = frozenset({"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"})
+TLS13_SUITES = frozenset(
+    {"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"}
+)
 OPENSSL_NAMES = {
     "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
     "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
@@ -59,19 +61,28 @@ def choose_ciphers(protocols: Sequence[str], suites: Sequence[str]) -> CipherCho
     """
     if not suites:
         return CipherChoice(protocols=tuple(protocols))
-    unknown = [suite for suite in suites if suite not in TLS13_SUITES and suite not in OPENSSL_NAMES]
+    unknown = [
+        suite for suite in suites if suite not in TLS13_SUITES and suite not in OPENSSL_NAMES
+    ]
     if unknown:
         known = "the suites of TLS 1.3 and those of TLS 1.2 with AES or ChaCha20"
-        raise ConfigError(f"ssl.cipher.suites names {unknown[0]!r}, which is not known; there are {known}, by their names in Java")
+        raise ConfigError(
+            f"ssl.cipher.suites names {unknown[0]!r}, which is not known; there are {known}, by"
+            " their names in Java"
+        )
     newest = TLS13_SUITES & set(suites)
     if newest and newest != TLS13_SUITES and "TLSv1.3" in protocols:
         text = "Python's ssl module cannot choose among the suites of TLS 1.3"
         raise ConfigError(
-            f"ssl.cipher.suites names {', '.join(sorted(newest))} alone; {text}: name all three, or none to do without TLS 1.3"
+            f"ssl.cipher.suites names {', '.join(sorted(newest))} alone; {text}: name all three, or"
+            " none to do without TLS 1.3"
         )
     older = [OPENSSL_NAMES[suite] for suite in suites if suite in OPENSSL_NAMES]
     spoken = {"TLSv1.2": bool(older), "TLSv1.3": bool(newest)}
     left = tuple(protocol for protocol in protocols if spoken[protocol])
     if not left:
-        raise ConfigError(f"ssl.cipher.suites names no suite of {' or '.join(protocols)}, which ssl.enabled.protocols asks for")
+        raise ConfigError(
+            f"ssl.cipher.suites names no suite of {' or '.join(protocols)}, which"
+            " ssl.enabled.protocols asks for"
+        )
     return CipherChoice(protocols=left, openssl_names=":".join(older) or None)

@@ -89,7 +89,12 @@ class TlsConnection:
         self._inner = inner
         self._is_server = context.protocol is ssl.PROTOCOL_TLS_SERVER
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=self._is_server, server_hostname=server_hostname)
+        self._tls = context.wrap_bio(
+            self._incoming,
+            self._outgoing,
+            server_side=self._is_server,
+            server_hostname=server_hostname,
+        )
         self._read_into: Callable[[int, memoryview], int] = cast(
             "Any", self._tls.read
         )  # with a buffer it returns how many bytes there were
@@ -105,7 +110,9 @@ class TlsConnection:
         self._lot = trio.lowlevel.ParkingLot()
 
     def __repr__(self) -> str:
-        return f"<TlsConnection {self._tls.version() or 'before its handshake'} over {self._inner!r}>"
+        return (
+            f"<TlsConnection {self._tls.version() or 'before its handshake'} over {self._inner!r}>"
+        )
 
     @property
     def peer_host(self) -> str:
@@ -164,11 +171,15 @@ class TlsConnection:
                 await self._flush()
                 received += await self._receive_encrypted()
                 if received > MAX_HANDSHAKE_BYTES:
-                    raise TlsError(f"the peer sent {received} bytes and no end of a handshake") from None
+                    raise TlsError(
+                        f"the peer sent {received} bytes and no end of a handshake"
+                    ) from None
                 continue
             except ssl.SSLError as error:
                 if self._is_ended and not received:
-                    raise ConnectionAbortedError(errno.ECONNABORTED, "the peer left before it sent any TLS record") from error
+                    raise ConnectionAbortedError(
+                        errno.ECONNABORTED, "the peer left before it sent any TLS record"
+                    ) from error
                 await self._flush()  # send the alert that says why
                 raise named(error, is_server=self._is_server, is_tls=self._is_tls) from error
             await self._flush()
@@ -213,7 +224,9 @@ class TlsConnection:
             count = await self._read_into_chunk(file_slice.fileno(), position, rest)
             if not count:
                 raise OSError(
-                    errno.EIO, f"the file ended {end - position} bytes before the end of the leased range, at position {position}"
+                    errno.EIO,
+                    f"the file ended {end - position} bytes before the end of the leased range, at"
+                    f" position {position}",
                 )
             position += count
             await self._send(chunk[: filled + count])
@@ -248,7 +261,9 @@ class TlsConnection:
         read_into, incoming, view, received = self._read_into, self._incoming, memoryview(buffer), 0
         size = len(view)
         try:
-            while received < size:  # loop over records, because clients make small ones (under 1 KiB)
+            while (
+                received < size
+            ):  # loop over records, because clients make small ones (under 1 KiB)
                 count = read_into(size - received, view[received:] if received else view)
                 if not count:
                     return received
@@ -276,7 +291,13 @@ class TlsConnection:
             return 0
         self._is_tls = self._is_tls or encrypted[0] in RECORD_TYPES
         self._incoming.write(memoryview(encrypted)[:received])
-        self._read_bytes = BUSY_BYTES if received == len(encrypted) else IDLE_BYTES if received < IDLE_BYTES else self._read_bytes
+        self._read_bytes = (
+            BUSY_BYTES
+            if received == len(encrypted)
+            else IDLE_BYTES
+            if received < IDLE_BYTES
+            else self._read_bytes
+        )
         return received
 
     async def _send(self, chunk: Buffer) -> None:
@@ -347,7 +368,10 @@ def _chunks(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
             yield b"".join(small)
             small, small_bytes = [], 0
         if size >= JOIN_BYTES:
-            yield from (memoryview(buffer)[start : start + CHUNK_BYTES] for start in range(0, size, CHUNK_BYTES))
+            yield from (
+                memoryview(buffer)[start : start + CHUNK_BYTES]
+                for start in range(0, size, CHUNK_BYTES)
+            )
     if small_bytes:
         yield b"".join(small)
 

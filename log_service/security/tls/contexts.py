@@ -22,10 +22,21 @@ from datetime import UTC, datetime
 from log_service.common.errors import ConfigError
 from log_service.config.security import TlsConfig
 from log_service.security.tls.cipher_suites import choose_ciphers
-from log_service.security.tls.material import KeyMaterial, Read, TrustMaterial, pem_of, read_keys, read_trust
+from log_service.security.tls.material import (
+    KeyMaterial,
+    Read,
+    TrustMaterial,
+    pem_of,
+    read_keys,
+    read_trust,
+)
 
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-VERIFY_MODES = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+VERIFY_MODES = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
 TICKETS = 0
 """The number of TLS 1.3 session tickets.
 
@@ -58,13 +69,24 @@ def server_context(config: TlsConfig, read: Read) -> Contexts:
     """
     keys, trust = read_keys(config, read), read_trust(config, read)
     if not keys:
-        raise ConfigError("a listener with TLS needs a key store: set ssl.keystore.location, or ssl.keystore.key and its certificate chain")
+        raise ConfigError(
+            "a listener with TLS needs a key store: set ssl.keystore.location, or ssl.keystore.key"
+            " and its certificate chain"
+        )
     if config.client_auth != "none" and trust is None:
-        text = f"ssl.client.auth is {config.client_auth}, and there is no trust store: every public authority would be trusted"
+        text = (
+            f"ssl.client.auth is {config.client_auth}, and there is no trust store: every public"
+            " authority would be trusted"
+        )
         raise ConfigError(f"{text}; set ssl.truststore.location or ssl.truststore.certificates")
     first, *others = contexts = [_listening(config, key, trust) for key in keys]
     if others:
-        first.sni_callback = _chooser([(frozenset(host_names(key.chain[0])), each) for key, each in zip(keys, contexts, strict=True)])
+        first.sni_callback = _chooser(
+            [
+                (frozenset(host_names(key.chain[0])), each)
+                for key, each in zip(keys, contexts, strict=True)
+            ]
+        )
     return Contexts(context=first, keys=keys, trust=trust)
 
 
@@ -77,7 +99,9 @@ def _listening(config: TlsConfig, key: KeyMaterial, trust: TrustMaterial | None)
     return context
 
 
-def _chooser(named: Sequence[tuple[frozenset[str], ssl.SSLContext]]) -> Callable[[ssl.SSLObject, str | None, ssl.SSLContext], None]:
+def _chooser(
+    named: Sequence[tuple[frozenset[str], ssl.SSLContext]],
+) -> Callable[[ssl.SSLObject, str | None, ssl.SSLContext], None]:
     def choose(handshake: ssl.SSLObject, host: str | None, _first: ssl.SSLContext) -> None:
         if host is not None:
             found = next((context for names, context in named if is_for_host(names, host)), None)
@@ -100,12 +124,17 @@ def host_names(certificate: bytes) -> Iterator[str]:
 
     parsed = x509.load_der_x509_certificate(certificate)
     try:
-        listed = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(x509.DNSName)
+        listed = parsed.extensions.get_extension_for_class(
+            x509.SubjectAlternativeName
+        ).value.get_values_for_type(x509.DNSName)
     except x509.ExtensionNotFound:
         listed = []
     yield from (name.lower() for name in listed)
     if not listed:
-        yield from (str(each.value).lower() for each in parsed.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME))
+        yield from (
+            str(each.value).lower()
+            for each in parsed.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+        )
 
 
 def client_context(config: TlsConfig, read: Read) -> Contexts:
@@ -127,7 +156,9 @@ def client_context(config: TlsConfig, read: Read) -> Contexts:
     return Contexts(context=context, keys=keys, trust=trust)
 
 
-def _settle(context: ssl.SSLContext, config: TlsConfig, key: KeyMaterial | None, trust: TrustMaterial | None) -> None:
+def _settle(
+    context: ssl.SSLContext, config: TlsConfig, key: KeyMaterial | None, trust: TrustMaterial | None
+) -> None:
     """Apply the settings that both sides share."""
     choice = choose_ciphers(config.enabled_protocols, config.cipher_suites)
     versions = [VERSIONS[protocol] for protocol in choice.protocols]
@@ -137,7 +168,9 @@ def _settle(context: ssl.SSLContext, config: TlsConfig, key: KeyMaterial | None,
         try:
             context.set_ciphers(choice.openssl_names)
         except ssl.SSLError as error:
-            raise ConfigError(f"ssl.cipher.suites: OpenSSL here has none of {', '.join(config.cipher_suites)}") from error
+            raise ConfigError(
+                f"ssl.cipher.suites: OpenSSL here has none of {', '.join(config.cipher_suites)}"
+            ) from error
     if key is not None:
         _load_key(context, key)
     if trust is not None:
@@ -151,7 +184,9 @@ def _load_key(context: ssl.SSLContext, key: KeyMaterial) -> None:
         try:
             context.load_cert_chain(path, password=password)
         except ssl.SSLError as error:
-            raise ConfigError(f"{key.where}: {_complaint(error, is_encrypted=key.key_password is not None)}") from error
+            raise ConfigError(
+                f"{key.where}: {_complaint(error, is_encrypted=key.key_password is not None)}"
+            ) from error
 
 
 def _complaint(error: ssl.SSLError, *, is_encrypted: bool) -> str:
@@ -166,7 +201,9 @@ def _load_trust(context: ssl.SSLContext, trust: TrustMaterial) -> None:
     try:
         context.load_verify_locations(cadata="".join(map(pem_of, trust.certificates)))
     except ssl.SSLError as error:
-        raise ConfigError(f"{trust.where} holds data that is not a certificate ({error.reason or error})") from error
+        raise ConfigError(
+            f"{trust.where} holds data that is not a certificate ({error.reason or error})"
+        ) from error
     # Each certificate is trusted by itself, as in Java, even if its signer is not in the store.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
 
@@ -183,11 +220,21 @@ def validate_times(key: KeyMaterial) -> None:
         certificate = x509.load_der_x509_certificate(key.chain[0])
     except ValueError as error:
         raise ConfigError(f"{key.where} holds data that is not a certificate: {error}") from error
-    now, begins, ends = datetime.now(UTC), certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    now, begins, ends = (
+        datetime.now(UTC),
+        certificate.not_valid_before_utc,
+        certificate.not_valid_after_utc,
+    )
     if now > ends:
-        raise ConfigError(f"the certificate in {key.where} has expired on {ends:%Y-%m-%d %H:%M} UTC; no client would accept it")
+        raise ConfigError(
+            f"the certificate in {key.where} has expired on {ends:%Y-%m-%d %H:%M} UTC; no client"
+            " would accept it"
+        )
     if now < begins:
-        raise ConfigError(f"the certificate in {key.where} is not valid before {begins:%Y-%m-%d %H:%M} UTC; look at this machine's clock")
+        raise ConfigError(
+            f"the certificate in {key.where} is not valid before {begins:%Y-%m-%d %H:%M} UTC; look"
+            " at this machine's clock"
+        )
 
 
 def end_of(key: KeyMaterial) -> datetime:

@@ -66,7 +66,10 @@ def name_text(name: bytes) -> str:
         ValueError: the bytes are no name.
     """
     parts = list(elements(_only(elements(name), SEQUENCE).content))
-    return ",".join("+".join(_attribute_text(attribute) for attribute in _members(part)) for part in reversed(parts))
+    return ",".join(
+        "+".join(_attribute_text(attribute) for attribute in _members(part))
+        for part in reversed(parts)
+    )
 
 
 def elements(content: bytes) -> Iterator[Element]:
@@ -90,7 +93,9 @@ def elements(content: bytes) -> Iterator[Element]:
             position += count
         if len(content) - position < length:
             raise ValueError("an element of DER goes beyond the end")
-        yield Element(tag, content[position : position + length], content[start : position + length])
+        yield Element(
+            tag, content[position : position + length], content[start : position + length]
+        )
         position += length
 
 
@@ -141,6 +146,12 @@ def _dotted(content: bytes) -> str:
 def _escaped(content: bytes) -> str:
     """Escape a value as RFC 2253 asks, including blanks at either end."""
     text = content.decode("utf-8", errors="replace")
-    text = "".join("\\" + letter if letter in ESCAPED else "\\00" if letter == "\0" else letter for letter in text)
+    text = "".join(
+        "\\" + letter if letter in ESCAPED else "\\00" if letter == "\0" else letter
+        for letter in text
+    )
     lead, trail = len(text) - len(text.lstrip(BLANKS)), len(text.rstrip(BLANKS))
-    return "".join("\\" + letter if index < lead or index >= trail else letter for index, letter in enumerate(text))
+    return "".join(
+        "\\" + letter if index < lead or index >= trail else letter
+        for index, letter in enumerate(text)
+    )

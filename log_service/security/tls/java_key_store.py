@@ -25,7 +25,9 @@ MAX_ENTRIES = 10_000
 KEY_ENTRY, TRUSTED_ENTRY = 1, 2
 DIGEST_BYTES = 20
 WHITENER = b"Mighty Aphrodite"
-KEY_PROTECTOR = bytes.fromhex("2b060104012a02110101")  # 1.3.6.1.4.1.42.2.17.1.1, Sun's own cipher for keys
+KEY_PROTECTOR = bytes.fromhex(
+    "2b060104012a02110101"
+)  # 1.3.6.1.4.1.42.2.17.1.1, Sun's own cipher for keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,9 @@ class _Reader:
 
     def take(self, size: int) -> bytes:
         if not 0 <= size <= len(self._content) - self._position:
-            raise IndexError(f"{size} bytes are announced at position {self._position}, and are not there")
+            raise IndexError(
+                f"{size} bytes are announced at position {self._position}, and are not there"
+            )
         self._position += size
         return self._content[self._position - size : self._position]
 
@@ -109,7 +113,9 @@ def _entries(reader: _Reader) -> JavaKeyStore:
         reader.take(8)  # creation time
         if tag == KEY_ENTRY:
             hidden_key = reader.take(reader.number())
-            chain = tuple(_certificate(reader, version) for _ in range(min(reader.number(), MAX_ENTRIES)))
+            chain = tuple(
+                _certificate(reader, version) for _ in range(min(reader.number(), MAX_ENTRIES))
+            )
             keys.append(JavaKeyEntry(alias=alias, hidden_key=hidden_key, chain=chain))
         elif tag == TRUSTED_ENTRY:
             trusted.append(_certificate(reader, version))
@@ -132,16 +138,26 @@ def _protected(encrypted_key: bytes) -> bytes:
     except (ValueError, StopIteration) as error:
         raise ConfigError(f"a private key of the key store is damaged: {error}") from error
     if oid.content != KEY_PROTECTOR:
-        raise ConfigError("a private key of the key store is encrypted in a way that is not known; convert the store to PKCS12")
+        raise ConfigError(
+            "a private key of the key store is encrypted in a way that is not known; convert the"
+            " store to PKCS12"
+        )
     return hidden.content
 
 
 def _uncovered(hidden: bytes, password: bytes, alias: str) -> bytes:
-    salt, covered, check = hidden[:DIGEST_BYTES], hidden[DIGEST_BYTES:-DIGEST_BYTES], hidden[-DIGEST_BYTES:]
+    salt, covered, check = (
+        hidden[:DIGEST_BYTES],
+        hidden[DIGEST_BYTES:-DIGEST_BYTES],
+        hidden[-DIGEST_BYTES:],
+    )
     stream = b"".join(_key_stream(password, salt, len(covered)))
     key = bytes(left ^ right for left, right in zip(covered, stream, strict=False))
     if not hmac.compare_digest(hashlib.sha1(password + key, usedforsecurity=False).digest(), check):
-        raise ConfigError(f"the password of the key {alias!r} is wrong (ssl.key.password, or else the key store's)")
+        raise ConfigError(
+            f"the password of the key {alias!r} is wrong (ssl.key.password, or else the key"
+            " store's)"
+        )
     return key
 
 

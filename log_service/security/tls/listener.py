@@ -39,7 +39,14 @@ class TlsListener:
         ConfigError: the configuration cannot be honoured.
     """
 
-    def __init__(self, config: TlsConfig, read: Read, *, is_client_named: bool = True, run_in_pool: RunInPool | None = None) -> None:
+    def __init__(
+        self,
+        config: TlsConfig,
+        read: Read,
+        *,
+        is_client_named: bool = True,
+        run_in_pool: RunInPool | None = None,
+    ) -> None:
         self.contexts = server_context(config, read)
         self._mapping = PrincipalMapping(config.principal_mapping_rules)
         self._is_client_named = is_client_named
@@ -75,7 +82,9 @@ class TlsListener:
             with trio.move_on_after(HANDSHAKE_DEADLINE_MS / 1_000) as scope:
                 await secured.handshake()
             if scope.cancelled_caught:
-                raise TlsError(f"its TLS handshake was not complete after {HANDSHAKE_DEADLINE_MS} ms")
+                raise TlsError(
+                    f"its TLS handshake was not complete after {HANDSHAKE_DEADLINE_MS} ms"
+                )
         finally:
             self._release(stream, context.peer_host)
         _check_resumed(secured)
@@ -100,7 +109,10 @@ class TlsListener:
         if own_count >= MAX_HALF_OPEN_COUNT_PER_HOST or (
             self._half_open_count >= MAX_HALF_OPEN_COUNT and not self._has_made_room(own_count)
         ):
-            text = f"{self._half_open_count} TLS handshakes are under way, {own_count} of them from this address"
+            text = (
+                f"{self._half_open_count} TLS handshakes are under way, {own_count} of them from"
+                " this address"
+            )
             raise TlsError(text) from OSError(errno.EBUSY, text)
         self._half_open_count += 1
         self._half_open.setdefault(host, {})[stream] = None
@@ -143,4 +155,7 @@ def _check_resumed(secured: TlsConnection) -> None:
         return
     certificate = secured.peer_certificate
     if certificate is not None and has_ended(certificate, utc_now()):
-        raise TlsError("the certificate of the client is not accepted: it has expired since the session began that the client takes up")
+        raise TlsError(
+            "the certificate of the client is not accepted: it has expired since the session began"
+            " that the client takes up"
+        )

@@ -21,7 +21,12 @@ from typing import TYPE_CHECKING
 from log_service.common.errors import ConfigError
 from log_service.common.secrets import SecretBytes, SecretText
 from log_service.config.security import TlsConfig
-from log_service.security.tls.java_key_store import JavaKeyEntry, JavaKeyStore, is_java_key_store, read_java_key_store
+from log_service.security.tls.java_key_store import (
+    JavaKeyEntry,
+    JavaKeyStore,
+    is_java_key_store,
+    read_java_key_store,
+)
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
@@ -97,7 +102,10 @@ def read_trust(config: TlsConfig, read: Read) -> TrustMaterial | None:
         ConfigError: the store cannot be read, its password is wrong, or it holds no certificate.
     """
     if config.truststore_certificates is not None:
-        return _trust("ssl.truststore.certificates", _certificates(config.truststore_certificates.reveal(), "ssl.truststore.certificates"))
+        return _trust(
+            "ssl.truststore.certificates",
+            _certificates(config.truststore_certificates.reveal(), "ssl.truststore.certificates"),
+        )
     if config.truststore_location is None:
         return None
     where = config.truststore_location
@@ -111,7 +119,11 @@ def read_trust(config: TlsConfig, read: Read) -> TrustMaterial | None:
 
 def files_of(config: TlsConfig) -> tuple[Path, ...]:
     """Return the files that a configuration reads."""
-    return tuple(Path(location) for location in (config.keystore_location, config.truststore_location) if location is not None)
+    return tuple(
+        Path(location)
+        for location in (config.keystore_location, config.truststore_location)
+        if location is not None
+    )
 
 
 def pem_of(certificate: bytes) -> str:
@@ -120,7 +132,9 @@ def pem_of(certificate: bytes) -> str:
 
 
 def _wrapped(label: str, letters: str) -> str:
-    lines = [letters[start : start + LINE_LETTERS] for start in range(0, len(letters), LINE_LETTERS)]
+    lines = [
+        letters[start : start + LINE_LETTERS] for start in range(0, len(letters), LINE_LETTERS)
+    ]
     return "\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----", ""])
 
 
@@ -128,9 +142,14 @@ def _content(location: str, key: str, read: Read) -> bytes:
     try:
         content = read(Path(location))
     except OSError as error:
-        raise ConfigError(f"{key} names {location}, which cannot be read: {error.strerror or error}") from error
+        raise ConfigError(
+            f"{key} names {location}, which cannot be read: {error.strerror or error}"
+        ) from error
     if len(content) > MAX_STORE_BYTES:
-        raise ConfigError(f"{key} names {location}, which has {len(content)} bytes; a store has at most {MAX_STORE_BYTES}")
+        raise ConfigError(
+            f"{key} names {location}, which has {len(content)} bytes; a store has at most"
+            f" {MAX_STORE_BYTES}"
+        )
     return content
 
 
@@ -148,22 +167,33 @@ def _pem_keys(text: str, where: str, password: SecretText | None) -> tuple[KeyMa
         return (_pem_key(keys[0], text, where, password),)
     ends = [*(key.start() for key in keys[1:]), len(text)]
     return tuple(
-        _pem_key(key, text[key.end() : end], f"{where} (private key {number} of {len(keys)})", password)
+        _pem_key(
+            key, text[key.end() : end], f"{where} (private key {number} of {len(keys)})", password
+        )
         for number, (key, end) in enumerate(zip(keys, ends, strict=True), 1)
     )
 
 
-def _pem_key(block: re.Match[str], chain: str, where: str, password: SecretText | None) -> KeyMaterial:
+def _pem_key(
+    block: re.Match[str], chain: str, where: str, password: SecretText | None
+) -> KeyMaterial:
     is_encrypted = block["label"] == ENCRYPTED_KEY or "ENCRYPTED" in block["body"]
     if is_encrypted and password is None:
         raise ConfigError(f"the private key in {where} is encrypted; set ssl.key.password")
     key = SecretText(_normalized(block, where))
-    return KeyMaterial(where=where, key=key, key_password=password if is_encrypted else None, chain=_certificates(chain, where))
+    return KeyMaterial(
+        where=where,
+        key=key,
+        key_password=password if is_encrypted else None,
+        chain=_certificates(chain, where),
+    )
 
 
 def _validate_count(count: int, found: str) -> None:
     if not 1 <= count <= MAX_KEYS:
-        raise ConfigError(f"{found}; there have to be 1 to {MAX_KEYS}, each followed by its certificate chain")
+        raise ConfigError(
+            f"{found}; there have to be 1 to {MAX_KEYS}, each followed by its certificate chain"
+        )
 
 
 def _normalized(block: re.Match[str], where: str) -> str:
@@ -199,8 +229,13 @@ def _java_store(content: bytes, password: SecretText | None, where: str) -> Java
     try:
         return read_java_key_store(content, password)
     except ConfigError as error:
-        hint = f"keytool -importkeystore -srckeystore {where} -destkeystore {where}.p12 -deststoretype PKCS12"
-        raise ConfigError(f"{where} cannot be read: {error}; if the password is right, convert it: {hint}") from error
+        hint = (
+            f"keytool -importkeystore -srckeystore {where} -destkeystore {where}.p12 -deststoretype"
+            " PKCS12"
+        )
+        raise ConfigError(
+            f"{where} cannot be read: {error}; if the password is right, convert it: {hint}"
+        ) from error
 
 
 def _java_keys(store: JavaKeyStore, where: str, config: TlsConfig) -> tuple[KeyMaterial, ...]:
@@ -208,7 +243,10 @@ def _java_keys(store: JavaKeyStore, where: str, config: TlsConfig) -> tuple[KeyM
     _validate_count(len(store.keys), f"{where} holds {len(store.keys)} private keys")
     password = config.key_password or config.keystore_password
     assert password is not None, "config.tls refuses a location without a password"
-    return tuple(_java_key(entry, where, password) for entry in sorted(store.keys, key=lambda entry: entry.alias))
+    return tuple(
+        _java_key(entry, where, password)
+        for entry in sorted(store.keys, key=lambda entry: entry.alias)
+    )
 
 
 def _java_key(entry: JavaKeyEntry, where: str, password: SecretText) -> KeyMaterial:
@@ -226,21 +264,32 @@ def _key_pem(der: SecretBytes) -> SecretText:
 
 
 def _pkcs12(content: bytes, password: SecretText | None, where: str) -> "PKCS12KeyAndCertificates":
-    from cryptography.hazmat.primitives.serialization import pkcs12  # noqa: PLC0415 - see the module's opening
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 - see the module's opening
+        pkcs12,
+    )
 
     try:
         return pkcs12.load_pkcs12(content, None if password is None else password.reveal().encode())
     except ValueError as error:
-        raise ConfigError(f"{where} cannot be read: its password is wrong, or it is neither PKCS12 nor JKS") from error
+        raise ConfigError(
+            f"{where} cannot be read: its password is wrong, or it is neither PKCS12 nor JKS"
+        ) from error
 
 
 def _pkcs12_key(store: "PKCS12KeyAndCertificates", where: str) -> KeyMaterial:
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - as above
 
     if store.key is None or store.cert is None:
-        raise ConfigError(f"{where} holds no private key with its certificate; a store of certificates alone is a trust store")
-    der = store.key.private_bytes(serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return KeyMaterial(where=where, key=_key_pem(SecretBytes(der)), key_password=None, chain=_chain(store))
+        raise ConfigError(
+            f"{where} holds no private key with its certificate; a store of certificates alone is a"
+            " trust store"
+        )
+    der = store.key.private_bytes(
+        serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return KeyMaterial(
+        where=where, key=_key_pem(SecretBytes(der)), key_password=None, chain=_chain(store)
+    )
 
 
 def _chain(store: "PKCS12KeyAndCertificates") -> tuple[bytes, ...]:
@@ -251,7 +300,10 @@ def _chain(store: "PKCS12KeyAndCertificates") -> tuple[bytes, ...]:
     chain = [store.cert.certificate]
     others = [each.certificate for each in store.additional_certs]
     while chain[-1].issuer != chain[-1].subject:
-        above = next((other for other in others if other.subject == chain[-1].issuer and other not in chain), None)
+        above = next(
+            (other for other in others if other.subject == chain[-1].issuer and other not in chain),
+            None,
+        )
         if above is None:
             break
         chain.append(above)
@@ -261,5 +313,7 @@ def _chain(store: "PKCS12KeyAndCertificates") -> tuple[bytes, ...]:
 def _all_certificates(store: "PKCS12KeyAndCertificates") -> tuple[bytes, ...]:
     from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415 - as above
 
-    found = [store.cert, *store.additional_certs] if store.cert is not None else store.additional_certs
+    found = (
+        [store.cert, *store.additional_certs] if store.cert is not None else store.additional_certs
+    )
     return tuple(each.certificate.public_bytes(Encoding.DER) for each in found)

@@ -80,7 +80,11 @@ class RenewedTls(OutgoingTls):
             try:
                 self.replace(client_context(self._config, self._read))
             except ConfigError as error:
-                logger.warning("The certificates of this client stay as they are, though their files have changed: %s", error)
+                logger.warning(
+                    "The certificates of this client stay as they are, though their files have"
+                    " changed: %s",
+                    error,
+                )
         return await super().secure(destination, stream)
 
     def _marks_now(self) -> list[FileMark]:

@@ -19,7 +19,9 @@ from typing import Any
 
 from log_service.common.errors import ConfigError
 
-RULE = re.compile(r"RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?)")
+RULE = re.compile(
+    r"RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?)"
+)
 SEPARATOR = re.compile(r"\s*(?:[,\n]\s*|$)")
 DEFAULT = "DEFAULT"
 
@@ -43,8 +45,16 @@ class Rule:
         if self.pattern.fullmatch(name) is None:
             return None
         count = self.pattern.groups
-        changed: str = self.pattern.sub(lambda match: expanded(self.replacement, match.group, count), name)
-        return changed.lower() if self.case == "L" else changed.upper() if self.case == "U" else changed
+        changed: str = self.pattern.sub(
+            lambda match: expanded(self.replacement, match.group, count), name
+        )
+        return (
+            changed.lower()
+            if self.case == "L"
+            else changed.upper()
+            if self.case == "U"
+            else changed
+        )
 
 
 class PrincipalMapping:
@@ -86,7 +96,10 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
         rules.append(rule)
         separator = SEPARATOR.match(text, position)
         if separator is None:
-            raise ConfigError(f"ssl.principal.mapping.rules has {text[position:]!r} behind a rule; rules are separated by commas")
+            raise ConfigError(
+                f"ssl.principal.mapping.rules has {text[position:]!r} behind a rule; rules are"
+                " separated by commas"
+            )
         position = separator.end()
     return tuple(rules) or (Rule(),)
 
@@ -109,7 +122,9 @@ def _compiled(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options)
     except (re2.error, UnicodeEncodeError) as error:
-        raise ConfigError(f"ssl.principal.mapping.rules: {pattern!r} is no expression in RE2's syntax: {error}") from error
+        raise ConfigError(
+            f"ssl.principal.mapping.rules: {pattern!r} is no expression in RE2's syntax: {error}"
+        ) from error
 
 
 def expanded(replacement: str, group: Callable[[int], str | None], group_count: int) -> str:
@@ -125,7 +140,9 @@ def expanded(replacement: str, group: Callable[[int], str | None], group_count: 
             parts.append(replacement[position + 1])
             position += 2
             continue
-        number, end = _group_at(replacement, position + 1, group_count) if letter == "$" else (-1, position)
+        number, end = (
+            _group_at(replacement, position + 1, group_count) if letter == "$" else (-1, position)
+        )
         parts.append(letter if number < 0 else group(number) or "")
         position = position + 1 if number < 0 else end
     return "".join(parts)

@@ -87,7 +87,10 @@ class Cleaner:
         self._wake = trio.Event()
 
     def __repr__(self) -> str:
-        return f"<Cleaner running={sorted(self._running)} requested={len(self._requested)} uncleanable={len(self.uncleanable)}>"
+        return (
+            f"<Cleaner running={sorted(self._running)} requested={len(self._requested)}"
+            f" uncleanable={len(self.uncleanable)}>"
+        )
 
     def reconfigure(self, config: CleanerConfig) -> None:
         """Apply ``config`` from the next pass on."""
@@ -101,7 +104,11 @@ class Cleaner:
 
         Deleted logs and their successors are left out.
         """
-        self._given_up = {key: given_up for key, given_up in self._given_up.items() if self._logs.get(key) is given_up[0]}
+        self._given_up = {
+            key: given_up
+            for key, given_up in self._given_up.items()
+            if self._logs.get(key) is given_up[0]
+        }
         return {key: reason for key, (_, reason) in self._given_up.items()}
 
     # Asking
@@ -123,9 +130,15 @@ class Cleaner:
         """
         if not self._is_enabled:
             raise KafkaError(
-                ErrorCode.POLICY_VIOLATION, "nothing is compacted while log.cleaner.enable is false or log.cleaner.threads is 0"
+                ErrorCode.POLICY_VIOLATION,
+                "nothing is compacted while log.cleaner.enable is false or log.cleaner.threads"
+                " is 0",
             )
-        requests = {key: self._requested.setdefault(key, _Requested()) for key in wanted if self._compacted_log(key) is not None}
+        requests = {
+            key: self._requested.setdefault(key, _Requested())
+            for key in wanted
+            if self._compacted_log(key) is not None
+        }
         self._wake.set()
         with trio.move_on_after(timeout_ms / 1000):
             for one in requests.values():
@@ -138,7 +151,13 @@ class Cleaner:
 
     def _compacted_log(self, key: TopicPartition) -> Log | None:
         log = self._logs.get(key)
-        if log is None or not log.config.is_compacted or log.is_closed or log.home.is_offline or key not in self._claimed:
+        if (
+            log is None
+            or not log.config.is_compacted
+            or log.is_closed
+            or log.home.is_offline
+            or key not in self._claimed
+        ):
             return None
         return log
 
@@ -150,7 +169,9 @@ class Cleaner:
             task_status.started()
             full_look_ms, is_full = self._now_ms() + self.config.backoff_ms, False
             while True:
-                pause_ms = _OWN_TOPICS_INTERVAL_MS if is_full else full_look_ms - self._now_ms()  # a full check continues when a pass ends
+                pause_ms = (
+                    _OWN_TOPICS_INTERVAL_MS if is_full else full_look_ms - self._now_ms()
+                )  # a full check continues when a pass ends
                 await self._sleep(min(pause_ms, _OWN_TOPICS_INTERVAL_MS))
                 is_full = is_full or self._now_ms() >= full_look_ms
                 while (log := await self._next_log(is_full=is_full)) is not None:
@@ -196,7 +217,12 @@ class Cleaner:
             if not is_full and key.topic != GROUP_METADATA_TOPIC:
                 continue
             log = self._compacted_log(key)
-            if log is None or key in self._running or key in uncleanable or self._retry_ms.get(key, 0) > self._now_ms():
+            if (
+                log is None
+                or key in self._running
+                or key in uncleanable
+                or self._retry_ms.get(key, 0) > self._now_ms()
+            ):
                 continue
             cleanable = self.look(log)
             dirtiest_ratio = max(dirtiest_ratio, cleanable.dirty_ratio)
@@ -224,9 +250,15 @@ class Cleaner:
     async def _clean(self, log: Log) -> CompactionOutcome:
         """Run passes over one log as long as they are due."""
         key, cleanable = log.topic_partition, self.look(log)
-        outcome = CompactionOutcome(dirty_ratio_before=cleanable.dirty_ratio, cleaned_offset=cleanable.first_dirty_offset)
+        outcome = CompactionOutcome(
+            dirty_ratio_before=cleanable.dirty_ratio, cleaned_offset=cleanable.first_dirty_offset
+        )
         reason = self.uncleanable.get(key)
-        while reason is None and outcome.pass_count < _PASSES_AT_ONCE and is_due(cleanable, log.config):
+        while (
+            reason is None
+            and outcome.pass_count < _PASSES_AT_ONCE
+            and is_due(cleanable, log.config)
+        ):
             started_ms = self._now_ms()
             reason, done = await self._pass(log, cleanable)
             if done is not None:
@@ -235,7 +267,13 @@ class Cleaner:
         if reason is None and not outcome.pass_count:
             reason = _held_back(log)
         if outcome.pass_count:
-            logger.info("%s: compacted %d bytes to %d in %d ms", key, outcome.bytes_before, outcome.bytes_after, outcome.duration_ms)
+            logger.info(
+                "%s: compacted %d bytes to %d in %d ms",
+                key,
+                outcome.bytes_before,
+                outcome.bytes_after,
+                outcome.duration_ms,
+            )
         return replace(outcome, dirty_ratio_after=cleanable.dirty_ratio, reason=reason)
 
     async def _pass(self, log: Log, cleanable: Cleanable) -> tuple[str | None, PassOutcome | None]:
@@ -265,18 +303,27 @@ class Cleaner:
         return Compaction(
             log,
             cleanable,
-            map_bytes=int(config.dedupe_buffer_bytes * config.dedupe_load_factor) // config.thread_count,
+            map_bytes=int(config.dedupe_buffer_bytes * config.dedupe_load_factor)
+            // config.thread_count,
             slice_bytes=config.io_buffer_bytes // config.thread_count,
             now_ms=self._clock.wall_ms(),
             pace=self._throttle.wait,
-            unreadable=self._unreadable.setdefault(log, UnreadableBatches(topic_partition=log.topic_partition)),
+            unreadable=self._unreadable.setdefault(
+                log, UnreadableBatches(topic_partition=log.topic_partition)
+            ),
         )
 
     async def _write_checkpoint(self, log: Log) -> None:
         try:
-            await self._checkpoints.save(log.home, lambda: self._checkpoints.write_cleaned_offsets(log.home))
+            await self._checkpoints.save(
+                log.home, lambda: self._checkpoints.write_cleaned_offsets(log.home)
+            )
         except KafkaError as error:
-            logger.warning("%s: the offset up to which it is compacted could not be written: %s", log.topic_partition, error)
+            logger.warning(
+                "%s: the offset up to which it is compacted could not be written: %s",
+                log.topic_partition,
+                error,
+            )
 
     def _put_off(self, key: TopicPartition, reason: str) -> str:
         logger.info("%s was not compacted and is tried again later: %s", key, reason)
@@ -284,7 +331,9 @@ class Cleaner:
         return reason
 
     def _give_up(self, log: Log, reason: str) -> str:
-        logger.error("%s is not compacted any more until the next start: %s", log.topic_partition, reason)
+        logger.error(
+            "%s is not compacted any more until the next start: %s", log.topic_partition, reason
+        )
         self._given_up[log.topic_partition] = log, reason
         return reason
 
@@ -294,7 +343,10 @@ def _held_back(log: Log) -> str | None:
     open_offset = log.producer_state.first_open_offset
     if open_offset is None or open_offset >= log.segments.active.base_offset:
         return None
-    return f"nothing from offset {open_offset} on can be compacted until the transaction that is open there has ended"
+    return (
+        f"nothing from offset {open_offset} on can be compacted until the transaction that is open"
+        " there has ended"
+    )
 
 
 class _Requested:

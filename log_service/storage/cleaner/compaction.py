@@ -153,7 +153,9 @@ class Compaction:
             await self._learn(cleanable.first_dirty_offset, cleanable.first_uncleanable_offset)
             end_offset = self._offsets.latest_offset + 1
             segments = [segment for segment in log.segments if segment.base_offset < end_offset]
-            groups = await log.files.run_in_pool(lambda: group_segments(segments, cleanable.first_uncleanable_offset, log.config))
+            groups = await log.files.run_in_pool(
+                lambda: group_segments(segments, cleanable.first_uncleanable_offset, log.config)
+            )
             for group in groups:
                 await self._clean(group)
         finally:
@@ -170,7 +172,11 @@ class Compaction:
     # Learning the latest offsets
 
     async def _learn(self, start_offset: int, end_offset: int) -> None:
-        segments = [segment for segment in self._log.segments.from_offset(start_offset) if segment.base_offset < end_offset]
+        segments = [
+            segment
+            for segment in self._log.segments.from_offset(start_offset)
+            if segment.base_offset < end_offset
+        ]
         ends = [*(segment.base_offset for segment in segments[1:]), end_offset]
         for segment, end in zip(segments, ends, strict=True):
             if not await self._learn_segment(segment, start_offset):
@@ -183,12 +189,16 @@ class Compaction:
         batches = segment.batches(position)
         while True:
             before = position
-            position, is_full, is_end = await self._in_pool(partial(self._learn_some, batches, before, start_offset), [segment])
+            position, is_full, is_end = await self._in_pool(
+                partial(self._learn_some, batches, before, start_offset), [segment]
+            )
             await self._pace(position - before)
             if is_full or is_end:
                 return not is_full
 
-    def _learn_some(self, batches: Batches, position: int, start_offset: int) -> tuple[int, bool, bool]:
+    def _learn_some(
+        self, batches: Batches, position: int, start_offset: int
+    ) -> tuple[int, bool, bool]:
         """Add the keys of one slice.
 
         Return the position after the last batch, whether the map is full, and whether the segment
@@ -198,7 +208,11 @@ class Compaction:
         for start, header, batch in batches:
             position = start + header.size_bytes
             if header.last_offset >= start_offset:
-                has_keys = header.record_count and not header.is_control and not self._transactions.is_aborted(header)
+                has_keys = (
+                    header.record_count
+                    and not header.is_control
+                    and not self._transactions.is_aborted(header)
+                )
                 if has_keys and not self._learn_batch(header, batch, start_offset):
                     return position, True, False
                 self._offsets.advance(header.last_offset)
@@ -216,7 +230,9 @@ class Compaction:
         if header.base_offset >= start_offset and None not in outline.keys:
             return self._offsets.add(outline.keys, outline.offsets)  # type: ignore[arg-type]  # there is no None among them
         keyed = [
-            (key, offset) for key, offset in zip(outline.keys, outline.offsets, strict=True) if key is not None and offset >= start_offset
+            (key, offset)
+            for key, offset in zip(outline.keys, outline.offsets, strict=True)
+            if key is not None and offset >= start_offset
         ]
         return self._offsets.add([key for key, _ in keyed], [offset for _, offset in keyed])
 
@@ -226,7 +242,9 @@ class Compaction:
         """Replace a group of adjacent segments with one segment."""
         check_untouched(self._log, group)
         self._filter.last_writes = last_writes(self._log)
-        cleaned = await self._log.files.run_in_pool(lambda: new_cleaned_segment(self._log, group[0].base_offset))
+        cleaned = await self._log.files.run_in_pool(
+            lambda: new_cleaned_segment(self._log, group[0].base_offset)
+        )
         is_exchanged = False
         try:
             for segment in group:
@@ -245,7 +263,9 @@ class Compaction:
         batches, position, is_end = segment.batches(0), 0, segment.size_bytes == 0
         while not is_end:
             before, written_bytes = position, cleaned.size_bytes
-            position, is_end = await self._in_pool(partial(self._copy_some, batches, before, cleaned), group)
+            position, is_end = await self._in_pool(
+                partial(self._copy_some, batches, before, cleaned), group
+            )
             self._note_written(cleaned.size_bytes - written_bytes)
             await self._pace(position - before)
 
@@ -275,7 +295,9 @@ class Compaction:
         if buffers:
             end = cleaned.append(buffers)
             for header in headers:
-                cleaned.note_batch(end, header.base_offset, header.last_offset, header.max_timestamp)
+                cleaned.note_batch(
+                    end, header.base_offset, header.last_offset, header.max_timestamp
+                )
                 end += header.size_bytes
         return position, is_end
 
@@ -295,6 +317,9 @@ class Compaction:
 def last_writes(log: Log) -> Mapping[int, LastWrite]:
     """Return the last write of each producer whose state the log holds."""
     return {
-        entry.producer_id: LastWrite(producer_epoch=entry.epoch, last_offset=entry.batches[-1].last_offset if entry.batches else None)
+        entry.producer_id: LastWrite(
+            producer_epoch=entry.epoch,
+            last_offset=entry.batches[-1].last_offset if entry.batches else None,
+        )
         for entry in log.producer_state
     }

@@ -98,7 +98,9 @@ class BatchFilter:
             kept, is_horizon_due = self._marker(header, control_type)
         else:
             kept = self._retained(header, outline)
-            is_horizon_due = bool(outline.tombstones) and not set(outline.tombstones).isdisjoint(kept)
+            is_horizon_due = bool(outline.tombstones) and not set(outline.tombstones).isdisjoint(
+                kept
+            )
         if not kept:
             return empty_batch(header) if self._is_header_needed(header) else None
         self.counts.records_kept += len(kept)
@@ -119,7 +121,11 @@ class BatchFilter:
     def _retained(self, header: BatchHeader, outline: Outline) -> Sequence[int]:
         """Return the indexes of the retained records."""
         keys, offsets, latest_offset = outline.keys, outline.offsets, self.offsets.latest_offset
-        known_count = len(offsets) if header.last_offset <= latest_offset else bisect_right(offsets, latest_offset)
+        known_count = (
+            len(offsets)
+            if header.last_offset <= latest_offset
+            else bisect_right(offsets, latest_offset)
+        )
         known = keys[:known_count]  # the map does not know later records
         gone = self._superseded(known, offsets)
         if self._is_past_horizon(header) and not self.has_unreadable:
@@ -127,18 +133,26 @@ class BatchFilter:
         removed = sum(index in gone for index in outline.tombstones) if gone else 0
         self.counts.tombstones_removed += removed
         self.counts.tombstones_kept += len(outline.tombstones) - removed
-        return [index for index in range(len(keys)) if index not in gone] if gone else range(len(keys))
+        return (
+            [index for index in range(len(keys)) if index not in gone] if gone else range(len(keys))
+        )
 
     def _superseded(self, keys: list[bytes | None], offsets: list[int]) -> set[int]:
         """Return the indexes of records without a key, or with a later record of their key."""
         if None not in keys:
             return set(self.offsets.superseded(cast("list[bytes]", keys), offsets))
         keyed = [index for index, key in enumerate(keys) if key is not None]
-        superseded = self.offsets.superseded([key for key in keys if key is not None], [offsets[index] for index in keyed])
+        superseded = self.offsets.superseded(
+            [key for key in keys if key is not None], [offsets[index] for index in keyed]
+        )
         self.counts.keyless_removed += len(keys) - len(keyed)
-        return {keyed[index] for index in superseded} | {index for index, key in enumerate(keys) if key is None}
+        return {keyed[index] for index in superseded} | {
+            index for index, key in enumerate(keys) if key is None
+        }
 
-    def _marker(self, header: BatchHeader, control_type: ControlType | None) -> tuple[Sequence[int], bool]:
+    def _marker(
+        self, header: BatchHeader, control_type: ControlType | None
+    ) -> tuple[Sequence[int], bool]:
         """Return the retained indexes of a control batch, and whether it needs a delete horizon."""
         is_needless = self.transactions.note_control(header, control_type)
         if is_needless and self._is_past_horizon(header):

@@ -11,7 +11,9 @@ from log_service.config.views import LogConfig
 from log_service.storage.segment import MAX_RELATIVE_OFFSET, Segment
 
 
-def group_segments(segments: Sequence[Segment], first_uncleanable_offset: int, config: LogConfig) -> list[list[Segment]]:
+def group_segments(
+    segments: Sequence[Segment], first_uncleanable_offset: int, config: LogConfig
+) -> list[list[Segment]]:
     """Return ``segments`` in order, in groups of adjacent segments.
 
     The last segment ends at ``first_uncleanable_offset``.

@@ -41,7 +41,10 @@ class OffsetMap:
         return len(self._offsets)
 
     def __repr__(self) -> str:
-        return f"<OffsetMap keys={len(self)} bytes={self.used_bytes}/{self.limit_bytes} latest_offset={self.latest_offset}>"
+        return (
+            f"<OffsetMap keys={len(self)} bytes={self.used_bytes}/{self.limit_bytes}"
+            f" latest_offset={self.latest_offset}>"
+        )
 
     @property
     def used_bytes(self) -> int:
@@ -83,8 +86,14 @@ class OffsetMap:
 
         ``offsets`` may be longer than ``keys``.
         """
-        latest = map(self._offsets.get, _held(keys), offsets)  # the record's own offset if the key is unknown
-        return [index for index, (known, offset) in enumerate(zip(latest, offsets, strict=False)) if known > offset]
+        latest = map(
+            self._offsets.get, _held(keys), offsets
+        )  # the record's own offset if the key is unknown
+        return [
+            index
+            for index, (known, offset) in enumerate(zip(latest, offsets, strict=False))
+            if known > offset
+        ]
 
     def forget(self) -> None:
         """Free the memory in steps. Other threads may run between two steps."""
@@ -101,4 +110,11 @@ def _held(keys: Sequence[bytes]) -> Sequence[bytes]:
     """Return each key in the form in which the map holds it."""
     if not keys or max(map(len, keys)) <= _LONGEST_HELD_BYTES:
         return keys
-    return [key if len(key) <= _LONGEST_HELD_BYTES else b"\0" + blake2b(key, digest_size=_DIGEST_BYTES).digest() for key in keys]
+    return [
+        (
+            key
+            if len(key) <= _LONGEST_HELD_BYTES
+            else b"\0" + blake2b(key, digest_size=_DIGEST_BYTES).digest()
+        )
+        for key in keys
+    ]

@@ -56,13 +56,21 @@ def look_at(log: CompactedLog, now_ms: int, high_watermark: int) -> Cleanable:
     segments = list(log.segments)
     uncleanable = _first_uncleanable(log, segments, first_dirty, now_ms, high_watermark)
     dirty_from = min(first_dirty, uncleanable)
-    dirty = [segment for segment in log.segments.from_offset(dirty_from) if segment.base_offset < uncleanable]
+    dirty = [
+        segment
+        for segment in log.segments.from_offset(dirty_from)
+        if segment.base_offset < uncleanable
+    ]
     return Cleanable(
         first_dirty_offset=first_dirty,
         first_uncleanable_offset=uncleanable,
-        clean_bytes=sum(segment.size_bytes for segment in segments if segment.base_offset < first_dirty),
+        clean_bytes=sum(
+            segment.size_bytes for segment in segments if segment.base_offset < first_dirty
+        ),
         cleanable_bytes=sum(segment.size_bytes for segment in dirty),
-        is_overdue=_is_overdue(log.config, [segment for segment in dirty if segment.size_bytes], now_ms),
+        is_overdue=_is_overdue(
+            log.config, [segment for segment in dirty if segment.size_bytes], now_ms
+        ),
     )
 
 
@@ -73,9 +81,13 @@ def is_due(cleanable: Cleanable, config: LogConfig) -> bool:
     return cleanable.is_overdue or cleanable.dirty_ratio > config.min_cleanable_dirty_ratio
 
 
-def _first_uncleanable(log: CompactedLog, segments: list[Segment], first_dirty: int, now_ms: int, high_watermark: int) -> int:
+def _first_uncleanable(
+    log: CompactedLog, segments: list[Segment], first_dirty: int, now_ms: int, high_watermark: int
+) -> int:
     """Return the base offset of the first segment that may not be cleaned."""
-    limit = min(log.producer_state.last_stable_offset(high_watermark), log.segments.active.base_offset)
+    limit = min(
+        log.producer_state.last_stable_offset(high_watermark), log.segments.active.base_offset
+    )
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
         for segment in log.segments.from_offset(first_dirty):

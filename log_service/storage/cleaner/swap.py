@@ -49,7 +49,14 @@ class PassAborted(Exception):  # noqa: N818 - it says what happened
 
 def new_cleaned_segment(log: Log, base_offset: int) -> Segment:
     """Create the files that will replace the segments from ``base_offset`` on."""
-    return Segment(log.files, log.directory, base_offset, log.config, created_ms=log.clock.wall_ms(), tail=CLEANED_SUFFIX)
+    return Segment(
+        log.files,
+        log.directory,
+        base_offset,
+        log.config,
+        created_ms=log.clock.wall_ms(),
+        tail=CLEANED_SUFFIX,
+    )
 
 
 def discard(segment: Segment) -> None:
@@ -73,7 +80,9 @@ def check_untouched(log: Log, segments: Sequence[Segment]) -> None:
         raise PassAborted
 
 
-async def exchange(log: Log, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction] = ()) -> None:
+async def exchange(
+    log: Log, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction] = ()
+) -> None:
     """Replace ``old`` with ``new``, unless ``old`` has changed since ``new`` was made.
 
     ``old`` holds adjacent segments below the recovery point. ``aborted`` is the index of aborted
@@ -108,7 +117,9 @@ async def exchange(log: Log, old: Sequence[Segment], new: Segment, aborted: Sequ
 # After a crash
 
 
-def finish_exchanges(files: Files, directory: Path, names: Sequence[str], config: LogConfig) -> list[str]:
+def finish_exchanges(
+    files: Files, directory: Path, names: Sequence[str], config: LogConfig
+) -> list[str]:
     """Finish or undo exchanges that a crash interrupted, and return the valid file names.
 
     An exchange that reached ``.swap`` is finished. Any other exchange is undone.
@@ -120,15 +131,28 @@ def finish_exchanges(files: Files, directory: Path, names: Sequence[str], config
     swapped = [name for name in names if name.endswith(SWAP_SUFFIX)]
     if not cleaned and not swapped:
         return list(names)
-    first_cleaned = min((offset for name in cleaned if (offset := _offset_of(name, CLEANED_SUFFIX)) is not None), default=None)
-    undone = [name for name in swapped if first_cleaned is not None and (_offset_of(name, SWAP_SUFFIX) or 0) >= first_cleaned]
+    first_cleaned = min(
+        (offset for name in cleaned if (offset := _offset_of(name, CLEANED_SUFFIX)) is not None),
+        default=None,
+    )
+    undone = [
+        name
+        for name in swapped
+        if first_cleaned is not None and (_offset_of(name, SWAP_SUFFIX) or 0) >= first_cleaned
+    ]
     kept = [name for name in swapped if name not in undone]
-    base_offsets = [offset for name in kept if (offset := parse_file_name(name, LOG_SUFFIX + SWAP_SUFFIX)) is not None]
+    base_offsets = [
+        offset
+        for name in kept
+        if (offset := parse_file_name(name, LOG_SUFFIX + SWAP_SUFFIX)) is not None
+    ]
     for name in [*undone, *cleaned]:
         files.remove(directory / name)
     for name in kept:
         if _offset_of(name, SWAP_SUFFIX) not in base_offsets:  # its batches have no .swap file
-            if parse_file_name(name, TXN_INDEX_SUFFIX + SWAP_SUFFIX) is not None:  # it cannot be rebuilt
+            if (
+                parse_file_name(name, TXN_INDEX_SUFFIX + SWAP_SUFFIX) is not None
+            ):  # it cannot be rebuilt
                 files.rename(directory / name, directory / name.removesuffix(SWAP_SUFFIX))
                 continue
             files.remove(directory / name)
@@ -140,8 +164,15 @@ def finish_exchanges(files: Files, directory: Path, names: Sequence[str], config
 
 
 def _finish(files: Files, directory: Path, base_offsets: list[int], config: LogConfig) -> None:
-    end_offset = max(_end_offset(files, directory, base_offset, config) for base_offset in base_offsets)
-    logger.warning("%s: finishing the exchange of segments %d to %d, which a stop interrupted", directory, base_offsets[0], end_offset)
+    end_offset = max(
+        _end_offset(files, directory, base_offset, config) for base_offset in base_offsets
+    )
+    logger.warning(
+        "%s: finishing the exchange of segments %d to %d, which a stop interrupted",
+        directory,
+        base_offsets[0],
+        end_offset,
+    )
     for name in files.list_directory(directory):
         offset = _offset_of(name, "")
         if offset is not None and base_offsets[0] <= offset < max(end_offset, base_offsets[0] + 1):
@@ -157,13 +188,24 @@ def _finish(files: Files, directory: Path, base_offsets: list[int], config: LogC
 def _end_offset(files: Files, directory: Path, base_offset: int, config: LogConfig) -> int:
     """Return the offset after the last batch of a ``.swap`` segment."""
     path = directory / file_name(base_offset, LOG_SUFFIX + SWAP_SUFFIX)
-    segment = Segment(files, directory, base_offset, config, created_ms=0, size_bytes=files.size_bytes(path), tail=SWAP_SUFFIX)
+    segment = Segment(
+        files,
+        directory,
+        base_offset,
+        config,
+        created_ms=0,
+        size_bytes=files.size_bytes(path),
+        tail=SWAP_SUFFIX,
+    )
     end_offset = base_offset
     try:
         for _, header in segment.headers(0):
             end_offset = header.next_offset
     except CorruptBatch as error:
-        text = f"{path} was durable before it got this name, and is damaged: {error}; restore it, or move {directory} away"
+        text = (
+            f"{path} was durable before it got this name, and is damaged: {error}; restore it, or"
+            f" move {directory} away"
+        )
         raise StorageError(text) from error
     finally:
         segment.close_file()

@@ -52,7 +52,11 @@ class PassTransactions:
         """
         is_needless = control_type in _MARKERS and header.producer_id not in self._met_producers
         self._met_producers.discard(header.producer_id)
-        if control_type is ControlType.ABORT and not is_needless and (ended := self._find(header)) is not None:
+        if (
+            control_type is ControlType.ABORT
+            and not is_needless
+            and (ended := self._find(header)) is not None
+        ):
             self._kept.append(ended)
         return is_needless
 
@@ -74,4 +78,8 @@ class PassTransactions:
         """Return the aborted transaction of a transactional batch or marker, or None."""
         ended = self._aborted.get(header.producer_id, [])
         index = bisect_left(ended, header.base_offset, key=attrgetter("last_offset"))
-        return ended[index] if index < len(ended) and ended[index].first_offset <= header.last_offset else None
+        return (
+            ended[index]
+            if index < len(ended) and ended[index].first_offset <= header.last_offset
+            else None
+        )

@@ -32,7 +32,8 @@ class UnreadableBatches:
             return
         self._logged.add(header.base_offset)
         logger.warning(
-            "%s: compaction keeps the batch at offsets %d to %d as it is, because its records cannot be read: %s",
+            "%s: compaction keeps the batch at offsets %d to %d as it is, because its records"
+            " cannot be read: %s",
             self.topic_partition,
             header.base_offset,
             header.last_offset,

@@ -69,9 +69,17 @@ def cluster_metadata(state: ClusterState) -> dict[str, dg.MetadataValue]:
         "cluster_id": dg.MetadataValue.text(state.cluster_id),
         "active_controller": dg.MetadataValue.int(state.quorum.leader_id),
         "partitions": dg.MetadataValue.int(len(partitions)),
-        "under_replicated": dg.MetadataValue.int(sum(is_under_replicated(each, state.layout.observers) for each in partitions)),
+        "under_replicated": dg.MetadataValue.int(
+            sum(is_under_replicated(each, state.layout.observers) for each in partitions)
+        ),
         "offline": dg.MetadataValue.int(sum(each.leader < 0 for each in partitions)),
-        "bytes": dg.MetadataValue.int(sum(directory.used_bytes for broker in state.layout.brokers for directory in broker.log_dirs)),
+        "bytes": dg.MetadataValue.int(
+            sum(
+                directory.used_bytes
+                for broker in state.layout.brokers
+                for directory in broker.log_dirs
+            )
+        ),
         **({"brokers": dg.MetadataValue.table(rows)} if rows else {}),
     }
 
@@ -85,13 +93,22 @@ def cluster_asset(*, name: str = "cluster") -> dg.AssetsDefinition:
         group_name=GROUP,
         kinds={"kafka"},
         description="The brokers, how they are, and what is wrong with them",
-        check_specs=[dg.AssetCheckSpec(name=check, asset=key, description=DESCRIPTIONS[check]) for check in CHECKS],
+        check_specs=[
+            dg.AssetCheckSpec(name=check, asset=key, description=DESCRIPTIONS[check])
+            for check in CHECKS
+        ],
     )
     def look_at_cluster(log_service: LogServiceResource) -> dg.MaterializeResult:  # type: ignore[type-arg] # Dagster wants it bare
         with log_service.open_admin() as admin:
             state = admin.run(read_state)
             throttled = admin.run(brokers_left_throttled, state)
-            findings = state_findings(state, throttled, disk_full_percent=load_settings().disk_full_percent)
-        return dg.MaterializeResult(asset_key=key, metadata=cluster_metadata(state), check_results=list(check_results(findings, key)))
+            findings = state_findings(
+                state, throttled, disk_full_percent=load_settings().disk_full_percent
+            )
+        return dg.MaterializeResult(
+            asset_key=key,
+            metadata=cluster_metadata(state),
+            check_results=list(check_results(findings, key)),
+        )
 
     return look_at_cluster

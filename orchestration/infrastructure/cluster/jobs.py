@@ -103,13 +103,23 @@ def _refusals() -> Iterator[None]:
         raise dg.Failure(description=str(error), allow_retries=False) from error
 
 
-def _done(context: dg.OpExecutionContext, admin: BlockingAdmin, layout: ClusterLayout, plan: Plan, *, is_dry: bool) -> bool:
+def _done(
+    context: dg.OpExecutionContext,
+    admin: BlockingAdmin,
+    layout: ClusterLayout,
+    plan: Plan,
+    *,
+    is_dry: bool,
+) -> bool:
     """Show a plan and carry it out unless this is a dry run.
 
     Return whether the cluster is as the plan wants it.
     """
     problems = plans.lack_of_room(layout, plan)
-    moves = [f"{move.where}: {','.join(map(str, move.before))} -> {','.join(map(str, move.after))}" for move in plan.moves]
+    moves = [
+        f"{move.where}: {','.join(map(str, move.before))} -> {','.join(map(str, move.after))}"
+        for move in plan.moves
+    ]
     context.add_output_metadata(
         {
             "moves": len(plan.moves),
@@ -118,7 +128,8 @@ def _done(context: dg.OpExecutionContext, admin: BlockingAdmin, layout: ClusterL
             "expected_seconds": plan.expected_seconds or 0.0,
             "dry_run": is_dry,
             "plan": dg.MetadataValue.md(
-                "\n".join(f"- {line}" for line in [*plan.notes, *problems, *moves[:SHOWN_MOVES]]) or "nothing to do"
+                "\n".join(f"- {line}" for line in [*plan.notes, *problems, *moves[:SHOWN_MOVES]])
+                or "nothing to do"
             ),
         }
     )
@@ -139,7 +150,11 @@ def _carry_out(context: dg.OpExecutionContext, admin: BlockingAdmin, mover: Move
         progress = admin.run(mover.step)
         if time.monotonic() - told_at > TOLD_EVERY_S:
             context.log.info(
-                "%d of %d moves, %d of %d bytes", progress.complete, progress.total, progress.copied_bytes, progress.total_bytes
+                "%d of %d moves, %d of %d bytes",
+                progress.complete,
+                progress.total,
+                progress.copied_bytes,
+                progress.total_bytes,
             )
             told_at = time.monotonic()
     admin.run(mover.finish)
@@ -148,11 +163,17 @@ def _carry_out(context: dg.OpExecutionContext, admin: BlockingAdmin, mover: Move
 
 
 @dg.op(description="Even out replicas and leaders")
-def rebalance(context: dg.OpExecutionContext, config: RebalanceConfig, log_service: LogServiceResource) -> None:
+def rebalance(
+    context: dg.OpExecutionContext, config: RebalanceConfig, log_service: LogServiceResource
+) -> None:
     """Even out replicas and leaders."""
     with _refusals(), log_service.open_admin() as admin:
         layout = admin.run(read_layout)
-        plan = plans.rebalance(layout, throttle_bytes=config.throttle, byte_tolerance=0.1 if config.even_bytes else None)
+        plan = plans.rebalance(
+            layout,
+            throttle_bytes=config.throttle,
+            byte_tolerance=0.1 if config.even_bytes else None,
+        )
         _done(context, admin, layout, plan, is_dry=config.dry_run)
 
 
@@ -168,14 +189,17 @@ def add(context: dg.OpExecutionContext, config: AddConfig, log_service: LogServi
         _done(context, admin, layout, plan, is_dry=config.dry_run)
 
 
-def _with_one_more(context: dg.OpExecutionContext, admin: BlockingAdmin, layout: ClusterLayout, config: AddConfig) -> ClusterLayout:
+def _with_one_more(
+    context: dg.OpExecutionContext, admin: BlockingAdmin, layout: ClusterLayout, config: AddConfig
+) -> ClusterLayout:
     """Have one more node started, and return the cluster with it. A dry run starts none."""
     if config.brokers:
         raise PlanRefused("start starts a broker with the next id: name no brokers with it")
     nodes = _own_nodes(admin)
     if nodes is None:
         raise PlanRefused(
-            f"{_no_installation()}, so this job cannot start a broker: start it where it is to run, and run the job again without start"
+            f"{_no_installation()}, so this job cannot start a broker: start it where it is to run,"
+            " and run the job again without start"
         )
     if config.dry_run:
         return layout.with_one_more(nodes.next_node_id, nodes.rack or None)
@@ -186,7 +210,9 @@ def _with_one_more(context: dg.OpExecutionContext, admin: BlockingAdmin, layout:
 
 
 @dg.op(description="Empty a broker and have the cluster forget it")
-def remove(context: dg.OpExecutionContext, config: RemoveConfig, log_service: LogServiceResource) -> None:
+def remove(
+    context: dg.OpExecutionContext, config: RemoveConfig, log_service: LogServiceResource
+) -> None:
     """Empty a broker, and have it stopped and forgotten.
 
     That happens where ``tidelog up`` runs the broker, or it is down already.
@@ -208,22 +234,33 @@ def remove(context: dg.OpExecutionContext, config: RemoveConfig, log_service: Lo
                 throttle_bytes=config.throttle,
                 is_carried_out=not config.dry_run,
             )
-            if _done(context, admin, found.layout, found.plan, is_dry=config.dry_run) and not config.dry_run:
-                context.log.info("%s", admin.run(forget, config.broker, stop, cordon, context.log.warning))
+            if (
+                _done(context, admin, found.layout, found.plan, is_dry=config.dry_run)
+                and not config.dry_run
+            ):
+                context.log.info(
+                    "%s", admin.run(forget, config.broker, stop, cordon, context.log.warning)
+                )
         finally:
             admin.run(cordon.take_back)
 
 
 @dg.op(description="Restart brokers one by one")
-def restart(context: dg.OpExecutionContext, config: RollConfig, log_service: LogServiceResource) -> None:
+def restart(
+    context: dg.OpExecutionContext, config: RollConfig, log_service: LogServiceResource
+) -> None:
     """Restart brokers one by one, each while the cluster can be without it."""
     with _refusals(), log_service.open_admin() as admin:
         state = admin.run(read_state)
         order = admin.run(brokers_to_restart, state, config.brokers)
-        context.add_output_metadata({"order": ", ".join(map(str, order)), "dry_run": config.dry_run})
+        context.add_output_metadata(
+            {"order": ", ".join(map(str, order)), "dry_run": config.dry_run}
+        )
         if not config.dry_run:
             _refuse_to_restart(admin, order)
-            rolling = RollingRestart(state, order, _installation().restart, lambda text: context.log.info("%s", text))
+            rolling = RollingRestart(
+                state, order, _installation().restart, lambda text: context.log.info("%s", text)
+            )
             try:
                 admin.run(rolling.run)
             finally:
@@ -256,10 +293,15 @@ def _refuse_to_restart(admin: BlockingAdmin, order: Sequence[int]) -> None:
     own = {node.node_id for node in nodes.nodes} if nodes is not None else set()
     strange = [each for each in sorted(order) if each not in own]
     if strange:
-        which = f"broker {strange[0]} is no node" if len(strange) == 1 else f"brokers {', '.join(map(str, strange))} are no nodes"
+        which = (
+            f"broker {strange[0]} is no node"
+            if len(strange) == 1
+            else f"brokers {', '.join(map(str, strange))} are no nodes"
+        )
         raise PlanRefused(
-            f"{which} of a tidelog up on {_installation().data}, so this job cannot restart "
-            f"{'it' if len(strange) == 1 else 'them'}: see tidelog cluster roll --command. Nothing was restarted"
+            f"{which} of a tidelog up on {_installation().data}, so this job cannot restart"
+            f" {'it' if len(strange) == 1 else 'them'}: see tidelog cluster roll --command. Nothing"
+            " was restarted"
         )
 
 
@@ -274,8 +316,9 @@ def _refuse_to_stop(admin: BlockingAdmin, broker_id: int) -> None:
     nodes = _own_nodes(admin)
     if nodes is None or all(node.node_id != broker_id for node in nodes.nodes):
         raise PlanRefused(
-            f"broker {broker_id} serves, and no tidelog up on {_installation().data} runs it, so this job cannot stop it: empty "
-            f"it with tidelog cluster drain {broker_id} --execute, stop it, and run the job again"
+            f"broker {broker_id} serves, and no tidelog up on {_installation().data} runs it, so"
+            f" this job cannot stop it: empty it with tidelog cluster drain {broker_id} --execute,"
+            " stop it, and run the job again"
         )
     try:
         nodes.without(broker_id)
@@ -295,7 +338,9 @@ def cluster_add() -> None:
     add()
 
 
-@dg.job(description="Empty a broker and have the cluster forget it; a dry run unless dry_run is false")
+@dg.job(
+    description="Empty a broker and have the cluster forget it; a dry run unless dry_run is false"
+)
 def cluster_remove() -> None:
     """Empty a broker and have the cluster forget it."""
     remove()

@@ -36,7 +36,9 @@ class HealthChange:
         return f"over: {self.text}" if self.is_over else self.text
 
 
-def decide_changes(before: Mapping[str, str], findings: Sequence[Finding]) -> tuple[dict[str, str], list[HealthChange]]:
+def decide_changes(
+    before: Mapping[str, str], findings: Sequence[Finding]
+) -> tuple[dict[str, str], list[HealthChange]]:
     """Return the current troubles by check, and those that are new or over.
 
     A trouble that goes on with other figures (one more partition, one less) is no change. Notices
@@ -46,8 +48,16 @@ def decide_changes(before: Mapping[str, str], findings: Sequence[Finding]) -> tu
     for finding in findings:
         if finding.severity is not Severity.NOTICE:
             now.setdefault(finding.check, finding.text)
-    began = [HealthChange(check=check, is_over=False, text=text) for check, text in now.items() if check not in before]
-    over = [HealthChange(check=check, is_over=True, text=text) for check, text in before.items() if check not in now]
+    began = [
+        HealthChange(check=check, is_over=False, text=text)
+        for check, text in now.items()
+        if check not in before
+    ]
+    over = [
+        HealthChange(check=check, is_over=True, text=text)
+        for check, text in before.items()
+        if check not in now
+    ]
     return now, began + over
 
 
@@ -60,11 +70,18 @@ def read_cursor(cursor: str | None) -> dict[str, str]:
         content = json.loads(cursor or "{}")
     except ValueError:
         return {}
-    return {str(check): str(text) for check, text in content.items()} if isinstance(content, dict) else {}
+    return (
+        {str(check): str(text) for check, text in content.items()}
+        if isinstance(content, dict)
+        else {}
+    )
 
 
 def cluster_sensor(
-    asset: dg.AssetsDefinition, *, name: str = "cluster_health", notify: Callable[[HealthChange], None] | None = None
+    asset: dg.AssetsDefinition,
+    *,
+    name: str = "cluster_health",
+    notify: Callable[[HealthChange], None] | None = None,
 ) -> dg.SensorDefinition:
     """Return the sensor over the cluster's asset.
 
@@ -79,7 +96,9 @@ def cluster_sensor(
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Tells when the health of the cluster changes, and has its checks run then",
     )
-    def watch_cluster(context: dg.SensorEvaluationContext, log_service: LogServiceResource) -> dg.SensorResult:
+    def watch_cluster(
+        context: dg.SensorEvaluationContext, log_service: LogServiceResource
+    ) -> dg.SensorResult:
         now, changes = decide_changes(read_cursor(context.cursor), _findings(log_service))
         for change in changes:
             context.log.warning("the cluster: %s", change)
@@ -95,6 +114,8 @@ def cluster_sensor(
 def _findings(log_service: LogServiceResource) -> list[Finding]:
     try:
         with log_service.open_admin(timeout_ms=TIMEOUT_MS) as admin:
-            return state_findings(admin.run(read_state), disk_full_percent=load_settings().disk_full_percent)
+            return state_findings(
+                admin.run(read_state), disk_full_percent=load_settings().disk_full_percent
+            )
     except LogServiceError as error:
         return [Finding(check=UNREACHABLE, severity=Severity.FAILED, text=str(error))]

@@ -48,7 +48,11 @@ class Loops:
         for loop, (before, _) in list(self._seen.items()):
             if (progress := loop.progress()) != before:
                 self._seen[loop] = progress, now_s
-        return [loop.name for loop, (_, since_s) in self._seen.items() if now_s - since_s > STANDING_AFTER_S]
+        return [
+            loop.name
+            for loop, (_, since_s) in self._seen.items()
+            if now_s - since_s > STANDING_AFTER_S
+        ]
 
 
 def heartbeat_file(home: Path) -> Path:
@@ -62,7 +66,12 @@ def start_heartbeat(home: Path, loops: Loops, tell: Callable[[str], None]) -> Ca
     ``tell`` is told which loop. Return a function that ends the heartbeat and waits for its end.
     """
     is_over = threading.Event()
-    thread = threading.Thread(target=_beat, args=(heartbeat_file(home), loops, tell, is_over), name="heartbeat", daemon=True)
+    thread = threading.Thread(
+        target=_beat,
+        args=(heartbeat_file(home), loops, tell, is_over),
+        name="heartbeat",
+        daemon=True,
+    )
     thread.start()
 
     def stop() -> None:
@@ -79,6 +88,9 @@ def _beat(path: Path, loops: Loops, tell: Callable[[str], None], is_over: thread
         if not standing:
             path.touch()
         elif standing != told:
-            tell(f"{', '.join(standing)} made no step for {STANDING_AFTER_S:.0f} s: the daemon gives no sign of life until it does")
+            tell(
+                f"{', '.join(standing)} made no step for {STANDING_AFTER_S:.0f} s: the daemon gives"
+                " no sign of life until it does"
+            )
         told = standing
         is_over.wait(HEARTBEAT_INTERVAL_S)

@@ -74,7 +74,9 @@ class Pause(Protocol):
 class Bounded:
     """A pause with a lower and an upper limit, whatever the loop asks for."""
 
-    def __init__(self, ended: Pause, *, shortest_s: float = 0.0, longest_s: float = math.inf) -> None:
+    def __init__(
+        self, ended: Pause, *, shortest_s: float = 0.0, longest_s: float = math.inf
+    ) -> None:
         self._ended = ended
         self._shortest_s, self._longest_s = shortest_s, longest_s
 
@@ -84,7 +86,9 @@ class Bounded:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Pause, and return whether the daemon ends."""
-        seconds = min(max(math.inf if timeout is None else timeout, self._shortest_s), self._longest_s)
+        seconds = min(
+            max(math.inf if timeout is None else timeout, self._shortest_s), self._longest_s
+        )
         return self._ended.wait(None if seconds == math.inf else seconds)
 
 
@@ -95,7 +99,9 @@ class Quiet:
     of the loop's own is over. A question that fails counts as a change.
     """
 
-    def __init__(self, ended: Pause, seen: Callable[[], Hashable], now_s: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, ended: Pause, seen: Callable[[], Hashable], now_s: Callable[[], float] = time.time
+    ) -> None:
         self._ended = ended
         self._look = seen
         self._now_s = now_s
@@ -115,8 +121,14 @@ class Quiet:
         pause_s = LONGEST_S if timeout is None else timeout
         began_s = self._now_s()
         until_s = (math.floor(self._looked_s / LONGEST_S) + 1) * LONGEST_S
-        while not self._ended.wait(min(pause_s, until_s - self._now_s()) if self._is_awaited(until_s, began_s) else pause_s):
-            if self._has_changed() or self._now_s() < self._changed_s + SETTLES_S or not self._is_awaited(until_s, began_s):
+        while not self._ended.wait(
+            min(pause_s, until_s - self._now_s()) if self._is_awaited(until_s, began_s) else pause_s
+        ):
+            if (
+                self._has_changed()
+                or self._now_s() < self._changed_s + SETTLES_S
+                or not self._is_awaited(until_s, began_s)
+            ):
                 if not until_s <= self._now_s() < self._looked_s + INTERVALS_S:
                     self._looked_s = self._now_s()
                 return False
@@ -159,7 +171,9 @@ class Resting:
     number. A question that fails counts as a change.
     """
 
-    def __init__(self, newest_event: Callable[[], Hashable], now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, newest_event: Callable[[], Hashable], now_s: Callable[[], float] = time.monotonic
+    ) -> None:
         self._newest_event = newest_event
         self._now_s = now_s
         self._sights: dict[str, Sight] = {}
@@ -178,7 +192,11 @@ class Resting:
             return False
         before = self._sights.get(sensor.selector_id)
         since_s = now_s if before is None or before.seen != seen else before.since_s
-        if before is not None and now_s >= since_s + SETTLES_S and now_s < before.ticked_s + RESTS_S:
+        if (
+            before is not None
+            and now_s >= since_s + SETTLES_S
+            and now_s < before.ticked_s + RESTS_S
+        ):
             return True
         self._sights[sensor.selector_id] = Sight(seen=seen, since_s=since_s, ticked_s=now_s)
         return False
@@ -282,7 +300,11 @@ def paced(daemon: Any, context: Any, ended: Pause) -> Pause:
     if kind == SENSOR:
         if daemon._threadpool_executor is None:  # noqa: SLF001 - which threads make ticks: Dagster tells it nowhere else
             return Bounded(ended, longest_s=WITHOUT_THREADS_S)
-        turns = Turns(ended, daemon._threadpool_executor, Resting(lambda: newest_event(context)).rests)  # noqa: SLF001
+        turns = Turns(
+            ended,
+            daemon._threadpool_executor,  # noqa: SLF001 - which threads make ticks: Dagster tells it nowhere else
+            Resting(lambda: newest_event(context)).rests,
+        )
         daemon._threadpool_executor = turns  # noqa: SLF001
         daemon.instrument_elapsed = turns.due
         return turns

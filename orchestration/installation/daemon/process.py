@@ -46,7 +46,9 @@ def watch_loops(loops: Loops) -> None:
     """
     run_loop = DagsterDaemon.run_daemon_loop
 
-    def run_watched(daemon: DagsterDaemon[Any], context: Any, daemon_uuid: str, ended: Pause, *intervals: Any) -> None:
+    def run_watched(
+        daemon: DagsterDaemon[Any], context: Any, daemon_uuid: str, ended: Pause, *intervals: Any
+    ) -> None:
         loops.add(DaemonLoop(daemon))
         run_loop(daemon, context, daemon_uuid, paced(daemon, context, ended), *intervals)  # type: ignore[arg-type]  # an Event to Dagster
 

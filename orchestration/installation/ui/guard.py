@@ -34,7 +34,9 @@ class Refusal:
     reason: str
 
 
-def refusal(scope: Scope, allowed_hosts: Collection[str], form_paths: Collection[str] = ()) -> Refusal | None:
+def refusal(
+    scope: Scope, allowed_hosts: Collection[str], form_paths: Collection[str] = ()
+) -> Refusal | None:
     """Return why the request of ``scope`` is refused, or None if it may pass.
 
     ``form_paths`` take forms of this site's pages.
@@ -42,23 +44,38 @@ def refusal(scope: Scope, allowed_hosts: Collection[str], form_paths: Collection
     headers = Headers(scope=scope)
     hosts, origins = headers.getlist("host"), headers.getlist("origin")
     if len(hosts) != 1 or not is_allowed_host(hosts[0], scope.get("server"), allowed_hosts):
-        return Refusal(status=421, reason=f"The host {', '.join(hosts)!r} is not allowed: name it in {UI_HOSTS}.")
+        return Refusal(
+            status=421,
+            reason=f"The host {', '.join(hosts)!r} is not allowed: name it in {UI_HOSTS}.",
+        )
     if any(not is_same_origin(origin, hosts[0]) for origin in origins):
-        return Refusal(status=403, reason=f"The origin {', '.join(origins)!r} is another site's: open the UI itself.")
+        return Refusal(
+            status=403,
+            reason=f"The origin {', '.join(origins)!r} is another site's: open the UI itself.",
+        )
     if not is_of_this_site(scope, headers):
         return Refusal(status=403, reason="Another site made this request: open the UI itself.")
     if scope["type"] == "websocket":
         return None
-    return _refused_form(scope, headers) if scope["path"] in form_paths else _refused_method(scope, headers)
+    return (
+        _refused_form(scope, headers)
+        if scope["path"] in form_paths
+        else _refused_method(scope, headers)
+    )
 
 
 def _refused_form(scope: Scope, headers: Headers) -> Refusal | None:
     if scope["method"] in {"GET", "HEAD"}:
         return None
     if scope["method"] != "POST":
-        return Refusal(status=405, reason=f"The method {scope['method']} is not served: use GET or POST.")
+        return Refusal(
+            status=405, reason=f"The method {scope['method']} is not served: use GET or POST."
+        )
     if "origin" not in headers and "sec-fetch-site" not in headers:
-        return Refusal(status=403, reason="A form needs the header Origin, which says that it is a page's of this site.")
+        return Refusal(
+            status=403,
+            reason="A form needs the header Origin, which says that it is a page's of this site.",
+        )
     if headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
         return Refusal(status=415, reason=f"The content type of a form is {FORM_TYPE}.")
     return None
@@ -70,14 +87,23 @@ def _refused_method(scope: Scope, headers: Headers) -> Refusal | None:
             return Refusal(status=405, reason="GraphQL is served by POST: send the query as JSON.")
         return None
     if scope["method"] != "POST":
-        return Refusal(status=405, reason=f"The method {scope['method']} is not served: use GET or POST.")
+        return Refusal(
+            status=405, reason=f"The method {scope['method']} is not served: use GET or POST."
+        )
     content_type = headers.get("content-type", "")
-    if content_type.partition(";")[0].strip() != "application/json":  # in small letters: else Dagster reads the query from the address
-        return Refusal(status=415, reason=f"The content type {content_type!r} is refused: send application/json.")
+    if (
+        content_type.partition(";")[0].strip() != "application/json"
+    ):  # in small letters: else Dagster reads the query from the address
+        return Refusal(
+            status=415,
+            reason=f"The content type {content_type!r} is refused: send application/json.",
+        )
     return None
 
 
-def is_allowed_host(host: str, server: tuple[str, int | None] | None, allowed_hosts: Collection[str]) -> bool:
+def is_allowed_host(
+    host: str, server: tuple[str, int | None] | None, allowed_hosts: Collection[str]
+) -> bool:
     """Return whether a ``Host`` names the address that was dialled, or a name of ``allowed_hosts``.
 
     A name that an attacker's DNS points here is none of them.
@@ -85,7 +111,11 @@ def is_allowed_host(host: str, server: tuple[str, int | None] | None, allowed_ho
     name = host_name(host)
     dialled = "" if server is None else plain_address(server[0])
     is_loopback = dialled.startswith("127.") or dialled == "::1"
-    return name in allowed_hosts or (name != "" and name == dialled) or (is_loopback and name == "localhost")
+    return (
+        name in allowed_hosts
+        or (name != "" and name == dialled)
+        or (is_loopback and name == "localhost")
+    )
 
 
 def host_name(host: str) -> str:
@@ -109,8 +139,15 @@ def is_of_this_site(scope: Scope, headers: Headers) -> bool:
     """Return whether no other site made the request. A link from elsewhere may open a page."""
     if headers.get("sec-fetch-site", "none") in {"none", "same-origin"}:
         return True
-    is_link = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
-    return scope["type"] == "http" and scope["method"] == "GET" and is_link and not scope["path"].endswith(GRAPHQL)
+    is_link = (
+        headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+    )
+    return (
+        scope["type"] == "http"
+        and scope["method"] == "GET"
+        and is_link
+        and not scope["path"].endswith(GRAPHQL)
+    )
 
 
 def add_security_headers(headers: MutableHeaders) -> None:
@@ -130,7 +167,9 @@ class GuardedUi:
     headers.
     """
 
-    def __init__(self, app: ASGIApp, allowed_hosts: Collection[str], form_paths: Collection[str] = ()) -> None:
+    def __init__(
+        self, app: ASGIApp, allowed_hosts: Collection[str], form_paths: Collection[str] = ()
+    ) -> None:
         self.app = app
         self.form_paths = frozenset(form_paths)
         self.allowed_hosts = frozenset(host_name(host) for host in allowed_hosts)
@@ -150,7 +189,13 @@ class GuardedUi:
         if refused is None:
             await self.app(scope, receive, send_protected)
         elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": refused.reason[:120]})
+            await send(
+                {
+                    "type": "websocket.close",
+                    "code": POLICY_VIOLATION,
+                    "reason": refused.reason[:120],
+                }
+            )
         else:
             response = PlainTextResponse(refused.reason + "\n", status_code=refused.status)
             await response(scope, receive, send_protected)

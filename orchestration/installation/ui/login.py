@@ -60,7 +60,10 @@ REFRESH = '<meta http-equiv="refresh" content="0">'
 BADGE = """<a href="/logout" style="position:fixed;right:16px;bottom:4px;z-index:30;padding:2px 8px;border-radius:4px;opacity:.85;
 font:12px/1.6 system-ui,sans-serif;background:#1c2330;color:#fff;max-width:200px;overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
 >{text}</a>"""
-RIGHT_WORDS: Mapping[UiRights, str] = {UiRights.READ: "you may read", UiRights.CHANGE: "you may read and change"}
+RIGHT_WORDS: Mapping[UiRights, str] = {
+    UiRights.READ: "you may read",
+    UiRights.CHANGE: "you may read and change",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +92,34 @@ class LoginUi:
 
     async def _answer(self, request: Request, session: Session | None) -> Response:
         if request.method == "POST":
-            return await (self._log_in(request, session) if request.url.path == LOGIN else self._log_out(request, session))
+            return await (
+                self._log_in(request, session)
+                if request.url.path == LOGIN
+                else self._log_out(request, session)
+            )
         if request.url.path == LOGOUT and session is not None:
             text = LEAVE.format(user=escape(session.user), rights=RIGHT_WORDS[session.rights])
             return page("Log out", text)
         if request.url.path == LOGOUT:
             return RedirectResponse(LOGIN, status_code=303)
         wanted = local_path(request.query_params.get("next", ""))
-        return RedirectResponse(wanted, status_code=303) if session is not None else form_page(wanted)
+        return (
+            RedirectResponse(wanted, status_code=303) if session is not None else form_page(wanted)
+        )
 
     async def _log_in(self, request: Request, session: Session | None) -> Response:
         fields = await form_fields(request)
-        user, password, wanted = fields.get("user", ""), fields.get("password", ""), local_path(fields.get("next", ""))
+        user, password, wanted = (
+            fields.get("user", ""),
+            fields.get("password", ""),
+            local_path(fields.get("next", "")),
+        )
         if not user or not password:
             return form_page(wanted, user, "Give user and password.", 400)
         try:
-            token, rights = await self.sessions.log_in(user, SecretText(password), address_of(request))
+            token, rights = await self.sessions.log_in(
+                user, SecretText(password), address_of(request)
+            )
         except BusyError:
             return form_page(wanted, user, "Too many logins wait: try again in some seconds.", 429)
         except UnreachableError:
@@ -112,7 +127,10 @@ class LoginUi:
         if rights is UiRights.UNKNOWN:
             return form_page(wanted, user, "User or password is wrong.", 401)
         if not token:
-            needed = f"{user} may not read this UI. It needs describe_configs or alter_configs on the group {UI_GROUP}."
+            needed = (
+                f"{user} may not read this UI. It needs describe_configs or alter_configs on the"
+                f" group {UI_GROUP}."
+            )
             return form_page(wanted, user, needed, 403)
         if session is not None:
             self.sessions.end(session)
@@ -124,7 +142,12 @@ class LoginUi:
         if session is not None:
             self.sessions.end(session)
         response = RedirectResponse(LOGIN, status_code=303)
-        response.delete_cookie(cookie_name(request.scope), httponly=True, samesite="strict", secure=request.url.scheme == "https")
+        response.delete_cookie(
+            cookie_name(request.scope),
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
         return response
 
     async def _serve(self, session: Session, scope: Scope, receive: Receive, send: Send) -> None:
@@ -132,17 +155,30 @@ class LoginUi:
             body = await _body(Request(scope, receive), MAX_QUERY_BYTES)
             if body is None or scope["path"] != GRAPHQL or not is_only_query(body):
                 refused = {
-                    "errors": [{"message": f"{session.user} may only read: alter_configs on the group {UI_GROUP} lets a user change."}]
+                    "errors": [
+                        {
+                            "message": (
+                                f"{session.user} may only read: alter_configs on the group"
+                                f" {UI_GROUP} lets a user change."
+                            )
+                        }
+                    ]
                 }
-                await Response(json.dumps(refused), status_code=403, media_type="application/json")(scope, receive, send)
+                await Response(json.dumps(refused), status_code=403, media_type="application/json")(
+                    scope, receive, send
+                )
                 return
             receive = replayed(body, receive)
         await self.app({**scope, SESSION: session}, receive, with_badge(session, send))
 
-    async def _serve_socket(self, session: Session | None, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve_socket(
+        self, session: Session | None, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         """Serve a WebSocket for as long as its session goes on."""
         if session is None:
-            await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": "log in first"})
+            await send(
+                {"type": "websocket.close", "code": POLICY_VIOLATION, "reason": "log in first"}
+            )
             return
         is_closed = False
 
@@ -150,7 +186,9 @@ class LoginUi:
             nonlocal is_closed
             if not is_closed and not await self.sessions.is_alive(session):
                 is_closed = True
-                await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": "log in again"})
+                await send(
+                    {"type": "websocket.close", "code": POLICY_VIOLATION, "reason": "log in again"}
+                )
             return not is_closed
 
         async def send_alive(message: Message) -> None:
@@ -159,7 +197,11 @@ class LoginUi:
 
         async def receive_alive() -> Message:
             message = await receive()
-            return message if await is_open() else {"type": "websocket.disconnect", "code": POLICY_VIOLATION}
+            return (
+                message
+                if await is_open()
+                else {"type": "websocket.disconnect", "code": POLICY_VIOLATION}
+            )
 
         await self.app({**scope, SESSION: session}, receive_alive, send_alive)
 
@@ -182,18 +224,37 @@ def cookie_name(scope: Scope) -> str:
 
 def set_cookie(response: Response, scope: Scope, token: str) -> None:
     """Hand a browser its token, out of the reach of scripts and of other sites."""
-    response.set_cookie(cookie_name(scope), token, httponly=True, samesite="strict", secure=scope["scheme"] == "https", path="/")
+    response.set_cookie(
+        cookie_name(scope),
+        token,
+        httponly=True,
+        samesite="strict",
+        secure=scope["scheme"] == "https",
+        path="/",
+    )
 
 
 def local_path(text: str) -> str:
     """Return the target of a login, which is a path of this UI and never another site."""
-    is_path = text.startswith("/") and not text.startswith("//") and "\\" not in text and text.isprintable() and text.isascii()
-    return text if is_path and len(text) <= MAX_NEXT_CHARACTERS and text.partition("?")[0] not in FORM_PATHS else "/"
+    is_path = (
+        text.startswith("/")
+        and not text.startswith("//")
+        and "\\" not in text
+        and text.isprintable()
+        and text.isascii()
+    )
+    return (
+        text
+        if is_path and len(text) <= MAX_NEXT_CHARACTERS and text.partition("?")[0] not in FORM_PATHS
+        else "/"
+    )
 
 
 def page(title: str, content: str, status: int = 200, head: str = "") -> Response:
     """Return a page that needs no scripts. ``content`` and ``head`` are HTML."""
-    return HTMLResponse(PAGE.format(title=escape(title), content=content, head=head), status_code=status)
+    return HTMLResponse(
+        PAGE.format(title=escape(title), content=content, head=head), status_code=status
+    )
 
 
 def form_page(wanted: str, user: str = "", wrong: str = "", status: int = 200) -> Response:
@@ -213,15 +274,25 @@ def _turned_away(scope: Scope) -> Response:
         return PlainTextResponse("Log in first: open /login in a browser.\n", status_code=401)
     if headers.get("sec-fetch-site") in {"cross-site", "same-site"}:
         return page("One moment", f'<p><a href="{LOGIN}">Log in</a></p>', head=REFRESH)
-    wanted = scope["path"] + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
-    return RedirectResponse(LOGIN if wanted == "/" else f"{LOGIN}?next={quote(wanted, safe='/')}", status_code=303)
+    wanted = scope["path"] + (
+        f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else ""
+    )
+    return RedirectResponse(
+        LOGIN if wanted == "/" else f"{LOGIN}?next={quote(wanted, safe='/')}", status_code=303
+    )
 
 
 async def form_fields(request: Request) -> Mapping[str, str]:
     """Return the fields of a form. There are none where the body is too long or no form."""
     body = await _body(request, MAX_FORM_BYTES)
     try:
-        fields = parse_qs((body or b"").decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="strict", max_num_fields=10)
+        fields = parse_qs(
+            (body or b"").decode("ascii"),
+            keep_blank_values=True,
+            strict_parsing=True,
+            errors="strict",
+            max_num_fields=10,
+        )
     except ValueError:
         return {}
     return {name: values[0] for name, values in fields.items()}
@@ -254,7 +325,9 @@ def is_only_query(body: bytes) -> bool:
         document = parse(asked["query"], max_tokens=MAX_QUERY_TOKENS)
     except (ValueError, TypeError, KeyError, RecursionError, GraphQLError):
         return False
-    operations = [each for each in document.definitions if isinstance(each, OperationDefinitionNode)]
+    operations = [
+        each for each in document.definitions if isinstance(each, OperationDefinitionNode)
+    ]
     return all(each.operation is OperationType.QUERY for each in operations)
 
 
@@ -265,7 +338,9 @@ def with_badge(session: Session, send: Send) -> Send:
     badge = BADGE.format(text=escape(text) + " &middot; log out").encode()
 
     async def send_page(message: Message) -> None:
-        if message["type"] == "http.response.start" and Headers(raw=message["headers"]).get("content-type", "").startswith("text/html"):
+        if message["type"] == "http.response.start" and Headers(raw=message["headers"]).get(
+            "content-type", ""
+        ).startswith("text/html"):
             started.append(message)
         elif not started:
             await send(message)

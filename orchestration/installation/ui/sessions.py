@@ -110,7 +110,9 @@ class Sessions:
         logger.warning("login of %s from %s: %s", escaped(user), escaped(address), rights.value)
         return self._begin(user, password, rights) if rights.is_reader else "", rights
 
-    async def _attempt(self, user: str, password: SecretText, address: str, wait_ms: int) -> UiRights:
+    async def _attempt(
+        self, user: str, password: SecretText, address: str, wait_ms: int
+    ) -> UiRights:
         """Ask the cluster in turn, and count the result."""
         try:
             await self._sleep(wait_ms / 1000)
@@ -128,7 +130,13 @@ class Sessions:
         token, now_s = secrets.token_urlsafe(TOKEN_BYTES), self._clock()
         digest = _digest(token)
         self._sessions[digest] = Session(
-            digest=digest, user=user, password=password, rights=rights, begun_s=now_s, used_s=now_s, checked_s=now_s
+            digest=digest,
+            user=user,
+            password=password,
+            rights=rights,
+            begun_s=now_s,
+            used_s=now_s,
+            checked_s=now_s,
         )
         while len(self._sessions) > MAX_SESSIONS:
             self._sessions.popitem(last=False)[1].is_ended = True
@@ -180,7 +188,11 @@ class Sessions:
         try:
             return await loop.run_in_executor(threads, self._users.rights_of, user, password)
         except (KafkaError, ConfigError) as error:
-            logger.warning("the cluster does not say whether %s may use the UI: %s", escaped(user), escaped(str(error)))
+            logger.warning(
+                "the cluster does not say whether %s may use the UI: %s",
+                escaped(user),
+                escaped(str(error)),
+            )
             raise UnreachableError from error
 
     def _now_ms(self) -> int:

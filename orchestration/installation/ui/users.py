@@ -14,7 +14,14 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Self
 
-from log_service.client import BlockingAdmin, ConfigError, ConfigResource, ErrorCode, KafkaError, settings_from_file
+from log_service.client import (
+    BlockingAdmin,
+    ConfigError,
+    ConfigResource,
+    ErrorCode,
+    KafkaError,
+    settings_from_file,
+)
 from log_service.client.settings_files import servers_from_file
 from log_service.common.secrets import SecretText
 
@@ -60,9 +67,14 @@ class ClusterUsers:
         """
         servers, settings = servers_from_file(path), settings_from_file(path)
         if not servers:
-            raise ConfigError(f"{path} names no bootstrap.servers: the UI has passwords checked there")
+            raise ConfigError(
+                f"{path} names no bootstrap.servers: the UI has passwords checked there"
+            )
         if str(settings.get("sasl_mechanism", "")).partition("-")[0] not in {"SCRAM", "PLAIN"}:
-            raise ConfigError(f"{path} needs sasl.mechanism=SCRAM-SHA-512, or another one with passwords: the UI has them checked by it")
+            raise ConfigError(
+                f"{path} needs sasl.mechanism=SCRAM-SHA-512, or another one with passwords: the UI"
+                " has them checked by it"
+            )
         return cls(servers=servers, settings=settings)
 
     def rights_of(self, user: str, password: SecretText) -> UiRights:
@@ -76,7 +88,11 @@ class ClusterUsers:
         if not _is_usable(user) or not _is_usable(password.reveal()):
             return UiRights.UNKNOWN
         servers = tuple(self._order)[:MAX_ASKED]
-        login = {"sasl_username": user, "sasl_password": password.reveal(), "default_api_timeout_ms": ANSWER_MS // len(servers)}
+        login = {
+            "sasl_username": user,
+            "sasl_password": password.reveal(),
+            "default_api_timeout_ms": ANSWER_MS // len(servers),
+        }
         failed: KafkaError | None = None
         for server in servers:
             try:

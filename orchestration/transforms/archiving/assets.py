@@ -36,8 +36,12 @@ ARCHIVE_KINDS = {"deltalake", "archive"}
 class ArchiveConfig(dg.Config):
     """Overrides of one run. Without any, the run archives all waiting records."""
 
-    only_full_chunks: bool = Field(default=False, description="Leave partitions alone of which less than a chunk waits")
-    accept_lost_records: bool = Field(default=False, description="Go on where retention removed records before they were archived")
+    only_full_chunks: bool = Field(
+        default=False, description="Leave partitions alone of which less than a chunk waits"
+    )
+    accept_lost_records: bool = Field(
+        default=False, description="Go on where retention removed records before they were archived"
+    )
 
 
 def archive_asset(spec: TopicSpec, *, group_name: str = "archives") -> dg.AssetsDefinition:
@@ -48,22 +52,35 @@ def archive_asset(spec: TopicSpec, *, group_name: str = "archives") -> dg.Assets
     :raises ValueError: ``spec`` declares no archive.
     """
     if spec.archived is None:
-        raise ValueError(f"the topic {spec.name} declares no archive: TopicSpec(name={spec.name!r}, archive=True)")
+        raise ValueError(
+            f"the topic {spec.name} declares no archive: TopicSpec(name={spec.name!r},"
+            " archive=True)"
+        )
     table = archive_table(spec.name)
     key = table_key(table)
     shown = dg.AssetSpec(
         key,
         deps=[spec.asset_key],
-        description=f"The archive of the topic {spec.name}: its records as they were. `topics.{spec.name}` in SQL reads it with the log.",
+        description=(
+            f"The archive of the topic {spec.name}: its records as they were. `topics.{spec.name}`"
+            " in SQL reads it with the log."
+        ),
         kinds=ARCHIVE_KINDS,
         group_name=group_name,
         metadata=table_address(table, DELTA),
         skippable=True,
     )
 
-    @dg.multi_asset(name=key.to_python_identifier(), specs=[declare(ArchivingKind(spec), shown)], pool=pool_of(table))
+    @dg.multi_asset(
+        name=key.to_python_identifier(),
+        specs=[declare(ArchivingKind(spec), shown)],
+        pool=pool_of(table),
+    )
     def archive(
-        context: dg.AssetExecutionContext, config: ArchiveConfig, log_service: LogServiceResource, lake: LakeResource
+        context: dg.AssetExecutionContext,
+        config: ArchiveConfig,
+        log_service: LogServiceResource,
+        lake: LakeResource,
     ) -> Iterator[dg.MaterializeResult[None]]:
         after = "What this run committed stays; the next one goes on from there"
         with explained(table, None, after), log_service.open() as log:
@@ -88,15 +105,25 @@ def archive_asset(spec: TopicSpec, *, group_name: str = "archives") -> dg.Assets
 
 def _pin(context: dg.AssetExecutionContext, table: str, ranges: OffsetRanges) -> None:
     """Name the table and the ranges in the run's log and tags."""
-    context.log.info("%s: archiving topic %s (id %s), offsets %s", table, ranges.topic, ranges.topic_id, ranges)
+    context.log.info(
+        "%s: archiving topic %s (id %s), offsets %s", table, ranges.topic, ranges.topic_id, ranges
+    )
     _tag(context, table, ranges)
 
 
 def _tag(context: dg.AssetExecutionContext, table: str, ranges: OffsetRanges) -> None:
-    context.instance.add_run_tags(context.run.run_id, run_tags(table, ranges.topic, "archive", str(ranges)))
+    context.instance.add_run_tags(
+        context.run.run_id, run_tags(table, ranges.topic, "archive", str(ranges))
+    )
 
 
-def _mirror(context: dg.AssetExecutionContext, table: str, log: LogClient, topic: str, offsets: Mapping[int, int]) -> None:
+def _mirror(
+    context: dg.AssetExecutionContext,
+    table: str,
+    log: LogClient,
+    topic: str,
+    offsets: Mapping[int, int],
+) -> None:
     """Commit the archive's offsets to its consumer group, for Kafka's tools.
 
     They are no checkpoint, so a failure is only a warning.
@@ -117,7 +144,9 @@ def _told(
     either it yields nothing.
     """
     state = report.state
-    if report.version is None and events.is_announced(context.instance, key, state.topic_id, state.committed):
+    if report.version is None and events.is_announced(
+        context.instance, key, state.topic_id, state.committed
+    ):
         context.log.info("nothing is to be archived of the topic %s", spec.name)
         return
     yield dg.MaterializeResult(asset_key=key, metadata=archive_metadata(report, datetime.now(UTC)))
@@ -127,7 +156,10 @@ def archive_metadata(report: ArchiveReport, now: datetime) -> dict[str, Any]:
     """Return the metadata that Dagster shows of a run."""
     state, offsets = report.state, report.next_offsets
     watermarks = {one.partition: one.high_watermark for one in state.log}
-    lag = sum(max(one.high_watermark - offsets.get(one.partition, one.log_start_offset), 0) for one in state.log)
+    lag = sum(
+        max(one.high_watermark - offsets.get(one.partition, one.log_start_offset), 0)
+        for one in state.log
+    )
     rows = [] if report.ranges is None else table_of_offsets(report.ranges, watermarks)
     return {
         "rows": report.records,
@@ -138,10 +170,16 @@ def archive_metadata(report: ArchiveReport, now: datetime) -> dict[str, Any]:
         "files_expired": report.files_expired,
         "dagster/column_schema": events.column_schema(ARCHIVE_SCHEMA),
         "lag": lag,
-        "seconds_behind": events.seconds_behind(lag, None if report.newest is None else int(report.newest.timestamp() * 1000), now),
+        "seconds_behind": events.seconds_behind(
+            lag, None if report.newest is None else int(report.newest.timestamp() * 1000), now
+        ),
         "high_watermark": sum(watermarks.values()),
         **({} if report.version is None else {events.VERSION_METADATA: report.version}),
         "kind": "recovered" if report.version is None else "archive",
-        **({"offsets": dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows])} if rows else {}),
+        **(
+            {"offsets": dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows])}
+            if rows
+            else {}
+        ),
         events.CHECKPOINT_METADATA: events.checkpoint_text(state.topic_id, offsets),
     }

@@ -28,11 +28,23 @@ class FullChunks:
 
     def is_upkeep_due(self, snapshot: Snapshot, now_s: float) -> bool:
         """Return whether a run has to look for expired files."""
-        return self.archive.kept_days is not None and is_tidying_due(self.archive, swept_at(snapshot()), now_s)
+        return self.archive.kept_days is not None and is_tidying_due(
+            self.archive, swept_at(snapshot()), now_s
+        )
 
-    def run_config(self, snapshot: Snapshot, now_s: float, *, follow_s: int) -> Mapping[str, object]:  # noqa: ARG002 - a StartRule
+    def run_config(
+        self,
+        snapshot: Snapshot,
+        now_s: float,
+        *,
+        follow_s: int,  # noqa: ARG002 - a StartRule
+    ) -> Mapping[str, object]:
         """Return whether partitions with less than a chunk are left alone."""
-        return {} if is_sweep_due(self.archive, swept_at(snapshot()), now_s) else {"only_full_chunks": True}
+        return (
+            {}
+            if is_sweep_due(self.archive, swept_at(snapshot()), now_s)
+            else {"only_full_chunks": True}
+        )
 
 
 @dataclass(frozen=True)
@@ -50,7 +62,13 @@ class ArchivingKind(Kind):
     def feed(self) -> TopicFeed:
         """Return the facts for sensor and lag."""
         start = FullChunks(self.spec.archived or Archive())
-        return TopicFeed(asset_key=table_key(self.name), table=self.name, topic=self.spec.name, minimum_interval_s=None, start=start)
+        return TopicFeed(
+            asset_key=table_key(self.name),
+            table=self.name,
+            topic=self.spec.name,
+            minimum_interval_s=None,
+            start=start,
+        )
 
     @property
     def is_replayable(self) -> bool:
@@ -62,12 +80,18 @@ class ArchivingKind(Kind):
         """Return False, because an archive takes every record."""
         return False
 
-    def why_no_replay(self, *, is_everything: bool = False, is_of_dead_letters: bool = False) -> str:  # noqa: ARG002 - a Kind
+    def why_no_replay(
+        self,
+        *,
+        is_everything: bool = False,  # noqa: ARG002 - a StartRule
+        is_of_dead_letters: bool = False,  # noqa: ARG002 - a Kind
+    ) -> str:
         """Return why nothing is replayed into an archive, and how it is built anew."""
         return (
-            f"{self.name} is the archive of the topic {self.spec.name}: it holds each record as it was, so that there is no replay into "
-            "it. To have it built anew of what the log still holds, move the table's folder in the lake away: the next run begins at the "
-            "log start. Records that only the archive holds are gone then"
+            f"{self.name} is the archive of the topic {self.spec.name}: it holds each record as it"
+            " was, so that there is no replay into it. To have it built anew of what the log still"
+            " holds, move the table's folder in the lake away: the next run begins at the log"
+            " start. Records that only the archive holds are gone then"
         )
 
     def replay(self, context: RunContext, request: ReplayRequest) -> Replayed:  # noqa: ARG002 - a Kind

@@ -48,14 +48,28 @@ def plan_archive(
         is_loss_accepted=is_loss_accepted,
     )
     chosen = [one for one in whole.ranges if is_sweep or one.is_empty or one.count >= chunk_records]
-    ranges = tuple(OffsetRange(partition=one.partition, start=one.start, end=min(one.end, one.start + chunk_records)) for one in chosen)
+    ranges = tuple(
+        OffsetRange(
+            partition=one.partition, start=one.start, end=min(one.end, one.start + chunk_records)
+        )
+        for one in chosen
+    )
     backlog = whole.ranges.count - sum(one.count for one in ranges)
-    return BatchPlan(ranges=OffsetRanges(topic=topic, topic_id=topic_id, ranges=ranges), backlog=backlog, notes=whole.notes)
+    return BatchPlan(
+        ranges=OffsetRanges(topic=topic, topic_id=topic_id, ranges=ranges),
+        backlog=backlog,
+        notes=whole.notes,
+    )
 
 
-def pinned(log: Sequence[PartitionOffsets], ends: Mapping[int, int]) -> tuple[PartitionOffsets, ...]:
+def pinned(
+    log: Sequence[PartitionOffsets], ends: Mapping[int, int]
+) -> tuple[PartitionOffsets, ...]:
     """Return the log up to ``ends`` (by partition), so that a run of several chunks has an end."""
-    return tuple(replace(one, last_stable_offset=min(one.last_stable_offset, ends.get(one.partition, 0))) for one in log)
+    return tuple(
+        replace(one, last_stable_offset=min(one.last_stable_offset, ends.get(one.partition, 0)))
+        for one in log
+    )
 
 
 def is_sweep_due(archive: Archive, swept_s: float | None, now_s: float) -> bool:

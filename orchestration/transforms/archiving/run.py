@@ -20,14 +20,36 @@ from deltalake import write_deltalake
 from deltalake.transaction import AddAction, RemoveAction
 
 from orchestration.lake.schemas import SchemaConflictError
-from orchestration.lake.tables import CommitConflictError, Lake, TableSnapshot, advance, commit_properties, conflicts_translated
+from orchestration.lake.tables import (
+    CommitConflictError,
+    Lake,
+    TableSnapshot,
+    advance,
+    commit_properties,
+    conflicts_translated,
+)
 from orchestration.log_client.protocol import UNREADABLE, LogClient, OtherTopicError, RangeReader
 from orchestration.offsets.known_gaps import beginning, marks_of
 from orchestration.offsets.planning import BatchPlan, Checkpoint, PartitionOffsets
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.retained.archive import Archive, archive_table
-from orchestration.retained.archive_files import ARCHIVE_SCHEMA, FILE_BYTES, PARTITION_BY, Chunk, discard, move_in, staging, write_chunk
-from orchestration.retained.archive_reading import ARCHIVE_OF, ArchivedFile, archived_by, expired_files, files_of
+from orchestration.retained.archive_files import (
+    ARCHIVE_SCHEMA,
+    FILE_BYTES,
+    PARTITION_BY,
+    Chunk,
+    discard,
+    move_in,
+    staging,
+    write_chunk,
+)
+from orchestration.retained.archive_reading import (
+    ARCHIVE_OF,
+    ArchivedFile,
+    archived_by,
+    expired_files,
+    files_of,
+)
 from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.archiving.planning import is_tidying_due, pinned, plan_archive
 from orchestration.transforms.errors import NotReadyError
@@ -97,7 +119,10 @@ class ArchiveReport:
         self.size_bytes += sum(one.size_bytes for one in chunks)
         self.files += sum(one.file is not None for one in chunks)
         self.files_expired += expired
-        self.newest = max((one for one in (self.newest, *(chunk.newest for chunk in chunks)) if one is not None), default=None)
+        self.newest = max(
+            (one for one in (self.newest, *(chunk.newest for chunk in chunks)) if one is not None),
+            default=None,
+        )
         self.next_offsets.update(ranges.ends())
 
 
@@ -131,7 +156,10 @@ def run_archive(spec: TopicSpec, context: ArchiveContext) -> ArchiveReport:
             losses += 1
             if losses == context.commit_attempts:
                 raise
-            context.note(f"{conflict}; looking again at what is left to archive (attempt {losses + 1} of {context.commit_attempts})")
+            context.note(
+                f"{conflict}; looking again at what is left to archive (attempt {losses + 1} of"
+                f" {context.commit_attempts})"
+            )
         state = read_state(spec, context)
     return report
 
@@ -144,16 +172,24 @@ def read_state(spec: TopicSpec, context: ArchiveContext) -> ArchiveState:
     """
     description = context.log.describe_topic(spec.name)
     if description is None:
-        raise NotReadyError(f"there is no topic {spec.name}: materialize topics/{spec.name}, which creates it")
+        raise NotReadyError(
+            f"there is no topic {spec.name}: materialize topics/{spec.name}, which creates it"
+        )
     snapshot = context.lake.snapshot(archive_table(spec.name))
     if snapshot is not None and archived_by(snapshot) != spec.name:
         raise SchemaConflictError(
-            f"the lake has a table {snapshot.name} that is not the archive of the topic {spec.name}: give the table, or the topic, another "
-            "name, or move the table away"
+            f"the lake has a table {snapshot.name} that is not the archive of the topic"
+            f" {spec.name}: give the table, or the topic, another name, or move the table away"
         )
     log = context.log.partition_offsets(spec.name)
-    committed = snapshot.checkpoints(description.topic_id, [one.partition for one in log]) if snapshot else {}
-    return ArchiveState(topic_id=description.topic_id, log=log, snapshot=snapshot, committed=committed)
+    committed = (
+        snapshot.checkpoints(description.topic_id, [one.partition for one in log])
+        if snapshot
+        else {}
+    )
+    return ArchiveState(
+        topic_id=description.topic_id, log=log, snapshot=snapshot, committed=committed
+    )
 
 
 def swept_at(snapshot: TableSnapshot | None) -> int | None:
@@ -165,22 +201,36 @@ def _policy(spec: TopicSpec) -> Archive:
     return spec.archived or Archive()
 
 
-def _plan(spec: TopicSpec, context: ArchiveContext, state: ArchiveState, ends: Mapping[int, int]) -> BatchPlan:
-    epochs = {partition: one.leader_epoch for partition, one in state.committed.items() if one.leader_epoch is not None}
+def _plan(
+    spec: TopicSpec, context: ArchiveContext, state: ArchiveState, ends: Mapping[int, int]
+) -> BatchPlan:
+    epochs = {
+        partition: one.leader_epoch
+        for partition, one in state.committed.items()
+        if one.leader_epoch is not None
+    }
     return plan_archive(
         topic=spec.name,
         topic_id=state.topic_id,
         log=pinned(state.log, ends),
         committed=state.committed,
         epoch_ends=context.log.leader_epoch_ends(spec.name, epochs) if epochs else {},
-        other_topic_ids=state.snapshot.topic_ids() if state.snapshot is not None and not state.committed else (),
+        other_topic_ids=(
+            state.snapshot.topic_ids() if state.snapshot is not None and not state.committed else ()
+        ),
         chunk_records=_policy(spec).chunk_records,
         is_sweep=context.is_sweep,
         is_loss_accepted=context.is_loss_accepted,
     )
 
 
-def _archive(spec: TopicSpec, context: ArchiveContext, state: ArchiveState, plan: BatchPlan, report: ArchiveReport) -> None:
+def _archive(
+    spec: TopicSpec,
+    context: ArchiveContext,
+    state: ArchiveState,
+    plan: BatchPlan,
+    report: ArchiveReport,
+) -> None:
     """Archive the planned ranges and commit them.
 
     :raises CommitConflictError: a rival was faster. Nothing was committed.
@@ -191,7 +241,10 @@ def _archive(spec: TopicSpec, context: ArchiveContext, state: ArchiveState, plan
     target = state.snapshot or context.lake.create(
         archive_table(spec.name),
         ARCHIVE_SCHEMA,
-        description=f"The archive of the topic {spec.name}: its records as they were, in the order of their offsets",
+        description=(
+            f"The archive of the topic {spec.name}: its records as they were, in the order of their"
+            " offsets"
+        ),
         partition_by=PARTITION_BY,
         properties={ARCHIVE_OF: spec.name},
     )
@@ -199,10 +252,14 @@ def _archive(spec: TopicSpec, context: ArchiveContext, state: ArchiveState, plan
         raise CommitConflictError(f"another writer made a table {target.name} at the same time")
     with staging(target.folder) as folder:
         chunks = _chunks(folder, context, plan)
-        taken = OffsetRanges(topic=spec.name, topic_id=state.topic_id, ranges=tuple(one.taken for one in chunks))
+        taken = OffsetRanges(
+            topic=spec.name, topic_id=state.topic_id, ranges=tuple(one.taken for one in chunks)
+        )
         is_through = context.is_sweep and plan.backlog == 0 and taken.ends() == plan.ranges.ends()
         expired = _expired(spec, context, target) if is_through else []
-        epochs = {one.taken.partition: one.leader_epoch for one in chunks if one.leader_epoch is not None}
+        epochs = {
+            one.taken.partition: one.leader_epoch for one in chunks if one.leader_epoch is not None
+        }
         transactions = {
             **advance(target, taken, epochs, state.committed),
             **marks_of(taken, state.committed, target.transaction_version),
@@ -213,7 +270,12 @@ def _archive(spec: TopicSpec, context: ArchiveContext, state: ArchiveState, plan
         actions = move_in(target.folder, chunks)
     notes = {"ranges": str(taken), "topic": spec.name, "run_id": context.run_id}
     try:
-        _commit(target, [*actions, *(_removal(one, context.now()) for one in expired)], transactions, notes)
+        _commit(
+            target,
+            [*actions, *(_removal(one, context.now()) for one in expired)],
+            transactions,
+            notes,
+        )
     except CommitConflictError:
         discard(target.folder, actions, context.lake.existing(target.name).files)
         raise
@@ -228,11 +290,26 @@ def _chunks(folder: Path, context: ArchiveContext, plan: BatchPlan) -> list[Chun
     for one in plan.ranges:
         with closing(_records(read, plan.ranges, one)) as batches:
             found = _Readable(one)
-            chunk = write_chunk(folder, plan.ranges.topic_id, one, found.batches(batches), limit_bytes=context.file_bytes)
-        taken = OffsetRange(partition=one.partition, start=found.start, end=max(found.start, min(chunk.taken.end, found.end)))
-        chunks.append(chunk if taken == chunk.taken else replace(chunk, taken=taken, leader_epoch=None))
+            chunk = write_chunk(
+                folder,
+                plan.ranges.topic_id,
+                one,
+                found.batches(batches),
+                limit_bytes=context.file_bytes,
+            )
+        taken = OffsetRange(
+            partition=one.partition,
+            start=found.start,
+            end=max(found.start, min(chunk.taken.end, found.end)),
+        )
+        chunks.append(
+            chunk if taken == chunk.taken else replace(chunk, taken=taken, leader_epoch=None)
+        )
         if found.reason is not None:
-            context.note(f"{plan.ranges.topic}-{one.partition}: {found.reason}. The archive of the topic goes on behind it")
+            context.note(
+                f"{plan.ranges.topic}-{one.partition}: {found.reason}. The archive of the topic"
+                " goes on behind it"
+            )
     return chunks
 
 
@@ -250,20 +327,35 @@ class _Readable:
         """Yield the records. ``start``, ``end`` and ``reason`` are valid afterwards."""
         is_at_start = True
         for batch in found:
-            reasons = batch[UNREADABLE].to_pylist() if UNREADABLE in batch.schema.names else [None] * batch.num_rows
-            first = next((row for row, reason in enumerate(reasons) if reason is None), len(reasons)) if is_at_start else 0
+            reasons = (
+                batch[UNREADABLE].to_pylist()
+                if UNREADABLE in batch.schema.names
+                else [None] * batch.num_rows
+            )
+            first = (
+                next((row for row, reason in enumerate(reasons) if reason is None), len(reasons))
+                if is_at_start
+                else 0
+            )
             if first:
                 self.start, self.reason = batch["offset"][first - 1].as_py() + 1, reasons[first - 1]
-            last = next((row for row in range(first, len(reasons)) if reasons[row] is not None), len(reasons))
+            last = next(
+                (row for row in range(first, len(reasons)) if reasons[row] is not None),
+                len(reasons),
+            )
             if last > first:
                 is_at_start = False
-                yield batch.select([name for name in batch.schema.names if name != UNREADABLE]).slice(first, last - first)
+                yield batch.select(
+                    [name for name in batch.schema.names if name != UNREADABLE]
+                ).slice(first, last - first)
             if last < len(reasons):
                 self.end = batch["offset"][last].as_py()
                 return
 
 
-def _records(read: RangeReader, ranges: OffsetRanges, wanted: OffsetRange) -> Generator[pa.RecordBatch]:
+def _records(
+    read: RangeReader, ranges: OffsetRanges, wanted: OffsetRange
+) -> Generator[pa.RecordBatch]:
     """Yield the records of a range.
 
     An empty range, which only moves a checkpoint, yields nothing.
@@ -273,26 +365,44 @@ def _records(read: RangeReader, ranges: OffsetRanges, wanted: OffsetRange) -> Ge
 
 
 def _commit(
-    target: TableSnapshot, actions: list[AddAction | RemoveAction], transactions: Mapping[str, int], notes: Mapping[str, str]
+    target: TableSnapshot,
+    actions: list[AddAction | RemoveAction],
+    transactions: Mapping[str, int],
+    notes: Mapping[str, str],
 ) -> None:
     properties = commit_properties(notes, transactions)
     with conflicts_translated(target.name):
         if not actions:  # no record lies in the ranges, but their checkpoints move all the same
-            write_deltalake(target.delta, target.arrow_schema.empty_table(), mode="append", commit_properties=properties)
+            write_deltalake(
+                target.delta,
+                target.arrow_schema.empty_table(),
+                mode="append",
+                commit_properties=properties,
+            )
             return
         target.delta.create_write_transaction(
-            actions, mode="append", schema=target.delta.schema(), partition_by=PARTITION_BY, commit_properties=properties
+            actions,
+            mode="append",
+            schema=target.delta.schema(),
+            partition_by=PARTITION_BY,
+            commit_properties=properties,
         )
 
 
 def _is_tidying(spec: TopicSpec, context: ArchiveContext, state: ArchiveState) -> bool:
     """Return whether expired files are to be removed although there is nothing to archive."""
-    return context.is_sweep and is_tidying_due(_policy(spec), swept_at(state.snapshot), context.now().timestamp())
+    return context.is_sweep and is_tidying_due(
+        _policy(spec), swept_at(state.snapshot), context.now().timestamp()
+    )
 
 
 def _expired(spec: TopicSpec, context: ArchiveContext, target: TableSnapshot) -> list[ArchivedFile]:
     kept_s = _policy(spec).kept_s
-    return [] if kept_s is None else expired_files(files_of(target), int((context.now().timestamp() - kept_s) * 1000))
+    return (
+        []
+        if kept_s is None
+        else expired_files(files_of(target), int((context.now().timestamp() - kept_s) * 1000))
+    )
 
 
 def _kept_from(expired: Sequence[ArchivedFile], topic_id: str) -> dict[str, int]:
@@ -306,4 +416,10 @@ def _kept_from(expired: Sequence[ArchivedFile], topic_id: str) -> dict[str, int]
 
 
 def _removal(file: ArchivedFile, now: datetime) -> RemoveAction:
-    return RemoveAction(file.path, True, int(now.timestamp() * 1000), file.size_bytes, {"_partition": str(file.partition)})
+    return RemoveAction(
+        file.path,
+        True,
+        int(now.timestamp() * 1000),
+        file.size_bytes,
+        {"_partition": str(file.partition)},
+    )

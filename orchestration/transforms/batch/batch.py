@@ -30,7 +30,14 @@ from orchestration.lake.tables import PROVENANCE
 from orchestration.log_client.protocol import UNREADABLE_BATCH
 from orchestration.offsets.ranges import OffsetRange, OffsetRanges, Places
 from orchestration.quality import Rule
-from orchestration.quality.rules import VIOLATIONS_COLUMN, Bits, count_violations, first_quarantine_rule, quarantined, violations_sql
+from orchestration.quality.rules import (
+    VIOLATIONS_COLUMN,
+    Bits,
+    count_violations,
+    first_quarantine_rule,
+    quarantined,
+    violations_sql,
+)
 from orchestration.rows.aggregates import group_rejections, validate_columns
 from orchestration.rows.uniqueness import TableKeys, find_originals, find_repetitions
 from orchestration.spark.session import SparkGoneError, is_server_gone
@@ -38,7 +45,14 @@ from orchestration.spark.source import FAULT, RecordBatchFrame, chosen_records
 from orchestration.transforms.batch import deletions as of_keys
 from orchestration.transforms.batch.intake import Intake
 from orchestration.transforms.batch.isolation import NOTHING, Isolation, allowed
-from orchestration.transforms.batch.parsing import MISFIT, NULLS, UNREADABLE, ParsedFrame, explain_unread, parse
+from orchestration.transforms.batch.parsing import (
+    MISFIT,
+    NULLS,
+    UNREADABLE,
+    ParsedFrame,
+    explain_unread,
+    parse,
+)
 from orchestration.transforms.batch.projection import chosen_columns
 from orchestration.transforms.batch.variants import holds_bytes, kept_as_bytes, without_variants
 from orchestration.transforms.declarations import TopicTable, Transform
@@ -70,7 +84,12 @@ class ComputedBatch:
 
 
 def compute_batch(
-    session: Any, table: TopicTable, batch: Batch, existing: TableKeys | None, *, forgiven: Places = NOTHING
+    session: Any,
+    table: TopicTable,
+    batch: Batch,
+    existing: TableKeys | None,
+    *,
+    forgiven: Places = NOTHING,
 ) -> ComputedBatch:
     """Return the rows, by partition and offset, and the rejections of ``batch``.
 
@@ -86,21 +105,33 @@ def compute_batch(
     result = _in_order(result)
     bits = _violations(result)
     counts = count_violations(table.rules, bits)
-    rows = result.drop_columns([VIOLATIONS_COLUMN]) if VIOLATIONS_COLUMN in result.column_names else result
+    rows = (
+        result.drop_columns([VIOLATIONS_COLUMN])
+        if VIOLATIONS_COLUMN in result.column_names
+        else result
+    )
     made = _distinct_records(rows)
     broken = _quarantine_rejections(table.rules, rows, bits)
     rows = without_rejected(rows, broken)
     filtered = batch.statistics.records - len(misfits) - made
     if table.latest_by:
         rows, deletions, refused = _changes(table, batch, rows, misfits)
-        return ComputedBatch(rows=rows, rejections=(*refused, *broken), violations=counts, filtered=filtered, deletions=deletions)
+        return ComputedBatch(
+            rows=rows,
+            rejections=(*refused, *broken),
+            violations=counts,
+            filtered=filtered,
+            deletions=deletions,
+        )
     if table.aggregates:
         validate_columns(rows, table.aggregate_by, table.aggregates)
         groupless = group_rejections(rows, table.aggregate_by)
         rows, broken = without_rejected(rows, groupless), (*broken, *groupless)
     repeated = _repetition_rejections(rows, table.unique_by, existing)
     rows = without_rejected(rows, repeated)
-    return ComputedBatch(rows=rows, rejections=(*misfits, *broken, *repeated), violations=counts, filtered=filtered)
+    return ComputedBatch(
+        rows=rows, rejections=(*misfits, *broken, *repeated), violations=counts, filtered=filtered
+    )
 
 
 def _changes(
@@ -116,7 +147,9 @@ def _changes(
     if not wanted:
         return rows, flagged, (*refused, *unusable)
     records, key_schema = batch.records_at(wanted), table.topic.key_format
-    found, nameless = of_keys.tombstone_deletions(records, table.latest_by, flagged.schema, batch.ranges.topic_id, key_schema)
+    found, nameless = of_keys.tombstone_deletions(
+        records, table.latest_by, flagged.schema, batch.ranges.topic_id, key_schema
+    )
     return rows, pa.concat_tables([flagged, found]), (*refused, *unusable, *nameless)
 
 
@@ -136,9 +169,14 @@ def call_transform(name: str, function: Transform, *frames: Any) -> Any:
         raise
     except Exception as error:  # the author's code may raise anything, and the text has to say what
         kind = ExecutionError if is_of_execution(error) else TransformError
-        raise kind(f"the transform of table {name} raised {described(error)}. Nothing was committed") from error
+        raise kind(
+            f"the transform of table {name} raised {described(error)}. Nothing was committed"
+        ) from error
     if not isinstance(result, DataFrame | ConnectDataFrame):
-        raise TransformError(f"the transform of table {name} returned {type(result).__name__}: it has to return a Spark DataFrame")
+        raise TransformError(
+            f"the transform of table {name} returned {type(result).__name__}: it has to return a"
+            " Spark DataFrame"
+        )
     return result
 
 
@@ -154,9 +192,15 @@ def running(name: str) -> Iterator[None]:
         yield
     except (PySparkException, Py4JError) as error:
         if is_server_gone(error):
-            raise SparkGoneError(f"the warm Spark server went away while table {name} was computed: {described(error)}") from error
+            raise SparkGoneError(
+                f"the warm Spark server went away while table {name} was computed:"
+                f" {described(error)}"
+            ) from error
         kind = ExecutionError if is_of_execution(error) else TransformError
-        raise kind(f"Spark failed on the transform of table {name}: {described(error)}. Nothing was committed") from error
+        raise kind(
+            f"Spark failed on the transform of table {name}: {described(error)}. Nothing was"
+            " committed"
+        ) from error
 
 
 def is_of_execution(error: BaseException) -> bool:
@@ -194,9 +238,14 @@ def _validate_rules(name: str, frame: Any, rules: Sequence[Rule]) -> None:
             except PySparkException as error:
                 if is_server_gone(error):
                     return
-                raise TransformError(f"{told} cannot be evaluated: {described(error)}. Nothing was committed") from error
+                raise TransformError(
+                    f"{told} cannot be evaluated: {described(error)}. Nothing was committed"
+                ) from error
             if not isinstance(kind, types.BooleanType | types.NullType):
-                raise TransformError(f"{told} is {kind.simpleString()}, and has to be true or false. Nothing was committed")
+                raise TransformError(
+                    f"{told} is {kind.simpleString()}, and has to be true or false. Nothing was"
+                    " committed"
+                )
 
 
 def collect(name: str, frame: Any) -> pa.Table:
@@ -210,7 +259,13 @@ def collect(name: str, frame: Any) -> pa.Table:
         if not isinstance(frame, ConnectDataFrame):
             return frame.toArrow()
         rows, fields = frame._to_table()  # noqa: SLF001 - what toArrow itself calls
-        return rows.cast(to_arrow_schema(fields or frame.schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC"))
+        return rows.cast(
+            to_arrow_schema(
+                fields or frame.schema,
+                error_on_duplicated_field_names_in_struct=True,
+                timezone="UTC",
+            )
+        )
 
 
 def _transformed(
@@ -226,8 +281,12 @@ def _transformed(
         decided, misfits = decide_doubtful(session, table.name, batch)
         given, nameless = _with_values(table, batch.frame(session, decided))
         misfits = (*misfits, *nameless)
-        by_arrow = None if _is_sparks(table) or kept else partial(_chosen_rows, batch, given, decided)
-        result, failed = _computed(table, batch, given, forgiven, partial(_of_frame, table, kept), by_arrow)
+        by_arrow = (
+            None if _is_sparks(table) or kept else partial(_chosen_rows, batch, given, decided)
+        )
+        result, failed = _computed(
+            table, batch, given, forgiven, partial(_of_frame, table, kept), by_arrow
+        )
     else:
         parsed = parse(batch.frame, table.topic.fields, has_headers=table.has_headers)
         given, nameless = _with_values(table, parsed.fitting())
@@ -236,8 +295,8 @@ def _transformed(
     missing = [column for column in PROVENANCE if column not in result.column_names]
     if missing:
         raise TransformError(
-            f"the result of table {table.name} lacks {', '.join(missing)}: every row has to say which record it came from. "
-            "Keep these columns in every select of the transform"
+            f"the result of table {table.name} lacks {', '.join(missing)}: every row has to say"
+            " which record it came from. Keep these columns in every select of the transform"
         )
     if table.latest_by:
         of_keys.validate_result(table, result)
@@ -261,10 +320,14 @@ def _collect_json(table: TopicTable, frame: Any, kept: Collection[str]) -> pa.Ta
 
 def _is_sparks(table: TopicTable) -> bool:
     """Return whether the result needs more than a choice of columns. Then Spark computes it."""
-    return bool(table.rules or table.deleted_when or (table.latest_by and table.topic.fields is None))
+    return bool(
+        table.rules or table.deleted_when or (table.latest_by and table.topic.fields is None)
+    )
 
 
-def _chosen_rows(batch: Intake, given: Any, decided: pa.Table | None, frame: Any) -> pa.Table | None:
+def _chosen_rows(
+    batch: Intake, given: Any, decided: pa.Table | None, frame: Any
+) -> pa.Table | None:
     """Return the rows of ``frame`` without Spark, or None.
 
     None says that the frame is more than a choice of columns of ``given``.
@@ -281,7 +344,9 @@ def _with_values(table: TopicTable, given: Any) -> tuple[Any, tuple[Rejection, .
     if not table.latest_by or table.topic.fields is not None:
         return given, ()
     found = collect(table.name, of_keys.without_value(given)).to_pylist()
-    return given.where("_value IS NOT NULL"), tuple(_misfit(row["_partition"], row["_offset"], NULL_VALUE) for row in found)
+    return given.where("_value IS NOT NULL"), tuple(
+        _misfit(row["_partition"], row["_offset"], NULL_VALUE) for row in found
+    )
 
 
 def _computed(  # noqa: PLR0917 - of one caller
@@ -303,7 +368,9 @@ def _computed(  # noqa: PLR0917 - of one caller
     """
 
     def compute(ranges: Sequence[OffsetRange], without: Places) -> pa.Table:
-        return of_frame(call_transform(table.name, table.function, given.where(chosen_places(ranges, without))))
+        return of_frame(
+            call_transform(table.name, table.function, given.where(chosen_places(ranges, without)))
+        )
 
     try:
         frame = call_transform(table.name, table.function, given)
@@ -312,14 +379,27 @@ def _computed(  # noqa: PLR0917 - of one caller
     except ExecutionError as error:
         limit = allowed(table.max_failed, batch.statistics.records)
         is_declared = table.max_failed is not None
-        found = Isolation(name=table.name, ranges=batch.ranges, compute=compute, limit=limit, is_declared=is_declared, forgiven=forgiven)
+        found = Isolation(
+            name=table.name,
+            ranges=batch.ranges,
+            compute=compute,
+            limit=limit,
+            is_declared=is_declared,
+            forgiven=forgiven,
+        )
         return found.run(error)
 
 
 def chosen_places(ranges: Sequence[OffsetRange], without: Places) -> Any:
     """Return the condition that holds for the records of ``ranges`` except those in ``without``."""
-    parts = [f"(_partition = {one.partition} AND _offset >= {one.start} AND _offset < {one.end})" for one in ranges]
-    left_out = [f"NOT (_partition = {number} AND _offset IN ({', '.join(map(str, offsets))}))" for number, offsets in without.items()]
+    parts = [
+        f"(_partition = {one.partition} AND _offset >= {one.start} AND _offset < {one.end})"
+        for one in ranges
+    ]
+    left_out = [
+        f"NOT (_partition = {number} AND _offset IN ({', '.join(map(str, offsets))}))"
+        for number, offsets in without.items()
+    ]
     none = "_offset < 0"  # a constant would let Spark leave the whole plan out
     return sql.expr(" AND ".join([f"({' OR '.join([none, *parts])})", *left_out]))
 
@@ -337,7 +417,9 @@ def _of_frame(table: TopicTable, kept: Collection[str], frame: Any) -> pa.Table:
     return pa.table(found.columns, names=found.column_names)
 
 
-def decide_doubtful(session: Any, name: str, batch: Intake) -> tuple[pa.Table | None, tuple[Rejection, ...]]:
+def decide_doubtful(
+    session: Any, name: str, batch: Intake
+) -> tuple[pa.Table | None, tuple[Rejection, ...]]:
     """Let Spark parse the doubtful records.
 
     Return rows of those that fit, and the batch's rejections.
@@ -347,22 +429,47 @@ def decide_doubtful(session: Any, name: str, batch: Intake) -> tuple[pa.Table | 
     if not records.num_rows:
         return None, tuple(faults)
     assert batch.fields is not None
-    found = collect(name, parse(batch.doubtful_frame(session), batch.fields, has_headers=batch.has_headers).decided())
+    found = collect(
+        name,
+        parse(batch.doubtful_frame(session), batch.fields, has_headers=batch.has_headers).decided(),
+    )
     rows = found.filter(pc.invert(found[MISFIT])).drop_columns([MISFIT])
     unread = found.filter(found[MISFIT]).to_pylist()
-    nulls = {(row["_partition"], row["_offset"]): [name for name in batch.fields.names if row[name] is None] for row in unread}
-    return rows, (*faults, *_unread(nulls, batch.fields, lambda wanted: chosen_records(records.to_batches(), wanted)))
+    nulls = {
+        (row["_partition"], row["_offset"]): [
+            name for name in batch.fields.names if row[name] is None
+        ]
+        for row in unread
+    }
+    return rows, (
+        *faults,
+        *_unread(nulls, batch.fields, lambda wanted: chosen_records(records.to_batches(), wanted)),
+    )
 
 
-def _worker_misfits(name: str, parsed: ParsedFrame, batch: RecordBatchFrame) -> tuple[Rejection, ...]:
+def _worker_misfits(
+    name: str, parsed: ParsedFrame, batch: RecordBatchFrame
+) -> tuple[Rejection, ...]:
     misfits = collect(name, parsed.misfits()).to_pylist()
-    faults = [_misfit(row["_partition"], row["_offset"], row[FAULT]) for row in misfits if row[FAULT] is not None]
-    nulls = {(row["_partition"], row["_offset"]): row[NULLS] for row in misfits if row[FAULT] is None}
-    return tuple(faults) if parsed.fields is None else (*faults, *_unread(nulls, parsed.fields, batch.records_at))
+    faults = [
+        _misfit(row["_partition"], row["_offset"], row[FAULT])
+        for row in misfits
+        if row[FAULT] is not None
+    ]
+    nulls = {
+        (row["_partition"], row["_offset"]): row[NULLS] for row in misfits if row[FAULT] is None
+    }
+    return (
+        tuple(faults)
+        if parsed.fields is None
+        else (*faults, *_unread(nulls, parsed.fields, batch.records_at))
+    )
 
 
 def _unread(
-    nulls: Mapping[tuple[int, int], Sequence[str]], fields: types.StructType, records_at: Callable[[Mapping[int, Sequence[int]]], pa.Table]
+    nulls: Mapping[tuple[int, int], Sequence[str]],
+    fields: types.StructType,
+    records_at: Callable[[Mapping[int, Sequence[int]]], pa.Table],
 ) -> list[Rejection]:
     """Return the rejections of records that Spark could not read.
 
@@ -371,7 +478,9 @@ def _unread(
     wanted: dict[int, list[int]] = {}
     for partition, offset in islice(nulls, MAX_EXPLAINED):
         wanted.setdefault(partition, []).append(offset)
-    records = records_at(wanted).select(["_partition", "_offset", "value"]).to_pylist() if wanted else []
+    records = (
+        records_at(wanted).select(["_partition", "_offset", "value"]).to_pylist() if wanted else []
+    )
     reasons = {
         place: explain_unread(row["value"], fields, nulls[place])
         for row in records
@@ -390,15 +499,20 @@ def _validate_provenance(name: str, result: pa.Table, ranges: OffsetRanges) -> N
     partitions, offsets = _places(result)
     for one in ranges:
         inside |= (partitions == one.partition) & (offsets >= one.start) & (offsets < one.end)
-    is_of_topic = pc.all(pc.equal(result["_topic_id"], ranges.topic_id)).as_py() is not False and result["_topic_id"].null_count == 0
+    is_of_topic = (
+        pc.all(pc.equal(result["_topic_id"], ranges.topic_id)).as_py() is not False
+        and result["_topic_id"].null_count == 0
+    )
     if not inside.all() or not is_of_topic:
         raise TransformError(
-            f"the result of table {name} has rows whose _topic_id, _partition and _offset are not of the batch ({ranges}): "
-            "pass these columns through unchanged"
+            f"the result of table {name} has rows whose _topic_id, _partition and _offset are not"
+            f" of the batch ({ranges}): pass these columns through unchanged"
         )
 
 
-def _quarantine_rejections(rules: Sequence[Rule], rows: pa.Table, bits: Bits) -> tuple[Rejection, ...]:
+def _quarantine_rejections(
+    rules: Sequence[Rule], rows: pa.Table, bits: Bits
+) -> tuple[Rejection, ...]:
     chosen = np.flatnonzero(quarantined(rules, bits))
     partitions, offsets = _places(rows)
     found: dict[tuple[int, int], Rejection] = {}
@@ -407,14 +521,20 @@ def _quarantine_rejections(rules: Sequence[Rule], rows: pa.Table, bits: Bits) ->
         if place not in found:
             rule = first_quarantine_rule(rules, int(bits[position]))
             reason = rule.description or f"{rule.condition} does not hold"
-            found[place] = Rejection(partition=place[0], offset=place[1], reason=reason, rule=rule.name)
+            found[place] = Rejection(
+                partition=place[0], offset=place[1], reason=reason, rule=rule.name
+            )
     return tuple(found.values())
 
 
-def _repetition_rejections(rows: pa.Table, unique_by: Sequence[str], existing: TableKeys | None) -> tuple[Rejection, ...]:
+def _repetition_rejections(
+    rows: pa.Table, unique_by: Sequence[str], existing: TableKeys | None
+) -> tuple[Rejection, ...]:
     missing = [column for column in unique_by if column not in rows.column_names]
     if missing:
-        raise TransformError(f"unique_by names columns that the result does not have: {', '.join(missing)}")
+        raise TransformError(
+            f"unique_by names columns that the result does not have: {', '.join(missing)}"
+        )
     partitions, offsets = _places(rows)
     repeated = find_repetitions(rows, unique_by, existing)
     topic_ids = rows["_topic_id"].take(pa.array(repeated)).to_pylist()
@@ -427,7 +547,9 @@ def _repetition_rejections(rows: pa.Table, unique_by: Sequence[str], existing: T
             offset=offset,
             reason=DUPLICATE,
             rule=UNIQUENESS_RULE,
-            duplicate_of=f"{'' if original[0] == topic_id else original[0] + '/'}{original[1]}:{original[2]}",
+            duplicate_of=(
+                f"{'' if original[0] == topic_id else original[0] + '/'}{original[1]}:{original[2]}"
+            ),
         )
         for (topic_id, partition, offset), original in found.items()
     )
@@ -454,7 +576,11 @@ def _in_order(rows: pa.Table) -> pa.Table:
     """
     partitions, offsets = (np.diff(column) for column in _places(rows))
     is_ascending = bool(((partitions > 0) | ((partitions == 0) & (offsets >= 0))).all())
-    return rows if is_ascending else rows.sort_by([("_partition", "ascending"), ("_offset", "ascending")])
+    return (
+        rows
+        if is_ascending
+        else rows.sort_by([("_partition", "ascending"), ("_offset", "ascending")])
+    )
 
 
 def _violations(rows: pa.Table) -> Bits:
@@ -473,5 +599,10 @@ def _distinct_records(rows: pa.Table) -> int:
 
 def _places(rows: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     if rows["_partition"].null_count or rows["_offset"].null_count:
-        raise TransformError("the result has rows without _partition or _offset: pass these columns through unchanged")
-    return rows["_partition"].to_numpy().astype(np.int64), rows["_offset"].to_numpy().astype(np.int64)
+        raise TransformError(
+            "the result has rows without _partition or _offset: pass these columns through"
+            " unchanged"
+        )
+    return rows["_partition"].to_numpy().astype(np.int64), rows["_offset"].to_numpy().astype(
+        np.int64
+    )

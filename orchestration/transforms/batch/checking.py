@@ -16,7 +16,9 @@ from orchestration.quality.suites import Outcome, run_suite
 from orchestration.transforms.batch.results import Result, chosen_rows
 
 
-def evaluate_suite(session: Any, suite: Suite, rows: pa.Table, *, table: str) -> tuple[Outcome, ...]:
+def evaluate_suite(
+    session: Any, suite: Suite, rows: pa.Table, *, table: str
+) -> tuple[Outcome, ...]:
     """Run ``suite`` on ``rows``. The same rows give the same sample. Without rows nothing runs."""
     if not suite.expectations or rows.num_rows == 0:
         return ()
@@ -48,7 +50,10 @@ def _sampled(suite: Suite, looked: pa.Table, row_count: int, table: str) -> list
     outcomes = run_suite(suite, looked.to_pandas(), table=table)
     if looked.num_rows == row_count:
         return list(outcomes)
-    return [replace(one, observed={**one.observed, "rows": looked.num_rows, "of_rows": row_count}) for one in outcomes]
+    return [
+        replace(one, observed={**one.observed, "rows": looked.num_rows, "of_rows": row_count})
+        for one in outcomes
+    ]
 
 
 def sample(rows: pa.Table, size: int) -> pa.Table:
@@ -59,7 +64,8 @@ def sample(rows: pa.Table, size: int) -> pa.Table:
 def blocking_failures(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     """Return a sentence for each blocking expectation that is not met."""
     return tuple(
-        f"expectation {one.expectation.check_name}: {one.observed.get('error') or describe_observed(one)}"
+        f"expectation {one.expectation.check_name}:"
+        f" {one.observed.get('error') or describe_observed(one)}"
         for one in outcomes
         if one.expectation.is_blocking and not one.is_met
     )

@@ -30,7 +30,11 @@ def flag_deleted(frame: Any, table: TopicTable) -> Any:
 
     Without ``deleted_when`` the frame stays as it is.
     """
-    return frame.withColumn(DELETED_COLUMN, sql.expr(f"coalesce({table.deleted_when}, FALSE)")) if table.deleted_when else frame
+    return (
+        frame.withColumn(DELETED_COLUMN, sql.expr(f"coalesce({table.deleted_when}, FALSE)"))
+        if table.deleted_when
+        else frame
+    )
 
 
 def is_tombstone(one: Rejection) -> bool:
@@ -53,14 +57,22 @@ def validate_result(table: TopicTable, result: pa.Table) -> None:
 
     :raises TransformError: names the missing columns.
     """
-    missing = [column for column in dict.fromkeys((*table.latest_by, "_timestamp")) if column not in result.column_names]
+    missing = [
+        column
+        for column in dict.fromkeys((*table.latest_by, "_timestamp"))
+        if column not in result.column_names
+    ]
     if missing:
         raise TransformError(
-            f"the result of table {table.name} lacks {', '.join(missing)}: a table with latest_by needs its key columns, and _timestamp, "
-            "which says what is newer where records of a key lie in several partitions. Keep these columns in every select"
+            f"the result of table {table.name} lacks {', '.join(missing)}: a table with latest_by"
+            " needs its key columns, and _timestamp, which says what is newer where records of a"
+            " key lie in several partitions. Keep these columns in every select"
         )
     if not pa.types.is_timestamp(result.schema.field("_timestamp").type):
-        raise TransformError(f"_timestamp of the result of table {table.name} is no timestamp: pass the column through unchanged")
+        raise TransformError(
+            f"_timestamp of the result of table {table.name} is no timestamp: pass the column"
+            " through unchanged"
+        )
 
 
 def key_rejections(rows: pa.Table, keys: Sequence[str]) -> tuple[Rejection, ...]:
@@ -73,14 +85,25 @@ def key_rejections(rows: pa.Table, keys: Sequence[str]) -> tuple[Rejection, ...]
         if rows[key].null_count:
             for place in _places(rows.filter(rows[key].is_null())):
                 found.setdefault(place, _rejection(place, f"the key column {key} is null"))
-    counted = rows.select([*keys, "_partition", "_offset"]).group_by([*keys, "_partition", "_offset"]).aggregate([([], "count_all")])
+    counted = (
+        rows.select([*keys, "_partition", "_offset"])
+        .group_by([*keys, "_partition", "_offset"])
+        .aggregate([([], "count_all")])
+    )
     for place in _places(counted.filter(pc.greater(counted["count_all"], 1))):
-        found.setdefault(place, _rejection(place, f"the record makes several rows with the same {', '.join(keys)}"))
+        found.setdefault(
+            place,
+            _rejection(place, f"the record makes several rows with the same {', '.join(keys)}"),
+        )
     return tuple(found.values())
 
 
 def tombstone_deletions(
-    records: pa.Table, keys: Sequence[str], schema: pa.Schema, topic_id: str, key_schema: KeySchema | None
+    records: pa.Table,
+    keys: Sequence[str],
+    schema: pa.Schema,
+    topic_id: str,
+    key_schema: KeySchema | None,
 ) -> tuple[pa.Table, tuple[Rejection, ...]]:
     """Return the keys that tombstones delete, and the rejections of those that name no key.
 
@@ -100,7 +123,10 @@ def tombstone_deletions(
     values = [found for found, _ in named if found is not None]
     kept = keyed.filter(pa.array([found is not None for found, _ in named], pa.bool_()))
     made: Mapping[str, Any] = {
-        **{column.name: pa.array([one[at] for one in values], column.type) for at, column in enumerate(columns)},
+        **{
+            column.name: pa.array([one[at] for one in values], column.type)
+            for at, column in enumerate(columns)
+        },
         "_topic_id": pa.repeat(pa.scalar(topic_id), kept.num_rows),
         "_partition": kept["_partition"],
         "_offset": kept["_offset"],

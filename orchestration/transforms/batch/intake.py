@@ -55,7 +55,11 @@ READ_AGAIN_RANGES = 50
 """Most ranges per partition that are read again. Gaps between dead letters are then read, too."""
 ROW_GROUP_RECORDS = 100_000
 LEFTOVER_AGE_S = 6 * 3_600
-FASTEST: Mapping[str, Any] = {"compression": "NONE", "use_dictionary": False, "write_statistics": False}
+FASTEST: Mapping[str, Any] = {
+    "compression": "NONE",
+    "use_dictionary": False,
+    "write_statistics": False,
+}
 PARSERS = 2
 """Number of chunks that are parsed at once while the next one is read.
 
@@ -65,9 +69,13 @@ Parsed = tuple[pa.Table, pa.Array]
 """Columns of the values that fit, and the faults of the others."""
 META_COLUMNS = ("_partition", "_offset", "_timestamp", "_key")
 META_TYPES = (types.IntegerType(), types.LongType(), types.TimestampType(), types.BinaryType())
-META = types.StructType([types.StructField(name, kind) for name, kind in zip(META_COLUMNS, META_TYPES, strict=True)])
+META = types.StructType(
+    [types.StructField(name, kind) for name, kind in zip(META_COLUMNS, META_TYPES, strict=True)]
+)
 VALUE = types.StructType([types.StructField("_value", types.BinaryType())])
-HEADER = types.StructType([types.StructField("key", types.StringType()), types.StructField("value", types.BinaryType())])
+HEADER = types.StructType(
+    [types.StructField("key", types.StringType()), types.StructField("value", types.BinaryType())]
+)
 HEADERS = types.StructType([types.StructField("_headers", types.ArrayType(HEADER))])
 ARROW_HEADERS = to_arrow_schema(HEADERS, timezone="UTC").field("_headers").type
 
@@ -110,7 +118,10 @@ class Intake:
         self._doubtful_file: Path | None = None
 
     def __repr__(self) -> str:
-        return f"<Intake {self.ranges} records={self.statistics.records} doubtful={self.doubtful.num_rows} files={len(self._files)}>"
+        return (
+            f"<Intake {self.ranges} records={self.statistics.records}"
+            f" doubtful={self.doubtful.num_rows} files={len(self._files)}>"
+        )
 
     @property
     def statistics(self) -> BatchStatistics:
@@ -130,7 +141,9 @@ class Intake:
                 for batch, fitting, parsed in self._parsed_batches(parsers):
                     self._count_in(batch)
                     self._add(fitting, parsed)
-                    if self._scratch is not None and self._rows_bytes > (INLINE_BYTES if writer is None else WRITTEN_BYTES):
+                    if self._scratch is not None and self._rows_bytes > (
+                        INLINE_BYTES if writer is None else WRITTEN_BYTES
+                    ):
                         writer = writer or _writer(self._new_file(), self._rows[0].schema)
                         self._write_rows(writer)
             if writer is not None and self._rows:
@@ -153,22 +166,33 @@ class Intake:
             stored = session.read.schema(schema).parquet(*(str(file) for file in self._files))
         elif rows:
             stored = session.createDataFrame(
-                pa.concat_tables([table.cast(rows[0].schema) for table in rows]).combine_chunks(), schema=schema
+                pa.concat_tables([table.cast(rows[0].schema) for table in rows]).combine_chunks(),
+                schema=schema,
             )
         else:
             stored = session.createDataFrame([], schema)
         key = sql.col("_key") if self.fields is None else text_key("_key")
-        columns = [as_variant(sql.col(f"`{one.name}`"), one.dataType).alias(one.name) for one in own]
+        columns = [
+            as_variant(sql.col(f"`{one.name}`"), one.dataType).alias(one.name) for one in own
+        ]
         headers = HEADERS.names if self.has_headers else ()
         return stored.select(
-            sql.lit(self.ranges.topic_id).alias("_topic_id"), "_partition", "_offset", "_timestamp", key.alias("_key"), *headers, *columns
+            sql.lit(self.ranges.topic_id).alias("_topic_id"),
+            "_partition",
+            "_offset",
+            "_timestamp",
+            key.alias("_key"),
+            *headers,
+            *columns,
         )
 
     @property
     def _schema(self) -> types.StructType:
         """Return the columns of the rows, with each VARIANT as JSON."""
         own = VALUE if self.fields is None else self.fields
-        fields = [types.StructField(one.name, text_kind(one.dataType)) for one in nullable_fields(own)]
+        fields = [
+            types.StructField(one.name, text_kind(one.dataType)) for one in nullable_fields(own)
+        ]
         return types.StructType([*META, *(HEADERS if self.has_headers else ()), *fields])
 
     @property
@@ -190,10 +214,19 @@ class Intake:
         wanted = [name for name in dict.fromkeys(chosen.values()) if name != "_topic_id"]
         parts = [pq.read_table(file, columns=wanted) for file in self._files]
         if not self._files:
-            parts = [table.select(wanted) for table in (*self._rows, *([decided] if decided is not None else []))]
-        found = pa.concat_tables([table.cast(parts[0].schema) for table in parts]) if parts else self._no_rows().select(wanted)
+            parts = [
+                table.select(wanted)
+                for table in (*self._rows, *([decided] if decided is not None else []))
+            ]
+        found = (
+            pa.concat_tables([table.cast(parts[0].schema) for table in parts])
+            if parts
+            else self._no_rows().select(wanted)
+        )
         topic_id = pa.repeat(pa.scalar(self.ranges.topic_id), found.num_rows)
-        columns = [topic_id if source == "_topic_id" else found[source] for source in chosen.values()]
+        columns = [
+            topic_id if source == "_topic_id" else found[source] for source in chosen.values()
+        ]
         return pa.table(columns, names=list(chosen))
 
     def _no_rows(self) -> pa.Table:
@@ -220,15 +253,22 @@ class Intake:
 
         Records that were not kept are read again.
         """
-        batches: Iterator[pa.RecordBatch] = self._read_again(wanted) if self._records is None else iter(self._records)
+        batches: Iterator[pa.RecordBatch] = (
+            self._read_again(wanted) if self._records is None else iter(self._records)
+        )
         return chosen_records(batches, wanted)
 
     def release(self) -> None:
         """Delete the files of the batch."""
-        for file in (*self._files, *([self._doubtful_file] if self._doubtful_file is not None else [])):
+        for file in (
+            *self._files,
+            *([self._doubtful_file] if self._doubtful_file is not None else []),
+        ):
             file.unlink(missing_ok=True)
 
-    def _parsed_batches(self, parsers: ThreadPoolExecutor) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch, Parsed | None]]:
+    def _parsed_batches(
+        self, parsers: ThreadPoolExecutor
+    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch, Parsed | None]]:
         """Yield each batch, its admitted records and these parsed, in order.
 
         Parsing goes on while the next batch is read. The third part is None where Spark has to
@@ -236,7 +276,9 @@ class Intake:
         """
         waiting: deque[tuple[pa.RecordBatch, pa.RecordBatch, Future[Parsed] | None]] = deque()
         planned = self.ranges
-        reading = BudgetedRead(planned, lambda one: source_batches(self._reader, planned, one), self._limits.run_bytes)
+        reading = BudgetedRead(
+            planned, lambda one: source_batches(self._reader, planned, one), self._limits.run_bytes
+        )
         for whole in reading.batches():
             batch, refused = admitted(whole, planned.topic, self._limits.record_bytes)
             fitting = batch if refused is None else self._without_faults(batch, refused)
@@ -248,7 +290,9 @@ class Intake:
         self.ranges = reading.taken
 
     def _begun(self, parsers: ThreadPoolExecutor, values: pa.Array) -> Future[Parsed] | None:
-        return None if self._format is None else parsers.submit(_read_in_format, values, self._format)
+        return (
+            None if self._format is None else parsers.submit(_read_in_format, values, self._format)
+        )
 
     def _count_in(self, batch: pa.RecordBatch) -> None:
         self._count.add(batch)
@@ -283,12 +327,22 @@ class Intake:
         """Note the faults, and return the records without one."""
         if faults.null_count == len(faults):
             return batch
-        places = (batch[name].filter(faults.is_valid()).to_pylist() for name in ("_partition", "_offset"))
+        places = (
+            batch[name].filter(faults.is_valid()).to_pylist() for name in ("_partition", "_offset")
+        )
         self.faults += zip(*places, faults.drop_null().to_pylist(), strict=True)
         return batch.filter(faults.is_null())
 
-    def _rows_of(self, batch: pa.RecordBatch, columns: Sequence[Any], names: Sequence[str]) -> pa.Table:
-        meta = dict(zip(META_COLUMNS, (batch[name] for name in ("_partition", "_offset", "_timestamp", "key")), strict=True))
+    def _rows_of(
+        self, batch: pa.RecordBatch, columns: Sequence[Any], names: Sequence[str]
+    ) -> pa.Table:
+        meta = dict(
+            zip(
+                META_COLUMNS,
+                (batch[name] for name in ("_partition", "_offset", "_timestamp", "key")),
+                strict=True,
+            )
+        )
         if self.has_headers:
             meta["_headers"] = batch["headers"].cast(ARROW_HEADERS)
         return pa.table([*meta.values(), *columns], names=[*meta, *names])
@@ -333,7 +387,15 @@ def take_in(
     ``scratch`` is a directory that Spark can read, too. It is None where Spark runs on another
     machine.
     """
-    intake = Intake(reader, ranges, fields, scratch, value_format=value_format, has_headers=has_headers, limits=limits)
+    intake = Intake(
+        reader,
+        ranges,
+        fields,
+        scratch,
+        value_format=value_format,
+        has_headers=has_headers,
+        limits=limits,
+    )
     try:
         intake.take_in()
     except BaseException:

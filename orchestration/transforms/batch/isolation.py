@@ -40,7 +40,11 @@ def allowed(max_failed: float | None, records: int) -> int:
     """
     if max_failed is None:
         return 0
-    return max_failed if isinstance(max_failed, int) else min(MOST_FAILED, max(1, int(max_failed * records)))
+    return (
+        max_failed
+        if isinstance(max_failed, int)
+        else min(MOST_FAILED, max(1, int(max_failed * records)))
+    )
 
 
 def sentence(error: BaseException) -> str:
@@ -120,7 +124,9 @@ class Isolation:
     def _convict(self, one: OffsetRange, error: ExecutionError) -> None:
         cause = error.__cause__ or error
         reason = sentence(ExecutionError(f"{type(cause).__name__}: {cause}"))
-        self._found.append(Rejection(partition=one.partition, offset=one.start, reason=reason, rule=FAILED_RULE))
+        self._found.append(
+            Rejection(partition=one.partition, offset=one.start, reason=reason, rule=FAILED_RULE)
+        )
         if one.start not in self.forgiven.get(one.partition, ()):
             self._counted.append(self._found[-1])
         if len(self._counted) > self.limit or len(self._found) > 2 * MOST_FAILED:
@@ -131,18 +137,23 @@ class Isolation:
         place = f"partition {last.partition}, offset {last.offset} of the topic {self.ranges.topic}"
         if not self.is_declared:
             return TransformError(
-                f"Spark failed on the transform of table {self.name} for the record at {place}: {last.reason}. Nothing was committed. "
-                "Correct the transform, or declare max_failed=, so that such records become dead letters"
+                f"Spark failed on the transform of table {self.name} for the record at {place}:"
+                f" {last.reason}. Nothing was committed. Correct the transform, or declare"
+                " max_failed=, so that such records become dead letters"
             )
         places = ", ".join(f"{one.partition}:{one.offset}" for one in failed[:SHOWN_PLACES])
         return TransformError(
-            f"Spark failed on the transform of table {self.name} for more than {counted(self.limit, 'record')} of a batch, as many as "
-            f"max_failed lets it bear: {places}{', ...' if len(failed) > SHOWN_PLACES else ''} of the topic {self.ranges.topic}. "
-            f"That at {place}: {last.reason}. Nothing was committed"
+            f"Spark failed on the transform of table {self.name} for more than"
+            f" {counted(self.limit, 'record')} of a batch, as many as max_failed lets it bear:"
+            f" {places}{', ...' if len(failed) > SHOWN_PLACES else ''} of the topic"
+            f" {self.ranges.topic}. That at {place}: {last.reason}. Nothing was committed"
         )
 
     def _of_no_record(self, error: ExecutionError) -> TransformError:
-        return TransformError(f"{error}. It fails for the offsets {self.ranges} of the topic {self.ranges.topic}, and for no record alone")
+        return TransformError(
+            f"{error}. It fails for the offsets {self.ranges} of the topic {self.ranges.topic}, and"
+            " for no record alone"
+        )
 
 
 def halves(ranges: Sequence[OffsetRange]) -> tuple[list[OffsetRange], list[OffsetRange]]:
@@ -152,6 +163,14 @@ def halves(ranges: Sequence[OffsetRange]) -> tuple[list[OffsetRange], list[Offse
     for one in ranges:
         middle = min(one.end, one.start + left)
         left -= middle - one.start
-        first += [OffsetRange(partition=one.partition, start=one.start, end=middle)] if middle > one.start else []
-        second += [OffsetRange(partition=one.partition, start=middle, end=one.end)] if middle < one.end else []
+        first += (
+            [OffsetRange(partition=one.partition, start=one.start, end=middle)]
+            if middle > one.start
+            else []
+        )
+        second += (
+            [OffsetRange(partition=one.partition, start=middle, end=one.end)]
+            if middle < one.end
+            else []
+        )
     return first, second

@@ -23,7 +23,11 @@ MISFIT = "_misfit"
 NULLS = "_nulls"
 UNREADABLE = "the value does not fit the schema"
 CORRUPT = "_corrupt_record"
-JSON_OPTIONS: Mapping[str, str] = {"mode": "PERMISSIVE", "allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
+JSON_OPTIONS: Mapping[str, str] = {
+    "mode": "PERMISSIVE",
+    "allowSingleQuotes": "false",
+    "allowNonNumericNumbers": "false",
+}
 NESTED = (types.StructType, types.ArrayType, types.MapType)
 
 
@@ -47,8 +51,13 @@ class ParsedFrame:
         if self.fields is None:
             own = (sql.col("key").alias("_key"), *self._headers(), sql.col("value").alias("_value"))
             return self.frame.where(~sql.col(MISFIT)).select(*PROVENANCE_COLUMNS, *own)
-        columns = [without_nulls(sql.col(PARSED)[field.name], field.dataType).alias(field.name) for field in self.fields]
-        return self.frame.where(~sql.col(MISFIT)).select(*PROVENANCE_COLUMNS, text_key("key").alias("_key"), *self._headers(), *columns)
+        columns = [
+            without_nulls(sql.col(PARSED)[field.name], field.dataType).alias(field.name)
+            for field in self.fields
+        ]
+        return self.frame.where(~sql.col(MISFIT)).select(
+            *PROVENANCE_COLUMNS, text_key("key").alias("_key"), *self._headers(), *columns
+        )
 
     def decided(self) -> Any:
         """Return every record with its flag for misfits, its raw ``_key``, and the fields.
@@ -56,7 +65,10 @@ class ParsedFrame:
         Each VARIANT is JSON.
         """
         assert self.fields is not None
-        columns = [as_text(sql.col(PARSED)[field.name], field.dataType).alias(field.name) for field in self.fields]
+        columns = [
+            as_text(sql.col(PARSED)[field.name], field.dataType).alias(field.name)
+            for field in self.fields
+        ]
         own = (sql.col("key").alias("_key"), *self._headers())
         return self.frame.select("_partition", "_offset", "_timestamp", *own, MISFIT, *columns)
 
@@ -69,9 +81,15 @@ class ParsedFrame:
         The columns are partition, offset, reason, and the names of null fields. The reason is null
         if Spark could not read the value.
         """
-        nulls = [sql.when(sql.col(PARSED)[field.name].isNull(), sql.lit(field.name)) for field in self.fields or ()]
+        nulls = [
+            sql.when(sql.col(PARSED)[field.name].isNull(), sql.lit(field.name))
+            for field in self.fields or ()
+        ]
         return self.frame.where(sql.col(MISFIT)).select(
-            "_partition", "_offset", sql.col(FAULT), sql.array_compact(sql.array(*nulls).cast("array<string>")).alias(NULLS)
+            "_partition",
+            "_offset",
+            sql.col(FAULT),
+            sql.array_compact(sql.array(*nulls).cast("array<string>")).alias(NULLS),
         )
 
 
@@ -106,17 +124,34 @@ def parse(frame: Any, fields: types.StructType | None, *, has_headers: bool = Fa
     are misfits.
     """
     if fields is None:
-        return ParsedFrame(frame=frame.withColumn(MISFIT, sql.col(FAULT).isNotNull()), fields=None, has_headers=has_headers)
+        return ParsedFrame(
+            frame=frame.withColumn(MISFIT, sql.col(FAULT).isNotNull()),
+            fields=None,
+            has_headers=has_headers,
+        )
     if PARSED in frame.columns:
-        return ParsedFrame(frame=frame.withColumn(MISFIT, sql.col(FAULT).isNotNull()), fields=fields, has_headers=has_headers)
-    with_corrupt = types.StructType([*nullable_fields(fields), types.StructField(CORRUPT, types.StringType())])
+        return ParsedFrame(
+            frame=frame.withColumn(MISFIT, sql.col(FAULT).isNotNull()),
+            fields=fields,
+            has_headers=has_headers,
+        )
+    with_corrupt = types.StructType(
+        [*nullable_fields(fields), types.StructField(CORRUPT, types.StringType())]
+    )
     text = sql.when(sql.col(FAULT).isNull(), sql.col("value").cast("string"))
-    parsed = frame.withColumn(PARSED, sql.from_json(text, with_corrupt, {**JSON_OPTIONS, "columnNameOfCorruptRecord": CORRUPT}))
-    is_misfit = sql.col(FAULT).isNotNull() | sql.col(PARSED).isNull() | sql.col(PARSED)[CORRUPT].isNotNull()
+    parsed = frame.withColumn(
+        PARSED,
+        sql.from_json(text, with_corrupt, {**JSON_OPTIONS, "columnNameOfCorruptRecord": CORRUPT}),
+    )
+    is_misfit = (
+        sql.col(FAULT).isNotNull() | sql.col(PARSED).isNull() | sql.col(PARSED)[CORRUPT].isNotNull()
+    )
     for one in fields:
         if not one.nullable:
             is_misfit |= sql.col(PARSED)[one.name].isNull()
-    return ParsedFrame(frame=parsed.withColumn(MISFIT, is_misfit), fields=fields, has_headers=has_headers)
+    return ParsedFrame(
+        frame=parsed.withColumn(MISFIT, is_misfit), fields=fields, has_headers=has_headers
+    )
 
 
 def explain_unread(value: bytes | None, fields: types.StructType, nulls: Collection[str]) -> str:
@@ -129,5 +164,10 @@ def explain_unread(value: bytes | None, fields: types.StructType, nulls: Collect
     except ValueError as refused:
         return str(refused)
     present = [field for field in fields if document.get(field.name) is not None]
-    unread = [field for field in present if field.name in nulls] or [field for field in present if type(field.dataType) in NESTED]
-    return "; ".join(f"field {field.name} is not {type_name(field.dataType)}" for field in unread) or UNREADABLE
+    unread = [field for field in present if field.name in nulls] or [
+        field for field in present if type(field.dataType) in NESTED
+    ]
+    return (
+        "; ".join(f"field {field.name} is not {type_name(field.dataType)}" for field in unread)
+        or UNREADABLE
+    )

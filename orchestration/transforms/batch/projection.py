@@ -23,7 +23,9 @@ def chosen_columns(result: Any, given: Any, names: Sequence[str]) -> dict[str, s
     Return None if ``result`` is more than a choice of columns. ``names`` are the columns of
     ``given``, the DataFrame that the transform made ``result`` of.
     """
-    if not isinstance(result, ConnectDataFrame) or len({name.lower() for name in names}) != len(names):
+    if not isinstance(result, ConnectDataFrame) or len({name.lower() for name in names}) != len(
+        names
+    ):
         return None
     relation = result._plan.plan(result.sparkSession.client)  # noqa: SLF001 - the plan is the protocol's message
     source_id = given._plan.plan(given.sparkSession.client).common.plan_id  # noqa: SLF001
@@ -43,7 +45,9 @@ def chosen_columns(result: Any, given: Any, names: Sequence[str]) -> dict[str, s
     return columns if selects or len(columns) == len(names) else None
 
 
-def _references(expressions: Sequence[Any], columns: Mapping[str, str], known: set[int]) -> Iterator[tuple[str, str]]:
+def _references(
+    expressions: Sequence[Any], columns: Mapping[str, str], known: set[int]
+) -> Iterator[tuple[str, str]]:
     """Yield name and source of each expression that is a column, renamed or not.
 
     Other expressions are left out.
@@ -58,5 +62,9 @@ def _references(expressions: Sequence[Any], columns: Mapping[str, str], known: s
             continue
         reference = inner.unresolved_attribute
         is_known = not reference.HasField("plan_id") or reference.plan_id in known
-        if is_known and not reference.is_metadata_column and reference.unparsed_identifier in columns:
+        if (
+            is_known
+            and not reference.is_metadata_column
+            and reference.unparsed_identifier in columns
+        ):
             yield name or reference.unparsed_identifier, columns[reference.unparsed_identifier]

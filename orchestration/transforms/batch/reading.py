@@ -38,7 +38,12 @@ class ReadAhead:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._drop()
         self._thread.shutdown()
 
@@ -99,12 +104,32 @@ def read_batch(
     if ranges.count > arrow_records:
         chosen = value_format or json_format(fields)
         judge = None if fields is None or chosen is not None else ValueJudge(fields)
-        return read_by_workers(session, reader, ranges, judge, chosen, has_headers=has_headers, record_bytes=limits.record_bytes)
+        return read_by_workers(
+            session,
+            reader,
+            ranges,
+            judge,
+            chosen,
+            has_headers=has_headers,
+            record_bytes=limits.record_bytes,
+        )
 
     def read(wanted: OffsetRanges) -> Intake:
-        return take_in(reader, wanted, fields, scratch, value_format=value_format, has_headers=has_headers, limits=limits)
+        return take_in(
+            reader,
+            wanted,
+            fields,
+            scratch,
+            value_format=value_format,
+            has_headers=has_headers,
+            limits=limits,
+        )
 
     intake = (ahead.take(ranges) if ahead is not None else None) or read(ranges)
-    if ahead is not None and following is not None and 0 < (coming := following(intake.ranges)).count <= arrow_records:
+    if (
+        ahead is not None
+        and following is not None
+        and 0 < (coming := following(intake.ranges)).count <= arrow_records
+    ):
         ahead.start(coming, lambda: read(coming))
     return intake

@@ -52,7 +52,9 @@ class Result(Protocol):
         """Return every row for checks. Rows in memory come in pandas, others in Spark."""
         ...
 
-    def replace(self, snapshot: TableSnapshot, transactions: Mapping[str, int], notes: Mapping[str, str]) -> TableSnapshot:
+    def replace(
+        self, snapshot: TableSnapshot, transactions: Mapping[str, int], notes: Mapping[str, str]
+    ) -> TableSnapshot:
         """Replace the whole table by the result, in one commit."""
         ...
 
@@ -61,7 +63,9 @@ class Result(Protocol):
         ...
 
 
-def compute_result(session: Any, name: str, frame: Any, lake: Lake, *, is_lake_shared: bool) -> Result:
+def compute_result(
+    session: Any, name: str, frame: Any, lake: Lake, *, is_lake_shared: bool
+) -> Result:
     """Compute ``frame``, the result of the table ``name``.
 
     ``is_lake_shared`` says that Spark itself can write below the lake's root.
@@ -75,8 +79,18 @@ def compute_result(session: Any, name: str, frame: Any, lake: Lake, *, is_lake_s
             validate_types(rows.schema, name)
             return RowsResult(session=session, name=name, rows=rows)
         columns = {column.name: column.dataType.typeName() for column in frame.schema}
-        validate_types(pa.schema([(column, pa.null() if kind == "void" else pa.int8()) for column, kind in columns.items()]), name)
-        return FilesResult(session=session, name=name, files=stage(frame, lake.path(name)), lake=lake)
+        validate_types(
+            pa.schema(
+                [
+                    (column, pa.null() if kind == "void" else pa.int8())
+                    for column, kind in columns.items()
+                ]
+            ),
+            name,
+        )
+        return FilesResult(
+            session=session, name=name, files=stage(frame, lake.path(name)), lake=lake
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +127,9 @@ class RowsResult:
         """Return every row, in pandas."""
         return self.rows.to_pandas()
 
-    def replace(self, snapshot: TableSnapshot, transactions: Mapping[str, int], notes: Mapping[str, str]) -> TableSnapshot:
+    def replace(
+        self, snapshot: TableSnapshot, transactions: Mapping[str, int], notes: Mapping[str, str]
+    ) -> TableSnapshot:
         """Replace the whole table."""
         return replace_all(snapshot, self.rows, transactions, notes)
 
@@ -156,7 +172,9 @@ class FilesResult:
         """Return every row, as a Spark DataFrame."""
         return self.frame()
 
-    def replace(self, snapshot: TableSnapshot, transactions: Mapping[str, int], notes: Mapping[str, str]) -> TableSnapshot:
+    def replace(
+        self, snapshot: TableSnapshot, transactions: Mapping[str, int], notes: Mapping[str, str]
+    ) -> TableSnapshot:
         """Replace the whole table."""
         replace_all_by_files(snapshot, self.files.add_actions(), self.schema, transactions, notes)
         return self.lake.existing(self.name)
@@ -170,12 +188,19 @@ def _counted(name: str, frame: Any, rules: Sequence[Rule]) -> dict[str, int]:
     if not rules:
         return {}
     with judging(name, frame, rules):
-        counts = [sql.count_if(sql.expr(f"NOT ({rule.condition})")).alias(rule.name) for rule in rules]
-        return {label: int(count) for label, count in frame.agg(*counts).toArrow().to_pylist()[0].items()}
+        counts = [
+            sql.count_if(sql.expr(f"NOT ({rule.condition})")).alias(rule.name) for rule in rules
+        ]
+        return {
+            label: int(count)
+            for label, count in frame.agg(*counts).toArrow().to_pylist()[0].items()
+        }
 
 
 def chosen_rows(row_count: int, size: int) -> npt.NDArray[np.int64]:
     """Return at most ``size`` row numbers, ascending, drawn evenly and always the same ones."""
     if row_count <= size:
         return np.arange(row_count)
-    return np.sort(np.random.default_rng(SAMPLE_SEED).choice(row_count, size, replace=False, shuffle=False))
+    return np.sort(
+        np.random.default_rng(SAMPLE_SEED).choice(row_count, size, replace=False, shuffle=False)
+    )

@@ -41,7 +41,9 @@ def text_kind(kind: types.DataType) -> types.DataType:
     if not has_variant(kind):
         return kind
     if isinstance(kind, types.StructType):
-        return types.StructType([types.StructField(one.name, text_kind(one.dataType), one.nullable) for one in kind])
+        return types.StructType(
+            [types.StructField(one.name, text_kind(one.dataType), one.nullable) for one in kind]
+        )
     if isinstance(kind, types.ArrayType):
         return types.ArrayType(text_kind(kind.elementType), kind.containsNull)
     assert isinstance(kind, types.MapType)
@@ -57,7 +59,11 @@ def without_variants(frame: Any, kept: Collection[str]) -> Any:
     for one in frame.schema:
         column = sql.col(f"`{one.name}`")
         if one.name in kept:
-            column = sql.coalesce(column, sql.parse_json(sql.lit("null"))) if isinstance(one.dataType, types.VariantType) else column
+            column = (
+                sql.coalesce(column, sql.parse_json(sql.lit("null")))
+                if isinstance(one.dataType, types.VariantType)
+                else column
+            )
         elif has_variant(one.dataType):
             column = as_text(column, one.dataType)
         columns.append(column.alias(one.name))
@@ -90,7 +96,9 @@ def _each(column: Any, kind: types.DataType, convert: Callable[[Any], Any]) -> A
 
 def _is_bytes(kind: pa.DataType) -> bool:
     return (
-        pa.types.is_struct(kind) and tuple(field.name for field in kind) == BYTES and all(pa.types.is_binary(field.type) for field in kind)
+        pa.types.is_struct(kind)
+        and tuple(field.name for field in kind) == BYTES
+        and all(pa.types.is_binary(field.type) for field in kind)
     )
 
 

@@ -13,4 +13,7 @@ def table_address(table: str, storage_kind: str | None = None) -> dict[str, str]
 
     ``storage_kind`` is None where the settings decide which database has the table.
     """
-    return {"dagster/table_name": table, **({} if storage_kind is None else {"dagster/storage_kind": storage_kind})}
+    return {
+        "dagster/table_name": table,
+        **({} if storage_kind is None else {"dagster/storage_kind": storage_kind}),
+    }

@@ -111,7 +111,11 @@ def is_asset_selected(context: dg.AssetExecutionContext, name: str) -> bool:
     """Return whether the run computes the table. A run of checks alone has nothing to do."""
     if context.selected_asset_keys:
         return True
-    context.log.info("the checks of %s are evaluated before each of its commits; there is nothing to do without one", name)
+    context.log.info(
+        "the checks of %s are evaluated before each of its commits; there is nothing to do"
+        " without one",
+        name,
+    )
     return False
 
 
@@ -120,7 +124,8 @@ def selected(context: dg.AssetExecutionContext, made: Iterator[Event]) -> Iterat
     for event in made:
         if (
             isinstance(event, dg.MaterializeResult)
-            or dg.AssetCheckKey(_key_of(event), event.check_name or "") in context.selected_asset_check_keys
+            or dg.AssetCheckKey(_key_of(event), event.check_name or "")
+            in context.selected_asset_check_keys
         ):
             yield event
 

@@ -41,7 +41,9 @@ class DaysTold:
         key = days_key(self._table.name)
         self._known = set(self._instance.get_materialized_partitions(key)) | (self._known or set())
         for day in sorted(wanted - self._known):
-            self._instance.report_runless_asset_event(dg.AssetMaterialization(key, partition=day, description=COMMITTED))
+            self._instance.report_runless_asset_event(
+                dg.AssetMaterialization(key, partition=day, description=COMMITTED)
+            )
         self._known |= wanted
 
 

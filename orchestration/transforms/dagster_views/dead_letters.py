@@ -23,7 +23,18 @@ SAMPLE_SIZE = 10
 SHOWN_BYTES = 200
 SHOWN_DAYS = 60
 COLUMNS = dg.TableSchema(
-    columns=[dg.TableColumn(name, "string") for name in ("table", "place", "rule", "reason", "duplicate of", "record time (UTC)", "value")]
+    columns=[
+        dg.TableColumn(name, "string")
+        for name in (
+            "table",
+            "place",
+            "rule",
+            "reason",
+            "duplicate of",
+            "record time (UTC)",
+            "value",
+        )
+    ]
 )
 
 
@@ -42,7 +53,10 @@ def _dead_letters_asset(tables: Iterable[str]) -> dg.AssetsDefinition:
     @dg.asset(
         key=DEAD_LETTERS_KEY,
         deps=[dg.AssetKey([LAKE_PREFIX, name]) for name in tables],
-        description="The records that tables rejected, with the reason. `tidelog dead-letters` lists, shows, fixes and replays them.",
+        description=(
+            "The records that tables rejected, with the reason. `tidelog dead-letters` lists,"
+            " shows, fixes and replays them."
+        ),
         kinds={"deltalake"},
         group_name="lake",
         is_virtual=True,
@@ -67,7 +81,9 @@ def summary_metadata(letters: DeadLetters) -> dict[str, Any]:
         "dagster/row_count": total,
         "dead_letters": total,
         "reasons": dg.MetadataValue.table(reasons) if reasons else "none",
-        "by_day": dg.MetadataValue.table([dg.TableRecord(dict(day)) for day in days]) if days else "none",
+        "by_day": (
+            dg.MetadataValue.table([dg.TableRecord(dict(day)) for day in days]) if days else "none"
+        ),
         "newest": _sample([_shown(row) for row in newest]),
     }
 
@@ -97,7 +113,11 @@ def _rejection_event(table: str, letters: pa.Table) -> dg.AssetMaterialization:
 
 
 def _sample(rows: Sequence[Mapping[str, str]]) -> Any:
-    return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows], schema=COLUMNS) if rows else "none"
+    return (
+        dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows], schema=COLUMNS)
+        if rows
+        else "none"
+    )
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, str]:

@@ -11,7 +11,9 @@ from typing import Any
 
 import dagster as dg
 import pyarrow as pa
-from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
+from dagster._core.definitions.asset_checks.asset_check_evaluation import (
+    AssetCheckEvaluationTargetMaterializationData,
+)
 from pyspark.sql import types
 
 from orchestration.offsets.planning import Checkpoint, PartitionOffsets
@@ -25,7 +27,10 @@ CHECKPOINT_METADATA = "tidelog/checkpoint"
 VERSION_METADATA = "table_version"
 RECORD_COLUMNS: Mapping[str, str] = MappingProxyType(
     {
-        "_topic_id": "The id of the topic that the record came from: a topic that is created anew has another one",
+        "_topic_id": (
+            "The id of the topic that the record came from: a topic that is created anew has"
+            " another one"
+        ),
         "_partition": "The partition that the record came from",
         "_offset": "The record's offset in its partition",
         "_timestamp": "The record's time",
@@ -53,7 +58,10 @@ def check_specs(key: dg.AssetKey, rules: Sequence[Rule], suite: Suite) -> list[d
     ]
     of_suite = [
         dg.AssetCheckSpec(
-            one.check_name, asset=key, description=one.description or _described(one.type, one.arguments), blocking=one.is_blocking
+            one.check_name,
+            asset=key,
+            description=one.description or _described(one.type, one.arguments),
+            blocking=one.is_blocking,
         )
         for one in suite.expectations
     ]
@@ -61,7 +69,10 @@ def check_specs(key: dg.AssetKey, rules: Sequence[Rule], suite: Suite) -> list[d
 
 
 def check_results(
-    key: dg.AssetKey, rules: Sequence[Rule], violations: Mapping[str, int], outcomes: Sequence[Outcome]
+    key: dg.AssetKey,
+    rules: Sequence[Rule],
+    violations: Mapping[str, int],
+    outcomes: Sequence[Outcome],
 ) -> Iterator[dg.AssetCheckResult]:
     """Yield one result per rule and per expectation that was evaluated."""
     for rule in rules:
@@ -72,14 +83,22 @@ def check_results(
             asset_key=key,
             check_name=rule.name,
             severity=dg.AssetCheckSeverity.ERROR if is_hard else dg.AssetCheckSeverity.WARN,
-            metadata={"rows_violating": count, "condition": rule.condition, "severity": rule.severity.value},
+            metadata={
+                "rows_violating": count,
+                "condition": rule.condition,
+                "severity": rule.severity.value,
+            },
         )
     for outcome in outcomes:
         yield dg.AssetCheckResult(
             passed=outcome.is_met,
             asset_key=key,
             check_name=outcome.expectation.check_name,
-            severity=dg.AssetCheckSeverity.ERROR if outcome.expectation.is_blocking else dg.AssetCheckSeverity.WARN,
+            severity=(
+                dg.AssetCheckSeverity.ERROR
+                if outcome.expectation.is_blocking
+                else dg.AssetCheckSeverity.WARN
+            ),
             metadata={**outcome.observed, "expectation": outcome.expectation.type},
         )
 
@@ -108,7 +127,9 @@ def topic_materialization(
         "high_watermark": sum(watermarks.values()),
         VERSION_METADATA: result.version,
         "kind": result.kind,
-        "offsets": dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows], schema=_OFFSETS_SCHEMA),
+        "offsets": dg.MetadataValue.table(
+            [dg.TableRecord(dict(row)) for row in rows], schema=_OFFSETS_SCHEMA
+        ),
         CHECKPOINT_METADATA: checkpoint_text(result.state.topic_id, result.next_offsets),
     }
     return dg.MaterializeResult(asset_key=key, metadata=metadata)
@@ -127,10 +148,16 @@ def _changed(result: TopicRunResult) -> dict[str, int]:
     """
     if result.changes is None:
         return {}
-    return {"rows_inserted": result.changes.inserted, "rows_updated": result.changes.updated, "rows_deleted": result.changes.deleted}
+    return {
+        "rows_inserted": result.changes.inserted,
+        "rows_updated": result.changes.updated,
+        "rows_deleted": result.changes.deleted,
+    }
 
 
-def plain_events(instance: dg.DagsterInstance, results: Iterable[Result]) -> Iterator[dg.AssetCheckEvaluation | dg.AssetMaterialization]:
+def plain_events(
+    instance: dg.DagsterInstance, results: Iterable[Result]
+) -> Iterator[dg.AssetCheckEvaluation | dg.AssetMaterialization]:
     """Yield results as events, each check linked to the materialization before it.
 
     Dagster takes one result per asset, check and run. It takes any number of events.
@@ -154,7 +181,9 @@ def plain_events(instance: dg.DagsterInstance, results: Iterable[Result]) -> Ite
         )
 
 
-def _newest_materialization(instance: dg.DagsterInstance, key: dg.AssetKey) -> AssetCheckEvaluationTargetMaterializationData | None:
+def _newest_materialization(
+    instance: dg.DagsterInstance, key: dg.AssetKey
+) -> AssetCheckEvaluationTargetMaterializationData | None:
     found = instance.fetch_materializations(key, limit=1).records
     if not found:
         return None
@@ -172,7 +201,9 @@ def recovered_materialization(key: dg.AssetKey, state: TopicState) -> dg.Materia
         asset_key=key,
         metadata={
             "rows": 0,
-            "lag": sum(max(watermarks[partition] - offset, 0) for partition, offset in offsets.items()),
+            "lag": sum(
+                max(watermarks[partition] - offset, 0) for partition, offset in offsets.items()
+            ),
             "high_watermark": sum(watermarks.values()),
             VERSION_METADATA: state.snapshot.version,
             "kind": "recovered",
@@ -186,9 +217,18 @@ def column_schema(schema: pa.Schema, fields: types.StructType | None = None) -> 
 
     Columns named as one of the topic's ``fields`` have that field's comment.
     """
-    comments = {field.name: field.metadata["comment"] for field in fields or () if "comment" in field.metadata}
+    comments = {
+        field.name: field.metadata["comment"]
+        for field in fields or ()
+        if "comment" in field.metadata
+    }
     described = {**comments, **RECORD_COLUMNS}
-    return dg.TableSchema(columns=[dg.TableColumn(field.name, str(field.type), described.get(field.name)) for field in schema])
+    return dg.TableSchema(
+        columns=[
+            dg.TableColumn(field.name, str(field.type), described.get(field.name))
+            for field in schema
+        ]
+    )
 
 
 def total_lag(result: TopicRunResult) -> int:
@@ -198,7 +238,9 @@ def total_lag(result: TopicRunResult) -> int:
 
 def lag_after(log: Sequence[PartitionOffsets], offsets: Mapping[int, int]) -> int:
     """Return the lag behind the high watermarks at ``offsets``, which are by partition."""
-    return sum(max(one.high_watermark - offsets.get(one.partition, one.log_start_offset), 0) for one in log)
+    return sum(
+        max(one.high_watermark - offsets.get(one.partition, one.log_start_offset), 0) for one in log
+    )
 
 
 def seconds_behind(lag: int, newest_timestamp_ms: int | None, now: datetime) -> float:
@@ -210,7 +252,9 @@ def seconds_behind(lag: int, newest_timestamp_ms: int | None, now: datetime) -> 
 
 def checkpoint_text(topic_id: str, offsets: Mapping[int, int]) -> str:
     """Return checkpoints as one text that is equal for equal checkpoints."""
-    return f"{topic_id} " + " ".join(f"{partition}:{offset}" for partition, offset in sorted(offsets.items()))
+    return f"{topic_id} " + " ".join(
+        f"{partition}:{offset}" for partition, offset in sorted(offsets.items())
+    )
 
 
 def checkpoints_text(topics: Mapping[str, Mapping[int, int]]) -> str:
@@ -218,7 +262,9 @@ def checkpoints_text(topics: Mapping[str, Mapping[int, int]]) -> str:
 
     ``topics`` maps a topic id to its offsets by partition.
     """
-    return " ".join(checkpoint_text(topic_id, offsets) for topic_id, offsets in sorted(topics.items()))
+    return " ".join(
+        checkpoint_text(topic_id, offsets) for topic_id, offsets in sorted(topics.items())
+    )
 
 
 def is_announced(
@@ -236,7 +282,10 @@ def is_announced(
     topics = {topic_id: committed, **(others or {})}
     if not any(topics.values()):
         return True
-    expected = {one: {partition: at.next_offset for partition, at in checkpoints.items()} for one, checkpoints in topics.items()}
+    expected = {
+        one: {partition: at.next_offset for partition, at in checkpoints.items()}
+        for one, checkpoints in topics.items()
+    }
     return bool(latest_metadata(instance, key, CHECKPOINT_METADATA) == checkpoints_text(expected))
 
 
@@ -244,7 +293,11 @@ def latest_metadata(instance: dg.DagsterInstance, key: dg.AssetKey, label: str) 
     """Return one metadata value of the newest materialization, None if there is none."""
     event = instance.get_latest_materialization_event(key)
     materialization = event.asset_materialization if event else None
-    return materialization.metadata[label].value if materialization and label in materialization.metadata else None
+    return (
+        materialization.metadata[label].value
+        if materialization and label in materialization.metadata
+        else None
+    )
 
 
 OFFSET_COLUMNS = ("partition", "start", "end", "high_watermark", "lag")

@@ -1,6 +1,7 @@
 """Errors of a run as Dagster Failures.
 
-One sentence says what to do, and the log of the run has the rest. A Failure forbids retries where a retry cannot help.
+One sentence says what to do, and the log of the run has the rest. A Failure forbids retries where a
+retry cannot help.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,16 @@ from orchestration.spark.java import JavaError
 from orchestration.spark.session import SparkGoneError
 from orchestration.transforms.errors import NotReadyError, TransformError, whole_text
 
-FINAL = (ProgressError, SchemaConflictError, SettingsError, JavaError, NotReadyError, TransformError, TableMissingError, ValueError)
+FINAL = (
+    ProgressError,
+    SchemaConflictError,
+    SettingsError,
+    JavaError,
+    NotReadyError,
+    TransformError,
+    TableMissingError,
+    ValueError,
+)
 PASSING = (CommitConflictError, LogServiceError, RegistryAwayError, SparkGoneError)
 
 
@@ -32,7 +42,11 @@ class HasSession(Protocol):
 
 
 @contextmanager
-def explained(name: str, spark: HasSession | None, after: str = "Nothing was committed; the next run tries again") -> Iterator[None]:
+def explained(
+    name: str,
+    spark: HasSession | None,
+    after: str = "Nothing was committed; the next run tries again",
+) -> Iterator[None]:
     """Translate errors of the platform.
 
     ``after`` tells the user what to expect. Any other error is a bug and keeps its traceback. The

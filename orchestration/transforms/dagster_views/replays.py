@@ -31,7 +31,14 @@ from orchestration.transforms.dagster_views.assets import ReplayRangeConfig
 from orchestration.transforms.dagster_views.days import HISTORY_PREFIX, days_key
 from orchestration.transforms.dagster_views.dead_letters import rejection_events
 from orchestration.transforms.dagster_views.events import plain_events
-from orchestration.transforms.dagster_views.reporting import Context, DagsterReporter, milliseconds, run_context, shortened, topic_events
+from orchestration.transforms.dagster_views.reporting import (
+    Context,
+    DagsterReporter,
+    milliseconds,
+    run_context,
+    shortened,
+    topic_events,
+)
 from orchestration.transforms.declarations import TopicTable, pool_of, table_key
 from orchestration.transforms.replay.plan import ReplayPlan, ReplayRequest
 from orchestration.transforms.replay.steps import Replayed, Replayer
@@ -54,17 +61,22 @@ NODE = "replay"
 The op has another name, because jobs and ops share one namespace in Dagster.
 """
 NOTHING_ASKED = (
-    "say what to replay: offsets, from_time and to_time, everything: true, or dead_letters: true. Example: from_time: 2026-01-01T00:00:00Z"
+    "say what to replay: offsets, from_time and to_time, everything: true, or dead_letters: true."
+    " Example: from_time: 2026-01-01T00:00:00Z"
 )
 
 
 class FixConfig(dg.Config):
     """The corrected value of the rejected record at one offset."""
 
-    topic: str | None = Field(default=None, description="The topic, or its id: where a place could be of several")
+    topic: str | None = Field(
+        default=None, description="The topic, or its id: where a place could be of several"
+    )
     partition: int
     offset: int
-    value: str | None = Field(default=None, description="The record's value as text; left out, the record has none")
+    value: str | None = Field(
+        default=None, description="The record's value as text; left out, the record has none"
+    )
 
 
 class ReplayConfig(dg.Config):
@@ -74,12 +86,21 @@ class ReplayConfig(dg.Config):
     Dagster's launchpad begins with the fields that have a value.
     """
 
-    fixes: list[FixConfig] = Field(default=[], description="Dead letters and the values they should have had; kept, then replayed")
+    fixes: list[FixConfig] = Field(
+        default=[],
+        description="Dead letters and the values they should have had; kept, then replayed",
+    )
 
-    offsets: list[ReplayRangeConfig] = Field(default=[], description="Ranges of offsets: partition, start, end (exclusive)")
-    from_time: str | None = Field(default="", description="From this time of records on: ISO 8601, e.g. 2026-01-01T00:00:00Z")
+    offsets: list[ReplayRangeConfig] = Field(
+        default=[], description="Ranges of offsets: partition, start, end (exclusive)"
+    )
+    from_time: str | None = Field(
+        default="", description="From this time of records on: ISO 8601, e.g. 2026-01-01T00:00:00Z"
+    )
     to_time: str | None = Field(default="", description="Up to this time of records (exclusive)")
-    everything: bool = Field(default=False, description="All that the table has committed and that log or archive holds")
+    everything: bool = Field(
+        default=False, description="All that the table has committed and that log or archive holds"
+    )
     dead_letters: bool = Field(default=False, description="The records that the table rejected")
     dry_run: bool = Field(default=False, description="Only say which offsets that are")
 
@@ -90,8 +111,14 @@ class ReplayConfig(dg.Config):
         """
         asked = ReplayRequest(
             ranges=(
-                *(OffsetRange(partition=one.partition, start=one.start, end=one.end) for one in self.offsets),
-                *(OffsetRange(partition=one.partition, start=one.offset, end=one.offset + 1) for one in self.fixes),
+                *(
+                    OffsetRange(partition=one.partition, start=one.start, end=one.end)
+                    for one in self.offsets
+                ),
+                *(
+                    OffsetRange(partition=one.partition, start=one.offset, end=one.offset + 1)
+                    for one in self.fixes
+                ),
             ),
             from_ms=milliseconds(self.from_time),
             to_ms=milliseconds(self.to_time),
@@ -103,7 +130,9 @@ class ReplayConfig(dg.Config):
         return asked
 
 
-def days_asset(table: TopicTable, kind: str = "deltalake") -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
+def days_asset(
+    table: TopicTable, kind: str = "deltalake"
+) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
     """Return a decorator that makes a function the asset with the days of the table's records.
 
     Each day is a partition.
@@ -111,23 +140,33 @@ def days_asset(table: TopicTable, kind: str = "deltalake") -> Callable[[Callable
     return dg.asset(
         key=days_key(table.name),
         deps=[table_key(table.name)],
-        description=f"The records of the table {table.name} by day (UTC). Materializing days, or a backfill, replays them into the table: "
-        "the same records through today's transform, rules and fixes. The checkpoint stays where it is. A day is there once records of "
-        "it were committed. Days without records are missing, and so are days that a release before this one committed.",
+        description=(
+            f"The records of the table {table.name} by day (UTC). Materializing days, or a"
+            " backfill, replays them into the table: the same records through today's transform,"
+            " rules and fixes. The checkpoint stays where it is. A day is there once records of it"
+            " were committed. Days without records are missing, and so are days that a release"
+            " before this one committed."
+        ),
         kinds={"kafka", kind},
         group_name=HISTORY_PREFIX,
-        partitions_def=dg.DailyPartitionsDefinition(start_date=table.history_from.isoformat(), timezone="UTC", end_offset=1),
+        partitions_def=dg.DailyPartitionsDefinition(
+            start_date=table.history_from.isoformat(), timezone="UTC", end_offset=1
+        ),
         backfill_policy=dg.BackfillPolicy.single_run(),
         pool=pool_of(table.name),
     )
 
 
-def replay_context(context: Context, table: TopicTable, log: LogClient, lake: LakeResource, spark: SparkResource) -> RunContext:
+def replay_context(
+    context: Context, table: TopicTable, log: LogClient, lake: LakeResource, spark: SparkResource
+) -> RunContext:
     """Return the context of a replay."""
     return run_context(context, log, lake, spark, DagsterReporter(context, table))
 
 
-def days_events(context: dg.AssetExecutionContext, table: TopicTable, replayer: Replayer) -> Iterator[Told | dg.MaterializeResult[None]]:
+def days_events(
+    context: dg.AssetExecutionContext, table: TopicTable, replayer: Replayer
+) -> Iterator[Told | dg.MaterializeResult[None]]:
     """Replay the days of the run's partitions, and yield the events for Dagster."""
     window = context.partition_time_window
     from_ms, to_ms = (int(moment.timestamp() * 1000) for moment in (window.start, window.end))
@@ -148,12 +187,18 @@ def plan_days(replayer: Replayer, request: ReplayRequest, first_day: ReplayReque
         return replayer.plan(request, needed=first_day)
     except ProgressError as error:
         day = datetime.fromtimestamp((first_day.from_ms or 0) / 1000, UTC).date()
-        raise ProgressError(f"the day {day} cannot be replayed, choose days from a later one on: {error}") from error
+        raise ProgressError(
+            f"the day {day} cannot be replayed, choose days from a later one on: {error}"
+        ) from error
 
 
 def replay_op(table: TopicTable) -> Callable[[Callable[..., Any]], dg.OpDefinition]:
     """Return a decorator that makes a function the only step of the job."""
-    return dg.op(name=f"{JOB_PREFIX}{table.name}_records", description=_described(table), pool=pool_of(table.name))
+    return dg.op(
+        name=f"{JOB_PREFIX}{table.name}_records",
+        description=_described(table),
+        pool=pool_of(table.name),
+    )
 
 
 def job_of(table: TopicTable, replay: dg.OpDefinition) -> dg.JobDefinition:
@@ -180,7 +225,9 @@ def tagged(context: Context, config: ReplayConfig) -> Iterator[None]:
     try:
         yield
     except dg.Failure as failure:
-        context.instance.add_run_tags(run_id, {REFUSED_TAG: shortened(first_line(failure.description))})
+        context.instance.add_run_tags(
+            run_id, {REFUSED_TAG: shortened(first_line(failure.description))}
+        )
         raise
 
 
@@ -191,8 +238,14 @@ def first_line(text: str | None) -> str:
 
 def _described(table: TopicTable) -> str:
     if table.aggregates:
-        return f"Make all groups of the table {table.name} anew (everything: true), of all records that they count"
-    return f"Replay records into the table {table.name}: by offsets, by time, everything, or what was rejected"
+        return (
+            f"Make all groups of the table {table.name} anew (everything: true), of all records"
+            " that they count"
+        )
+    return (
+        f"Replay records into the table {table.name}: by offsets, by time, everything, or what was"
+        " rejected"
+    )
 
 
 def job_events(
@@ -217,11 +270,18 @@ def keep_fixes(lake: Lake, table: str, given: Sequence[FixConfig], *, note: str)
     """
     values = [(one, None if one.value is None else one.value.encode()) for one in given]
     letters = DeadLetters(lake)
-    places = [(Place(topic=one.topic, partition=one.partition, offset=one.offset), value) for one, value in values]
-    Fixes(lake).put(table, [fix_of(letters, table, place, value) for place, value in places], note=note)
+    places = [
+        (Place(topic=one.topic, partition=one.partition, offset=one.offset), value)
+        for one, value in values
+    ]
+    Fixes(lake).put(
+        table, [fix_of(letters, table, place, value) for place, value in places], note=note
+    )
 
 
-def _replay(context: Context, table: TopicTable, replayer: Replayer, planned: ReplayPlan) -> Generator[Told, None, Replayed]:
+def _replay(
+    context: Context, table: TopicTable, replayer: Replayer, planned: ReplayPlan
+) -> Generator[Told, None, Replayed]:
     """Replay, yield the events of each commit for the table's asset, and return the totals."""
     replayed = Replayed(lost=planned.lost, archived_count=planned.archived_count)
     for result in replayer.run(planned):

@@ -29,7 +29,13 @@ Context = dg.AssetExecutionContext | dg.OpExecutionContext
 
 
 def run_context(
-    context: Context, log: LogClient, lake: LakeResource, spark: SparkResource, reporter: Reporter, *, is_loss_accepted: bool = False
+    context: Context,
+    log: LogClient,
+    lake: LakeResource,
+    spark: SparkResource,
+    reporter: Reporter,
+    *,
+    is_loss_accepted: bool = False,
 ) -> RunContext:
     """Return the context of a run, by the settings and resources of a Dagster run."""
     settings = load_settings()
@@ -67,13 +73,27 @@ class DagsterReporter:
     def pin(self, kind: str, ranges: OffsetRanges) -> None:
         """Name the table and the ranges in the run's tags."""
         span = ranges if self._committed is None else self._committed.spanning(ranges)
-        self._context.log.info("%s: %s of topic %s (id %s), offsets %s", self._table.name, kind, ranges.topic, ranges.topic_id, ranges)
-        self._context.instance.add_run_tags(self._context.run.run_id, run_tags(self._table.name, ranges.topic, kind, str(span)))
+        self._context.log.info(
+            "%s: %s of topic %s (id %s), offsets %s",
+            self._table.name,
+            kind,
+            ranges.topic,
+            ranges.topic_id,
+            ranges,
+        )
+        self._context.instance.add_run_tags(
+            self._context.run.run_id, run_tags(self._table.name, ranges.topic, kind, str(span))
+        )
 
 
 def run_tags(table: str, topic: str, kind: str, span: str) -> dict[str, str]:
     """Return the tags that describe a run on the page of runs."""
-    return {"tidelog/table": table, "tidelog/topic": topic, "tidelog/kind": kind, "tidelog/range": shortened(span)}
+    return {
+        "tidelog/table": table,
+        "tidelog/topic": topic,
+        "tidelog/kind": kind,
+        "tidelog/range": shortened(span),
+    }
 
 
 def topic_events(context: Context, table: TopicTable, result: TopicRunResult) -> Iterator[Event]:
@@ -89,13 +109,17 @@ def topic_events(context: Context, table: TopicTable, result: TopicRunResult) ->
         if events.is_announced(context.instance, key, state.topic_id, state.committed):
             context.log.info("%s: nothing new in topic %s", table.name, table.topic.name)
         else:
-            context.log.info("%s: an earlier run committed and could not tell; telling now", table.name)
+            context.log.info(
+                "%s: an earlier run committed and could not tell; telling now", table.name
+            )
             yield events.recovered_materialization(key, state)
         return
     checks = events.check_results(key, table.rules, result.batch.violations, result.outcomes)
     if result.failures:
         yield from checks
-        raise_failures(table.name, result.failures, f"offsets {result.ranges} of topic {table.topic.name}")
+        raise_failures(
+            table.name, result.failures, f"offsets {result.ranges} of topic {table.topic.name}"
+        )
     yield events.topic_materialization(key, result, datetime.now(UTC), table.topic.fields)
     yield from checks
 
@@ -111,22 +135,35 @@ def with_verdicts(
     within_s = declared_objective(table_key(name))
     for event in told:
         yield event
-        if within_s is None or not isinstance(event, dg.MaterializeResult | dg.AssetMaterialization):
+        if within_s is None or not isinstance(
+            event, dg.MaterializeResult | dg.AssetMaterialization
+        ):
             continue
         try:
             lag = measure_lag(run.log, run.lake, topic=topics[0], table=name, also=topics[1:])
             if lag is not None:
-                yield evaluation(table_key(name), judge(run.log, lag, within_s, int(run.now().timestamp() * 1000)))
-        except (LogServiceError, DeltaError, OSError) as error:  # the commit stands, and the watchdog judges, too
-            context.log.warning("%s: whether it keeps its objective cannot be told: %s", name, error)
+                yield evaluation(
+                    table_key(name),
+                    judge(run.log, lag, within_s, int(run.now().timestamp() * 1000)),
+                )
+        except (
+            LogServiceError,
+            DeltaError,
+            OSError,
+        ) as error:  # the commit stands, and the watchdog judges, too
+            context.log.warning(
+                "%s: whether it keeps its objective cannot be told: %s", name, error
+            )
 
 
 def raise_failures(name: str, failures: Sequence[str], source: str) -> None:
     """Fail the run if there is a reason to."""
     if failures:
         raise dg.Failure(
-            description=f"{name} was not committed from {source}: {'; '.join(failures)}. "
-            "Nothing is lost: correct the rule, the transform or the source and run again",
+            description=(
+                f"{name} was not committed from {source}: {'; '.join(failures)}. "
+                "Nothing is lost: correct the rule, the transform or the source and run again"
+            ),
             allow_retries=False,
         )
 
@@ -136,7 +173,9 @@ def mirror(context: Context, table: TopicTable, run: RunContext, result: TopicRu
     mirror_progress(context, table.name, run, result.ranges.topic, result.next_offsets)
 
 
-def mirror_progress(context: Context, name: str, run: RunContext, topic: str, offsets: Mapping[int, int]) -> None:
+def mirror_progress(
+    context: Context, name: str, run: RunContext, topic: str, offsets: Mapping[int, int]
+) -> None:
     """Commit a table's offsets in a topic to its consumer group, for Kafka's tools.
 
     They are no checkpoint, so a failure is only a warning.
@@ -160,7 +199,9 @@ def milliseconds(text: str | None) -> int | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ValueError(f"{text!r} is not a time: give ISO 8601, e.g. 2026-01-01T00:00:00Z") from error
+        raise ValueError(
+            f"{text!r} is not a time: give ISO 8601, e.g. 2026-01-01T00:00:00Z"
+        ) from error
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 

@@ -80,8 +80,8 @@ class JoinedTable:
         astray = [rule.name for rule in self.rules if rule.severity is Severity.QUARANTINE]
         if astray:
             raise ValueError(
-                f"a row of {self.name} comes of two records, and neither can be put aside for it: make {', '.join(astray)} "
-                "a warn or fail rule"
+                f"a row of {self.name} comes of two records, and neither can be put aside for it:"
+                f" make {', '.join(astray)} a warn or fail rule"
             )
         validate_suite(self.name, self.suite)
         validate_check_names(self.rules, self.suite)
@@ -128,9 +128,14 @@ def shape_of(
     }
     for name, span in spans.items():
         if not timedelta() <= span <= MAX_SPAN:
-            raise ValueError(f"{name} of a join is {span}: it has to be between nothing and {MAX_SPAN.days} days")
+            raise ValueError(
+                f"{name} of a join is {span}: it has to be between nothing and {MAX_SPAN.days} days"
+            )
     if before + after < timedelta():
-        raise ValueError(f"no right row is at least {-before} and at most {after} later than its left row: within is (before, after)")
+        raise ValueError(
+            f"no right row is at least {-before} and at most {after} later than its left row:"
+            " within is (before, after)"
+        )
     names = on.items() if isinstance(on, Mapping) else ((name, name) for name in names_of(on))
     return JoinShape(
         on=tuple(names),
@@ -151,8 +156,9 @@ def validate_no_max_failed(name: str, max_failed: float | None) -> None:
     """
     if max_failed is not None:
         raise ValueError(
-            f"{name} is a join and cannot have max_failed: a row comes of two records, and neither can be put aside for it. Leave it out, "
-            "and let the function bear such records, as with try_cast; or reject them before, in tables of each topic"
+            f"{name} is a join and cannot have max_failed: a row comes of two records, and neither"
+            " can be put aside for it. Leave it out, and let the function bear such records, as"
+            " with try_cast; or reject them before, in tables of each topic"
         )
 
 
@@ -163,27 +169,44 @@ def validate_shape(table: JoinedTable) -> None:
     """
     shape = table.shape
     if table.left.name == table.right.name:
-        raise ValueError(f"{table.name} joins the topic {table.left.name} with itself: a join needs two topics")
+        raise ValueError(
+            f"{table.name} joins the topic {table.left.name} with itself: a join needs two topics"
+        )
     if shape.how not in {"inner", LEFT, RIGHT, "full"}:
-        raise ValueError(f"how of {table.name} is {shape.how!r}: a join is inner, left, right or full")
-    if not shape.on or len(set(shape.keys(LEFT))) != len(shape.on) or set(shape.keys(LEFT)) & set(GIVEN):
-        raise ValueError(f"{table.name} needs columns to join on, each once, and none called {', '.join(GIVEN)}")
+        raise ValueError(
+            f"how of {table.name} is {shape.how!r}: a join is inner, left, right or full"
+        )
+    if (
+        not shape.on
+        or len(set(shape.keys(LEFT))) != len(shape.on)
+        or set(shape.keys(LEFT)) & set(GIVEN)
+    ):
+        raise ValueError(
+            f"{table.name} needs columns to join on, each once, and none called {', '.join(GIVEN)}"
+        )
     for side in SIDES:
         topic = table.topic(side)
         if topic.fields is None:
             raise ValueError(f"{table.name} joins fields, and the topic {topic.name} has no schema")
         missing = [name for name in shape.keys(side) if name not in topic.fields.names]
         if missing:
-            raise ValueError(f"the topic {topic.name} has no field {', '.join(missing)}, on which {table.name} joins")
+            raise ValueError(
+                f"the topic {topic.name} has no field {', '.join(missing)}, on which {table.name}"
+                " joins"
+            )
         if any(isinstance(one.dataType, types.VariantType) for one in topic.fields):
-            raise ValueError(f"{table.name} cannot join the topic {topic.name}: rows with a VARIANT cannot be kept until a partner comes")
+            raise ValueError(
+                f"{table.name} cannot join the topic {topic.name}: rows with a VARIANT cannot be"
+                " kept until a partner comes"
+            )
         _validate_time(table, side)
     for mine, theirs in shape.on:
         kinds = table.fields(LEFT)[mine].dataType, table.fields(RIGHT)[theirs].dataType
         if kinds[0] != kinds[1] or not isinstance(kinds[0], KEY_TYPES):
             told = " and ".join(kind.simpleString() for kind in kinds)
             raise ValueError(
-                f"{table.name} cannot join {mine} on {theirs}, which are {told}: they have to be of one type, and no fractions"
+                f"{table.name} cannot join {mine} on {theirs}, which are {told}: they have to be of"
+                " one type, and no fractions"
             )
 
 
@@ -193,14 +216,15 @@ def _validate_time(table: JoinedTable, side: Side) -> None:
         return
     if name not in fields.names or not isinstance(fields[name].dataType, types.TimestampType):
         raise ValueError(
-            f"the event time of {table.topic(side).name} in {table.name} is {name!r}: name a field of type TIMESTAMP, or "
-            f"{RECORD_TIME}, the time of the record"
+            f"the event time of {table.topic(side).name} in {table.name} is {name!r}: name a field"
+            f" of type TIMESTAMP, or {RECORD_TIME}, the time of the record"
         )
 
 
 def why_only_everything(name: str) -> str:
     """Return why a part cannot be replayed into the join ``name``, and what can."""
     return (
-        f"the table {name} joins two topics, and the partners of a range may lie anywhere in the other one: there is no replay of a part. "
-        f"tidelog replay {name} --everything --execute joins all that was committed and is still in the topics once more, late records too"
+        f"the table {name} joins two topics, and the partners of a range may lie anywhere in the"
+        f" other one: there is no replay of a part. tidelog replay {name} --everything --execute"
+        " joins all that was committed and is still in the topics once more, late records too"
     )

@@ -14,7 +14,13 @@ from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.dagster_views.assets import Presentation
 from orchestration.transforms.declarations import NO_SUITE, Transform, rules_of
 from orchestration.transforms.joining.assets import joined_table_asset
-from orchestration.transforms.joining.declarations import DEFAULT_AHEAD, DEFAULT_STATE_ROWS, JoinedTable, shape_of, validate_no_max_failed
+from orchestration.transforms.joining.declarations import (
+    DEFAULT_AHEAD,
+    DEFAULT_STATE_ROWS,
+    JoinedTable,
+    shape_of,
+    validate_no_max_failed,
+)
 
 
 def spark_join(
@@ -66,7 +72,15 @@ def spark_join(
 
     :raises ValueError: the declaration makes no sense. The text says why.
     """
-    shape = shape_of(on=on, event_time=event_time, within=within, lateness=lateness, how=how, idle_after=idle_after, ahead=ahead)
+    shape = shape_of(
+        on=on,
+        event_time=event_time,
+        within=within,
+        lateness=lateness,
+        how=how,
+        idle_after=idle_after,
+        ahead=ahead,
+    )
 
     def declare(function: Transform) -> dg.AssetsDefinition:
         validate_no_max_failed(name or function.__name__, max_failed)
@@ -83,7 +97,9 @@ def spark_join(
             state_rows=state_rows,
             has_headers=has_headers,
         )
-        shown = Presentation(group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy)
+        shown = Presentation(
+            group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy
+        )
         return joined_table_asset(declared, shown)
 
     return declare

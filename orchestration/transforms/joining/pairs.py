@@ -36,7 +36,9 @@ PLACE_STRUCT = types.StructType(
 )
 
 
-def computed(table: JoinedTable, context: RunContext, step: JoinStep, snapshot: TableSnapshot | None) -> tuple[pa.Table, Mapping[str, int]]:
+def computed(
+    table: JoinedTable, context: RunContext, step: JoinStep, snapshot: TableSnapshot | None
+) -> tuple[pa.Table, Mapping[str, int]]:
     """Run the function over the joined rows.
 
     Return its rows, and the number of violations of each rule. Without joined rows no Spark is
@@ -50,7 +52,9 @@ def computed(table: JoinedTable, context: RunContext, step: JoinStep, snapshot: 
         result = call_transform(table.name, table.function, frame)
         with judging(table.name, result, table.rules):
             found = collect(table.name, apply_rules(result, table.rules))
-    violations = count_violations(table.rules, np.asarray(found[VIOLATIONS_COLUMN].to_numpy(), np.int64))
+    violations = count_violations(
+        table.rules, np.asarray(found[VIOLATIONS_COLUMN].to_numpy(), np.int64)
+    )
     rows = found.drop_columns([VIOLATIONS_COLUMN])
     rows = pa.table(rows.columns, names=rows.column_names)
     _validate_places(table.name, rows, step.rows)
@@ -78,17 +82,31 @@ def _given(table: JoinedTable, context: RunContext, rows: pa.Table) -> Iterator[
 def _spark_schema(table: JoinedTable) -> types.StructType:
     left = table.fields(LEFT)
     keys = [types.StructField(name, left[name].dataType) for name in table.shape.keys(LEFT)]
-    sides = [types.StructField(side, types.StructType([*_meta(table), *nullable_fields(table.fields(side))])) for side in SIDES]
-    return types.StructType([*keys, *sides, *(types.StructField(PLACES[side], PLACE_STRUCT) for side in SIDES)])
+    sides = [
+        types.StructField(
+            side, types.StructType([*_meta(table), *nullable_fields(table.fields(side))])
+        )
+        for side in SIDES
+    ]
+    return types.StructType(
+        [*keys, *sides, *(types.StructField(PLACES[side], PLACE_STRUCT) for side in SIDES)]
+    )
 
 
 def _meta(table: JoinedTable) -> list[types.StructField]:
-    return [*(META[name] for name in ("_partition", "_offset", "_timestamp")), *(HEADERS if table.has_headers else ())]
+    return [
+        *(META[name] for name in ("_partition", "_offset", "_timestamp")),
+        *(HEADERS if table.has_headers else ()),
+    ]
 
 
 def arrow_schema(table: JoinedTable, side: Side) -> pa.Schema:
     """Return the columns of the rows of one side."""
-    fields = [types.StructField(PLACE[0], types.StringType()), *_meta(table), *nullable_fields(table.fields(side))]
+    fields = [
+        types.StructField(PLACE[0], types.StringType()),
+        *_meta(table),
+        *nullable_fields(table.fields(side)),
+    ]
     return to_arrow_schema(types.StructType(fields), timezone="UTC")
 
 
@@ -100,16 +118,18 @@ def _validate_places(name: str, rows: pa.Table, given: pa.Table) -> None:
     missing = [column for column in PLACES.values() if column not in rows.column_names]
     if missing:
         raise TransformError(
-            f"the result of table {name} lacks {', '.join(missing)}: every row has to say which two records it came of. "
-            "Keep these columns in every select of the transform"
+            f"the result of table {name} lacks {', '.join(missing)}: every row has to say which two"
+            " records it came of. Keep these columns in every select of the transform"
         )
-    same = " AND ".join(f"made.{column} IS NOT DISTINCT FROM given.{column}" for column in PLACES.values())
+    same = " AND ".join(
+        f"made.{column} IS NOT DISTINCT FROM given.{column}" for column in PLACES.values()
+    )
     with duckdb.connect() as connection:
         connection.register("made", rows.select(list(PLACES.values())))
         connection.register("given", given.select(list(PLACES.values())))
         found = connection.sql(f"SELECT count(*) FROM made ANTI JOIN given ON {same}").fetchall()  # noqa: S608 - our own names
     if found[0][0]:
         raise TransformError(
-            f"the result of table {name} has {counted(found[0][0], 'row')} whose _left and _right are not of the batch: "
-            "pass these columns through unchanged"
+            f"the result of table {name} has {counted(found[0][0], 'row')} whose _left and _right"
+            " are not of the batch: pass these columns through unchanged"
         )

@@ -48,7 +48,9 @@ from orchestration.transforms.run.steps import attempted, topic_state
 Ranges = Mapping[Side, OffsetRanges]
 
 
-def run_join_replay(table: JoinedTable, context: RunContext, request: ReplayRequest) -> JoinRunResult:
+def run_join_replay(
+    table: JoinedTable, context: RunContext, request: ReplayRequest
+) -> JoinRunResult:
     """Join everything once more.
 
     :raises ProgressError: less than everything is requested.
@@ -63,23 +65,40 @@ def run_join_replay(table: JoinedTable, context: RunContext, request: ReplayRequ
     return result
 
 
-def planned_replay(table: JoinedTable, context: RunContext, snapshot: TableSnapshot | None = None) -> dict[Side, SideResult]:
+def planned_replay(
+    table: JoinedTable, context: RunContext, snapshot: TableSnapshot | None = None
+) -> dict[Side, SideResult]:
     """Return the committed offsets of both topics that are still in logs or archives.
 
     :raises NotReadyError: the table does not exist yet.
     """
     snapshot = snapshot or context.lake.snapshot(table.name)
     if snapshot is None:
-        raise NotReadyError(f"the table {table.name} does not exist yet: there is nothing to replay")
+        raise NotReadyError(
+            f"the table {table.name} does not exist yet: there is nothing to replay"
+        )
     sides = {}
     for side in SIDES:
         topic = table.topic(side).name
         state = topic_state(topic, context, snapshot)
         held = held_side(context, topic, state)
-        ranges = OffsetRanges(topic=topic, topic_id=state.topic_id, ranges=tuple(everything_of(held.ranges, state.committed)))
-        lost = lost_sentence(decide_lost(held.ranges, state.committed, None), held, is_of_time=False)
+        ranges = OffsetRanges(
+            topic=topic,
+            topic_id=state.topic_id,
+            ranges=tuple(everything_of(held.ranges, state.committed)),
+        )
+        lost = lost_sentence(
+            decide_lost(held.ranges, state.committed, None), held, is_of_time=False
+        )
         archived_count = held.archived_count(ranges)
-        sides[side] = SideResult(topic=topic, state=state, ranges=ranges, backlog=0, lost=lost, archived_count=archived_count)
+        sides[side] = SideResult(
+            topic=topic,
+            state=state,
+            ranges=ranges,
+            backlog=0,
+            lost=lost,
+            archived_count=archived_count,
+        )
     return sides
 
 
@@ -133,23 +152,34 @@ def _attempt(table: JoinedTable, context: RunContext) -> JoinRunResult:
     validate_joined(snapshot, table.declared)
     held = read_state(snapshot)
     if held is None:
-        raise NotReadyError(f"nothing was committed to the table {table.name} yet: there is nothing to replay")
+        raise NotReadyError(
+            f"nothing was committed to the table {table.name} yet: there is nothing to replay"
+        )
     sides = planned_replay(table, context, snapshot)
     ranges = {side: one.ranges for side, one in sides.items()}
     for one in ranges.values():
         context.reporter.pin("replay", one)
     before = snapshot.dataset().to_table()
-    staying = before.filter(pa.array(~(_is_within(before, "left", ranges) & _is_within(before, "right", ranges))))
+    staying = before.filter(
+        pa.array(~(_is_within(before, "left", ranges) & _is_within(before, "right", ranges)))
+    )
     fixes = Fixes(context.lake)
     held_sides = {side: held_side(context, one.topic, one.state) for side, one in sides.items()}
-    readers = {side: FixedReader(held_sides[side].reader, fixes.of(table.name, one.topic_id)) for side, one in ranges.items()}
+    readers = {
+        side: FixedReader(held_sides[side].reader, fixes.of(table.name, one.topic_id))
+        for side, one in ranges.items()
+    }
     amended = partial(_beside, held, staying, ranges, table.name)
-    start = JoinStart(letters=letters, table=snapshot, held=held, sides=sides, readers=readers, amended=amended)
+    start = JoinStart(
+        letters=letters, table=snapshot, held=held, sides=sides, readers=readers, amended=amended
+    )
     batch = compute(table, context, start)
     return batch.result if batch.result.failures else _commit(table, context, start, batch, staying)
 
 
-def _commit(table: JoinedTable, context: RunContext, start: JoinStart, batch: JoinBatch, staying: pa.Table) -> JoinRunResult:
+def _commit(
+    table: JoinedTable, context: RunContext, start: JoinStart, batch: JoinBatch, staying: pa.Table
+) -> JoinRunResult:
     """Add the dead letters beside those that they replace, then replace the rows.
 
     The commit of the rows decides which dead letters count.
@@ -163,7 +193,10 @@ def _commit(table: JoinedTable, context: RunContext, start: JoinStart, batch: Jo
     letters_snapshot = cleaned_letters(letters, start.letters, origins, target)
     attempts = {
         side: letters.begin_replay(
-            letters_snapshot, origins[side], one.ranges, pa.concat_tables([batch.rejected[side], batch.staying[side]])
+            letters_snapshot,
+            origins[side],
+            one.ranges,
+            pa.concat_tables([batch.rejected[side], batch.staying[side]]),
         )
         for side, one in sides.items()
     }
@@ -171,8 +204,13 @@ def _commit(table: JoinedTable, context: RunContext, start: JoinStart, batch: Jo
     for side, one in sides.items():
         transactions |= naming(one.state.topic_id, attempts[side])
     whole = pa.concat_tables([staying.cast(rows.schema), rows])
-    notes = {"replay": " ".join(f"{one.topic} {one.ranges}" for one in sides.values()), "run_id": context.run_id}
-    after, held_bytes = commit_join(target, whole, batch.held, transactions, notes, mode="overwrite")
+    notes = {
+        "replay": " ".join(f"{one.topic} {one.ranges}" for one in sides.values()),
+        "run_id": context.run_id,
+    }
+    after, held_bytes = commit_join(
+        target, whole, batch.held, transactions, notes, mode="overwrite"
+    )
     for side, one in sides.items():
         attempt = attempts[side]
         if attempt is not None:
@@ -188,7 +226,9 @@ def _commit(table: JoinedTable, context: RunContext, start: JoinStart, batch: Jo
     )
 
 
-def _beside(held: JoinState, staying: pa.Table, ranges: Ranges, name: str, step: JoinStep) -> JoinStep:
+def _beside(
+    held: JoinState, staying: pa.Table, ranges: Ranges, name: str, step: JoinStep
+) -> JoinStep:
     """Combine the step with records that are no longer in the logs.
 
     A row with a partner among them is not alone, and kept rows of them stay kept.
@@ -199,11 +239,17 @@ def _beside(held: JoinState, staying: pa.Table, ranges: Ranges, name: str, step:
         is_alone = rows[PLACES[OTHER[side]]].is_null().to_numpy(zero_copy_only=False)
         rows = rows.filter(pa.array(~(is_alone & _is_among(_keys(rows, side), partnered))))
         mine = step.kept[side]
-        flags = mine[MATCHED].to_numpy(zero_copy_only=False) | _is_among(_keys_of(*(mine[column] for column in PLACE)), partnered)
+        flags = mine[MATCHED].to_numpy(zero_copy_only=False) | _is_among(
+            _keys_of(*(mine[column] for column in PLACE)), partnered
+        )
         mine = mine.set_column(mine.schema.get_field_index(MATCHED), MATCHED, pa.array(flags))
-        older = fitted(held.kept[side], mine.schema.remove(mine.schema.get_field_index(MATCHED)), name)
+        older = fitted(
+            held.kept[side], mine.schema.remove(mine.schema.get_field_index(MATCHED)), name
+        )
         is_gone = ~_is_inside(ranges[side], *(older[column] for column in PLACE))
-        kept[side] = pa.concat_tables([older.filter(pa.array(is_gone)).select(mine.column_names), mine])
+        kept[side] = pa.concat_tables(
+            [older.filter(pa.array(is_gone)).select(mine.column_names), mine]
+        )
     return replace(step, rows=rows, kept=kept)
 
 
@@ -214,16 +260,28 @@ def _is_within(rows: pa.Table, side: Side, ranges: Ranges) -> Flags:
     return is_nobody | _is_inside(ranges[side], *_fields(places))
 
 
-def _is_inside(ranges: OffsetRanges, topic_ids: pa.ChunkedArray, partitions: pa.ChunkedArray, offsets: pa.ChunkedArray) -> Flags:
+def _is_inside(
+    ranges: OffsetRanges,
+    topic_ids: pa.ChunkedArray,
+    partitions: pa.ChunkedArray,
+    offsets: pa.ChunkedArray,
+) -> Flags:
     found = np.zeros(len(offsets), np.bool_)
-    numbers, places = (np.asarray(pc.fill_null(column, -1).to_numpy(), np.int64) for column in (partitions, offsets))
+    numbers, places = (
+        np.asarray(pc.fill_null(column, -1).to_numpy(), np.int64)
+        for column in (partitions, offsets)
+    )
     for one in ranges:
         found |= (numbers == one.partition) & (places >= one.start) & (places < one.end)
-    return found & np.asarray(pc.fill_null(pc.equal(topic_ids, ranges.topic_id), False).to_numpy(), np.bool_)
+    return found & np.asarray(
+        pc.fill_null(pc.equal(topic_ids, ranges.topic_id), False).to_numpy(), np.bool_
+    )
 
 
 def _is_among(keys: pa.ChunkedArray, others: pa.ChunkedArray) -> Flags:
-    return np.asarray(pc.is_in(keys, value_set=others, skip_nulls=True).to_numpy(zero_copy_only=False), np.bool_)
+    return np.asarray(
+        pc.is_in(keys, value_set=others, skip_nulls=True).to_numpy(zero_copy_only=False), np.bool_
+    )
 
 
 def _keys(rows: pa.Table, side: Side) -> pa.ChunkedArray:
@@ -234,8 +292,12 @@ def _keys(rows: pa.Table, side: Side) -> pa.ChunkedArray:
     return _keys_of(*_fields(rows[PLACES[side]]))
 
 
-def _keys_of(topic_ids: pa.ChunkedArray, partitions: pa.ChunkedArray, offsets: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.binary_join_element_wise(topic_ids, partitions.cast(pa.string()), offsets.cast(pa.string()), "/")
+def _keys_of(
+    topic_ids: pa.ChunkedArray, partitions: pa.ChunkedArray, offsets: pa.ChunkedArray
+) -> pa.ChunkedArray:
+    return pc.binary_join_element_wise(
+        topic_ids, partitions.cast(pa.string()), offsets.cast(pa.string()), "/"
+    )
 
 
 def _fields(places: pa.ChunkedArray) -> list[pa.ChunkedArray]:

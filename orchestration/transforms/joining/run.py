@@ -35,8 +35,25 @@ from orchestration.offsets.planning import BatchPlan, ProgressError, plan_batch
 from orchestration.offsets.ranges import OffsetRanges
 from orchestration.quality.rules import told_broken
 from orchestration.quality.suites import Outcome
-from orchestration.rows.join_state import STATE, JoinState, StateWriter, fitted, read_state, validate_joined
-from orchestration.rows.joins import LEFT, RIGHT, SIDES, Arrivals, JoinStep, Side, first_clock, is_idle, joined
+from orchestration.rows.join_state import (
+    STATE,
+    JoinState,
+    StateWriter,
+    fitted,
+    read_state,
+    validate_joined,
+)
+from orchestration.rows.joins import (
+    LEFT,
+    RIGHT,
+    SIDES,
+    Arrivals,
+    JoinStep,
+    Side,
+    first_clock,
+    is_idle,
+    joined,
+)
 from orchestration.spark.source import BatchStatistics
 from orchestration.transforms.batch.batch import decide_doubtful
 from orchestration.transforms.batch.checking import blocking_failures, evaluate_suite
@@ -45,7 +62,13 @@ from orchestration.transforms.joining.declarations import JoinedTable
 from orchestration.transforms.joining.pairs import arrow_schema, computed
 from orchestration.transforms.run.archived_ranges import overtaken, readable_starts
 from orchestration.transforms.run.context import RunContext, TopicState, awaited_of
-from orchestration.transforms.run.steps import attempted, cut_short, dead_letter_rows, letters_that_stay, topic_state
+from orchestration.transforms.run.steps import (
+    attempted,
+    cut_short,
+    dead_letter_rows,
+    letters_that_stay,
+    topic_state,
+)
 from orchestration.values.times import MICROSECOND
 
 EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
@@ -98,14 +121,24 @@ class JoinRunResult:
     @property
     def awaited(self) -> dict[tuple[str, int], int]:
         """Return the first offset at which a record would be new, by topic and partition."""
-        left, right = (awaited_of(one.topic, one.state.log, self.next_offsets(side)) for side, one in self.sides.items())
+        left, right = (
+            awaited_of(one.topic, one.state.log, self.next_offsets(side))
+            for side, one in self.sides.items()
+        )
         return {**left, **right}
 
     def next_offsets(self, side: Side) -> dict[int, int]:
         """Return the checkpoints in one topic after the run."""
         one = self.sides[side]
-        before = {partition: checkpoint.next_offset for partition, checkpoint in one.state.committed.items()}
-        return before if self.version is None or self.kind == "replay" else {**before, **one.ranges.ends()}
+        before = {
+            partition: checkpoint.next_offset
+            for partition, checkpoint in one.state.committed.items()
+        }
+        return (
+            before
+            if self.version is None or self.kind == "replay"
+            else {**before, **one.ranges.ends()}
+        )
 
 
 def run_joined_table(table: JoinedTable, context: RunContext) -> JoinRunResult:
@@ -187,22 +220,52 @@ def compute(table: JoinedTable, context: RunContext, start: JoinStart) -> JoinBa
                 limits=_limits(context, is_replay=start.amended is not None),
             )
             releasing.callback(intakes[side].release)
-        start = replace(start, sides={side: _as_read(context, one, intakes[side].ranges) for side, one in start.sides.items()})
+        start = replace(
+            start,
+            sides={
+                side: _as_read(context, one, intakes[side].ranges)
+                for side, one in start.sides.items()
+            },
+        )
         step, rejections = _joined(table, context, intakes, start)
         rows, violations = computed(table, context, step, start.table)
-        outcomes = evaluate_suite(context.session(), table.suite, rows, table=table.name) if table.suite.expectations else ()
-        sides = {side: replace(start.sides[side], statistics=intakes[side].statistics, rejections=rejections[side]) for side in SIDES}
+        outcomes = (
+            evaluate_suite(context.session(), table.suite, rows, table=table.name)
+            if table.suite.expectations
+            else ()
+        )
+        sides = {
+            side: replace(
+                start.sides[side], statistics=intakes[side].statistics, rejections=rejections[side]
+            )
+            for side in SIDES
+        }
         rejected = {
-            side: dead_letter_rows(origin_of(table, context, one), intakes[side], one.rejections, context.now())
+            side: dead_letter_rows(
+                origin_of(table, context, one), intakes[side], one.rejections, context.now()
+            )
             for side, one in sides.items()
         }
         staying = {
-            side: letters_that_stay(origin_of(table, context, one), context, intakes[side], one.ranges if start.amended else ())
+            side: letters_that_stay(
+                origin_of(table, context, one),
+                context,
+                intakes[side],
+                one.ranges if start.amended else (),
+            )
             for side, one in sides.items()
         }
     failures = _failures(table, violations, outcomes)
-    result = JoinRunResult(sides=sides, rows=rows, violations=violations, outcomes=outcomes, failures=failures)
-    return JoinBatch(result=result, rows=rows, held=JoinState(kept=step.kept, clock=step.clock), rejected=rejected, staying=staying)
+    result = JoinRunResult(
+        sides=sides, rows=rows, violations=violations, outcomes=outcomes, failures=failures
+    )
+    return JoinBatch(
+        result=result,
+        rows=rows,
+        held=JoinState(kept=step.kept, clock=step.clock),
+        rejected=rejected,
+        staying=staying,
+    )
 
 
 def _limits(context: RunContext, *, is_replay: bool) -> ByteLimits:
@@ -211,7 +274,9 @@ def _limits(context: RunContext, *, is_replay: bool) -> ByteLimits:
     A replay reads its ranges whole.
     """
     whole = context.byte_limits.run_bytes
-    return replace(context.byte_limits, run_bytes=None if is_replay or whole is None else max(whole // 2, 1))
+    return replace(
+        context.byte_limits, run_bytes=None if is_replay or whole is None else max(whole // 2, 1)
+    )
 
 
 def _as_read(context: RunContext, side: SideResult, taken: OffsetRanges) -> SideResult:
@@ -222,7 +287,9 @@ def _as_read(context: RunContext, side: SideResult, taken: OffsetRanges) -> Side
     return replace(side, ranges=plan.ranges, backlog=plan.backlog)
 
 
-def _commit(table: JoinedTable, context: RunContext, start: JoinStart, batch: JoinBatch) -> JoinRunResult:
+def _commit(
+    table: JoinedTable, context: RunContext, start: JoinStart, batch: JoinBatch
+) -> JoinRunResult:
     """Commit the dead letters of both topics, then everything else.
 
     The dead letters count from the moment in which the second commit names their numbers.
@@ -238,11 +305,15 @@ def _commit(table: JoinedTable, context: RunContext, start: JoinStart, batch: Jo
     for side, one in sides.items():
         assert one.statistics is not None
         committed = one.state.committed
-        attempt = letters.replace_pending(letters_snapshot, origins[side], one.ranges, committed, batch.rejected[side])
+        attempt = letters.replace_pending(
+            letters_snapshot, origins[side], one.ranges, committed, batch.rejected[side]
+        )
         moved = advance(target, one.ranges, one.statistics.epochs_at(one.ranges.ends()), committed)
         transactions |= {**moved, **naming(one.state.topic_id, attempt)}
     notes = {f"ranges_{side}": f"{one.topic} {one.ranges}" for side, one in sides.items()}
-    after, held_bytes = commit_join(target, rows, batch.held, transactions, {**notes, "run_id": context.run_id})
+    after, held_bytes = commit_join(
+        target, rows, batch.held, transactions, {**notes, "run_id": context.run_id}
+    )
     return replace(
         batch.result,
         version=after.version,
@@ -278,7 +349,11 @@ def commit_join(
 
 
 def _planned(
-    table: JoinedTable, context: RunContext, side: Side, snapshot: TableSnapshot | None, held: JoinState | None
+    table: JoinedTable,
+    context: RunContext,
+    side: Side,
+    snapshot: TableSnapshot | None,
+    held: JoinState | None,
 ) -> tuple[SideResult, RangeReader]:
     """Return the next ranges of one topic, and their reader.
 
@@ -290,15 +365,23 @@ def _planned(
     """
     topic = table.topic(side).name
     state = topic_state(topic, context, snapshot)
-    epochs = {partition: one.leader_epoch for partition, one in state.committed.items() if one.leader_epoch is not None}
-    archived = overtaken(topic, state.topic_id, state.log, state.committed, log=context.log, lake=context.lake)
+    epochs = {
+        partition: one.leader_epoch
+        for partition, one in state.committed.items()
+        if one.leader_epoch is not None
+    }
+    archived = overtaken(
+        topic, state.topic_id, state.log, state.committed, log=context.log, lake=context.lake
+    )
     plan = plan_batch(
         topic=topic,
         topic_id=state.topic_id,
         log=state.log,
         committed=state.committed,
         epoch_ends=context.log.leader_epoch_ends(topic, epochs) if epochs else {},
-        other_topic_ids=() if held is None or state.committed else (held.clock.side(side).topic_id,),
+        other_topic_ids=(
+            () if held is None or state.committed else (held.clock.side(side).topic_id,)
+        ),
         limit=min(table.records_per_run or context.records_per_run, max(context.arrow_records, 1)),
         is_loss_accepted=context.is_loss_accepted,
         archived_starts={} if archived is None else readable_starts(archived, state.log),
@@ -324,8 +407,12 @@ def _joined(
         rows, misfits[side] = _parsed(table, context, intakes[side], schema)
         is_read = not one.ranges.is_empty and not is_replay
         waiting = frozenset[int]() if is_replay else _waiting(one)
-        arrivals[side] = Arrivals(topic_id=one.state.topic_id, rows=rows, waiting=waiting, is_any_read=is_read)
-        kept[side] = fitted(None if start.held is None or is_replay else start.held.kept[side], schema, table.name)
+        arrivals[side] = Arrivals(
+            topic_id=one.state.topic_id, rows=rows, waiting=waiting, is_any_read=is_read
+        )
+        kept[side] = fitted(
+            None if start.held is None or is_replay else start.held.kept[side], schema, table.name
+        )
     topic_ids = {side: one.topic_id for side, one in arrivals.items()}
     clock = first_clock(topic_ids, now_us) if start.held is None else start.held.clock
     step = joined(table.shape, kept, clock, arrivals, now_us, is_late_possible=not is_replay)
@@ -335,7 +422,9 @@ def _joined(
     return step, {side: (*misfits[side], *step.rejections[side]) for side in SIDES}
 
 
-def _parsed(table: JoinedTable, context: RunContext, intake: Intake, schema: pa.Schema) -> tuple[pa.Table, tuple[Rejection, ...]]:
+def _parsed(
+    table: JoinedTable, context: RunContext, intake: Intake, schema: pa.Schema
+) -> tuple[pa.Table, tuple[Rejection, ...]]:
     """Return the rows of the records, with ``schema``, and the rejections of misfits."""
     session = context.session() if intake.doubtful.num_rows else None
     decided, misfits = decide_doubtful(session, table.name, intake)
@@ -346,35 +435,61 @@ def _waiting(side: SideResult) -> frozenset[int]:
     """Return the partitions that have more records than the run reads."""
     ends, committed = side.ranges.ends(), side.state.committed
     after = {
-        one.partition: committed[one.partition].next_offset if one.partition in committed else one.log_start_offset
+        one.partition: (
+            committed[one.partition].next_offset
+            if one.partition in committed
+            else one.log_start_offset
+        )
         for one in side.state.log
     }
-    return frozenset(one.partition for one in side.state.log if one.last_stable_offset > {**after, **ends}[one.partition])
+    return frozenset(
+        one.partition
+        for one in side.state.log
+        if one.last_stable_offset > {**after, **ends}[one.partition]
+    )
 
 
-def _tell_of_idle(table: JoinedTable, context: RunContext, step: JoinStep, arrivals: Mapping[Side, Arrivals], now_us: int) -> None:
+def _tell_of_idle(
+    table: JoinedTable,
+    context: RunContext,
+    step: JoinStep,
+    arrivals: Mapping[Side, Arrivals],
+    now_us: int,
+) -> None:
     for side in SIDES:
         if is_idle(table.shape, step.clock.side(side), arrivals[side], now_us):
-            context.reporter.note(f"{table.name}: the topic {table.topic(side).name} stands still; the watermark goes on without it")
+            context.reporter.note(
+                f"{table.name}: the topic {table.topic(side).name} stands still; the watermark goes"
+                " on without it"
+            )
 
 
 def _validate_bound(table: JoinedTable, step: JoinStep) -> None:
     counts = {side: step.kept[side].num_rows for side in SIDES}
     if sum(counts.values()) > table.state_rows:
         raise ProgressError(
-            f"{table.name} would keep {counted(counts[LEFT], 'row')} of {table.left.name} and {counts[RIGHT]} of {table.right.name} "
-            f"for partners that may still come, and {table.state_rows} are allowed (state_rows). The watermark is at "
-            f"{step.clock.watermark or 'no time yet'}. Nothing was committed. Does one of the topics stand still? idle_after goes on "
-            "without it; else shorten within or lateness, or allow more"
+            f"{table.name} would keep {counted(counts[LEFT], 'row')} of {table.left.name} and"
+            f" {counts[RIGHT]} of {table.right.name} for partners that may still come, and"
+            f" {table.state_rows} are allowed (state_rows). The watermark is at"
+            f" {step.clock.watermark or 'no time yet'}. Nothing was committed. Does one of the"
+            " topics stand still? idle_after goes on without it; else shorten within or lateness,"
+            " or allow more"
         )
 
 
-def _failures(table: JoinedTable, violations: Mapping[str, int], outcomes: tuple[Outcome, ...]) -> tuple[str, ...]:
+def _failures(
+    table: JoinedTable, violations: Mapping[str, int], outcomes: tuple[Outcome, ...]
+) -> tuple[str, ...]:
     broken = told_broken(table.rules, violations)
     return (*broken, *blocking_failures(outcomes))
 
 
-def cleaned_letters(letters: DeadLetters, snapshot: TableSnapshot, origins: Mapping[Side, Origin], target: TableSnapshot) -> TableSnapshot:
+def cleaned_letters(
+    letters: DeadLetters,
+    snapshot: TableSnapshot,
+    origins: Mapping[Side, Origin],
+    target: TableSnapshot,
+) -> TableSnapshot:
     """Return the dead letters without those of attempts that ``target`` never named.
 
     Raises as ``DeadLetters.cleaned`` does.
@@ -386,15 +501,24 @@ def cleaned_letters(letters: DeadLetters, snapshot: TableSnapshot, origins: Mapp
 
 def origin_of(table: JoinedTable, context: RunContext, one: SideResult) -> Origin:
     """Return the origin of rejections of one topic's records."""
-    return Origin(target=table.name, topic=one.topic, topic_id=one.state.topic_id, run_id=context.run_id)
+    return Origin(
+        target=table.name, topic=one.topic, topic_id=one.state.topic_id, run_id=context.run_id
+    )
 
 
 def _created(table: JoinedTable, context: RunContext, rows: pa.Table) -> TableSnapshot:
     conform(rows, table.name, rows.schema)
-    return context.lake.create(table.name, rows.schema, description=table.function.__doc__ or "", properties={JOINED_AS: table.declared})
+    return context.lake.create(
+        table.name,
+        rows.schema,
+        description=table.function.__doc__ or "",
+        properties={JOINED_AS: table.declared},
+    )
 
 
-def validate_unmoved(table: JoinedTable, context: RunContext, sides: Mapping[Side, SideResult], target: TableSnapshot) -> None:
+def validate_unmoved(
+    table: JoinedTable, context: RunContext, sides: Mapping[Side, SideResult], target: TableSnapshot
+) -> None:
     """Check once more, before the dead letters are written, that no rival committed meanwhile.
 
     A rival's commit without dead letters would not conflict with ours.
@@ -405,7 +529,10 @@ def validate_unmoved(table: JoinedTable, context: RunContext, sides: Mapping[Sid
     moved = [
         one.topic
         for one in sides.values()
-        if newest.checkpoints(one.state.topic_id, [partition.partition for partition in one.state.log]) != one.state.committed
+        if newest.checkpoints(
+            one.state.topic_id, [partition.partition for partition in one.state.log]
+        )
+        != one.state.committed
     ]
     if moved or newest.transaction_version(STATE) != target.transaction_version(STATE):
         raise CommitConflictError(f"another run committed to the table {table.name}")

@@ -21,7 +21,14 @@ from deltalake import write_deltalake
 
 from orchestration.dead_letters.table import named_attempt, naming
 from orchestration.lake.schemas import SchemaConflictError
-from orchestration.lake.tables import CommitConflictError, Lake, TableSnapshot, after_commit, commit_properties, conflicts_translated
+from orchestration.lake.tables import (
+    CommitConflictError,
+    Lake,
+    TableSnapshot,
+    after_commit,
+    commit_properties,
+    conflicts_translated,
+)
 from orchestration.offsets.planning import Checkpoint
 from orchestration.offsets.ranges import OffsetRange
 from orchestration.transforms.ledger.progress import Progress, Route
@@ -77,8 +84,8 @@ def open_ledger(lake: Lake, name: str, description: str) -> TableSnapshot:
     found = lake.snapshot(name) or lake.create(name, LEDGER, description=description)
     if found.arrow_schema.names != LEDGER.names:
         raise SchemaConflictError(
-            f"the lake has a table {name} that is no ledger of what was sent to a topic: give the transform another name, "
-            "or move the table away"
+            f"the lake has a table {name} that is no ledger of what was sent to a topic: give the"
+            " transform another name, or move the table away"
         )
     return found
 
@@ -97,20 +104,37 @@ def write(snapshot: TableSnapshot, route: Route, progress: Progress, entry: Entr
 
     :raises CommitConflictError: another writer was faster.
     """
-    is_just_committed = entry.records is not None or snapshot.transaction_version(COMMITTED_AT) is None
+    is_just_committed = (
+        entry.records is not None or snapshot.transaction_version(COMMITTED_AT) is None
+    )
     transactions = {
         **naming(route.source.topic_id, progress.letters),
-        **{f"{route.source.topic_id}/{partition}": one.next_offset for partition, one in progress.checkpoints.items()},
+        **{
+            f"{route.source.topic_id}/{partition}": one.next_offset
+            for partition, one in progress.checkpoints.items()
+        },
         **({COMMITTED_AT: int(entry.at.timestamp())} if is_just_committed else {}),
     }
-    properties = commit_properties({"topic": route.source.topic, "target": route.target.topic, "run_id": entry.run_id}, transactions)
+    properties = commit_properties(
+        {"topic": route.source.topic, "target": route.target.topic, "run_id": entry.run_id},
+        transactions,
+    )
     with conflicts_translated(snapshot.name):
-        write_deltalake(snapshot.delta, _rows(route, progress, entry), mode="append", commit_properties=properties)
+        write_deltalake(
+            snapshot.delta,
+            _rows(route, progress, entry),
+            mode="append",
+            commit_properties=properties,
+        )
     return after_commit(snapshot)
 
 
 def follow_group(
-    load: Callable[[], TableSnapshot], route: Route, partitions: Iterable[int], read: Callable[[TableSnapshot], Progress], now: datetime
+    load: Callable[[], TableSnapshot],
+    route: Route,
+    partitions: Iterable[int],
+    read: Callable[[TableSnapshot], Progress],
+    now: datetime,
 ) -> tuple[TableSnapshot, Progress]:
     """Update the ledger from the group if they differ.
 
@@ -127,17 +151,34 @@ def follow_group(
         if not progress.checkpoints or _says(snapshot, route, before, progress):
             return snapshot, progress
         try:
-            return write(snapshot, route, progress, Entry(before=before, records=None, run_id=progress.run_id, at=now)), progress
+            return (
+                write(
+                    snapshot,
+                    route,
+                    progress,
+                    Entry(before=before, records=None, run_id=progress.run_id, at=now),
+                ),
+                progress,
+            )
         except CommitConflictError:
             continue
-    raise CommitConflictError(f"other writers were always faster to write the ledger {snapshot.name}")
+    raise CommitConflictError(
+        f"other writers were always faster to write the ledger {snapshot.name}"
+    )
 
 
-def _says(snapshot: TableSnapshot, route: Route, before: Mapping[int, Checkpoint], progress: Progress) -> bool:
+def _says(
+    snapshot: TableSnapshot, route: Route, before: Mapping[int, Checkpoint], progress: Progress
+) -> bool:
     """Return whether the ledger agrees with ``progress``. Only the group has leader epochs."""
     offsets = {partition: one.next_offset for partition, one in before.items()}
-    is_named = progress.letters is None or named_attempt(snapshot, route.source.topic_id) >= progress.letters
-    return is_named and offsets == {partition: one.next_offset for partition, one in progress.checkpoints.items()}
+    is_named = (
+        progress.letters is None
+        or named_attempt(snapshot, route.source.topic_id) >= progress.letters
+    )
+    return is_named and offsets == {
+        partition: one.next_offset for partition, one in progress.checkpoints.items()
+    }
 
 
 def _moved(progress: Progress, entry: Entry) -> Iterator[tuple[int, int | None, int]]:
@@ -154,8 +195,16 @@ def _moved(progress: Progress, entry: Entry) -> Iterator[tuple[int, int | None, 
 def _rows(route: Route, progress: Progress, entry: Entry) -> pa.Table:
     rows = []
     names = (route.source.topic, route.target.topic, route.target.topic_id)
-    for partition, start, end in (*_moved(progress, entry), *((one.partition, one.start, one.end) for one in entry.replayed)):
+    for partition, start, end in (
+        *_moved(progress, entry),
+        *((one.partition, one.start, one.end) for one in entry.replayed),
+    ):
         sent = None if entry.records is None else entry.records.get(partition, 0)
-        rows.append((route.source.topic_id, partition, start, end, sent, *names, entry.run_id, entry.at))
+        rows.append(
+            (route.source.topic_id, partition, start, end, sent, *names, entry.run_id, entry.at)
+        )
     columns = zip(*rows, strict=True) if rows else [[] for _ in LEDGER]
-    return pa.table([pa.array(column, field.type) for column, field in zip(columns, LEDGER, strict=True)], schema=LEDGER)
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(columns, LEDGER, strict=True)],
+        schema=LEDGER,
+    )

@@ -34,7 +34,13 @@ class Note:
 
     def to_text(self) -> str:
         """Return the text that ``read_note`` reads. Kafka keeps up to 4,096 bytes."""
-        names = {"source": self.source_id, "target": self.target, "target_id": self.target_id, "letters": self.letters, "run": self.run_id}
+        names = {
+            "source": self.source_id,
+            "target": self.target,
+            "target_id": self.target_id,
+            "letters": self.letters,
+            "run": self.run_id,
+        }
         return json.dumps({"tidelog": NOTE_VERSION, **names}, separators=(",", ":"))
 
 
@@ -80,7 +86,11 @@ class Route:
 
 
 def decide_progress(
-    route: Route, committed: Mapping[int, CommittedOffset], remembered: Mapping[int, Checkpoint], *, is_memory_trusted: bool = False
+    route: Route,
+    committed: Mapping[int, CommittedOffset],
+    remembered: Mapping[int, Checkpoint],
+    *,
+    is_memory_trusted: bool = False,
 ) -> Progress:
     """Return the progress from which a run goes on.
 
@@ -89,15 +99,26 @@ def decide_progress(
     :raises ProgressError: the offsets belong to another transform, or are gone.
     """
     notes = {partition: read_note(one.note) for partition, one in committed.items()}
-    foreign = sorted({one.target for one in notes.values() if one is not None and one.target != route.target.topic})
+    foreign = sorted(
+        {
+            one.target
+            for one in notes.values()
+            if one is not None and one.target != route.target.topic
+        }
+    )
     if foreign:
         raise ProgressError(
-            f"the group {route.group_id} holds the offsets of a transform that sends to {', '.join(foreign)}, and this one sends to "
-            f"{route.target.topic}. Nothing was read or sent. Give this transform another name, or the deployment (TIDELOG_DEPLOYMENT)"
+            f"the group {route.group_id} holds the offsets of a transform that sends to"
+            f" {', '.join(foreign)}, and this one sends to {route.target.topic}. Nothing was read"
+            " or sent. Give this transform another name, or the deployment (TIDELOG_DEPLOYMENT)"
         )
     known = [one for one in notes.values() if one is not None]
     told = _recreated(route, known)
-    counted = {partition: one for partition, one in committed.items() if (note := notes[partition]) is None or _is_of(note, route)}
+    counted = {
+        partition: one
+        for partition, one in committed.items()
+        if (note := notes[partition]) is None or _is_of(note, route)
+    }
     lost = {partition: one for partition, one in remembered.items() if partition not in committed}
     if lost and not is_memory_trusted:
         raise ProgressError(_lost_text(route, lost))
@@ -105,7 +126,10 @@ def decide_progress(
     return Progress(
         checkpoints={
             **(lost if is_memory_trusted else {}),
-            **{partition: Checkpoint(next_offset=one.next_offset, leader_epoch=one.leader_epoch) for partition, one in counted.items()},
+            **{
+                partition: Checkpoint(next_offset=one.next_offset, leader_epoch=one.leader_epoch)
+                for partition, one in counted.items()
+            },
         },
         letters=max((one.letters for one in own if one.letters is not None), default=None),
         notes=told,
@@ -113,20 +137,27 @@ def decide_progress(
     )
 
 
-def offsets_to_commit(checkpoints: Mapping[int, Checkpoint], note: Note) -> dict[int, CommittedOffset]:
+def offsets_to_commit(
+    checkpoints: Mapping[int, Checkpoint], note: Note
+) -> dict[int, CommittedOffset]:
     """Return ``checkpoints`` as a group commits them.
 
     Every commit has all partitions, because a group forgets offsets that were not committed lately.
     """
     text = note.to_text()
     return {
-        partition: CommittedOffset(next_offset=one.next_offset, leader_epoch=one.leader_epoch, note=text)
+        partition: CommittedOffset(
+            next_offset=one.next_offset, leader_epoch=one.leader_epoch, note=text
+        )
         for partition, one in checkpoints.items()
     }
 
 
 def advanced(
-    checkpoints: Mapping[int, Checkpoint], ends: Mapping[int, int], whole: Mapping[int, int], leader_epochs: Mapping[int, int]
+    checkpoints: Mapping[int, Checkpoint],
+    ends: Mapping[int, int],
+    whole: Mapping[int, int],
+    leader_epochs: Mapping[int, int],
 ) -> dict[int, Checkpoint]:
     """Return ``checkpoints`` after a transaction up to ``ends``.
 
@@ -134,7 +165,10 @@ def advanced(
     its range.
     """
     moved = {
-        partition: Checkpoint(next_offset=end, leader_epoch=leader_epochs.get(partition) if end == whole.get(partition) else None)
+        partition: Checkpoint(
+            next_offset=end,
+            leader_epoch=leader_epochs.get(partition) if end == whole.get(partition) else None,
+        )
         for partition, end in ends.items()
     }
     return {**checkpoints, **moved}
@@ -146,7 +180,13 @@ def note_of(route: Route, letters: int | None, run_id: str) -> Note:
     ``letters`` is the attempt of dead letters that counts as soon as the offsets do.
     """
     source, target = route.source, route.target
-    return Note(source_id=source.topic_id, target=target.topic, target_id=target.topic_id, letters=letters, run_id=run_id)
+    return Note(
+        source_id=source.topic_id,
+        target=target.topic,
+        target_id=target.topic_id,
+        letters=letters,
+        run_id=run_id,
+    )
 
 
 def _is_of(note: Note, route: Route) -> bool:
@@ -155,12 +195,15 @@ def _is_of(note: Note, route: Route) -> bool:
 
 def _recreated(route: Route, notes: list[Note]) -> tuple[str, ...]:
     told = []
-    for description, found in ((route.source, {one.source_id for one in notes}), (route.target, {one.target_id for one in notes})):
+    for description, found in (
+        (route.source, {one.source_id for one in notes}),
+        (route.target, {one.target_id for one in notes}),
+    ):
         others = sorted(found - {description.topic_id})
         if others:
             told.append(
-                f"topic {description.topic} was recreated: its id is now {description.topic_id} (it was {', '.join(others)}); "
-                f"{route.source.topic} is read from its log start"
+                f"topic {description.topic} was recreated: its id is now {description.topic_id} (it"
+                f" was {', '.join(others)}); {route.source.topic} is read from its log start"
             )
     return tuple(told)
 
@@ -168,8 +211,9 @@ def _recreated(route: Route, notes: list[Note]) -> tuple[str, ...]:
 def _lost_text(route: Route, lost: Mapping[int, Checkpoint]) -> str:
     places = " ".join(f"{partition}:{one.next_offset}" for partition, one in sorted(lost.items()))
     return (
-        f"the group {route.group_id} has no offsets of the topic {route.source.topic} any more: the cluster forgot them "
-        "(offsets.retention.minutes), or they were deleted. Nothing was read or sent. The lake remembers that everything before "
-        f"{places} was sent: to go on from there run once with the config accept_remembered_offsets: true. Where a run was killed "
-        "as the last thing before, look first whether its records are in the topic"
+        f"the group {route.group_id} has no offsets of the topic {route.source.topic} any more: the"
+        " cluster forgot them (offsets.retention.minutes), or they were deleted. Nothing was read"
+        f" or sent. The lake remembers that everything before {places} was sent: to go on from"
+        " there run once with the config accept_remembered_offsets: true. Where a run was killed"
+        " as the last thing before, look first whether its records are in the topic"
     )

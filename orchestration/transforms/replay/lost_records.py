@@ -16,7 +16,10 @@ Offsets = Mapping[int, int | None]
 
 
 def decide_lost(
-    held: Ranges, committed: Mapping[int, Checkpoint], starts: Offsets | None, ends: Offsets | None = None
+    held: Ranges,
+    committed: Mapping[int, Checkpoint],
+    starts: Offsets | None,
+    ends: Offsets | None = None,
 ) -> list[OffsetRange]:
     """Return the gaps, among committed offsets, in which records of a span may have been.
 
@@ -34,11 +37,15 @@ def decide_lost(
     return found
 
 
-def gaps_below(partition: int, held: Sequence[OffsetRange], committed: Mapping[int, Checkpoint]) -> list[OffsetRange]:
+def gaps_below(
+    partition: int, held: Sequence[OffsetRange], committed: Mapping[int, Checkpoint]
+) -> list[OffsetRange]:
     """Return the committed offsets of a partition that can be read no more."""
     if partition not in committed:
         return []
-    return outside([OffsetRange(partition=partition, start=0, end=committed[partition].next_offset)], held)
+    return outside(
+        [OffsetRange(partition=partition, start=0, end=committed[partition].next_offset)], held
+    )
 
 
 def _begins_by(gap: OffsetRange, start: int | None, held: Sequence[OffsetRange]) -> bool:
@@ -51,7 +58,13 @@ def _begins_by(gap: OffsetRange, start: int | None, held: Sequence[OffsetRange])
     return start <= gap.end
 
 
-def lost_sentence(lost: Sequence[OffsetRange], held: HeldTopic, *, is_of_time: bool = True, is_archive_read: bool = True) -> str:
+def lost_sentence(
+    lost: Sequence[OffsetRange],
+    held: HeldTopic,
+    *,
+    is_of_time: bool = True,
+    is_archive_read: bool = True,
+) -> str:
     """Return a sentence about gaps that also names the topic's archive.
 
     It is empty without gaps. ``is_of_time`` says that a span of time is requested, so that it is
@@ -60,8 +73,16 @@ def lost_sentence(lost: Sequence[OffsetRange], held: HeldTopic, *, is_of_time: b
     """
     if not lost:
         return ""
-    unread = within(lost, [part for found in held.ranges.values() for part in found]) if is_archive_read else []
-    archive = "" if held.archive is None else f"the topic's archive, the lake table {held.archive.snapshot.name},"
+    unread = (
+        within(lost, [part for found in held.ranges.values() for part in found])
+        if is_archive_read
+        else []
+    )
+    archive = (
+        ""
+        if held.archive is None
+        else f"the topic's archive, the lake table {held.archive.snapshot.name},"
+    )
     said = []
     if gone := outside(lost, unread):
         told = ", and records of that time may be among them" if is_of_time else ""
@@ -72,13 +93,14 @@ def lost_sentence(lost: Sequence[OffsetRange], held: HeldTopic, *, is_of_time: b
             said.append(f"{archive} does not hold them")
         else:
             said.append(
-                f"{archive} is read only where everything is replayed: of a table that keeps the newest row of each key, a deletion behind "
-                "them may have been forgotten"
+                f"{archive} is read only where everything is replayed: of a table that keeps the"
+                " newest row of each key, a deletion behind them may have been forgotten"
             )
     if unread:
         said.append(
-            f"{'it' if gone else archive} holds {_places(unread, held)}, which are not read: of a table that keeps the newest row of each "
-            "key, a deletion in the gap behind them may have been forgotten"
+            f"{'it' if gone else archive} holds {_places(unread, held)}, which are not read: of a"
+            " table that keeps the newest row of each key, a deletion in the gap behind them may"
+            " have been forgotten"
         )
     return "; ".join(said)
 

@@ -27,8 +27,17 @@ def pieces(ranges: OffsetRanges, limit: int) -> Iterator[OffsetRanges]:
     for one in ranges:
         left.setdefault(one.partition, []).append(one)
     while left:
-        shares = share_limit({partition: sum(one.count for one in kept) for partition, kept in left.items()}, limit)
-        yield _some(ranges, [part for partition, share in shares.items() for part in _taken(left[partition], share)])
+        shares = share_limit(
+            {partition: sum(one.count for one in kept) for partition, kept in left.items()}, limit
+        )
+        yield _some(
+            ranges,
+            [
+                part
+                for partition, share in shares.items()
+                for part in _taken(left[partition], share)
+            ],
+        )
         left = {partition: kept for partition, kept in left.items() if kept}
 
 
@@ -56,7 +65,9 @@ def read_held(
         ranges,
         table.topic.fields,
         value_format=table.topic.value_format,
-        arrow_records=max(context.arrow_records, ranges.count) if is_here else context.arrow_records,
+        arrow_records=(
+            max(context.arrow_records, ranges.count) if is_here else context.arrow_records
+        ),
         scratch=context.scratch,
         has_headers=table.has_headers,
         limits=replace(context.byte_limits, run_bytes=None) if is_whole else context.byte_limits,

@@ -1,10 +1,10 @@
 """The request of a replay, and its offsets, decided once from checkpoint, log and archive.
 
 Records that the log no longer holds are read from the topic's archive
-(``orchestration.retained.readable_records``). Only records that neither holds are lost. A lost range of
-offsets is refused, and so is a span of time of which nothing is left. If a part of a span is left,
-that part is replayed and the gaps are reported. Everything means all held records. Writes nothing
-and reads no record, except for the times in an archive.
+(``orchestration.retained.readable_records``). Only records that neither holds are lost. A lost
+range of offsets is refused, and so is a span of time of which nothing is left. If a part of a span
+is left, that part is replayed and the gaps are reported. Everything means all held records. Writes
+nothing and reads no record, except for the times in an archive.
 
 An offset belongs to the time of the newest timestamp up to it, as in Kafka's ListOffsets. So
 consecutive spans of time cover each offset once, even if timestamps are out of order.
@@ -22,7 +22,15 @@ from orchestration.dead_letters.places import told_removed
 from orchestration.dead_letters.table import DeadLetters
 from orchestration.offsets.known_gaps import beginning, holes_in
 from orchestration.offsets.planning import Checkpoint, ProgressError, clip_replay, plan_replay
-from orchestration.offsets.ranges import OffsetRange, OffsetRanges, merged, outside, places_within, ranges_of_offsets, within
+from orchestration.offsets.ranges import (
+    OffsetRange,
+    OffsetRanges,
+    merged,
+    outside,
+    places_within,
+    ranges_of_offsets,
+    within,
+)
 from orchestration.retained.readable_records import HeldTopic, Ranges, held_topic
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
@@ -52,7 +60,10 @@ class ReplayRequest:
     @property
     def is_empty(self) -> bool:
         """Return whether nothing is requested."""
-        return not (self.ranges or self.is_everything or self.is_of_dead_letters) and not self.is_of_time
+        return (
+            not (self.ranges or self.is_everything or self.is_of_dead_letters)
+            and not self.is_of_time
+        )
 
     @property
     def is_of_time(self) -> bool:
@@ -94,7 +105,12 @@ def told_of_records(lost: str, archived_count: int) -> dict[str, str | int]:
 
 
 def plan(
-    table: TopicTable, context: RunContext, request: ReplayRequest, *, needed: ReplayRequest | None = None, read: StateReader = read_state
+    table: TopicTable,
+    context: RunContext,
+    request: ReplayRequest,
+    *,
+    needed: ReplayRequest | None = None,
+    read: StateReader = read_state,
 ) -> ReplayPlan:
     """Return the offsets of ``request``.
 
@@ -109,12 +125,25 @@ def plan(
         raise ProgressError(why_no_replay_of_groups(table.name))
     state = read(table, context)
     if state.snapshot is None:
-        raise NotReadyError(f"the table {table.name} does not exist yet: there is nothing to replay")
+        raise NotReadyError(
+            f"the table {table.name} does not exist yet: there is nothing to replay"
+        )
     held = held_of(table, context, state)
     if table.aggregates:
         ranges = counted_ranges(table, context, held, state)
-        return ReplayPlan(ranges=ranges, state=state, archived_count=held.archived_count(ranges), is_everything=True)
-    reach = _Reach(table, context, state, held, readable_by(table, held, state, is_everything=request.is_everything))
+        return ReplayPlan(
+            ranges=ranges,
+            state=state,
+            archived_count=held.archived_count(ranges),
+            is_everything=True,
+        )
+    reach = _Reach(
+        table,
+        context,
+        state,
+        held,
+        readable_by(table, held, state, is_everything=request.is_everything),
+    )
     if needed is not None:
         reach.validate_left(needed)
     lost = reach.validate_left(request)
@@ -122,9 +151,21 @@ def plan(
         context.reporter.note(f"the replay of {table.name} is not whole: {lost}")
     wanted = reach.wanted(request)
     _validate_above_log_start(table, request, held, state)
-    ranges = plan_replay(topic=table.topic.name, topic_id=state.topic_id, wanted=wanted, held=reach.readable, committed=state.committed)
+    ranges = plan_replay(
+        topic=table.topic.name,
+        topic_id=state.topic_id,
+        wanted=wanted,
+        held=reach.readable,
+        committed=state.committed,
+    )
     archived_count = held.archived_count(ranges)
-    return ReplayPlan(ranges=ranges, state=state, lost=lost, archived_count=archived_count, is_everything=request.is_everything)
+    return ReplayPlan(
+        ranges=ranges,
+        state=state,
+        lost=lost,
+        archived_count=archived_count,
+        is_everything=request.is_everything,
+    )
 
 
 def held_of(table: TopicTable, context: RunContext, state: TopicState) -> HeldTopic:
@@ -132,7 +173,9 @@ def held_of(table: TopicTable, context: RunContext, state: TopicState) -> HeldTo
     return held_topic(table.topic.name, state.topic_id, context.log, state.log, context.lake)
 
 
-def readable_by(table: TopicTable, held: HeldTopic, state: TopicState, *, is_everything: bool) -> Ranges:
+def readable_by(
+    table: TopicTable, held: HeldTopic, state: TopicState, *, is_everything: bool
+) -> Ranges:
     """Return the ranges that a replay of the table may read, for every partition."""
     if not table.latest_by:
         return held.ranges
@@ -141,16 +184,27 @@ def readable_by(table: TopicTable, held: HeldTopic, state: TopicState, *, is_eve
 
 def in_log(held: HeldTopic, state: TopicState) -> dict[int, list[OffsetRange]]:
     """Return the readable ranges of each partition from its log start offset on."""
-    starts = {one.partition: OffsetRange(partition=one.partition, start=one.log_start_offset, end=one.high_watermark) for one in state.log}
+    starts = {
+        one.partition: OffsetRange(
+            partition=one.partition, start=one.log_start_offset, end=one.high_watermark
+        )
+        for one in state.log
+    }
     return {number: within(found, [starts[number]]) for number, found in held.ranges.items()}
 
 
 def everything_of(readable: Ranges, committed: Mapping[int, Checkpoint]) -> list[OffsetRange]:
     """Return all committed offsets that can be read."""
-    return [part for number, found in sorted(readable.items()) for part in clip_replay(0, None, found, committed.get(number))]
+    return [
+        part
+        for number, found in sorted(readable.items())
+        for part in clip_replay(0, None, found, committed.get(number))
+    ]
 
 
-def counted_ranges(table: TopicTable, context: RunContext, held: HeldTopic, state: TopicState) -> OffsetRanges:
+def counted_ranges(
+    table: TopicTable, context: RunContext, held: HeldTopic, state: TopicState
+) -> OffsetRanges:
     """Return all offsets that the groups of a table of aggregates count.
 
     :raises ProgressError: new groups would lack records. Either the table does not note where its
@@ -161,37 +215,56 @@ def counted_ranges(table: TopicTable, context: RunContext, held: HeldTopic, stat
     versions = state.snapshot.transaction_version
     refused = f"the groups of {table.name} cannot be made anew from {table.topic.name}: "
     if versions(COUNTS_OTHERS):
-        raise ProgressError(f"{refused}they also count records of a topic that is not there any more. {_instead_of_groups(table.name)}")
+        raise ProgressError(
+            f"{refused}they also count records of a topic that is not there any more."
+            f" {_instead_of_groups(table.name)}"
+        )
     if "compact" in context.log.topic_configs(table.topic.name).get("cleanup.policy", ""):
-        raise ProgressError(f"{refused}the topic is compacted, so that counted records may be gone. {_instead_of_groups(table.name)}")
+        raise ProgressError(
+            f"{refused}the topic is compacted, so that counted records may be gone."
+            f" {_instead_of_groups(table.name)}"
+        )
     starts = {number: versions(beginning(state.topic_id, number)) for number in state.committed}
     if None in starts.values():
-        raise ProgressError(f"{refused}an earlier release began the table, and did not note from where. {_instead_of_groups(table.name)}")
+        raise ProgressError(
+            f"{refused}an earlier release began the table, and did not note from where."
+            f" {_instead_of_groups(table.name)}"
+        )
     whole = [
-        OffsetRange(partition=number, start=starts[number] or 0, end=one.next_offset) for number, one in sorted(state.committed.items())
+        OffsetRange(partition=number, start=starts[number] or 0, end=one.next_offset)
+        for number, one in sorted(state.committed.items())
     ]
-    counted = outside(whole, [hole for number in state.committed for hole in holes_in(state.topic_id, number, versions)])
+    counted = outside(
+        whole,
+        [hole for number in state.committed for hole in holes_in(state.topic_id, number, versions)],
+    )
     gone = outside(counted, [part for found in held.ranges.values() for part in found])
     if gone:
-        places = ", ".join(f"{table.topic.name}-{one.partition} [{one.start}, {one.end})" for one in gone)
-        raise ProgressError(
-            f"{refused}neither the log nor an archive of the topic holds {places}, which the groups count. {_instead_of_groups(table.name)}"
+        places = ", ".join(
+            f"{table.topic.name}-{one.partition} [{one.start}, {one.end})" for one in gone
         )
-    return OffsetRanges(topic=table.topic.name, topic_id=state.topic_id, ranges=tuple(counted)).without_empty()
+        raise ProgressError(
+            f"{refused}neither the log nor an archive of the topic holds {places}, which the groups"
+            f" count. {_instead_of_groups(table.name)}"
+        )
+    return OffsetRanges(
+        topic=table.topic.name, topic_id=state.topic_id, ranges=tuple(counted)
+    ).without_empty()
 
 
 def why_no_replay_of_groups(name: str) -> str:
     """Return why only everything can be replayed into a table of aggregates."""
     return (
-        f"the table {name} keeps aggregates, and what a range gave to a group cannot be taken out of it: there is no replay of a part. "
-        f"tidelog replay {name} --everything --execute makes all groups anew, from the first record that they count on"
+        f"the table {name} keeps aggregates, and what a range gave to a group cannot be taken out"
+        f" of it: there is no replay of a part. tidelog replay {name} --everything --execute makes"
+        " all groups anew, from the first record that they count on"
     )
 
 
 def _instead_of_groups(name: str) -> str:
     return (
-        f"Nothing was changed. To begin with what the log still holds, move the folder of {name} in the lake away, or give the table "
-        "another name: the next run begins at the log start"
+        f"Nothing was changed. To begin with what the log still holds, move the folder of {name} in"
+        " the lake away, or give the table another name: the next run begins at the log start"
     )
 
 
@@ -227,17 +300,26 @@ class _Reach:
         :raises ProgressError: nothing of a span of time is left.
         """
         if request.is_everything:
-            return lost_sentence(decide_lost(self.readable, self.state.committed, None), self.held, is_of_time=False)
+            return lost_sentence(
+                decide_lost(self.readable, self.state.committed, None), self.held, is_of_time=False
+            )
         if not request.is_of_time:
             return ""
         lost = lost_sentence(
-            decide_lost(self.readable, self.state.committed, self._at(request.from_ms), self._at(request.to_ms)),
+            decide_lost(
+                self.readable,
+                self.state.committed,
+                self._at(request.from_ms),
+                self._at(request.to_ms),
+            ),
             self.held,
             is_archive_read=not self.table.latest_by,
         )
         is_all = not (request.ranges or request.is_of_dead_letters or self._of_time(request))
         if lost and is_all:
-            raise ProgressError(f"there is nothing to replay for the table {self.table.name}: {lost}")
+            raise ProgressError(
+                f"there is nothing to replay for the table {self.table.name}: {lost}"
+            )
         return lost
 
     def _at(self, time_ms: int | None) -> dict[int, int | None] | None:
@@ -249,7 +331,9 @@ class _Reach:
         return [
             part
             for number, found in self.readable.items()
-            for part in clip_replay(starts.get(number), ends.get(number), found, self.state.committed.get(number))
+            for part in clip_replay(
+                starts.get(number), ends.get(number), found, self.state.committed.get(number)
+            )
         ]
 
     def _of_letters(self) -> list[OffsetRange]:
@@ -259,11 +343,17 @@ class _Reach:
         gone = sum(map(len, places.values())) - sum(map(len, kept.values()))
         if gone:
             self.context.reporter.note(told_removed(gone, self.table.name))
-        covering = [one for number, offsets in kept.items() for one in ranges_of_offsets(number, offsets, MAX_LETTER_RANGES)]
+        covering = [
+            one
+            for number, offsets in kept.items()
+            for one in ranges_of_offsets(number, offsets, MAX_LETTER_RANGES)
+        ]
         return within(covering, held)
 
 
-def _validate_above_log_start(table: TopicTable, request: ReplayRequest, held: HeldTopic, state: TopicState) -> None:
+def _validate_above_log_start(
+    table: TopicTable, request: ReplayRequest, held: HeldTopic, state: TopicState
+) -> None:
     """Refuse ranges of a table of newest rows that only the archive holds.
 
     :raises ProgressError: there is such a range.
@@ -274,6 +364,7 @@ def _validate_above_log_start(table: TopicTable, request: ReplayRequest, held: H
     below = [one for one in request.ranges if one.start < starts.get(one.partition, 0)]
     if held.archived_count(below):
         raise ProgressError(
-            f"{' '.join(map(str, below))} reach below the log start, and the table {table.name} keeps the newest row of each key: a "
-            f"deletion behind these records may have been forgotten. Replay everything instead: it reads the topic's archive, too"
+            f"{' '.join(map(str, below))} reach below the log start, and the table {table.name}"
+            " keeps the newest row of each key: a deletion behind these records may have been"
+            " forgotten. Replay everything instead: it reads the topic's archive, too"
         )

@@ -18,7 +18,13 @@ from orchestration.rows.latest import Replaced
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
 from orchestration.transforms.replay.pieces import pieces, rest_of
-from orchestration.transforms.replay.plan import ReplayPlan, ReplayRequest, everything_of, readable_by, told_of_records
+from orchestration.transforms.replay.plan import (
+    ReplayPlan,
+    ReplayRequest,
+    everything_of,
+    readable_by,
+    told_of_records,
+)
 from orchestration.transforms.run.context import RunContext, TopicRunResult, TopicState
 from orchestration.transforms.run.steps import attempted
 
@@ -39,7 +45,11 @@ class Replayed:
 
     def add(self, result: TopicRunResult) -> None:
         """Count a piece that was committed."""
-        if result.version is not None and result.batch is not None and result.statistics is not None:
+        if (
+            result.version is not None
+            and result.batch is not None
+            and result.statistics is not None
+        ):
             self.ranges.append(result.ranges)
             self.records += result.statistics.records
             self.rows += result.batch.rows.num_rows
@@ -54,7 +64,10 @@ class Replayed:
             "records": self.records,
             "dead_letters": self.dead_letters,
             "commits": self.commits,
-            "offsets": " ".join(f"{one.topic} {one}" if is_of_several else str(one) for one in self.ranges) or "none",
+            "offsets": (
+                " ".join(f"{one.topic} {one}" if is_of_several else str(one) for one in self.ranges)
+                or "none"
+            ),
             **told_of_records(self.lost, self.archived_count),
         }
 
@@ -70,12 +83,16 @@ def counted(name: str, replayed: Replayed, results: Iterable[TopicRunResult]) ->
     """
     for result in results:
         if result.failures:
-            raise ReplayRefusedError(f"{name}, offsets {result.ranges}: {'; '.join(result.failures)}")
+            raise ReplayRefusedError(
+                f"{name}, offsets {result.ranges}: {'; '.join(result.failures)}"
+            )
         replayed.add(result)
     return replayed
 
 
-def run_plan(table: TopicTable, context: RunContext, planned: ReplayPlan, attempt: "Attempt") -> Iterator[TopicRunResult]:
+def run_plan(
+    table: TopicTable, context: RunContext, planned: ReplayPlan, attempt: "Attempt"
+) -> Iterator[TopicRunResult]:
     """Replay the planned offsets by ``attempt``, and yield the result of each piece.
 
     The first piece that may not be committed is the last.
@@ -85,7 +102,9 @@ def run_plan(table: TopicTable, context: RunContext, planned: ReplayPlan, attemp
     """
     if planned.ranges.is_empty:
         context.reporter.note(f"there is nothing to replay for the table {table.name}")
-        yield TopicRunResult(kind="replay", state=planned.state, ranges=planned.ranges, version=None)
+        yield TopicRunResult(
+            kind="replay", state=planned.state, ranges=planned.ranges, version=None
+        )
         return
     context.reporter.pin("replay", planned.ranges)
     limit = table.records_per_run or context.records_per_run
@@ -109,14 +128,24 @@ including records that were committed meanwhile.
 """
 
 
-def replanned(table: TopicTable, held: HeldTopic, state: TopicState, wanted: OffsetRanges, *, is_everything: bool) -> OffsetRanges:
+def replanned(
+    table: TopicTable,
+    held: HeldTopic,
+    state: TopicState,
+    wanted: OffsetRanges,
+    *,
+    is_everything: bool,
+) -> OffsetRanges:
     """Return the offsets of a piece by the present state of log, archive and table.
 
     :raises ProgressError: they can be read no more.
     :raises NotReadyError: table or topic were made anew.
     """
     if state.snapshot is None or state.topic_id != wanted.topic_id:
-        raise NotReadyError(f"the table {table.name} or its topic {table.topic.name} was made anew while it was replayed")
+        raise NotReadyError(
+            f"the table {table.name} or its topic {table.topic.name} was made anew while it was"
+            " replayed"
+        )
     readable = readable_by(table, held, state, is_everything=is_everything)
     return plan_replay(
         topic=wanted.topic,
@@ -127,7 +156,9 @@ def replanned(table: TopicTable, held: HeldTopic, state: TopicState, wanted: Off
     )
 
 
-def replaced_by(table: TopicTable, held: HeldTopic, state: TopicState, ranges: OffsetRanges) -> Replaced:
+def replaced_by(
+    table: TopicTable, held: HeldTopic, state: TopicState, ranges: OffsetRanges
+) -> Replaced:
     """Return the rows that a replay of ``ranges`` replaces."""
     is_whole = bool(table.latest_by) and list(ranges) == everything_of(held.tails, state.committed)
     return Replaced(ranges=ranges, is_whole=is_whole)
@@ -159,4 +190,8 @@ def replayed_by(replayer: Replayer, name: str, request: ReplayRequest) -> Replay
     :raises ReplayRefusedError: a check forbids the commit of a piece.
     """
     planned = replayer.plan(request)
-    return counted(name, Replayed(lost=planned.lost, archived_count=planned.archived_count), replayer.run(planned))
+    return counted(
+        name,
+        Replayed(lost=planned.lost, archived_count=planned.archived_count),
+        replayer.run(planned),
+    )

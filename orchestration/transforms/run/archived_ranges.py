@@ -16,14 +16,23 @@ from orchestration.retained.readable_records import HeldTopic, held_topic
 
 
 def overtaken(
-    topic: str, topic_id: str, offsets: Sequence[PartitionOffsets], committed: Mapping[int, Checkpoint], *, log: LogClient, lake: Lake
+    topic: str,
+    topic_id: str,
+    offsets: Sequence[PartitionOffsets],
+    committed: Mapping[int, Checkpoint],
+    *,
+    log: LogClient,
+    lake: Lake,
 ) -> HeldTopic | None:
     """Return the records of archive and log if retention has removed the next ones.
 
     Return None if they are in the log, or if there is no archive. ``offsets`` are those of the log,
     and ``committed`` has the next offset of each partition.
     """
-    if not any(one.partition in committed and committed[one.partition].next_offset < one.log_start_offset for one in offsets):
+    if not any(
+        one.partition in committed and committed[one.partition].next_offset < one.log_start_offset
+        for one in offsets
+    ):
         return None
     held = held_topic(topic, topic_id, log, offsets, lake)
     return None if held.archive is None else held

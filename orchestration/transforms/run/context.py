@@ -117,7 +117,11 @@ class TopicRunResult:
         A replay, or a run without a commit, moves none.
         """
         before = {partition: one.next_offset for partition, one in self.state.committed.items()}
-        return before if self.version is None or self.kind == "replay" else {**before, **self.ranges.ends()}
+        return (
+            before
+            if self.version is None or self.kind == "replay"
+            else {**before, **self.ranges.ends()}
+        )
 
     @property
     def awaited(self) -> dict[tuple[str, int], int]:
@@ -125,9 +129,13 @@ class TopicRunResult:
         return awaited_of(self.ranges.topic, self.state.log, self.next_offsets)
 
 
-def awaited_of(topic: str, log: Sequence[PartitionOffsets], next_offsets: Mapping[int, int]) -> dict[tuple[str, int], int]:
+def awaited_of(
+    topic: str, log: Sequence[PartitionOffsets], next_offsets: Mapping[int, int]
+) -> dict[tuple[str, int], int]:
     """Return, by topic and partition, the offset of the next record to read.
 
     It is the checkpoint in ``next_offsets``, or the log start offset of a partition without one.
     """
-    return {(topic, one.partition): next_offsets.get(one.partition, one.log_start_offset) for one in log}
+    return {
+        (topic, one.partition): next_offsets.get(one.partition, one.log_start_offset) for one in log
+    }

@@ -72,7 +72,9 @@ def follow(
 
     :raises Exception: ``run`` raised it. The results yielded before are committed.
     """
-    return follow_ranges(lambda several: run(table, several), context, follow_s=follow_s, now_s=now_s, sleep=sleep)
+    return follow_ranges(
+        lambda several: run(table, several), context, follow_s=follow_s, now_s=now_s, sleep=sleep
+    )
 
 
 def follow_ranges(
@@ -92,7 +94,11 @@ def follow_ranges(
             result = run(several)
             yield result
             left_s = until_s - now_s()
-            if result.failures or left_s <= 0 or not _is_more_coming(context, result, min(left_s, IDLE_S)):
+            if (
+                result.failures
+                or left_s <= 0
+                or not _is_more_coming(context, result, min(left_s, IDLE_S))
+            ):
                 return
             if result.backlog == 0:
                 sleep(max(began_s + PACE_S - now_s(), 0.0))

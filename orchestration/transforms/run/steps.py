@@ -45,7 +45,10 @@ def attempted(context: RunContext, attempt: Callable[[], Result]) -> Result:
         except (CommitConflictError, OtherTopicError) as conflict:
             if number == context.commit_attempts:
                 raise
-            context.reporter.note(f"{conflict}; looking again at what is left to do (attempt {number + 1} of {context.commit_attempts})")
+            context.reporter.note(
+                f"{conflict}; looking again at what is left to do (attempt {number + 1} of"
+                f" {context.commit_attempts})"
+            )
     raise AssertionError("commit_attempts is at least one")
 
 
@@ -68,11 +71,15 @@ def topic_state(topic: str, context: RunContext, snapshot: TableSnapshot | None)
     """
     description = context.log.describe_topic(topic)
     if description is None:
-        raise NotReadyError(f"there is no topic {topic}: materialize topics/{topic}, which creates it")
+        raise NotReadyError(
+            f"there is no topic {topic}: materialize topics/{topic}, which creates it"
+        )
     log = context.log.partition_offsets(topic)
     partitions = [one.partition for one in log]
     committed = snapshot.checkpoints(description.topic_id, partitions) if snapshot else {}
-    return TopicState(topic_id=description.topic_id, log=log, snapshot=snapshot, committed=committed)
+    return TopicState(
+        topic_id=description.topic_id, log=log, snapshot=snapshot, committed=committed
+    )
 
 
 def read_planned(
@@ -101,7 +108,9 @@ def read_planned(
         plan.ranges,
         table.topic.fields,
         value_format=table.topic.value_format,
-        arrow_records=max(context.arrow_records, plan.ranges.count) if is_here else context.arrow_records,
+        arrow_records=(
+            max(context.arrow_records, plan.ranges.count) if is_here else context.arrow_records
+        ),
         scratch=context.scratch,
         ahead=ahead,
         following=partial(_following, table, context, state),
@@ -114,14 +123,17 @@ def read_planned(
 def cut_short(context: RunContext, plan: BatchPlan, taken: OffsetRanges) -> BatchPlan:
     """Return the plan as far as it was read, and report that a later run reads the rest."""
     context.reporter.note(
-        f"{taken.count} of {counted(plan.ranges.count, 'offset')} of topic {taken.topic} were read: they have the bytes that a run opens "
-        f"at most, {context.byte_limits.run_bytes} (TIDELOG_BYTES_PER_RUN). The next run goes on behind them"
+        f"{taken.count} of {counted(plan.ranges.count, 'offset')} of topic {taken.topic} were read:"
+        f" they have the bytes that a run opens at most, {context.byte_limits.run_bytes}"
+        " (TIDELOG_BYTES_PER_RUN). The next run goes on behind them"
     )
     context.reporter.pin("batch", taken)
     return plan.as_read(taken)
 
 
-def judged_batch(table: TopicTable, context: RunContext, source: Batch, state: TopicState, batch: ComputedBatch) -> TopicRunResult:
+def judged_batch(
+    table: TopicTable, context: RunContext, source: Batch, state: TopicState, batch: ComputedBatch
+) -> TopicRunResult:
     """Check a computed batch. ``failures`` are the reasons that forbid the commit."""
     outcomes = evaluate_suite(context.session(), table.suite, batch.rows, table=table.name)
     broken = told_broken(table.rules, batch.violations)
@@ -137,7 +149,9 @@ def judged_batch(table: TopicTable, context: RunContext, source: Batch, state: T
     )
 
 
-def dead_letter_rows(origin: Origin, source: Batch, rejections: tuple[Rejection, ...], now: datetime) -> pa.Table:
+def dead_letter_rows(
+    origin: Origin, source: Batch, rejections: tuple[Rejection, ...], now: datetime
+) -> pa.Table:
     """Return the dead-letter rows of ``rejections``, with the records as they were."""
     wanted: dict[int, list[int]] = {}
     for one in rejections:
@@ -145,7 +159,9 @@ def dead_letter_rows(origin: Origin, source: Batch, rejections: tuple[Rejection,
     return envelopes(origin, rejections, source.records_at(wanted), now)
 
 
-def letters_that_stay(origin: Origin, context: RunContext, source: Batch, ranges: Iterable[OffsetRange]) -> pa.Table:
+def letters_that_stay(
+    origin: Origin, context: RunContext, source: Batch, ranges: Iterable[OffsetRange]
+) -> pa.Table:
     """Return the dead letters in ``ranges`` whose records are no longer in the log.
 
     They come as rows for another attempt, and their number is reported. Compaction removed the
@@ -157,7 +173,10 @@ def letters_that_stay(origin: Origin, context: RunContext, source: Batch, ranges
         return ENVELOPE.empty_table()
     found = source.records_at(places)
     read = set(zip(found["_partition"].to_pylist(), found["_offset"].to_pylist(), strict=True))
-    gone = {partition: [one for one in offsets if (partition, one) not in read] for partition, offsets in places.items()}
+    gone = {
+        partition: [one for one in offsets if (partition, one) not in read]
+        for partition, offsets in places.items()
+    }
     count = sum(map(len, gone.values()))
     if not count:
         return ENVELOPE.empty_table()
@@ -170,17 +189,30 @@ def archived_part(table: TopicTable, context: RunContext, state: TopicState) -> 
 
     Return None if the log has all of them, or if there is no archive.
     """
-    return overtaken(table.topic.name, state.topic_id, state.log, state.committed, log=context.log, lake=context.lake)
+    return overtaken(
+        table.topic.name,
+        state.topic_id,
+        state.log,
+        state.committed,
+        log=context.log,
+        lake=context.lake,
+    )
 
 
-def plan_next(table: TopicTable, context: RunContext, state: TopicState, held: HeldTopic | None = None) -> BatchPlan:
+def plan_next(
+    table: TopicTable, context: RunContext, state: TopicState, held: HeldTopic | None = None
+) -> BatchPlan:
     """Return the next ranges.
 
     ``held`` is set if the archive has a part of them.
 
     :raises ProgressError: the log was truncated or cleaned below the committed offsets.
     """
-    epochs = {partition: one.leader_epoch for partition, one in state.committed.items() if one.leader_epoch is not None}
+    epochs = {
+        partition: one.leader_epoch
+        for partition, one in state.committed.items()
+        if one.leader_epoch is not None
+    }
     others: tuple[str, ...] = ()
     if state.snapshot is not None and not state.committed:
         others = state.snapshot.topic_ids()
@@ -197,12 +229,17 @@ def plan_next(table: TopicTable, context: RunContext, state: TopicState, held: H
     )
 
 
-def _following(table: TopicTable, context: RunContext, state: TopicState, taken: OffsetRanges) -> OffsetRanges:
+def _following(
+    table: TopicTable, context: RunContext, state: TopicState, taken: OffsetRanges
+) -> OffsetRanges:
     """Return the ranges that the next run plans if this one commits ``taken``.
 
     New records in the meantime are not considered.
     """
-    ends = {partition: Checkpoint(next_offset=end, leader_epoch=None) for partition, end in taken.ends().items()}
+    ends = {
+        partition: Checkpoint(next_offset=end, leader_epoch=None)
+        for partition, end in taken.ends().items()
+    }
     return plan_batch(
         topic=table.topic.name,
         topic_id=state.topic_id,

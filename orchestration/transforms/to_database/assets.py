@@ -17,7 +17,12 @@ from orchestration.resources.spark import SparkResource
 from orchestration.resources.warehouse import WarehouseResource
 from orchestration.transforms.dagster_views import events
 from orchestration.transforms.dagster_views.address import DUCKDB, table_address
-from orchestration.transforms.dagster_views.assets import Presentation, asset_spec, commit_events, is_asset_selected
+from orchestration.transforms.dagster_views.assets import (
+    Presentation,
+    asset_spec,
+    commit_events,
+    is_asset_selected,
+)
 from orchestration.transforms.dagster_views.failures import explained
 from orchestration.transforms.dagster_views.reporting import DagsterReporter, Event, run_context
 from orchestration.transforms.declarations import pool_of, table_key
@@ -34,8 +39,13 @@ SINK_METADATA = "tidelog/database_table"
 class DatabaseTableConfig(dg.Config):
     """Overrides of one run. Without any, the run goes on from the offsets in the database."""
 
-    accept_lost_records: bool = Field(default=False, description="Go on where retention removed records before they were read")
-    follow_s: int = Field(default=0, description="Go on with what comes for so many seconds, a commit at a time; 0: one range")
+    accept_lost_records: bool = Field(
+        default=False, description="Go on where retention removed records before they were read"
+    )
+    follow_s: int = Field(
+        default=0,
+        description="Go on with what comes for so many seconds, a commit at a time; 0: one range",
+    )
 
 
 def database_table_asset(declared: DatabaseTable, shown: Presentation) -> dg.AssetsDefinition:
@@ -45,8 +55,18 @@ def database_table_asset(declared: DatabaseTable, shown: Presentation) -> dg.Ass
     """
     table = declared.follower
     key = table_key(table.name)
-    metadata = {SINK_METADATA: declared.table, **table_address(declared.table, DUCKDB if declared.kind == DUCKDB else None)}
-    spec = asset_spec(key, [table.topic.asset_key], table.function, shown, kinds={"pyspark", declared.kind}, metadata=metadata)
+    metadata = {
+        SINK_METADATA: declared.table,
+        **table_address(declared.table, DUCKDB if declared.kind == DUCKDB else None),
+    }
+    spec = asset_spec(
+        key,
+        [table.topic.asset_key],
+        table.function,
+        shown,
+        kinds={"pyspark", declared.kind},
+        metadata=metadata,
+    )
 
     @dg.multi_asset(
         name=key.to_python_identifier(),
@@ -73,7 +93,9 @@ def database_table_asset(declared: DatabaseTable, shown: Presentation) -> dg.Ass
             opened(declared, database, warehouse, lake.open()) as store,
         ):
             reporter = DagsterReporter(context, table)
-            run = run_context(context, log, lake, spark, reporter, is_loss_accepted=config.accept_lost_records)
+            run = run_context(
+                context, log, lake, spark, reporter, is_loss_accepted=config.accept_lost_records
+            )
             work = Storing(declared=declared, store=store)
             results = follow(table, run, follow_s=config.follow_s, run=work.run)
             yield from commit_events(context, table, run, reporter, results, has_days=True)

@@ -31,12 +31,16 @@ def is_staged(connection: sa.Connection, rows: pa.Table) -> bool:
     """Return whether ``rows`` are worth a temporary table that the database's user may create."""
     if connection.dialect.name not in STAGING_DIALECTS or rows.num_rows < STAGED_FROM:
         return False
-    return connection.dialect.name == "sqlite" or bool(connection.execute(sa.text(MAY_STAGE)).scalar())
+    return connection.dialect.name == "sqlite" or bool(
+        connection.execute(sa.text(MAY_STAGE)).scalar()
+    )
 
 
 def table_of(name: str, schema: pa.Schema, keys: Columns) -> sa.Table:
     """Return the table for rows of ``schema``, for statements. Key columns are its primary key."""
-    return sa.Table(name, sa.MetaData(), *(sql_column(field, is_key=field.name in keys) for field in schema))
+    return sa.Table(
+        name, sa.MetaData(), *(sql_column(field, is_key=field.name in keys) for field in schema)
+    )
 
 
 @contextmanager
@@ -46,7 +50,10 @@ def staged(connection: sa.Connection, rows: pa.Table, like: sa.Table) -> Iterato
     table = table_of(name, rows.schema, ())
     quote = connection.dialect.identifier_preparer.quote
     columns = ", ".join(quote(column) for column in rows.column_names)
-    connection.exec_driver_sql(f"CREATE TEMPORARY TABLE {quote(name)} AS SELECT {columns} FROM {quote(like.name)} WHERE 1 = 0")  # noqa: S608 - quoted
+    connection.exec_driver_sql(
+        f"CREATE TEMPORARY TABLE {quote(name)} AS SELECT {columns} FROM {quote(like.name)} WHERE"  # noqa: S608 - quoted
+        " 1 = 0"
+    )
     load(connection, table, rows)
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"ANALYZE {quote(name)}")
@@ -66,7 +73,9 @@ def load(connection: sa.Connection, table: sa.Table, rows: pa.Table) -> None:
 def fetch(connection: sa.Connection, table: sa.Table, keys: pa.Table, names: Columns) -> list[Any]:
     """Return the columns ``names`` of the rows with one of ``keys``."""
     with staged(connection, keys, table) as wanted:
-        question = sa.select(*(table.c[name] for name in names)).join(wanted, _same(table, wanted, keys.column_names))
+        question = sa.select(*(table.c[name] for name in names)).join(
+            wanted, _same(table, wanted, keys.column_names)
+        )
         return list(connection.execute(question).all())
 
 
@@ -80,7 +89,9 @@ def update(connection: sa.Connection, table: sa.Table, rows: pa.Table, keys: Col
 def delete(connection: sa.Connection, table: sa.Table, keys: pa.Table) -> None:
     """Delete the rows with one of ``keys``."""
     with staged(connection, keys, table) as gone:
-        connection.execute(table.delete().where(sa.exists().where(_same(table, gone, keys.column_names))))
+        connection.execute(
+            table.delete().where(sa.exists().where(_same(table, gone, keys.column_names)))
+        )
 
 
 def _same(table: sa.Table, other: sa.Table, keys: Columns) -> "sa.ColumnElement[bool]":
@@ -99,14 +110,20 @@ def _copy(connection: sa.Connection, table: sa.Table, rows: pa.Table) -> None:
             for row in _values(table, rows):
                 copy.write_row(row)
     except driver.Error as error:
-        raise sa.exc.DBAPIError.instance(statement, None, error, driver.Error, dialect=connection.dialect) from error
+        raise sa.exc.DBAPIError.instance(
+            statement, None, error, driver.Error, dialect=connection.dialect
+        ) from error
 
 
 def _values(table: sa.Table, rows: pa.Table) -> Iterator[tuple[Any, ...]]:
     """Yield the rows for COPY. JSON is text, other values stay as they are."""
     for batch in rows.to_batches(max_chunksize=10_000):
         columns = [
-            [json_text(value) for value in column.to_pylist()] if isinstance(table.c[name].type, sa.JSON) else column.to_pylist()
+            (
+                [json_text(value) for value in column.to_pylist()]
+                if isinstance(table.c[name].type, sa.JSON)
+                else column.to_pylist()
+            )
             for name, column in zip(rows.column_names, batch.columns, strict=True)
         ]
         yield from zip(*columns, strict=True)

@@ -53,7 +53,9 @@ def spark_sql_table(
 
     :raises ValueError: the declaration makes no sense. The text says why.
     """
-    shown = Presentation(group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy)
+    shown = Presentation(
+        group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy
+    )
     return _declaring(
         "sql",
         table,
@@ -97,7 +99,9 @@ def spark_duckdb_table(
 
     :raises ValueError: the declaration makes no sense. The text says why.
     """
-    shown = Presentation(group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy)
+    shown = Presentation(
+        group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy
+    )
     return _declaring(
         "duckdb",
         table,
@@ -121,6 +125,8 @@ def _declaring(kind: Engine, table: str | None, shown: Presentation, **follower:
     def declare(function: Transform) -> dg.AssetsDefinition:
         own = {**follower, "name": follower["name"] or function.__name__}
         made = TopicTable(function=function, **own)
-        return database_table_asset(DatabaseTable(follower=made, table=table or function.__name__, kind=kind), shown)
+        return database_table_asset(
+            DatabaseTable(follower=made, table=table or function.__name__, kind=kind), shown
+        )
 
     return declare

@@ -121,17 +121,23 @@ class DuckdbStore:
         with _opened(self.path, self.place, is_read_only=True) as connection:
             if OWNER not in _tables(connection):
                 return None
-            row = connection.execute(f"SELECT lake_id, asset, place, written_at FROM {OWNER}").fetchone()  # noqa: S608 - a name of ours
+            row = connection.execute(
+                f"SELECT lake_id, asset, place, written_at FROM {OWNER}"  # noqa: S608 - a name of ours
+            ).fetchone()
         return None if row is None else (Owner(lake_id=row[0], asset=row[1], place=row[2]), row[3])
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         self.directory.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(open_private(self.directory / f".{self.table}.lock", os.O_WRONLY), "wb") as lock:
+        with os.fdopen(
+            open_private(self.directory / f".{self.table}.lock", os.O_WRONLY), "wb"
+        ) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise CommitConflictError(f"another run writes the table {self.table} of {self.place}") from error
+                raise CommitConflictError(
+                    f"another run writes the table {self.table} of {self.place}"
+                ) from error
             for leftover in self.directory.glob(f".{self.table}.commit-*"):
                 leftover.unlink(missing_ok=True)
             yield
@@ -155,14 +161,27 @@ class DuckdbWriter:
             tables = _tables(connection)
             if OFFSETS not in tables:
                 raise ProgressError(
-                    f"{store.place} is no table that follows a topic, but a mart or a file of somebody else's. Nothing was committed. "
-                    "Give the table another name, or move the file away"
+                    f"{store.place} is no table that follows a topic, but a mart or a file of"
+                    " somebody else's. Nothing was committed. Give the table another name, or move"
+                    " the file away"
                 )
-            last = connection.execute(f"SELECT topic_id, letters, run_id FROM {FOLLOWER}").fetchone() or (None, None, None)  # noqa: S608
-            rows = connection.execute(f"SELECT topic_id, partition, next_offset, leader_epoch FROM {OFFSETS}").fetchall()  # noqa: S608
+            last = connection.execute(
+                f"SELECT topic_id, letters, run_id FROM {FOLLOWER}"  # noqa: S608
+            ).fetchone() or (
+                None,
+                None,
+                None,
+            )
+            rows = connection.execute(
+                f"SELECT topic_id, partition, next_offset, leader_epoch FROM {OFFSETS}"  # noqa: S608
+            ).fetchall()
         found = Standing(
             is_there=store.table in tables,
-            checkpoints={row[1]: Checkpoint(next_offset=row[2], leader_epoch=row[3]) for row in rows if row[0] == topic_id},
+            checkpoints={
+                row[1]: Checkpoint(next_offset=row[2], leader_epoch=row[3])
+                for row in rows
+                if row[0] == topic_id
+            },
             topic_ids=tuple(sorted({row[0] for row in rows})),
             letters=last[1] if last[0] == topic_id else None,
             run_id=last[2] or "",
@@ -170,7 +189,9 @@ class DuckdbWriter:
         validate_presence(store.place, store.table, found, f"delete the file {store.place}")
         return found
 
-    def held(self, keys: pa.Table, places: pa.Schema, ranges: OffsetRanges | None = None) -> tuple[KnownRows, pa.Table]:
+    def held(
+        self, keys: pa.Table, places: pa.Schema, ranges: OffsetRanges | None = None
+    ) -> tuple[KnownRows, pa.Table]:
         """Return rows and remembered deletions, of ``keys`` and from ``ranges``."""
         store = self.store
         if not store.path.exists():
@@ -179,13 +200,21 @@ class DuckdbWriter:
             connection.register("wanted", keys)
             tables = _tables(connection)
             if store.table in tables:
-                validate_columns(store.place, store.table, _columns(connection, store.table), places)
+                validate_columns(
+                    store.place, store.table, _columns(connection, store.table), places
+                )
             voided = "FALSE" if ranges is None else ranges_predicate(ranges)
             chosen = f"AS held WHERE EXISTS (SELECT 1 FROM wanted WHERE {_same(keys.column_names, 'wanted')}) OR {voided}"  # noqa: S608
             rows, deletions = (
-                connection.sql(f"SELECT {_list(places.names)} FROM {quoted_name(name)} {chosen}").to_arrow_table().cast(places)  # noqa: S608
-                if name in tables
-                else places.empty_table()
+                (
+                    connection.sql(
+                        f"SELECT {_list(places.names)} FROM {quoted_name(name)} {chosen}"  # noqa: S608
+                    )
+                    .to_arrow_table()
+                    .cast(places)
+                    if name in tables
+                    else places.empty_table()
+                )
                 for name in (store.table, store.table + DELETED_KEYS)
             )
         return KnownRows(rows), deletions
@@ -217,7 +246,9 @@ def _replaced(store: DuckdbStore) -> Iterator[duckdb.DuckDBPyConnection]:
         sync(draft)
         put_in_place(draft, store.path)
     except OSError as error:
-        raise StoreError(f"{store.place} cannot be written: {error}. Nothing was committed", is_passing=True) from error
+        raise StoreError(
+            f"{store.place} cannot be written: {error}. Nothing was committed", is_passing=True
+        ) from error
     finally:
         draft.unlink(missing_ok=True)
         draft.with_name(f"{draft.name}.wal").unlink(missing_ok=True)
@@ -242,7 +273,9 @@ def write_rows(connection: duckdb.DuckDBPyConnection, store: DuckdbStore, batch:
     connection.register("new_rows", batch.rows if batch.changes is None else batch.changes.rows)
     tables = _tables(connection)
     if store.table in tables:
-        validate_columns(store.place, store.table, _columns(connection, store.table), batch.rows.schema)
+        validate_columns(
+            store.place, store.table, _columns(connection, store.table), batch.rows.schema
+        )
     else:
         connection.execute(f"CREATE TABLE {table} AS SELECT * FROM new_rows LIMIT 0")  # noqa: S608 - names are quoted
     if batch.changes is not None:
@@ -251,13 +284,25 @@ def write_rows(connection: duckdb.DuckDBPyConnection, store: DuckdbStore, batch:
         connection.register("touched", batch.keys)
         connection.register("deleted", batch.changes.deletions)
         remembered = quoted_name(store.table + DELETED_KEYS)
-        connection.execute(f"CREATE TABLE IF NOT EXISTS {remembered} AS SELECT * FROM deleted LIMIT 0")  # noqa: S608
-        connection.execute(f"DELETE FROM {table} AS held USING gone WHERE {_same(store.keys, 'gone')}")  # noqa: S608
-        connection.execute(f"DELETE FROM {remembered} AS held USING touched WHERE {_same(store.keys, 'touched')}")  # noqa: S608
+        connection.execute(
+            f"CREATE TABLE IF NOT EXISTS {remembered} AS SELECT * FROM deleted LIMIT 0"  # noqa: S608
+        )
+        connection.execute(
+            f"DELETE FROM {table} AS held USING gone WHERE {_same(store.keys, 'gone')}"  # noqa: S608
+        )
+        connection.execute(
+            f"DELETE FROM {remembered} AS held USING touched WHERE {_same(store.keys, 'touched')}"  # noqa: S608
+        )
         connection.execute(f"INSERT INTO {remembered} BY NAME SELECT * FROM deleted")  # noqa: S608
-        connection.execute(f"DELETE FROM {remembered} WHERE _topic_id <> $1", [batch.ranges.topic_id])  # noqa: S608
+        connection.execute(
+            f"DELETE FROM {remembered} WHERE _topic_id <> $1",  # noqa: S608 - quoted
+            [batch.ranges.topic_id],
+        )
         for partition, start in (batch.log_starts or {}).items():
-            connection.execute(f"DELETE FROM {remembered} WHERE _partition = $1 AND _offset < $2", [partition, start])  # noqa: S608
+            connection.execute(
+                f"DELETE FROM {remembered} WHERE _partition = $1 AND _offset < $2",  # noqa: S608
+                [partition, start],
+            )
     elif batch.is_replay:
         connection.execute(f"DELETE FROM {table} WHERE {ranges_predicate(batch.ranges)}")  # noqa: S608 - names are quoted
     connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM new_rows")  # noqa: S608
@@ -275,22 +320,32 @@ def write_offsets(connection: duckdb.DuckDBPyConnection, batch: Batch) -> None:
 
 
 @contextmanager
-def _opened(path: Path, place: str, *, is_read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+def _opened(
+    path: Path, place: str, *, is_read_only: bool = False
+) -> Iterator[duckdb.DuckDBPyConnection]:
     """Yield a connection.
 
     :raises StoreError: DuckDB refuses.
     """
     try:
-        with duckdb.connect(str(path), read_only=is_read_only, config=dict(CONNECTION_SETTINGS)) as connection:
+        with duckdb.connect(
+            str(path), read_only=is_read_only, config=dict(CONNECTION_SETTINGS)
+        ) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             yield connection
     except duckdb.Error as error:
         is_passing = isinstance(error, duckdb.IOException)
-        raise StoreError(f"{place} refuses: {str(error).partition(chr(10))[0]}. Nothing was committed", is_passing=is_passing) from error
+        raise StoreError(
+            f"{place} refuses: {str(error).partition(chr(10))[0]}. Nothing was committed",
+            is_passing=is_passing,
+        ) from error
 
 
 def _tables(connection: duckdb.DuckDBPyConnection) -> set[str]:
-    return {str(row[0]) for row in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
+    return {
+        str(row[0])
+        for row in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
+    }
 
 
 def _columns(connection: duckdb.DuckDBPyConnection, table: str) -> set[str]:

@@ -35,7 +35,10 @@ from orchestration.transforms.to_database.run import Storing
 
 @contextmanager
 def _replayer(
-    declared: DatabaseTable, database: DatabaseResource, warehouse: WarehouseResource, run: RunContext
+    declared: DatabaseTable,
+    database: DatabaseResource,
+    warehouse: WarehouseResource,
+    run: RunContext,
 ) -> Iterator[DatabaseReplayer]:
     with opened(declared, database, warehouse, run.lake) as store:
         yield DatabaseReplayer(Storing(declared=declared, store=store), run)
@@ -64,7 +67,9 @@ def _history_asset(declared: DatabaseTable) -> dg.AssetsDefinition:
             explained(table.name, spark),
             refusals_told(table.name),
             log_service.open() as log,
-            _replayer(declared, database, warehouse, replay_context(context, table, log, lake, spark)) as replayer,
+            _replayer(
+                declared, database, warehouse, replay_context(context, table, log, lake, spark)
+            ) as replayer,
         ):
             yield from days_events(context, table, replayer)
 
@@ -90,7 +95,9 @@ def replay_job(declared: DatabaseTable) -> dg.JobDefinition:
             explained(table.name, spark),
             refusals_told(table.name),
             log_service.open() as log,
-            _replayer(declared, database, warehouse, replay_context(context, table, log, lake, spark)) as replayer,
+            _replayer(
+                declared, database, warehouse, replay_context(context, table, log, lake, spark)
+            ) as replayer,
         ):
             yield from job_events(context, table, config, replayer)
 

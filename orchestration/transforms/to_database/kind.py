@@ -41,7 +41,11 @@ class StoredKind(Kind):
     def replay(self, context: RunContext, request: ReplayRequest) -> Replayed:
         """Replay the records of ``request``, a piece at a time."""
         with opened(self.table, DatabaseResource(), WarehouseResource(), context.lake) as store:
-            return replayed_by(DatabaseReplayer(Storing(declared=self.table, store=store), context), self.name, request)
+            return replayed_by(
+                DatabaseReplayer(Storing(declared=self.table, store=store), context),
+                self.name,
+                request,
+            )
 
     def validate_beside(self, others: Iterable[Kind]) -> None:
         """Refuse two followers of one table.

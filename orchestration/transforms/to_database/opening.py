@@ -18,7 +18,9 @@ from orchestration.transforms.to_database.stores import Store, StoreError
 
 
 @contextmanager
-def opened(declared: DatabaseTable, database: DatabaseResource, warehouse: WarehouseResource, lake: Lake) -> Iterator[Store]:
+def opened(
+    declared: DatabaseTable, database: DatabaseResource, warehouse: WarehouseResource, lake: Lake
+) -> Iterator[Store]:
     """Yield the database's table.
 
     Its owner is the asset of this lake. In a SQL database the name of its progress contains the
@@ -28,12 +30,16 @@ def opened(declared: DatabaseTable, database: DatabaseResource, warehouse: Wareh
     asset = table_key(declared.name).to_user_string()
     if declared.kind == "duckdb":
         owner = owner_of(lake.root, asset)
-        yield DuckdbStore(directory=warehouse.open().directory, table=declared.table, owner=owner, keys=keys)
+        yield DuckdbStore(
+            directory=warehouse.open().directory, table=declared.table, owner=owner, keys=keys
+        )
         return
     deployment = load_settings().deployment
     follower, owner = follower_of(declared.name, deployment), owner_of(lake.root, asset, deployment)
     with database.open() as engine:
-        yield SqlStore(engine=engine, table=declared.table, follower=follower, owner=owner, keys=keys)
+        yield SqlStore(
+            engine=engine, table=declared.table, follower=follower, owner=owner, keys=keys
+        )
 
 
 @contextmanager
@@ -42,4 +48,6 @@ def refusals_told(name: str) -> Iterator[None]:
     try:
         yield
     except StoreError as error:
-        raise dg.Failure(description=f"{name}: {error}; the next run tries again", allow_retries=error.is_passing) from error
+        raise dg.Failure(
+            description=f"{name}: {error}; the next run tries again", allow_retries=error.is_passing
+        ) from error

@@ -23,7 +23,12 @@ from orchestration.transforms.replay.pieces import read_held
 from orchestration.transforms.replay.plan import ReplayPlan, ReplayRequest, held_of, plan
 from orchestration.transforms.replay.steps import replaced_by, replanned, run_plan
 from orchestration.transforms.run.context import RunContext, TopicRunResult, TopicState
-from orchestration.transforms.run.steps import dead_letter_rows, judged_batch, letters_that_stay, topic_state
+from orchestration.transforms.run.steps import (
+    dead_letter_rows,
+    judged_batch,
+    letters_that_stay,
+    topic_state,
+)
 from orchestration.transforms.to_database.run import Storing
 from orchestration.transforms.to_database.stores import Batch
 
@@ -59,7 +64,13 @@ class DatabaseReplayer:
         """
         return run_plan(self.table, self.context, planned, attempt=self._attempt)
 
-    def _attempt(self, table: TopicTable, context: RunContext, wanted: OffsetRanges, is_everything: bool) -> TopicRunResult:  # noqa: FBT001
+    def _attempt(
+        self,
+        table: TopicTable,
+        context: RunContext,
+        wanted: OffsetRanges,
+        is_everything: bool,  # noqa: FBT001
+    ) -> TopicRunResult:
         letters = DeadLetters(context.lake)
         letters_snapshot = letters.snapshot()
         with self.work.attempt(table, context) as attempt:
@@ -67,22 +78,35 @@ class DatabaseReplayer:
             held = held_of(table, context, state)
             ranges = replanned(table, held, state, wanted, is_everything=is_everything)
             fixes = Fixes(context.lake).of(table.name, state.topic_id)
-            source = read_held(table, context, held, ranges, fixes=fixes, is_whole=bool(table.latest_by))
+            source = read_held(
+                table, context, held, ranges, fixes=fixes, is_whole=bool(table.latest_by)
+            )
             ranges = source.ranges
             try:
                 forgiven = letters.places(table.name, state.topic_id)
-                computed = attempt.storable(compute_batch(context.session(), table, source, None, forgiven=forgiven))
+                computed = attempt.storable(
+                    compute_batch(context.session(), table, source, None, forgiven=forgiven)
+                )
                 result = judged_batch(table, context, source, state, computed)
                 if result.failures:
                     return replace(result, kind="replay")
-                origin = Origin(target=table.name, topic=table.topic.name, topic_id=state.topic_id, run_id=context.run_id)
+                origin = Origin(
+                    target=table.name,
+                    topic=table.topic.name,
+                    topic_id=state.topic_id,
+                    run_id=context.run_id,
+                )
                 rejected = dead_letter_rows(origin, source, computed.rejections, context.now())
                 staying = letters_that_stay(origin, context, source, ranges)
             finally:
                 source.release()
-            changes, keys = attempt.changes(computed, state, log_starts={}, replaced=replaced_by(table, held, state, ranges))
+            changes, keys = attempt.changes(
+                computed, state, log_starts={}, replaced=replaced_by(table, held, state, ranges)
+            )
             cleaned = letters.cleaned(letters_snapshot, origin, account)
-            number = letters.begin_replay(cleaned, origin, ranges, pa.concat_tables([rejected, staying]))
+            number = letters.begin_replay(
+                cleaned, origin, ranges, pa.concat_tables([rejected, staying])
+            )
             batch = Batch(
                 ranges=ranges,
                 leader_epochs={},
@@ -98,7 +122,14 @@ class DatabaseReplayer:
         if number is not None:
             letters.settle_replay(origin, ranges, number)
         sent = {"target": self.work.store.place, "rows_written": batch.rows.num_rows}
-        return replace(result, kind="replay", version=account.version, letters=rejected, changes=changes, sent=sent)
+        return replace(
+            result,
+            kind="replay",
+            version=account.version,
+            letters=rejected,
+            changes=changes,
+            sent=sent,
+        )
 
 
 def _by_ledger(table: TopicTable, context: RunContext) -> TopicState:

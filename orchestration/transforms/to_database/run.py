@@ -27,7 +27,14 @@ from orchestration.transforms.errors import NotReadyError
 from orchestration.transforms.ledger import ledger
 from orchestration.transforms.ledger.progress import Progress, Route, advanced
 from orchestration.transforms.run.context import RunContext, TopicRunResult, TopicState
-from orchestration.transforms.run.steps import archived_part, attempted, dead_letter_rows, judged_batch, plan_next, read_planned
+from orchestration.transforms.run.steps import (
+    archived_part,
+    attempted,
+    dead_letter_rows,
+    judged_batch,
+    plan_next,
+    read_planned,
+)
 from orchestration.transforms.to_database.declarations import DatabaseTable, not_storable
 from orchestration.transforms.to_database.stores import Batch, Store, Writer
 
@@ -67,11 +74,18 @@ class Storing:
         """
         source = context.log.describe_topic(table.topic.name)
         if source is None:
-            raise NotReadyError(f"there is no topic {table.topic.name}: materialize topics/{table.topic.name}, which creates it")
-        target = TopicDescription(topic=self.store.place, topic_id=self.store.dialect, partitions=0, replication_factor=0)
+            raise NotReadyError(
+                f"there is no topic {table.topic.name}: materialize topics/{table.topic.name},"
+                " which creates it"
+            )
+        target = TopicDescription(
+            topic=self.store.place, topic_id=self.store.dialect, partitions=0, replication_factor=0
+        )
         route = Route(source=source, target=target, group_id="")
         with self.store.writer() as writer:
-            yield StoringAttempt(work=self, table=table, context=context, route=route, writer=writer)
+            yield StoringAttempt(
+                work=self, table=table, context=context, route=route, writer=writer
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,21 +113,27 @@ class StoringAttempt:
         for note in plan.notes:
             context.reporter.note(note)
         if plan.is_empty:
-            return TopicRunResult(kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog)
+            return TopicRunResult(
+                kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog
+            )
         source, plan = read_planned(table, context, state, plan, held=held)
         try:
             computed = self.storable(compute_batch(context.session(), table, source, None))
             result = judged_batch(table, context, source, state, computed)
             if result.failures:
                 return result
-            origin = Origin(target=table.name, topic=table.topic.name, topic_id=topic_id, run_id=context.run_id)
+            origin = Origin(
+                target=table.name, topic=table.topic.name, topic_id=topic_id, run_id=context.run_id
+            )
             rejected = dead_letter_rows(origin, source, computed.rejections, context.now())
         finally:
             source.release()
         log_starts = state.forgotten_below(plan.backlog)
         changes, keys = self.changes(computed, state, log_starts=log_starts)
         letters_snapshot = letters.cleaned(letters_snapshot, origin, account)
-        attempt = letters.replace_pending(letters_snapshot, origin, plan.ranges, state.committed, rejected)
+        attempt = letters.replace_pending(
+            letters_snapshot, origin, plan.ranges, state.committed, rejected
+        )
         batch = Batch(
             ranges=plan.ranges,
             leader_epochs=source.statistics.epochs_at(plan.ranges.ends()),
@@ -140,21 +160,38 @@ class StoringAttempt:
         log = self.context.log.partition_offsets(self.table.topic.name)
         account, progress = self._follow([one.partition for one in log])
         topic_id = self.route.source.topic_id
-        return account, progress, TopicState(topic_id=topic_id, log=log, snapshot=account, committed=progress.checkpoints)
+        return (
+            account,
+            progress,
+            TopicState(
+                topic_id=topic_id, log=log, snapshot=account, committed=progress.checkpoints
+            ),
+        )
 
     def storable(self, computed: ComputedBatch) -> ComputedBatch:
         """Reject records whose rows, or keys to delete, the database cannot hold."""
         keys, dialect, deletions = self.table.latest_by, self.work.store.dialect, computed.deletions
-        found = {(one.partition, one.offset): one for one in not_storable(computed.rows, keys, dialect)}
+        found = {
+            (one.partition, one.offset): one for one in not_storable(computed.rows, keys, dialect)
+        }
         if deletions is not None:
-            found = {(one.partition, one.offset): one for one in not_storable(deletions, keys, dialect)} | found
+            found = {
+                (one.partition, one.offset): one for one in not_storable(deletions, keys, dialect)
+            } | found
             deletions = without_rejected(deletions, tuple(found.values()))
         refused = tuple(found.values())
         rows = without_rejected(computed.rows, refused)
-        return replace(computed, rows=rows, deletions=deletions, rejections=(*computed.rejections, *refused))
+        return replace(
+            computed, rows=rows, deletions=deletions, rejections=(*computed.rejections, *refused)
+        )
 
     def changes(
-        self, computed: ComputedBatch, state: TopicState, *, log_starts: Mapping[int, int], replaced: Replaced | None = None
+        self,
+        computed: ComputedBatch,
+        state: TopicState,
+        *,
+        log_starts: Mapping[int, int],
+        replaced: Replaced | None = None,
     ) -> tuple[Changes | None, pa.Table | None]:
         """Return the changes of a table with a key, and the keys of the batch or replay.
 
@@ -166,11 +203,21 @@ class StoringAttempt:
             return None, None
         names = [*self.table.latest_by, *PLACE]
         places = computed.rows.select(names).schema
-        both = pa.concat_tables([computed.rows.select(names), computed.deletions.select(names).cast(places)])
-        keys = both.select(list(self.table.latest_by)).group_by(list(self.table.latest_by)).aggregate([])
-        rows, remembered = self.writer.held(keys, places, None if replaced is None else replaced.ranges)
+        both = pa.concat_tables(
+            [computed.rows.select(names), computed.deletions.select(names).cast(places)]
+        )
+        keys = (
+            both.select(list(self.table.latest_by))
+            .group_by(list(self.table.latest_by))
+            .aggregate([])
+        )
+        rows, remembered = self.writer.held(
+            keys, places, None if replaced is None else replaced.ranges
+        )
         if replaced is not None:
-            known = [one.select(keys.column_names).cast(keys.schema) for one in (rows.rows, remembered)]
+            known = [
+                one.select(keys.column_names).cast(keys.schema) for one in (rows.rows, remembered)
+            ]
             keys = pa.concat_tables([keys, *known]).group_by(keys.column_names).aggregate([])
         changes = newest(
             computed.rows,
@@ -185,10 +232,15 @@ class StoringAttempt:
 
     def _follow(self, partitions: list[int]) -> tuple[TableSnapshot, Progress]:
         """Return the ledger, updated from the database, and the database's progress."""
-        return ledger.follow_group(self._ledger, self.route, partitions, self._read_progress, self.context.now())
+        return ledger.follow_group(
+            self._ledger, self.route, partitions, self._read_progress, self.context.now()
+        )
 
     def _ledger(self) -> TableSnapshot:
-        text = f"What {self.table.name} committed to {self.work.store.place}: a row per partition and transaction"
+        text = (
+            f"What {self.table.name} committed to {self.work.store.place}: a row per partition and"
+            " transaction"
+        )
         return ledger.open_ledger(self.context.lake, self.table.name, text)
 
     def _read_progress(self, _account: TableSnapshot) -> Progress:
@@ -196,26 +248,40 @@ class StoringAttempt:
         found = self.writer.standing(topic_id)
         others = [one for one in found.topic_ids if one != topic_id]
         note = (
-            f"topic {self.table.topic.name} was recreated: its id is now {topic_id} (the database also knows {', '.join(others)}); "
-            "reading starts at its log start"
+            f"topic {self.table.topic.name} was recreated: its id is now {topic_id} (the database"
+            f" also knows {', '.join(others)}); reading starts at its log start"
         )
         notes = (note,) if others and not found.checkpoints else ()
-        return Progress(checkpoints=found.checkpoints, letters=found.letters, notes=notes, run_id=found.run_id)
+        return Progress(
+            checkpoints=found.checkpoints, letters=found.letters, notes=notes, run_id=found.run_id
+        )
 
     def commit(self, batch: Batch, progress: Progress) -> TableSnapshot:
         """Commit, then update the ledger from a snapshot that was taken before."""
         account = self._ledger()
         self.writer.commit(batch)
         ends = {} if batch.is_replay else batch.ranges.ends()
-        after = replace(progress, checkpoints=advanced(progress.checkpoints, ends, ends, batch.leader_epochs), letters=batch.letters)
+        after = replace(
+            progress,
+            checkpoints=advanced(progress.checkpoints, ends, ends, batch.leader_epochs),
+            letters=batch.letters,
+        )
         counts = Counter(batch.rows["_partition"].to_pylist())
         replayed = list(batch.ranges.spanning(batch.ranges)) if batch.is_replay else []
-        entry = ledger.Entry(before=progress.checkpoints, records=counts, run_id=batch.run_id, at=batch.at, replayed=replayed)
+        entry = ledger.Entry(
+            before=progress.checkpoints,
+            records=counts,
+            run_id=batch.run_id,
+            at=batch.at,
+            replayed=replayed,
+        )
         try:
             return ledger.write(account, self.route, after, entry)
         except CommitConflictError:  # maintenance committed: update the ledger again
             known: Callable[[TableSnapshot], Progress] = partial(_known, after)
-            return ledger.follow_group(self._ledger, self.route, list(after.checkpoints), known, batch.at)[0]
+            return ledger.follow_group(
+                self._ledger, self.route, list(after.checkpoints), known, batch.at
+            )[0]
 
 
 def _known(progress: Progress, _account: TableSnapshot) -> Progress:

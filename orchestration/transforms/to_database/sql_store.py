@@ -103,11 +103,17 @@ class SqlStore:
         with refusals_translated(self.place):
             self._create_books()
             with self.engine.begin() as connection:
-                found = connection.execute(sa.select(_followers.c.version).where(_followers.c.follower == self.follower)).scalar()
+                found = connection.execute(
+                    sa.select(_followers.c.version).where(_followers.c.follower == self.follower)
+                ).scalar()
                 version = NEW if found is None else int(found)
                 if found is None:
                     with _taken_by_others(self):
-                        connection.execute(_followers.insert().values(follower=self.follower, version=version, table_name=self.table))
+                        connection.execute(
+                            _followers.insert().values(
+                                follower=self.follower, version=version, table_name=self.table
+                            )
+                        )
                 self.take(connection, version)
                 with _taken_by_others(self):
                     self.hold(connection)
@@ -119,7 +125,12 @@ class SqlStore:
         :raises CommitConflictError: another run raised it first.
         """
         own = (_followers.c.follower == self.follower) & (_followers.c.version == version)
-        if connection.execute(_followers.update().where(own).values(version=version + 1, **values)).rowcount != 1:
+        if (
+            connection.execute(
+                _followers.update().where(own).values(version=version + 1, **values)
+            ).rowcount
+            != 1
+        ):
             raise CommitConflictError(f"another run writes the table {self.table} of {self.place}")
 
     def hold(self, connection: sa.Connection) -> None:
@@ -129,7 +140,9 @@ class SqlStore:
 
         :raises NotOwnerError: the table belongs to another owner.
         """
-        owners.hold(connection, self.place, self.table, self.owner, lambda: self.another(connection))
+        owners.hold(
+            connection, self.place, self.table, self.owner, lambda: self.another(connection)
+        )
 
     def another(self, connection: sa.Connection) -> str | None:
         """Return the other follower that a table without owner belongs to, or None."""
@@ -161,15 +174,31 @@ class SqlStore:
             with self.engine.begin() as connection:
                 former = self._former(connection)
                 found = owners.sql_owner(connection, self.table)
-                is_kept = is_of_this_lake if found is None else found[0].lake_id == self.owner.lake_id
+                is_kept = (
+                    is_of_this_lake if found is None else found[0].lake_id == self.owner.lake_id
+                )
                 columns = {} if is_kept else {"letters": None}
                 if former is not None and former != self.follower:
-                    connection.execute(_followers.delete().where(_followers.c.follower == self.follower))
-                    connection.execute(_offsets.delete().where(_offsets.c.follower == self.follower))
+                    connection.execute(
+                        _followers.delete().where(_followers.c.follower == self.follower)
+                    )
+                    connection.execute(
+                        _offsets.delete().where(_offsets.c.follower == self.follower)
+                    )
                 if former is not None:
-                    moved = {"follower": self.follower, "version": _followers.c.version + 1, **columns}
-                    connection.execute(_followers.update().where(_followers.c.follower == former).values(**moved))
-                    connection.execute(_offsets.update().where(_offsets.c.follower == former).values(follower=self.follower))
+                    moved = {
+                        "follower": self.follower,
+                        "version": _followers.c.version + 1,
+                        **columns,
+                    }
+                    connection.execute(
+                        _followers.update().where(_followers.c.follower == former).values(**moved)
+                    )
+                    connection.execute(
+                        _offsets.update()
+                        .where(_offsets.c.follower == former)
+                        .values(follower=self.follower)
+                    )
                 owners.give(connection, self.table, self.owner)
 
     def _former(self, connection: sa.Connection) -> str | None:
@@ -179,14 +208,24 @@ class SqlStore:
         """
         found = self._followers_of_the_table(connection)
         held = owners.sql_owner(connection, self.table)
-        named = [] if held is None else [one for one in found if one == follower_of(held[0].name, held[0].deployment)]
+        named = (
+            []
+            if held is None
+            else [one for one in found if one == follower_of(held[0].name, held[0].deployment)]
+        )
         return next(iter([*named, *found]), None)
 
     def _followers_of_the_table(self, connection: sa.Connection) -> list[str]:
         """Return the followers that have committed to the table, the latest first."""
-        chosen = (sa.func.lower(_followers.c.table_name) == self.table.lower()) & _followers.c.committed_at.is_not(None)
+        chosen = (
+            sa.func.lower(_followers.c.table_name) == self.table.lower()
+        ) & _followers.c.committed_at.is_not(None)
         newest = _followers.c.committed_at.desc()
-        return list(connection.execute(sa.select(_followers.c.follower).where(chosen).order_by(newest)).scalars())
+        return list(
+            connection.execute(
+                sa.select(_followers.c.follower).where(chosen).order_by(newest)
+            ).scalars()
+        )
 
     def _create_books(self) -> None:
         """Create the tables of progress and owners.
@@ -221,13 +260,25 @@ class SqlWriter:
         """
         store = self.store
         with refusals_translated(store.place), store.engine.begin() as connection:
-            last = connection.execute(sa.select(_followers).where(_followers.c.follower == store.follower)).mappings().one()
-            rows = connection.execute(sa.select(_offsets).where(_offsets.c.follower == store.follower)).mappings().all()
+            last = (
+                connection.execute(
+                    sa.select(_followers).where(_followers.c.follower == store.follower)
+                )
+                .mappings()
+                .one()
+            )
+            rows = (
+                connection.execute(sa.select(_offsets).where(_offsets.c.follower == store.follower))
+                .mappings()
+                .all()
+            )
             is_there = sa.inspect(connection).has_table(store.table)
         found = Standing(
             is_there=is_there,
             checkpoints={
-                row["partition"]: Checkpoint(next_offset=row["next_offset"], leader_epoch=row["leader_epoch"])
+                row["partition"]: Checkpoint(
+                    next_offset=row["next_offset"], leader_epoch=row["leader_epoch"]
+                )
                 for row in rows
                 if row["topic_id"] == topic_id
             },
@@ -239,7 +290,9 @@ class SqlWriter:
         validate_presence(store.place, store.table, found, undo)
         return found
 
-    def held(self, keys: pa.Table, places: pa.Schema, ranges: OffsetRanges | None = None) -> tuple[KnownRows, pa.Table]:
+    def held(
+        self, keys: pa.Table, places: pa.Schema, ranges: OffsetRanges | None = None
+    ) -> tuple[KnownRows, pa.Table]:
         """Return rows and remembered deletions, of ``keys`` and from ``ranges``.
 
         :raises SchemaConflictError: the table lacks columns.
@@ -248,9 +301,18 @@ class SqlWriter:
         with refusals_translated(store.place), store.engine.begin() as connection:
             names = sa.inspect(connection)
             if names.has_table(store.table):
-                validate_columns(store.place, store.table, {one["name"] for one in names.get_columns(store.table)}, places)
+                validate_columns(
+                    store.place,
+                    store.table,
+                    {one["name"] for one in names.get_columns(store.table)},
+                    places,
+                )
             rows, deletions = (
-                _fetched(connection, name, keys, places, ranges) if names.has_table(name) else places.empty_table()
+                (
+                    _fetched(connection, name, keys, places, ranges)
+                    if names.has_table(name)
+                    else places.empty_table()
+                )
                 for name in (store.table, store.table + DELETED_KEYS)
             )
         return KnownRows(rows), deletions
@@ -259,8 +321,18 @@ class SqlWriter:
         """Commit rows and offsets in one transaction."""
         store = self.store
         with refusals_translated(store.place), store.engine.begin() as connection:
-            noted = {"topic": batch.ranges.topic, "topic_id": batch.ranges.topic_id, "letters": batch.letters}
-            store.take(connection, self.version, run_id=batch.run_id, committed_at=_moment(batch.at, store.dialect), **noted)
+            noted = {
+                "topic": batch.ranges.topic,
+                "topic_id": batch.ranges.topic_id,
+                "letters": batch.letters,
+            }
+            store.take(
+                connection,
+                self.version,
+                run_id=batch.run_id,
+                committed_at=_moment(batch.at, store.dialect),
+                **noted,
+            )
             store.hold(connection)
             write_rows(connection, store, batch)
             write_offsets(connection, store, batch)
@@ -280,10 +352,15 @@ def write_rows(connection: sa.Connection, store: SqlStore, batch: Batch) -> None
     assert batch.keys is not None
     changes = batch.changes
     replaced = {tuple(row.values()) for row in changes.replaced.to_pylist()}
-    is_update = pa.array([tuple(row.values()) in replaced for row in changes.rows.select(store.keys).to_pylist()], pa.bool_())
+    is_update = pa.array(
+        [tuple(row.values()) in replaced for row in changes.rows.select(store.keys).to_pylist()],
+        pa.bool_(),
+    )
     updated = changes.rows.filter(is_update)
     kept = {tuple(row.values()) for row in updated.select(store.keys).to_pylist()}
-    is_gone = pa.array([tuple(row.values()) not in kept for row in changes.replaced.to_pylist()], pa.bool_())
+    is_gone = pa.array(
+        [tuple(row.values()) not in kept for row in changes.replaced.to_pylist()], pa.bool_()
+    )
     _delete(connection, table, changes.replaced.filter(is_gone))
     _update(connection, table, updated, store.keys)
     bulk.load(connection, table, changes.rows.filter(pc.invert(is_update)))
@@ -300,9 +377,17 @@ def write_offsets(connection: sa.Connection, store: SqlStore, batch: Batch) -> N
         return
     own = (_offsets.c.follower == store.follower) & (_offsets.c.topic_id == batch.ranges.topic_id)
     for partition, end in batch.ranges.ends().items():
-        place = {"follower": store.follower, "topic_id": batch.ranges.topic_id, "partition": partition}
+        place = {
+            "follower": store.follower,
+            "topic_id": batch.ranges.topic_id,
+            "partition": partition,
+        }
         connection.execute(_offsets.delete().where(own & (_offsets.c.partition == partition)))
-        connection.execute(_offsets.insert().values(**place, next_offset=end, leader_epoch=batch.leader_epochs.get(partition)))
+        connection.execute(
+            _offsets.insert().values(
+                **place, next_offset=end, leader_epoch=batch.leader_epochs.get(partition)
+            )
+        )
 
 
 def _forget(connection: sa.Connection, remembered: sa.Table, batch: Batch) -> None:
@@ -313,7 +398,11 @@ def _forget(connection: sa.Connection, remembered: sa.Table, batch: Batch) -> No
     columns = remembered.c
     connection.execute(remembered.delete().where(columns["_topic_id"] != batch.ranges.topic_id))
     for partition, start in (batch.log_starts or {}).items():
-        connection.execute(remembered.delete().where((columns["_partition"] == partition) & (columns["_offset"] < start)))
+        connection.execute(
+            remembered.delete().where(
+                (columns["_partition"] == partition) & (columns["_offset"] < start)
+            )
+        )
 
 
 def _table_for(connection: sa.Connection, store: SqlStore, schema: pa.Schema) -> sa.Table:
@@ -331,12 +420,16 @@ def _table_for(connection: sa.Connection, store: SqlStore, schema: pa.Schema) ->
     return declared
 
 
-def _update(connection: sa.Connection, table: sa.Table, rows: pa.Table, keys: Sequence[str]) -> None:
+def _update(
+    connection: sa.Connection, table: sa.Table, rows: pa.Table, keys: Sequence[str]
+) -> None:
     if bulk.is_staged(connection, rows):
         bulk.update(connection, table, rows, keys)
         return
     statement = (
-        table.update().where(_same(table, keys)).values({name: sa.bindparam(name) for name in rows.column_names if name not in keys})
+        table.update()
+        .where(_same(table, keys))
+        .values({name: sa.bindparam(name) for name in rows.column_names if name not in keys})
     )
     for chunk in chunks(rows, connection.dialect.name):
         connection.execute(statement, [_prefixed(row, keys) for row in chunk])
@@ -347,7 +440,10 @@ def _delete(connection: sa.Connection, table: sa.Table, keys: pa.Table) -> None:
         bulk.delete(connection, table, keys)
         return
     for chunk in chunks(keys, connection.dialect.name):
-        connection.execute(table.delete().where(_same(table, keys.column_names)), [_prefixed(row, keys.column_names) for row in chunk])
+        connection.execute(
+            table.delete().where(_same(table, keys.column_names)),
+            [_prefixed(row, keys.column_names) for row in chunk],
+        )
 
 
 def _same(table: sa.Table, keys: Sequence[str]) -> "sa.ColumnElement[bool]":
@@ -358,7 +454,13 @@ def _prefixed(row: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     return {f"key_{name}" if name in keys else name: value for name, value in row.items()}
 
 
-def _fetched(connection: sa.Connection, name: str, keys: pa.Table, places: pa.Schema, ranges: OffsetRanges | None = None) -> pa.Table:
+def _fetched(
+    connection: sa.Connection,
+    name: str,
+    keys: pa.Table,
+    places: pa.Schema,
+    ranges: OffsetRanges | None = None,
+) -> pa.Table:
     """Return the rows of ``keys`` and those that came from ``ranges``, each once.
 
     They have the columns of ``places``.
@@ -367,10 +469,15 @@ def _fetched(connection: sa.Connection, name: str, keys: pa.Table, places: pa.Sc
     ask = bulk.fetch if bulk.is_staged(connection, keys) else _asked_for
     found = list(ask(connection, table, keys, places.names))
     for chosen in () if ranges is None else _from_ranges(table, ranges):
-        found += connection.execute(sa.select(*(table.c[one] for one in places.names)).where(chosen)).all()
+        found += connection.execute(
+            sa.select(*(table.c[one] for one in places.names)).where(chosen)
+        ).all()
     found = list(dict.fromkeys(map(tuple, found)))
     columns = zip(*found, strict=True) if found else [[] for _ in places]
-    return pa.table([_column(column, field.type) for column, field in zip(columns, places, strict=True)], schema=places)
+    return pa.table(
+        [_column(column, field.type) for column, field in zip(columns, places, strict=True)],
+        schema=places,
+    )
 
 
 def _from_ranges(table: sa.Table, ranges: OffsetRanges) -> "Iterator[sa.ColumnElement[bool]]":
@@ -378,13 +485,17 @@ def _from_ranges(table: sa.Table, ranges: OffsetRanges) -> "Iterator[sa.ColumnEl
     columns = table.c
     for start in range(0, len(ranges.ranges), KEYS_AT_ONCE):
         parts = [
-            (columns["_partition"] == one.partition) & (columns["_offset"] >= one.start) & (columns["_offset"] < one.end)
+            (columns["_partition"] == one.partition)
+            & (columns["_offset"] >= one.start)
+            & (columns["_offset"] < one.end)
             for one in ranges.ranges[start : start + KEYS_AT_ONCE]
         ]
         yield (columns["_topic_id"] == ranges.topic_id) & sa.or_(*parts)
 
 
-def _asked_for(connection: sa.Connection, table: sa.Table, keys: pa.Table, names: Sequence[str]) -> list[Any]:
+def _asked_for(
+    connection: sa.Connection, table: sa.Table, keys: pa.Table, names: Sequence[str]
+) -> list[Any]:
     """Return the columns ``names`` of the rows with one of ``keys``.
 
     The queries name the keys.
@@ -392,15 +503,23 @@ def _asked_for(connection: sa.Connection, table: sa.Table, keys: pa.Table, names
     found: list[Any] = []
     for chunk in chunks(keys, connection.dialect.name):
         for start in range(0, len(chunk), KEYS_AT_ONCE):
-            wanted = [sa.and_(*(table.c[key] == value for key, value in row.items())) for row in chunk[start : start + KEYS_AT_ONCE]]
-            found += connection.execute(sa.select(*(table.c[name] for name in names)).where(sa.or_(*wanted))).all()
+            wanted = [
+                sa.and_(*(table.c[key] == value for key, value in row.items()))
+                for row in chunk[start : start + KEYS_AT_ONCE]
+            ]
+            found += connection.execute(
+                sa.select(*(table.c[name] for name in names)).where(sa.or_(*wanted))
+            ).all()
     return found
 
 
 def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Return fetched values as Arrow. A moment without zone is UTC, as ``chunks`` writes it."""
     if pa.types.is_timestamp(kind) and kind.tz:
-        values = [one.replace(tzinfo=UTC) if isinstance(one, datetime) and one.tzinfo is None else one for one in values]
+        values = [
+            one.replace(tzinfo=UTC) if isinstance(one, datetime) and one.tzinfo is None else one
+            for one in values
+        ]
     return pa.array(values, kind)
 
 
@@ -413,7 +532,9 @@ def _taken_by_others(store: SqlStore) -> Iterator[None]:
     try:
         yield
     except sa.exc.IntegrityError as error:
-        raise CommitConflictError(f"another run begins to write the table {store.table} of {store.place}") from error
+        raise CommitConflictError(
+            f"another run begins to write the table {store.table} of {store.place}"
+        ) from error
 
 
 @contextmanager
@@ -425,7 +546,9 @@ def refusals_translated(place: str) -> Iterator[None]:
     try:
         yield
     except sa.exc.OperationalError as error:
-        raise StoreError(f"{place} did not take it: {_short(error)}. Nothing was committed", is_passing=True) from error
+        raise StoreError(
+            f"{place} did not take it: {_short(error)}. Nothing was committed", is_passing=True
+        ) from error
     except sa.exc.SQLAlchemyError as error:
         raise StoreError(f"{place} refuses: {_short(error)}. Nothing was committed") from error
 

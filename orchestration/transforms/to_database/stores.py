@@ -86,7 +86,9 @@ class Writer(Protocol):
         """Return the progress of the table."""
         ...
 
-    def held(self, keys: pa.Table, places: pa.Schema, ranges: OffsetRanges | None = None) -> tuple[KnownRows, pa.Table]:
+    def held(
+        self, keys: pa.Table, places: pa.Schema, ranges: OffsetRanges | None = None
+    ) -> tuple[KnownRows, pa.Table]:
         """Return rows and remembered deletions, of ``keys`` and from ``ranges``.
 
         They have the columns of ``places``.
@@ -171,8 +173,9 @@ def validate_columns(place: str, table: str, existing: set[str], schema: pa.Sche
     if missing:
         names = ", ".join(f"{field.name} ({arrow_type_name(field.type)})" for field in missing)
         raise SchemaConflictError(
-            f"the table {table} in {place} lacks columns of the result: {names}. Nothing was committed. Add them to the table "
-            "(ALTER TABLE ... ADD COLUMN ...), or take them out of the result"
+            f"the table {table} in {place} lacks columns of the result: {names}. Nothing was"
+            " committed. Add them to the table (ALTER TABLE ... ADD COLUMN ...), or take them out"
+            " of the result"
         )
 
 
@@ -183,6 +186,7 @@ def validate_presence(place: str, table: str, standing: Standing, undo: str) -> 
     """
     if standing.topic_ids and not standing.is_there:
         raise ProgressError(
-            f"the table {table} is gone from {place}, and the offsets of what was in it are still there. Nothing was read or committed. "
-            f"Put the table back from a copy, or, to have it built anew from the topic, {undo}"
+            f"the table {table} is gone from {place}, and the offsets of what was in it are still"
+            " there. Nothing was read or committed. Put the table back from a copy, or, to have it"
+            f" built anew from the topic, {undo}"
         )

@@ -48,12 +48,23 @@ from orchestration.transforms.to_lake.run import run_topic_table
 class TopicTableConfig(dg.Config):
     """Overrides of one run. Without any, the run reads from the checkpoint on."""
 
-    replay: list[ReplayRangeConfig] = Field(default=[], description="Read these committed offsets once more and replace their rows")
-    replay_from: str | None = Field(default=None, description="Replay from this time on: ISO 8601, e.g. 2026-01-01T00:00:00Z")
+    replay: list[ReplayRangeConfig] = Field(
+        default=[], description="Read these committed offsets once more and replace their rows"
+    )
+    replay_from: str | None = Field(
+        default=None, description="Replay from this time on: ISO 8601, e.g. 2026-01-01T00:00:00Z"
+    )
     replay_to: str | None = Field(default=None, description="Replay up to this time (exclusive)")
-    replay_dead_letters: bool = Field(default=False, description="Replay the records that this table rejected")
-    accept_lost_records: bool = Field(default=False, description="Go on where retention removed records before they were read")
-    follow_s: int = Field(default=0, description="Go on with what comes for so many seconds, a commit at a time; 0: one range")
+    replay_dead_letters: bool = Field(
+        default=False, description="Replay the records that this table rejected"
+    )
+    accept_lost_records: bool = Field(
+        default=False, description="Go on where retention removed records before they were read"
+    )
+    follow_s: int = Field(
+        default=0,
+        description="Go on with what comes for so many seconds, a commit at a time; 0: one range",
+    )
 
     def request(self) -> ReplayRequest:
         """Return the requested replay.
@@ -61,7 +72,10 @@ class TopicTableConfig(dg.Config):
         :raises ValueError: a time is not ISO 8601.
         """
         return ReplayRequest(
-            ranges=tuple(OffsetRange(partition=one.partition, start=one.start, end=one.end) for one in self.replay),
+            ranges=tuple(
+                OffsetRange(partition=one.partition, start=one.start, end=one.end)
+                for one in self.replay
+            ),
             from_ms=milliseconds(self.replay_from),
             to_ms=milliseconds(self.replay_to),
             is_of_dead_letters=self.replay_dead_letters,
@@ -71,14 +85,19 @@ class TopicTableConfig(dg.Config):
 class DerivedTableConfig(dg.Config):
     """Overrides of one run."""
 
-    force: bool = Field(default=False, description="Compute even though neither inputs nor transform changed")
+    force: bool = Field(
+        default=False, description="Compute even though neither inputs nor transform changed"
+    )
 
 
 def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefinition:
     """Return the asset of ``table``. It has no automation condition: the topic sensor starts it."""
     key = table_key(table.name)
     metadata = {**table_address(table.name, DELTA), **declared_columns(_kept_columns(table))}
-    spec = declare(LakeKind(table), asset_spec(key, [table.topic.asset_key], table.function, shown, metadata=metadata))
+    spec = declare(
+        LakeKind(table),
+        asset_spec(key, [table.topic.asset_key], table.function, shown, metadata=metadata),
+    )
 
     @dg.multi_asset(
         name=key.to_python_identifier(),
@@ -98,12 +117,18 @@ def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefini
             return
         with explained(table.name, spark), log_service.open() as log:
             reporter = DagsterReporter(context, table)
-            run = run_context(context, log, lake, spark, reporter, is_loss_accepted=config.accept_lost_records)
+            run = run_context(
+                context, log, lake, spark, reporter, is_loss_accepted=config.accept_lost_records
+            )
             request = config.request()
             results = (
-                follow(table, run, follow_s=config.follow_s, run=run_topic_table) if request.is_empty else run_replay(table, run, request)
+                follow(table, run, follow_s=config.follow_s, run=run_topic_table)
+                if request.is_empty
+                else run_replay(table, run, request)
             )
-            yield from commit_events(context, table, run, reporter, results, has_days=not table.aggregates)
+            yield from commit_events(
+                context, table, run, reporter, results, has_days=not table.aggregates
+            )
 
     return follow_topic
 
@@ -116,17 +141,30 @@ def _kept_columns(table: TopicTable) -> Sequence[str] | None:
 
 
 def derived_table_asset(
-    table: DerivedTable, shown: Presentation, *, automation_condition: dg.AutomationCondition[dg.AssetKey] | None
+    table: DerivedTable,
+    shown: Presentation,
+    *,
+    automation_condition: dg.AutomationCondition[dg.AssetKey] | None,
 ) -> dg.AssetsDefinition:
     """Return the asset of ``table``."""
     key = table_key(table.name)
     inputs = [table_key(one) for one in table.inputs]
-    metadata = {**table_address(table.name, DELTA), **declared_columns(result_columns(table.function))}
+    metadata = {
+        **table_address(table.name, DELTA),
+        **declared_columns(result_columns(table.function)),
+    }
 
     @dg.multi_asset(
         name=key.to_python_identifier(),
         specs=[
-            asset_spec(key, inputs, table.function, shown, automation_condition=automation_condition, metadata=metadata),
+            asset_spec(
+                key,
+                inputs,
+                table.function,
+                shown,
+                automation_condition=automation_condition,
+                metadata=metadata,
+            )
         ],
         check_specs=events.check_specs(key, table.rules, table.suite),
         can_subset=True,
@@ -134,7 +172,10 @@ def derived_table_asset(
         retry_policy=dg.RetryPolicy(max_retries=2, delay=3),
     )
     def recompute(
-        context: dg.AssetExecutionContext, config: DerivedTableConfig, spark: SparkResource, lake: LakeResource
+        context: dg.AssetExecutionContext,
+        config: DerivedTableConfig,
+        spark: SparkResource,
+        lake: LakeResource,
     ) -> Iterator[Event]:
         if not is_asset_selected(context, table.name):
             return
@@ -154,10 +195,16 @@ def derived_table_asset(
     return recompute
 
 
-def _derived_events(context: dg.AssetExecutionContext, table: DerivedTable, result: DerivedRunResult) -> Iterator[Event]:
+def _derived_events(
+    context: dg.AssetExecutionContext, table: DerivedTable, result: DerivedRunResult
+) -> Iterator[Event]:
     key = table_key(table.name)
     if result.missing:
-        context.log.info("%s: waiting for the tables %s, which do not exist yet", table.name, ", ".join(result.missing))
+        context.log.info(
+            "%s: waiting for the tables %s, which do not exist yet",
+            table.name,
+            ", ".join(result.missing),
+        )
         return
     if result.is_unchanged:
         context.log.info("%s: neither inputs nor transform changed (%s)", table.name, result.inputs)
@@ -172,18 +219,27 @@ def _derived_events(context: dg.AssetExecutionContext, table: DerivedTable, resu
     yield from checks
 
 
-def derived_materialization(key: dg.AssetKey, result: DerivedRunResult) -> dg.MaterializeResult[None]:
+def derived_materialization(
+    key: dg.AssetKey, result: DerivedRunResult
+) -> dg.MaterializeResult[None]:
     """Return the event of a table that was computed anew."""
     return dg.MaterializeResult(
         asset_key=key,
         metadata={
             "rows": result.rows,
             "dagster/row_count": result.rows,
-            **({} if result.schema is None else {"dagster/column_schema": column_schema(result.schema)}),
+            **(
+                {}
+                if result.schema is None
+                else {"dagster/column_schema": column_schema(result.schema)}
+            ),
             "bytes": result.size_bytes,
             VERSION_METADATA: result.version,
             "inputs": dg.MetadataValue.table(
-                [dg.TableRecord({"table": name, "version": version}) for name, version in result.inputs.items()]
+                [
+                    dg.TableRecord({"table": name, "version": version})
+                    for name, version in result.inputs.items()
+                ]
             ),
         },
     )

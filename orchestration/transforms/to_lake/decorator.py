@@ -82,8 +82,13 @@ def spark_table(
     :raises ValueError: the declaration makes no sense. The text says why.
     """
     if (topic is None) == (not tables):
-        raise ValueError("a table comes either from a topic or from tables: @spark_table(topic=...) or @spark_table(tables=[...])")
-    shown = Presentation(group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy)
+        raise ValueError(
+            "a table comes either from a topic or from tables: @spark_table(topic=...) or"
+            " @spark_table(tables=[...])"
+        )
+    shown = Presentation(
+        group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy
+    )
 
     def declare(function: Transform) -> dg.AssetsDefinition:
         table_name = name or function.__name__
@@ -106,11 +111,21 @@ def spark_table(
             )
             return topic_table_asset(declared, shown)
         limits = (deleted_when, minimum_interval_s, records_per_run, history_from, max_failed)
-        if unique_by or latest_by or is_evolving or has_headers or any(one is not None for one in limits):
+        if (
+            unique_by
+            or latest_by
+            or is_evolving
+            or has_headers
+            or any(one is not None for one in limits)
+        ):
             raise ValueError(f"{', '.join(OF_TOPICS)} need a topic; {table_name} comes from tables")
         names = tuple(input_name(f"the table {table_name}", one) for one in one_or_more(tables))
-        derived = DerivedTable(name=table_name, inputs=names, function=function, rules=rules_of(rules), suite=suite)
-        return derived_table_asset(derived, shown, automation_condition=on_fresh_inputs() if is_automated else None)
+        derived = DerivedTable(
+            name=table_name, inputs=names, function=function, rules=rules_of(rules), suite=suite
+        )
+        return derived_table_asset(
+            derived, shown, automation_condition=on_fresh_inputs() if is_automated else None
+        )
 
     return declare
 
@@ -145,7 +160,9 @@ def spark_aggregate(
 
     :raises ValueError: the declaration makes no sense. The text says why.
     """
-    shown = Presentation(group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy)
+    shown = Presentation(
+        group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy
+    )
 
     def declare(function: Transform) -> dg.AssetsDefinition:
         declared = TopicTable(
@@ -178,9 +195,13 @@ def on_fresh_inputs() -> dg.AutomationCondition[dg.AssetKey]:
     time without a change of an input, because Spark or the disk may have caused the failure.
     """
     changed = dg.AutomationCondition.newly_missing() | dg.AutomationCondition.any_deps_updated()
-    answered = (dg.AutomationCondition.newly_requested() & ~changed) | dg.AutomationCondition.initial_evaluation()
+    answered = (
+        dg.AutomationCondition.newly_requested() & ~changed
+    ) | dg.AutomationCondition.initial_evaluation()
     eager = dg.AutomationCondition.eager().without(~dg.AutomationCondition.any_deps_in_progress())
     eager_until_answered = eager.replace("handled", answered.with_label("handled"))
     failed = dg.AutomationCondition.execution_failed() & ~dg.AutomationCondition.in_progress()
     again = failed & dg.AutomationCondition.cron_tick_passed(FAILED_AGAIN_CRON)
-    return (eager_until_answered & dg.AutomationCondition.all_deps_blocking_checks_passed()) | again.with_label("failed and due again")
+    return (
+        eager_until_answered & dg.AutomationCondition.all_deps_blocking_checks_passed()
+    ) | again.with_label("failed and due again")

@@ -64,7 +64,14 @@ def run_derived_table(
     """
     for attempt in range(1, commit_attempts + 1):
         try:
-            return _attempt(table, lake, session, run_id=run_id, is_forced=is_forced, is_lake_shared=is_lake_shared)
+            return _attempt(
+                table,
+                lake,
+                session,
+                run_id=run_id,
+                is_forced=is_forced,
+                is_lake_shared=is_lake_shared,
+            )
         except CommitConflictError:
             if attempt == commit_attempts:
                 raise
@@ -72,7 +79,13 @@ def run_derived_table(
 
 
 def _attempt(
-    table: DerivedTable, lake: Lake, session: Callable[[], Any], *, run_id: str, is_forced: bool, is_lake_shared: bool
+    table: DerivedTable,
+    lake: Lake,
+    session: Callable[[], Any],
+    *,
+    run_id: str,
+    is_forced: bool,
+    is_lake_shared: bool,
 ) -> DerivedRunResult:
     target = lake.snapshot(table.name)
     found = {name: lake.snapshot(name) for name in table.inputs}
@@ -81,11 +94,16 @@ def _attempt(
     versions = {name: snapshot.version for name, snapshot in inputs.items()}
     if missing:
         return DerivedRunResult(inputs=versions, missing=missing)
-    recorded = {CODE_TRANSACTION: table.code_fingerprint, **{INPUT_TRANSACTION + one.table_id: one.version for one in inputs.values()}}
+    recorded = {
+        CODE_TRANSACTION: table.code_fingerprint,
+        **{INPUT_TRANSACTION + one.table_id: one.version for one in inputs.values()},
+    }
     if target is not None and not is_forced and is_up_to_date(target, recorded):
         return DerivedRunResult(inputs=versions, version=target.version, is_unchanged=True)
     spark = session()
-    frame = call_transform(table.name, table.function, *(read_table(spark, inputs[name]) for name in table.inputs))
+    frame = call_transform(
+        table.name, table.function, *(read_table(spark, inputs[name]) for name in table.inputs)
+    )
     result = compute_result(spark, table.name, frame, lake, is_lake_shared=is_lake_shared)
     try:
         checked = _checked(table, result, versions)
@@ -114,7 +132,10 @@ def _checked(table: DerivedTable, result: Result, versions: dict[str, int]) -> D
 
 def is_up_to_date(target: TableSnapshot, recorded: dict[str, int]) -> bool:
     """Return whether the table was last computed from these versions by this code."""
-    return all(target.transaction_version(application_id) == version for application_id, version in recorded.items())
+    return all(
+        target.transaction_version(application_id) == version
+        for application_id, version in recorded.items()
+    )
 
 
 def read_table(session: Any, snapshot: TableSnapshot) -> Any:
@@ -124,7 +145,11 @@ def read_table(session: Any, snapshot: TableSnapshot) -> Any:
     """
     schema = from_arrow_schema(snapshot.arrow_schema)
     files = snapshot.files
-    return session.read.schema(schema).parquet(*map(str, files)) if files else session.createDataFrame([], schema)
+    return (
+        session.read.schema(schema).parquet(*map(str, files))
+        if files
+        else session.createDataFrame([], schema)
+    )
 
 
 def _created(table: DerivedTable, lake: Lake, schema: pa.Schema) -> TableSnapshot:

@@ -34,10 +34,17 @@ def history_asset(table: TopicTable) -> dg.AssetsDefinition:
 def _history_asset(table: TopicTable) -> dg.AssetsDefinition:
     @days_asset(table)
     def replay_days(
-        context: dg.AssetExecutionContext, log_service: LogServiceResource, spark: SparkResource, lake: LakeResource
+        context: dg.AssetExecutionContext,
+        log_service: LogServiceResource,
+        spark: SparkResource,
+        lake: LakeResource,
     ) -> Iterator[Told | dg.MaterializeResult[None]]:
         with explained(table.name, spark), log_service.open() as log:
-            yield from days_events(context, table, TableReplayer(table, replay_context(context, table, log, lake, spark)))
+            yield from days_events(
+                context,
+                table,
+                TableReplayer(table, replay_context(context, table, log, lake, spark)),
+            )
 
     return replay_days
 
@@ -47,9 +54,18 @@ def replay_job(table: TopicTable) -> dg.JobDefinition:
 
     @replay_op(table)
     def replay(
-        context: dg.OpExecutionContext, config: ReplayConfig, log_service: LogServiceResource, spark: SparkResource, lake: LakeResource
+        context: dg.OpExecutionContext,
+        config: ReplayConfig,
+        log_service: LogServiceResource,
+        spark: SparkResource,
+        lake: LakeResource,
     ) -> Iterator[Told | dg.Output[None]]:
         with tagged(context, config), explained(table.name, spark), log_service.open() as log:
-            yield from job_events(context, table, config, TableReplayer(table, replay_context(context, table, log, lake, spark)))
+            yield from job_events(
+                context,
+                table,
+                config,
+                TableReplayer(table, replay_context(context, table, log, lake, spark)),
+            )
 
     return job_of(table, replay)

@@ -39,7 +39,11 @@ class LakeKind(Kind):
 
     def why_no_replay(self, *, is_everything: bool, is_of_dead_letters: bool) -> str | None:  # noqa: ARG002 - a Kind
         """Return why only everything can be replayed into a table of aggregates."""
-        return why_no_replay_of_groups(self.name) if self.table.aggregates and not is_everything else None
+        return (
+            why_no_replay_of_groups(self.name)
+            if self.table.aggregates and not is_everything
+            else None
+        )
 
     def replay(self, context: RunContext, request: ReplayRequest) -> Replayed:
         """Replay the records of ``request``, a piece at a time."""
@@ -47,4 +51,7 @@ class LakeKind(Kind):
 
     def definitions(self) -> Additions:
         """Return the replay job, and the history by day unless the table keeps aggregates."""
-        return Additions(assets=[] if self.table.aggregates else [history_asset(self.table)], jobs=[replay_job(self.table)])
+        return Additions(
+            assets=[] if self.table.aggregates else [history_asset(self.table)],
+            jobs=[replay_job(self.table)],
+        )

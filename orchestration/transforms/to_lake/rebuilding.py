@@ -27,7 +27,12 @@ from orchestration.transforms.errors import NotReadyError
 from orchestration.transforms.replay.pieces import pieces, read_held, rest_of
 from orchestration.transforms.replay.plan import counted_ranges, held_of
 from orchestration.transforms.run.context import RunContext, TopicRunResult, TopicState
-from orchestration.transforms.run.steps import attempted, dead_letter_rows, letters_that_stay, read_state
+from orchestration.transforms.run.steps import (
+    attempted,
+    dead_letter_rows,
+    letters_that_stay,
+    read_state,
+)
 from orchestration.transforms.to_lake.run import checked_batch
 
 
@@ -65,7 +70,10 @@ class Rebuild:
         letters_snapshot = letters.snapshot()
         state = read_state(table, context)
         if state.snapshot is None or state.topic_id != self.topic_id:
-            raise NotReadyError(f"the table {table.name} or its topic {table.topic.name} was made anew while its groups were")
+            raise NotReadyError(
+                f"the table {table.name} or its topic {table.topic.name} was made anew while its"
+                " groups were"
+            )
         ranges = counted_ranges(table, context, held_of(table, context, state), state)
         left = replace(ranges, ranges=tuple(outside(ranges, self.done)))
         for piece in pieces(left, table.records_per_run or context.records_per_run):
@@ -77,7 +85,9 @@ class Rebuild:
         origin = self._origin()
         cleaned = letters.cleaned(letters_snapshot, origin, state.snapshot)
         rejected = pa.concat_tables([ENVELOPE.empty_table(), *self.letters])
-        attempt = letters.begin_replay(cleaned, origin, ranges, pa.concat_tables([rejected, *self.staying]))
+        attempt = letters.begin_replay(
+            cleaned, origin, ranges, pa.concat_tables([rejected, *self.staying])
+        )
         committed = replace_groups(
             state.snapshot,
             self.groups,
@@ -95,7 +105,9 @@ class Rebuild:
         """
         table, context = self.table, self.context
         fixes = Fixes(context.lake).of(table.name, state.topic_id)
-        source = read_held(table, context, held_of(table, context, state), piece, fixes=fixes, is_whole=False)
+        source = read_held(
+            table, context, held_of(table, context, state), piece, fixes=fixes, is_whole=False
+        )
         piece = source.ranges
         try:
             forgiven = DeadLetters(context.lake).places(table.name, state.topic_id)
@@ -103,16 +115,22 @@ class Rebuild:
             if result.failures:
                 return replace(result, kind="replay")
             assert result.batch is not None
-            self.letters.append(dead_letter_rows(self._origin(), source, result.batch.rejections, context.now()))
+            self.letters.append(
+                dead_letter_rows(self._origin(), source, result.batch.rejections, context.now())
+            )
             self.staying.append(letters_that_stay(self._origin(), context, source, piece))
         finally:
             source.release()
-        self.groups = accumulated(result.batch.rows, self.groups, table.aggregate_by, table.aggregates)
+        self.groups = accumulated(
+            result.batch.rows, self.groups, table.aggregate_by, table.aggregates
+        )
         self.done += piece
         self._count(result.batch, source.statistics, result.outcomes)
         return None
 
-    def _count(self, batch: ComputedBatch, statistics: BatchStatistics, outcomes: tuple[Outcome, ...]) -> None:
+    def _count(
+        self, batch: ComputedBatch, statistics: BatchStatistics, outcomes: tuple[Outcome, ...]
+    ) -> None:
         self.rejections += batch.rejections
         self.filtered += batch.filtered
         for name, count in batch.violations.items():
@@ -122,17 +140,36 @@ class Rebuild:
                 self.outcomes[one.expectation.check_name] = one
         self.records += statistics.records
         self.size_bytes += statistics.bytes
-        self.newest_ms = max((one for one in (self.newest_ms, statistics.newest_timestamp_ms) if one is not None), default=None)
+        self.newest_ms = max(
+            (one for one in (self.newest_ms, statistics.newest_timestamp_ms) if one is not None),
+            default=None,
+        )
 
     def _origin(self) -> Origin:
-        return Origin(target=self.table.name, topic=self.table.topic.name, topic_id=self.topic_id, run_id=self.context.run_id)
+        return Origin(
+            target=self.table.name,
+            topic=self.table.topic.name,
+            topic_id=self.topic_id,
+            run_id=self.context.run_id,
+        )
 
-    def _result(self, state: TopicState, ranges: OffsetRanges, committed: TableSnapshot, letters: pa.Table) -> TopicRunResult:
+    def _result(
+        self, state: TopicState, ranges: OffsetRanges, committed: TableSnapshot, letters: pa.Table
+    ) -> TopicRunResult:
         """Return the result for the events. Its rows are the groups."""
         statistics = BatchStatistics(
-            records=self.records, bytes=self.size_bytes, newest_timestamp_ms=self.newest_ms, leader_epochs={}, last_offsets={}
+            records=self.records,
+            bytes=self.size_bytes,
+            newest_timestamp_ms=self.newest_ms,
+            leader_epochs={},
+            last_offsets={},
         )
-        batch = ComputedBatch(rows=self.groups, rejections=tuple(self.rejections), violations=self.violations, filtered=self.filtered)
+        batch = ComputedBatch(
+            rows=self.groups,
+            rejections=tuple(self.rejections),
+            violations=self.violations,
+            filtered=self.filtered,
+        )
         return TopicRunResult(
             kind="replay",
             state=state,

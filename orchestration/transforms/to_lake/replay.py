@@ -1,8 +1,8 @@
 """A replay: read committed records once more, and replace the rows and dead letters they made.
 
 Each piece is one commit of the table that replaces its rows and its dead letters together
-(``dead_letters.table`` says how). A killed replay leaves each piece either replayed or as it was, and
-may be run again. No checkpoint moves. A fixed record (``dead_letters.fixes``) is read with its
+(``dead_letters.table`` says how). A killed replay leaves each piece either replayed or as it was,
+and may be run again. No checkpoint moves. A fixed record (``dead_letters.fixes``) is read with its
 correction. Knows no Dagster.
 
 If a range no longer gives a key the row that it gave before, only a replay of everything can tell.
@@ -52,7 +52,9 @@ class TableReplayer:
         return run_planned(self.table, self.context, planned)
 
 
-def run_replay(table: TopicTable, context: RunContext, request: ReplayRequest) -> Iterator[TopicRunResult]:
+def run_replay(
+    table: TopicTable, context: RunContext, request: ReplayRequest
+) -> Iterator[TopicRunResult]:
     """Replay the records of ``request`` and yield the result of each piece.
 
     The first piece that may not be committed is the last.
@@ -63,7 +65,9 @@ def run_replay(table: TopicTable, context: RunContext, request: ReplayRequest) -
     yield from run_planned(table, context, plan(table, context, request))
 
 
-def run_planned(table: TopicTable, context: RunContext, planned: ReplayPlan) -> Iterator[TopicRunResult]:
+def run_planned(
+    table: TopicTable, context: RunContext, planned: ReplayPlan
+) -> Iterator[TopicRunResult]:
     """Replay the planned offsets. Yield and raise as ``run_replay`` does."""
     if table.aggregates and not planned.ranges.is_empty:
         context.reporter.pin("replay", planned.ranges)
@@ -72,7 +76,12 @@ def run_planned(table: TopicTable, context: RunContext, planned: ReplayPlan) -> 
     yield from run_plan(table, context, planned, _attempt)
 
 
-def _attempt(table: TopicTable, context: RunContext, wanted: OffsetRanges, is_everything: bool) -> TopicRunResult:  # noqa: FBT001 - an Attempt
+def _attempt(
+    table: TopicTable,
+    context: RunContext,
+    wanted: OffsetRanges,
+    is_everything: bool,  # noqa: FBT001 - an Attempt
+) -> TopicRunResult:
     letters = DeadLetters(context.lake)
     letters_snapshot = letters.snapshot()
     state = read_state(table, context)
@@ -89,13 +98,22 @@ def _attempt(table: TopicTable, context: RunContext, wanted: OffsetRanges, is_ev
         if result.failures:
             return replace(result, kind="replay")
         assert result.batch is not None
-        origin = Origin(target=table.name, topic=table.topic.name, topic_id=state.topic_id, run_id=context.run_id)
+        origin = Origin(
+            target=table.name,
+            topic=table.topic.name,
+            topic_id=state.topic_id,
+            run_id=context.run_id,
+        )
         rejected = dead_letter_rows(origin, source, result.batch.rejections, context.now())
         staying = letters_that_stay(origin, context, source, ranges)
     finally:
         source.release()
-    conform(result.batch.rows, table.name, state.snapshot.arrow_schema, is_evolving=table.is_evolving)
-    changes = decide_changes(table, state, result.batch, log_starts={}, replaced=replaced_by(table, held, state, ranges))
+    conform(
+        result.batch.rows, table.name, state.snapshot.arrow_schema, is_evolving=table.is_evolving
+    )
+    changes = decide_changes(
+        table, state, result.batch, log_starts={}, replaced=replaced_by(table, held, state, ranges)
+    )
     cleaned = letters.cleaned(letters_snapshot, origin, state.snapshot)
     attempt = letters.begin_replay(cleaned, origin, ranges, pa.concat_tables([rejected, staying]))
     named = naming(state.topic_id, attempt)
@@ -118,4 +136,11 @@ def _attempt(table: TopicTable, context: RunContext, wanted: OffsetRanges, is_ev
         )
     if attempt is not None:
         letters.settle_replay(origin, ranges, attempt)
-    return replace(result, kind="replay", version=committed.version, row_count=committed.row_count, letters=rejected, changes=changes)
+    return replace(
+        result,
+        kind="replay",
+        version=committed.version,
+        row_count=committed.row_count,
+        letters=rejected,
+        changes=changes,
+    )

@@ -14,7 +14,12 @@ import pyarrow as pa
 
 from orchestration.dead_letters.table import DeadLetters, Origin, naming
 from orchestration.lake.schemas import conform
-from orchestration.lake.tables import CommitConflictError, TableSnapshot, advance, append_with_offsets
+from orchestration.lake.tables import (
+    CommitConflictError,
+    TableSnapshot,
+    advance,
+    append_with_offsets,
+)
 from orchestration.offsets.known_gaps import marks_of
 from orchestration.offsets.planning import BatchPlan
 from orchestration.offsets.ranges import Places
@@ -25,7 +30,12 @@ from orchestration.rows.upserts import remembered_deletions, upsert
 from orchestration.transforms.batch.batch import Batch, ComputedBatch, compute_batch
 from orchestration.transforms.batch.isolation import NOTHING
 from orchestration.transforms.declarations import TopicTable
-from orchestration.transforms.run.context import COUNTS_OTHERS, RunContext, TopicRunResult, TopicState
+from orchestration.transforms.run.context import (
+    COUNTS_OTHERS,
+    RunContext,
+    TopicRunResult,
+    TopicState,
+)
 from orchestration.transforms.run.steps import (
     archived_part,
     attempted,
@@ -56,7 +66,9 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
     for note in plan.notes:
         context.reporter.note(note)
     if plan.is_empty:
-        return TopicRunResult(kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog)
+        return TopicRunResult(
+            kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog
+        )
     source, plan = read_planned(table, context, state, plan, held=held)
     try:
         existing = TableKeys(snapshot=state.snapshot) if state.snapshot else None
@@ -64,18 +76,27 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
         if result.failures:
             return result
         assert result.batch is not None
-        origin = Origin(target=table.name, topic=table.topic.name, topic_id=state.topic_id, run_id=context.run_id)
+        origin = Origin(
+            target=table.name,
+            topic=table.topic.name,
+            topic_id=state.topic_id,
+            run_id=context.run_id,
+        )
         rejected = dead_letter_rows(origin, source, result.batch.rejections, context.now())
     finally:
         source.release()
-    changes = decide_changes(table, state, result.batch, log_starts=state.forgotten_below(plan.backlog))
+    changes = decide_changes(
+        table, state, result.batch, log_starts=state.forgotten_below(plan.backlog)
+    )
     stored = changes.rows if changes is not None and table.aggregates else result.batch.rows
     target = _target(table, context, state, stored)
     conform(stored, table.name, target.arrow_schema, is_evolving=table.is_evolving)
     leader_epochs = source.statistics.epochs_at(plan.ranges.ends())
     _validate_unmoved(table, context, state)
     letters_snapshot = letters.cleaned(letters_snapshot, origin, target)
-    attempt = letters.replace_pending(letters_snapshot, origin, plan.ranges, state.committed, rejected)
+    attempt = letters.replace_pending(
+        letters_snapshot, origin, plan.ranges, state.committed, rejected
+    )
     named = naming(state.topic_id, attempt)
     if changes is None:
         committed = append_with_offsets(
@@ -93,8 +114,16 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
             target,
             changes,
             is_evolving=table.is_evolving,
-            notes={"ranges": str(plan.ranges), "topic": plan.ranges.topic, "run_id": context.run_id},
-            transactions={**advance(target, plan.ranges, leader_epochs, state.committed), **named, **_marks(table, state, target, plan)},
+            notes={
+                "ranges": str(plan.ranges),
+                "topic": plan.ranges.topic,
+                "run_id": context.run_id,
+            },
+            transactions={
+                **advance(target, plan.ranges, leader_epochs, state.committed),
+                **named,
+                **_marks(table, state, target, plan),
+            },
         )
     return TopicRunResult(
         kind="batch",
@@ -111,7 +140,9 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
     )
 
 
-def _marks(table: TopicTable, state: TopicState, target: TableSnapshot, plan: BatchPlan) -> dict[str, int]:
+def _marks(
+    table: TopicTable, state: TopicState, target: TableSnapshot, plan: BatchPlan
+) -> dict[str, int]:
     """Return the marks of the records that a table of aggregates counts.
 
     A later replay, which makes the groups anew, needs them.
@@ -119,11 +150,19 @@ def _marks(table: TopicTable, state: TopicState, target: TableSnapshot, plan: Ba
     if not table.aggregates:
         return {}
     has_others = not state.committed and target.row_count > 0
-    return {**marks_of(plan.ranges, state.committed, target.transaction_version), **({COUNTS_OTHERS: 1} if has_others else {})}
+    return {
+        **marks_of(plan.ranges, state.committed, target.transaction_version),
+        **({COUNTS_OTHERS: 1} if has_others else {}),
+    }
 
 
 def decide_changes(
-    table: TopicTable, state: TopicState, batch: ComputedBatch, *, log_starts: Mapping[int, int], replaced: Replaced | None = None
+    table: TopicTable,
+    state: TopicState,
+    batch: ComputedBatch,
+    *,
+    log_starts: Mapping[int, int],
+    replaced: Replaced | None = None,
 ) -> Changes | None:
     """Return the changes of a batch or replay in a table of newest rows or of groups.
 
@@ -140,7 +179,10 @@ def decide_changes(
         batch.rows,
         batch.deletions,
         table.latest_by,
-        Held(snapshot=state.snapshot, deletions=None if state.snapshot is None else remembered_deletions(state.snapshot)),
+        Held(
+            snapshot=state.snapshot,
+            deletions=None if state.snapshot is None else remembered_deletions(state.snapshot),
+        ),
         state.topic_id,
         log_starts=log_starts,
         replaced=replaced,
@@ -161,7 +203,13 @@ def checked_batch(
     ``failures`` are the reasons that forbid the commit. Records at the places ``forgiven`` are dead
     letters already, so the transform may throw on them again.
     """
-    return judged_batch(table, context, source, state, compute_batch(context.session(), table, source, existing, forgiven=forgiven))
+    return judged_batch(
+        table,
+        context,
+        source,
+        state,
+        compute_batch(context.session(), table, source, existing, forgiven=forgiven),
+    )
 
 
 def _validate_unmoved(table: TopicTable, context: RunContext, state: TopicState) -> None:
@@ -171,14 +219,20 @@ def _validate_unmoved(table: TopicTable, context: RunContext, state: TopicState)
 
     :raises CommitConflictError: another run moved the checkpoints.
     """
-    moved = context.lake.existing(table.name).checkpoints(state.topic_id, [one.partition for one in state.log])
+    moved = context.lake.existing(table.name).checkpoints(
+        state.topic_id, [one.partition for one in state.log]
+    )
     if moved != state.committed:
         raise CommitConflictError(f"another run moved the checkpoints of the table {table.name}")
 
 
-def _target(table: TopicTable, context: RunContext, state: TopicState, rows: pa.Table) -> TableSnapshot:
+def _target(
+    table: TopicTable, context: RunContext, state: TopicState, rows: pa.Table
+) -> TableSnapshot:
     """Return the snapshot to commit through: the one that was read, or the new table's."""
     if state.snapshot is not None:
         return state.snapshot
     conform(rows, table.name, rows.schema)
-    return context.lake.create(table.name, rows.schema, description=table.function.__doc__ or "", latest_by=table.kept_by)
+    return context.lake.create(
+        table.name, rows.schema, description=table.function.__doc__ or "", latest_by=table.kept_by
+    )

@@ -21,12 +21,19 @@ from orchestration.transforms.result_columns import named_results
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 ITEM = rf"{NAME}(?:\s+AS\s+{NAME})?"
-CHOICE = re.compile(rf"\s*SELECT\s+({ITEM}(?:\s*,\s*{ITEM})*)\s+FROM\s+(?:({NAME})|`([^`]+)`)\s*", re.IGNORECASE)
+CHOICE = re.compile(
+    rf"\s*SELECT\s+({ITEM}(?:\s*,\s*{ITEM})*)\s+FROM\s+(?:({NAME})|`([^`]+)`)\s*", re.IGNORECASE
+)
 WORD = re.compile(NAME)
 
 
 def sql_transform(
-    statement: str, relations: Sequence[str], *, place: str, description: str = "", columns: Collection[str] = ()
+    statement: str,
+    relations: Sequence[str],
+    *,
+    place: str,
+    description: str = "",
+    columns: Collection[str] = (),
 ) -> Transform:
     """Return the function that computes ``statement`` over one DataFrame per relation.
 
@@ -40,18 +47,26 @@ def sql_transform(
         raise ValueError("sql is empty: write one SELECT")
     unnamed = [one for one in relations if one not in text]
     if unnamed:
-        raise ValueError(f"sql does not read {', '.join(unnamed)}: write FROM {quoted(unnamed[0])}, or take it out of the declaration")
+        raise ValueError(
+            f"sql does not read {', '.join(unnamed)}: write FROM {quoted(unnamed[0])}, or take it"
+            " out of the declaration"
+        )
     chosen = plain_choice(text, relations[0], columns) if len(relations) == 1 else None
     question = asked(text, relations)
 
     def transform(*frames: Any) -> Any:
         if chosen is not None:
-            return frames[0].select(*(functions.col(source).alias(name) for name, source in chosen.items()))
+            return frames[0].select(
+                *(functions.col(source).alias(name) for name, source in chosen.items())
+            )
         try:
-            return frames[0].sparkSession.sql(question, **{given(number): frame for number, frame in enumerate(frames)})
+            return frames[0].sparkSession.sql(
+                question, **{given(number): frame for number, frame in enumerate(frames)}
+            )
         except PySparkException as error:
             raise TransformError(
-                f"{place}: Spark refuses the SQL: {described(error)}. Nothing was committed; change the sql there"
+                f"{place}: Spark refuses the SQL: {described(error)}. Nothing was committed; change"
+                " the sql there"
             ) from error
 
     transform.__doc__ = f"{description}\n\n```sql\n{text}\n```".strip()
@@ -68,10 +83,15 @@ def validate_provenance(statement: str) -> None:
     words = set(WORD.findall(statement))
     missing = [column for column in PROVENANCE if column not in words]
     if missing and "*" not in statement:
-        raise ValueError(f"sql does not select {', '.join(missing)}: every row has to say which record it came from; add these columns")
+        raise ValueError(
+            f"sql does not select {', '.join(missing)}: every row has to say which record it came"
+            " from; add these columns"
+        )
 
 
-def plain_choice(statement: str, relation: str, columns: Collection[str]) -> Mapping[str, str] | None:
+def plain_choice(
+    statement: str, relation: str, columns: Collection[str]
+) -> Mapping[str, str] | None:
     """Return the source of each column that ``statement`` chooses, by its new name.
 
     Return None if the statement is more than a choice of known ``columns``.
@@ -90,7 +110,10 @@ def plain_choice(statement: str, relation: str, columns: Collection[str]) -> Map
 
 def asked(statement: str, relations: Sequence[str]) -> str:
     """Return the query for Spark, in which ``{given_0}`` and so on stand for the DataFrames."""
-    known = ", ".join(f"{quoted(name)} AS (SELECT * FROM {{{given(number)}}})" for number, name in enumerate(relations))  # noqa: S608
+    known = ", ".join(
+        f"{quoted(name)} AS (SELECT * FROM {{{given(number)}}})"  # noqa: S608
+        for number, name in enumerate(relations)
+    )
     literal = statement.replace("{", "{{").replace("}", "}}")
     return f"WITH {known} SELECT * FROM (\n{literal}\n)"  # noqa: S608 - the author's own statement
 

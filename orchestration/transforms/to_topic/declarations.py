@@ -42,15 +42,26 @@ class TopicTransform:
         validate_topic(self.table.name, self.target)
         name, source, target = self.name, self.source.name, self.target.name
         if source == target:
-            raise ValueError(f"{name} reads the topic {source} and sends to it: it would read its own records for ever")
+            raise ValueError(
+                f"{name} reads the topic {source} and sends to it: it would read its own records"
+                " for ever"
+            )
         if self.target.value_format is not None:
-            raise ValueError(f"{name} sends JSON, and the schema of the topic {target} is another format's: declare it with Spark's DDL")
+            raise ValueError(
+                f"{name} sends JSON, and the schema of the topic {target} is another format's:"
+                " declare it with Spark's DDL"
+            )
         if self.key is not None and (not self.key.strip() or self.key in {*PROVENANCE, "_headers"}):
-            raise ValueError(f"{self.key!r} cannot be the key of {name}: name a column of the result")
+            raise ValueError(
+                f"{self.key!r} cannot be the key of {name}: name a column of the result"
+            )
         if self.deleted_when is not None:
             validate_condition(f"deleted_when of {name}", self.deleted_when)
         if self.is_forwarding_tombstones and self.source.fields is None:
-            raise ValueError(f"{source} has no schema, so {name} is given its tombstones: a row whose _value is null is a tombstone")
+            raise ValueError(
+                f"{source} has no schema, so {name} is given its tombstones: a row whose _value is"
+                " null is a tombstone"
+            )
 
     @property
     def name(self) -> str:
@@ -68,7 +79,9 @@ class TopicTransform:
         It has ``function`` in the place of the user's, and the rules that follow from key and
         target's schema.
         """
-        return replace(self.table, function=function, rules=(*self.table.rules, *implied_rules(self)))
+        return replace(
+            self.table, function=function, rules=(*self.table.rules, *implied_rules(self))
+        )
 
 
 def group_of(name: str, deployment: str | None) -> str:
@@ -86,7 +99,9 @@ def implied_rules(transform: TopicTransform) -> tuple[Rule, ...]:
     breaks a rule is a dead letter. A declared rule of the same name replaces one of these.
     """
     required = (
-        {} if transform.target.fields is None else {one.name: "the topic's schema" for one in transform.target.fields if not one.nullable}
+        {}
+        if transform.target.fields is None
+        else {one.name: "the topic's schema" for one in transform.target.fields if not one.nullable}
     )
     if transform.key is not None:
         required[transform.key] = "the record's key"
@@ -97,7 +112,13 @@ def implied_rules(transform: TopicTransform) -> tuple[Rule, ...]:
         spared = "" if column == transform.key else is_deleted
         name = f"has_{FORBIDDEN.sub('_', column)[:MAX_NAME]}"
         if name not in declared:
-            found.append(quarantine(name, f"{spared}`{column}` IS NOT NULL", f"{column} is null, and {why} requires it"))
+            found.append(
+                quarantine(
+                    name,
+                    f"{spared}`{column}` IS NOT NULL",
+                    f"{column} is null, and {why} requires it",
+                )
+            )
     return tuple(found)
 
 
@@ -105,8 +126,9 @@ def why_only_dead_letters(transform: TopicTransform) -> str:
     """Return why only dead letters can be replayed into ``transform``, and the alternatives."""
     name, source, target = transform.name, transform.source.name, transform.target.name
     return (
-        f"{name} sends to the topic {target}, and a topic takes nothing back: only what was rejected can be replayed (tidelog dead-letters "
-        f"replay {name}). To have records sent once more, behind what is there, set the offsets of its group: tidelog groups reset "
-        f"{group_of(name, None)} --topic {source}. To have the topic built anew, delete {target}: the next run begins at the start of "
-        f"{source}"
+        f"{name} sends to the topic {target}, and a topic takes nothing back: only what was"
+        f" rejected can be replayed (tidelog dead-letters replay {name}). To have records sent once"
+        " more, behind what is there, set the offsets of its group: tidelog groups reset"
+        f" {group_of(name, None)} --topic {source}. To have the topic built anew, delete {target}:"
+        f" the next run begins at the start of {source}"
     )

@@ -50,7 +50,9 @@ def spark_topic(
 
     :raises ValueError: the declaration makes no sense. The text says why.
     """
-    shown = Presentation(group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy)
+    shown = Presentation(
+        group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy
+    )
 
     def declare(function: Transform) -> dg.AssetsDefinition:
         table = TopicTable(
@@ -65,7 +67,11 @@ def spark_topic(
             max_failed=max_failed,
         )
         transform = TopicTransform(
-            table=table, target=target, key=key, deleted_when=deleted_when, is_forwarding_tombstones=forward_tombstones
+            table=table,
+            target=target,
+            key=key,
+            deleted_when=deleted_when,
+            is_forwarding_tombstones=forward_tombstones,
         )
         return topic_transform_asset(transform, shown)
 

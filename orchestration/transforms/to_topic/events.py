@@ -5,7 +5,9 @@ import dagster as dg
 from orchestration.log_client.protocol import LogClient
 from orchestration.transforms.to_topic.declarations import TopicTransform
 
-AFTER_FAILURE = "What was not committed counts nowhere; the next run goes on from the group's offsets"
+AFTER_FAILURE = (
+    "What was not committed counts nowhere; the next run goes on from the group's offsets"
+)
 
 
 def grown(transform: TopicTransform, log: LogClient) -> dg.AssetMaterialization:

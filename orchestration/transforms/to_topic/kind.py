@@ -10,7 +10,11 @@ from orchestration.transforms.ledger.ledger import is_reminder_due
 from orchestration.transforms.replay.plan import ReplayRequest
 from orchestration.transforms.replay.steps import Replayed, counted
 from orchestration.transforms.run.context import RunContext
-from orchestration.transforms.to_topic.declarations import TopicTransform, group_of, why_only_dead_letters
+from orchestration.transforms.to_topic.declarations import (
+    TopicTransform,
+    group_of,
+    why_only_dead_letters,
+)
 from orchestration.transforms.to_topic.history import letters_replay_job
 from orchestration.transforms.to_topic.outgoing import sending
 from orchestration.transforms.to_topic.replay import run_letters_replay

@@ -68,14 +68,23 @@ SENT_ROWS = 5_000
 RECORD_OVERHEAD_BYTES = 32
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 TEXTS_AND_BYTES = (types.StringType, types.BinaryType)
-KEY_TYPES = (*TEXTS_AND_BYTES, types.IntegralType, types.DecimalType, types.BooleanType, types.DateType, types.TimestampType)
+KEY_TYPES = (
+    *TEXTS_AND_BYTES,
+    types.IntegralType,
+    types.DecimalType,
+    types.BooleanType,
+    types.DateType,
+    types.TimestampType,
+)
 
 
 def sending(transform: TopicTransform) -> Transform:
     """Return the transform's function, whose result also has the columns ``OUT``."""
 
     def function(records: Any) -> Any:
-        return with_outgoing(transform, call_transform(transform.name, transform.table.function, records))
+        return with_outgoing(
+            transform, call_transform(transform.name, transform.table.function, records)
+        )
 
     return function
 
@@ -95,7 +104,12 @@ def with_outgoing(transform: TopicTransform, frame: Any) -> Any:
     value = _value(transform, fields)
     if transform.deleted_when is not None:
         value = sql.when(~sql.expr(f"coalesce({transform.deleted_when}, FALSE)"), value)
-    columns = {KEY: _key(transform, fields), VALUE: value, OUT_HEADERS: _headers(name, fields), TIMESTAMP: _timestamp(name, fields)}
+    columns = {
+        KEY: _key(transform, fields),
+        VALUE: value,
+        OUT_HEADERS: _headers(name, fields),
+        TIMESTAMP: _timestamp(name, fields),
+    }
     with running(name):
         return frame.withColumns(columns)
 
@@ -104,12 +118,20 @@ def _value(transform: TopicTransform, fields: Mapping[str, types.DataType]) -> A
     names = [name for name in fields if name not in NOT_IN_JSON]
     if GIVEN_VALUE in fields:
         if not isinstance(fields[GIVEN_VALUE], TEXTS_AND_BYTES):
-            raise TransformError(f"_value of {transform.name} is {fields[GIVEN_VALUE].simpleString()}: it has to be STRING or BINARY")
+            raise TransformError(
+                f"_value of {transform.name} is {fields[GIVEN_VALUE].simpleString()}: it has to be"
+                " STRING or BINARY"
+            )
         return sql.col(GIVEN_VALUE).cast("binary")
     if not names:
-        raise TransformError(f"the result of {transform.name} has no column to send, only columns that say where a record came from")
+        raise TransformError(
+            f"the result of {transform.name} has no column to send, only columns that say where a"
+            " record came from"
+        )
     _validate_schema(transform, {name: fields[name] for name in names})
-    return sql.to_json(sql.struct(*(sql.col(f"`{name}`") for name in names)), dict(JSON_OPTIONS)).cast("binary")
+    return sql.to_json(
+        sql.struct(*(sql.col(f"`{name}`") for name in names)), dict(JSON_OPTIONS)
+    ).cast("binary")
 
 
 def _validate_schema(transform: TopicTransform, sent: Mapping[str, types.DataType]) -> None:
@@ -127,8 +149,9 @@ def _validate_schema(transform: TopicTransform, sent: Mapping[str, types.DataTyp
     ]
     if problems:
         raise TransformError(
-            f"the result of {transform.name} does not fit the schema of the topic {transform.target.name}: {'; '.join(problems)}. "
-            "Nothing was sent. Cast or rename the columns, or change the schema"
+            f"the result of {transform.name} does not fit the schema of the topic"
+            f" {transform.target.name}: {'; '.join(problems)}. Nothing was sent. Cast or rename the"
+            " columns, or change the schema"
         )
 
 
@@ -142,10 +165,15 @@ def _key(transform: TopicTransform, fields: Mapping[str, types.DataType]) -> Any
     if column is None:
         return sql.lit(None).cast("binary")
     if column not in fields:
-        raise TransformError(f"key names the column {column}, which the result of {transform.name} does not have")
+        raise TransformError(
+            f"key names the column {column}, which the result of {transform.name} does not have"
+        )
     kind = fields[column]
     if not isinstance(kind, KEY_TYPES):
-        raise TransformError(f"the key column {column} of {transform.name} is {kind.simpleString()}: make it a text, a number or BINARY")
+        raise TransformError(
+            f"the key column {column} of {transform.name} is {kind.simpleString()}: make it a text,"
+            " a number or BINARY"
+        )
     quoted = sql.col(f"`{column}`")
     return quoted if isinstance(kind, types.BinaryType) else quoted.cast("string").cast("binary")
 
@@ -154,11 +182,17 @@ def _headers(name: str, fields: Mapping[str, types.DataType]) -> Any:
     kind = fields.get(GIVEN_HEADERS)
     given = sql.col(GIVEN_HEADERS) if kind is not None else sql.lit(None)
     if isinstance(kind, types.MapType):
-        given, kind = sql.map_entries(given), types.ArrayType(types.StructType().add("key", kind.keyType).add("value", kind.valueType))
+        given, kind = (
+            sql.map_entries(given),
+            types.ArrayType(
+                types.StructType().add("key", kind.keyType).add("value", kind.valueType)
+            ),
+        )
     if kind is not None and not _is_headers(kind):
         raise TransformError(
-            f"_headers of {name} is {fields[GIVEN_HEADERS].simpleString()}: it has to be ARRAY<STRUCT<key: STRING, value: BINARY>>, as the "
-            "records of a topic have it, or MAP<STRING, BINARY>; STRING does for BINARY"
+            f"_headers of {name} is {fields[GIVEN_HEADERS].simpleString()}: it has to be"
+            " ARRAY<STRUCT<key: STRING, value: BINARY>>, as the records of a topic have it, or"
+            " MAP<STRING, BINARY>; STRING does for BINARY"
         )
     return given.cast(HEADERS_TYPE)
 
@@ -176,13 +210,18 @@ def _timestamp(name: str, fields: Mapping[str, types.DataType]) -> Any:
     if kind is None:
         return sql.lit(None).cast("bigint")
     if not isinstance(kind, types.TimestampType):
-        raise TransformError(f"_timestamp of {name} is {kind.simpleString()}: it has to be TIMESTAMP")
+        raise TransformError(
+            f"_timestamp of {name} is {kind.simpleString()}: it has to be TIMESTAMP"
+        )
     return sql.unix_millis(sql.col(GIVEN_TIMESTAMP))
 
 
 def split(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Return a computed result without the columns ``OUT``, and its records as ``OUTGOING``."""
-    columns = [rows[name].cast(field.type) for name, field in zip(("_partition", "_offset", *OUT), OUTGOING, strict=True)]
+    columns = [
+        rows[name].cast(field.type)
+        for name, field in zip(("_partition", "_offset", *OUT), OUTGOING, strict=True)
+    ]
     return rows.drop_columns(list(OUT)), pa.table(columns, schema=OUTGOING)
 
 
@@ -198,9 +237,17 @@ def size_limit(topic: str, configs: Mapping[str, str], sender_bytes: int) -> Siz
     """Return the limit of the target ``topic`` with these ``configs``, or of the sender."""
     topic_bytes = int(configs.get("max.message.bytes", MAX_RECORD_BYTES + FRAME_BYTES))
     limits = [
-        SizeLimit(size_bytes=MAX_RECORD_BYTES + FRAME_BYTES, setting=f"that is sent to the topic {topic}"),
-        SizeLimit(size_bytes=topic_bytes, setting=f"that the topic {topic} takes (max.message.bytes {topic_bytes})"),
-        SizeLimit(size_bytes=sender_bytes, setting=f"that is sent to the topic {topic} (max_request_size {sender_bytes})"),
+        SizeLimit(
+            size_bytes=MAX_RECORD_BYTES + FRAME_BYTES, setting=f"that is sent to the topic {topic}"
+        ),
+        SizeLimit(
+            size_bytes=topic_bytes,
+            setting=f"that the topic {topic} takes (max.message.bytes {topic_bytes})",
+        ),
+        SizeLimit(
+            size_bytes=sender_bytes,
+            setting=f"that is sent to the topic {topic} (max_request_size {sender_bytes})",
+        ),
     ]
     return min(limits, key=lambda one: one.size_bytes)
 
@@ -224,7 +271,10 @@ def not_json(result: pa.Table, rows: pa.Table) -> tuple[Rejection, ...]:
         if rows["value"][number].is_valid:
             place = (rows["_partition"][number].as_py(), rows["_offset"][number].as_py())
             reasons.setdefault(place, f"of a record that is made of it the column {why}")
-    return tuple(Rejection(partition=place[0], offset=place[1], reason=reason, rule=JSON_RULE) for place, reason in reasons.items())
+    return tuple(
+        Rejection(partition=place[0], offset=place[1], reason=reason, rule=JSON_RULE)
+        for place, reason in reasons.items()
+    )
 
 
 def nameless_headers(rows: pa.Table) -> tuple[Rejection, ...]:
@@ -232,21 +282,36 @@ def nameless_headers(rows: pa.Table) -> tuple[Rejection, ...]:
     headers = rows["headers"].combine_chunks()
     is_nameless = pc.is_null(pc.struct_field(headers.flatten(), "key"))
     chosen = rows.take(pc.unique(pc.list_parent_indices(headers).filter(is_nameless)))
-    places = dict.fromkeys(zip(*(chosen[name].to_pylist() for name in ("_partition", "_offset")), strict=True))
+    places = dict.fromkeys(
+        zip(*(chosen[name].to_pylist() for name in ("_partition", "_offset")), strict=True)
+    )
     reason = "a header of a record that is made of it has no name"
-    return tuple(Rejection(partition=place[0], offset=place[1], reason=reason, rule=HEADER_RULE) for place in places)
+    return tuple(
+        Rejection(partition=place[0], offset=place[1], reason=reason, rule=HEADER_RULE)
+        for place in places
+    )
 
 
 def too_large(rows: pa.Table, limit: SizeLimit) -> tuple[Rejection, ...]:
     """Return the rejections of records whose result is too large to be sent."""
     sizes = _framed_sizes(rows)
-    found = rows.select(["_partition", "_offset"]).append_column("size", pa.array(sizes)).filter(pa.array(sizes > limit.size_bytes))
+    found = (
+        rows.select(["_partition", "_offset"])
+        .append_column("size", pa.array(sizes))
+        .filter(pa.array(sizes > limit.size_bytes))
+    )
     most = f"more than {limit.size_bytes - FRAME_BYTES}, the most {limit.setting}"
     reasons = {
-        (row["_partition"], row["_offset"]): f"a record that is made of it takes {row['size'] - FRAME_BYTES} bytes, {most}"
+        (
+            row["_partition"],
+            row["_offset"],
+        ): f"a record that is made of it takes {row['size'] - FRAME_BYTES} bytes, {most}"
         for row in found.to_pylist()
     }
-    return tuple(Rejection(partition=place[0], offset=place[1], reason=reason, rule=SIZE_RULE) for place, reason in reasons.items())
+    return tuple(
+        Rejection(partition=place[0], offset=place[1], reason=reason, rule=SIZE_RULE)
+        for place, reason in reasons.items()
+    )
 
 
 def tombstones(records: pa.Table) -> pa.Table:
@@ -255,8 +320,15 @@ def tombstones(records: pa.Table) -> pa.Table:
     Their headers go with them.
     """
     count = records.num_rows
-    timestamps = pc.cast(records["_timestamp"], pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
-    columns = [records["_partition"], records["_offset"], records["key"].cast(pa.large_binary()), pa.nulls(count, pa.large_binary())]
+    timestamps = pc.cast(records["_timestamp"], pa.timestamp("ms", tz="UTC"), safe=False).cast(
+        pa.int64()
+    )
+    columns = [
+        records["_partition"],
+        records["_offset"],
+        records["key"].cast(pa.large_binary()),
+        pa.nulls(count, pa.large_binary()),
+    ]
     return pa.table([*columns, records["headers"], timestamps], schema=OUTGOING)
 
 
@@ -265,7 +337,9 @@ def in_order(rows: pa.Table, others: pa.Table) -> pa.Table:
     if not others.num_rows:
         return rows
     both = pa.concat_tables([rows, others])
-    return both.take(pc.sort_indices(both, sort_keys=[("_partition", "ascending"), ("_offset", "ascending")]))
+    return both.take(
+        pc.sort_indices(both, sort_keys=[("_partition", "ascending"), ("_offset", "ascending")])
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,22 +381,46 @@ def _sizes(rows: pa.Table) -> npt.NDArray[np.int64]:
 def _framed_sizes(rows: pa.Table) -> npt.NDArray[np.int64]:
     """Return the bytes of each row as a record, as a producer estimates them."""
     key, value, names, contents, header_count = _field_bytes(rows)
-    return FRAME_BYTES + key + value + NAME_FACTOR * names + contents + HEADER_FRAME_BYTES * header_count
+    return (
+        FRAME_BYTES
+        + key
+        + value
+        + NAME_FACTOR * names
+        + contents
+        + HEADER_FRAME_BYTES * header_count
+    )
 
 
 def _field_bytes(rows: pa.Table) -> tuple[npt.NDArray[np.int64], ...]:
     """Return the bytes of key, value, names and contents of headers, and the number of headers."""
-    key, value = (pc.fill_null(pc.binary_length(rows[name]), 0).to_numpy().astype(np.int64) for name in ("key", "value"))
+    key, value = (
+        pc.fill_null(pc.binary_length(rows[name]), 0).to_numpy().astype(np.int64)
+        for name in ("key", "value")
+    )
     headers = rows["headers"].combine_chunks()
     parents = pc.list_parent_indices(headers).to_numpy()
-    parts = [pc.fill_null(pc.binary_length(pc.struct_field(headers.flatten(), name)), 0).to_numpy() for name in ("key", "value")]
-    names, contents = (np.bincount(parents, weights=part, minlength=rows.num_rows).astype(np.int64) for part in parts)
-    return key, value, names, contents, np.bincount(parents, minlength=rows.num_rows).astype(np.int64)
+    parts = [
+        pc.fill_null(pc.binary_length(pc.struct_field(headers.flatten(), name)), 0).to_numpy()
+        for name in ("key", "value")
+    ]
+    names, contents = (
+        np.bincount(parents, weights=part, minlength=rows.num_rows).astype(np.int64)
+        for part in parts
+    )
+    return (
+        key,
+        value,
+        names,
+        contents,
+        np.bincount(parents, minlength=rows.num_rows).astype(np.int64),
+    )
 
 
 def outgoing_records(rows: pa.Table) -> Iterator[OutgoingRecord]:
     """Yield the records of ``rows`` (``OUTGOING``)."""
-    for batch in rows.select(["key", "value", "headers", "timestamp_ms"]).to_batches(max_chunksize=SENT_ROWS):
+    for batch in rows.select(["key", "value", "headers", "timestamp_ms"]).to_batches(
+        max_chunksize=SENT_ROWS
+    ):
         columns: Sequence[list[Any]] = [column.to_pylist() for column in batch.columns]
         for key, value, headers, timestamp_ms in zip(*columns, strict=True):
             pairs = tuple((one["key"], one["value"]) for one in headers or ())

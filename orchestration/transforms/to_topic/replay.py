@@ -25,7 +25,13 @@ from orchestration.dead_letters.places import told_removed
 from orchestration.dead_letters.table import DeadLetters, Origin
 from orchestration.lake.tables import CommitConflictError, TableSnapshot
 from orchestration.offsets.planning import Checkpoint, ProgressError
-from orchestration.offsets.ranges import OffsetRange, OffsetRanges, Places, places_within, ranges_of_offsets
+from orchestration.offsets.ranges import (
+    OffsetRange,
+    OffsetRanges,
+    Places,
+    places_within,
+    ranges_of_offsets,
+)
 from orchestration.retained.readable_records import HeldTopic, held_topic
 from orchestration.transforms.batch.batch import ComputedBatch
 from orchestration.transforms.declarations import TopicTable
@@ -35,7 +41,12 @@ from orchestration.transforms.ledger.progress import Progress, Route, note_of, o
 from orchestration.transforms.replay.pieces import pieces, read_held, rest_of
 from orchestration.transforms.replay.plan import ReplayRequest
 from orchestration.transforms.run.context import RunContext, TopicRunResult, TopicState
-from orchestration.transforms.run.steps import attempted, dead_letter_rows, judged_batch, letters_that_stay
+from orchestration.transforms.run.steps import (
+    attempted,
+    dead_letter_rows,
+    judged_batch,
+    letters_that_stay,
+)
 from orchestration.transforms.to_topic import outgoing
 from orchestration.transforms.to_topic.declarations import TopicTransform, why_only_dead_letters
 from orchestration.transforms.to_topic.run import (
@@ -54,7 +65,9 @@ Records in the gaps between dead letters are read, too, and left out.
 """
 
 
-def planned_letters(transform: TopicTransform, context: RunContext, request: ReplayRequest) -> tuple[OffsetRanges, int]:
+def planned_letters(
+    transform: TopicTransform, context: RunContext, request: ReplayRequest
+) -> tuple[OffsetRanges, int]:
     """Return the dead letters of ``request``, as ranges that cover them, and their number.
 
     It writes nothing.
@@ -66,19 +79,25 @@ def planned_letters(transform: TopicTransform, context: RunContext, request: Rep
         raise ProgressError(why_only_dead_letters(transform))
     topic = context.log.describe_topic(transform.source.name)
     if topic is None:
-        raise NotReadyError(f"there is no topic {transform.source.name}: there is nothing to replay")
+        raise NotReadyError(
+            f"there is no topic {transform.source.name}: there is nothing to replay"
+        )
     found = DeadLetters(context.lake).places(transform.name, topic.topic_id)
     if not request.is_of_dead_letters:
         found = places_within(found, request.ranges)
     log = context.log.partition_offsets(transform.source.name)
-    kept = _held_places(found, held_topic(topic.topic, topic.topic_id, context.log, log, context.lake))
+    kept = _held_places(
+        found, held_topic(topic.topic, topic.topic_id, context.log, log, context.lake)
+    )
     gone = _count(found) - _count(kept)
     if gone:
         context.reporter.note(told_removed(gone, transform.name))
     return _covering(topic.topic, topic.topic_id, kept), _count(kept)
 
 
-def run_letters_replay(work: Sending, table: TopicTable, context: RunContext, request: ReplayRequest) -> Iterator[TopicRunResult]:
+def run_letters_replay(
+    work: Sending, table: TopicTable, context: RunContext, request: ReplayRequest
+) -> Iterator[TopicRunResult]:
     """Replay the dead letters of ``request`` and yield the result of each part.
 
     The first part that may not be sent is the last. A range of the request selects the dead letters
@@ -98,7 +117,9 @@ def run_letters_replay(work: Sending, table: TopicTable, context: RunContext, re
         yield from _replayed(work, table, context, piece)
 
 
-def _replayed(work: Sending, table: TopicTable, context: RunContext, piece: OffsetRanges) -> Iterator[TopicRunResult]:
+def _replayed(
+    work: Sending, table: TopicTable, context: RunContext, piece: OffsetRanges
+) -> Iterator[TopicRunResult]:
     """Replay the dead letters in ``piece``, a transaction at a time."""
     left = piece
     while not left.is_empty:
@@ -146,12 +167,16 @@ class _Part:
     letters: pa.Table
 
 
-def _attempt(work: Sending, table: TopicTable, context: RunContext, within: OffsetRanges) -> TopicRunResult | None:
+def _attempt(
+    work: Sending, table: TopicTable, context: RunContext, within: OffsetRanges
+) -> TopicRunResult | None:
     start = _started(work, table, context, within)
     if not start.places:
         return None
     fixes = Fixes(context.lake).of(table.name, start.state.topic_id)
-    source = read_held(table, context, start.held, start.ranges, fixes=fixes, places=start.places, is_whole=False)
+    source = read_held(
+        table, context, start.held, start.ranges, fixes=fixes, places=start.places, is_whole=False
+    )
     try:
         computed, rows = computed_batch(work, table, context, source, forgiven=start.places)
         result = judged_batch(table, context, source, start.state, computed)
@@ -163,14 +188,20 @@ def _attempt(work: Sending, table: TopicTable, context: RunContext, within: Offs
     finally:
         source.release()
     ends = outgoing.cut(rows, source.ranges, work.transaction_bytes)[0].ends
-    part = _Part(rows=_until(rows, ends), ranges=_before(source.ranges, ends), letters=_until(pa.concat_tables([rejected, staying]), ends))
+    part = _Part(
+        rows=_until(rows, ends),
+        ranges=_before(source.ranges, ends),
+        letters=_until(pa.concat_tables([rejected, staying]), ends),
+    )
     account = _settle(work, context, start, part)
     return replace(
         result,
         kind="replay",
         ranges=part.ranges,
         version=account.version,
-        statistics=replace(source.statistics, records=_count(places_within(start.places, part.ranges))),
+        statistics=replace(
+            source.statistics, records=_count(places_within(start.places, part.ranges))
+        ),
         batch=_batch_until(computed, ends),
         letters=_until(rejected, ends),
         sent=told_of_sent(start.route, part.rows, 1),
@@ -182,14 +213,27 @@ def _started(work: Sending, table: TopicTable, context: RunContext, within: Offs
     snapshot = letters.snapshot()
     route = described_route(work, context)
     if route.source.topic_id != within.topic_id:
-        raise NotReadyError(f"the topic {route.source.topic} was made anew while dead letters of {table.name} were replayed")
+        raise NotReadyError(
+            f"the topic {route.source.topic} was made anew while dead letters of {table.name} were"
+            " replayed"
+        )
     log = context.log.partition_offsets(route.source.topic)
     account, progress = followed_ledger(work, context, route, [one.partition for one in log])
-    state = TopicState(topic_id=route.source.topic_id, log=log, snapshot=account, committed=progress.checkpoints)
+    state = TopicState(
+        topic_id=route.source.topic_id, log=log, snapshot=account, committed=progress.checkpoints
+    )
     found = places_within(letters.places(table.name, state.topic_id), within)
     held = held_topic(route.source.topic, route.source.topic_id, context.log, log, context.lake)
     places = _held_places(_committed(found, progress.checkpoints), held)
-    return _Start(letters=snapshot, route=route, account=account, progress=progress, state=state, held=held, places=places)
+    return _Start(
+        letters=snapshot,
+        route=route,
+        account=account,
+        progress=progress,
+        state=state,
+        held=held,
+        places=places,
+    )
 
 
 def _settle(work: Sending, context: RunContext, start: _Start, part: _Part) -> TableSnapshot:
@@ -197,7 +241,9 @@ def _settle(work: Sending, context: RunContext, start: _Start, part: _Part) -> T
     route, progress, letters = start.route, start.progress, DeadLetters(context.lake)
     origin = _origin(work.transform.name, context, start)
     validate_unmoved(work, context, route, [one.partition for one in start.state.log], progress)
-    attempt = letters.begin_replay(letters.cleaned(start.letters, origin, start.account), origin, part.ranges, part.letters)
+    attempt = letters.begin_replay(
+        letters.cleaned(start.letters, origin, start.account), origin, part.ranges, part.letters
+    )
     after = replace(progress, letters=progress.letters if attempt is None else attempt)
     account = ledger.open_ledger(context.lake, work.transform.name, "")
     work.sender.send(
@@ -208,7 +254,13 @@ def _settle(work: Sending, context: RunContext, start: _Start, part: _Part) -> T
         offsets=offsets_to_commit(after.checkpoints, note_of(route, after.letters, context.run_id)),
     )
     counts = Counter(part.rows["_partition"].to_pylist())
-    entry = ledger.Entry(before=after.checkpoints, records=counts, run_id=context.run_id, at=context.now(), replayed=_spans(part.ranges))
+    entry = ledger.Entry(
+        before=after.checkpoints,
+        records=counts,
+        run_id=context.run_id,
+        at=context.now(),
+        replayed=_spans(part.ranges),
+    )
     try:
         account = ledger.write(account, route, after, entry)
     except CommitConflictError:  # maintenance, or an older run that is fenced, committed
@@ -219,7 +271,12 @@ def _settle(work: Sending, context: RunContext, start: _Start, part: _Part) -> T
 
 
 def _origin(name: str, context: RunContext, start: _Start) -> Origin:
-    return Origin(target=name, topic=start.route.source.topic, topic_id=start.state.topic_id, run_id=context.run_id)
+    return Origin(
+        target=name,
+        topic=start.route.source.topic,
+        topic_id=start.state.topic_id,
+        run_id=context.run_id,
+    )
 
 
 def _held_places(places: Places, held: HeldTopic) -> dict[int, list[int]]:
@@ -231,7 +288,13 @@ def _committed(places: Places, checkpoints: Mapping[int, Checkpoint]) -> dict[in
 
     A run is going to read them anyway.
     """
-    return places_within(places, [OffsetRange(partition=number, start=0, end=one.next_offset) for number, one in checkpoints.items()])
+    return places_within(
+        places,
+        [
+            OffsetRange(partition=number, start=0, end=one.next_offset)
+            for number, one in checkpoints.items()
+        ],
+    )
 
 
 def _count(places: Places) -> int:
@@ -239,7 +302,11 @@ def _count(places: Places) -> int:
 
 
 def _covering(topic: str, topic_id: str, places: Places) -> OffsetRanges:
-    ranges = [one for partition in sorted(places) for one in ranges_of_offsets(partition, places[partition], MAX_RANGES)]
+    ranges = [
+        one
+        for partition in sorted(places)
+        for one in ranges_of_offsets(partition, places[partition], MAX_RANGES)
+    ]
     return OffsetRanges(topic=topic, topic_id=topic_id, ranges=tuple(ranges))
 
 
@@ -249,7 +316,9 @@ def _spans(ranges: OffsetRanges) -> list[OffsetRange]:
 
 
 def _before(ranges: OffsetRanges, ends: Mapping[int, int]) -> OffsetRanges:
-    cut = (replace(one, end=max(one.start, min(one.end, ends.get(one.partition, 0)))) for one in ranges)
+    cut = (
+        replace(one, end=max(one.start, min(one.end, ends.get(one.partition, 0)))) for one in ranges
+    )
     return replace(ranges, ranges=tuple(cut)).without_empty()
 
 

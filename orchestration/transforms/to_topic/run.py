@@ -25,15 +25,34 @@ from orchestration.log_client.protocol import LogServiceError, Sender
 from orchestration.offsets.planning import BatchPlan
 from orchestration.offsets.ranges import OffsetRanges, Places
 from orchestration.topics.spec import reconcile
-from orchestration.transforms.batch.batch import Batch, ComputedBatch, compute_batch, without_rejected
+from orchestration.transforms.batch.batch import (
+    Batch,
+    ComputedBatch,
+    compute_batch,
+    without_rejected,
+)
 from orchestration.transforms.batch.deletions import is_tombstone
 from orchestration.transforms.batch.isolation import NOTHING
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
 from orchestration.transforms.ledger import ledger
-from orchestration.transforms.ledger.progress import Progress, Route, advanced, decide_progress, note_of, offsets_to_commit
+from orchestration.transforms.ledger.progress import (
+    Progress,
+    Route,
+    advanced,
+    decide_progress,
+    note_of,
+    offsets_to_commit,
+)
 from orchestration.transforms.run.context import RunContext, TopicRunResult, TopicState
-from orchestration.transforms.run.steps import archived_part, attempted, dead_letter_rows, judged_batch, plan_next, read_planned
+from orchestration.transforms.run.steps import (
+    archived_part,
+    attempted,
+    dead_letter_rows,
+    judged_batch,
+    plan_next,
+    read_planned,
+)
 from orchestration.transforms.to_topic import outgoing
 from orchestration.transforms.to_topic.declarations import TopicTransform
 
@@ -78,31 +97,59 @@ def _attempt(work: Sending, table: TopicTable, context: RunContext) -> TopicRunR
     account, progress = followed_ledger(work, context, route, partitions)
     for note in progress.notes:
         context.reporter.note(note)
-    state = TopicState(topic_id=route.source.topic_id, log=log, snapshot=account, committed=progress.checkpoints)
+    state = TopicState(
+        topic_id=route.source.topic_id, log=log, snapshot=account, committed=progress.checkpoints
+    )
     held = archived_part(table, context, state)
     plan = plan_next(table, context, state, held)
     for note in plan.notes:
         context.reporter.note(note)
     if plan.is_empty:
         _remind(work, context, route, account, progress)
-        return TopicRunResult(kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog)
-    source, plan = read_planned(table, context, state, plan, held=held, fixes=Fixes(context.lake).of(table.name, state.topic_id))
+        return TopicRunResult(
+            kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog
+        )
+    source, plan = read_planned(
+        table,
+        context,
+        state,
+        plan,
+        held=held,
+        fixes=Fixes(context.lake).of(table.name, state.topic_id),
+    )
     try:
         computed, rows = computed_batch(work, table, context, source)
         result = judged_batch(table, context, source, state, computed)
         if result.failures:
             return result
-        origin = Origin(target=table.name, topic=route.source.topic, topic_id=state.topic_id, run_id=context.run_id)
+        origin = Origin(
+            target=table.name,
+            topic=route.source.topic,
+            topic_id=state.topic_id,
+            run_id=context.run_id,
+        )
         rejected = dead_letter_rows(origin, source, computed.rejections, context.now())
     finally:
         source.release()
     validate_unmoved(work, context, route, partitions, progress)
     letters_snapshot = letters.cleaned(letters_snapshot, origin, account)
-    attempt = letters.replace_pending(letters_snapshot, origin, plan.ranges, state.committed, rejected)
-    batch = _Batch(plan=plan, rows=rows, leader_epochs=source.statistics.epochs_at(plan.ranges.ends()))
-    account, transactions = _send(work, context, route, progress if attempt is None else replace(progress, letters=attempt), batch)
+    attempt = letters.replace_pending(
+        letters_snapshot, origin, plan.ranges, state.committed, rejected
+    )
+    batch = _Batch(
+        plan=plan, rows=rows, leader_epochs=source.statistics.epochs_at(plan.ranges.ends())
+    )
+    account, transactions = _send(
+        work,
+        context,
+        route,
+        progress if attempt is None else replace(progress, letters=attempt),
+        batch,
+    )
     sent = told_of_sent(route, batch.rows, transactions)
-    return replace(result, version=account.version, backlog=plan.backlog, letters=rejected, sent=sent)
+    return replace(
+        result, version=account.version, backlog=plan.backlog, letters=rejected, sent=sent
+    )
 
 
 def told_of_sent(route: Route, rows: pa.Table, transactions: int) -> dict[str, int | str]:
@@ -116,7 +163,12 @@ def told_of_sent(route: Route, rows: pa.Table, transactions: int) -> dict[str, i
 
 
 def computed_batch(
-    work: Sending, table: TopicTable, context: RunContext, source: Batch, *, forgiven: Places = NOTHING
+    work: Sending,
+    table: TopicTable,
+    context: RunContext,
+    source: Batch,
+    *,
+    forgiven: Places = NOTHING,
 ) -> tuple[ComputedBatch, pa.Table]:
     """Return the function's result, and the rows to be sent, in order.
 
@@ -127,7 +179,9 @@ def computed_batch(
     rows, own = outgoing.split(computed.rows)
     limit = _size_limit(work, context)
     refused = outgoing.not_sendable(rows, own, limit)
-    forwarded, rejections = _forwarded(work.transform, source, (*computed.rejections, *refused), limit)
+    forwarded, rejections = _forwarded(
+        work.transform, source, (*computed.rejections, *refused), limit
+    )
     sent = outgoing.in_order(without_rejected(own, refused), forwarded)
     return replace(computed, rows=without_rejected(rows, refused), rejections=rejections), sent
 
@@ -162,46 +216,74 @@ def described_route(work: Sending, context: RunContext) -> Route:
     transform = work.transform
     source = context.log.describe_topic(transform.source.name)
     if source is None:
-        raise NotReadyError(f"there is no topic {transform.source.name}: materialize topics/{transform.source.name}, which creates it")
+        raise NotReadyError(
+            f"there is no topic {transform.source.name}: materialize"
+            f" topics/{transform.source.name}, which creates it"
+        )
     target = context.log.describe_topic(transform.target.name)
     if target is None:
-        context.reporter.note(f"topic {transform.target.name}: {reconcile(context.log, transform.target).summary}")
+        context.reporter.note(
+            f"topic {transform.target.name}: {reconcile(context.log, transform.target).summary}"
+        )
         target = context.log.describe_topic(transform.target.name)
     if target is None:
         raise LogServiceError(f"the topic {transform.target.name} was created and is not there yet")
     return Route(source=source, target=target, group_id=work.group_id)
 
 
-def followed_ledger(work: Sending, context: RunContext, route: Route, partitions: Sequence[int]) -> tuple[TableSnapshot, Progress]:
+def followed_ledger(
+    work: Sending, context: RunContext, route: Route, partitions: Sequence[int]
+) -> tuple[TableSnapshot, Progress]:
     """Return the updated ledger and the group's progress."""
 
     def load() -> TableSnapshot:
-        text = f"What {work.transform.name} sent to the topic {route.target.topic}: a row per partition and transaction"
+        text = (
+            f"What {work.transform.name} sent to the topic {route.target.topic}: a row per"
+            " partition and transaction"
+        )
         return ledger.open_ledger(context.lake, work.transform.name, text)
 
-    return ledger.follow_group(load, route, partitions, partial(read_progress, work, context, route, partitions), context.now())
+    return ledger.follow_group(
+        load,
+        route,
+        partitions,
+        partial(read_progress, work, context, route, partitions),
+        context.now(),
+    )
 
 
-def read_progress(work: Sending, context: RunContext, route: Route, partitions: Sequence[int], account: TableSnapshot) -> Progress:
+def read_progress(
+    work: Sending,
+    context: RunContext,
+    route: Route,
+    partitions: Sequence[int],
+    account: TableSnapshot,
+) -> Progress:
     """Return the group's progress, judged by the checkpoints in ``account``, the ledger."""
     committed = context.log.committed_offsets(route.group_id, route.source.topic, partitions)
     remembered = account.checkpoints(route.source.topic_id, partitions)
     return decide_progress(route, committed, remembered, is_memory_trusted=work.is_memory_trusted)
 
 
-def validate_unmoved(work: Sending, context: RunContext, route: Route, partitions: Sequence[int], progress: Progress) -> None:
+def validate_unmoved(
+    work: Sending, context: RunContext, route: Route, partitions: Sequence[int], progress: Progress
+) -> None:
     """Check once more before anything is written.
 
     A person may have set the group's offsets meanwhile.
 
     :raises CommitConflictError: somebody moved the offsets.
     """
-    now = read_progress(work, context, route, partitions, ledger.open_ledger(context.lake, work.transform.name, ""))
+    now = read_progress(
+        work, context, route, partitions, ledger.open_ledger(context.lake, work.transform.name, "")
+    )
     if now.checkpoints != progress.checkpoints:
         raise CommitConflictError(f"somebody moved the offsets of the group {route.group_id}")
 
 
-def _send(work: Sending, context: RunContext, route: Route, progress: Progress, batch: _Batch) -> tuple[TableSnapshot, int]:
+def _send(
+    work: Sending, context: RunContext, route: Route, progress: Progress, batch: _Batch
+) -> tuple[TableSnapshot, int]:
     """Send ``batch`` in as many transactions as its size needs.
 
     Return the ledger afterwards, and the number of transactions.
@@ -211,7 +293,10 @@ def _send(work: Sending, context: RunContext, route: Route, progress: Progress, 
     whole = batch.ranges.ends()
     for part in parts:
         rows = batch.rows.slice(part.start, part.end - part.start)
-        after = replace(progress, checkpoints=advanced(progress.checkpoints, part.ends, whole, batch.leader_epochs))
+        after = replace(
+            progress,
+            checkpoints=advanced(progress.checkpoints, part.ends, whole, batch.leader_epochs),
+        )
         account = ledger.open_ledger(context.lake, work.transform.name, "")
         work.sender.send(
             route.target.topic,
@@ -221,7 +306,9 @@ def _send(work: Sending, context: RunContext, route: Route, progress: Progress, 
             offsets=offsets_to_commit(after.checkpoints, note),
         )
         counts = Counter(rows["_partition"].to_pylist())
-        entry = ledger.Entry(before=progress.checkpoints, records=counts, run_id=context.run_id, at=context.now())
+        entry = ledger.Entry(
+            before=progress.checkpoints, records=counts, run_id=context.run_id, at=context.now()
+        )
         try:
             account = ledger.write(account, route, after, entry)
         except CommitConflictError:  # maintenance, or an older run that is fenced, committed
@@ -230,7 +317,9 @@ def _send(work: Sending, context: RunContext, route: Route, progress: Progress, 
     return account, len(parts)
 
 
-def _remind(work: Sending, context: RunContext, route: Route, account: TableSnapshot, progress: Progress) -> None:
+def _remind(
+    work: Sending, context: RunContext, route: Route, account: TableSnapshot, progress: Progress
+) -> None:
     """Commit the offsets again in their own transaction if the last commit is old.
 
     Otherwise the cluster forgets them.
@@ -239,14 +328,24 @@ def _remind(work: Sending, context: RunContext, route: Route, account: TableSnap
         return
     note = note_of(route, progress.letters, context.run_id)
     offsets = offsets_to_commit(progress.checkpoints, note)
-    work.sender.send(route.target.topic, (), group_id=route.group_id, source=route.source.topic, offsets=offsets)
-    entry = ledger.Entry(before=progress.checkpoints, records={}, run_id=context.run_id, at=context.now())
+    work.sender.send(
+        route.target.topic, (), group_id=route.group_id, source=route.source.topic, offsets=offsets
+    )
+    entry = ledger.Entry(
+        before=progress.checkpoints, records={}, run_id=context.run_id, at=context.now()
+    )
     ledger.write(account, route, progress, entry)
-    context.reporter.note(f"reminded the group {route.group_id} of its offsets, which the cluster would forget otherwise")
+    context.reporter.note(
+        f"reminded the group {route.group_id} of its offsets, which the cluster would forget"
+        " otherwise"
+    )
 
 
 def _forwarded(
-    transform: TopicTransform, source: Batch, rejections: Sequence[Rejection], limit: outgoing.SizeLimit
+    transform: TopicTransform,
+    source: Batch,
+    rejections: Sequence[Rejection],
+    limit: outgoing.SizeLimit,
 ) -> tuple[pa.Table, tuple[Rejection, ...]]:
     """Return the tombstones to forward, and the rejections of all other records."""
     found = [one for one in rejections if transform.is_forwarding_tombstones and is_tombstone(one)]
@@ -256,8 +355,15 @@ def _forwarded(
     for one in found:
         wanted.setdefault(one.partition, []).append(one.offset)
     records = source.records_at(wanted)
-    nameless = records.filter(records["key"].is_null()).select(["_partition", "_offset"]).to_pylist()
-    refused = [Rejection(partition=row["_partition"], offset=row["_offset"], reason=NO_KEY, rule=TOMBSTONE_RULE) for row in nameless]
+    nameless = (
+        records.filter(records["key"].is_null()).select(["_partition", "_offset"]).to_pylist()
+    )
+    refused = [
+        Rejection(
+            partition=row["_partition"], offset=row["_offset"], reason=NO_KEY, rule=TOMBSTONE_RULE
+        )
+        for row in nameless
+    ]
     kept = [one for one in rejections if not is_tombstone(one)]
     forwarded = outgoing.tombstones(records.filter(records["key"].is_valid()))
     large = outgoing.too_large(forwarded, limit)

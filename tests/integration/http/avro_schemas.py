@@ -13,7 +13,22 @@ NAMES = ("Order", "Line", "State", "Hash", "Money", "Place", "Person", "Kind", "
 FIELD_NAMES = ("id", "name", "state", "total", "lines", "parent", "extra")
 SYMBOLS = ("NEW", "PAID", "SENT", "LOST", "x1")
 TEXTS = ("", "plain", 'q"\\/\b\t\n', "größe 😀", "\u2028\x7f", "1.5", "A")
-NUMBERS = (0, 1, -7, 2**31, -(2**31), 2**63 - 1, 0.5, -2.25, 1e7, 1.0, 0.001, 12345678.5, 1e21, 1e-5)
+NUMBERS = (
+    0,
+    1,
+    -7,
+    2**31,
+    -(2**31),
+    2**63 - 1,
+    0.5,
+    -2.25,
+    1e7,
+    1.0,
+    0.001,
+    12345678.5,
+    1e21,
+    1e-5,
+)
 LOGICAL = (
     {"logicalType": "date"},
     {"logicalType": "decimal", "precision": 9, "scale": 2},
@@ -80,7 +95,10 @@ class SchemaMaker:
         if depth > 0 and pick < 0.15:
             return [self.value(depth - 1) for _ in range(self._rng.randint(0, 3))]
         if depth > 0 and pick < 0.3:
-            return {self._rng.choice("bca") + self._rng.choice(["", "é"]): self.value(depth - 1) for _ in range(self._rng.randint(0, 3))}
+            return {
+                self._rng.choice("bca") + self._rng.choice(["", "é"]): self.value(depth - 1)
+                for _ in range(self._rng.randint(0, 3))
+            }
         return self._rng.choice([*TEXTS, *NUMBERS, None, True, False])
 
     def _properties(self) -> dict[str, Any]:
@@ -111,7 +129,11 @@ class SchemaMaker:
             simple = "int"
         attributes = {"name": simple}
         if own != namespace or self._maybe(0.1):
-            attributes = {"name": simple, "namespace": own} if self._maybe(0.6) or not own else {"name": f"{own}.{simple}"}
+            attributes = (
+                {"name": simple, "namespace": own}
+                if self._maybe(0.6) or not own
+                else {"name": f"{own}.{simple}"}
+            )
         return attributes, own, f"{own}.{simple}".lstrip(".")
 
     def _common(self) -> dict[str, Any]:
@@ -119,7 +141,10 @@ class SchemaMaker:
         if self._maybe(0.2):
             common["doc"] = self._rng.choice(TEXTS)
         if self._maybe(0.15):
-            common["aliases"] = [self._rng.choice([*NAMES, "c.d.Order", "a.Line"]) for _ in range(self._rng.randint(0, 2))]
+            common["aliases"] = [
+                self._rng.choice([*NAMES, "c.d.Order", "a.Line"])
+                for _ in range(self._rng.randint(0, 2))
+            ]
         return common | self._properties()
 
     def _defined(self, value: dict[str, Any], full: str) -> dict[str, Any]:
@@ -134,24 +159,43 @@ class SchemaMaker:
         attributes, _, full = self._name(namespace)
         symbols = self._rng.sample(SYMBOLS, self._rng.randint(1, 4))
         own = {"default": self._rng.choice(symbols)} if self._maybe(0.3) else {}
-        return self._defined({"type": "enum", **attributes, "symbols": symbols, **own, **self._common()}, full)
+        return self._defined(
+            {"type": "enum", **attributes, "symbols": symbols, **own, **self._common()}, full
+        )
 
     def _fixed(self, _depth: int, namespace: str) -> Any:
         attributes, _, full = self._name(namespace)
         logical = self._rng.choice(LOGICAL) if self._maybe(0.3) else {}
-        return self._defined({"type": "fixed", **attributes, "size": self._rng.choice(SIZES), **logical, **self._common()}, full)
+        return self._defined(
+            {
+                "type": "fixed",
+                **attributes,
+                "size": self._rng.choice(SIZES),
+                **logical,
+                **self._common(),
+            },
+            full,
+        )
 
     def _array(self, depth: int, namespace: str) -> Any:
-        return self._shuffled({"type": "array", "items": self.schema(depth, namespace), **self._properties()})
+        return self._shuffled(
+            {"type": "array", "items": self.schema(depth, namespace), **self._properties()}
+        )
 
     def _map(self, depth: int, namespace: str) -> Any:
-        return self._shuffled({"type": "map", "values": self.schema(depth, namespace), **self._properties()})
+        return self._shuffled(
+            {"type": "map", "values": self.schema(depth, namespace), **self._properties()}
+        )
 
     def _union(self, depth: int, namespace: str) -> Any:
         branches = [self.schema(depth, namespace) for _ in range(self._rng.randint(0, 3))]
         if self._maybe(0.03):
             return branches
-        one_of_each = {self._identity(branch, namespace): branch for branch in branches if not isinstance(branch, list)}
+        one_of_each = {
+            self._identity(branch, namespace): branch
+            for branch in branches
+            if not isinstance(branch, list)
+        }
         one_of_each.pop("null", None)
         kept = list(one_of_each.values())
         return ["null", *kept] if self._maybe(0.5) else kept
@@ -159,7 +203,11 @@ class SchemaMaker:
     def _identity(self, branch: Any, namespace: str) -> str:
         """Return the name of a branch, roughly."""
         if isinstance(branch, dict):
-            return f"{branch.get('namespace', namespace)}.{branch['name']}" if "name" in branch else str(branch["type"])
+            return (
+                f"{branch.get('namespace', namespace)}.{branch['name']}"
+                if "name" in branch
+                else str(branch["type"])
+            )
         return str(branch) if "." in branch or branch in PRIMITIVES else f"{namespace}.{branch}"
 
     def _reference(self, _depth: int, namespace: str) -> Any:
@@ -189,7 +237,9 @@ class SchemaMaker:
         if self._maybe(0.1):
             field["order"] = self._rng.choice(["ascending", "descending", "ignore", "IGNORE"])
         if self._maybe(0.1):
-            field["aliases"] = [self._rng.choice([*FIELD_NAMES, "old id"]) for _ in range(self._rng.randint(0, 2))]
+            field["aliases"] = [
+                self._rng.choice([*FIELD_NAMES, "old id"]) for _ in range(self._rng.randint(0, 2))
+            ]
         if self._maybe(0.1):
             field["doc"] = self._rng.choice(TEXTS)
         return self._shuffled(field | self._properties())
@@ -199,20 +249,31 @@ class SchemaMaker:
         if depth < 0 or self._maybe(0.01):
             return self.value()
         if isinstance(described, list):
-            return self.default(self._rng.choice(described), namespace, depth - 1) if described else None
+            return (
+                self.default(self._rng.choice(described), namespace, depth - 1)
+                if described
+                else None
+            )
         word = described["type"] if isinstance(described, dict) else described
         near = self._known.get(f"{namespace}.{word}", self._known.get(word, {}))
         known: dict[str, Any] = described if isinstance(described, dict) else near
         match known.get("type", word):
             case "array":
-                return [self.default(known["items"], namespace, depth - 1) for _ in range(self._rng.randint(0, 2))]
+                return [
+                    self.default(known["items"], namespace, depth - 1)
+                    for _ in range(self._rng.randint(0, 2))
+                ]
             case "map":
                 keys = self._rng.sample(["b", "a", "é"], 2)
                 return {key: self.default(known["values"], namespace, depth - 1) for key in keys}
             case "record" | "error" if known:
                 inner = known.get("namespace", known["name"].rpartition(".")[0])
-                fields = [field for field in known["fields"] if "default" not in field or self._maybe(0.5)]
-                return {field["name"]: self.default(field["type"], inner, depth - 1) for field in fields}
+                fields = [
+                    field for field in known["fields"] if "default" not in field or self._maybe(0.5)
+                ]
+                return {
+                    field["name"]: self.default(field["type"], inner, depth - 1) for field in fields
+                }
             case kind:
                 return self._rng.choice(SCALARS[kind]) if kind in SCALARS else self.value()
 
@@ -236,7 +297,16 @@ class SchemaChanger:
     def _change(self, value: Any) -> Any:
         rng = self._rng
         if isinstance(value, str):
-            return rng.choice([["null", value], "long", "string", "bytes", {"type": "array", "items": value}, self._maker.schema(1)])
+            return rng.choice(
+                [
+                    ["null", value],
+                    "long",
+                    "string",
+                    "bytes",
+                    {"type": "array", "items": value},
+                    self._maker.schema(1),
+                ]
+            )
         if isinstance(value, list):
             return self._changed_union(value)
         if rng.random() < 0.1:
@@ -255,7 +325,11 @@ class SchemaChanger:
     def _changed_enum(self, enum: dict[str, Any]) -> dict[str, Any]:
         symbols = self._rng.sample(SYMBOLS, self._rng.randint(1, 5))
         own = {"default": self._rng.choice(symbols)} if self._rng.random() < 0.3 else {}
-        return {key: value for key, value in enum.items() if key != "default"} | {"symbols": symbols} | own
+        return (
+            {key: value for key, value in enum.items() if key != "default"}
+            | {"symbols": symbols}
+            | own
+        )
 
     def _changed_record(self, record: dict[str, Any]) -> dict[str, Any]:
         fields = record.get("fields")
@@ -264,16 +338,22 @@ class SchemaChanger:
         fields = list(fields)
         pick = self._rng.randint(0, 4)
         if pick == 0:
-            fields.insert(self._rng.randint(0, len(fields)), self._maker.field(self._rng.choice(FIELD_NAMES)))
+            fields.insert(
+                self._rng.randint(0, len(fields)), self._maker.field(self._rng.choice(FIELD_NAMES))
+            )
         elif pick == 1:
             self._rng.shuffle(fields)
         elif fields:
             place = self._rng.randrange(len(fields))
             field = fields.pop(place)
             if pick == 2:
-                fields.insert(place, field | {"name": "renamed", "aliases": [field.get("name", "id")]})
+                fields.insert(
+                    place, field | {"name": "renamed", "aliases": [field.get("name", "id")]}
+                )
             if pick == 3:
-                fields.insert(place, {key: value for key, value in field.items() if key != "default"})
+                fields.insert(
+                    place, {key: value for key, value in field.items() if key != "default"}
+                )
         return record | {"fields": fields}
 
     def _changed_attribute(self, value: dict[str, Any]) -> dict[str, Any]:
@@ -285,18 +365,30 @@ class SchemaChanger:
         if pick < 0.7:
             return value | {"namespace": self._rng.choice(NAMESPACES)}
         key = self._rng.choice(list(value))
-        return value | {key: self._rng.choice(WEIRD)} if pick < 0.8 else {own: one for own, one in value.items() if own != key}
+        return (
+            value | {key: self._rng.choice(WEIRD)}
+            if pick < 0.8
+            else {own: one for own, one in value.items() if own != key}
+        )
 
 
 def places(holder: Any) -> Iterator[tuple[Any, Any]]:
     """Yield each place of a type inside a holder: its container and key."""
-    keys = [key for key in ("type", "items", "values") if key in holder] if isinstance(holder, dict) else range(len(holder))
+    keys = (
+        [key for key in ("type", "items", "values") if key in holder]
+        if isinstance(holder, dict)
+        else range(len(holder))
+    )
     for key in keys:
         value = holder[key]
         if isinstance(value, list) or (isinstance(value, dict) and "type" in value):
             yield holder, key
             yield from places(value)
-        elif isinstance(value, str) and (key != "type" or "name" not in holder or not {"fields", "symbols", "size"} & holder.keys()):
+        elif isinstance(value, str) and (
+            key != "type"
+            or "name" not in holder
+            or not {"fields", "symbols", "size"} & holder.keys()
+        ):
             yield holder, key
     if isinstance(holder, dict) and isinstance(holder.get("fields"), list):
         for field in holder["fields"]:
@@ -317,13 +409,20 @@ def some_pair(rng: random.Random) -> Pair:
     referenced = [maker.root() for _ in range(rng.choice([0, 0, 0, 1, 2]))]
     schema = maker.root()
     is_new = rng.random() < 0.75
-    return Pair(reader=_side(rng, changer, referenced, schema, is_new), writer=_side(rng, changer, referenced, schema, is_new))
+    return Pair(
+        reader=_side(rng, changer, referenced, schema, is_new),
+        writer=_side(rng, changer, referenced, schema, is_new),
+    )
 
 
-def _side(rng: random.Random, changer: SchemaChanger, referenced: list[Any], schema: Any, is_new: bool) -> Asked:
+def _side(
+    rng: random.Random, changer: SchemaChanger, referenced: list[Any], schema: Any, is_new: bool
+) -> Asked:
     dependencies = [changer.changed(one, rng.choice([0, 0, 0, 1])) for one in referenced]
     text = written(rng, changer.changed(schema, rng.choice([0, 0, 1, 1, 2])))
-    return Asked(text=text, dependencies=tuple(written(rng, one) for one in dependencies), is_new=is_new)
+    return Asked(
+        text=text, dependencies=tuple(written(rng, one) for one in dependencies), is_new=is_new
+    )
 
 
 def written(rng: random.Random, schema: Any) -> str:

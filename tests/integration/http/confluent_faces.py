@@ -12,7 +12,9 @@ from typing import Any, Self
 
 import pytest
 
-MISSING = "confluent-kafka[schemaregistry] is not installed: nothing was tested with Confluent's client"
+MISSING = (
+    "confluent-kafka[schemaregistry] is not installed: nothing was tested with Confluent's client"
+)
 
 
 def module(name: str) -> Any:
@@ -51,7 +53,11 @@ class Face:
         self._prefix = "Async" if is_async else ""
         self._loop = asyncio.Runner() if is_async else None
         # A refusal that is no refusal of a mistake shall show at once.
-        conf = {"url": url, "max.retries": 0, **{name.replace("_", "."): value for name, value in settings.items()}}
+        conf = {
+            "url": url,
+            "max.retries": 0,
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
         self.client: Any = getattr(REGISTRY, f"{self._prefix}SchemaRegistryClient")(conf)
 
     def __enter__(self) -> Self:
@@ -75,7 +81,9 @@ class Face:
         """Return a deserializer of a language over this client."""
         return self._serde(language, "Deserializer", arguments, more)
 
-    def _serde(self, language: str, kind: str, arguments: tuple[Any, ...], more: dict[str, Any]) -> Callable[..., Any]:
+    def _serde(
+        self, language: str, kind: str, arguments: tuple[Any, ...], more: dict[str, Any]
+    ) -> Callable[..., Any]:
         made: Any = getattr(MODULES[language], f"{self._prefix}{language}{kind}")
         return self._blocking(self._done(made(*arguments, **more)))
 

@@ -23,7 +23,12 @@ class Messages:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         compiled = directory / "compiled.bin"
-        arguments = [f"-I{directory}", f"--descriptor_set_out={compiled}", "--include_imports", *texts]
+        arguments = [
+            f"-I{directory}",
+            f"--descriptor_set_out={compiled}",
+            "--include_imports",
+            *texts,
+        ]
         subprocess.run([sys.executable, "-m", "grpc_tools.protoc", *arguments], check=True)
         self._pool = DescriptorPool()
         for file in FileDescriptorSet.FromString(compiled.read_bytes()).file:

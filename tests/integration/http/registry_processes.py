@@ -15,7 +15,9 @@ SUPERSEDED, OUTCOME_UNKNOWN = 11, 12
 
 
 def write_on(arguments: list[str]) -> int:
-    """Take a topic over and write into it for ever, whoever leads. Prints each acknowledged key with its offset."""
+    """Take a topic over and write into it for ever, whoever leads. Prints each acknowledged key
+    with its offset.
+    """
     servers, topic = arguments
     return trio.run(_write_on, servers, topic)
 
@@ -55,7 +57,9 @@ async def _take_part(servers: str, group: str, host: str) -> None:
 def election_of(group: str, host: str) -> ElectionSettings:
     """Return settings of a member whose session is short."""
     instance = RegistryInstance(scheme="http", host=host, port=8081)
-    return ElectionSettings(instance=instance, group=group, session_timeout_ms=2_000, heartbeat_interval_ms=300)
+    return ElectionSettings(
+        instance=instance, group=group, session_timeout_ms=2_000, heartbeat_interval_ms=300
+    )
 
 
 wait_in_thread = partial(trio.to_thread.run_sync, abandon_on_cancel=True)

@@ -38,7 +38,9 @@ class Collected:
     @property
     def keys(self) -> list[bytes | None]:
         """The keys in the order of offsets, without those of new writers."""
-        return [record.key for record in self.records if record.key is None or b"NOOP" not in record.key]
+        return [
+            record.key for record in self.records if record.key is None or b"NOOP" not in record.key
+        ]
 
 
 class OpenLog(SchemasLog):

@@ -1,7 +1,9 @@
-"""A secured node with registries in front of it: users with passwords, with certificates, and with tokens.
+"""A secured node with registries in front of it: users with passwords, with certificates, and with
+tokens.
 
-The node has two listeners. ``PLAINTEXT`` is the test's own, whose anonymous user may do everything. ``LOGIN`` wants TLS and SCRAM. The
-registries log in there as ``User:registry``, which has the rights that ``tidelog up --secure`` gives it.
+The node has two listeners. ``PLAINTEXT`` is the test's own, whose anonymous user may do everything.
+``LOGIN`` wants TLS and SCRAM. The registries log in there as ``User:registry``, which has the
+rights that ``tidelog up --secure`` gives it.
 """
 
 import base64
@@ -43,7 +45,17 @@ class TokenIssuer:
     def token(self, kind: str = "rsa", **claims: Any) -> str:
         """Return a token that is right, apart from the claims."""
         now_s = int(time.time())
-        return token(kind, **{"sub": "tess", "aud": AUDIENCE, "iss": "https://issuer", "iat": now_s - 5, "exp": now_s + 600, **claims})
+        return token(
+            kind,
+            **{
+                "sub": "tess",
+                "aud": AUDIENCE,
+                "iss": "https://issuer",
+                "iat": now_s - 5,
+                "exp": now_s + 600,
+                **claims,
+            },
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +71,9 @@ class Secured:
     def registry(self, **properties: str) -> RegistryProcess:
         """Return an instance. Instances with the same topic and group are one registry."""
         given = {name.replace("_", "."): text for name, text in properties.items()}
-        return RegistryProcess(self.directory, self.login, self.context(OPERATOR), **{**self._properties(), **given})
+        return RegistryProcess(
+            self.directory, self.login, self.context(OPERATOR), **{**self._properties(), **given}
+        )
 
     def _properties(self) -> dict[str, str]:
         own = self.authority.issue("Registry")
@@ -84,7 +98,9 @@ class Secured:
             "session.timeout.ms": "1000",
         }
 
-    def context(self, name: str | None = None, authority: Authority | None = None) -> ssl.SSLContext:
+    def context(
+        self, name: str | None = None, authority: Authority | None = None
+    ) -> ssl.SSLContext:
         """Return the TLS of a client, which may show a certificate of a common name."""
         context = ssl.create_default_context(cafile=str(self.authority.truststore))
         if name is not None:
@@ -93,7 +109,12 @@ class Secured:
         return context
 
     def client(
-        self, registry: RegistryProcess, *, certificate: str | None = None, address: str = "127.0.0.1", **headers: str
+        self,
+        registry: RegistryProcess,
+        *,
+        certificate: str | None = None,
+        address: str = "127.0.0.1",
+        **headers: str,
     ) -> httpx.Client:
         """Return a client of an instance, from an address of this machine."""
         transport = httpx.HTTPTransport(verify=self.context(certificate), local_address=address)
@@ -102,7 +123,9 @@ class Secured:
     def allow(self, user: str, *rights: str, permission: str = "allow", host: str = "*") -> None:
         """Make ACLs, such as ``write orders`` and ``cluster_action *cluster``."""
         with BlockingAdmin(self.plain) as admin:
-            admin.create_acls([binding(user, right, permission=permission, host=host) for right in rights])
+            admin.create_acls(
+                [binding(user, right, permission=permission, host=host) for right in rights]
+            )
 
     def forbid(self, user: str) -> None:
         """Remove all ACLs of a user."""
@@ -116,7 +139,9 @@ class Secured:
 
 
 def binding(user: str, right: str, *, permission: str = "allow", host: str = "*") -> AclBinding:
-    """Return the ACL of a right. The cluster is ``*cluster``, and a name that ends with a star is a prefix."""
+    """Return the ACL of a right. The cluster is ``*cluster``, and a name that ends with a star is a
+    prefix.
+    """
     operation, _, name = right.partition(" ")
     is_prefix = name.endswith("*")
     return AclBinding(
@@ -163,7 +188,10 @@ def secured(directory: Path) -> Iterator[Secured]:
     def respond(_request: Asked) -> tuple[int, bytes]:
         return 200, key_set(*(jwk(kind) for kind in kinds))
 
-    with serving(respond) as server, BrokerProcess(directory / "node", port=plain, properties=properties):
+    with (
+        serving(respond) as server,
+        BrokerProcess(directory / "node", port=plain, properties=properties),
+    ):
         found = Secured(
             directory=directory,
             authority=authority,
@@ -172,10 +200,21 @@ def secured(directory: Path) -> Iterator[Secured]:
             issuer=TokenIssuer(server=server, kinds=kinds),
         )
         with BlockingAdmin(found.plain) as admin:
-            admin.set_scram_users([ScramUser(name=user, mechanism=SCRAM, password=password_of(user)) for user in USERS])
+            admin.set_scram_users(
+                [
+                    ScramUser(name=user, mechanism=SCRAM, password=password_of(user))
+                    for user in USERS
+                ]
+            )
             admin.create_acls(
                 [
-                    AclBinding(resource_type=kind, name=name, pattern_type=pattern, principal=f"User:{REGISTRY}", operation=operation)
+                    AclBinding(
+                        resource_type=kind,
+                        name=name,
+                        pattern_type=pattern,
+                        principal=f"User:{REGISTRY}",
+                        operation=operation,
+                    )
                     for kind, name, pattern, operations in REGISTRY_GRANTS
                     for operation in operations
                 ]

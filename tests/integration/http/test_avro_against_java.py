@@ -39,7 +39,9 @@ def skip_unless_avro_is_there() -> Path:
         pytest.skip(f"{KAFKA_LIBS} is not set: nothing was tested against Apache Avro")
     folder = Path(os.environ[KAFKA_LIBS]).parent / "avro-libs"
     if not list(folder.glob("avro-*.jar")):
-        pytest.skip(f"{folder} has no jar of Apache Avro (make kafka-libs): nothing was tested against it")
+        pytest.skip(
+            f"{folder} has no jar of Apache Avro (make kafka-libs): nothing was tested against it"
+        )
     if shutil.which("java") is None:
         pytest.skip("there is no java on the PATH: nothing was tested against Apache Avro")
     return folder
@@ -49,7 +51,9 @@ def judged(questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return what Java's library says to each question."""
     command = ["java", "-Xmx256m", *QUICK, "-cp", f"{skip_unless_avro_is_there()}/*", str(JUDGE)]
     asked = "".join(f"{json.dumps(question)}\n" for question in questions).encode()
-    done = subprocess.run(command, input=asked, capture_output=True, timeout=JUDGE_SECONDS, check=False)
+    done = subprocess.run(
+        command, input=asked, capture_output=True, timeout=JUDGE_SECONDS, check=False
+    )
     assert done.returncode == 0, done.stderr.decode()
     return [json.loads(line) for line in done.stdout.split(b"\n") if line]
 
@@ -62,12 +66,19 @@ def pairs(seed: int) -> list[Pair]:
 
 @cache
 def verdicts(seed: int) -> list[dict[str, Any]]:
-    return judged([{"reader": pair.reader.question(), "writer": pair.writer.question()} for pair in pairs(seed)])
+    return judged(
+        [
+            {"reader": pair.reader.question(), "writer": pair.writer.question()}
+            for pair in pairs(seed)
+        ]
+    )
 
 
 def parsed(asked: Asked) -> AvroSchema | None:
     """Return our schema. None: we refuse it."""
-    dependencies = [NamedSchema(name=f"r{number}", text=text) for number, text in enumerate(asked.dependencies)]
+    dependencies = [
+        NamedSchema(name=f"r{number}", text=text) for number, text in enumerate(asked.dependencies)
+    ]
     try:
         return AVRO.parse(asked.text, dependencies, is_new=asked.is_new)
     except InvalidSchemaError:
@@ -78,7 +89,11 @@ def compared(seed: int) -> Iterator[tuple[Pair, AvroSchema, AvroSchema, dict[str
     """Yield each pair of schemas that we take, with Java's verdict."""
     for pair, verdict in zip(pairs(seed), verdicts(seed), strict=True):
         reader, writer = parsed(pair.reader), parsed(pair.writer)
-        if reader is not None and writer is not None and UNFINISHED_TYPE not in verdict.get("refusal", ""):
+        if (
+            reader is not None
+            and writer is not None
+            and UNFINISHED_TYPE not in verdict.get("refusal", "")
+        ):
             yield pair, reader, writer, verdict
 
 
@@ -114,9 +129,16 @@ def test_differences_are_those_of_java(seed: int) -> None:
         if "refusal" in verdict:
             assert [each.kind for each in found] == ["AMBIGUOUS_FIELD"], (seed, pair, verdict)
             continue
-        expected = [(kind, path, f", additionalInfo:'{detail}'}}") for kind, path, detail in verdict["differences"]]
-        assert [(each.kind, each.path) for each in found] == [(kind, path) for kind, path, _ in expected], (seed, pair)
-        assert all(each.text.endswith(text) for each, (_, _, text) in zip(found, expected, strict=True)), (seed, pair)
+        expected = [
+            (kind, path, f", additionalInfo:'{detail}'}}")
+            for kind, path, detail in verdict["differences"]
+        ]
+        assert [(each.kind, each.path) for each in found] == [
+            (kind, path) for kind, path, _ in expected
+        ], (seed, pair)
+        assert all(
+            each.text.endswith(text) for each, (_, _, text) in zip(found, expected, strict=True)
+        ), (seed, pair)
         kinds.update(["compatible"] if not found else [])
     assert all(kinds[kind] > PAIR_COUNT / 200 for kind in KINDS), kinds
 
@@ -137,10 +159,16 @@ KINDS = (
 def test_a_normal_form_has_the_meaning_of_the_schema(seed: int) -> None:
     """Java reads it, gives it the same parsing form, and finds nothing else to print."""
     taken = [(pair.reader, reader, verdict) for pair, reader, _, verdict in compared(seed)]
-    normal = [Asked(text=reader.normalized(), dependencies=asked.dependencies, is_new=asked.is_new) for asked, reader, _ in taken]
+    normal = [
+        Asked(text=reader.normalized(), dependencies=asked.dependencies, is_new=asked.is_new)
+        for asked, reader, _ in taken
+    ]
     answers = judged([{"reader": asked.question()} for asked in normal])
     for asked, answer, (_, reader, verdict) in zip(normal, answers, taken, strict=True):
         again = parsed(asked)
         assert again is not None, (seed, asked)
-        assert (answer["canonical"], answer["parsing_form"]) == (again.canonical, verdict["parsing_form"]), (seed, asked)
+        assert (answer["canonical"], answer["parsing_form"]) == (
+            again.canonical,
+            verdict["parsing_form"],
+        ), (seed, asked)
         assert again.normalized() == reader.normalized(), (seed, asked)

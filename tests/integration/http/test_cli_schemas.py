@@ -36,7 +36,9 @@ def tidelog(registry: RegistryProcess, bootstrap: str) -> Command:
     return call
 
 
-def test_a_subject_lives_from_its_first_version_to_its_removal(schemas: Command, subject: str, tmp_path: Path) -> None:
+def test_a_subject_lives_from_its_first_version_to_its_removal(
+    schemas: Command, subject: str, tmp_path: Path
+) -> None:
     """Register, list, check, compare, and delete twice."""
     file = tmp_path / "order.avsc"
     file.write_text(ORDER)
@@ -46,19 +48,29 @@ def test_a_subject_lives_from_its_first_version_to_its_removal(schemas: Command,
     assert refused.lines[0] == f"<stdin> is not compatible with {subject}"
     assert len(refused.lines) > 1, "the reasons are told"
     incompatible = schemas("register", subject, "-", "--type", "avro", given=BROKEN)
-    assert (incompatible.exit_code, f"about subject '{subject}'" in incompatible.errors) == (1, True)
+    assert (incompatible.exit_code, f"about subject '{subject}'" in incompatible.errors) == (
+        1,
+        True,
+    )
     assert schemas("config", subject).output == f"{subject}: BACKWARD (the global level)\n"
     assert schemas("config", subject, "none").output == f"{subject}: NONE\n"
     assert schemas("register", subject, "-", "--type", "avro", given=BROKEN).exit_code == 0
     assert [row["version"] for row in as_json(schemas("list", subject, "--json"))] == [2]
-    assert [row["version"] for row in as_json(schemas("list", subject, "--versions", "--json"))] == [1, 2]
+    assert [
+        row["version"] for row in as_json(schemas("list", subject, "--versions", "--json"))
+    ] == [1, 2]
     assert '+      "name": "m",' in schemas("diff", subject, "1", "2").output
-    assert schemas("config", subject, "--unset").output == f"{subject}: BACKWARD (the global level)\n"
+    assert (
+        schemas("config", subject, "--unset").output == f"{subject}: BACKWARD (the global level)\n"
+    )
     early = schemas("delete", subject, "--permanent", "-y")
     assert (early.exit_code, "delete it without --permanent first" in early.errors) == (1, True)
     assert schemas("delete", subject, "-y").output == f"{subject}: 2 versions deleted (1, 2)\n"
     assert schemas("list", subject).output == f"no subject begins with '{subject}'\n"
-    assert schemas("delete", subject, "--permanent", "-y").output == f"{subject}: 2 versions removed for good (1, 2)\n"
+    assert (
+        schemas("delete", subject, "--permanent", "-y").output
+        == f"{subject}: 2 versions removed for good (1, 2)\n"
+    )
 
 
 def test_a_mode_is_the_global_one_until_it_is_set(schemas: Command, subject: str) -> None:
@@ -73,15 +85,24 @@ def test_a_mode_is_the_global_one_until_it_is_set(schemas: Command, subject: str
 def test_a_schema_refers_to_another_one(schemas: Command, subject: str) -> None:
     """Protobuf imports by the name of the reference."""
     money = 'syntax = "proto3"; package shop; message Money { int64 cents = 1; }'
-    order = 'syntax = "proto3"; package shop; import "money.proto"; message Order { Money price = 1; }'
-    assert schemas("register", f"money-{subject}", "-", "--type", "protobuf", given=money).exit_code == 0
+    order = (
+        'syntax = "proto3"; package shop; import "money.proto"; message Order { Money price = 1; }'
+    )
+    assert (
+        schemas("register", f"money-{subject}", "-", "--type", "protobuf", given=money).exit_code
+        == 0
+    )
     missing = schemas("register", subject, "-", "--type", "protobuf", given=order)
     assert missing.exit_code == 1
     reference = f"money.proto=money-{subject}:1"
-    finished = schemas("register", subject, "-", "--type", "protobuf", "--reference", reference, given=order)
+    finished = schemas(
+        "register", subject, "-", "--type", "protobuf", "--reference", reference, given=order
+    )
     assert finished.exit_code == 0, finished.errors
     found = as_json(schemas("get", subject, "--json"))
-    assert found["references"] == [{"name": "money.proto", "subject": f"money-{subject}", "version": 1}]
+    assert found["references"] == [
+        {"name": "money.proto", "subject": f"money-{subject}", "version": 1}
+    ]
 
 
 def test_every_command_prints_json(schemas: Command, subject: str) -> None:
@@ -100,8 +121,17 @@ def test_every_command_prints_json(schemas: Command, subject: str) -> None:
     ("schema_file", "line"),
     [
         (("order.avsc", ORDER), {"n": 7}),
-        (("order.json", '{"type": "object", "required": ["n"]}'), {"n": 7, "deep": {"list": [None, "ä"]}}),
-        (("order.proto", 'syntax = "proto3"; message Order { int32 n = 1; repeated string tags = 2; }'), {"n": 7, "tags": ["a"]}),
+        (
+            ("order.json", '{"type": "object", "required": ["n"]}'),
+            {"n": 7, "deep": {"list": [None, "ä"]}},
+        ),
+        (
+            (
+                "order.proto",
+                'syntax = "proto3"; message Order { int32 n = 1; repeated string tags = 2; }',
+            ),
+            {"n": 7, "tags": ["a"]},
+        ),
     ],
 )
 def test_records_go_in_by_a_schema_and_come_out_as_json(
@@ -121,10 +151,15 @@ def test_records_go_in_by_a_schema_and_come_out_as_json(
     assert f"version 1 of {topic}-value, " in found.errors
     rows = tidelog("consume", topic, "-B", "-e", "--json").output
     assert [json.loads(each)["value"] for each in rows.splitlines()] == [line, line]
-    assert tidelog("produce", topic, "--json", "--schema", f"{topic}-value", given=rows).errors == "2 records acknowledged\n"
+    assert (
+        tidelog("produce", topic, "--json", "--schema", f"{topic}-value", given=rows).errors
+        == "2 records acknowledged\n"
+    )
 
 
-def test_without_a_registry_consume_prints_the_bytes(tidelog: Command, bootstrap: str, topic: str) -> None:
+def test_without_a_registry_consume_prints_the_bytes(
+    tidelog: Command, bootstrap: str, topic: str
+) -> None:
     """Nobody is asked who was not named."""
     tidelog("schemas", "register", f"{topic}-value", "-", "--type", "avro", given=ORDER)
     tidelog("produce", topic, "--schema", f"{topic}-value", given='{"n": 7}')
@@ -136,7 +171,9 @@ def test_without_a_registry_consume_prints_the_bytes(tidelog: Command, bootstrap
 def test_a_line_that_does_not_fit_is_told_with_its_number(tidelog: Command, topic: str) -> None:
     """The lines before it were sent."""
     tidelog("schemas", "register", f"{topic}-value", "-", "--type", "avro", given=ORDER)
-    refused = tidelog("produce", topic, "--schema", f"{topic}-value", given='{"n": 1}\n{"n": "x"}\n')
+    refused = tidelog(
+        "produce", topic, "--schema", f"{topic}-value", given='{"n": 1}\n{"n": "x"}\n'
+    )
     assert refused.exit_code == 1
     assert "line 2 has a value that does not fit schema id" in refused.errors
     assert "$.n: int is expected, not text; the line before it was sent" in refused.errors

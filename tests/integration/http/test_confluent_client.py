@@ -47,15 +47,21 @@ def global_level(client: Face) -> Iterator[None]:
 
 def record(name: str, *fields: dict[str, Any]) -> Any:
     """Return a record's schema in Avro."""
-    return Schema(json.dumps({"type": "record", "name": name, "fields": list(fields)}), schema_type="AVRO")
+    return Schema(
+        json.dumps({"type": "record", "name": name, "fields": list(fields)}), schema_type="AVRO"
+    )
 
 
 NAME = {"name": "name", "type": "string"}
 AGE = {"name": "age", "type": "int"}
 AGE_OR_NONE = {"name": "age", "type": ["null", "int"], "default": None}
 PERSON = record("Person", NAME)
-INVALID = Schema('{"type": "record", "name": "Person", "fields": [{"name": "a", "type": "Missing"}]}', "AVRO")
-PRIMITIVES = [Schema(json.dumps({"type": name}), "AVRO") for name in ("string", "boolean", "float", "double")]
+INVALID = Schema(
+    '{"type": "record", "name": "Person", "fields": [{"name": "a", "type": "Missing"}]}', "AVRO"
+)
+PRIMITIVES = [
+    Schema(json.dumps({"type": name}), "AVRO") for name in ("string", "boolean", "float", "double")
+]
 
 
 def refusal(error: pytest.ExceptionInfo[BaseException]) -> tuple[int, int]:
@@ -87,7 +93,9 @@ def test_a_schema_is_normalized_when_the_client_asks(client: Face, subject: str)
 def test_an_incompatible_schema_is_refused(client: Face, subject: str) -> None:
     """A new field without a default cannot be read from old records."""
     client.register_schema(subject, PERSON)
-    with pytest.raises(SchemaRegistryError, match="Schema being registered is incompatible with an earlier schema") as refused:
+    with pytest.raises(
+        SchemaRegistryError, match="Schema being registered is incompatible with an earlier schema"
+    ) as refused:
         client.register_schema(subject, record("Person", NAME, AGE))
     assert refusal(refused) == (409, 409)
 
@@ -172,18 +180,26 @@ def test_one_version_is_found_by_its_number(client: Face, subject: str) -> None:
     """Other numbers are not found, and other texts are no versions."""
     client.register_schema(subject, PERSON)
     registered = client.lookup_schema(subject, PERSON)
-    for found in (client.get_version(subject, 1), client.get_latest_version(subject), client.get_version(subject, "latest")):
+    for found in (
+        client.get_version(subject, 1),
+        client.get_latest_version(subject),
+        client.get_version(subject, "latest"),
+    ):
         assert (found.schema_id, found.version) == (registered.schema_id, 1)
         assert json.loads(found.schema.schema_str) == json.loads(registered.schema.schema_str)
     with pytest.raises(SchemaRegistryError, match=r"Version .*not found") as refused:
         client.get_version(subject, 3)
     assert refusal(refused) == (404, 40402)
-    with pytest.raises(SchemaRegistryError, match=r"The specified version .*is not a valid version id.*") as refused:
+    with pytest.raises(
+        SchemaRegistryError, match=r"The specified version .*is not a valid version id.*"
+    ) as refused:
         client.get_version(subject, "a")
     assert refusal(refused) == (422, 42202)
 
 
-def test_versions_and_subjects_are_deleted_softly_and_then_for_good(client: Face, subject: str) -> None:
+def test_versions_and_subjects_are_deleted_softly_and_then_for_good(
+    client: Face, subject: str
+) -> None:
     """The client's caches follow."""
     client.register_schema(subject, PERSON)
     assert client.lookup_schema(subject, PERSON).version == 1
@@ -238,7 +254,19 @@ CHECK = Rule(
     "DLQ",
     False,
 )
-RENAME = Rule("rename", "", RuleKind.TRANSFORM, RuleMode.UPGRADE, "JSONATA", None, None, "$", "NONE", "ERROR,NONE", True)
+RENAME = Rule(
+    "rename",
+    "",
+    RuleKind.TRANSFORM,
+    RuleMode.UPGRADE,
+    "JSONATA",
+    None,
+    None,
+    "$",
+    "NONE",
+    "ERROR,NONE",
+    True,
+)
 
 
 def test_settings_are_stored_merged_and_removed(client: Face, subject: str) -> None:
@@ -311,7 +339,9 @@ PROTOBUF_PARTS = (
 )
 
 
-@pytest.mark.parametrize("parts", [AVRO_PARTS, JSON_PARTS, PROTOBUF_PARTS], ids=["avro", "json", "protobuf"])
+@pytest.mark.parametrize(
+    "parts", [AVRO_PARTS, JSON_PARTS, PROTOBUF_PARTS], ids=["avro", "json", "protobuf"]
+)
 def test_schemas_refer_to_others(client: Face, subject: str, parts: tuple[Any, str, str]) -> None:
     """A version that another one refers to stays."""
     part, name, text = parts
@@ -336,7 +366,9 @@ def test_the_newest_version_with_some_metadata_is_found(client: Face, subject: s
     """Tags, properties and names of sensitive ones are kept."""
     client.set_compatibility(subject_name=subject, level="NONE")
     for major, schema in enumerate(PRIMITIVES[:2], start=1):
-        metadata = Metadata(MetadataTags({"a.b": ["PII"]}), MetadataProperties({"major": str(major)}), ["major"])
+        metadata = Metadata(
+            MetadataTags({"a.b": ["PII"]}), MetadataProperties({"major": str(major)}), ["major"]
+        )
         client.register_schema(subject, Schema(schema.schema_str, "AVRO", metadata=metadata))
     found = client.get_latest_with_metadata(subject, {"major": "1"})
     assert found.version == 1
@@ -354,8 +386,19 @@ def test_rule_sets_are_returned_as_they_were_registered(client: Face, subject: s
     client.clear_caches()
     found = client.get_schema(schema_id).rule_set
     for kept, sent in ((found.domain_rules[0], CHECK), (found.migration_rules[0], RENAME)):
-        assert (kept.name, kept.kind, kept.mode, kept.type, kept.expr) == (sent.name, sent.kind, sent.mode, sent.type, sent.expr)
-        assert (kept.doc or "", kept.tags or None, kept.params, kept.disabled) == (sent.doc, sent.tags, sent.params, sent.disabled)
+        assert (kept.name, kept.kind, kept.mode, kept.type, kept.expr) == (
+            sent.name,
+            sent.kind,
+            sent.mode,
+            sent.type,
+            sent.expr,
+        )
+        assert (kept.doc or "", kept.tags or None, kept.params, kept.disabled) == (
+            sent.doc,
+            sent.tags,
+            sent.params,
+            sent.disabled,
+        )
         assert (kept.on_success, kept.on_failure) == (sent.on_success, sent.on_failure)
 
 
@@ -365,7 +408,10 @@ def test_a_logical_type_is_kept(client: Face, subject: str) -> None:
     schema_id = client.register_schema(subject, day)
     assert client.lookup_schema(subject, day).schema_id == schema_id
     client.clear_caches()
-    assert json.loads(client.get_schema(schema_id).schema_str)["fields"][0]["type"]["logicalType"] == "date"
+    assert (
+        json.loads(client.get_schema(schema_id).schema_str)["fields"][0]["type"]["logicalType"]
+        == "date"
+    )
 
 
 def test_a_schema_is_given_in_the_form_that_the_client_asks_for(client: Face, subject: str) -> None:
@@ -373,10 +419,15 @@ def test_a_schema_is_given_in_the_form_that_the_client_asks_for(client: Face, su
     part, name, text = PROTOBUF_PARTS
     context = f":.{subject}:"
     client.register_schema(f"{context}part", part)
-    made = client.register_schema(f"{context}whole", Schema(text, "PROTOBUF", [SchemaReference(name, "part", 1)]))
+    made = client.register_schema(
+        f"{context}whole", Schema(text, "PROTOBUF", [SchemaReference(name, "part", 1)])
+    )
     client.clear_caches()
     found = client.get_schema(made, subject_name=f"{context}whole", fmt="serialized")
-    assert FileDescriptorProto.FromString(base64.b64decode(found.schema_str)).message_type[0].name == "Whole"
+    assert (
+        FileDescriptorProto.FromString(base64.b64decode(found.schema_str)).message_type[0].name
+        == "Whole"
+    )
     assert [each.subject for each in found.references] == ["part"]
 
 

@@ -64,7 +64,9 @@ class Mirror(FieldRuleExecutor):  # type: ignore[misc]
         return "MIRROR"
 
     def new_transform(self, _ctx: Any) -> Callable[..., Any]:
-        return lambda _rule, field, value: value[::-1] if isinstance(value, str) and field.name else value
+        return lambda _rule, field, value: (
+            value[::-1] if isinstance(value, str) and field.name else value
+        )
 
 
 @pytest.fixture(params=["threads", "asyncio"])
@@ -104,7 +106,13 @@ def rule(name: str, kind: str, mode: str, type_: str, expr: str = "", **more: An
 def schema(*names: str, rule_set: Any = None, metadata: Any = None) -> Any:
     """Return an Avro record of texts."""
     fields = [{"name": name, "type": "string"} for name in names]
-    return Schema(json.dumps({"type": "record", "name": "Contract", "fields": fields}), "AVRO", [], metadata, rule_set)
+    return Schema(
+        json.dumps({"type": "record", "name": "Contract", "fields": fields}),
+        "AVRO",
+        [],
+        metadata,
+        rule_set,
+    )
 
 
 def test_a_condition_refuses_a_record(client: Face, topic: str, rules: Any) -> None:
@@ -120,7 +128,10 @@ def test_a_condition_refuses_a_record(client: Face, topic: str, rules: Any) -> N
     assert str(refused.value.__cause__) == "Rule expr failed: owner"
     off = rule("ann_only", "CONDITION", "WRITE", "FIELD_IS", "owner", disabled=True)
     client.set_config(f"{topic}-value", ServerConfig(override_rule_set=RuleSet(None, [off])))
-    client.register_schema(f"{topic}-value", schema("owner", metadata=Metadata(None, MetadataProperties({"major": "2"}), None)))
+    client.register_schema(
+        f"{topic}-value",
+        schema("owner", metadata=Metadata(None, MetadataProperties({"major": "2"}), None)),
+    )
     client.clear_caches()
     assert serialize({"owner": "eve"}, value_context(topic))
 
@@ -129,7 +140,10 @@ def test_tagged_fields_are_transformed(client: Face, topic: str, rules: Any) -> 
     """Tags of the metadata name fields by their path. Reading undoes what writing did."""
     mirror = rule("mirror", "TRANSFORM", "WRITEREAD", "MIRROR", tags=["PII"])
     metadata = Metadata(MetadataTags({"Contract.name": ["PII"]}), None, None)
-    client.register_schema(f"{topic}-value", schema("owner", "name", rule_set=RuleSet(None, [mirror]), metadata=metadata))
+    client.register_schema(
+        f"{topic}-value",
+        schema("owner", "name", rule_set=RuleSet(None, [mirror]), metadata=metadata),
+    )
     serialize = client.serializer("Avro", client.client, None, conf=WRITES, rule_registry=rules)
     data = serialize({"owner": "ann", "name": "abc"}, value_context(topic))
     assert b"cba" in data
@@ -156,18 +170,28 @@ def test_records_migrate_between_major_versions(client: Face, topic: str, rules:
     for written, read in (("1", "2"), ("2", "1"), ("1", "1")):
         client.clear_caches()
         writes = {"auto.register.schemas": False, "use.latest.with.metadata": {"major": written}}
-        data = client.serializer("Avro", client.client, None, conf=writes, rule_registry=rules)(values[written], value_context(topic))
+        data = client.serializer("Avro", client.client, None, conf=writes, rule_registry=rules)(
+            values[written], value_context(topic)
+        )
         reads = {"use.latest.with.metadata": {"major": read}}
         deserialize = client.deserializer("Avro", client.client, conf=reads, rule_registry=rules)
         assert deserialize(data, value_context(topic)) == values[read]
 
 
-def test_a_record_that_breaks_a_rule_goes_to_a_topic_of_dead_letters(client: Face, bootstrap: str, topic: str, rules: Any) -> None:
+def test_a_record_that_breaks_a_rule_goes_to_a_topic_of_dead_letters(
+    client: Face, bootstrap: str, topic: str, rules: Any
+) -> None:
     """As the bytes that were read. The rule that it broke is skipped when it is read from there."""
-    condition = rule("not_hi", "CONDITION", "READ", "FIELD_IS", "text", params={"value": "ho"}, on_failure="DLQ")
+    condition = rule(
+        "not_hi", "CONDITION", "READ", "FIELD_IS", "text", params={"value": "ho"}, on_failure="DLQ"
+    )
     client.register_schema(f"{topic}-value", schema("text", rule_set=RuleSet(None, [condition])))
-    rules.register_action(DlqAction({"dlq.topic": topic, "dlq.auto.flush": True, **confluent.settings(bootstrap)}))
-    data = client.serializer("Avro", client.client, None, conf=WRITES, rule_registry=rules)({"text": "hi"}, value_context(topic))
+    rules.register_action(
+        DlqAction({"dlq.topic": topic, "dlq.auto.flush": True, **confluent.settings(bootstrap)})
+    )
+    data = client.serializer("Avro", client.client, None, conf=WRITES, rule_registry=rules)(
+        {"text": "hi"}, value_context(topic)
+    )
     deserialize = client.deserializer("Avro", client.client, rule_registry=rules)
     with pytest.raises(SerializationError, match="Rule failed: not_hi"):
         deserialize(data, value_context(topic))

@@ -76,9 +76,18 @@ USER = record("User", NAME, {"name": "number", "type": "int"}, namespace="shop")
     ],
     ids=["record", "string", "boolean", "float", "double", "union"],
 )
-def test_avro_comes_back(client: Face, topic: str, through: Callable[..., tuple[bytes, Headers]], schema: str, value: object) -> None:
+def test_avro_comes_back(
+    client: Face,
+    topic: str,
+    through: Callable[..., tuple[bytes, Headers]],
+    schema: str,
+    value: object,
+) -> None:
     """Records and primitive types, by the id in front of them."""
-    serialize, deserialize = client.serializer("Avro", client.client, schema), client.deserializer("Avro", client.client)
+    serialize, deserialize = (
+        client.serializer("Avro", client.client, schema),
+        client.deserializer("Avro", client.client),
+    )
     data, _ = through(serialize(value, value_context(topic)))
     assert data[0] == 0
     assert int.from_bytes(data[1:5]) == client.get_latest_version(f"{topic}-value").schema_id
@@ -87,12 +96,22 @@ def test_avro_comes_back(client: Face, topic: str, through: Callable[..., tuple[
 
 def test_a_delivered_record_is_deserialized(client: Face, bootstrap: str, topic: str) -> None:
     """The producer's report has the very value that was sent."""
-    serialize, deserialize = client.serializer("Avro", client.client, USER), client.deserializer("Avro", client.client)
+    serialize, deserialize = (
+        client.serializer("Avro", client.client, USER),
+        client.deserializer("Avro", client.client),
+    )
     sender = confluent.Sent(bootstrap)
-    sender.send(topic, serialize({"name": "ann", "number": 1}, value_context(topic)), key=serialize_key(client, topic, "k"))
+    sender.send(
+        topic,
+        serialize({"name": "ann", "number": 1}, value_context(topic)),
+        key=serialize_key(client, topic, "k"),
+    )
     sender.flush()
     (delivered,) = sender.delivered
-    assert deserialize(delivered.value(), value_context(topic, delivered.headers())) == {"name": "ann", "number": 1}
+    assert deserialize(delivered.value(), value_context(topic, delivered.headers())) == {
+        "name": "ann",
+        "number": 1,
+    }
     assert deserialize(delivered.key(), key_context(topic)) == "k"
     assert {f"{topic}-key", f"{topic}-value"} <= set(client.get_subjects())
 
@@ -109,7 +128,9 @@ class User:
     number: int
 
 
-def test_objects_are_turned_into_records_and_back(client: Face, topic: str, through: Callable[..., tuple[bytes, Headers]]) -> None:
+def test_objects_are_turned_into_records_and_back(
+    client: Face, topic: str, through: Callable[..., tuple[bytes, Headers]]
+) -> None:
     """By functions of the program."""
     serialize = client.serializer("Avro", client.client, USER, lambda user, _: asdict(user))
     deserialize = client.deserializer("Avro", client.client, USER, lambda found, _: User(**found))
@@ -122,18 +143,30 @@ def referring_schema(client: Face, topic: str) -> Any:
     """Register a user and an award that has properties, and return the schema that refers to both."""
     properties = record("Properties", {"name": "year", "type": "int"}, namespace="shop")
     award = record("Award", {"name": "properties", "type": "Properties"}, namespace="shop")
-    whole = record("Awarded", {"name": "user", "type": "User"}, {"name": "award", "type": "Award"}, namespace="shop")
+    whole = record(
+        "Awarded",
+        {"name": "user", "type": "User"},
+        {"name": "award", "type": "Award"},
+        namespace="shop",
+    )
     client.register_schema(f"{topic}-user", Schema(USER, "AVRO"))
     client.register_schema(f"{topic}-properties", Schema(properties, "AVRO"))
     inner = SchemaReference("shop.Properties", f"{topic}-properties", 1)
     client.register_schema(f"{topic}-award", Schema(award, "AVRO", [inner]))
-    references = [SchemaReference("shop.User", f"{topic}-user", 1), SchemaReference("shop.Award", f"{topic}-award", 1)]
+    references = [
+        SchemaReference("shop.User", f"{topic}-user", 1),
+        SchemaReference("shop.Award", f"{topic}-award", 1),
+    ]
     return Schema(whole, "AVRO", references)
 
 
 @pytest.mark.parametrize("is_reader_given", [True, False])
 def test_avro_refers_to_other_subjects(
-    client: Face, topic: str, through: Callable[..., tuple[bytes, Headers]], *, is_reader_given: bool
+    client: Face,
+    topic: str,
+    through: Callable[..., tuple[bytes, Headers]],
+    *,
+    is_reader_given: bool,
 ) -> None:
     """References of references are resolved, also for a reader that brings no schema."""
     schema = referring_schema(client, topic)
@@ -151,11 +184,16 @@ PRODUCT = json.dumps(
         "$id": "http://example.com/product.schema.json",
         "title": "Product",
         "type": "object",
-        "properties": {"productId": {"type": "integer"}, "price": {"type": "number", "exclusiveMinimum": 0}},
+        "properties": {
+            "productId": {"type": "integer"},
+            "price": {"type": "number", "exclusiveMinimum": 0},
+        },
         "required": ["productId", "price"],
     }
 )
-CONTRACTOR = json.dumps({"title": "Contractor", "type": "object", "properties": {"contractorId": {"type": "integer"}}})
+CONTRACTOR = json.dumps(
+    {"title": "Contractor", "type": "object", "properties": {"contractorId": {"type": "integer"}}}
+)
 ORDER = json.dumps(
     {
         "title": "Order",
@@ -167,7 +205,9 @@ ORDER = json.dumps(
 ICE = {"productId": 1, "price": 12.5}
 
 
-def test_json_comes_back(client: Face, topic: str, through: Callable[..., tuple[bytes, Headers]]) -> None:
+def test_json_comes_back(
+    client: Face, topic: str, through: Callable[..., tuple[bytes, Headers]]
+) -> None:
     """The reader's schema comes from the registry."""
     serialize = client.serializer("JSON", PRODUCT, client.client)
     data, _ = through(serialize(ICE, value_context(topic)))
@@ -181,16 +221,27 @@ def test_json_that_breaks_its_schema_is_neither_written_nor_read(client: Face, t
     """Both sides validate."""
     with pytest.raises(Exception, match="is a required property"):
         client.serializer("JSON", PRODUCT, client.client)({"contractorId": 1}, value_context(topic))
-    other = client.serializer("JSON", CONTRACTOR, client.client, conf={"subject.name.strategy": REGISTRY.record_subject_name_strategy})
+    other = client.serializer(
+        "JSON",
+        CONTRACTOR,
+        client.client,
+        conf={"subject.name.strategy": REGISTRY.record_subject_name_strategy},
+    )
     data = other({"contractorId": 2}, value_context(topic))
     with pytest.raises(Exception, match="'productId' is a required property"):
         client.deserializer("JSON", PRODUCT)(data, value_context(topic))
 
 
-def test_json_refers_to_other_subjects(client: Face, topic: str, through: Callable[..., tuple[bytes, Headers]]) -> None:
+def test_json_refers_to_other_subjects(
+    client: Face, topic: str, through: Callable[..., tuple[bytes, Headers]]
+) -> None:
     """A reference is named by the URI of ``$ref``."""
     client.register_schema(f"{topic}-product", Schema(PRODUCT, "JSON"))
-    schema = Schema(ORDER, "JSON", [SchemaReference("http://example.com/product.schema.json", f"{topic}-product", 1)])
+    schema = Schema(
+        ORDER,
+        "JSON",
+        [SchemaReference("http://example.com/product.schema.json", f"{topic}-product", 1)],
+    )
     serialize = client.serializer("JSON", schema, client.client)
     data, _ = through(serialize({"product": ICE}, value_context(topic)))
     deserialize = client.deserializer("JSON", schema, schema_registry_client=client.client)
@@ -220,10 +271,16 @@ def messages(tmp_path_factory: pytest.TempPathFactory) -> Messages:
 
 
 def protobuf_values(messages: Messages) -> dict[str, Any]:
-    """Return a value of each kind of message: one of many imports, a nested one, one of another file."""
+    """Return a value of each kind of message: one of many imports, a nested one, one of another
+    file.
+    """
     return {
         "shop.Click": messages["shop.Click"](
-            common=messages["meta.Common"](id="c", counts={"a": 1, "b": 2}), tags=["x", "y"], status=1, number=-3, price=0.0
+            common=messages["meta.Common"](id="c", counts={"a": 1, "b": 2}),
+            tags=["x", "y"],
+            status=1,
+            number=-3,
+            price=0.0,
         ),
         "shop.First.Inner": messages["shop.First.Inner"](data=b"bytes"),
         "meta.Common": messages["meta.Common"](id="alone"),
@@ -232,47 +289,70 @@ def protobuf_values(messages: Messages) -> dict[str, Any]:
 
 @pytest.mark.parametrize("message", ["shop.Click", "shop.First.Inner", "meta.Common"])
 def test_protobuf_comes_back(
-    client: Face, topic: str, messages: Messages, through: Callable[..., tuple[bytes, Headers]], message: str
+    client: Face,
+    topic: str,
+    messages: Messages,
+    through: Callable[..., tuple[bytes, Headers]],
+    message: str,
 ) -> None:
     """The client registers base64 of descriptors, those of imports first."""
     value, prefix = protobuf_values(messages)[message], f"{topic}/"
     conf = {"reference.subject.name.strategy": lambda _, imported: prefix + imported.name}
-    data, _ = through(client.serializer("Protobuf", type(value), client.client, conf)(value, value_context(topic)))
+    data, _ = through(
+        client.serializer("Protobuf", type(value), client.client, conf)(value, value_context(topic))
+    )
     for registry_client in (None, client.client):
         client.clear_caches()
         deserialize = client.deserializer("Protobuf", type(value), {}, registry_client)
         assert deserialize(data, value_context(topic)) == value
     registered = client.get_latest_version(f"{topic}-value").schema
-    expected = {"shop.Click": ["meta/public.proto"], "shop.First.Inner": ["meta/public.proto"], "meta.Common": ["meta/metadata.proto"]}
+    expected = {
+        "shop.Click": ["meta/public.proto"],
+        "shop.First.Inner": ["meta/public.proto"],
+        "meta.Common": ["meta/metadata.proto"],
+    }
     assert [each.name for each in registered.references] == expected[message]
 
 
 def test_protobuf_is_registered_once(client: Face, topic: str, messages: Messages) -> None:
     """A second program with the same files finds its schema, with known types as references, too."""
     value = messages["meta.Common"](id="again", counts={"a": 1})
-    conf = {"skip.known.types": False, "reference.subject.name.strategy": lambda _, imported: f"{topic}/{imported.name}"}
-    first = client.serializer("Protobuf", type(value), client.client, conf)(value, value_context(topic))
+    conf = {
+        "skip.known.types": False,
+        "reference.subject.name.strategy": lambda _, imported: f"{topic}/{imported.name}",
+    }
+    first = client.serializer("Protobuf", type(value), client.client, conf)(
+        value, value_context(topic)
+    )
     client.clear_caches()
     looking = {**conf, "auto.register.schemas": False}
-    second = client.serializer("Protobuf", type(value), client.client, looking)(value, value_context(topic))
+    second = client.serializer("Protobuf", type(value), client.client, looking)(
+        value, value_context(topic)
+    )
     assert second == first
     assert client.get_versions(f"{topic}-value") == [1]
     metadata = client.get_latest_version(f"{topic}/meta/metadata.proto").schema
     assert [each.name for each in metadata.references] == ["google/protobuf/descriptor.proto"]
 
 
-def test_another_message_is_neither_written_nor_read(client: Face, topic: str, messages: Messages) -> None:
+def test_another_message_is_neither_written_nor_read(
+    client: Face, topic: str, messages: Messages
+) -> None:
     """A serializer is for one message, and so is a deserializer."""
     common, inner = messages["meta.Common"], messages["shop.First.Inner"]
     serialize = client.serializer("Protobuf", common, client.client)
     with pytest.raises(ValueError, match="message must be of type"):
         serialize(inner(data=b"x"), value_context(topic))
-    data = client.serializer("Protobuf", inner, client.client)(inner(data=b"\xff\xff"), value_context(topic))
+    data = client.serializer("Protobuf", inner, client.client)(
+        inner(data=b"\xff\xff"), value_context(topic)
+    )
     with pytest.raises(Exception, match=r"(?i)error parsing|utf-8|decode"):
         client.deserializer("Protobuf", common, {})(data, value_context(topic))
 
 
-def test_the_id_may_travel_in_a_header(client: Face, topic: str, messages: Messages, through: Callable[..., tuple[bytes, Headers]]) -> None:
+def test_the_id_may_travel_in_a_header(
+    client: Face, topic: str, messages: Messages, through: Callable[..., tuple[bytes, Headers]]
+) -> None:
     """As a guid, which is the same in all contexts and registries. The payload is bare then."""
     conf = {"schema.id.serializer": REGISTRY.header_schema_id_serializer}
     inner = messages["shop.First.Inner"](data=b"bytes")
@@ -284,14 +364,20 @@ def test_the_id_may_travel_in_a_header(client: Face, topic: str, messages: Messa
         ),
         "JSON": (
             client.serializer(
-                "JSON", PRODUCT, client.client, conf={**conf, "subject.name.strategy": REGISTRY.record_subject_name_strategy}
+                "JSON",
+                PRODUCT,
+                client.client,
+                conf={**conf, "subject.name.strategy": REGISTRY.record_subject_name_strategy},
             ),
             client.deserializer("JSON", None, schema_registry_client=client.client),
             ICE,
         ),
         "Protobuf": (
             client.serializer(
-                "Protobuf", type(inner), client.client, {**conf, "subject.name.strategy": REGISTRY.record_subject_name_strategy}
+                "Protobuf",
+                type(inner),
+                client.client,
+                {**conf, "subject.name.strategy": REGISTRY.record_subject_name_strategy},
             ),
             client.deserializer("Protobuf", type(inner), {}, client.client),
             inner,
@@ -310,9 +396,13 @@ def test_the_id_may_travel_in_a_header(client: Face, topic: str, messages: Messa
     assert deserialize(data, value_context(topic, received)) == inner
 
 
-def test_a_serializer_that_registers_nothing_needs_a_registered_schema(client: Face, topic: str) -> None:
+def test_a_serializer_that_registers_nothing_needs_a_registered_schema(
+    client: Face, topic: str
+) -> None:
     """A subject without versions is told apart from one that has others."""
-    serialize = client.serializer("Avro", client.client, USER, conf={"auto.register.schemas": False})
+    serialize = client.serializer(
+        "Avro", client.client, USER, conf={"auto.register.schemas": False}
+    )
     with pytest.raises(SchemaRegistryError) as refused:
         serialize({"name": "a", "number": 1}, value_context(topic))
     assert refused.value.error_code == 40401
@@ -329,8 +419,16 @@ def test_a_serializer_that_registers_nothing_needs_a_registered_schema(client: F
 def test_a_version_is_chosen_by_being_latest_by_id_or_by_metadata(client: Face, topic: str) -> None:
     """The reader chooses in the same ways."""
     old = Schema(USER, "AVRO", metadata=Metadata(None, MetadataProperties({"major": "1"}), None))
-    new_text = record("User", NAME, {"name": "number", "type": "int"}, {"name": "age", "type": "int", "default": 7}, namespace="shop")
-    new = Schema(new_text, "AVRO", metadata=Metadata(None, MetadataProperties({"major": "2"}), None))
+    new_text = record(
+        "User",
+        NAME,
+        {"name": "number", "type": "int"},
+        {"name": "age", "type": "int", "default": 7},
+        namespace="shop",
+    )
+    new = Schema(
+        new_text, "AVRO", metadata=Metadata(None, MetadataProperties({"major": "2"}), None)
+    )
     ids = [client.register_schema(f"{topic}-value", each) for each in (old, new)]
     value = {"name": "a", "number": 1}
     chosen = {
@@ -341,11 +439,15 @@ def test_a_version_is_chosen_by_being_latest_by_id_or_by_metadata(client: Face, 
     for key, (setting, schema_id) in chosen.items():
         client.clear_caches()
         conf = {"auto.register.schemas": False, key: setting}
-        data = client.serializer("Avro", client.client, USER, conf=conf)(value, value_context(topic))
+        data = client.serializer("Avro", client.client, USER, conf=conf)(
+            value, value_context(topic)
+        )
         assert int.from_bytes(data[1:5]) == schema_id, key
     newest = client.deserializer("Avro", client.client, conf={"use.latest.version": True})
     assert newest(data, value_context(topic)) == {**value, "age": 7}
-    first = client.deserializer("Avro", client.client, conf={"use.latest.with.metadata": {"major": "1"}})
+    first = client.deserializer(
+        "Avro", client.client, conf={"use.latest.with.metadata": {"major": "1"}}
+    )
     assert first(data, value_context(topic)) == value
 
 
@@ -358,27 +460,44 @@ def test_subjects_are_named_in_the_way_that_is_asked_for(client: Face, topic: st
         ({"subject.name.strategy.type": "ASSOCIATED"}, f"{topic}-value"),
         ({"subject.name.strategy.type": "TOPIC"}, f"{topic}-value"),
         ({"subject.name.strategy": REGISTRY.record_subject_name_strategy}, f"{space}.Event"),
-        ({"subject.name.strategy": REGISTRY.topic_record_subject_name_strategy}, f"{topic}-{space}.Event"),
         (
-            {"subject.name.strategy.type": "ASSOCIATED", "subject.name.strategy.conf": {"subject.name.strategy.fallback.type": "RECORD"}},
+            {"subject.name.strategy": REGISTRY.topic_record_subject_name_strategy},
+            f"{topic}-{space}.Event",
+        ),
+        (
+            {
+                "subject.name.strategy.type": "ASSOCIATED",
+                "subject.name.strategy.conf": {"subject.name.strategy.fallback.type": "RECORD"},
+            },
             f"{space}.Event",
         ),
     ]
     for conf, subject in ways:
         client.clear_caches()
-        data = client.serializer("Avro", client.client, text, conf=conf)(value, value_context(topic))
+        data = client.serializer("Avro", client.client, text, conf=conf)(
+            value, value_context(topic)
+        )
         assert client.get_latest_version(subject).schema_id == int.from_bytes(data[1:5])
-        assert client.deserializer("Avro", client.client, conf=conf)(data, value_context(topic)) == value
+        assert (
+            client.deserializer("Avro", client.client, conf=conf)(data, value_context(topic))
+            == value
+        )
     found = {f"{topic}-value", f"{space}.Event", f"{topic}-{space}.Event"}
     assert {each for each in client.get_subjects() if topic in each or space in each} == found
 
 
-def test_a_producer_and_a_consumer_serialize_by_themselves(registry: RegistryProcess, bootstrap: str, topic: str) -> None:
-    """What cannot be read is an error of the consumer, and what cannot be written one of the producer."""
+def test_a_producer_and_a_consumer_serialize_by_themselves(
+    registry: RegistryProcess, bootstrap: str, topic: str
+) -> None:
+    """What cannot be read is an error of the consumer, and what cannot be written one of the
+    producer.
+    """
     with Face(registry.url, is_async=False) as client:
         kafka: Any = confluent_kafka
         serializer = client.serializer("JSON", PRODUCT, client.client)
-        producer = kafka.SerializingProducer({**confluent.settings(bootstrap), "value.serializer": serializer})
+        producer = kafka.SerializingProducer(
+            {**confluent.settings(bootstrap), "value.serializer": serializer}
+        )
         producer.produce(topic, value=ICE)
         with pytest.raises(ERRORS["ValueSerializationError"], match="is a required property"):
             producer.produce(topic, value={"price": 1})
@@ -388,7 +507,10 @@ def test_a_producer_and_a_consumer_serialize_by_themselves(registry: RegistryPro
             "bad": client.deserializer("Avro", client.client),
         }
         for group, deserializer in readers.items():
-            settings = {**confluent.settings(bootstrap, group_id=f"{group}-{topic}"), "value.deserializer": deserializer}
+            settings = {
+                **confluent.settings(bootstrap, group_id=f"{group}-{topic}"),
+                "value.deserializer": deserializer,
+            }
             consumer = kafka.DeserializingConsumer(settings)
             consumer.assign([kafka.TopicPartition(topic, 0, kafka.OFFSET_BEGINNING)])
             try:
@@ -401,16 +523,22 @@ def test_a_producer_and_a_consumer_serialize_by_themselves(registry: RegistryPro
                 consumer.close()
 
 
-def test_serializers_made_by_builders_ask_for_their_cluster(registry: RegistryProcess, bootstrap: str, topic: str) -> None:
+def test_serializers_made_by_builders_ask_for_their_cluster(
+    registry: RegistryProcess, bootstrap: str, topic: str
+) -> None:
     """They look for associations under the id of the connected cluster, and go on without one."""
     kafka: Any = confluent_kafka
     settings = {"schema_registry_config": {"url": registry.url, "max.retries": 0}}
     writes = MODULES["Avro"].AvroSerializerBuilder(**settings, schema=USER)
     reads = MODULES["Avro"].AvroDeserializerBuilder(**settings)
-    with kafka.SerializingProducer({**confluent.settings(bootstrap), "value.serializer.builder": writes}) as producer:
+    with kafka.SerializingProducer(
+        {**confluent.settings(bootstrap), "value.serializer.builder": writes}
+    ) as producer:
         producer.produce(topic, value={"name": "ann", "number": 1})
         assert producer.flush(confluent.WAIT_SECONDS) == 0
-    consumer = kafka.DeserializingConsumer({**confluent.settings(bootstrap, group_id=topic), "value.deserializer.builder": reads})
+    consumer = kafka.DeserializingConsumer(
+        {**confluent.settings(bootstrap, group_id=topic), "value.deserializer.builder": reads}
+    )
     consumer.assign([kafka.TopicPartition(topic, 0, kafka.OFFSET_BEGINNING)])
     try:
         assert consumer.poll(confluent.WAIT_SECONDS).value() == {"name": "ann", "number": 1}

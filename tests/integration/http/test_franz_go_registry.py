@@ -24,12 +24,16 @@ STORIES = (
 
 
 @pytest.fixture(scope="module")
-def told(registry: RegistryProcess, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
+def told(
+    registry: RegistryProcess, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str | None]:
     """Let the client tell all of its stories, and return their errors by name."""
     folder: Path = tmp_path_factory.mktemp("franz-go")
     program = built_by_go(HERE / "franz_go_sr", folder)
     command = [*program, registry.url, folder.name]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=STORY_SECONDS, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=STORY_SECONDS, check=False
+    )
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     return {line["story"]: line["error"] for line in lines}

@@ -35,25 +35,42 @@ def skip_unless_flink_is_there() -> Path:
         pytest.skip(f"{KAFKA_LIBS} is not set: nothing was tested with Confluent's Java client")
     folder = Path(os.environ[KAFKA_LIBS]).parent / "flink-libs"
     if not list(folder.glob("flink-*.jar")):
-        pytest.skip(f"{folder} has no jar of Apache Flink (make kafka-libs): nothing was tested with Confluent's Java client")
+        pytest.skip(
+            f"{folder} has no jar of Apache Flink (make kafka-libs): nothing was tested with Confluent's Java client"
+        )
     if shutil.which("java") is None:
         pytest.skip("there is no java on the PATH: nothing was tested with Confluent's Java client")
     return folder
 
 
 @pytest.fixture(scope="module")
-def told(registry: RegistryProcess, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
+def told(
+    registry: RegistryProcess, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str | None]:
     """Let the client tell all of its stories, and return their errors by name."""
     prefix = tmp_path_factory.mktemp("java").name
-    command = ["java", "-Xmx256m", *QUICK, "-cp", f"{skip_unless_flink_is_there()}/*", str(JUDGE), registry.url, prefix]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=STORY_SECONDS, check=False)
+    command = [
+        "java",
+        "-Xmx256m",
+        *QUICK,
+        "-cp",
+        f"{skip_unless_flink_is_there()}/*",
+        str(JUDGE),
+        registry.url,
+        prefix,
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=STORY_SECONDS, check=False
+    )
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     return {line["story"]: line["error"] for line in lines}
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_confluents_client_for_java_tells_its_story(told: dict[str, str | None], story: str) -> None:
+def test_confluents_client_for_java_tells_its_story(
+    told: dict[str, str | None], story: str
+) -> None:
     """The error is that of the program, with its place."""
     assert told[story] is None, told[story]
 

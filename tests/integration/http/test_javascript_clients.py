@@ -59,10 +59,16 @@ def node() -> str:
     """Return the path of Node.js, or skip."""
     found = shutil.which("node")
     if found is None or shutil.which("npm") is None:
-        pytest.skip("there is no node and npm on the PATH: nothing was tested with clients for JavaScript")
-    version = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout
+        pytest.skip(
+            "there is no node and npm on the PATH: nothing was tested with clients for JavaScript"
+        )
+    version = subprocess.run(
+        [found, "--version"], capture_output=True, text=True, check=True
+    ).stdout
     if int(version.removeprefix("v").partition(".")[0]) < OLDEST_NODE:
-        pytest.skip(f"Node.js is older than {OLDEST_NODE}: nothing was tested with clients for JavaScript")
+        pytest.skip(
+            f"Node.js is older than {OLDEST_NODE}: nothing was tested with clients for JavaScript"
+        )
     return found
 
 
@@ -84,34 +90,60 @@ def installed() -> Path:
 def install(folder: Path) -> None:
     """Install what the lock file names. Scripts of packages do not run."""
     command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False
+    )
     if done.returncode:
-        pytest.skip(f"npm cannot install the clients for JavaScript here: nothing was tested with them: {done.stderr[-300:]}")
+        pytest.skip(
+            f"npm cannot install the clients for JavaScript here: nothing was tested with them: {done.stderr[-300:]}"
+        )
 
 
 @pytest.fixture(scope="module")
-def told(registry: RegistryProcess, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str | None]]:
+def told(
+    registry: RegistryProcess, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, str | None]]:
     """Let each client tell all of its stories, and return their errors by name."""
     program, packages = node(), installed()
     protos = tmp_path_factory.mktemp("protos")
     Messages(protos, PROTOS)
     found = {}
     for client in STORIES:
-        command = [program, str(HERE / f"{client}.js"), registry.url, f"{client}-{protos.name}", str(protos / "compiled.bin")]
+        command = [
+            program,
+            str(HERE / f"{client}.js"),
+            registry.url,
+            f"{client}-{protos.name}",
+            str(protos / "compiled.bin"),
+        ]
         environment = {**os.environ, "NODE_PATH": str(packages / "node_modules")}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=STORY_SECONDS, check=False)
+        done = subprocess.run(
+            command,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=STORY_SECONDS,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         found[client] = {line["story"]: line["error"] for line in lines}
     return found
 
 
-@pytest.mark.parametrize(("client", "story"), [(client, story) for client, stories in STORIES.items() for story in stories])
-def test_a_client_for_javascript_tells_its_story(told: dict[str, dict[str, str | None]], client: str, story: str) -> None:
+@pytest.mark.parametrize(
+    ("client", "story"),
+    [(client, story) for client, stories in STORIES.items() for story in stories],
+)
+def test_a_client_for_javascript_tells_its_story(
+    told: dict[str, dict[str, str | None]], client: str, story: str
+) -> None:
     """The error is that of the program, with its lines."""
     assert told[client][story] is None, told[client][story]
 
 
-def test_every_story_of_a_client_for_javascript_is_judged(told: dict[str, dict[str, str | None]]) -> None:
+def test_every_story_of_a_client_for_javascript_is_judged(
+    told: dict[str, dict[str, str | None]],
+) -> None:
     """By its name here."""
     assert {client: tuple(stories) for client, stories in told.items()} == STORIES

@@ -1,8 +1,8 @@
 """Our JSON schemas beside the Java libraries inside Confluent's registry, on generated ones.
 
 Needs Java and the jars of ``make kafka-libs``; without them the tests skip and say so.
-``JsonSchemaJudge.java`` loads each schema of drafts 4 to 7 that we take with everit-json-schema, and
-tells its shape, by which Confluent's registry compares. It prints JSON with Jackson.
+``JsonSchemaJudge.java`` loads each schema of drafts 4 to 7 that we take with everit-json-schema,
+and tells its shape, by which Confluent's registry compares. It prints JSON with Jackson.
 """
 
 import json
@@ -19,7 +19,11 @@ from typing import Any
 
 import pytest
 
-from log_service.http.schema_registry.languages.json_schema.json_text import print_json, read_json, value_key
+from log_service.http.schema_registry.languages.json_schema.json_text import (
+    print_json,
+    read_json,
+    value_key,
+)
 from log_service.http.schema_registry.languages.json_schema.references import Place
 from log_service.http.schema_registry.languages.json_schema.schema import JsonSchema
 from log_service.http.schema_registry.languages.json_schema.shape_reader import ShapeReader
@@ -57,7 +61,9 @@ def skip_unless_libraries_are_there() -> Path:
         pytest.skip(f"{KAFKA_LIBS} is not set: nothing was tested against everit-json-schema")
     folder = Path(os.environ[KAFKA_LIBS]).parent / "json-schema-libs"
     if not list(folder.glob("everit-json-schema-*.jar")):
-        pytest.skip(f"{folder} has no jar of everit-json-schema (make kafka-libs): nothing was tested against it")
+        pytest.skip(
+            f"{folder} has no jar of everit-json-schema (make kafka-libs): nothing was tested against it"
+        )
     if shutil.which("java") is None:
         pytest.skip("there is no java on the PATH: nothing was tested against everit-json-schema")
     return folder
@@ -65,9 +71,18 @@ def skip_unless_libraries_are_there() -> Path:
 
 def judged(questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return what Java's libraries say to each question."""
-    command = ["java", "-Xmx256m", *QUICK, "-cp", f"{skip_unless_libraries_are_there()}/*", str(JUDGE)]
+    command = [
+        "java",
+        "-Xmx256m",
+        *QUICK,
+        "-cp",
+        f"{skip_unless_libraries_are_there()}/*",
+        str(JUDGE),
+    ]
     asked = "".join(f"{json.dumps(question)}\n" for question in questions).encode()
-    done = subprocess.run(command, input=asked, capture_output=True, timeout=JUDGE_SECONDS, check=False)
+    done = subprocess.run(
+        command, input=asked, capture_output=True, timeout=JUDGE_SECONDS, check=False
+    )
     assert done.returncode == 0, done.stderr.decode()
     return [json.loads(line) for line in done.stdout.split(b"\n") if line]
 
@@ -112,7 +127,9 @@ def test_shapes_are_those_of_java(draft: int) -> None:
         assert "refusal" not in answer, (answer, schema.canonical)
         ours = our_shape(ShapeReader(schema.documents), schema.documents.root, DEPTH)
         assert ours == java_shape(answer["shape"]), schema.canonical
-        kinds.update({name: json.dumps(answer).count(f'"kind": "{name}"') for name in Kind.__members__})
+        kinds.update(
+            {name: json.dumps(answer).count(f'"kind": "{name}"') for name in Kind.__members__}
+        )
     assert {name for name, count in kinds.items() if count < SCHEMA_COUNT / 100} == ABSENT[draft]
 
 
@@ -136,7 +153,9 @@ def some_text(rng: random.Random, depth: int = 3) -> str:
         case "list":
             return f"[{','.join(some_text(rng, depth - 1) for _ in range(rng.randint(0, 4)))}]"
         case "object":
-            members = (f"{_text(rng)}: {some_text(rng, depth - 1)}" for _ in range(rng.randint(0, 4)))
+            members = (
+                f"{_text(rng)}: {some_text(rng, depth - 1)}" for _ in range(rng.randint(0, 4))
+            )
             return f"{{{' , '.join(members)}}}"
         case _:
             return rng.choice(["true", "null", _number_text(rng), _text(rng)])
@@ -150,7 +169,22 @@ def _number_text(rng: random.Random) -> str:
 
 
 def _text(rng: random.Random) -> str:
-    parts = ["a", "B", "\\/", "/", "\\n", "\\u0001", "\\u00e9", "é", "\\ud83d\\ude00", "😀", "\x7f", "\u2028", '\\"', "\\\\"]
+    parts = [
+        "a",
+        "B",
+        "\\/",
+        "/",
+        "\\n",
+        "\\u0001",
+        "\\u00e9",
+        "é",
+        "\\ud83d\\ude00",
+        "😀",
+        "\x7f",
+        "\u2028",
+        '\\"',
+        "\\\\",
+    ]
     return f'"{"".join(rng.choices(parts, k=rng.randint(0, 3)))}"'
 
 
@@ -158,7 +192,10 @@ def test_properties_are_told_in_the_order_of_java() -> None:
     """Sets of Java have their own order, and so have the changes in an answer."""
     rng = random.Random(1)
     pairs = [tuple(_some_names(rng) for _ in ("old", "new")) for _ in range(200)]
-    asked = [{"old": json.dumps(_objects(old, "null")), "new": json.dumps(_objects(new, "string"))} for old, new in pairs]
+    asked = [
+        {"old": json.dumps(_objects(old, "null")), "new": json.dumps(_objects(new, "string"))}
+        for old, new in pairs
+    ]
     for (old, new), answer in zip(pairs, judged(asked), strict=True):
         found = changes(_objects(old, "null"), _objects(new, "string"))
         assert [each.rpartition("/")[2] for each in found] == answer["both"]
@@ -169,7 +206,9 @@ def test_properties_are_told_in_the_order_of_java() -> None:
 def _some_names(rng: random.Random) -> list[str]:
     """Return names, of which up to three have one hash. Java puts more of them in another order."""
     count = rng.choice([1, 5, 30, 100])
-    return sorted({f"{rng.choice(['Aa', 'BB', 'C#', 'q'])}{rng.randint(1, 60)}" for _ in range(count)})
+    return sorted(
+        {f"{rng.choice(['Aa', 'BB', 'C#', 'q'])}{rng.randint(1, 60)}" for _ in range(count)}
+    )
 
 
 def _objects(names: list[str], kind: str) -> dict[str, Any]:
@@ -180,7 +219,11 @@ def our_shape(shapes: ShapeReader, node: Node, depth: int) -> dict[str, Any]:
     """Return what a schema says, as the judge tells it."""
     shape = shapes.written(node) if isinstance(node, Place) else node
     notes = shape.notes
-    known = {"title": notes.title, "description": notes.description, "has_default": notes.default is not None}
+    known = {
+        "title": notes.title,
+        "description": notes.description,
+        "has_default": notes.default is not None,
+    }
     if depth == 0:
         return known | {"kind": "DEEP"}
     return known | {"kind": shape.kind.name} | _our_body(shapes, shape, depth - 1)
@@ -193,7 +236,9 @@ def _our_body(shapes: ShapeReader, shape: Shape, depth: int) -> dict[str, Any]:
             told = {"min": body.min_length, "max": body.max_length, "pattern": body.pattern}
         case Numbers() as body:
             limits = ("minimum", "maximum", "exclusive_minimum", "exclusive_maximum", "multiple_of")
-            told = {name: _number(getattr(body, name)) for name in limits} | {"is_integer": body.is_integer}
+            told = {name: _number(getattr(body, name)) for name in limits} | {
+                "is_integer": body.is_integer
+            }
         case Objects() as body:
             told = _our_objects(shapes, body, depth)
         case Arrays() as body:
@@ -210,7 +255,10 @@ def _our_body(shapes: ShapeReader, shape: Shape, depth: int) -> dict[str, Any]:
 
 def _our_objects(shapes: ShapeReader, body: Objects, depth: int) -> dict[str, Any]:
     named = {"properties": body.properties, "patterns": body.patterns, "schema_by": body.schema_by}
-    inner = {key: {name: our_shape(shapes, each, depth) for name, each in places.items()} for key, places in named.items()}
+    inner = {
+        key: {name: our_shape(shapes, each, depth) for name, each in places.items()}
+        for key, places in named.items()
+    }
     return {
         **inner,
         "required": sorted(body.required),
@@ -239,14 +287,18 @@ def _number(value: int | Decimal | None) -> str | None:
 
 
 def java_shape(told: Any) -> Any:
-    """Return a shape of the judge so that it can be compared: parts have no order, 1 and 1.0 are one."""
+    """Return a shape of the judge so that it can be compared: parts have no order, 1 and 1.0 are
+    one.
+    """
     if not isinstance(told, dict):
         return [java_shape(each) for each in told] if isinstance(told, list) else told
     shape = {key: java_shape(each) for key, each in told.items()}
     if "criterion" in shape:
         shape["parts"] = sorted(shape["parts"], key=ordered)
     if "values" in shape:
-        shape["values"] = frozenset(value_key(read_json(each, USUAL_LIMITS)) for each in told["values"])
+        shape["values"] = frozenset(
+            value_key(read_json(each, USUAL_LIMITS)) for each in told["values"]
+        )
     return shape
 
 
@@ -254,7 +306,9 @@ def ordered(value: object) -> str:
     """Return a text that equal values have alike."""
     match value:
         case dict():
-            return f"{{{','.join(sorted(f'{name}:{ordered(each)}' for name, each in value.items()))}}}"
+            return (
+                f"{{{','.join(sorted(f'{name}:{ordered(each)}' for name, each in value.items()))}}}"
+            )
         case list() | tuple():
             return f"[{','.join(map(ordered, value))}]"
         case frozenset():

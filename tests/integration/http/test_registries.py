@@ -60,7 +60,10 @@ def two(bootstrap: str, tmp_path: Path) -> Iterator[list[RegistryProcess]]:
         "session.timeout.ms": "1000",
         "schema.compatibility.level": "NONE",
     }
-    with RegistryProcess(tmp_path, bootstrap, **names) as one, RegistryProcess(tmp_path, bootstrap, **names) as other:
+    with (
+        RegistryProcess(tmp_path, bootstrap, **names) as one,
+        RegistryProcess(tmp_path, bootstrap, **names) as other,
+    ):
         yield [one, other]
 
 
@@ -95,7 +98,9 @@ def test_either_instance_takes_changes_and_both_show_them(two: list[RegistryProc
 def test_a_refusal_of_the_writer_reaches_the_client_as_it_is(two: list[RegistryProcess]) -> None:
     """Status, code and text are the writer's."""
     _, other = writer_and_other(two)
-    refused = httpx.post(f"{other.url}/subjects/a/versions", json={"schema": '{"type":"x"}'}, timeout=60)
+    refused = httpx.post(
+        f"{other.url}/subjects/a/versions", json={"schema": '{"type":"x"}'}, timeout=60
+    )
     assert (refused.status_code, refused.json()["error_code"]) == (422, 42201)
 
 
@@ -108,7 +113,9 @@ def test_the_other_instance_writes_once_the_writer_is_gone(two: list[RegistryPro
     assert post(other.url, "a", "After").json()["id"] == first + 1
 
 
-def test_the_other_instance_writes_at_once_when_the_writer_stops(two: list[RegistryProcess]) -> None:
+def test_the_other_instance_writes_at_once_when_the_writer_stops(
+    two: list[RegistryProcess],
+) -> None:
     """It leaves the group in order, so that nobody waits for the end of its session."""
     writer, other = writer_and_other(two)
     first = post(writer.url, "a", "Before").json()["id"]
@@ -137,7 +144,9 @@ def test_kills_lose_no_schema_and_give_no_id_twice(two: list[RegistryProcess]) -
     for index in range(16):
         if index % 3 == 2:
             two[index // 3 % 2].kill()
-        acknowledged[f"Killed{index}"] = registered_somewhere(two, f"s{index % 3}", f"Killed{index}")
+        acknowledged[f"Killed{index}"] = registered_somewhere(
+            two, f"s{index % 3}", f"Killed{index}"
+        )
         if index % 3 == 2:
             two[index // 3 % 2].start()
     assert len(set(acknowledged.values())) == len(acknowledged)
@@ -147,12 +156,21 @@ def test_kills_lose_no_schema_and_give_no_id_twice(two: list[RegistryProcess]) -
             assert found.json()["schema"] == text_of(name)
 
 
-def test_records_that_are_no_records_are_skipped_by_offset(two: list[RegistryProcess], bootstrap: str) -> None:
+def test_records_that_are_no_records_are_skipped_by_offset(
+    two: list[RegistryProcess], bootstrap: str
+) -> None:
     """Whatever somebody else writes into the topic, the registry serves the rest."""
     writer, _ = writer_and_other(two)
     made = post(writer.url, "a", "Good").json()["id"]
-    topic = next(iter(line.split("=")[1] for line in writer.arguments if line.startswith("kafkastore.topic=")))
-    foreign = [(b"no json", b"x"), (b'{"keytype":"SCHEMA","subject":"a","version":9,"magic":1}', b"{")]
+    topic = next(
+        iter(
+            line.split("=")[1] for line in writer.arguments if line.startswith("kafkastore.topic=")
+        )
+    )
+    foreign = [
+        (b"no json", b"x"),
+        (b'{"keytype":"SCHEMA","subject":"a","version":9,"magic":1}', b"{"),
+    ]
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": bootstrap})

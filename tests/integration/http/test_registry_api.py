@@ -22,16 +22,22 @@ def test_a_registered_schema_is_found_in_every_way(api: httpx.Client, subject: s
     assert api.get(f"/schemas/ids/{made['id']}").json()["schema"] == record(A)
     assert api.get(f"/schemas/ids/{made['id']}/schema").text == record(A)
     assert api.get(f"/schemas/guids/{made['guid']}").json()["schema"] == record(A)
-    assert {"context": ".", "id": made["id"]} in api.get(f"/schemas/guids/{made['guid']}/ids").json()
+    assert {"context": ".", "id": made["id"]} in api.get(
+        f"/schemas/guids/{made['guid']}/ids"
+    ).json()
     assert subject in api.get(f"/schemas/ids/{made['id']}/subjects").json()
-    assert {"subject": subject, "version": 1} in api.get(f"/schemas/ids/{made['id']}/versions").json()
+    assert {"subject": subject, "version": 1} in api.get(
+        f"/schemas/ids/{made['id']}/versions"
+    ).json()
     looked_up = api.post(f"/subjects/{subject}", json={"schema": record(A)}).json()
     assert (looked_up["id"], looked_up["version"]) == (made["id"], 1)
     assert subject in api.get("/subjects").json()
     assert api.get(f"/subjects/{subject}/versions").json() == [1]
 
 
-def test_the_response_to_a_registration_has_the_schema_only_where_it_was_changed(api: httpx.Client, subject: str) -> None:
+def test_the_response_to_a_registration_has_the_schema_only_where_it_was_changed(
+    api: httpx.Client, subject: str
+) -> None:
     """A client that sent a descriptor would take the printed text for it."""
     made = register(api, subject, record(A, name="Plain"))
     assert set(made) == {"id", "version", "guid"}
@@ -58,7 +64,9 @@ def test_an_incompatible_schema_is_refused_with_its_reason(api: httpx.Client, su
     refused = api.post(f"/subjects/{subject}/versions", json={"schema": record(A, B)})
     assert error(refused) == (409, 409)
     text = refused.json()["message"]
-    assert text.startswith(f'Schema being registered is incompatible with an earlier schema for subject "{subject}"')
+    assert text.startswith(
+        f'Schema being registered is incompatible with an earlier schema for subject "{subject}"'
+    )
     assert "READER_FIELD_MISSING_DEFAULT_VALUE" in text
     assert "{oldSchemaVersion: 1}" in text
     assert register(api, subject, record(A, B_WITH_DEFAULT))["version"] == 2
@@ -84,10 +92,20 @@ def test_compatibility_is_checked_without_registering(api: httpx.Client, subject
 
 @pytest.mark.parametrize(
     ("level", "is_added_accepted", "is_removed_accepted"),
-    [("BACKWARD", False, True), ("FORWARD", True, False), ("FULL", False, False), ("NONE", True, True)],
+    [
+        ("BACKWARD", False, True),
+        ("FORWARD", True, False),
+        ("FULL", False, False),
+        ("NONE", True, True),
+    ],
 )
 def test_a_level_decides_what_may_change(
-    api: httpx.Client, subject: str, level: str, *, is_added_accepted: bool, is_removed_accepted: bool
+    api: httpx.Client,
+    subject: str,
+    level: str,
+    *,
+    is_added_accepted: bool,
+    is_removed_accepted: bool,
 ) -> None:
     """The level of a subject counts, in any case of letters."""
     put = api.put(f"/config/{subject}", json={"compatibility": level.lower()})
@@ -97,7 +115,10 @@ def test_a_level_decides_what_may_change(
     path = f"/compatibility/subjects/{subject}/versions/latest"
     added = api.post(path, json={"schema": record(A, B)}).json()
     removed = api.post(path, json={"schema": record()}).json()
-    assert (added["is_compatible"], removed["is_compatible"]) == (is_added_accepted, is_removed_accepted)
+    assert (added["is_compatible"], removed["is_compatible"]) == (
+        is_added_accepted,
+        is_removed_accepted,
+    )
 
 
 def test_deletion_is_soft_first_and_permanent_then(api: httpx.Client, subject: str) -> None:
@@ -121,7 +142,9 @@ def test_deletion_is_soft_first_and_permanent_then(api: httpx.Client, subject: s
     assert error(api.delete(f"/subjects/{subject}?permanent=true")) == (404, 40401)
 
 
-def test_ids_of_removed_schemas_do_not_come_again(api: httpx.Client, registry: RegistryProcess, subject: str) -> None:
+def test_ids_of_removed_schemas_do_not_come_again(
+    api: httpx.Client, registry: RegistryProcess, subject: str
+) -> None:
     """Neither at once nor after a restart."""
     made = register(api, subject, record(A, name="Gone"))
     api.delete(f"/subjects/{subject}")
@@ -175,7 +198,10 @@ def test_contexts_have_schemas_and_ids_of_their_own(api: httpx.Client, subject: 
     assert api.get(f"/contexts/{context}/subjects").json() == [f":{context}:orders"]
     inside = api.get(f"/contexts/{context}/subjects/orders/versions/1").json()
     assert (inside["subject"], inside["id"]) == (f":{context}:orders", made["id"])
-    assert api.get(f"/schemas/ids/{made['id']}?subject=:{context}:").json()["schema"] == inside["schema"]
+    assert (
+        api.get(f"/schemas/ids/{made['id']}?subject=:{context}:").json()["schema"]
+        == inside["schema"]
+    )
     assert error(api.delete(f"/contexts/{context}")) == (422, 42211)
     for permanent in ("false", "true"):
         api.delete(f"/contexts/{context}/subjects/orders?permanent={permanent}")
@@ -236,7 +262,11 @@ def test_an_alias_stands_for_its_subject(api: httpx.Client, subject: str) -> Non
         (b'{"schema":"{\\"type\\":\\"x\\"}"}', (422, 42201), "Invalid schema of type AVRO"),
         (b'{"schema":"{","schemaType":"JSON"}', (422, 42201), "line 1, column"),
         (b'{"schema":"message {","schemaType":"PROTOBUF"}', (422, 42201), "line 1, column"),
-        (b'{"schema":"\\"int\\"","references":[{"name":"a"}]}', (422, 422), "version has to be a number"),
+        (
+            b'{"schema":"\\"int\\"","references":[{"name":"a"}]}',
+            (422, 422),
+            "version has to be a number",
+        ),
         (b'{"schema":"\\"int\\"","id":"x"}', (422, 422), "id has to be a number"),
     ],
 )
@@ -256,11 +286,16 @@ def test_a_bad_body_is_refused_and_never_a_server_error(
         (None, V1_JSON),
         ("*/*", V1_JSON),
         ("application/json", "application/json"),
-        ("application/vnd.schemaregistry+json, application/json; q=0.5", "application/vnd.schemaregistry+json"),
+        (
+            "application/vnd.schemaregistry+json, application/json; q=0.5",
+            "application/vnd.schemaregistry+json",
+        ),
         ("text/html", V1_JSON),
     ],
 )
-def test_the_content_type_is_the_one_that_the_client_likes(api: httpx.Client, accept: str | None, expected: str) -> None:
+def test_the_content_type_is_the_one_that_the_client_likes(
+    api: httpx.Client, accept: str | None, expected: str
+) -> None:
     """Without a wish it is the registry's own."""
     headers = {} if accept is None else {"accept": accept}
     request = api.build_request("GET", "/subjects", headers=headers)
@@ -270,7 +305,9 @@ def test_the_content_type_is_the_one_that_the_client_likes(api: httpx.Client, ac
     assert response.headers["content-type"] == expected
 
 
-def test_an_old_java_client_gets_no_field_that_it_does_not_know(api: httpx.Client, subject: str) -> None:
+def test_an_old_java_client_gets_no_field_that_it_does_not_know(
+    api: httpx.Client, subject: str
+) -> None:
     """It would refuse the whole response."""
     old = {"user-agent": "Java/1.8.0_392"}
     made = api.post(f"/subjects/{subject}/versions", json={"schema": record(A)}, headers=old).json()
@@ -340,7 +377,10 @@ def test_a_lookup_that_misses_is_no_invalid_schema(api: httpx.Client, subject: s
     register(api, f"{subject}-part", record(A, name="Part"))
     register(api, subject, record(A))
     reference = {"name": "Part", "subject": f"{subject}-part", "version": 1}
-    whole = {"schema": record({"name": "p", "type": "Part"}, name="Whole"), "references": [reference]}
+    whole = {
+        "schema": record({"name": "p", "type": "Part"}, name="Whole"),
+        "references": [reference],
+    }
     assert error(api.post(f"/subjects/{subject}", json=whole)) == (404, 40403)
     assert error(api.post(f"/subjects/{subject}-none", json=whole)) == (404, 40401)
 
@@ -383,17 +423,24 @@ def test_an_unknown_policy_is_refused(api: httpx.Client, subject: str) -> None:
     assert api.put(f"/config/{subject}", json={"compatibilityPolicy": "LENIENT"}).status_code == 200
 
 
-def test_metadata_and_rules_of_a_version_are_changed_in_a_new_one(api: httpx.Client, subject: str) -> None:
+def test_metadata_and_rules_of_a_version_are_changed_in_a_new_one(
+    api: httpx.Client, subject: str
+) -> None:
     """Its text stays. The number of the new version is noted in its metadata."""
     rules = {"domainRules": [{"name": "old", "type": "CEL"}]}
     register(api, subject, record(A), metadata={"properties": {"owner": "ann"}}, ruleSet=rules)
     path = f"/subjects/{subject}/versions"
-    changed = {"rulesToMerge": {"domainRules": [{"name": "new", "type": "CEL"}]}, "rulesToRemove": ["old"]}
+    changed = {
+        "rulesToMerge": {"domainRules": [{"name": "new", "type": "CEL"}]},
+        "rulesToRemove": ["old"],
+    }
     made = api.post(f"{path}/1/tags", json=changed).json()
     assert (made["version"], made["schema"]) == (2, record(A))
     assert made["metadata"] == {"properties": {"confluent:version": "2", "owner": "ann"}}
     assert [rule["name"] for rule in made["ruleSet"]["domainRules"]] == ["new"]
-    again = api.post(f"{path}/latest/tags", json={"newVersion": 3, "metadata": {"properties": {"owner": "eve"}}}).json()
+    again = api.post(
+        f"{path}/latest/tags", json={"newVersion": 3, "metadata": {"properties": {"owner": "eve"}}}
+    ).json()
     assert again["metadata"] == {"properties": {"confluent:version": "3", "owner": "eve"}}
     assert again["ruleSet"] == made["ruleSet"]
     assert error(api.post(f"{path}/9/tags", json={})) == (404, 40402)
@@ -401,7 +448,9 @@ def test_metadata_and_rules_of_a_version_are_changed_in_a_new_one(api: httpx.Cli
     assert error(api.post(f"{path}/1/tags", json={"newVersion": 9})) == (422, 42201)
 
 
-def test_a_version_that_is_there_may_be_asked_for_by_number(api: httpx.Client, subject: str) -> None:
+def test_a_version_that_is_there_may_be_asked_for_by_number(
+    api: httpx.Client, subject: str
+) -> None:
     """-1 asks for a new version that notes its number."""
     made = register(api, subject, record(A), version=1)
     assert register(api, subject, record(A), version=1) == made
@@ -447,8 +496,13 @@ def test_deleted_referrers_are_listed_when_asked_for(api: httpx.Client, subject:
     assert api.get(f"{path}?deleted=true").json() == [whole["id"]]
 
 
-def test_a_schema_that_is_too_large_is_told_apart_from_an_invalid_one(api: httpx.Client, subject: str) -> None:
+def test_a_schema_that_is_too_large_is_told_apart_from_an_invalid_one(
+    api: httpx.Client, subject: str
+) -> None:
     """A name for all contexts is no subject either."""
     text = json.dumps({"type": "record", "name": "Large", "doc": "x" * (1 << 20), "fields": []})
     assert error(api.post(f"/subjects/{subject}/versions", json={"schema": text})) == (422, 42209)
-    assert error(api.post(f"/subjects/:*:{subject}/versions", json={"schema": record(A)})) == (422, 42208)
+    assert error(api.post(f"/subjects/:*:{subject}/versions", json={"schema": record(A)})) == (
+        422,
+        42208,
+    )

@@ -63,14 +63,18 @@ def leading(bootstrap: str, name: str, log: Path) -> Iterator[ForkedProcess]:
 
 def acknowledged(log: Path) -> dict[bytes, int]:
     """The offsets of the writes that the process was told of, by key."""
-    found = re.findall(r"^wrote (\d+) (\d+)$", log.read_text(), re.MULTILINE) if log.exists() else []
+    found = (
+        re.findall(r"^wrote (\d+) (\d+)$", log.read_text(), re.MULTILINE) if log.exists() else []
+    )
     return {b"paused %d" % int(number): int(offset) for number, offset in found}
 
 
 def test_a_paused_writer_that_was_superseded_writes_nothing_when_it_runs_again(
     bootstrap: str, name: str, writing: ForkedProcess, log: Path
 ) -> None:
-    """What it was told of is in the log, and nothing of it is behind the first record of its successor."""
+    """What it was told of is in the log, and nothing of it is behind the first record of its
+    successor.
+    """
     wait_until(lambda: len(acknowledged(log)) > 20, "the process writes")
     writing.send_signal(signal.SIGSTOP)
 
@@ -82,7 +86,11 @@ def test_a_paused_writer_that_was_superseded_writes_nothing_when_it_runs_again(
             assert await wait_in_thread(writing.wait, WAIT_SECONDS) in {SUPERSEDED, OUTCOME_UNKNOWN}
             await successor.put(b"mine, too")
             await successor.read_to_end(TIMEOUT_MS)
-            offsets = {record.key: record.offset for record in successor.seen.records if record.key is not None}
+            offsets = {
+                record.key: record.offset
+                for record in successor.seen.records
+                if record.key is not None
+            }
             paused = {key: offset for key, offset in offsets.items() if key.startswith(b"paused")}
             assert acknowledged(log).items() <= paused.items()
             assert max(paused.values()) < mine - 1
@@ -113,11 +121,20 @@ def test_one_of_two_instances_leads_and_the_other_follows_a_killed_one(
 
 
 def test_a_leader_that_stops_hands_over_at_once(bootstrap: str, name: str) -> None:
-    """It leaves the group, so the others need not wait for its session. A leader stays when a smaller URL joins."""
+    """It leaves the group, so the others need not wait for its session. A leader stays when a
+    smaller URL joins.
+    """
 
     async def main() -> None:
-        async with Admin(bootstrap) as one, Admin(bootstrap) as other, trio.open_nursery() as nursery:
-            first, second = Elector(election_of(name, "b"), one), Elector(election_of(name, "a"), other)
+        async with (
+            Admin(bootstrap) as one,
+            Admin(bootstrap) as other,
+            trio.open_nursery() as nursery,
+        ):
+            first, second = (
+                Elector(election_of(name, "b"), one),
+                Elector(election_of(name, "a"), other),
+            )
             with trio.CancelScope() as scope:
                 async with trio.open_nursery() as firsts:
                     firsts.start_soon(first.run)

@@ -17,11 +17,16 @@ PROTO_PART = 'syntax = "proto3"; message Part { int32 n = 1; }'
 # Transport
 
 
-@pytest.mark.parametrize("content_type", ["", "application/octet-stream", "application/json", V1_JSON, f"{V1_JSON}; charset=utf-8"])
+@pytest.mark.parametrize(
+    "content_type",
+    ["", "application/octet-stream", "application/json", V1_JSON, f"{V1_JSON}; charset=utf-8"],
+)
 def test_a_body_is_json_under_each_of_its_types(api: httpx.Client, content_type: str) -> None:
     """A body without a type is one, too."""
     headers = {"content-type": content_type} if content_type else {}
-    response = api.post("/subjects/of-all-types/versions", content=b'{"schema":"\\"int\\""}', headers=headers)
+    response = api.post(
+        "/subjects/of-all-types/versions", content=b'{"schema":"\\"int\\""}', headers=headers
+    )
     assert response.status_code == 200, response.text
 
 
@@ -84,8 +89,20 @@ def refused_calls(subject: str) -> list[tuple[str, str, dict[str, Any] | None, i
     rule = {"domainRules": [{"name": "a b", "type": "CEL"}]}
     schema, invalid = {"schema": record(A)}, {"schema": '{"type":"none"}'}
     return [
-        ("GET", f"/subjects/{subject}-none/versions", None, 40401, f"Subject '{subject}-none' not found."),
-        ("DELETE", f"/subjects/{subject}-none", None, 40401, f"Subject '{subject}-none' not found."),
+        (
+            "GET",
+            f"/subjects/{subject}-none/versions",
+            None,
+            40401,
+            f"Subject '{subject}-none' not found.",
+        ),
+        (
+            "DELETE",
+            f"/subjects/{subject}-none",
+            None,
+            40401,
+            f"Subject '{subject}-none' not found.",
+        ),
         ("GET", f"{versions}/9", None, 40402, "Version 9 not found."),
         ("DELETE", f"{versions}/9", None, 40402, "Version 9 not found."),
         ("POST", f"/compatibility{versions}/9", schema, 40402, "Version 9 not found."),
@@ -95,31 +112,127 @@ def refused_calls(subject: str) -> list[tuple[str, str, dict[str, Any] | None, i
         ("GET", "/schemas/guids/none", None, 40403, "Schema none not found"),
         ("POST", f"/subjects/{subject}", {"schema": record(B)}, 40403, "Schema not found"),
         ("DELETE", gone, None, 40404, f"Subject '{subject}-gone' was soft deleted"),
-        ("DELETE", f"/subjects/{subject}?permanent=true", None, 40405, f"Subject '{subject}' was not deleted first"),
-        ("DELETE", f"{gone}/versions/1", None, 40406, f"Subject '{subject}-gone' Version 1 was soft deleted"),
-        ("DELETE", f"{versions}/1?permanent=true", None, 40407, f"Subject '{subject}' Version 1 was not deleted first"),
-        ("GET", f"/config/{subject}", None, 40408, f"Subject '{subject}' does not have subject-level compatibility"),
-        ("GET", f"/mode/{subject}", None, 40409, f"Subject '{subject}' does not have subject-level mode"),
-        ("GET", "/associations/resources/-/orders", None, 40410, "Association for 'orders' not found."),
+        (
+            "DELETE",
+            f"/subjects/{subject}?permanent=true",
+            None,
+            40405,
+            f"Subject '{subject}' was not deleted first",
+        ),
+        (
+            "DELETE",
+            f"{gone}/versions/1",
+            None,
+            40406,
+            f"Subject '{subject}-gone' Version 1 was soft deleted",
+        ),
+        (
+            "DELETE",
+            f"{versions}/1?permanent=true",
+            None,
+            40407,
+            f"Subject '{subject}' Version 1 was not deleted first",
+        ),
+        (
+            "GET",
+            f"/config/{subject}",
+            None,
+            40408,
+            f"Subject '{subject}' does not have subject-level compatibility",
+        ),
+        (
+            "GET",
+            f"/mode/{subject}",
+            None,
+            40409,
+            f"Subject '{subject}' does not have subject-level mode",
+        ),
+        (
+            "GET",
+            "/associations/resources/-/orders",
+            None,
+            40410,
+            "Association for 'orders' not found.",
+        ),
         ("DELETE", f"/config/{subject}", None, 40401, f"Subject '{subject}' not found."),
         ("DELETE", f"/mode/{subject}", None, 40401, f"Subject '{subject}' not found."),
-        ("POST", versions, {"schema": record(A, B)}, 409, "Schema being registered is incompatible with an earlier schema for subject"),
+        (
+            "POST",
+            versions,
+            {"schema": record(A, B)},
+            409,
+            "Schema being registered is incompatible with an earlier schema for subject",
+        ),
         ("POST", versions, {**schema, "shema": 1}, 422, "Unrecognized field: shema"),
         ("POST", versions, invalid, 42201, "Invalid schema of type AVRO, details: "),
         ("POST", f"/subjects/{subject}", invalid, 42201, "Invalid schema of type AVRO, details: "),
-        ("GET", f"{versions}/0", None, 42202, "The specified version '0' is not a valid version id."),
-        ("GET", f"{versions}/2147483648", None, 42202, "The specified version '2147483648' is not a valid version id."),
-        ("DELETE", f"{versions}/x", None, 42202, "The specified version 'x' is not a valid version id."),
-        ("PUT", f"/config/{subject}", {"compatibility": "X"}, 42203, "Invalid compatibility level."),
+        (
+            "GET",
+            f"{versions}/0",
+            None,
+            42202,
+            "The specified version '0' is not a valid version id.",
+        ),
+        (
+            "GET",
+            f"{versions}/2147483648",
+            None,
+            42202,
+            "The specified version '2147483648' is not a valid version id.",
+        ),
+        (
+            "DELETE",
+            f"{versions}/x",
+            None,
+            42202,
+            "The specified version 'x' is not a valid version id.",
+        ),
+        (
+            "PUT",
+            f"/config/{subject}",
+            {"compatibility": "X"},
+            42203,
+            "Invalid compatibility level.",
+        ),
         ("PUT", f"/mode/{subject}", {"mode": "X"}, 42204, "Invalid mode."),
-        ("PUT", f"/mode/{subject}", {"mode": "IMPORT"}, 42205, "Cannot import since found existing subjects"),
-        ("PUT", f"/mode/{subject}", {"mode": "FORWARD"}, 42205, "Forward mode only set on global level"),
-        ("POST", one, {**schema, "id": 5}, 42205, f"Subject {subject}-one in context . is not in import mode"),
+        (
+            "PUT",
+            f"/mode/{subject}",
+            {"mode": "IMPORT"},
+            42205,
+            "Cannot import since found existing subjects",
+        ),
+        (
+            "PUT",
+            f"/mode/{subject}",
+            {"mode": "FORWARD"},
+            42205,
+            "Forward mode only set on global level",
+        ),
+        (
+            "POST",
+            one,
+            {**schema, "id": 5},
+            42205,
+            f"Subject {subject}-one in context . is not in import mode",
+        ),
         ("DELETE", f"{part}/versions/1", None, 42206, "One or more references exist to the schema"),
         ("DELETE", part, None, 42206, "One or more references exist to the schema"),
-        ("POST", "/subjects/a%0Ab/versions", schema, 42208, "The specified subject 'a\nb' is not a valid."),
+        (
+            "POST",
+            "/subjects/a%0Ab/versions",
+            schema,
+            42208,
+            "The specified subject 'a\nb' is not a valid.",
+        ),
         ("POST", one, {**schema, "ruleSet": rule}, 42210, "Illegal character in rule name: a b"),
-        ("DELETE", f"/contexts/.{subject}", None, 42211, f"The specified context '.{subject}' is not empty."),
+        (
+            "DELETE",
+            f"/contexts/.{subject}",
+            None,
+            42211,
+            f"The specified context '.{subject}' is not empty.",
+        ),
     ]
 
 
@@ -144,10 +257,27 @@ def test_refusals_have_codes_and_texts_that_clients_match(api: httpx.Client, sub
 
 def test_null_is_nothing_in_a_body(api: httpx.Client, subject: str) -> None:
     """Clients for .NET, Go and Java send fields without a value."""
-    nothing = dict.fromkeys(("schemaType", "references", "metadata", "ruleSet", "id", "version", "schemaTagsToAdd", "schemaTagsToRemove"))
+    nothing = dict.fromkeys(
+        (
+            "schemaType",
+            "references",
+            "metadata",
+            "ruleSet",
+            "id",
+            "version",
+            "schemaTagsToAdd",
+            "schemaTagsToRemove",
+        )
+    )
     made = register(api, subject, record(A), **nothing)
     assert made["version"] == 1
-    assert api.put(f"/config/{subject}", json={"compatibility": "FULL", "alias": None, "defaultMetadata": None}).status_code == 200
+    assert (
+        api.put(
+            f"/config/{subject}",
+            json={"compatibility": "FULL", "alias": None, "defaultMetadata": None},
+        ).status_code
+        == 200
+    )
     assert api.get(f"/config/{subject}").json() == {"compatibilityLevel": "FULL"}
 
 
@@ -161,7 +291,9 @@ def test_an_empty_schema_takes_the_text_before_it(api: httpx.Client, subject: st
     assert error(api.post(f"/subjects/{subject}-none/versions", json=empty)) == (422, 42201)
 
 
-def test_a_version_is_one_more_than_the_highest_that_is_left(api: httpx.Client, subject: str) -> None:
+def test_a_version_is_one_more_than_the_highest_that_is_left(
+    api: httpx.Client, subject: str
+) -> None:
     """Soft-deleted ones count. One with the same schema goes for good when it comes back."""
     api.put(f"/config/{subject}", json={"compatibility": "NONE"})
     for field in (A, B, B_WITH_DEFAULT):
@@ -195,8 +327,17 @@ def test_rules_of_settings_come_over_those_of_a_schema(api: httpx.Client, subjec
     """Defaults lie below them. The text of a rule set is kept whole."""
     rule = {"name": "r", "type": "CEL", "kind": "CONDITION", "mode": "WRITE"}
     sets = {"defaultRuleSet": "default", "overrideRuleSet": "override"}
-    api.put(f"/config/{subject}", json={name: {"domainRules": [{**rule, "name": text, "expr": text}]} for name, text in sets.items()})
-    own = {"domainRules": [{**rule, "expr": "own"}, {**rule, "name": "override", "expr": "own"}], "enableAt": "CLIENT"}
+    api.put(
+        f"/config/{subject}",
+        json={
+            name: {"domainRules": [{**rule, "name": text, "expr": text}]}
+            for name, text in sets.items()
+        },
+    )
+    own = {
+        "domainRules": [{**rule, "expr": "own"}, {**rule, "name": "override", "expr": "own"}],
+        "enableAt": "CLIENT",
+    }
     made = register(api, subject, record(A), ruleSet=own)
     assert [(each["name"], each["expr"]) for each in made["ruleSet"]["domainRules"]] == [
         ("default", "default"),
@@ -204,28 +345,47 @@ def test_rules_of_settings_come_over_those_of_a_schema(api: httpx.Client, subjec
         ("override", "override"),
     ]
     assert made["ruleSet"]["enableAt"] == "CLIENT"
-    encoding = {"encodingRules": [{"name": "e", "type": "ENCRYPT_PAYLOAD", "kind": "TRANSFORM", "mode": "WRITEREAD", "tags": ["B", "A"]}]}
+    encoding = {
+        "encodingRules": [
+            {
+                "name": "e",
+                "type": "ENCRYPT_PAYLOAD",
+                "kind": "TRANSFORM",
+                "mode": "WRITEREAD",
+                "tags": ["B", "A"],
+            }
+        ]
+    }
     again = register(api, subject, record(A), ruleSet=encoding)
     assert again["ruleSet"]["encodingRules"][0]["tags"] == ["A", "B"]
 
 
 def test_a_group_is_compatible_within_itself_alone(api: httpx.Client, subject: str) -> None:
     """A property of the metadata names it."""
-    api.put(f"/config/{subject}", json={"compatibility": "FULL_TRANSITIVE", "compatibilityGroup": "major"})
+    api.put(
+        f"/config/{subject}",
+        json={"compatibility": "FULL_TRANSITIVE", "compatibilityGroup": "major"},
+    )
     one, two = ({"properties": {"major": major}} for major in "12")
     register(api, subject, record(A), metadata=one)
     register(api, subject, record(B), metadata=two)
-    refused = api.post(f"/subjects/{subject}/versions", json={"schema": record(B, A), "metadata": two})
+    refused = api.post(
+        f"/subjects/{subject}/versions", json={"schema": record(B, A), "metadata": two}
+    )
     assert error(refused) == (409, 409)
     assert "{oldSchemaVersion: 2}" in refused.json()["message"]
     check = f"/compatibility/subjects/{subject}/versions"
-    assert api.post(check, json={"schema": record(B, A), "metadata": {"properties": {"major": "3"}}}).json() == {"is_compatible": True}
+    assert api.post(
+        check, json={"schema": record(B, A), "metadata": {"properties": {"major": "3"}}}
+    ).json() == {"is_compatible": True}
 
 
 # Reading
 
 
-def test_references_and_texts_come_in_the_form_that_is_asked_for(api: httpx.Client, subject: str) -> None:
+def test_references_and_texts_come_in_the_form_that_is_asked_for(
+    api: httpx.Client, subject: str
+) -> None:
     """By version, by id and by guid."""
     context = f":.{subject}:"
     register(api, f"{context}part", PROTO_PART, schemaType="PROTOBUF")
@@ -238,12 +398,19 @@ def test_references_and_texts_come_in_the_form_that_is_asked_for(api: httpx.Clie
     ]
     for path in paths:
         plain = api.get(path).json()
-        assert plain["references"] == [{"name": "part.proto", "subject": "part", "version": 1}], path
+        assert plain["references"] == [{"name": "part.proto", "subject": "part", "version": 1}], (
+            path
+        )
         qualified = api.get(f"{path}&referenceFormat=qualified").json()
         assert qualified["references"][0]["subject"] == f"{context}part", path
         serialized = api.get(f"{path}&format=serialized").json()["schema"]
-        assert FileDescriptorProto.FromString(base64.b64decode(serialized)).message_type[0].name == "Whole", path
-        assert api.get(f"{path}&format=unknown&findTags=PII").json()["schema"] == plain["schema"], path
+        assert (
+            FileDescriptorProto.FromString(base64.b64decode(serialized)).message_type[0].name
+            == "Whole"
+        ), path
+        assert api.get(f"{path}&format=unknown&findTags=PII").json()["schema"] == plain["schema"], (
+            path
+        )
     text = api.get(f"/subjects/{context}whole/versions/1/schema?format=serialized").text
     assert base64.b64decode(text) == base64.b64decode(serialized)
 
@@ -266,7 +433,10 @@ def test_lists_are_cut_and_filtered(api: httpx.Client, subject: str) -> None:
         f"{schemas}&limit=0": [("a", 1), ("a", 2)],
     }
     for path, versions in expected.items():
-        found = [(each["subject"].removeprefix(f"{subject}-"), each["version"]) for each in api.get(path).json()]
+        found = [
+            (each["subject"].removeprefix(f"{subject}-"), each["version"])
+            for each in api.get(path).json()
+        ]
         assert found == versions, path
     assert api.get(names).json() == [f"{subject}-a"]
     assert api.get(f"{names}&deleted=true").json() == [f"{subject}-a", f"{subject}-b"]
@@ -276,7 +446,9 @@ def test_lists_are_cut_and_filtered(api: httpx.Client, subject: str) -> None:
     assert error(api.get(f"{names}&offset=x")) == (404, 404)
 
 
-def test_a_deleted_schema_is_found_by_its_id_until_it_is_gone(api: httpx.Client, subject: str) -> None:
+def test_a_deleted_schema_is_found_by_its_id_until_it_is_gone(
+    api: httpx.Client, subject: str
+) -> None:
     """Consumers may still have its records."""
     made = register(api, subject, record(A, name=f"Of_{subject.replace('-', '_')}"))
     path = f"/schemas/ids/{made['id']}"
@@ -285,7 +457,9 @@ def test_a_deleted_schema_is_found_by_its_id_until_it_is_gone(api: httpx.Client,
     assert (api.get(f"{path}/subjects").json(), api.get(f"{path}/versions").json()) == ([], [])
     assert api.get(f"{path}/subjects?deleted=true").json() == [subject]
     assert api.get(f"{path}/versions?deleted=true").json() == [{"subject": subject, "version": 1}]
-    assert api.get(f"/schemas/guids/{made['guid']}/ids").json() == [{"context": ".", "id": made["id"]}]
+    assert api.get(f"/schemas/guids/{made['guid']}/ids").json() == [
+        {"context": ".", "id": made["id"]}
+    ]
     api.delete(f"/subjects/{subject}?permanent=true")
     for gone in (path, f"{path}/subjects?deleted=true", f"/schemas/guids/{made['guid']}"):
         assert error(api.get(gone)) == (404, 40403), gone
@@ -294,7 +468,9 @@ def test_a_deleted_schema_is_found_by_its_id_until_it_is_gone(api: httpx.Client,
 def test_metadata_is_found_by_all_pairs_of_key_and_value(api: httpx.Client, subject: str) -> None:
     """Keys and values come in pairs. The newest version that has them all counts."""
     for number, owner in enumerate(["ann", "eve", "ann"]):
-        register(api, subject, record(A), metadata={"properties": {"owner": owner, "n": str(number)}})
+        register(
+            api, subject, record(A), metadata={"properties": {"owner": owner, "n": str(number)}}
+        )
     path = f"/subjects/{subject}/metadata"
     assert api.get(f"{path}?key=owner&value=ann").json()["version"] == 3
     assert api.get(f"{path}?key=owner&value=ann&key=n&value=0").json()["version"] == 1
@@ -308,12 +484,19 @@ def test_metadata_is_found_by_all_pairs_of_key_and_value(api: httpx.Client, subj
 
 
 def test_a_check_says_yes_to_an_unknown_latest_version(api: httpx.Client, subject: str) -> None:
-    """An unknown number is an error, and an invalid schema is only a message where these are asked for."""
+    """An unknown number is an error, and an invalid schema is only a message where these are asked
+    for.
+    """
     path = f"/compatibility/subjects/{subject}/versions"
     for latest in (f"{path}/latest", f"{path}/-1", path):
-        assert api.post(latest, json={"schema": record(A)}).json() == {"is_compatible": True}, latest
+        assert api.post(latest, json={"schema": record(A)}).json() == {"is_compatible": True}, (
+            latest
+        )
     assert error(api.post(f"{path}/1", json={"schema": record(A)})) == (404, 40401)
-    assert api.post(f"{path}/latest?verbose=true", json={"schema": record(A)}).json() == {"is_compatible": True, "messages": []}
+    assert api.post(f"{path}/latest?verbose=true", json={"schema": record(A)}).json() == {
+        "is_compatible": True,
+        "messages": [],
+    }
     assert error(api.post(f"{path}/latest", json={"schema": "{"})) == (422, 42201)
     verbose = api.post(f"{path}/latest?verbose=true", json={"schema": "{"}).json()
     assert (verbose["is_compatible"], len(verbose["messages"])) == (False, 1)
@@ -322,17 +505,23 @@ def test_a_check_says_yes_to_an_unknown_latest_version(api: httpx.Client, subjec
 def test_another_language_is_incompatible(api: httpx.Client, subject: str) -> None:
     """Whatever the two schemas say."""
     register(api, subject, record(A))
-    refused = api.post(f"/subjects/{subject}/versions", json={"schema": '{"type":"object"}', "schemaType": "JSON"})
+    refused = api.post(
+        f"/subjects/{subject}/versions", json={"schema": '{"type":"object"}', "schemaType": "JSON"}
+    )
     assert "Incompatible because of different schema type" in refused.json()["message"]
 
 
 # Scopes
 
 
-def test_settings_of_a_subject_come_over_those_of_its_context_and_of_all(api: httpx.Client, subject: str) -> None:
+def test_settings_of_a_subject_come_over_those_of_its_context_and_of_all(
+    api: httpx.Client, subject: str
+) -> None:
     """Each field by itself."""
     context, everywhere = f":.{subject}:", ":.__GLOBAL:"
-    assert api.get(f"/config/{context}x?defaultToGlobal=true").json() == {"compatibilityLevel": "BACKWARD"}
+    assert api.get(f"/config/{context}x?defaultToGlobal=true").json() == {
+        "compatibilityLevel": "BACKWARD"
+    }
     api.put(f"/config/{everywhere}", json={"compatibility": "FULL", "normalize": True})
     try:
         api.put(f"/contexts/.{subject}/config", json={"compatibilityGroup": "major"})
@@ -373,16 +562,24 @@ def test_a_mode_of_all_may_override_those_of_subjects(api: httpx.Client, subject
     try:
         assert api.put("/mode", json={"mode": "READONLY"}).status_code == 200
         assert error(api.post(f"/subjects/{subject}-other/versions", json=other)) == (422, 42205)
-        assert error(api.put(f"/config/{subject}-other", json={"compatibility": "FULL"})) == (422, 42205)
+        assert error(api.put(f"/config/{subject}-other", json={"compatibility": "FULL"})) == (
+            422,
+            42205,
+        )
         assert api.post(f"/subjects/{subject}/versions", json=other).status_code == 200
         assert api.put("/mode", json={"mode": "READONLY_OVERRIDE"}).status_code == 200
         assert api.get(f"/mode/{subject}").json() == {"mode": "READONLY_OVERRIDE"}
-        assert error(api.post(f"/subjects/{subject}/versions", json={"schema": record()})) == (422, 42205)
+        assert error(api.post(f"/subjects/{subject}/versions", json={"schema": record()})) == (
+            422,
+            42205,
+        )
         assert error(api.delete(f"/subjects/{subject}")) == (422, 42205)
         assert api.post(f"/subjects/{subject}/versions", json=other).json()["version"] == 2
         assert api.put("/mode", json={"mode": "FORWARD"}).status_code == 200
         assert error(api.post(f"/subjects/{subject}-new/versions", json=other)) == (422, 42205)
-        assert register(api, f"{subject}-new", record(A, name="Forwarded"), id=91_001)["id"] == 91_001
+        assert (
+            register(api, f"{subject}-new", record(A, name="Forwarded"), id=91_001)["id"] == 91_001
+        )
     finally:
         api.delete("/mode")
     assert api.get(f"/mode/{subject}").json() == {"mode": "READWRITE"}
@@ -403,7 +600,12 @@ def test_modes_are_removed_with_those_below_them(api: httpx.Client, subject: str
 def test_every_path_works_below_a_context(api: httpx.Client, subject: str) -> None:
     """Subjects without a context are in that one, also those that are referred to."""
     below = f"/contexts/.{subject}"
-    assert api.post(f"{below}/subjects/part/versions", json={"schema": record(A, name="Part")}).json()["version"] == 1
+    assert (
+        api.post(f"{below}/subjects/part/versions", json={"schema": record(A, name="Part")}).json()[
+            "version"
+        ]
+        == 1
+    )
     reference = {"name": "Part", "subject": "part", "version": 1}
     whole = {"schema": record({"name": "p", "type": "Part"}), "references": [reference]}
     made = api.post(f"{below}/subjects/orders/versions", json=whole).json()
@@ -414,7 +616,9 @@ def test_every_path_works_below_a_context(api: httpx.Client, subject: str) -> No
     assert api.get(f"{below}/schemas/ids/{made['id']}").json()["subject"] == orders
     assert api.get(f"{below}/schemas/ids/{made['id']}/subjects").json() == [orders]
     assert api.get(f"{below}/schemas?latestOnly=true").json()[0]["subject"] == orders
-    assert api.post(f"{below}/compatibility/subjects/orders/versions/latest", json=whole).json() == {"is_compatible": True}
+    assert api.post(
+        f"{below}/compatibility/subjects/orders/versions/latest", json=whole
+    ).json() == {"is_compatible": True}
     assert api.put(f"{below}/config/orders", json={"compatibility": "NONE"}).status_code == 200
     assert api.get(f"/config/{orders}").json() == {"compatibilityLevel": "NONE"}
     assert api.put(f"{below}/mode/orders", json={"mode": "READONLY"}).status_code == 200
@@ -423,30 +627,42 @@ def test_every_path_works_below_a_context(api: httpx.Client, subject: str) -> No
     assert api.get(f"/subjects/orders-of-{subject}/versions/1").status_code == 404
 
 
-def test_a_name_that_is_missing_is_looked_for_in_every_context(api: httpx.Client, subject: str) -> None:
+def test_a_name_that_is_missing_is_looked_for_in_every_context(
+    api: httpx.Client, subject: str
+) -> None:
     """A qualified one is not."""
     inside = f":.{subject}:{subject}"
     made = register(api, inside, record(A, name="Inside"))
     assert api.get(f"/subjects/{subject}/versions/1").json()["subject"] == inside
     assert api.get(f"/subjects/{subject}/versions/latest/schema").text == record(A, name="Inside")
-    assert api.post(f"/subjects/{subject}", json={"schema": record(A, name="Inside")}).json()["subject"] == inside
+    assert (
+        api.post(f"/subjects/{subject}", json={"schema": record(A, name="Inside")}).json()[
+            "subject"
+        ]
+        == inside
+    )
     assert api.get(f"/schemas/ids/{made['id']}?subject={subject}").json()["subject"] == inside
     assert error(api.get(f"/subjects/{subject}/versions")) == (404, 40401)
     assert error(api.get(f"/subjects/:.none:{subject}/versions/1")) == (404, 40401)
     assert error(api.get(f"/schemas/ids/{made['id']}?subject=:.{subject}:none")) == (404, 40403)
 
 
-def test_an_alias_leads_everything_but_settings_to_its_subject(api: httpx.Client, subject: str) -> None:
+def test_an_alias_leads_everything_but_settings_to_its_subject(
+    api: httpx.Client, subject: str
+) -> None:
     """Registering, looking up, comparing, deleting and the subject of an id."""
     made = register(api, subject, record(A, name="Aliased"))
     alias = f"{subject}-alias"
     api.put(f"/config/{alias}", json={"alias": subject})
     assert api.get(f"/subjects/{alias}/versions").json() == [1]
-    assert api.post(f"/subjects/{alias}", json={"schema": record(A, name="Aliased")}).json()["subject"] == subject
+    assert (
+        api.post(f"/subjects/{alias}", json={"schema": record(A, name="Aliased")}).json()["subject"]
+        == subject
+    )
     assert api.get(f"/schemas/ids/{made['id']}?subject={alias}").json()["subject"] == subject
-    assert api.post(f"/compatibility/subjects/{alias}/versions/1", json={"schema": record(A, B, name="Aliased")}).json() == {
-        "is_compatible": False
-    }
+    assert api.post(
+        f"/compatibility/subjects/{alias}/versions/1", json={"schema": record(A, B, name="Aliased")}
+    ).json() == {"is_compatible": False}
     assert register(api, alias, record(A, B_WITH_DEFAULT, name="Aliased"))["version"] == 2
     assert api.delete(f"/subjects/{alias}/versions/2").json() == 2
     assert api.get(f"/config/{alias}").json() == {"alias": subject}

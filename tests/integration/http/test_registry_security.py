@@ -1,4 +1,6 @@
-"""Who gets into a secured registry, and what they may do there: passwords, certificates, tokens and ACLs of a real node."""
+"""Who gets into a secured registry, and what they may do there: passwords, certificates, tokens and
+ACLs of a real node.
+"""
 
 import socket
 import time
@@ -30,11 +32,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 @pytest.fixture(scope="module")
 def registry(cluster: Secured) -> Iterator[RegistryProcess]:
-    """A secured registry, in which the operator has registered a schema for orders and one for salaries."""
+    """A secured registry, in which the operator has registered a schema for orders and one for
+    salaries.
+    """
     with cluster.registry() as running:
         with cluster.client(running, certificate=OPERATOR) as operator:
             for subject, text in (("orders-value", '"int"'), ("salaries-value", '"long"')):
-                assert operator.post(f"/subjects/{subject}/versions", json={"schema": text}).status_code == 200
+                assert (
+                    operator.post(
+                        f"/subjects/{subject}/versions", json={"schema": text}
+                    ).status_code
+                    == 200
+                )
         yield running
 
 
@@ -46,14 +55,21 @@ def refusal(response: httpx.Response) -> tuple[int, int]:
 # Logins
 
 
-def test_a_user_of_the_cluster_logs_in_by_password(cluster: Secured, registry: RegistryProcess) -> None:
-    """A change of its password at the cluster counts, because there is no second store of passwords."""
+def test_a_user_of_the_cluster_logs_in_by_password(
+    cluster: Secured, registry: RegistryProcess
+) -> None:
+    """A change of its password at the cluster counts, because there is no second store of
+    passwords.
+    """
     with cluster.client(registry, authorization=basic(ANN)) as ann:
         assert ann.get("/subjects/orders-value/versions").json() == [1]
         cluster.set_password("carl", "first")
         cluster.allow("carl", "describe orders")
         with cluster.client(registry, authorization=basic("carl", "first")) as carl:
-            until(lambda: carl.get("/subjects/orders-value/versions").status_code == 200, "the right of carl")
+            until(
+                lambda: carl.get("/subjects/orders-value/versions").status_code == 200,
+                "the right of carl",
+            )
         cluster.set_password("carl", "second")
         with cluster.client(registry, authorization=basic("carl", "second")) as carl:
             assert carl.get("/subjects/orders-value/versions").status_code == 200
@@ -73,7 +89,9 @@ def test_a_user_of_the_cluster_logs_in_by_password(cluster: Secured, registry: R
         "Bearer a.b.c",
     ],
 )
-def test_who_cannot_log_in_is_told_how_and_nothing_else(cluster: Secured, registry: RegistryProcess, authorization: str | None) -> None:
+def test_who_cannot_log_in_is_told_how_and_nothing_else(
+    cluster: Secured, registry: RegistryProcess, authorization: str | None
+) -> None:
     """An unknown user gets the same refusal as one with a wrong password."""
     headers = {} if authorization is None else {"authorization": authorization}
     with cluster.client(registry, **headers) as stranger:
@@ -87,16 +105,23 @@ def test_who_cannot_log_in_is_told_how_and_nothing_else(cluster: Secured, regist
             response = stranger.request(method, target, json=INT if method == "POST" else None)
             assert response.status_code == 401
             challenges = response.headers.get_list("www-authenticate")
-            assert challenges == ['Basic realm="schema registry", charset="UTF-8"', 'Bearer realm="schema registry"']
+            assert challenges == [
+                'Basic realm="schema registry", charset="UTF-8"',
+                'Bearer realm="schema registry"',
+            ]
         assert stranger.get("/healthz").status_code == 200
         assert stranger.get("/readyz").text == "ok\n"
 
 
-def test_guesses_of_a_password_are_slowed_down_for_their_address_alone(cluster: Secured, registry: RegistryProcess) -> None:
+def test_guesses_of_a_password_are_slowed_down_for_their_address_alone(
+    cluster: Secured, registry: RegistryProcess
+) -> None:
     """Attempts at the same time guess no faster. The user logs in from another address meanwhile."""
 
     def guess(number: int) -> int:
-        with cluster.client(registry, address="127.0.0.2", authorization=basic(BOB, f"guess {number}")) as client:
+        with cluster.client(
+            registry, address="127.0.0.2", authorization=basic(BOB, f"guess {number}")
+        ) as client:
             return client.get("/subjects").status_code
 
     with ThreadPoolExecutor(24) as pool:
@@ -108,23 +133,36 @@ def test_guesses_of_a_password_are_slowed_down_for_their_address_alone(cluster: 
     assert statuses.count(429) >= 5
 
 
-def test_a_certificate_of_the_authority_is_a_login(cluster: Secured, registry: RegistryProcess) -> None:
+def test_a_certificate_of_the_authority_is_a_login(
+    cluster: Secured, registry: RegistryProcess
+) -> None:
     """A rule maps its name to a user. A password wins over it."""
     cluster.allow("dora", "describe orders")
     with cluster.client(registry, certificate="Dora") as dora:
         until(lambda: dora.get("/subjects").json() == ["orders-value"], "the right of dora")
         refused = dora.post("/subjects/orders-value/versions", json=INT)
         assert refusal(refused) == FORBIDDEN
-        assert refused.json()["message"].startswith("User:dora may not register schemas of subject 'orders-value'")
-        as_ann = dora.post("/subjects/orders-value/versions", json=INT, headers={"authorization": basic(ANN)})
+        assert refused.json()["message"].startswith(
+            "User:dora may not register schemas of subject 'orders-value'"
+        )
+        as_ann = dora.post(
+            "/subjects/orders-value/versions", json=INT, headers={"authorization": basic(ANN)}
+        )
         assert as_ann.status_code == 200
-        assert dora.get("/subjects", headers={"authorization": basic(ANN, "wrong")}).status_code == 401
+        assert (
+            dora.get("/subjects", headers={"authorization": basic(ANN, "wrong")}).status_code == 401
+        )
 
 
-def test_a_certificate_of_another_authority_is_none(cluster: Secured, registry: RegistryProcess) -> None:
+def test_a_certificate_of_another_authority_is_none(
+    cluster: Secured, registry: RegistryProcess
+) -> None:
     """The connection ends, and no request is heard."""
     context = cluster.context(OPERATOR, Authority(cluster.directory / "stranger"))
-    with httpx.Client(base_url=registry.url, verify=context) as stranger, pytest.raises(httpx.TransportError):
+    with (
+        httpx.Client(base_url=registry.url, verify=context) as stranger,
+        pytest.raises(httpx.TransportError),
+    ):
         stranger.get("/healthz")
 
 
@@ -134,14 +172,18 @@ def test_a_token_of_the_issuer_is_a_login(cluster: Secured, registry: RegistryPr
     with cluster.client(registry, authorization=f"Bearer {cluster.issuer.token()}") as tess:
         until(lambda: tess.get("/subjects").json() == ["orders-value"], "the right of tess")
         refused = tess.delete("/subjects/orders-value")
-        assert refused.json()["message"].startswith("User:tess may not delete versions of subject 'orders-value'")
+        assert refused.json()["message"].startswith(
+            "User:tess may not delete versions of subject 'orders-value'"
+        )
 
 
 @pytest.mark.parametrize(
     "wrong",
     ["expired", "other audience", "other issuer", "no subject", "unsigned", "damaged", "other key"],
 )
-def test_a_token_that_is_not_to_be_trusted_is_refused(cluster: Secured, registry: RegistryProcess, wrong: str) -> None:
+def test_a_token_that_is_not_to_be_trusted_is_refused(
+    cluster: Secured, registry: RegistryProcess, wrong: str
+) -> None:
     """For each request anew, because no session remembers it."""
     issuer = cluster.issuer
     right = issuer.token()
@@ -157,7 +199,9 @@ def test_a_token_that_is_not_to_be_trusted_is_refused(cluster: Secured, registry
     }
     with cluster.client(registry) as client:
         assert client.get("/", headers={"authorization": f"Bearer {right}"}).status_code == 200
-        assert client.get("/", headers={"authorization": f"Bearer {tokens[wrong]}"}).status_code == 401
+        assert (
+            client.get("/", headers={"authorization": f"Bearer {tokens[wrong]}"}).status_code == 401
+        )
 
 
 def test_new_keys_of_the_issuer_are_fetched(cluster: Secured, registry: RegistryProcess) -> None:
@@ -200,7 +244,10 @@ def test_rights_decide_what_each_may_do(cluster: Secured, registry: RegistryProc
             assert "salaries" not in each.get("/schemas").text
             assert refusal(each.delete("/subjects/orders-value")) == FORBIDDEN
             assert refusal(each.put("/config", json={"compatibility": "NONE"})) == FORBIDDEN
-            assert refusal(each.put("/config/orders-value", json={"compatibility": "NONE"})) == FORBIDDEN
+            assert (
+                refusal(each.put("/config/orders-value", json={"compatibility": "NONE"}))
+                == FORBIDDEN
+            )
         made = ann.post("/subjects/orders-value/versions", json={"schema": '["int","null"]'})
         assert made.status_code == 200, made.text
         refused = bob.post("/subjects/orders-value/versions", json={"schema": '["int","null"]'})
@@ -208,22 +255,34 @@ def test_rights_decide_what_each_may_do(cluster: Secured, registry: RegistryProc
             "User:bob may not register schemas of subject 'orders-value': that takes WRITE on topic orders"
         )
         assert operator.get("/subjects").json() == ["orders-value", "salaries-value"]
-        assert operator.put("/config/salaries-value", json={"compatibility": "NONE"}).status_code == 200
+        assert (
+            operator.put("/config/salaries-value", json={"compatibility": "NONE"}).status_code
+            == 200
+        )
 
 
-def test_a_change_of_acls_counts_within_seconds(cluster: Secured, registry: RegistryProcess) -> None:
+def test_a_change_of_acls_counts_within_seconds(
+    cluster: Secured, registry: RegistryProcess
+) -> None:
     """A new right, a DENY beside it, and its end."""
     cluster.set_password("eve", "eve-secret")
     with cluster.client(registry, authorization=basic("eve", "eve-secret")) as eve:
         assert refusal(eve.get("/subjects/orders-value/versions")) == FORBIDDEN
         cluster.allow("eve", "describe ord*")
-        until(lambda: eve.get("/subjects/orders-value/versions").status_code == 200, "the new right")
+        until(
+            lambda: eve.get("/subjects/orders-value/versions").status_code == 200, "the new right"
+        )
         cluster.allow("eve", "describe orders", permission="deny")
         until(lambda: eve.get("/subjects/orders-value/versions").status_code == 403, "the denial")
         cluster.forbid("eve")
         cluster.allow("eve", "describe orders", host="127.0.0.3")
-        with cluster.client(registry, address="127.0.0.3", authorization=basic("eve", "eve-secret")) as elsewhere:
-            until(lambda: elsewhere.get("/subjects/orders-value/versions").status_code == 200, "the right of an address")
+        with cluster.client(
+            registry, address="127.0.0.3", authorization=basic("eve", "eve-secret")
+        ) as elsewhere:
+            until(
+                lambda: elsewhere.get("/subjects/orders-value/versions").status_code == 200,
+                "the right of an address",
+            )
         assert refusal(eve.get("/subjects/orders-value/versions")) == FORBIDDEN
 
 
@@ -237,24 +296,44 @@ def follower(cluster: Secured, registry: RegistryProcess) -> Iterator[RegistryPr
         yield running
 
 
-def test_a_follower_passes_the_login_of_its_client_on(cluster: Secured, follower: RegistryProcess) -> None:
+def test_a_follower_passes_the_login_of_its_client_on(
+    cluster: Secured, follower: RegistryProcess
+) -> None:
     """The rights of the client count, and not those of the instance."""
     ann, bob = (cluster.client(follower, authorization=basic(user)) for user in (ANN, BOB))
     with ann, bob:
         until(lambda: ann.get("/subjects").json() == ["orders-value"], "the list")
-        made = ann.post("/subjects/orders-value/versions", json={"schema": '["int","null","string"]'})
+        made = ann.post(
+            "/subjects/orders-value/versions", json={"schema": '["int","null","string"]'}
+        )
         assert made.status_code == 200, made.text
-        assert refusal(bob.post("/subjects/orders-value/versions", json={"schema": '["int","null"]'})) == FORBIDDEN
-        assert bob.post("/subjects/orders-value/versions", json=INT, headers={"authorization": basic(ANN, "x")}).status_code == 401
+        assert (
+            refusal(bob.post("/subjects/orders-value/versions", json={"schema": '["int","null"]'}))
+            == FORBIDDEN
+        )
+        assert (
+            bob.post(
+                "/subjects/orders-value/versions",
+                json=INT,
+                headers={"authorization": basic(ANN, "x")},
+            ).status_code
+            == 401
+        )
         token = {"authorization": f"Bearer {cluster.issuer.token(sub=ANN)}"}
-        made = bob.post("/subjects/orders-value/versions", json={"schema": '["int","null","bytes"]'}, headers=token)
+        made = bob.post(
+            "/subjects/orders-value/versions",
+            json={"schema": '["int","null","bytes"]'},
+            headers=token,
+        )
         assert made.status_code == 200, made.text
 
 
 def test_a_follower_names_a_client_that_has_a_certificate_alone(
     cluster: Secured, registry: RegistryProcess, follower: RegistryProcess
 ) -> None:
-    """The leader believes it once its own certificate has CLUSTER_ACTION, and decides by the rights of the client."""
+    """The leader believes it once its own certificate has CLUSTER_ACTION, and decides by the rights
+    of the client.
+    """
     cluster.allow("fred", "write fred", host="127.0.0.4")
     with cluster.client(follower, certificate="Fred", address="127.0.0.4") as fred:
         path = "/subjects/fred-value/versions"
@@ -272,12 +351,20 @@ def test_a_follower_names_a_client_that_has_a_certificate_alone(
         with cluster.client(registry, authorization=basic(ANN), **headers) as ann:
             refused = ann.delete("/subjects/salaries-value")
             assert refusal(refused) == FORBIDDEN
-            assert refused.json()["message"].startswith("User:ann may not forward requests of others")
+            assert refused.json()["message"].startswith(
+                "User:ann may not forward requests of others"
+            )
 
 
-def test_no_secret_is_in_the_log(cluster: Secured, registry: RegistryProcess, follower: RegistryProcess) -> None:
+def test_no_secret_is_in_the_log(
+    cluster: Secured, registry: RegistryProcess, follower: RegistryProcess
+) -> None:
     """Refused logins are told with their user and address, and without what was shown."""
     told = registry.log.read_text() + follower.log.read_text()
     assert f"The login of {ANN} from 127.0.0.1 is refused" in told
     secrets = [password_of(user) for user in (ANN, BOB, "registry")]
-    assert not [secret for secret in [*secrets, "guess 1", "eve-secret", cluster.issuer.token()[:40]] if secret in told]
+    assert not [
+        secret
+        for secret in [*secrets, "guess 1", "eve-secret", cluster.issuer.token()[:40]]
+        if secret in told
+    ]

@@ -22,7 +22,9 @@ INT, LONGER = {"schema": '"int"'}, {"schema": '["int","null"]'}
 
 
 @contextmanager
-def client(url: str, authority: Path, keystore: Path | None = None, **headers: str) -> Iterator[httpx.Client]:
+def client(
+    url: str, authority: Path, keystore: Path | None = None, **headers: str
+) -> Iterator[httpx.Client]:
     """Open a client of the registry, which may show a certificate."""
     context = ssl.create_default_context(cafile=str(authority))
     if keystore is not None:
@@ -31,35 +33,57 @@ def client(url: str, authority: Path, keystore: Path | None = None, **headers: s
         yield opened
 
 
-def test_the_registry_of_a_secured_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has a certificate, lets in by certificate and by password, decides by ACLs, and stays so without the option."""
+def test_the_registry_of_a_secured_installation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a certificate, lets in by certificate and by password, decides by ACLs, and stays so
+    without the option.
+    """
     monkeypatch.chdir(tmp_path)
     port, registry_port = free_port(), free_port()
     servers, url = f"127.0.0.1:{port}", f"https://127.0.0.1:{registry_port}"
     arguments = ("--registry-port", str(registry_port))
     with installation(tmp_path, port, "--secure", *arguments) as data:
         (tmp_path / ".tidelog").symlink_to(data)
-        authority, operator = data / "security" / "authority.pem", data / "security" / "clients" / "operator.properties"
+        authority, operator = (
+            data / "security" / "authority.pem",
+            data / "security" / "clients" / "operator.properties",
+        )
         issued = run(["certificates", "issue", "shop", "--out", "shop"], bootstrap=servers)
         assert issued.exit_code == 0, issued.errors
         with BlockingAdmin(servers, **settings_from_file(operator)) as admin:
-            admin.set_scram_users([ScramUser(name="ann", mechanism=SCRAM, password="not-told-anywhere")])
+            admin.set_scram_users(
+                [ScramUser(name="ann", mechanism=SCRAM, password="not-told-anywhere")]
+            )
             admin.create_acls([binding("shop", "write orders"), binding("ann", "describe orders")])
         with client(url, authority) as stranger:
             assert stranger.get("/subjects").status_code == 401
             assert stranger.get("/readyz").text == "ok\n"
         with client(url, authority, operator.with_suffix(".pem")) as admin_client:
-            assert admin_client.post("/subjects/salaries-value/versions", json=INT).status_code == 200
+            assert (
+                admin_client.post("/subjects/salaries-value/versions", json=INT).status_code == 200
+            )
         until_shop_writes(url, authority)
         with client(url, authority, authorization=basic("ann", "not-told-anywhere")) as ann:
             assert ann.get("/subjects").json() == ["orders-value"]
             assert ann.post("/subjects/orders-value/versions", json=INT).status_code == 403
-            assert ann.get("/subjects", headers={"authorization": basic("ann", "wrong")}).status_code == 401
+            assert (
+                ann.get("/subjects", headers={"authorization": basic("ann", "wrong")}).status_code
+                == 401
+            )
         settings = data / "registry" / "schema-registry.properties"
         assert stat.S_IMODE(settings.stat().st_mode) == 0o600
         told = list(told_places(tmp_path, data))
-        assert not [secret for secret in (*secrets_in(data), b"not-told-anywhere") for place in told if secret in place]
-    with installation(tmp_path, port, *arguments), client(url, authority, Path("shop") / "shop.pem") as shop:
+        assert not [
+            secret
+            for secret in (*secrets_in(data), b"not-told-anywhere")
+            for place in told
+            if secret in place
+        ]
+    with (
+        installation(tmp_path, port, *arguments),
+        client(url, authority, Path("shop") / "shop.pem") as shop,
+    ):
         assert shop.get("/subjects").json() == ["orders-value"]
         assert shop.post("/subjects/orders-value/versions", json=LONGER).status_code == 200
         with pytest.raises(httpx.TransportError):
@@ -69,6 +93,9 @@ def test_the_registry_of_a_secured_installation(tmp_path: Path, monkeypatch: pyt
 def until_shop_writes(url: str, authority: Path) -> None:
     """Register a schema as the service, once its ACL counts."""
     with client(url, authority, Path("shop") / "shop.pem") as shop:
-        until(lambda: shop.post("/subjects/orders-value/versions", json=INT).status_code == 200, "the right of shop")
+        until(
+            lambda: shop.post("/subjects/orders-value/versions", json=INT).status_code == 200,
+            "the right of shop",
+        )
         assert shop.post("/subjects/salaries-value/versions", json=LONGER).status_code == 403
         assert shop.get("/subjects").json() == ["orders-value"]

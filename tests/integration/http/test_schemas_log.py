@@ -1,4 +1,6 @@
-"""The topic of schemas on real clusters, tidelog's and Apache Kafka's: the same tests, the same outcome."""
+"""The topic of schemas on real clusters, tidelog's and Apache Kafka's: the same tests, the same
+outcome.
+"""
 
 import itertools
 
@@ -40,13 +42,21 @@ def test_the_topic_is_created_compacted_with_one_partition(bootstrap: str, topic
     assert configs["cleanup.policy"].value == "compact"
 
 
-@pytest.mark.parametrize(("partition_count", "policy", "named"), [(2, "compact", "2 partitions"), (1, "delete", "cleanup.policy=delete")])
+@pytest.mark.parametrize(
+    ("partition_count", "policy", "named"),
+    [(2, "compact", "2 partitions"), (1, "delete", "cleanup.policy=delete")],
+)
 def test_a_topic_that_loses_or_reorders_schemas_is_refused(
     bootstrap: str, topic: str, partition_count: int, policy: str, named: str
 ) -> None:
     """The sentence names the topic and its fault."""
     with BlockingAdmin(bootstrap) as admin:
-        new = NewTopic(name=topic, partition_count=partition_count, replication_factor=1, configs={"cleanup.policy": policy})
+        new = NewTopic(
+            name=topic,
+            partition_count=partition_count,
+            replication_factor=1,
+            configs={"cleanup.policy": policy},
+        )
         admin.create_topics([new])
 
     async def main() -> None:
@@ -76,7 +86,10 @@ def test_what_one_instance_writes_another_reads_in_order(bootstrap: str, topic: 
             assert await writer.put(b"b", b"c") == first + 2
             await reader.read_to_end(TIMEOUT_MS)
             assert reader.seen.keys == [b"a", b"b", b"c"]
-            assert [record.value for record in reader.seen.records[-2:]] == [b"value of b", b"value of c"]
+            assert [record.value for record in reader.seen.records[-2:]] == [
+                b"value of b",
+                b"value of c",
+            ]
             assert reader.position == first + 3
 
     run(main)
@@ -133,7 +146,9 @@ def test_records_that_are_too_large_leave_the_writer_as_it_was(bootstrap: str, t
     run(main)
 
 
-def test_a_topic_that_was_created_anew_begins_anew(bootstrap: str, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topic_that_was_created_anew_begins_anew(
+    bootstrap: str, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """The state is that of the new topic, the log says so, and the writer has to take over again."""
 
     async def main() -> None:
@@ -143,7 +158,16 @@ def test_a_topic_that_was_created_anew_begins_anew(bootstrap: str, topic: str, c
             await log.read_to_end(TIMEOUT_MS)
             with BlockingAdmin(bootstrap) as admin:
                 admin.delete_topics([topic])
-                admin.create_topics([NewTopic(name=topic, partition_count=1, replication_factor=1, configs={"cleanup.policy": "compact"})])
+                admin.create_topics(
+                    [
+                        NewTopic(
+                            name=topic,
+                            partition_count=1,
+                            replication_factor=1,
+                            configs={"cleanup.policy": "compact"},
+                        )
+                    ]
+                )
             await log.seen.is_begun_again.wait()
             await log.prepare_write(TIMEOUT_MS)
             await log.put(b"new")
@@ -154,7 +178,9 @@ def test_a_topic_that_was_created_anew_begins_anew(bootstrap: str, topic: str, c
     assert "created anew" in caplog.text
 
 
-def test_a_batch_that_cannot_be_read_is_skipped_and_named(broker: BrokerProcess, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_batch_that_cannot_be_read_is_skipped_and_named(
+    broker: BrokerProcess, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """All other records are read, and the warning names the offset."""
 
     async def write() -> int:
@@ -182,7 +208,9 @@ def test_a_batch_that_cannot_be_read_is_skipped_and_named(broker: BrokerProcess,
     assert f"offsets {broken} to {broken} are skipped" in caplog.text
 
 
-def test_a_broken_batch_at_the_end_keeps_no_reader_waiting(broker: BrokerProcess, topic: str) -> None:
+def test_a_broken_batch_at_the_end_keeps_no_reader_waiting(
+    broker: BrokerProcess, topic: str
+) -> None:
     """The end of the log is reached, although no record stands there."""
 
     async def write() -> int:

@@ -1,4 +1,6 @@
-"""The topic of schemas on three nodes that are killed: what was acknowledged is there once, and in order."""
+"""The topic of schemas on three nodes that are killed: what was acknowledged is there once, and in
+order.
+"""
 
 from collections.abc import Iterator
 
@@ -37,7 +39,10 @@ def test_writes_go_on_when_leaders_are_killed(cluster: ClusterNodes) -> None:
     async def main() -> None:
         acknowledged: list[bytes] = []
         many = trio.Event()
-        async with open_log(cluster.bootstrap, TOPIC) as log, open_log(cluster.bootstrap, TOPIC) as other:
+        async with (
+            open_log(cluster.bootstrap, TOPIC) as log,
+            open_log(cluster.bootstrap, TOPIC) as other,
+        ):
             await log.take_over(TIMEOUT_MS)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(write, log, acknowledged, many)
@@ -45,7 +50,9 @@ def test_writes_go_on_when_leaders_are_killed(cluster: ClusterNodes) -> None:
                 leader = await wait_in_thread(cluster.leader_of, TOPIC, 0)
                 await wait_in_thread(cluster.kill, leader)
             await other.take_over(TIMEOUT_MS)
-            assert other.seen.keys == acknowledged == [b"%d" % number for number in range(WRITE_COUNT)]
+            assert (
+                other.seen.keys == acknowledged == [b"%d" % number for number in range(WRITE_COUNT)]
+            )
             await wait_in_thread(cluster.wait_until_whole, TOPIC)
 
     trio.run(main)

@@ -66,7 +66,9 @@ def printed_by_wire(texts: list[str]) -> list[str]:
     """Return what the judge prints for each text. One JVM judges all."""
     command = ["java", "-Xmx256m", *QUICK, "-cp", f"{wire_folder()}/*", str(JUDGE)]
     lines = b"".join(b64encode(text.encode()) + b"\n" for text in texts)
-    done = subprocess.run(command, input=lines, capture_output=True, timeout=JUDGE_SECONDS, check=False)
+    done = subprocess.run(
+        command, input=lines, capture_output=True, timeout=JUDGE_SECONDS, check=False
+    )
     assert done.returncode == 0, done.stderr.decode()
     found = done.stdout.decode().splitlines()
     return [line if line.startswith("!") else b64decode(line).decode() for line in found]

@@ -12,7 +12,12 @@ from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
 from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.dagster_views import events
-from orchestration.transforms.dagster_views.assets import Presentation, asset_spec, commit_events, is_asset_selected
+from orchestration.transforms.dagster_views.assets import (
+    Presentation,
+    asset_spec,
+    commit_events,
+    is_asset_selected,
+)
 from orchestration.transforms.dagster_views.failures import explained
 from orchestration.transforms.dagster_views.reporting import DagsterReporter, Event, run_context
 from orchestration.transforms.declarations import TopicTable, Transform, pool_of, table_key
@@ -27,17 +32,24 @@ SHOWN = Presentation(group_name="files", tags=None, owners=None, freshness_polic
 class JsonLinesConfig(dg.Config):
     """Overrides of one run."""
 
-    follow_s: int = Field(default=0, description="Go on with what comes for so many seconds, a commit at a time; 0: one range")
+    follow_s: int = Field(
+        default=0,
+        description="Go on with what comes for so many seconds, a commit at a time; 0: one range",
+    )
 
 
-def json_lines(*, name: str, topic: TopicSpec, directory: Path, **limits: Any) -> Callable[[Transform], dg.AssetsDefinition]:
+def json_lines(
+    *, name: str, topic: TopicSpec, directory: Path, **limits: Any
+) -> Callable[[Transform], dg.AssetsDefinition]:
     """Make a folder of JSON lines of a DataFrame function over ``topic``.
 
     :raises ValueError: the declaration makes no sense. The text says why.
     """
 
     def made(function: Transform) -> dg.AssetsDefinition:
-        return json_lines_asset(JsonLines(directory, TopicTable(name=name, topic=topic, function=function, **limits)))
+        return json_lines_asset(
+            JsonLines(directory, TopicTable(name=name, topic=topic, function=function, **limits))
+        )
 
     return made
 
@@ -67,6 +79,12 @@ def json_lines_asset(lines: JsonLines) -> dg.AssetsDefinition:
         with explained(table.name, spark), log_service.open() as log:
             reporter = DagsterReporter(context, table)
             run = run_context(context, log, lake, spark, reporter)
-            yield from commit_events(context, table, run, reporter, follow(table, run, follow_s=config.follow_s, run=lines.run))
+            yield from commit_events(
+                context,
+                table,
+                run,
+                reporter,
+                follow(table, run, follow_s=config.follow_s, run=lines.run),
+            )
 
     return follow_into_files

@@ -9,7 +9,15 @@ from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
 from orchestration.transforms.dagster_views.failures import explained
-from orchestration.transforms.dagster_views.replays import ReplayConfig, Told, job_events, job_of, replay_context, replay_op, tagged
+from orchestration.transforms.dagster_views.replays import (
+    ReplayConfig,
+    Told,
+    job_events,
+    job_of,
+    replay_context,
+    replay_op,
+    tagged,
+)
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.kinds import Additions, Kind, TopicFeed, feed_of
 from orchestration.transforms.replay.plan import ReplayRequest
@@ -55,9 +63,18 @@ def replay_job(lines: JsonLines) -> dg.JobDefinition:
 
     @replay_op(table)
     def replay(
-        context: dg.OpExecutionContext, config: ReplayConfig, log_service: LogServiceResource, spark: SparkResource, lake: LakeResource
+        context: dg.OpExecutionContext,
+        config: ReplayConfig,
+        log_service: LogServiceResource,
+        spark: SparkResource,
+        lake: LakeResource,
     ) -> Iterator[Told | dg.Output[None]]:
         with tagged(context, config), explained(table.name, spark), log_service.open() as log:
-            yield from job_events(context, table, config, JsonLinesReplayer(lines, replay_context(context, table, log, lake, spark)))
+            yield from job_events(
+                context,
+                table,
+                config,
+                JsonLinesReplayer(lines, replay_context(context, table, log, lake, spark)),
+            )
 
     return job_of(table, replay)

@@ -19,7 +19,12 @@ from orchestration.transforms.replay.pieces import read_held
 from orchestration.transforms.replay.plan import ReplayPlan, ReplayRequest, held_of, plan
 from orchestration.transforms.replay.steps import replanned, run_plan
 from orchestration.transforms.run.context import RunContext, TopicRunResult
-from orchestration.transforms.run.steps import dead_letter_rows, judged_batch, letters_that_stay, read_state
+from orchestration.transforms.run.steps import (
+    dead_letter_rows,
+    judged_batch,
+    letters_that_stay,
+    read_state,
+)
 from tests.platform.json_lines.run import JsonLines, Row, names_in, next_commit, table_of
 
 
@@ -43,7 +48,9 @@ class JsonLinesReplayer:
         """Replay the planned offsets and yield the result of each piece."""
         return run_plan(self.lines.follower, self.context, planned, self._attempt)
 
-    def _attempt(self, table: TopicTable, context: RunContext, wanted: OffsetRanges, is_everything: bool) -> TopicRunResult:
+    def _attempt(
+        self, table: TopicTable, context: RunContext, wanted: OffsetRanges, is_everything: bool
+    ) -> TopicRunResult:
         letters = DeadLetters(context.lake)
         letters_snapshot = letters.snapshot()
         state = read_state(table, context)
@@ -59,20 +66,31 @@ class JsonLinesReplayer:
             result = replace(judged_batch(table, context, source, state, batch), kind="replay")
             if result.failures:
                 return result
-            origin = Origin(target=table.name, topic=table.topic.name, topic_id=state.topic_id, run_id=context.run_id)
+            origin = Origin(
+                target=table.name,
+                topic=table.topic.name,
+                topic_id=state.topic_id,
+                run_id=context.run_id,
+            )
             rejected = dead_letter_rows(origin, source, batch.rejections, context.now())
             staying = letters_that_stay(origin, context, source, ranges)
         finally:
             source.release()
         letters_snapshot = letters.cleaned(letters_snapshot, origin, state.snapshot)
-        attempt = letters.begin_replay(letters_snapshot, origin, ranges, pa.concat_tables([rejected, staying]))
+        attempt = letters.begin_replay(
+            letters_snapshot, origin, ranges, pa.concat_tables([rejected, staying])
+        )
         before = {name: self.lines.rows([name]) for name in names_in(state.snapshot)}
-        after = {name: [row for row in rows if not is_of(ranges, row)] for name, rows in before.items()}
+        after = {
+            name: [row for row in rows if not is_of(ranges, row)] for name, rows in before.items()
+        }
         untouched = [name for name in before if after[name] == before[name]]
         kept = [row for name in after.keys() - {*untouched} for row in after[name]]
         with self.lines.written(state.snapshot, [*kept, *batch.rows.to_pylist()]) as name:
             transactions = {**naming(state.topic_id, attempt), **next_commit(state.snapshot)}
-            committed = replace_all(state.snapshot, table_of([*untouched, name]), transactions, {"replay": str(ranges)})
+            committed = replace_all(
+                state.snapshot, table_of([*untouched, name]), transactions, {"replay": str(ranges)}
+            )
         if attempt is not None:
             letters.settle_replay(origin, ranges, attempt)
         return replace(result, version=committed.version, letters=rejected)
@@ -80,4 +98,6 @@ class JsonLinesReplayer:
 
 def is_of(ranges: OffsetRanges, row: Row) -> bool:
     """Return whether ``row`` came from a record in ``ranges``."""
-    return row["_topic_id"] == ranges.topic_id and any(row["_partition"] == one.partition and row["_offset"] in one for one in ranges)
+    return row["_topic_id"] == ranges.topic_id and any(
+        row["_partition"] == one.partition and row["_offset"] in one for one in ranges
+    )

@@ -62,20 +62,31 @@ class JsonLines:
         for note in plan.notes:
             context.reporter.note(note)
         if plan.is_empty:
-            return TopicRunResult(kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog)
+            return TopicRunResult(
+                kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog
+            )
         source, plan = read_planned(table, context, state, plan, held=held)
         try:
             batch = compute_batch(context.session(), table, source, None)
             result = judged_batch(table, context, source, state, batch)
             if result.failures:
                 return result
-            origin = Origin(target=table.name, topic=table.topic.name, topic_id=state.topic_id, run_id=context.run_id)
+            origin = Origin(
+                target=table.name,
+                topic=table.topic.name,
+                topic_id=state.topic_id,
+                run_id=context.run_id,
+            )
             rejected = dead_letter_rows(origin, source, batch.rejections, context.now())
         finally:
             source.release()
-        target = state.snapshot or context.lake.create(table.name, FILES, description=f"The files of {self.directory}")
+        target = state.snapshot or context.lake.create(
+            table.name, FILES, description=f"The files of {self.directory}"
+        )
         letters_snapshot = letters.cleaned(letters_snapshot, origin, target)
-        attempt = letters.replace_pending(letters_snapshot, origin, plan.ranges, state.committed, rejected)
+        attempt = letters.replace_pending(
+            letters_snapshot, origin, plan.ranges, state.committed, rejected
+        )
         with self.written(target, batch.rows.to_pylist()) as name:
             committed = append_with_offsets(
                 target,
@@ -99,7 +110,11 @@ class JsonLines:
 
     def rows(self, names: Sequence[str]) -> list[Row]:
         """Return the rows of the files ``names``."""
-        return [json.loads(line) for name in names for line in (self.directory / name).read_text().splitlines()]
+        return [
+            json.loads(line)
+            for name in names
+            for line in (self.directory / name).read_text().splitlines()
+        ]
 
     @contextmanager
     def written(self, target: TableSnapshot, rows: Sequence[Row]) -> Iterator[str]:

@@ -1,4 +1,6 @@
-"""Figures of three nodes: which are measured, what a run that is cut off keeps, and how loads are laid on the nodes."""
+"""Figures of three nodes: which are measured, what a run that is cut off keeps, and how loads are
+laid on the nodes.
+"""
 
 import argparse
 import contextlib
@@ -50,21 +52,31 @@ def test_figures_are_named_in_a_list() -> None:
 
 
 def test_unknown_figure_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match=r"no figure latncy; there are produce, .*latency"):
+    with pytest.raises(
+        argparse.ArgumentTypeError, match=r"no figure latncy; there are produce, .*latency"
+    ):
         names("produce,latncy")
 
 
 def test_long_families_have_fewer_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     turns = list[str]()
-    monkeypatch.setattr(cluster_peers, "FIGURES", {name: family_that_counts(turns, name) for name in ("produce", "partitions")})
+    monkeypatch.setattr(
+        cluster_peers,
+        "FIGURES",
+        {name: family_that_counts(turns, name) for name in ("produce", "partitions")},
+    )
     measure(options("produce", "partitions"), a_bench(), Results())
     assert turns == ["produce"] * 3 + ["partitions"]
     assert set(MOST_ROUNDS) <= set(FIGURES)
 
 
-def test_family_that_would_begin_too_late_is_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_family_that_would_begin_too_late_is_left_out_and_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     turns, results = list[str](), Results()
-    monkeypatch.setattr(cluster_peers, "FIGURES", {name: family_that_counts(turns, name) for name in ("one", "two")})
+    monkeypatch.setattr(
+        cluster_peers, "FIGURES", {name: family_that_counts(turns, name) for name in ("one", "two")}
+    )
     clock = iter([0.0, 59.0, 59.0, 59.5, 61.0])
     monkeypatch.setattr(cluster_peers, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     measure(options("one", "two", rounds=1, minutes=1), a_bench(), results)
@@ -82,9 +94,17 @@ def test_figure_of_one_node_is_taken_on_all_nodes_of_a_cluster() -> None:
 
     def measure_one(broker: Measured, bench: Asked) -> list[Row]:
         with broker.topic(2) as name:
-            return [Row(figure=f"{name} at {broker.address}", unit="", rounds=(broker.cpu_s(), bench.count(7)))]
+            return [
+                Row(
+                    figure=f"{name} at {broker.address}",
+                    unit="",
+                    rounds=(broker.cpu_s(), bench.count(7)),
+                )
+            ]
 
-    nodes = SimpleNamespace(bootstrap="a:1,b:2,c:3", cpu_s=lambda: 4.5, rss_bytes=lambda: 1, topic=topic)
+    nodes = SimpleNamespace(
+        bootstrap="a:1,b:2,c:3", cpu_s=lambda: 4.5, rss_bytes=lambda: 1, topic=topic
+    )
     (row,) = as_one_node(measure_one, 0.5)(cast("Nodes", nodes), a_bench())
     assert (row.figure, row.rounds) == ("new at a:1,b:2,c:3", (4.5, 3))
     assert laid == [[[1, 2, 3], [2, 3, 1]]]
@@ -101,11 +121,18 @@ def test_report_is_written_anew_with_what_was_measured_and_what_failed(tmp_path:
     report.write([], {})
     report.write([row], {"faults": "there is no java"})
     told = json.loads(report.json_file.read_text())
-    assert (told["machine"], told["failures"], told["rows"][0]["ratio"]) == ("two cores", {"faults": "there is no java"}, 2.0)
+    assert (told["machine"], told["failures"], told["rows"][0]["ratio"]) == (
+        "two cores",
+        {"faults": "there is no java"},
+        2.0,
+    )
     text = report.markdown_file.read_text()
     assert "| produce | MB/s | 2 | 2 - 2 | 1 | 1 - 1 | 2.00 |" in text
     assert "faults failed: there is no java" in text
-    assert sorted(path.name for path in report.json_file.parent.iterdir()) == ["cluster_peers.json", "cluster_peers.md"]
+    assert sorted(path.name for path in report.json_file.parent.iterdir()) == [
+        "cluster_peers.json",
+        "cluster_peers.md",
+    ]
 
 
 def test_every_node_has_the_same_share_of_leaders_and_replicas() -> None:
@@ -160,9 +187,14 @@ def test_wait_begins_anew_where_what_was_so_is_so_no_more(monkeypatch: pytest.Mo
     assert (sum(slept), next(looks, None)) == (5.0, None)
 
 
-def test_run_without_the_peers_jars_ends_before_anything_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_without_the_peers_jars_ends_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TIDELOG_KAFKA_LIBS", str(tmp_path))
     monkeypatch.setattr("sys.argv", ["cluster_peers", "--out", str(tmp_path / "out")])
-    with pytest.raises(SystemExit, match=r"there are no jars of Apache Kafka in .*; --alone leaves Apache Kafka out"):
+    with pytest.raises(
+        SystemExit,
+        match=r"there are no jars of Apache Kafka in .*; --alone leaves Apache Kafka out",
+    ):
         cluster_peers.main()
     assert not (tmp_path / "out").exists()

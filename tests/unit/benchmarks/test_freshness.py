@@ -1,4 +1,6 @@
-"""Seconds to a visible row are told from the table's own log: each record by the first commit that covers its offset."""
+"""Seconds to a visible row are told from the table's own log: each record by the first commit that
+covers its offset.
+"""
 
 import json
 import os
@@ -13,7 +15,13 @@ from benchmarks.freshness import RECORD_BYTES, Acknowledged, commits, reading, w
 
 def commit(log: Path, version: int, **ends: int) -> float:
     """Write a commit's file and return when it was there."""
-    actions = [{"commitInfo": {}}, *({"txn": {"appId": f"T/{partition[1:]}", "version": end}} for partition, end in ends.items())]
+    actions = [
+        {"commitInfo": {}},
+        *(
+            {"txn": {"appId": f"T/{partition[1:]}", "version": end}}
+            for partition, end in ends.items()
+        ),
+    ]
     file = log / f"{version:020}.json"
     file.write_text("\n".join(json.dumps(action) for action in actions))
     os.utime(file)
@@ -23,14 +31,21 @@ def commit(log: Path, version: int, **ends: int) -> float:
 def test_a_record_is_visible_with_the_first_commit_that_covers_its_offset(tmp_path: Path) -> None:
     first_s, second_s = commit(tmp_path, 0, p0=2), commit(tmp_path, 1, p0=4, p1=1)
     (tmp_path / "_last_checkpoint").write_text("{}")
-    acknowledged = Acknowledged({0: [(0, first_s - 3), (1, first_s - 2), (2, second_s - 1)], 1: [(0, second_s - 5)]})
+    acknowledged = Acknowledged(
+        {0: [(0, first_s - 3), (1, first_s - 2), (2, second_s - 1)], 1: [(0, second_s - 5)]}
+    )
     assert list(waits(acknowledged, tmp_path, "T")) == pytest.approx([3, 2, 1, 5], abs=1e-5)
-    assert [transactions for transactions, _ in commits(tmp_path)] == [{"T/0": 2}, {"T/0": 4, "T/1": 1}]
+    assert [transactions for transactions, _ in commits(tmp_path)] == [
+        {"T/0": 2},
+        {"T/0": 4, "T/1": 1},
+    ]
 
 
 def test_a_record_in_no_commit_is_an_error_and_no_figure(tmp_path: Path) -> None:
     commit(tmp_path, 0, p0=2)
-    with pytest.raises(BenchmarkError, match="partition 0 has records that the table readings does not hold"):
+    with pytest.raises(
+        BenchmarkError, match="partition 0 has records that the table readings does not hold"
+    ):
         waits(Acknowledged({0: [(2, 0.0)]}), tmp_path, "T")
 
 
@@ -39,4 +54,8 @@ def test_every_value_has_the_size_that_the_figure_names() -> None:
 
 
 def test_parts_follow_each_other_and_leave_out_what_a_run_did_not_do() -> None:
-    assert parts({"told": 9.0, "created": 2.5, "START": 3.0}, began_s=2.0) == {"created": 0.5, "START": 0.5, "told": 6.0}
+    assert parts({"told": 9.0, "created": 2.5, "START": 3.0}, began_s=2.0) == {
+        "created": 0.5,
+        "START": 0.5,
+        "told": 6.0,
+    }

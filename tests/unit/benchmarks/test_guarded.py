@@ -14,9 +14,13 @@ def test_the_cost_is_that_of_each_pair_in_per_cent() -> None:
     assert time.rounds == pytest.approx((25, 0))
 
 
-@pytest.mark.parametrize(("cpu_us", "is_met"), [(10 * (1 + MAX_COST_PERCENT / 100) - 0.01, True), (11, False)])
+@pytest.mark.parametrize(
+    ("cpu_us", "is_met"), [(10 * (1 + MAX_COST_PERCENT / 100) - 0.01, True), (11, False)]
+)
 def test_the_goal_is_a_bound_of_the_cost_itself(cpu_us: float, is_met: bool) -> None:
-    cpu, _ = cost_rows("produce", [Taken(per_s=1, cpu_us_each=10)], [Taken(per_s=1, cpu_us_each=cpu_us)])
+    cpu, _ = cost_rows(
+        "produce", [Taken(per_s=1, cpu_us_each=10)], [Taken(per_s=1, cpu_us_each=cpu_us)]
+    )
     assert cpu.is_met is is_met
 
 
@@ -35,5 +39,13 @@ def test_the_listener_in_the_clear_stands_first() -> None:
 
 
 def test_what_costs_is_named() -> None:
-    rows = cost_rows("consume 1 KiB", [Taken(per_s=1, cpu_us_each=10)], [Taken(per_s=1, cpu_us_each=10)], of="quotas")
-    assert [row.figure for row in rows] == ["cost of quotas in broker CPU, consume 1 KiB", "cost of quotas in time, consume 1 KiB"]
+    rows = cost_rows(
+        "consume 1 KiB",
+        [Taken(per_s=1, cpu_us_each=10)],
+        [Taken(per_s=1, cpu_us_each=10)],
+        of="quotas",
+    )
+    assert [row.figure for row in rows] == [
+        "cost of quotas in broker CPU, consume 1 KiB",
+        "cost of quotas in time, consume 1 KiB",
+    ]

@@ -1,4 +1,6 @@
-"""What is counted as the cost of a component: its own CPU and that of everything it starts, also once that has ended."""
+"""What is counted as the cost of a component: its own CPU and that of everything it starts, also
+once that has ended.
+"""
 
 import subprocess
 import sys
@@ -21,7 +23,9 @@ child.communicate(b"\\n")
 
 
 def test_processes_that_a_component_starts_count_while_they_live_and_afterwards() -> None:
-    with subprocess.Popen([sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
         assert parent.stdout is not None
         found = psutil.Process(parent.pid)
         assert parent.stdout.readline() == "ended\n"

@@ -1,4 +1,6 @@
-"""What an authorizer costs is told operation by operation, against the bound that the table of brokers has."""
+"""What an authorizer costs is told operation by operation, against the bound that the table of
+brokers has.
+"""
 
 import pytest
 
@@ -25,7 +27,10 @@ def test_an_operation_that_costs_more_is_named() -> None:
 def test_memory_is_no_operation() -> None:
     memory = {"idle memory, MB": 40.0, "memory after a restart with 3,000 partitions, MB": 60.0}
     more = {name: 2 * megabytes for name, megabytes in memory.items()}
-    assert cost_verdict(PLAIN | memory, guarded(1.0) | more) == "an authorizer costs at most 5 %: 2 of 2 met"
+    assert (
+        cost_verdict(PLAIN | memory, guarded(1.0) | more)
+        == "an authorizer costs at most 5 %: 2 of 2 met"
+    )
 
 
 @pytest.mark.parametrize("also", [["--against", "."], ["--with", "num.io.threads=1"]], ids=" ".join)
@@ -37,4 +42,7 @@ def test_what_an_authorizer_costs_is_told_of_this_checkout_and_of_nothing_else(
     monkeypatch.setattr("sys.argv", ["instructions", "--authorizer", *also])
     with pytest.raises(SystemExit):
         main()
-    assert "--authorizer compares this checkout with itself: it goes with neither --against nor --with" in capsys.readouterr().err
+    assert (
+        "--authorizer compares this checkout with itself: it goes with neither --against nor --with"
+        in capsys.readouterr().err
+    )

@@ -10,7 +10,10 @@ def test_what_came_before_or_after_the_span_counts_for_nothing() -> None:
     assert taken.rate(1.0, 3.0) == 20.0
 
 
-@pytest.mark.parametrize(("share", "off", "is_met"), [(1.0, 0.0, True), (0.96, 4.0, True), (1.06, 6.0, False), (0.94, 6.0, False)])
+@pytest.mark.parametrize(
+    ("share", "off", "is_met"),
+    [(1.0, 0.0, True), (0.96, 4.0, True), (1.06, 6.0, False), (0.94, 6.0, False)],
+)
 def test_a_rate_may_be_off_to_either_side(share: float, off: float, is_met: bool) -> None:
     _, found = rows_of("sent", BOUND * share)
     assert found.median == pytest.approx(off)

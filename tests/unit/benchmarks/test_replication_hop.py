@@ -1,4 +1,6 @@
-"""The cost of a hop from leader to follower: that the two nodes of the benchmark still understand each other."""
+"""The cost of a hop from leader to follower: that the two nodes of the benchmark still understand
+each other.
+"""
 
 import pytest
 

@@ -16,7 +16,9 @@ class Recorded:
     def __init__(self) -> None:
         self.turns: list[str] = []
 
-    def side(self, name: str, *, failing_at: int = 0, error: type[BaseException] = BenchmarkError) -> Callable[[], list[Row]]:
+    def side(
+        self, name: str, *, failing_at: int = 0, error: type[BaseException] = BenchmarkError
+    ) -> Callable[[], list[Row]]:
         def measure_side() -> list[Row]:
             self.turns.append(name)
             if self.turns.count(name) == failing_at:
@@ -50,7 +52,16 @@ def measured(families: dict[str, Family], *, rounds: int = 3) -> Results:
 
 def test_sides_take_turns_and_every_other_round_goes_backwards() -> None:
     seen = Recorded()
-    results = measured({"one": family_of(Sides(measures={"tidelog": seen.side("tidelog"), "peer": seen.side("peer")}, peer="peer"))})
+    results = measured(
+        {
+            "one": family_of(
+                Sides(
+                    measures={"tidelog": seen.side("tidelog"), "peer": seen.side("peer")},
+                    peer="peer",
+                )
+            )
+        }
+    )
     assert seen.turns == ["tidelog", "peer", "peer", "tidelog", "tidelog", "peer"]
     (row,) = results.rows
     assert (row.rounds, row.peer_rounds, row.peer) == ((1.0, 4.0, 5.0), (2.0, 3.0, 6.0), "peer")
@@ -59,7 +70,12 @@ def test_sides_take_turns_and_every_other_round_goes_backwards() -> None:
 def test_failing_family_names_itself_and_the_others_go_on() -> None:
     seen, closed = Recorded(), list[str]()
     failing = Sides(measures={"tidelog": seen.side("a", failing_at=1)})
-    results = measured({"failing": family_of(failing, closed), "next": family_of(Sides(measures={"tidelog": seen.side("b")}))})
+    results = measured(
+        {
+            "failing": family_of(failing, closed),
+            "next": family_of(Sides(measures={"tidelog": seen.side("b")})),
+        }
+    )
     assert results.failures == {"failing": "BenchmarkError: a is tired"}
     assert closed == ["closed"]
     assert [row.rounds for row in results.rows] == [(2.0, 3.0, 4.0)]
@@ -67,7 +83,10 @@ def test_failing_family_names_itself_and_the_others_go_on() -> None:
 
 def test_rounds_before_a_failure_are_kept() -> None:
     seen = Recorded()
-    sides = Sides(measures={"tidelog": seen.side("tidelog"), "peer": seen.side("peer", failing_at=2)}, peer="peer")
+    sides = Sides(
+        measures={"tidelog": seen.side("tidelog"), "peer": seen.side("peer", failing_at=2)},
+        peer="peer",
+    )
     (row,) = measured({"one": family_of(sides)}).rows
     assert (row.rounds, row.peer_rounds) == ((1.0,), (2.0,))
 
@@ -78,9 +97,16 @@ def test_everything_so_far_is_kept_after_each_turn() -> None:
     def keep(rows: list[Row]) -> None:
         kept.append([(row.figure, len(row.rounds), len(row.peer_rounds)) for row in rows])
 
-    sides = Sides(measures={"tidelog": seen.side("tidelog"), "peer": seen.side("peer")}, peer="peer")
+    sides = Sides(
+        measures={"tidelog": seen.side("tidelog"), "peer": seen.side("peer")}, peer="peer"
+    )
     before = Row(figure="before", unit="", rounds=(1.0,))
-    measure([("one", family_of(sides))], a_bench(), round_count=2, results=Results(rows=[before], keep=keep))
+    measure(
+        [("one", family_of(sides))],
+        a_bench(),
+        round_count=2,
+        results=Results(rows=[before], keep=keep),
+    )
     assert kept == [
         [("before", 1, 0), ("turn", 1, 0)],
         [("before", 1, 0), ("turn", 1, 1)],

@@ -22,23 +22,42 @@ from benchmarks.table import (
 )
 
 
-def row(figure: str = "produce", *values: float, goal: Goal | None = None, unit: str = "MB/s") -> Row:
+def row(
+    figure: str = "produce", *values: float, goal: Goal | None = None, unit: str = "MB/s"
+) -> Row:
     return Row(figure=figure, unit=unit, rounds=values or (1.0,), goal=goal)
 
 
 def test_rounds_become_one_row_per_figure_in_the_order_of_the_first() -> None:
-    rows = merged([[row("produce", 3.0), row("consume", 10.0)], [row("produce", 1.0), row("consume", 30.0)], [row("produce", 2.0)]])
-    assert [(each.figure, each.rounds) for each in rows] == [("produce", (3.0, 1.0, 2.0)), ("consume", (10.0, 30.0))]
+    rows = merged(
+        [
+            [row("produce", 3.0), row("consume", 10.0)],
+            [row("produce", 1.0), row("consume", 30.0)],
+            [row("produce", 2.0)],
+        ]
+    )
+    assert [(each.figure, each.rounds) for each in rows] == [
+        ("produce", (3.0, 1.0, 2.0)),
+        ("consume", (10.0, 30.0)),
+    ]
     assert rows[0].median == 2.0
 
 
 def test_peers_values_stand_beside_ours_with_the_ratio_of_medians() -> None:
-    (found,) = beside({"tidelog": [row("produce", 2.0, 4.0, 6.0)]}, "Apache Kafka", [row("produce", 1.0, 2.0, 9.0)])
+    (found,) = beside(
+        {"tidelog": [row("produce", 2.0, 4.0, 6.0)]},
+        "Apache Kafka",
+        [row("produce", 1.0, 2.0, 9.0)],
+    )
     assert (found.peer, found.peer_median, found.ratio) == ("Apache Kafka", 2.0, 2.0)
 
 
 def test_ratio_of_several_rounds_comes_with_the_lowest_and_the_highest_of_a_round() -> None:
-    rows = beside({"tidelog": [row("produce", 2.0, 4.0, 6.0)]}, "Apache Kafka", [row("produce", 1.0, 4.0, 2.0)])
+    rows = beside(
+        {"tidelog": [row("produce", 2.0, 4.0, 6.0)]},
+        "Apache Kafka",
+        [row("produce", 1.0, 4.0, 2.0)],
+    )
     assert rows[0].ratios == (2.0, 1.0, 3.0)
     assert "| 2.00 (1.00 - 3.00) |" in as_markdown(rows)
     assert json.loads(as_json(rows))["rows"][0]["ratios"] == [2.0, 1.0, 3.0]
@@ -56,9 +75,17 @@ def test_figure_that_the_peer_lacks_stands_alone_without_ratio_or_verdict() -> N
 
 
 def test_several_of_ours_name_themselves_and_stand_together() -> None:
-    ours = {"trio": [row("send", 2.0), row("poll", 3.0)], "blocking": [row("send", 4.0), row("poll", 5.0)]}
+    ours = {
+        "trio": [row("send", 2.0), row("poll", 3.0)],
+        "blocking": [row("send", 4.0), row("poll", 5.0)],
+    }
     rows = beside(ours, "confluent-kafka", [row("send", 8.0), row("poll", 10.0)])
-    assert [each.figure for each in rows] == ["send, trio", "send, blocking", "poll, trio", "poll, blocking"]
+    assert [each.figure for each in rows] == [
+        "send, trio",
+        "send, blocking",
+        "poll, trio",
+        "poll, blocking",
+    ]
     assert [each.ratio for each in rows] == [0.25, 0.5, 0.3, 0.5]
 
 
@@ -74,7 +101,9 @@ def test_several_of_ours_name_themselves_and_stand_together() -> None:
         (value_at_most(19.0), 20.0, False),
     ],
 )
-def test_goal_is_held_against_the_ratio_or_the_value_itself(goal: Goal, value: float, is_met: bool) -> None:
+def test_goal_is_held_against_the_ratio_or_the_value_itself(
+    goal: Goal, value: float, is_met: bool
+) -> None:
     (found,) = beside({"tidelog": [row("figure", value, goal=goal)]}, "peer", [row("figure", 10.0)])
     assert found.is_met is is_met
 
@@ -84,12 +113,18 @@ def test_goal_of_a_value_needs_no_peer() -> None:
 
 
 def test_shares_stand_beside_each_other_without_a_ratio() -> None:
-    cost = replace(row("cost", 4.0, unit=PERCENT, goal=value_at_most(5)), peer="peer", peer_rounds=(8.0,))
+    cost = replace(
+        row("cost", 4.0, unit=PERCENT, goal=value_at_most(5)), peer="peer", peer_rounds=(8.0,)
+    )
     assert (cost.ratio, cost.is_met) == (None, True)
 
 
 def test_missed_goals_are_named() -> None:
-    ours = [row("fast", 3.0, goal=at_least(2.0)), row("  slow", 1.0, goal=at_least(2.0)), row("without a goal", 1.0)]
+    ours = [
+        row("fast", 3.0, goal=at_least(2.0)),
+        row("  slow", 1.0, goal=at_least(2.0)),
+        row("without a goal", 1.0),
+    ]
     rows = beside({"tidelog": ours}, "peer", [row("fast", 1.0), row("  slow", 1.0)])
     assert goals_met(rows) == "goals met: 1 of 2; missed: slow"
     assert goals_met(rows[:1]) == "goals met: 1 of 1"
@@ -97,21 +132,37 @@ def test_missed_goals_are_named() -> None:
 
 
 def test_peer_that_took_nothing_gives_no_ratio() -> None:
-    (found,) = beside({"tidelog": [row("growth", 1.0, goal=at_most(1.0))]}, "peer", [row("growth", 0.0)])
+    (found,) = beside(
+        {"tidelog": [row("growth", 1.0, goal=at_most(1.0))]}, "peer", [row("growth", 0.0)]
+    )
     assert (found.ratio, found.is_met) == (None, None)
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.1234, "0.123"), (12.345, "12.3"), (123.45, "123.5"), (1234.5, "1,234"), (-1234.5, "-1,234"), (0.0, "0"), (0.1 + 0.2 - 0.3, "0")],
+    [
+        (0.1234, "0.123"),
+        (12.345, "12.3"),
+        (123.45, "123.5"),
+        (1234.5, "1,234"),
+        (-1234.5, "-1,234"),
+        (0.0, "0"),
+        (0.1 + 0.2 - 0.3, "0"),
+    ],
 )
 def test_numbers_have_three_digits_at_least(value: float, text: str) -> None:
     assert readable(value) == text
 
 
 def test_each_peer_has_a_table_of_its_own_with_its_name_as_title() -> None:
-    beside_kafka = beside({"tidelog": [row("produce", 2.0, goal=at_least(1.0))]}, "Apache Kafka", [row("produce", 1.0)])
-    beside_hand = beside({"tidelog": [row("rows", 1.0, goal=at_least(1.5))]}, "by hand", [row("rows", 1.0)])
+    beside_kafka = beside(
+        {"tidelog": [row("produce", 2.0, goal=at_least(1.0))]},
+        "Apache Kafka",
+        [row("produce", 1.0)],
+    )
+    beside_hand = beside(
+        {"tidelog": [row("rows", 1.0, goal=at_least(1.5))]}, "by hand", [row("rows", 1.0)]
+    )
     text = as_markdown([*beside_kafka, *beside_hand, row("alone", 5.0)])
     assert text.splitlines() == [
         "| figure | unit | tidelog | range | Apache Kafka | range | ratio | goal |",
@@ -142,10 +193,19 @@ def test_text_aligns_columns() -> None:
 
 
 def test_machines_get_every_round_and_what_is_known_of_the_run() -> None:
-    rows = beside({"tidelog": [row("produce", 2.0, 4.0, goal=at_least(1.0))]}, "Apache Kafka", [row("produce", 1.0)])
+    rows = beside(
+        {"tidelog": [row("produce", 2.0, 4.0, goal=at_least(1.0))]},
+        "Apache Kafka",
+        [row("produce", 1.0)],
+    )
     found = json.loads(as_json(rows, rounds=2, failures={"consume": "no broker"}))
     assert found["rounds"] == 2
     assert found["failures"] == {"consume": "no broker"}
     (produce,) = found["rows"]
-    assert (produce["rounds"], produce["peer_rounds"], produce["ratio"], produce["is_met"]) == ([2.0, 4.0], [1.0], 3.0, True)
+    assert (produce["rounds"], produce["peer_rounds"], produce["ratio"], produce["is_met"]) == (
+        [2.0, 4.0],
+        [1.0],
+        3.0,
+        True,
+    )
     assert produce["goal"] == {"bound": 1.0, "is_floor": True, "is_ratio": True}

@@ -28,8 +28,19 @@ from log_service.config.views import NodeConfig
 from log_service.protocol.api_versions import ApiKey, response_class
 from log_service.protocol.codec import decode
 from log_service.protocol.frames import RequestHeader, encode_request, parse_response_header
-from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
-from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from log_service.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from log_service.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from log_service.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -62,10 +73,19 @@ def configuration(properties: dict[str, str]) -> tuple[NodeConfig, dict[str, str
 
 def api_key_of(request: object) -> ApiKey:
     module = type(request).__module__
-    return next(spec.key for spec in (api.spec for api in REGISTRY.values()) if spec.request_path == f"{module}:{type(request).__name__}")
+    return next(
+        spec.key
+        for spec in (api.spec for api in REGISTRY.values())
+        if spec.request_path == f"{module}:{type(request).__name__}"
+    )
 
 
-def batch(*values: bytes | None, key: bytes | None = None, timestamp_ms: int = 1_700_000_000_000, **header: Any) -> bytes:
+def batch(
+    *values: bytes | None,
+    key: bytes | None = None,
+    timestamp_ms: int = 1_700_000_000_000,
+    **header: Any,
+) -> bytes:
     """A producer's batch with one record per value."""
     builder = BatchBuilder()
     for value in values:
@@ -84,7 +104,9 @@ def values_of(records: Any) -> list[bytes | None]:
 
 
 class RawClient:
-    """One connection. Requests may be pipelined: ``send`` some, then ``receive`` their answers in order."""
+    """One connection. Requests may be pipelined: ``send`` some, then ``receive`` their answers in
+    order.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -152,11 +174,17 @@ class Asking:
     async def produce(
         self, topic: str, records: bytes, *, partition: int = 0, acks: int = -1, version: int = 9
     ) -> PartitionProduceResponse:
-        response: ProduceResponse = await self.ask(produce_request(topic, records, partition=partition, acks=acks), version)
+        response: ProduceResponse = await self.ask(
+            produce_request(topic, records, partition=partition, acks=acks), version
+        )
         return response.responses[0].partition_responses[0]
 
-    async def fetch(self, topic: str, offset: int, *, partition: int = 0, version: int = 12, **wanted: Any) -> PartitionData:
-        response: FetchResponse = await self.ask(fetch_request(topic, offset, partition=partition, **wanted), version)
+    async def fetch(
+        self, topic: str, offset: int, *, partition: int = 0, version: int = 12, **wanted: Any
+    ) -> PartitionData:
+        response: FetchResponse = await self.ask(
+            fetch_request(topic, offset, partition=partition, **wanted), version
+        )
         assert response.error_code == 0
         return response.responses[0].partitions[0]
 
@@ -176,38 +204,65 @@ class Story(Asking):
         return await self.client.ask(request, version)
 
     async def create_topic(self, name: str, partitions: int = 1, **configs: str) -> TopicId:
-        named = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
-        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=named)
+        named = [
+            CreatableTopicConfig(name=key.replace("_", "."), value=value)
+            for key, value in configs.items()
+        ]
+        topic = CreatableTopic(
+            name=name, num_partitions=partitions, replication_factor=1, configs=named
+        )
         response: CreateTopicsResponse = await self.ask(CreateTopicsRequest(topics=[topic]), 7)
         assert response.topics[0].error_code == 0, response
         return TopicId(response.topics[0].topic_id)
 
 
-def produce_request(topic: str, records: bytes, *, partition: int = 0, acks: int = -1, timeout_ms: int = 1_000) -> ProduceRequest:
+def produce_request(
+    topic: str, records: bytes, *, partition: int = 0, acks: int = -1, timeout_ms: int = 1_000
+) -> ProduceRequest:
     wanted = PartitionProduceData(index=partition, records=records)
-    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[TopicProduceData(name=topic, partition_data=[wanted])])
+    return ProduceRequest(
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[TopicProduceData(name=topic, partition_data=[wanted])],
+    )
 
 
 def fetch_request(
-    topic: str, offset: int, *, partition: int = 0, max_wait_ms: int = 0, min_bytes: int = 1, max_bytes: int = 1 << 20, **wanted: Any
+    topic: str,
+    offset: int,
+    *,
+    partition: int = 0,
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 20,
+    **wanted: Any,
 ) -> FetchRequest:
     wanted.setdefault("partition_max_bytes", 1 << 20)
     return FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
         max_bytes=max_bytes,
-        topics=[FetchTopic(topic=topic, partitions=[FetchPartition(partition=partition, fetch_offset=offset, **wanted)])],
+        topics=[
+            FetchTopic(
+                topic=topic,
+                partitions=[FetchPartition(partition=partition, fetch_offset=offset, **wanted)],
+            )
+        ],
     )
 
 
 @asynccontextmanager
 async def running(world: World, **properties: str) -> AsyncIterator[Story]:
     """Run a broker; leaving stops it gracefully. Property names are given with underscores."""
-    config, texts = configuration({name.replace("_", "."): value for name, value in properties.items()})
+    config, texts = configuration(
+        {name.replace("_", "."): value for name, value in properties.items()}
+    )
     broker = Broker(world.node_env(HOST), config, static_texts=texts)
     async with trio.open_nursery() as nursery:
         await nursery.start(broker.run)
-        story = Story(world, broker, RawClient(await world.client_env().network.connect(HOST, PORT)))
+        story = Story(
+            world, broker, RawClient(await world.client_env().network.connect(HOST, PORT))
+        )
         yield story
         story.client.close()
         await broker.stop()

@@ -23,7 +23,11 @@ from log_service.storage.log import Log
 from tests.unit.broker.context import DATA, Story, batch
 
 TOPIC, BROKER = 2, 4
-QUICK_UPKEEP = {"log.initial.task.delay.ms": "0", "log.retention.check.interval.ms": "1000", "log.flush.scheduler.interval.ms": "500"}
+QUICK_UPKEEP = {
+    "log.initial.task.delay.ms": "0",
+    "log.retention.check.interval.ms": "1000",
+    "log.flush.scheduler.interval.ms": "500",
+}
 
 
 def log_of(node: Story, index: int = 0, topic: str = "a") -> Log:
@@ -41,9 +45,13 @@ def now_ms(node: Story) -> int:
     return node.broker.env.clock.wall_ms()
 
 
-async def produce(node: Story, size_bytes: int = 10, *, timestamp_ms: int | None = None, index: int = 0) -> int:
+async def produce(
+    node: Story, size_bytes: int = 10, *, timestamp_ms: int | None = None, index: int = 0
+) -> int:
     """Produce one record and return the error code."""
-    content = batch(bytes(size_bytes), timestamp_ms=now_ms(node) if timestamp_ms is None else timestamp_ms)
+    content = batch(
+        bytes(size_bytes), timestamp_ms=now_ms(node) if timestamp_ms is None else timestamp_ms
+    )
     return (await node.produce("a", content, partition=index)).error_code
 
 
@@ -63,7 +71,9 @@ async def segments_roll_at_different_ages(node: Story) -> None:
     week_ms = 7 * 24 * 3_600_000
     for index in range(12):
         for late_ms in (0, week_ms // 2):
-            assert await produce(node, timestamp_ms=now_ms(node) - week_ms + late_ms, index=index) == 0
+            assert (
+                await produce(node, timestamp_ms=now_ms(node) - week_ms + late_ms, index=index) == 0
+            )
     rolled = [index for index in range(12) if len(segment_files(node, index)) == 2]
     assert 0 < len(rolled) < 12
 
@@ -71,7 +81,9 @@ async def segments_roll_at_different_ages(node: Story) -> None:
 async def every_batch_has_an_index_entry(node: Story) -> None:
     for _ in range(4):
         assert await produce(node) == 0
-    assert len(log_of(node).segments.active.offset_index) == 3  # the first batch of a segment needs none
+    assert (
+        len(log_of(node).segments.active.offset_index) == 3
+    )  # the first batch of a segment needs none
 
 
 async def a_full_index_rolls(node: Story) -> None:
@@ -162,17 +174,25 @@ EFFECTS = {
     "compression.type": Effect("zstd", batches_are_stored_as_zstd),
     "file.delete.delay.ms": Effect("4000", files_go_soon, QUICK_UPKEEP),
     "flush.messages": Effect("1", every_record_is_synced),
-    "flush.ms": Effect("3000", records_are_synced_in_time, {**QUICK_UPKEEP, "log.flush.interval.ms": str(2**63 - 1)}),
+    "flush.ms": Effect(
+        "3000",
+        records_are_synced_in_time,
+        {**QUICK_UPKEEP, "log.flush.interval.ms": str(2**63 - 1)},
+    ),
     "index.interval.bytes": Effect("0", every_batch_has_an_index_entry),
     "max.message.bytes": Effect("200", large_batches_are_refused),
     "message.timestamp.after.max.ms": Effect("1000", the_future_is_refused),
     "message.timestamp.before.max.ms": Effect("1000", the_past_is_refused),
     "message.timestamp.type": Effect("LogAppendTime", the_broker_stamps),
-    "retention.bytes": Effect("1000000", much_goes, {**QUICK_UPKEEP, "log.segment.bytes": "1048576"}),
+    "retention.bytes": Effect(
+        "1000000", much_goes, {**QUICK_UPKEEP, "log.segment.bytes": "1048576"}
+    ),
     "retention.ms": Effect("1000", old_records_go, QUICK_UPKEEP),
     "segment.bytes": Effect("1048576", small_segments_roll),
     "segment.index.bytes": Effect("20", a_full_index_rolls),
-    "segment.jitter.ms": Effect(str(7 * 24 * 3_600_000), segments_roll_at_different_ages, partition_count=12),
+    "segment.jitter.ms": Effect(
+        str(7 * 24 * 3_600_000), segments_roll_at_different_ages, partition_count=12
+    ),
     "segment.ms": Effect("1000", old_segments_roll),
 }
 """By the topic's key; the broker's keys are its synonyms."""
@@ -182,9 +202,13 @@ EFFECTS_OF_UNITS = {
 }
 
 
-async def set_dynamically(node: Story, resource_type: int, resource: str, name: str, value: str) -> None:
+async def set_dynamically(
+    node: Story, resource_type: int, resource: str, name: str, value: str
+) -> None:
     changed = AlterConfigsResource(
-        resource_type=resource_type, resource_name=resource, configs=[AlterableConfig(name=name, config_operation=0, value=value)]
+        resource_type=resource_type,
+        resource_name=resource,
+        configs=[AlterableConfig(name=name, config_operation=0, value=value)],
     )
     response = await node.ask(IncrementalAlterConfigsRequest(resources=[changed]), 1)
     assert response.responses[0].error_code == 0, response

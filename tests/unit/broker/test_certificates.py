@@ -11,7 +11,13 @@ import trio
 import trio.testing
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from log_service.broker.certificates import DAY_SECONDS, FILE_CHECK_INTERVAL_MS, WARNED_DAYS, Certificates, Fresh
+from log_service.broker.certificates import (
+    DAY_SECONDS,
+    FILE_CHECK_INTERVAL_MS,
+    WARNED_DAYS,
+    Certificates,
+    Fresh,
+)
 from log_service.broker.metrics.logins import certificate_families
 from log_service.broker.protection import Protection
 from log_service.common.clock import SystemClock
@@ -48,7 +54,9 @@ class Stage:
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         config, settings = parse_server_properties(texts)
-        env = NodeEnv(clock=SystemClock(), rng=Random(1), network=MemoryNetwork(), files=RealFiles(1))
+        env = NodeEnv(
+            clock=SystemClock(), rng=Random(1), network=MemoryNetwork(), files=RealFiles(1)
+        )
         self.protection = Protection(env, config)
         made = self.protection.certificates(settings.texts)
         assert made is not None
@@ -72,7 +80,11 @@ class Stage:
     def announce(self, texts: Mapping[str, str]) -> None:
         delta = MetadataDelta(EMPTY_IMAGE)
         for name, text in texts.items():
-            delta.replay(ConfigRecord(resource_type=ResourceType.BROKER, resource_name="1", name=name, value=text))
+            delta.replay(
+                ConfigRecord(
+                    resource_type=ResourceType.BROKER, resource_name="1", name=name, value=text
+                )
+            )
         self.certificates.on_image(delta, delta.build(offset=1, epoch=1))
 
 
@@ -88,11 +100,18 @@ def test_a_request_gives_a_listener_another_certificate(authority: Authority) ->
     assert stage.protection.tls_listeners["SSL"].contexts.context is not old_context
 
 
-def test_another_name_or_fewer_hosts_are_refused_unless_they_are_allowed(authority: Authority) -> None:
+def test_another_name_or_fewer_hosts_are_refused_unless_they_are_allowed(
+    authority: Authority,
+) -> None:
     properties = authority.issue("node", ("a.example", "b.example")).properties()
-    renamed, fewer = authority.issue("other", ("a.example", "b.example")), authority.issue("node", ("a.example",))
+    renamed, fewer = (
+        authority.issue("other", ("a.example", "b.example")),
+        authority.issue("node", ("a.example",)),
+    )
     stage = Stage(ALONE | properties)
-    with pytest.raises(ConfigError, match="listener SSL: the certificate is of CN=node, the new one of CN=other"):
+    with pytest.raises(
+        ConfigError, match="listener SSL: the certificate is of CN=node, the new one of CN=other"
+    ):
         stage.alter(located(renamed))
     with pytest.raises(ConfigError, match=r"the new certificate is not for b\.example"):
         stage.alter(located(fewer))
@@ -100,7 +119,9 @@ def test_another_name_or_fewer_hosts_are_refused_unless_they_are_allowed(authori
     stage.publish(located(renamed))
     assert stage.shown == before, "what comes with the metadata is judged, too"
     stage.alter(located(authority.issue("node", ("b.example", "a.example", "c.example"))))
-    free = Stage(ALONE | properties | {"ssl.allow.dn.changes": "true", "ssl.allow.san.changes": "true"})
+    free = Stage(
+        ALONE | properties | {"ssl.allow.dn.changes": "true", "ssl.allow.san.changes": "true"}
+    )
     free.alter(located(renamed))
     assert subject_text(free.shown) == "CN=other"
     free.alter(located(authority.issue("other", ("a.example",))))
@@ -115,7 +136,9 @@ def test_a_store_that_cannot_be_read_changes_nothing(authority: Authority) -> No
     assert stage.shown == before
 
 
-def test_a_file_that_is_too_large_for_a_store_is_not_read(authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_too_large_for_a_store_is_not_read(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stage = Stage(ALONE | authority.issue("node").properties())
     large, read = tmp_path / "large", RealFiles.read_bytes
     with large.open("wb") as file:
@@ -131,16 +154,30 @@ def test_a_file_that_is_too_large_for_a_store_is_not_read(authority: Authority, 
 
 
 def test_a_trust_store_cannot_be_added_to_a_listener_that_had_none(authority: Authority) -> None:
-    own = {name: text for name, text in authority.issue("node").properties().items() if "truststore" not in name}
+    own = {
+        name: text
+        for name, text in authority.issue("node").properties().items()
+        if "truststore" not in name
+    }
     stage = Stage(ALONE | own)
     with pytest.raises(ConfigError, match="a trust store cannot be added"):
-        stage.alter({f"{OWN}ssl.truststore.type": "PEM", f"{OWN}ssl.truststore.location": str(authority.truststore)})
+        stage.alter(
+            {
+                f"{OWN}ssl.truststore.type": "PEM",
+                f"{OWN}ssl.truststore.location": str(authority.truststore),
+            }
+        )
 
 
-def test_keys_that_would_cut_nodes_off_from_each_other_are_refused(authority: Authority, tmp_path: Path) -> None:
+def test_keys_that_would_cut_nodes_off_from_each_other_are_refused(
+    authority: Authority, tmp_path: Path
+) -> None:
     stage = Stage(QUORUM | authority.issue("node").properties())
     strange = Authority(tmp_path / "other").issue("node")
-    with pytest.raises(ConfigError, match=r"could not connect to one that has the others: CERTIFICATE_VERIFY_FAILED"):
+    with pytest.raises(
+        ConfigError,
+        match=r"could not connect to one that has the others: CERTIFICATE_VERIFY_FAILED",
+    ):
         stage.alter(located(strange))
     outgoing = stage.protection.outgoing_tls["SSL"]
     before = outgoing.contexts.context
@@ -164,18 +201,28 @@ def test_files_that_change_are_read_again(authority: Authority) -> None:
     assert stage.shown == renewed
 
 
-def test_a_file_that_is_as_old_and_as_long_as_the_one_before_is_read_again(authority: Authority, tmp_path: Path) -> None:
+def test_a_file_that_is_as_old_and_as_long_as_the_one_before_is_read_again(
+    authority: Authority, tmp_path: Path
+) -> None:
     keystore = tmp_path / "node.pem"
     fill(keystore, authority.issue("node").keystore)
-    stage = Stage(ALONE | authority.issue("node").properties() | {"ssl.keystore.location": str(keystore)})
+    stage = Stage(
+        ALONE | authority.issue("node").properties() | {"ssl.keystore.location": str(keystore)}
+    )
     before = stage.shown
     fill(keystore, authority.issue("node").keystore)
     stage.publish({"background.threads": "9"})
     assert stage.shown != before
 
 
-def test_stores_are_read_beside_the_event_loop(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
-    stage, threads, read = Stage(QUORUM | authority.issue("node").properties()), set[int](), RealFiles.read_bytes
+def test_stores_are_read_beside_the_event_loop(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage, threads, read = (
+        Stage(QUORUM | authority.issue("node").properties()),
+        set[int](),
+        RealFiles.read_bytes,
+    )
 
     def reading(files: RealFiles, path: Path) -> bytes:
         threads.add(threading.get_ident())
@@ -215,14 +262,21 @@ def test_a_change_of_the_configuration_is_gone_by_before_the_next_look_at_the_fi
     trio.run(main)
 
 
-def test_each_of_several_keys_is_held_against_its_predecessor(authority: Authority, tmp_path: Path) -> None:
+def test_each_of_several_keys_is_held_against_its_predecessor(
+    authority: Authority, tmp_path: Path
+) -> None:
     def store(name: str, *issued: Issued) -> dict[str, str]:
         path = tmp_path / name
         path.write_text("".join(each.keystore.read_text() for each in issued))
         return {f"{OWN}ssl.keystore.location": str(path)}
 
-    one, other = authority.issue("one", ("one.example",)), authority.issue("other", ("other.example",))
-    own = one.properties() | {"ssl.keystore.location": store("own.pem", one, other)[f"{OWN}ssl.keystore.location"]}
+    one, other = (
+        authority.issue("one", ("one.example",)),
+        authority.issue("other", ("other.example",)),
+    )
+    own = one.properties() | {
+        "ssl.keystore.location": store("own.pem", one, other)[f"{OWN}ssl.keystore.location"]
+    }
     stage = Stage(ALONE | own)
     with pytest.raises(ConfigError, match="holds 2 keys, the new one 1; that needs a restart"):
         stage.alter(store("fewer.pem", one))
@@ -258,9 +312,14 @@ def test_a_certificate_that_ends_soon_is_warned_about_once_a_day(
 
     assert warnings(left - WARNED_DAYS - 1) == []
     for days in (WARNED_DAYS, 2):
-        assert warnings(left - days) == [f"The certificate of listener SSL ends in {days} days; give the listener a new one before"]
+        assert warnings(left - days) == [
+            f"The certificate of listener SSL ends in {days} days; give the listener a new one before"
+        ]
     (family,) = certificate_families(stage.certificates.days_left())
-    assert (family.name, family.samples) == ("tidelog_listener_certificate_days_left", [("", 'listener="SSL"', 2)])
+    assert (family.name, family.samples) == (
+        "tidelog_listener_certificate_days_left",
+        [("", 'listener="SSL"', 2)],
+    )
     assert list(certificate_families({})) == []
     (told,) = warnings(left + 1)
     assert told.startswith("The certificate of listener SSL has ended")

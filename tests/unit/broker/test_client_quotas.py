@@ -1,4 +1,6 @@
-"""Quotas of a running broker: what is throttled, for how long, and what a client is told. KIP-13, KIP-124, KIP-219, KIP-599, KIP-612."""
+"""Quotas of a running broker: what is throttled, for how long, and what a client is told. KIP-13,
+KIP-124, KIP-219, KIP-599, KIP-612.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,16 +9,29 @@ import pytest
 import trio
 
 from log_service.broker.metrics.quotas import MAX_SHOWN_COUNT, quota_families
-from log_service.broker.quotas import MAX_MEMBER_PUT_OFF_MS, MAX_PUT_OFF_MS, AddressRates, ClientQuotas
+from log_service.broker.quotas import (
+    MAX_MEMBER_PUT_OFF_MS,
+    MAX_PUT_OFF_MS,
+    AddressRates,
+    ClientQuotas,
+)
 from log_service.broker.requests.call import Call
 from log_service.common.errors import ErrorCode
 from log_service.config.views import QuotaWindows
 from log_service.metrics.exposition import rendered
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.frames import RequestHeader, encode_request
-from log_service.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, OpData, RequestEntityData, RequestEntryData
+from log_service.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    OpData,
+    RequestEntityData,
+    RequestEntryData,
+)
 from log_service.protocol.messages.api_versions import ApiVersionsRequest
-from log_service.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from log_service.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from log_service.protocol.messages.fetch import FetchRequest
 from log_service.protocol.messages.heartbeat import HeartbeatRequest
@@ -24,7 +39,16 @@ from log_service.protocol.messages.metadata import MetadataRequest
 from log_service.quota.entities import QuotaKey
 from log_service.quota.windows import Meters
 from tests.sim import VirtualClock
-from tests.unit.broker.context import HOST, PORT, RawClient, Story, fetch_request, produce_request, tell, values_of
+from tests.unit.broker.context import (
+    HOST,
+    PORT,
+    RawClient,
+    Story,
+    fetch_request,
+    produce_request,
+    tell,
+    values_of,
+)
 from tests.unit.broker.quota_story import STORY, large_batch, new_topic, set_quotas, spend
 from tests.unit.quota.entities import quotas
 
@@ -52,7 +76,11 @@ def test_a_burst_of_a_producer_is_answered_and_then_paused_for() -> None:
         assert response.responses[0].partition_responses[0].error_code == 0
         assert 9_000 <= response.throttle_time_ms <= 9_300
         await node.client.ask(MetadataRequest(topics=[]), 12)
-        assert response.throttle_time_ms - 1 <= (trio.current_time() - began) * 1_000 <= response.throttle_time_ms + 50
+        assert (
+            response.throttle_time_ms - 1
+            <= (trio.current_time() - began) * 1_000
+            <= response.throttle_time_ms + 50
+        )
 
     tell(story)
 
@@ -62,7 +90,9 @@ def test_a_producer_below_its_rate_is_not_paused() -> None:
         await node.create_topic("a")
         await set_quotas(node, STORY, producer_byte_rate=10_000)
         for _ in range(30):
-            assert (await node.ask(produce_request("a", large_batch(4_000)), 9)).throttle_time_ms == 0
+            assert (
+                await node.ask(produce_request("a", large_batch(4_000)), 9)
+            ).throttle_time_ms == 0
             await trio.sleep(0.5)
 
     tell(story)
@@ -81,7 +111,9 @@ def test_a_produce_without_a_response_pauses_too() -> None:
     tell(story)
 
 
-def test_a_produce_that_is_recognized_is_charged_and_told_by_known_bytes_until_it_has_to_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_produce_that_is_recognized_is_charged_and_told_by_known_bytes_until_it_has_to_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A recognized produce request costs little under a quota.
 
     Each response was encoded anew, and each charge added up all samples. A record cost the
@@ -108,7 +140,12 @@ def test_a_produce_that_is_recognized_is_charged_and_told_by_known_bytes_until_i
         monkeypatch.setattr(Call, "respond", respond)
         monkeypatch.setattr(Meters, "charge", counted)
         told = [(await node.ask(request, 9)) for _ in range(4)]
-        assert [each.responses[0].partition_responses[0].base_offset for each in told] == [1, 2, 3, 4]
+        assert [each.responses[0].partition_responses[0].base_offset for each in told] == [
+            1,
+            2,
+            3,
+            4,
+        ]
         assert [bool(each.throttle_time_ms) for each in told] == [False, False, False, True]
         assert len(encoded) == 1, "only the response that tells a pause"
         assert len(charged) == 4
@@ -134,13 +171,18 @@ def test_a_throttled_fetch_is_empty_and_is_not_counted(is_session: bool) -> None
             return await node.client.ask(request, 12)
 
         first = await fetched(0, 0 if is_session else -1)
-        assert (first.throttle_time_ms, len(values_of(first.responses[0].partitions[0].records))) == (0, 1)
+        assert (
+            first.throttle_time_ms,
+            len(values_of(first.responses[0].partitions[0].records)),
+        ) == (0, 1)
         assert bool(first.session_id) is is_session
         second = await fetched(1, 1 if is_session else -1, first.session_id)
         assert 7_000 <= second.throttle_time_ms <= 10_000
         assert (second.responses, second.session_id) == ([], first.session_id)
         third = await fetched(1, 2 if is_session else -1, first.session_id)
-        assert third.throttle_time_ms <= 8_200  # what was not sent was not counted: it would be 16 s
+        assert (
+            third.throttle_time_ms <= 8_200
+        )  # what was not sent was not counted: it would be 16 s
         fourth = await fetched(1, 3 if is_session else -1, first.session_id)
         assert fourth.throttle_time_ms == 0
         assert len(values_of(fourth.responses[0].partitions[0].records)) == 1
@@ -170,7 +212,10 @@ def test_a_response_to_a_fetch_is_no_larger_than_the_quota_allows_at_once() -> N
             await node.produce("a", large_batch(9_000))
         await set_quotas(node, STORY, consumer_byte_rate=2_000)
         response = await node.ask(fetch_request("a", 0), 12)
-        assert (response.throttle_time_ms < 50, response.responses) == (True, [])  # the bytes around the records were too many
+        assert (response.throttle_time_ms < 50, response.responses) == (
+            True,
+            [],
+        )  # the bytes around the records were too many
         response = await node.ask(fetch_request("a", 0), 12)
         records = response.responses[0].partitions[0].records
         assert (len(values_of(records)), len(records)) == (2, 20_000)
@@ -212,7 +257,9 @@ def test_quotas_come_go_and_change_while_the_broker_runs() -> None:
         await node.create_topic("a")
 
         async def throttle() -> int:
-            return int((await node.ask(produce_request("a", large_batch(19_000)), 9)).throttle_time_ms)
+            return int(
+                (await node.ask(produce_request("a", large_batch(19_000)), 9)).throttle_time_ms
+            )
 
         assert await throttle() == 0
         await set_quotas(node, ANYBODY, producer_byte_rate=1_000)
@@ -247,7 +294,9 @@ async def answered_at(client: RawClient, request: Any = QUESTION, version: int =
 
 
 def test_a_pause_for_request_time_holds_on_every_connection_that_shares_the_quota() -> None:
-    """Each connection paused for itself: with a hundred of them a client had a hundred times its share."""
+    """Each connection paused for itself: with a hundred of them a client had a hundred times its
+    share.
+    """
 
     async def story(node: Story) -> None:
         others = [await node.connect() for _ in range(2)]
@@ -270,7 +319,9 @@ def test_a_pause_for_request_time_holds_on_every_connection_that_shares_the_quot
 
 
 @pytest.mark.parametrize("connection_count", [1, 4, 20])
-def test_however_many_connections_share_a_quota_of_request_time_they_get_what_one_gets(connection_count: int) -> None:
+def test_however_many_connections_share_a_quota_of_request_time_they_get_what_one_gets(
+    connection_count: int,
+) -> None:
     """Connections that share a quota of request time get as much as one connection.
 
     A pause is a second at most, so one connection far above the bound gets a response once a
@@ -327,10 +378,17 @@ async def longest_wait(node: Story, request: Any, version: int) -> float:
     ("request_", "version", "bound_ms"),
     [
         pytest.param(QUESTION, 12, MAX_PUT_OFF_MS, id="any request"),
-        pytest.param(HeartbeatRequest(group_id="g", member_id="m"), 4, MAX_MEMBER_PUT_OFF_MS, id="of a member"),
+        pytest.param(
+            HeartbeatRequest(group_id="g", member_id="m"),
+            4,
+            MAX_MEMBER_PUT_OFF_MS,
+            id="of a member",
+        ),
     ],
 )
-def test_no_request_waits_for_others_of_its_share_without_a_bound(request_: Any, version: int, bound_ms: int) -> None:
+def test_no_request_waits_for_others_of_its_share_without_a_bound(
+    request_: Any, version: int, bound_ms: int
+) -> None:
     """A request waits for others of its share only up to a bound.
 
     Each request that was let through prolonged the pause. Heartbeats came too late, and members
@@ -344,7 +402,9 @@ def test_no_request_waits_for_others_of_its_share_without_a_bound(request_: Any,
     tell(story)
 
 
-def test_a_pause_of_others_puts_off_neither_who_does_not_share_it_nor_a_fetch_nor_the_question_for_versions() -> None:
+def test_a_pause_of_others_puts_off_neither_who_does_not_share_it_nor_a_fetch_nor_the_question_for_versions() -> (
+    None
+):
     async def story(node: Story) -> None:
         await node.create_topic("a")
         others = [await node.connect() for _ in range(3)]
@@ -377,8 +437,12 @@ def test_partitions_are_charged_when_they_are_created_added_and_deleted() -> Non
         refused = await node.ask(new_topic("small"), 7)
         assert refused.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
         assert 18_500 <= refused.throttle_time_ms <= 19_000
-        more = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="old", count=4, assignments=None)], timeout_ms=10_000)
-        assert (await node.ask(more, 3)).results[0].error_code == 0  # this request had to wait until the tokens were back
+        more = CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name="old", count=4, assignments=None)], timeout_ms=10_000
+        )
+        assert (await node.ask(more, 3)).results[
+            0
+        ].error_code == 0  # this request had to wait until the tokens were back
         drop = DeleteTopicsRequest(topics=[DeleteTopicState(name="old")], timeout_ms=10_000)
         refused = await node.ask(drop, 6)
         assert refused.responses[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
@@ -393,7 +457,14 @@ def test_partitions_are_charged_when_they_are_created_added_and_deleted() -> Non
     [
         (new_topic("b"), 5, "topics"),
         (DeleteTopicsRequest(topic_names=["old"], timeout_ms=10_000), 4, "responses"),
-        (CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="old", count=9, assignments=None)], timeout_ms=10_000), 2, "results"),
+        (
+            CreatePartitionsRequest(
+                topics=[CreatePartitionsTopic(name="old", count=9, assignments=None)],
+                timeout_ms=10_000,
+            ),
+            2,
+            "results",
+        ),
     ],
     ids=["CreateTopics", "DeleteTopics", "CreatePartitions"],
 )
@@ -464,18 +535,29 @@ def test_an_address_that_connects_too_often_is_held_and_closed() -> None:
     tell(story)
 
 
-async def set_quotas_of_the_first(node: Story, entity: Mapping[str, str | None], **values: float | None) -> None:
+async def set_quotas_of_the_first(
+    node: Story, entity: Mapping[str, str | None], **values: float | None
+) -> None:
     """Set quotas over the connection that there is."""
     entry = RequestEntryData(
-        entity=[RequestEntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
-        ops=[OpData(key=key, value=value or 0.0, remove=value is None) for key, value in values.items()],
+        entity=[
+            RequestEntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()
+        ],
+        ops=[
+            OpData(key=key, value=value or 0.0, remove=value is None)
+            for key, value in values.items()
+        ],
     )
     assert (await node.ask(AlterClientQuotasRequest(entries=[entry]), 1)).entries[0].error_code == 0
 
 
 @pytest.mark.parametrize(
     ("properties", "throttle_ms"),
-    [({}, 9_000), ({"quota.window.num": "3"}, 17_000), ({"quota.window.num": "3", "quota.window.size.seconds": "5"}, 9_000)],
+    [
+        ({}, 9_000),
+        ({"quota.window.num": "3"}, 17_000),
+        ({"quota.window.num": "3", "quota.window.size.seconds": "5"}, 9_000),
+    ],
     ids=["default", "windows", "window size"],
 )
 def test_windows_of_quotas(properties: dict[str, Any], throttle_ms: int) -> None:
@@ -511,7 +593,9 @@ def test_windows_of_mutations(properties: dict[str, Any], is_refused: bool) -> N
     async def story(node: Story) -> None:
         await set_quotas(node, STORY, controller_mutation_rate=1)
         assert (await node.ask(new_topic("a", 5), 7)).topics[0].error_code == 0
-        refused = (await node.ask(new_topic("b"), 7)).topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        refused = (await node.ask(new_topic("b"), 7)).topics[
+            0
+        ].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
         assert refused is is_refused
 
     tell(story, **properties)
@@ -534,12 +618,19 @@ def test_the_listener_of_the_controller_throttles_too() -> None:
         client = await node.connect(9093)
         for name in ("a", "b"):
             assert (await client.ask(new_topic(name), 7)).topics[0].error_code == 0
-        assert (await client.ask(new_topic("c"), 7)).topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert (await client.ask(new_topic("c"), 7)).topics[
+            0
+        ].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
         client.close()
 
     listeners = f"PLAINTEXT://{HOST}:{PORT},CONTROLLER://{HOST}:9093"
     kinds = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
-    tell(story, listeners=listeners, controller_listener_names="CONTROLLER", listener_security_protocol_map=kinds)
+    tell(
+        story,
+        listeners=listeners,
+        controller_listener_names="CONTROLLER",
+        listener_security_protocol_map=kinds,
+    )
 
 
 def test_the_metrics_page_tells_who_was_throttled() -> None:
@@ -547,11 +638,23 @@ def test_the_metrics_page_tells_who_was_throttled() -> None:
         await node.create_topic("a")
         await set_quotas(node, STORY, producer_byte_rate=1_000)
         throttled = await node.ask(produce_request("a", large_batch(19_000)), 9)
-        lines = b"".join(rendered(quota_families(node.broker._quotas, node.broker.env.clock.monotonic_ms()))).decode().splitlines()
+        lines = (
+            b"".join(
+                rendered(quota_families(node.broker._quotas, node.broker.env.clock.monotonic_ms()))
+            )
+            .decode()
+            .splitlines()
+        )
         told = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
-        prefix, client = "kafka_server_clientquotas_", '{quota="producer_byte_rate",client="client-id=story"}'
+        prefix, client = (
+            "kafka_server_clientquotas_",
+            '{quota="producer_byte_rate",client="client-id=story"}',
+        )
         assert told[f'{prefix}throttled_total{{quota="producer_byte_rate"}}'] == "1"
-        assert float(told[f'{prefix}throttle_seconds_total{{quota="producer_byte_rate"}}']) == throttled.throttle_time_ms / 1_000
+        assert (
+            float(told[f'{prefix}throttle_seconds_total{{quota="producer_byte_rate"}}'])
+            == throttled.throttle_time_ms / 1_000
+        )
         assert 1_900 <= float(told[f"{prefix}rate{client}"]) <= 1_930
         assert float(told[f"{prefix}limit{client}"]) == 1_000
 

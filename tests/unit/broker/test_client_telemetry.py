@@ -11,8 +11,14 @@ from log_service.broker.handlers.api_versions import TELEMETRY
 from log_service.common.errors import ErrorCode
 from log_service.metadata.image import ResourceType
 from log_service.protocol.messages.api_versions import ApiVersionsRequest
-from log_service.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
-from log_service.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from log_service.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+)
+from log_service.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from log_service.protocol.messages.push_telemetry import PushTelemetryRequest
 from log_service.records.compression import Codec, compress
 from tests.helpers.metrics_page import fetch
@@ -30,21 +36,32 @@ def play(story: Callable[[Story], Awaitable[None]], properties: dict[str, str]) 
 
 async def subscribe(node: Story, name: str, **configs: str | None) -> int:
     changes = [
-        AlterableConfig(name=key.replace("_", "."), value=value, config_operation=0 if value is not None else 1)
+        AlterableConfig(
+            name=key.replace("_", "."), value=value, config_operation=0 if value is not None else 1
+        )
         for key, value in configs.items()
     ]
-    resource = AlterConfigsResource(resource_type=int(ResourceType.CLIENT_METRICS), resource_name=name, configs=changes)
+    resource = AlterConfigsResource(
+        resource_type=int(ResourceType.CLIENT_METRICS), resource_name=name, configs=changes
+    )
     response = await node.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
     code: int = response.responses[0].error_code
     return code
 
 
 async def subscription(node: Story, instance_id: UUID | None = None) -> Any:
-    return await node.ask(GetTelemetrySubscriptionsRequest(client_instance_id=instance_id or UUID(int=0)), 0)
+    return await node.ask(
+        GetTelemetrySubscriptionsRequest(client_instance_id=instance_id or UUID(int=0)), 0
+    )
 
 
 async def push(node: Story, told: Any, metrics: bytes, **how: Any) -> ErrorCode:
-    request = PushTelemetryRequest(client_instance_id=told.client_instance_id, subscription_id=told.subscription_id, metrics=metrics, **how)
+    request = PushTelemetryRequest(
+        client_instance_id=told.client_instance_id,
+        subscription_id=told.subscription_id,
+        metrics=metrics,
+        **how,
+    )
     return ErrorCode.of((await node.ask(request, 0)).error_code)
 
 
@@ -54,20 +71,43 @@ async def page(node: Story) -> str:
 
 def test_what_clients_push_is_on_the_metrics_page_until_they_are_silent() -> None:
     async def story(node: Story) -> None:
-        assert await subscribe(node, "all", metrics="*", interval_ms="1000", match="client_software_name=our-.*") == 0
+        assert (
+            await subscribe(
+                node, "all", metrics="*", interval_ms="1000", match="client_software_name=our-.*"
+            )
+            == 0
+        )
         await node.ask(CLIENT, 4)
         told = await subscription(node)
-        assert (told.requested_metrics, told.push_interval_ms, told.telemetry_max_bytes) == (["*"], 1_000, 1 << 20)
+        assert (told.requested_metrics, told.push_interval_ms, told.telemetry_max_bytes) == (
+            ["*"],
+            1_000,
+            1 << 20,
+        )
         assert told.client_instance_id.int > 1
-        first = payload(gauge("org.apache.kafka.producer.latency.avg", 1.5), counter("org.apache.kafka.producer.sends", 2), rack="r")
-        assert await push(node, told, compress(Codec.ZSTD, first), compression_type=4) is ErrorCode.NONE
+        first = payload(
+            gauge("org.apache.kafka.producer.latency.avg", 1.5),
+            counter("org.apache.kafka.producer.sends", 2),
+            rack="r",
+        )
+        assert (
+            await push(node, told, compress(Codec.ZSTD, first), compression_type=4)
+            is ErrorCode.NONE
+        )
         await trio.sleep(1)
-        assert await push(node, told, payload(counter("org.apache.kafka.producer.sends", 3), rack="r")) is ErrorCode.NONE
+        assert (
+            await push(node, told, payload(counter("org.apache.kafka.producer.sends", 3), rack="r"))
+            is ErrorCode.NONE
+        )
         shown = await page(node)
         assert "# TYPE kafka_client_producer_latency_avg gauge" in shown
         assert "# TYPE kafka_client_producer_sends counter" in shown
-        line = next(line for line in shown.splitlines() if line.startswith("kafka_client_producer_sends{"))
-        assert line.startswith('kafka_client_producer_sends{rack="r",client_id="story",client_instance_id="')
+        line = next(
+            line for line in shown.splitlines() if line.startswith("kafka_client_producer_sends{")
+        )
+        assert line.startswith(
+            'kafka_client_producer_sends{rack="r",client_id="story",client_instance_id="'
+        )
         assert line.endswith("} 5.0")
         assert "tidelog_client_telemetry_pushes_total 2" in shown
         await trio.sleep(60)
@@ -81,11 +121,16 @@ def test_a_change_of_what_is_pushed_reaches_clients_at_their_next_request() -> N
         await subscribe(node, "mine", metrics="a", interval_ms="60000")
         told = await subscription(node)
         assert await push(node, told, payload(gauge("a.x", 1))) is ErrorCode.NONE
-        assert (await subscription(node, told.client_instance_id)).error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert (
+            await subscription(node, told.client_instance_id)
+        ).error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
         await subscribe(node, "mine", metrics="a,b")
         assert await push(node, told, payload(gauge("a.x", 1))) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
         again = await subscription(node, told.client_instance_id)
-        assert (again.requested_metrics, again.client_instance_id) == (["a", "b"], told.client_instance_id)
+        assert (again.requested_metrics, again.client_instance_id) == (
+            ["a", "b"],
+            told.client_instance_id,
+        )
         assert again.subscription_id != told.subscription_id
         await subscribe(node, "mine", metrics=None, interval_ms=None)
         none = await subscription(node, told.client_instance_id)
@@ -121,7 +166,10 @@ def test_telemetry_max_bytes() -> None:
         assert told.telemetry_max_bytes == 100
         assert await push(node, told, bytes(101)) is ErrorCode.TELEMETRY_TOO_LARGE
         other = await subscription(node)
-        assert await push(node, other, compress(Codec.ZSTD, bytes(1_000)), compression_type=4) is ErrorCode.INVALID_RECORD
+        assert (
+            await push(node, other, compress(Codec.ZSTD, bytes(1_000)), compression_type=4)
+            is ErrorCode.INVALID_RECORD
+        )
 
     play(story, {"telemetry.max.bytes": "100"})
 

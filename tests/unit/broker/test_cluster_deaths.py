@@ -7,18 +7,29 @@ from log_service.client import Admin, NewTopic
 from log_service.common.errors import ErrorCode
 from log_service.common.types import NodeId
 from log_service.protocol.messages.produce import ProduceResponse
-from tests.helpers.cluster import BROKER_PORT, CONTROLLER_PORT, Cluster, host_of, node_properties, tell_cluster
+from tests.helpers.cluster import (
+    BROKER_PORT,
+    CONTROLLER_PORT,
+    Cluster,
+    host_of,
+    node_properties,
+    tell_cluster,
+)
 from tests.unit.broker.context import RawClient, batch, produce_request
 from tests.unit.broker.led_topic import known, lead, other_than
 
 SOON_S = 1.0
-"""Grace, elections and look-ups, in virtual time; a session is 9 s, a fetch timer of the quorum 2 s."""
+"""Grace, elections and look-ups, in virtual time; a session is 9 s, a fetch timer of the quorum 2
+s.
+"""
 
 
 async def until_all_know_another_leader(cluster: Cluster, dead: int) -> float:
     """Wait until each node that lives knows a leader that lives; return the seconds that it took."""
     began = trio.current_time()
-    await cluster.until(lambda: all(known(cluster, each).leader not in {dead, -1} for each in cluster.brokers))
+    await cluster.until(
+        lambda: all(known(cluster, each).leader not in {dead, -1} for each in cluster.brokers)
+    )
     return trio.current_time() - began
 
 
@@ -56,7 +67,11 @@ def test_a_new_controller_hears_of_every_broker_before_it_can_see_one_dead(roles
     """A broker without a controller is no voter, and learns of the election by itself."""
     voter_ids = (1, 2, 3) if roles == "broker,controller" else (4, 5, 6)
     files = {each: node_properties(each, voter_ids, roles) for each in (1, 2, 3)}
-    files |= {each: node_properties(each, voter_ids, "controller") for each in voter_ids if each not in files}
+    files |= {
+        each: node_properties(each, voter_ids, "controller")
+        for each in voter_ids
+        if each not in files
+    }
 
     async def story(cluster: Cluster) -> None:
         first = await cluster.leader()
@@ -92,7 +107,11 @@ def test_brokers_that_die_one_soon_after_the_other_stay_eligible_together() -> N
         cluster.kill(2)
         await cluster.until(lambda: cluster.unfenced(3) == [3])
         partition = known(cluster, 3)
-        assert (partition.leader, partition.isr, partition.eligible_leader_replicas) == (-1, (), (1, 2))
+        assert (partition.leader, partition.isr, partition.eligible_leader_replicas) == (
+            -1,
+            (),
+            (1, 2),
+        )
 
     tell_cluster(story, files)
 
@@ -119,7 +138,10 @@ def test_a_network_that_breaks_every_connection_fences_no_broker() -> None:
         for _ in range(3):
             cluster.world.network.reset_connections(host_of(leader))
             await trio.sleep(2.5)
-        assert (known(cluster, controller).leader, known(cluster, controller).leader_epoch) == (leader, epoch)
+        assert (known(cluster, controller).leader, known(cluster, controller).leader_epoch) == (
+            leader,
+            epoch,
+        )
 
     tell_cluster(story)
 
@@ -132,7 +154,11 @@ def test_a_broker_out_of_reach_is_left_to_its_session() -> None:
         cluster.world.network.isolate(host_of(victim), others)
         cluster.world.network.reset_connections(host_of(victim))
         began = trio.current_time()
-        await cluster.until(lambda: all(known(cluster, each).leader != victim for each in cluster.brokers if each != victim))
+        await cluster.until(
+            lambda: all(
+                known(cluster, each).leader != victim for each in cluster.brokers if each != victim
+            )
+        )
         assert trio.current_time() - began > 5
 
     tell_cluster(story)
@@ -154,7 +180,10 @@ def test_a_live_broker_whose_address_refuses_is_fenced_once_and_comes_back() -> 
         network._listeners[host_of(victim), BROKER_PORT] = hidden
         assert fenced == [True, False, False], "one election, however often its connections end"
         assert known(cluster, controller).leader_epoch == 1
-        assert broker.rooms.lifecycle.broker_epoch == cluster.brokers[controller].image.cluster.brokers[NodeId(victim)].epoch
+        assert (
+            broker.rooms.lifecycle.broker_epoch
+            == cluster.brokers[controller].image.cluster.brokers[NodeId(victim)].epoch
+        )
 
     tell_cluster(story)
 
@@ -169,7 +198,10 @@ def test_a_leader_of_the_quorum_that_one_voter_cannot_reach_stays_in_office() ->
         await trio.sleep(1)
         network.heal()
         await trio.sleep(1)
-        assert (cluster.brokers[leader].raft.epoch, cluster.brokers[leader].raft.leader_id) == (epoch, leader)
+        assert (cluster.brokers[leader].raft.epoch, cluster.brokers[leader].raft.leader_id) == (
+            epoch,
+            leader,
+        )
 
     tell_cluster(story)
 
@@ -181,7 +213,10 @@ def test_without_a_grace_the_session_alone_tells() -> None:
         cluster.kill(victim)
         assert await until_all_know_another_leader(cluster, victim) > 5
 
-    tell_cluster(story, {each: node_properties(each, (1, 2, 3), node_death_grace_ms="0") for each in (1, 2, 3)})
+    tell_cluster(
+        story,
+        {each: node_properties(each, (1, 2, 3), node_death_grace_ms="0") for each in (1, 2, 3)},
+    )
 
 
 def test_without_a_grace_voters_wait_out_their_leaders_silence() -> None:
@@ -193,21 +228,30 @@ def test_without_a_grace_voters_wait_out_their_leaders_silence() -> None:
         await cluster.leader()
         assert trio.current_time() - began > 1
 
-    tell_cluster(story, {each: node_properties(each, (1, 2, 3), node_death_grace_ms="-1") for each in (1, 2, 3)})
+    tell_cluster(
+        story,
+        {each: node_properties(each, (1, 2, 3), node_death_grace_ms="-1") for each in (1, 2, 3)},
+    )
 
 
 def test_a_clean_stop_waits_for_no_write_that_followers_could_not_fetch() -> None:
     async def story(cluster: Cluster) -> None:
         victim = other_than(await cluster.leader())
         await lead(cluster, victim)
-        client = RawClient(await cluster.world.client_env().network.connect(host_of(victim), BROKER_PORT))
+        client = RawClient(
+            await cluster.world.client_env().network.connect(host_of(victim), BROKER_PORT)
+        )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(produce_until_it_leads_no_more, client)
             await trio.sleep(0.5)
             began = trio.current_time()
             nursery.start_soon(cluster.stop, victim)
             others = [broker for node_id, broker in cluster.brokers.items() if node_id != victim]
-            await cluster.until(lambda: all(each.image.topics.by_name["a"].partitions[0].leader != victim for each in others))
+            await cluster.until(
+                lambda: all(
+                    each.image.topics.by_name["a"].partitions[0].leader != victim for each in others
+                )
+            )
             assert trio.current_time() - began < SOON_S
 
     tell_cluster(story)

@@ -17,7 +17,11 @@ from log_service.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from log_service.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
+from log_service.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from log_service.replication.partition import Partition
@@ -27,7 +31,13 @@ from tests.unit.broker.context import RawClient, batch, produce_request
 
 DIRS = ("/data/first", "/data/second")
 FILES = {
-    each: node_properties(each, (1, 2, 3), log_dirs=",".join(DIRS), metadata_log_dir="/data/metadata", min_insync_replicas="1")
+    each: node_properties(
+        each,
+        (1, 2, 3),
+        log_dirs=",".join(DIRS),
+        metadata_log_dir="/data/metadata",
+        min_insync_replicas="1",
+    )
     for each in (1, 2, 3)
 }
 PARTITIONS = 6
@@ -36,7 +46,9 @@ SOON_S = 1.0
 
 
 async def client_of(cluster: Cluster, node_id: int) -> RawClient:
-    return RawClient(await cluster.world.client_env().network.connect(host_of(node_id), BROKER_PORT))
+    return RawClient(
+        await cluster.world.client_env().network.connect(host_of(node_id), BROKER_PORT)
+    )
 
 
 async def create(cluster: Cluster, name: str = "a", *, factor: int = 3) -> int:
@@ -44,25 +56,35 @@ async def create(cluster: Cluster, name: str = "a", *, factor: int = 3) -> int:
     controller = await cluster.leader()
     await cluster.until(lambda: len(cluster.unfenced(controller)) == 3)
     topic = CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=factor)
-    response = await (await client_of(cluster, controller)).ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
+    response = await (await client_of(cluster, controller)).ask(
+        CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7
+    )
     assert response.topics[0].error_code == 0, response.topics[0].error_message
     return controller
 
 
-def registrations(cluster: Cluster, node_id: int, name: str = "a") -> dict[int, PartitionRegistration]:
+def registrations(
+    cluster: Cluster, node_id: int, name: str = "a"
+) -> dict[int, PartitionRegistration]:
     topic = cluster.brokers[node_id].image.topics.by_name.get(name)
     return {} if topic is None else dict(topic.partitions)
 
 
 def hosted(cluster: Cluster, node_id: int) -> dict[int, Partition]:
-    return {index: partition for (name, index), partition in cluster.brokers[node_id].replicas.partitions.items() if name == "a"}
+    return {
+        index: partition
+        for (name, index), partition in cluster.brokers[node_id].replicas.partitions.items()
+        if name == "a"
+    }
 
 
 def is_told(cluster: Cluster, node_id: int) -> bool:
     """Whether a node's metadata has every replica where it is, on all nodes."""
     known = registrations(cluster, node_id)
     return len(known) == PARTITIONS and all(
-        partition.log is not None and known[index].directory_of(each) == broker.foundation.logs.directory_ids[partition.log.home.path]  # type: ignore[arg-type]
+        partition.log is not None
+        and known[index].directory_of(each)
+        == broker.foundation.logs.directory_ids[partition.log.home.path]  # type: ignore[arg-type]
         for each, broker in cluster.brokers.items()
         for index, partition in hosted(cluster, each).items()
     )
@@ -80,10 +102,16 @@ def test_every_new_replica_is_assigned_to_the_directory_that_holds_it() -> None:
     async def story(cluster: Cluster) -> None:
         controller = await create(cluster)
         await cluster.until(lambda: all(is_told(cluster, each) for each in cluster.brokers), 10)
-        places = {directory for each in registrations(cluster, controller).values() for directory in each.directories}
+        places = {
+            directory
+            for each in registrations(cluster, controller).values()
+            for directory in each.directories
+        }
         assert len(places) == 6  # both directories of each broker
         assert not places & UNPLACED_DIRECTORIES
-        epochs = {index: each.leader_epoch for index, each in registrations(cluster, controller).items()}
+        epochs = {
+            index: each.leader_epoch for index, each in registrations(cluster, controller).items()
+        }
         assert set(epochs.values()) == {0}  # where a replica is changes no leader
 
     tell_cluster(story, FILES)
@@ -108,10 +136,16 @@ def test_a_replica_that_moves_is_told_again() -> None:
         assert moved.log is not None
         before = registrations(cluster, controller)[0].directory_of(2)  # type: ignore[arg-type]
         other = next(path for path in DIRS if path != str(moved.log.home.path))
-        dirs = [AlterReplicaLogDir(path=other, topics=[AlterReplicaLogDirTopic(name="a", partitions=[0])])]
+        dirs = [
+            AlterReplicaLogDir(
+                path=other, topics=[AlterReplicaLogDirTopic(name="a", partitions=[0])]
+            )
+        ]
         answer = await (await client_of(cluster, 2)).ask(AlterReplicaLogDirsRequest(dirs=dirs), 2)
         assert answer.results[0].partitions[0].error_code == ErrorCode.NONE
-        await cluster.until(lambda: registrations(cluster, controller)[0].directory_of(2) != before, 10)  # type: ignore[arg-type]
+        await cluster.until(
+            lambda: registrations(cluster, controller)[0].directory_of(2) != before, 10
+        )  # type: ignore[arg-type]
         await cluster.until(lambda: is_told(cluster, controller), 10)
 
     tell_cluster(story, FILES)
@@ -129,12 +163,19 @@ def test_leaders_leave_a_directory_that_fails_at_once_and_the_others_stay() -> N
         log = hosted(cluster, victim)[index].log
         assert log is not None
         path, directory_id = str(log.home.path), known[index].directory_of(victim)  # type: ignore[arg-type]
-        there = {index for index, each in known.items() if each.directory_of(victim) == directory_id}  # type: ignore[arg-type]
+        there = {
+            index for index, each in known.items() if each.directory_of(victim) == directory_id
+        }  # type: ignore[arg-type]
         fail_directory(cluster, victim, path)
         log.home.note_error(OSError(errno.EIO, "the disk is gone"))
 
         began = trio.current_time()
-        await cluster.until(lambda: all(victim not in registrations(cluster, controller)[each].isr for each in there), 10)
+        await cluster.until(
+            lambda: all(
+                victim not in registrations(cluster, controller)[each].isr for each in there
+            ),
+            10,
+        )
         assert trio.current_time() - began < SOON_S
         after = registrations(cluster, controller)
         assert all(after[each].leader not in {victim, -1} for each in there)
@@ -155,14 +196,23 @@ def test_a_broker_that_comes_back_with_a_new_disk_tells_where_its_replicas_are()
         await cluster.start(victim)
         await cluster.until(lambda: all(is_told(cluster, each) for each in cluster.brokers), 30)
         online = cluster.brokers[victim].image.cluster.brokers[NodeId(victim)]
-        assert all(online.has_online(each.directory_of(NodeId(victim))) for each in registrations(cluster, victim).values())  # type: ignore[arg-type]
-        await cluster.until(lambda: all(victim in each.isr for each in registrations(cluster, victim).values()), 30)
+        assert all(
+            online.has_online(each.directory_of(NodeId(victim)))
+            for each in registrations(cluster, victim).values()
+        )  # type: ignore[arg-type]
+        await cluster.until(
+            lambda: all(victim in each.isr for each in registrations(cluster, victim).values()), 30
+        )
 
-    brokers = {each: node_properties(each, (1,), "broker", min_insync_replicas="1") for each in (2, 3)}
+    brokers = {
+        each: node_properties(each, (1,), "broker", min_insync_replicas="1") for each in (2, 3)
+    }
     tell_cluster(story, {1: node_properties(1, (1,), min_insync_replicas="1"), **brokers})
 
 
-def test_records_of_a_deleted_topic_do_not_come_up_in_a_new_one_of_its_name_though_their_log_lost_its_topic_id() -> None:
+def test_records_of_a_deleted_topic_do_not_come_up_in_a_new_one_of_its_name_though_their_log_lost_its_topic_id() -> (
+    None
+):
     async def story(cluster: Cluster) -> None:
         controller = await create(cluster)
         victim = next(each for each in (1, 2, 3) if each != controller)
@@ -176,7 +226,13 @@ def test_records_of_a_deleted_topic_do_not_come_up_in_a_new_one_of_its_name_thou
         ask = (await client_of(cluster, controller)).ask
         await ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="a")], timeout_ms=10_000), 6)
         assert (
-            await ask(CreateTopicsRequest(topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=3)], timeout_ms=10_000), 7)
+            await ask(
+                CreateTopicsRequest(
+                    topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=3)],
+                    timeout_ms=10_000,
+                ),
+                7,
+            )
         ).topics[0].error_code == 0
         await cluster.until(lambda: 0 in registrations(cluster, controller))
         client = await client_of(cluster, registrations(cluster, controller)[0].leader)
@@ -185,13 +241,19 @@ def test_records_of_a_deleted_topic_do_not_come_up_in_a_new_one_of_its_name_thou
         await cluster.start(victim)
         await cluster.until(lambda: len(registrations(cluster, controller)[0].isr) == 3)
         assert end_of(cluster, victim) == 1
-        assert [name for name in files.list_directory(home) if name.startswith("a-0") and name.endswith("-stray")]
+        assert [
+            name
+            for name in files.list_directory(home)
+            if name.startswith("a-0") and name.endswith("-stray")
+        ]
 
     tell_cluster(story, FILES)
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
-def test_a_directory_that_returns_with_a_replica_that_began_anew_beside_it_does_not_stop_a_start(*, is_damaged: bool) -> None:
+def test_a_directory_that_returns_with_a_replica_that_began_anew_beside_it_does_not_stop_a_start(
+    *, is_damaged: bool
+) -> None:
     """A node starts although two directories hold a log of one topic.
 
     Each start was refused. If the newer log was damaged, the older one was served.
@@ -207,19 +269,30 @@ def test_a_directory_that_returns_with_a_replica_that_began_anew_beside_it_does_
         await cluster.start(victim)
         await cluster.until(lambda: len(registrations(cluster, controller)[0].isr) == 3)
         assert served_in(cluster, victim) == new
-        assert [name for name in files.list_directory(old) if name.startswith("a-0.") and name.endswith("-stray")]
+        assert [
+            name
+            for name in files.list_directory(old)
+            if name.startswith("a-0.") and name.endswith("-stray")
+        ]
         assert not cluster.brokers[victim].foundation.logs.damaged
 
     tell_cluster(story, FILES)
 
 
-def test_a_stale_log_is_not_served_by_a_broker_that_starts_without_the_directory_that_counts() -> None:
+def test_a_stale_log_is_not_served_by_a_broker_that_starts_without_the_directory_that_counts() -> (
+    None
+):
     """It was served, and the controller was told that the replica is there."""
 
     async def story(cluster: Cluster) -> None:
         controller, victim, old, new = await begin_anew(cluster)
-        files, new_id = disk_of(cluster, victim), registrations(cluster, controller)[0].directory_of(NodeId(victim))
-        before = {name: files.read_bytes(old / "a-0" / name) for name in files.list_directory(old / "a-0")}
+        files, new_id = (
+            disk_of(cluster, victim),
+            registrations(cluster, controller)[0].directory_of(NodeId(victim)),
+        )
+        before = {
+            name: files.read_bytes(old / "a-0" / name) for name in files.list_directory(old / "a-0")
+        }
         files.disk.failed = new
         await cluster.start(victim)
         await cluster.until(lambda: len(cluster.unfenced(controller)) == 3)
@@ -230,7 +303,9 @@ def test_a_stale_log_is_not_served_by_a_broker_that_starts_without_the_directory
         assert hosted(cluster, victim)[0].is_offline
         known = registrations(cluster, controller)[0]
         assert (known.directory_of(NodeId(victim)), victim in known.isr) == (new_id, False)
-        assert before == {name: files.read_bytes(old / "a-0" / name) for name in files.list_directory(old / "a-0")}
+        assert before == {
+            name: files.read_bytes(old / "a-0" / name) for name in files.list_directory(old / "a-0")
+        }
         await cluster.stop(victim)
         files.disk.failed = None
 
@@ -262,7 +337,9 @@ async def begin_anew(cluster: Cluster) -> tuple[int, int, Path, Path]:
     new = served_in(cluster, victim)
     assert new != old
     new_id = cluster.brokers[victim].foundation.logs.directory_ids[new]
-    await cluster.until(lambda: registrations(cluster, controller)[0].directory_of(NodeId(victim)) == new_id)
+    await cluster.until(
+        lambda: registrations(cluster, controller)[0].directory_of(NodeId(victim)) == new_id
+    )
     await cluster.stop(victim)
     files.disk.failed = None
     return controller, victim, old, new
@@ -282,11 +359,17 @@ def served_in(cluster: Cluster, node_id: int) -> Path:
 
 async def reassign(cluster: Cluster, controller: int, replicas: list[int]) -> None:
     """Put the first partition on other brokers, and wait until it is there."""
-    topics = [ReassignableTopic(name="a", partitions=[ReassignablePartition(partition_index=0, replicas=replicas)])]
+    topics = [
+        ReassignableTopic(
+            name="a", partitions=[ReassignablePartition(partition_index=0, replicas=replicas)]
+        )
+    ]
     ask = (await client_of(cluster, controller)).ask
     answer = await ask(AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=10_000), 1)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
-    await cluster.until(lambda: sorted(registrations(cluster, controller)[0].isr) == sorted(replicas))
+    await cluster.until(
+        lambda: sorted(registrations(cluster, controller)[0].isr) == sorted(replicas)
+    )
 
 
 def end_of(cluster: Cluster, node_id: int) -> int:

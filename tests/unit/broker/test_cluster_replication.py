@@ -13,7 +13,12 @@ from log_service.common.env import FileSlice
 from log_service.common.errors import ErrorCode
 from log_service.common.types import Buffer
 from log_service.metadata.partition import PartitionRegistration
-from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
+from log_service.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from log_service.protocol.messages.produce import ProduceResponse
 from tests.helpers.cluster import BROKER_PORT, Cluster, host_of, node_properties, tell_cluster
 from tests.helpers.metrics_page import fetch
@@ -23,20 +28,33 @@ from tests.unit.broker.context import RawClient, batch, produce_request
 
 
 async def client_of(cluster: Cluster, node_id: int) -> RawClient:
-    return RawClient(await cluster.world.client_env().network.connect(host_of(node_id), BROKER_PORT))
+    return RawClient(
+        await cluster.world.client_env().network.connect(host_of(node_id), BROKER_PORT)
+    )
 
 
-async def create_topic(cluster: Cluster, name: str = "a", partitions: int = 1, replicas: int = 3, **configs: str) -> None:
+async def create_topic(
+    cluster: Cluster, name: str = "a", partitions: int = 1, replicas: int = 3, **configs: str
+) -> None:
     """Create a topic, once all brokers are there."""
     leader = await cluster.leader()
     await cluster.until(lambda: len(cluster.unfenced(leader)) == 3)
-    named = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, configs=named)
+    named = [
+        CreatableTopicConfig(name=key.replace("_", "."), value=value)
+        for key, value in configs.items()
+    ]
+    topic = CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=replicas, configs=named
+    )
     client = await client_of(cluster, leader)
-    response: CreateTopicsResponse = await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
+    response: CreateTopicsResponse = await client.ask(
+        CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7
+    )
     assert response.topics[0].error_code == 0, response
     client.close()
-    await cluster.until(lambda: all(name in broker.image.topics.by_name for broker in cluster.brokers.values()))
+    await cluster.until(
+        lambda: all(name in broker.image.topics.by_name for broker in cluster.brokers.values())
+    )
 
 
 def registration(cluster: Cluster, name: str = "a", index: int = 0) -> PartitionRegistration:
@@ -53,7 +71,9 @@ async def produce(cluster: Cluster, value: bytes, index: int = 0) -> int:
             if leader in cluster.brokers:
                 client = await client_of(cluster, leader)
                 try:
-                    response: ProduceResponse = await client.ask(produce_request("a", batch(value), partition=index), 9)
+                    response: ProduceResponse = await client.ask(
+                        produce_request("a", batch(value), partition=index), 9
+                    )
                 except (OSError, EOFError):
                     continue
                 finally:
@@ -73,8 +93,12 @@ def bytes_of(broker: Broker, name: str = "a", index: int = 0) -> bytes:
 
 async def all_in_sync_and_equal(cluster: Cluster, index: int = 0) -> bytes:
     await cluster.until(lambda: len(registration(cluster, "a", index).isr) == 3)
-    contents = {node_id: bytes_of(broker, "a", index) for node_id, broker in cluster.brokers.items()}
-    assert len(set(contents.values())) == 1, {node_id: len(content) for node_id, content in contents.items()}
+    contents = {
+        node_id: bytes_of(broker, "a", index) for node_id, broker in cluster.brokers.items()
+    }
+    assert len(set(contents.values())) == 1, {
+        node_id: len(content) for node_id, content in contents.items()
+    }
     return contents[1]
 
 
@@ -89,8 +113,12 @@ def test_a_record_that_is_acknowledged_is_on_three_nodes() -> None:
     tell_cluster(story)
 
 
-def test_a_large_batch_goes_to_followers_as_a_slice_of_the_leaders_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system sends it from the page cache, as it lies there: the leader neither reads nor changes it."""
+def test_a_large_batch_goes_to_followers_as_a_slice_of_the_leaders_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The system sends it from the page cache, as it lies there: the leader neither reads nor
+    changes it.
+    """
     sent: list[int] = []
 
     class Noting(MemoryConnection):
@@ -160,7 +188,9 @@ def test_a_clean_stop_fails_no_request_that_follows_the_leader() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(cluster.stop, old)
             while not codes or codes[-1] == ErrorCode.NONE:
-                response: ProduceResponse = await client.ask(produce_request("a", batch(b"next")), 9)
+                response: ProduceResponse = await client.ask(
+                    produce_request("a", batch(b"next")), 9
+                )
                 codes.append(ErrorCode.of(response.responses[0].partition_responses[0].error_code))
                 await trio.sleep(0.001)
         assert codes[-1] is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -192,5 +222,8 @@ def test_unclean_leader_election_enable(of_topic: bool) -> None:
         assert "\nkafka_controller_controllerstats_uncleanleaderelections_total 1\n" in page
 
     pages = {each: {"metrics_listener": f"{host_of(each)}:9404"} for each in (1, 2, 3)}
-    files = {each: node_properties(each, (1, 2, 3), **pages[each], **({} if of_topic else configs)) for each in (1, 2, 3)}
+    files = {
+        each: node_properties(each, (1, 2, 3), **pages[each], **({} if of_topic else configs))
+        for each in (1, 2, 3)
+    }
     tell_cluster(story, files)

@@ -14,7 +14,9 @@ from tests.helpers.cluster import Cluster, node_properties, tell_cluster
 def test_three_nodes_elect_a_controller_and_their_brokers_join(seed: int) -> None:
     async def story(cluster: Cluster) -> None:
         leader = await cluster.leader()
-        await cluster.until(lambda: all(cluster.unfenced(each) == [1, 2, 3] for each in cluster.brokers))
+        await cluster.until(
+            lambda: all(cluster.unfenced(each) == [1, 2, 3] for each in cluster.brokers)
+        )
         assert {broker.raft.leader_id for broker in cluster.brokers.values()} == {leader}
         assert sum(broker.rooms.controller.is_active for broker in cluster.brokers.values()) == 1
 
@@ -24,7 +26,9 @@ def test_three_nodes_elect_a_controller_and_their_brokers_join(seed: int) -> Non
 def test_brokers_and_controllers_may_be_apart() -> None:
     async def story(cluster: Cluster) -> None:
         assert await cluster.leader() in {1, 2, 3}
-        await cluster.until(lambda: all(cluster.unfenced(each) == [4, 5] for each in cluster.brokers))
+        await cluster.until(
+            lambda: all(cluster.unfenced(each) == [4, 5] for each in cluster.brokers)
+        )
 
     controllers = {each: node_properties(each, (1, 2, 3), "controller") for each in (1, 2, 3)}
     brokers = {each: node_properties(each, (1, 2, 3), "broker") for each in (4, 5)}
@@ -45,23 +49,37 @@ def test_another_node_becomes_the_controller_when_one_dies() -> None:
     tell_cluster(story)
 
 
-def test_logs_tell_who_leads_the_quorum_and_which_brokers_went_and_came(caplog: pytest.LogCaptureFixture) -> None:
+def test_logs_tell_who_leads_the_quorum_and_which_brokers_went_and_came(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level("INFO", "log_service")
 
     async def story(cluster: Cluster) -> None:
         first = await cluster.leader()
-        await cluster.until(lambda: all(cluster.unfenced(each) == [1, 2, 3] for each in cluster.brokers))
+        await cluster.until(
+            lambda: all(cluster.unfenced(each) == [1, 2, 3] for each in cluster.brokers)
+        )
         began = [record.getMessage() for record in caplog.records]
-        assert {f"Broker {each} serves" for each in (1, 2, 3)} <= set(began), "none of them has served before"
+        assert {f"Broker {each} serves" for each in (1, 2, 3)} <= set(began), (
+            "none of them has served before"
+        )
         dead = min({1, 2, 3} - {first})
         cluster.kill(dead)
         await cluster.until(lambda: dead not in cluster.unfenced(first))
         await cluster.start(dead)
         await cluster.until(lambda: dead in cluster.unfenced(first))
         told = [record.getMessage() for record in caplog.records]
-        assert any(text.startswith(f"Node {first}, this one, leads the metadata quorum in epoch ") for text in told)
-        assert any(text.startswith(f"Node {first} leads the metadata quorum in epoch ") for text in told)
-        gone, back = told.index(f"Broker {dead} is fenced: others lead its partitions"), told[::-1].index(f"Broker {dead} serves")
+        assert any(
+            text.startswith(f"Node {first}, this one, leads the metadata quorum in epoch ")
+            for text in told
+        )
+        assert any(
+            text.startswith(f"Node {first} leads the metadata quorum in epoch ") for text in told
+        )
+        gone, back = (
+            told.index(f"Broker {dead} is fenced: others lead its partitions"),
+            told[::-1].index(f"Broker {dead} serves"),
+        )
         assert gone < len(told) - back
 
     tell_cluster(story)
@@ -69,7 +87,10 @@ def test_logs_tell_who_leads_the_quorum_and_which_brokers_went_and_came(caplog: 
 
 @pytest.mark.parametrize(
     "refusal",
-    [StorageError("the cluster has a feature that is not served"), KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, "too many records")],
+    [
+        StorageError("the cluster has a feature that is not served"),
+        KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, "too many records"),
+    ],
 )
 def test_a_node_that_cannot_be_the_active_controller_leaves_that_to_another(
     refusal: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -91,8 +112,13 @@ def test_a_node_that_cannot_be_the_active_controller_leaves_that_to_another(
         for _ in range(6):
             leader = await cluster.leader()
             assert leader != 1
-            await cluster.until(lambda: all(cluster.unfenced(each) == [1, 2, 3] for each in cluster.brokers))
-            if any("cannot be the active controller" in record.getMessage() for record in caplog.records):
+            await cluster.until(
+                lambda: all(cluster.unfenced(each) == [1, 2, 3] for each in cluster.brokers)
+            )
+            if any(
+                "cannot be the active controller" in record.getMessage()
+                for record in caplog.records
+            ):
                 break
             await cluster.stop(leader)
             await cluster.leader()

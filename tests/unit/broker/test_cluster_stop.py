@@ -20,7 +20,9 @@ from tests.unit.broker.context import configuration
 async def settled(cluster: Cluster) -> int:
     """Wait until all brokers lead, and return the active controller."""
     leader = await cluster.leader()
-    await cluster.until(lambda: all(cluster.unfenced(each) == [1, 2, 3] for each in cluster.brokers))
+    await cluster.until(
+        lambda: all(cluster.unfenced(each) == [1, 2, 3] for each in cluster.brokers)
+    )
     return leader
 
 
@@ -69,7 +71,9 @@ def test_a_node_without_a_quorum_stops_soon(*, leads: bool) -> None:
 
 
 def test_the_leader_of_the_quorum_knows_that_the_others_came_back() -> None:
-    """It had found them gone, and has had nothing to ask of them since: they fetch from it. A stop in order would not be waited for."""
+    """It had found them gone, and has had nothing to ask of them since: they fetch from it. A stop
+    in order would not be waited for.
+    """
 
     async def story(cluster: Cluster) -> None:
         leader = await settled(cluster)
@@ -148,7 +152,12 @@ def test_a_controller_without_a_broker_has_a_metrics_page() -> None:
         assert page.startswith("HTTP/1.1 200")
         assert "tidelog_" in page
 
-    files = {each: node_properties(each, (1, 2, 3), "controller", metrics_listener=f"{host_of(each)}:9100") for each in (1, 2, 3)}
+    files = {
+        each: node_properties(
+            each, (1, 2, 3), "controller", metrics_listener=f"{host_of(each)}:9100"
+        )
+        for each in (1, 2, 3)
+    }
     tell_cluster(story, {**files, 4: node_properties(4, (1, 2, 3), "broker")})
 
 
@@ -165,8 +174,12 @@ def test_a_registration_that_is_refused_for_a_level_names_it() -> None:
     lifecycle = BrokerLifecycle(config, Refusing(), lambda: image)  # type: ignore[arg-type]
 
     async def main() -> None:
-        with pytest.raises(KafkaError, match=r"feature streams\.version at level 2, this version serves 0 to 1"):
-            await lifecycle.register(cluster_id="c", incarnation_id=config.node_id, endpoints={}, log_dirs=())  # type: ignore[arg-type]
+        with pytest.raises(
+            KafkaError, match=r"feature streams\.version at level 2, this version serves 0 to 1"
+        ):
+            await lifecycle.register(
+                cluster_id="c", incarnation_id=config.node_id, endpoints={}, log_dirs=()
+            )  # type: ignore[arg-type]
 
     trio.run(main)
     assert unserved_levels({"metadata.version": 30}) == []

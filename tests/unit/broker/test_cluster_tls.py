@@ -17,7 +17,9 @@ PROTOCOLS = "PLAINTEXT:PLAINTEXT,INSIDE:SSL,CONTROLLER:SSL"
 
 
 def files_of(authority: Authority) -> dict[int, dict[str, str]]:
-    """The files of nodes whose certificates are texts: the disks of virtual time hold no files of ours."""
+    """The files of nodes whose certificates are texts: the disks of virtual time hold no files of
+    ours.
+    """
     files = {}
     for node_id in IDS:
         issued = authority.issue(host_of(node_id), (host_of(node_id),))
@@ -41,12 +43,17 @@ def files(tmp_path: Path) -> dict[int, dict[str, str]]:
     return files_of(Authority(tmp_path))
 
 
-def test_records_are_replicated_and_a_death_is_seen_at_once(files: dict[int, dict[str, str]]) -> None:
+def test_records_are_replicated_and_a_death_is_seen_at_once(
+    files: dict[int, dict[str, str]],
+) -> None:
     async def story(cluster: Cluster) -> None:
         leader = await cluster.leader()
         await cluster.until(lambda: cluster.unfenced(leader) == list(IDS))
         registered = cluster.brokers[leader].image.cluster.brokers
-        numbers = {name: endpoint.security_protocol for name, endpoint in registered[NodeId(leader)].endpoints.items()}
+        numbers = {
+            name: endpoint.security_protocol
+            for name, endpoint in registered[NodeId(leader)].endpoints.items()
+        }
         assert numbers == {"PLAINTEXT": 0, "INSIDE": 1}
         await replicate_records(cluster, leader)
         victim = next(node_id for node_id in IDS if node_id != leader)
@@ -58,9 +65,14 @@ def test_records_are_replicated_and_a_death_is_seen_at_once(files: dict[int, dic
     tell_cluster(story, files)
 
 
-def test_a_node_that_others_do_not_trust_is_not_let_in(files: dict[int, dict[str, str]], tmp_path: Path) -> None:
+def test_a_node_that_others_do_not_trust_is_not_let_in(
+    files: dict[int, dict[str, str]], tmp_path: Path
+) -> None:
     strange = Authority(tmp_path / "strange").issue(host_of(3), (host_of(3),))
-    files[3] |= {"ssl.keystore.key": strange.key_text, "ssl.keystore.certificate.chain": strange.chain_text}
+    files[3] |= {
+        "ssl.keystore.key": strange.key_text,
+        "ssl.keystore.certificate.chain": strange.chain_text,
+    }
 
     async def story(cluster: Cluster) -> None:
         for node_id in IDS:

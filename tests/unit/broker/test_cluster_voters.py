@@ -17,9 +17,21 @@ from log_service.metadata.features import SUPPORTED_FEATURES
 from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature
 from log_service.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from log_service.protocol.messages.unregister_broker import UnregisterBrokerRequest
-from log_service.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+from log_service.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 from log_service.storage.partition_metadata import format_uuid
-from tests.helpers.cluster import BROKER_PORT, CLUSTER_ID, CONTROLLER_PORT, Cluster, host_of, node_properties, tell_cluster
+from tests.helpers.cluster import (
+    BROKER_PORT,
+    CLUSTER_ID,
+    CONTROLLER_PORT,
+    Cluster,
+    host_of,
+    node_properties,
+    tell_cluster,
+)
 from tests.unit.broker.context import RawClient
 from tests.unit.broker.quorum_requests import described, dynamic, voter
 
@@ -28,15 +40,27 @@ TOLD_S = 4
 ELR = "eligible.leader.replicas.version"
 
 
-async def ask(cluster: Cluster, node_id: int, request: Any, version: int, port: int = BROKER_PORT) -> Any:
+async def ask(
+    cluster: Cluster, node_id: int, request: Any, version: int, port: int = BROKER_PORT
+) -> Any:
     client = RawClient(await cluster.world.client_env().network.connect(host_of(node_id), port))
     return await client.ask(request, version)
 
 
-async def update(cluster: Cluster, node_id: int, *updates: tuple[str, int, int], is_only_checked: bool = False) -> UpdateFeaturesResponse:
-    keys = [FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=way) for name, level, way in updates]
+async def update(
+    cluster: Cluster, node_id: int, *updates: tuple[str, int, int], is_only_checked: bool = False
+) -> UpdateFeaturesResponse:
+    keys = [
+        FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=way)
+        for name, level, way in updates
+    ]
     response: UpdateFeaturesResponse = await ask(
-        cluster, node_id, UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=keys, validate_only=is_only_checked), 1
+        cluster,
+        node_id,
+        UpdateFeaturesRequest(
+            timeout_ms=10_000, feature_updates=keys, validate_only=is_only_checked
+        ),
+        1,
     )
     return response
 
@@ -59,22 +83,34 @@ def test_voters_of_the_configuration_become_records_and_can_be_changed() -> None
         leader = await cluster.leader()
         other = min({1, 2, 3} - {leader})
         await trio.sleep(TOLD_S)
-        assert (await update(cluster, other, (KRAFT_VERSION, 1, 1), is_only_checked=True)).error_code == 0
+        assert (
+            await update(cluster, other, (KRAFT_VERSION, 1, 1), is_only_checked=True)
+        ).error_code == 0
         assert levels(cluster) == {0}
         assert (await update(cluster, other, (KRAFT_VERSION, 1, 1))).error_code == 0
         await cluster.until(lambda: levels(cluster) == {1})
-        directories = {NodeId(each): directory_of(broker).int for each, broker in cluster.brokers.items()}
+        directories = {
+            NodeId(each): directory_of(broker).int for each, broker in cluster.brokers.items()
+        }
         assert all(voters(cluster, each) == directories for each in (1, 2, 3))
-        assert (await update(cluster, other, (KRAFT_VERSION, 1, 1))).error_code == 0  # it is there already
-        assert (await update(cluster, other, (KRAFT_VERSION, 0, 2))).error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert (
+            await update(cluster, other, (KRAFT_VERSION, 1, 1))
+        ).error_code == 0  # it is there already
+        assert (
+            await update(cluster, other, (KRAFT_VERSION, 0, 2))
+        ).error_code == ErrorCode.INVALID_UPDATE_VERSION
 
         for node_id in (1, 2, 3):  # from here on the files' voters count for nothing
             cluster.kill(node_id)
         await cluster.start(1, 2, 3)
         leader = await cluster.leader()
         removed = min({1, 2, 3} - {leader})
-        key = next(each.key for each in cluster.brokers[leader].raft.voters if each.node_id == removed)
-        remove = RemoveRaftVoterRequest(cluster_id=None, voter_id=removed, voter_directory_id=key.directory_id)
+        key = next(
+            each.key for each in cluster.brokers[leader].raft.voters if each.node_id == removed
+        )
+        remove = RemoveRaftVoterRequest(
+            cluster_id=None, voter_id=removed, voter_directory_id=key.directory_id
+        )
         assert (await ask(cluster, leader, remove, 0)).error_code == 0
         assert set(voters(cluster, leader)) == {1, 2, 3} - {removed}
         quorum = await described(cluster, leader)
@@ -111,13 +147,17 @@ def test_an_upgrade_beside_a_level_that_cannot_be_is_not_made() -> None:
             refused = await update(cluster, 1, (KRAFT_VERSION, 1, 1), fault)
             assert refused.error_code == ErrorCode.INVALID_UPDATE_VERSION
         assert levels(cluster) == {0}
-        assert (await update(cluster, 1, (KRAFT_VERSION, 1, 2))).error_code == ErrorCode.INVALID_UPDATE_VERSION  # up, by a downgrade
+        assert (
+            await update(cluster, 1, (KRAFT_VERSION, 1, 2))
+        ).error_code == ErrorCode.INVALID_UPDATE_VERSION  # up, by a downgrade
 
     tell_cluster(story)
 
 
 def test_a_broker_that_knows_no_kraft_version_is_let_in_before_the_upgrade_only() -> None:
-    """The active controller knows the new level at once: a registration after the upgrade is judged by it."""
+    """The active controller knows the new level at once: a registration after the upgrade is judged
+    by it.
+    """
 
     async def story(cluster: Cluster) -> None:
         leader = await cluster.leader()
@@ -136,10 +176,14 @@ def test_a_broker_that_knows_no_kraft_version_is_let_in_before_the_upgrade_only(
         )
         assert (await ask(cluster, leader, request, 4, CONTROLLER_PORT)).error_code == 0
         assert (await update(cluster, leader, (KRAFT_VERSION, 0, 1))).error_code == 0
-        assert (await update(cluster, leader, (KRAFT_VERSION, 1, 1))).error_code == ErrorCode.INVALID_UPDATE_VERSION  # of broker 9
+        assert (
+            await update(cluster, leader, (KRAFT_VERSION, 1, 1))
+        ).error_code == ErrorCode.INVALID_UPDATE_VERSION  # of broker 9
         assert (await ask(cluster, leader, UnregisterBrokerRequest(broker_id=9), 0)).error_code == 0
         assert (await update(cluster, leader, (KRAFT_VERSION, 1, 1))).error_code == 0
-        assert (await ask(cluster, leader, request, 4, CONTROLLER_PORT)).error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert (
+            await ask(cluster, leader, request, 4, CONTROLLER_PORT)
+        ).error_code == ErrorCode.UNSUPPORTED_VERSION
 
     tell_cluster(story)
 
@@ -182,15 +226,23 @@ def test_a_controller_that_shall_not_join_and_a_broker_stay_observers() -> None:
         leader = await cluster.leader()
         await trio.sleep(15)
         assert set(voters(cluster, leader)) == {1, 2}
-        assert sorted(each.replica_id for each in (await described(cluster, leader)).observers) == [3, 4]
+        assert sorted(each.replica_id for each in (await described(cluster, leader)).observers) == [
+            3,
+            4,
+        ]
 
-    broker = {**node_properties(4, (), "broker"), "controller.quorum.bootstrap.servers": f"{host_of(1)}:{CONTROLLER_PORT}"}
+    broker = {
+        **node_properties(4, (), "broker"),
+        "controller.quorum.bootstrap.servers": f"{host_of(1)}:{CONTROLLER_PORT}",
+    }
     del broker["controller.quorum.voters"]
     tell_cluster(story, {1: dynamic(1), 2: dynamic(2), 3: dynamic(3), 4: broker}, is_started=False)
 
 
 @pytest.mark.parametrize("is_joining", [False, True])
-def test_a_controller_in_a_directory_that_does_not_vote_says_so_once(is_joining: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_controller_in_a_directory_that_does_not_vote_says_so_once(
+    is_joining: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     async def story(cluster: Cluster) -> None:
         for node_id in (1, 2, 3):
             cluster.format(node_id, voters=tuple(map(voter, (1, 2, 3))))
@@ -205,8 +257,13 @@ def test_a_controller_in_a_directory_that_does_not_vote_says_so_once(is_joining:
         await trio.sleep(20)
         (told,) = [each for each in caplog.messages if "has no vote" in each]
         own, voting = directory_of(cluster.brokers[other]), voter(other).directory_id
-        assert told.startswith(f"Node {other} votes in the metadata quorum from directory {format_uuid(voting)}, and /")
-        assert f"is directory {format_uuid(own)}: this process follows the log and has no vote. Start it over the directory that" in told
+        assert told.startswith(
+            f"Node {other} votes in the metadata quorum from directory {format_uuid(voting)}, and /"
+        )
+        assert (
+            f"is directory {format_uuid(own)}: this process follows the log and has no vote. Start it over the directory that"
+            in told
+        )
         way = (
             "this one takes its place by itself within seconds"
             if is_joining

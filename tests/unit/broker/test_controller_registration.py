@@ -17,9 +17,19 @@ from log_service.common.types import NodeId
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.features import SUPPORTED_FEATURES
 from log_service.metadata.image import EMPTY_IMAGE, ControllerRegistration, Endpoint, MetadataImage
-from log_service.protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
-from log_service.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from log_service.protocol.stored.metadata_records import FeatureLevelRecord, MetadataRecord, RegisterControllerRecord
+from log_service.protocol.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
+from log_service.protocol.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from log_service.protocol.stored.metadata_records import (
+    FeatureLevelRecord,
+    MetadataRecord,
+    RegisterControllerRecord,
+)
 from tests.helpers.cluster import CONTROLLER_PORT, Cluster, host_of, node_properties, tell_cluster
 from tests.unit.broker.context import RawClient
 
@@ -28,7 +38,9 @@ LEVEL = FeatureLevelRecord(name="metadata.version", feature_level=30)
 
 
 class Script:
-    """An active controller that answers as it is told: ``None`` takes a registration, an error refuses it."""
+    """An active controller that answers as it is told: ``None`` takes a registration, an error
+    refuses it.
+    """
 
     def __init__(self, *answers: ErrorCode | None) -> None:
         self.requests: list[ControllerRegistrationRequest] = []
@@ -83,9 +95,14 @@ def play(script: Script, *images: MetadataImage, seconds: float = 10) -> Script:
 def test_a_process_tells_where_it_listens_and_what_it_keeps() -> None:
     (request,) = play(Script(), image(LEVEL)).requests
     assert (request.controller_id, request.incarnation_id) == (3, OWN)
-    listeners = [(each.name, each.host, each.port, each.security_protocol) for each in request.listeners]
+    listeners = [
+        (each.name, each.host, each.port, each.security_protocol) for each in request.listeners
+    ]
     assert listeners == [("CONTROLLER", "c3", 9093, 1)]
-    told = {each.name: (each.min_supported_version, each.max_supported_version) for each in request.features}
+    told = {
+        each.name: (each.min_supported_version, each.max_supported_version)
+        for each in request.features
+    }
     assert told == SUPPORTED_FEATURES
 
 
@@ -109,7 +126,10 @@ def test_two_processes_under_one_id_do_not_race() -> None:
 
 
 def test_a_refused_registration_is_sent_again_after_growing_pauses() -> None:
-    script = play(Script(ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION), image(LEVEL))
+    script = play(
+        Script(ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION),
+        image(LEVEL),
+    )
     pauses = [second - first for first, second in zip(script.times, script.times[1:], strict=False)]
     assert len(script.requests) == 4
     assert pauses == sorted(pauses)
@@ -124,14 +144,19 @@ def registered(cluster: Cluster, node_id: int) -> dict[NodeId, ControllerRegistr
 
 
 async def told_controllers(cluster: Cluster, node_id: int) -> DescribeClusterResponse:
-    client = RawClient(await cluster.world.client_env().network.connect(host_of(node_id), CONTROLLER_PORT))
+    client = RawClient(
+        await cluster.world.client_env().network.connect(host_of(node_id), CONTROLLER_PORT)
+    )
     response: DescribeClusterResponse = await client.ask(DescribeClusterRequest(endpoint_type=2), 2)
     return response
 
 
 ROLES = {
     "together": {each: node_properties(each, (1, 2, 3)) for each in (1, 2, 3)},
-    "apart": {**{each: node_properties(each, (1, 2, 3), "controller") for each in (1, 2, 3)}, 4: node_properties(4, (1, 2, 3), "broker")},
+    "apart": {
+        **{each: node_properties(each, (1, 2, 3), "controller") for each in (1, 2, 3)},
+        4: node_properties(4, (1, 2, 3), "broker"),
+    },
 }
 
 
@@ -139,12 +164,19 @@ ROLES = {
 def test_every_controller_of_a_cluster_is_in_the_metadata_and_told(roles: str) -> None:
     async def story(cluster: Cluster) -> None:
         leader = await cluster.leader()
-        await cluster.until(lambda: all(set(registered(cluster, each)) == {1, 2, 3} for each in cluster.brokers))
+        await cluster.until(
+            lambda: all(set(registered(cluster, each)) == {1, 2, 3} for each in cluster.brokers)
+        )
         for node_id in (1, 2, 3):
             told = await told_controllers(cluster, node_id)
             assert told.controller_id == leader
-            assert [(each.broker_id, each.host, each.port) for each in told.brokers] == [(each, host_of(each), 9093) for each in (1, 2, 3)]
-        assert all(dict(each.features) == SUPPORTED_FEATURES for each in registered(cluster, leader).values())
+            assert [(each.broker_id, each.host, each.port) for each in told.brokers] == [
+                (each, host_of(each), 9093) for each in (1, 2, 3)
+            ]
+        assert all(
+            dict(each.features) == SUPPORTED_FEATURES
+            for each in registered(cluster, leader).values()
+        )
 
     tell_cluster(story, ROLES[roles])
 
@@ -157,7 +189,12 @@ def test_the_next_process_of_a_controller_registers_with_whichever_controller_is
         cluster.kill(first)
         second = await cluster.leader()
         await cluster.start(first)
-        await cluster.until(lambda: registered(cluster, second)[NodeId(first)].incarnation_id != before[NodeId(first)].incarnation_id)
+        await cluster.until(
+            lambda: (
+                registered(cluster, second)[NodeId(first)].incarnation_id
+                != before[NodeId(first)].incarnation_id
+            )
+        )
         others = {each: before[each] for each in before if each != first}
         assert {each: registered(cluster, second)[each] for each in others} == others
 

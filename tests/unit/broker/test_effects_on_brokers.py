@@ -54,18 +54,29 @@ async def is_served(node: Story) -> bool:
 @pytest.mark.parametrize("is_on", [True, False])
 def test_auto_create_topics_enable_and_num_partitions(is_on: bool) -> None:
     async def story(node: Story) -> None:
-        response = await node.ask(MetadataRequest(topics=[MetadataRequestTopic(name="asked")], allow_auto_topic_creation=True), 12)
-        assert response.topics[0].error_code == (0 if is_on else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        response = await node.ask(
+            MetadataRequest(
+                topics=[MetadataRequestTopic(name="asked")], allow_auto_topic_creation=True
+            ),
+            12,
+        )
+        assert response.topics[0].error_code == (
+            0 if is_on else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
         assert len(response.topics[0].partitions) == (3 if is_on else 0)
 
     tell(story, auto_create_topics_enable="true" if is_on else "false", num_partitions="3")
 
 
-@pytest.mark.parametrize(("factor", "code"), [("1", 0), ("2", ErrorCode.INVALID_REPLICATION_FACTOR)])
+@pytest.mark.parametrize(
+    ("factor", "code"), [("1", 0), ("2", ErrorCode.INVALID_REPLICATION_FACTOR)]
+)
 def test_default_replication_factor(factor: str, code: int) -> None:
     async def story(node: Story) -> None:
         wanted = CreatableTopic(name="a", num_partitions=-1, replication_factor=-1)
-        assert (await node.ask(CreateTopicsRequest(topics=[wanted]), 7)).topics[0].error_code == code
+        assert (await node.ask(CreateTopicsRequest(topics=[wanted]), 7)).topics[
+            0
+        ].error_code == code
 
     tell(story, default_replication_factor=factor)
 
@@ -99,10 +110,16 @@ def test_log_dirs_metadata_log_dir_and_log_dir_hold_the_files() -> None:
             await node.create_topic("a", 4)
             files = node.broker.env.files
             assert (
-                sum(len([name for name in files.list_directory(path) if name.startswith("a-")]) for path in (Path("/one"), Path("/two")))
+                sum(
+                    len([name for name in files.list_directory(path) if name.startswith("a-")])
+                    for path in (Path("/one"), Path("/two"))
+                )
                 == 4
             )
-            assert all(any(name.startswith("a-") for name in files.list_directory(path)) for path in (Path("/one"), Path("/two")))
+            assert all(
+                any(name.startswith("a-") for name in files.list_directory(path))
+                for path in (Path("/one"), Path("/two"))
+            )
             assert "__cluster_metadata-0" in files.list_directory(Path("/meta"))
 
     sim_run(1, main)
@@ -122,7 +139,10 @@ def test_cordoned_log_dirs_take_no_new_partitions_from_the_file_and_live() -> No
             assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
             await set_dynamically(node, BROKER, "1", "cordoned.log.dirs", "")
             await node.create_topic("d", 4)
-            assert {log_of(node, index, "d").home.path for index in range(4)} == {Path("/one"), Path("/two")}, "in spite of the file"
+            assert {log_of(node, index, "d").home.path for index in range(4)} == {
+                Path("/one"),
+                Path("/two"),
+            }, "in spite of the file"
 
     sim_run(1, main)
 
@@ -136,9 +156,16 @@ def test_fetch_max_bytes(limit: str, partition_count: int) -> None:
         await node.create_topic("a", 2)
         for index in range(2):
             await node.produce("a", batch(bytes(1_000)), partition=index)
-        wanted = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in range(2)]
-        response = await node.ask(FetchRequest(max_bytes=1 << 20, topics=[FetchTopic(topic="a", partitions=wanted)]), 12)
-        assert sum(1 for each in response.responses[0].partitions if each.records) == partition_count
+        wanted = [
+            FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20)
+            for index in range(2)
+        ]
+        response = await node.ask(
+            FetchRequest(max_bytes=1 << 20, topics=[FetchTopic(topic="a", partitions=wanted)]), 12
+        )
+        assert (
+            sum(1 for each in response.responses[0].partitions if each.records) == partition_count
+        )
 
     tell(story, fetch_max_bytes=limit)
 
@@ -147,8 +174,15 @@ def test_fetch_max_bytes(limit: str, partition_count: int) -> None:
 def test_max_incremental_fetch_session_cache_slots(slots: str, has_session: bool) -> None:
     async def story(node: Story) -> None:
         await node.create_topic("a")
-        wanted = [FetchTopic(topic="a", partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)])]
-        response = await node.ask(FetchRequest(session_id=0, session_epoch=0, max_bytes=1_000, topics=wanted), 12)
+        wanted = [
+            FetchTopic(
+                topic="a",
+                partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)],
+            )
+        ]
+        response = await node.ask(
+            FetchRequest(session_id=0, session_epoch=0, max_bytes=1_000, topics=wanted), 12
+        )
         assert (response.session_id != 0) is has_session
 
     tell(story, max_incremental_fetch_session_cache_slots=slots)
@@ -168,7 +202,9 @@ def test_socket_request_max_bytes() -> None:
 def test_connections_max_idle_ms(idle_ms: str, is_open: bool) -> None:
     async def story(node: Story) -> None:
         client = await node.connect()
-        await client.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
+        await client.ask(
+            ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3
+        )
         await trio.sleep(20)
         assert (not await client.is_closed()) is is_open
 
@@ -198,7 +234,9 @@ def test_limits_of_connections(limits: dict[str, str]) -> None:
     tell(served)
 
 
-@pytest.mark.parametrize("name", ["max.connection.creation.rate", "listener.name.plaintext.max.connection.creation.rate"])
+@pytest.mark.parametrize(
+    "name", ["max.connection.creation.rate", "listener.name.plaintext.max.connection.creation.rate"]
+)
 def test_rates_of_connections_change_live(name: str) -> None:
     async def story(node: Story) -> None:
         await set_dynamically(node, BROKER, "1", name, "2")
@@ -224,11 +262,23 @@ def test_num_io_threads_changes_live() -> None:
 @pytest.mark.parametrize("is_live", [True, False])
 def test_producer_id_expiration_ms_and_its_check_interval(is_live: bool) -> None:
     async def main(world: World) -> None:
-        properties = {"log.initial.task.delay.ms": "0", "producer.id.expiration.check.interval.ms": "2000"}
-        async with running(world, **properties, **({} if is_live else {"producer.id.expiration.ms": "5000"})) as node:
+        properties = {
+            "log.initial.task.delay.ms": "0",
+            "producer.id.expiration.check.interval.ms": "2000",
+        }
+        async with running(
+            world, **properties, **({} if is_live else {"producer.id.expiration.ms": "5000"})
+        ) as node:
             await node.create_topic("a")
-            producer = await node.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000), 4)
-            content = batch(b"x", producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, base_sequence=0)
+            producer = await node.ask(
+                InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000), 4
+            )
+            content = batch(
+                b"x",
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                base_sequence=0,
+            )
             assert (await node.produce("a", content)).error_code == 0
             await trio.sleep(20)
             assert len(list(log_of(node).producer_state)) == (1 if is_live else 0)
@@ -261,18 +311,26 @@ async def coordinated(node: Story) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "timeout_ms"), [("group.min.session.timeout.ms", "20000", 10_000), ("group.max.session.timeout.ms", "8000", 10_000)]
+    ("key", "value", "timeout_ms"),
+    [
+        ("group.min.session.timeout.ms", "20000", 10_000),
+        ("group.max.session.timeout.ms", "8000", 10_000),
+    ],
 )
 def test_session_timeouts_of_members_are_bounded(key: str, value: str, timeout_ms: int) -> None:
     async def story(node: Story) -> None:
         await coordinated(node)
-        assert (await node.ask(joining(timeout_ms), 3)).error_code == (ErrorCode.INVALID_SESSION_TIMEOUT if is_set else 0)
+        assert (await node.ask(joining(timeout_ms), 3)).error_code == (
+            ErrorCode.INVALID_SESSION_TIMEOUT if is_set else 0
+        )
 
     for is_set in (True, False):
         configured(story, {key: value} if is_set else {})
 
 
-@pytest.mark.parametrize(("size", "code"), [("1", ErrorCode.GROUP_MAX_SIZE_REACHED), ("2", ErrorCode.MEMBER_ID_REQUIRED)])
+@pytest.mark.parametrize(
+    ("size", "code"), [("1", ErrorCode.GROUP_MAX_SIZE_REACHED), ("2", ErrorCode.MEMBER_ID_REQUIRED)]
+)
 def test_group_max_size(size: str, code: int) -> None:
     async def story(node: Story) -> None:
         await coordinated(node)
@@ -297,15 +355,21 @@ def test_group_initial_rebalance_delay_ms(delay_ms: str) -> None:
 
 
 async def commit(node: Story, note: str = "") -> int:
-    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=3, committed_metadata=note)
-    request = OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="a", partitions=[partition])])
+    partition = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=3, committed_metadata=note
+    )
+    request = OffsetCommitRequest(
+        group_id="g", topics=[OffsetCommitRequestTopic(name="a", partitions=[partition])]
+    )
     response = await node.ask(request, 8)
     code: int = response.topics[0].partitions[0].error_code
     return code
 
 
 async def committed(node: Story) -> int:
-    request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="a", partition_indexes=[0])])
+    request = OffsetFetchRequest(
+        group_id="g", topics=[OffsetFetchRequestTopic(name="a", partition_indexes=[0])]
+    )
     response = await node.ask(request, 7)
     offset: int = response.topics[0].partitions[0].committed_offset
     return offset
@@ -349,7 +413,11 @@ def test_the_topic_of_groups_is_made_as_configured() -> None:
             codecs |= {header.attributes & 7 for _, header in iterate_headers(content)}
         assert codecs == {4}
 
-    properties = {"offsets.topic.num.partitions": "3", "offsets.topic.segment.bytes": "2000000", "offsets.topic.compression.codec": "4"}
+    properties = {
+        "offsets.topic.num.partitions": "3",
+        "offsets.topic.segment.bytes": "2000000",
+        "offsets.topic.compression.codec": "4",
+    }
     configured(story, properties)
 
 
@@ -368,7 +436,9 @@ def test_positions_in_compressed_batches_survive_a_restart() -> None:
 
 def test_offsets_topic_replication_factor_has_to_be_reachable() -> None:
     async def story(node: Story) -> None:
-        (found,) = (await node.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)).coordinators
+        (found,) = (
+            await node.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
+        ).coordinators
         assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     tell(story, offsets_topic_replication_factor="2")
@@ -378,12 +448,19 @@ def test_offsets_topic_replication_factor_has_to_be_reachable() -> None:
 
 
 def snapshots(node: Story) -> list[str]:
-    return [name for name in node.broker.env.files.list_directory(DATA / "__cluster_metadata-0") if name.endswith(".checkpoint")]
+    return [
+        name
+        for name in node.broker.env.files.list_directory(DATA / "__cluster_metadata-0")
+        if name.endswith(".checkpoint")
+    ]
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("metadata.log.max.snapshot.interval.ms", "5000"), ("metadata.log.max.record.bytes.between.snapshots", "200")],
+    [
+        ("metadata.log.max.snapshot.interval.ms", "5000"),
+        ("metadata.log.max.record.bytes.between.snapshots", "200"),
+    ],
 )
 def test_snapshots_of_the_metadata(key: str, value: str) -> None:
     async def story(node: Story) -> None:
@@ -425,8 +502,13 @@ def test_a_broker_that_is_not_heard_of_is_fenced(is_short: bool) -> None:
             seen.add(tuple(cluster.unfenced(1)))
         assert seen == ({(), (2,)} if is_short else {(2,)})
 
-    controller = node_properties(1, (1,), "controller", broker_session_timeout_ms="2500" if is_short else "9000")
-    tell_cluster(story, {1: controller, 2: node_properties(2, (1,), "broker", broker_heartbeat_interval_ms="3000")})
+    controller = node_properties(
+        1, (1,), "controller", broker_session_timeout_ms="2500" if is_short else "9000"
+    )
+    tell_cluster(
+        story,
+        {1: controller, 2: node_properties(2, (1,), "broker", broker_heartbeat_interval_ms="3000")},
+    )
 
 
 def test_a_second_node_with_the_same_directory_is_refused() -> None:

@@ -92,7 +92,9 @@ def test_indexes_follow_a_change_from_the_next_segment_on(key: str) -> None:
 @pytest.mark.parametrize("key", EFFECTS)
 def test_set_for_a_topic(key: str) -> None:
     async def story(node: Story) -> None:
-        await node.create_topic("a", EFFECTS[key].partition_count, **{key.replace(".", "_"): EFFECTS[key].value})
+        await node.create_topic(
+            "a", EFFECTS[key].partition_count, **{key.replace(".", "_"): EFFECTS[key].value}
+        )
 
     tell(EFFECTS[key], story)
 
@@ -110,7 +112,11 @@ def test_the_finer_unit_wins_and_a_topic_over_all() -> None:
         await node.create_topic("a")
 
     kept = Effect("-1", records_of_any_age_stay, QUICK_UPKEEP)
-    tell(kept, story, **{"log.retention.ms": "-1", "log.retention.minutes": "1", "log.retention.hours": "1"})
+    tell(
+        kept,
+        story,
+        **{"log.retention.ms": "-1", "log.retention.minutes": "1", "log.retention.hours": "1"},
+    )
     tell(kept, story, **{"log.retention.minutes": "-1", "log.retention.hours": "1"})
     with pytest.raises(AssertionError):
         tell(kept, story, **{"log.retention.minutes": "1", "log.retention.hours": "-1"})
@@ -149,8 +155,12 @@ def test_hours_of_jitter() -> None:
         ("zstd", "compression.zstd.level", "-100", "19"),
     ],
 )
-def test_levels_of_compression_act_in_the_file_and_live(codec: str, key: str, fast: str, small: str) -> None:
-    text = " ".join(f"flight {number * 7_919 % 10_007} of the day" for number in range(4_000)).encode()
+def test_levels_of_compression_act_in_the_file_and_live(
+    codec: str, key: str, fast: str, small: str
+) -> None:
+    text = " ".join(
+        f"flight {number * 7_919 % 10_007} of the day" for number in range(4_000)
+    ).encode()
 
     async def main(world: World) -> None:
         async with running(world, **{"compression.type": codec, key: fast}) as node:
@@ -174,14 +184,20 @@ def test_levels_of_compression_act_in_the_file_and_live(codec: str, key: str, fa
         ("zstd", "compression_zstd_level", "-100", "19"),
     ],
 )
-def test_levels_of_compression_are_a_topics_own(codec: str, key: str, fast: str, small: str) -> None:
-    text = " ".join(f"flight {number * 7_919 % 10_007} of the day" for number in range(4_000)).encode()
+def test_levels_of_compression_are_a_topics_own(
+    codec: str, key: str, fast: str, small: str
+) -> None:
+    text = " ".join(
+        f"flight {number * 7_919 % 10_007} of the day" for number in range(4_000)
+    ).encode()
 
     async def main(world: World) -> None:
         async with running(world, **{"compression.type": codec}) as node:
             for topic, level in (("fast", fast), ("small", small)):
                 await node.create_topic(topic, 1, **{key: level})
-                assert (await node.produce(topic, batch(text, timestamp_ms=EPOCH_MS))).error_code == 0
+                assert (
+                    await node.produce(topic, batch(text, timestamp_ms=EPOCH_MS))
+                ).error_code == 0
             assert log_of(node, topic="small").size_bytes < log_of(node, topic="fast").size_bytes
 
     sim_run(1, main)
@@ -191,7 +207,11 @@ def test_the_upkeep_begins_after_its_delay_and_comes_in_its_intervals() -> None:
     """log.initial.task.delay.ms, log.retention.check.interval.ms."""
 
     async def main(world: World) -> None:
-        properties = {"log.initial.task.delay.ms": "20000", "log.retention.check.interval.ms": "10000", "log.retention.ms": "1000"}
+        properties = {
+            "log.initial.task.delay.ms": "20000",
+            "log.retention.check.interval.ms": "10000",
+            "log.retention.ms": "1000",
+        }
         async with running(world, **properties) as node:
             await node.create_topic("a")
             assert await produce(node, timestamp_ms=now_ms(node) - 60_000) == 0
@@ -213,7 +233,10 @@ def test_the_upkeep_begins_after_its_delay_and_comes_in_its_intervals() -> None:
 )
 def test_checkpoints_are_written_in_their_intervals(key: str, file: str, said: str) -> None:
     async def main(world: World) -> None:
-        async with running(world, **{"log.initial.task.delay.ms": "0", "log.flush.interval.messages": "1", key: "3000"}) as node:
+        async with running(
+            world,
+            **{"log.initial.task.delay.ms": "0", "log.flush.interval.messages": "1", key: "3000"},
+        ) as node:
             await node.create_topic("a")
             assert await produce(node) == 0
             log_of(node).advance_log_start_offset(1)

@@ -26,7 +26,11 @@ from tests.unit.broker.configured_brokers import configured
 from tests.unit.broker.context import DATA, HOST, Story, batch, produce_request, running, values_of
 from tests.unit.broker.effects_on_logs import BROKER, log_of, set_dynamically
 
-CLEANER = {"log.initial.task.delay.ms": "0", "log.cleaner.backoff.ms": "2000", "log.cleanup.policy": "compact"}
+CLEANER = {
+    "log.initial.task.delay.ms": "0",
+    "log.cleaner.backoff.ms": "2000",
+    "log.cleanup.policy": "compact",
+}
 
 
 async def filled(node: Story, topic: str = "a", **configs: str) -> None:
@@ -118,7 +122,12 @@ def test_the_cleaner_is_told_at_once_what_changes() -> None:
             for name, value in changes.items():
                 await set_dynamically(node, BROKER, "", name, value)
             told = cleaner.config
-            assert (told.thread_count, told.backoff_ms, told.dedupe_buffer_bytes, told.io_buffer_bytes) == (2, 7, 3_000_000, 100_000)
+            assert (
+                told.thread_count,
+                told.backoff_ms,
+                told.dedupe_buffer_bytes,
+                told.io_buffer_bytes,
+            ) == (2, 7, 3_000_000, 100_000)
             assert (told.dedupe_load_factor, told.io_max_bytes_per_second) == (0.5, 1000.5)
 
     sim_run(1, main)
@@ -165,7 +174,12 @@ def test_num_recovery_threads_per_data_dir_is_how_many_logs_are_opened_at_once(c
         def open_one(_path: Path, topic_partition: TopicPartition, _known: OpenedFrom) -> object:
             return topic_partition
 
-        loader = DirectoryLoader(env.files, Path("/data"), open_one, thread_count=config.log_manager.recovery_threads_per_data_dir)  # type: ignore[arg-type]  # who opens decides what a log is
+        loader = DirectoryLoader(
+            env.files,
+            Path("/data"),
+            open_one,
+            thread_count=config.log_manager.recovery_threads_per_data_dir,
+        )  # type: ignore[arg-type]  # who opens decides what a log is
         await loader.load()
         return round((trio.current_time() - begun) / 0.5)
 
@@ -180,7 +194,9 @@ def test_queued_max_request_bytes_lets_large_requests_wait_for_each_other() -> N
         await node.create_topic("a")
         other = await node.connect()
         request = produce_request("a", batch(Random(1).randbytes(300_000)))
-        chunks: list[Any] = list(encode_request(RequestHeader(ApiKey.PRODUCE, 9, 1, "half"), request))
+        chunks: list[Any] = list(
+            encode_request(RequestHeader(ApiKey.PRODUCE, 9, 1, "half"), request)
+        )
         frame = b"".join(chunks)
         half, rest = frame[:200_000], frame[200_000:]
         await node.client.send_bytes(half)
@@ -197,20 +213,27 @@ def test_queued_max_request_bytes_lets_large_requests_wait_for_each_other() -> N
 
 def test_buffers_of_sockets_have_the_size_that_the_file_says() -> None:
     """socket.send.buffer.bytes, socket.receive.buffer.bytes; the kernel doubles what it is told."""
-    config, _ = parse_server_properties("node.id=1\nsocket.send.buffer.bytes=50000\nsocket.receive.buffer.bytes=60000")
+    config, _ = parse_server_properties(
+        "node.id=1\nsocket.send.buffer.bytes=50000\nsocket.receive.buffer.bytes=60000"
+    )
 
     async def main() -> None:
         network = real_env(config).network
         assert isinstance(network, SocketNetwork)
         listener = await network.listen("127.0.0.1", 0)
         options = (socket.SO_SNDBUF, socket.SO_RCVBUF)
-        assert [listener._socket.getsockopt(socket.SOL_SOCKET, option) for option in options] == [100_000, 120_000]
+        assert [listener._socket.getsockopt(socket.SOL_SOCKET, option) for option in options] == [
+            100_000,
+            120_000,
+        ]
         listener.close()
 
     trio.run(main)
 
 
-@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="the queue of a listener can be seen on Linux only")
+@pytest.mark.skipif(
+    not Path("/proc/net/tcp").exists(), reason="the queue of a listener can be seen on Linux only"
+)
 def test_socket_listen_backlog_size_bounds_who_waits_to_be_accepted() -> None:
     async def main() -> None:
         listener = await SocketNetwork().listen("127.0.0.1", 0, backlog=2)
@@ -244,6 +267,8 @@ def test_metadata_log_segment_bytes_reaches_the_metadata_log() -> None:
     async def main(world: World) -> None:
         async with running(world, **{"metadata.log.segment.bytes": "8388608"}) as node:
             assert node.broker.raft._log.log.config.segment_bytes == 8_388_608
-            assert (DATA / "__cluster_metadata-0").name in node.broker.env.files.list_directory(DATA)
+            assert (DATA / "__cluster_metadata-0").name in node.broker.env.files.list_directory(
+                DATA
+            )
 
     sim_run(1, main)

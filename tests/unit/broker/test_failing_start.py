@@ -17,10 +17,30 @@ from log_service.broker.main import ExitCode, serve
 from log_service.common.errors import StorageError
 from log_service.storage.meta_properties import read_meta_properties
 from tests.sim import World, sim_run
-from tests.unit.broker.context import DATA, HOST, PORT, RawClient, Story, batch, configuration, running, values_of
+from tests.unit.broker.context import (
+    DATA,
+    HOST,
+    PORT,
+    RawClient,
+    Story,
+    batch,
+    configuration,
+    running,
+    values_of,
+)
 
 TURN_COUNT = 20
-WRITES = {"append", "write", "sync", "truncate", "rename", "remove", "sync_directory", "open", "make_directory"}
+WRITES = {
+    "append",
+    "write",
+    "sync",
+    "truncate",
+    "rename",
+    "remove",
+    "sync_directory",
+    "open",
+    "make_directory",
+}
 READS = {"read"}
 APART = {"metadata.log.dir": "/data/metadata"}
 OTHER = {"log.dirs": f"{DATA},/data/other"}
@@ -50,7 +70,9 @@ class FailingIn:
 
 
 @asynccontextmanager
-async def on_failing_disks(world: World, properties: dict[str, str], fail: Callable[[Any], None]) -> AsyncIterator[Story]:
+async def on_failing_disks(
+    world: World, properties: dict[str, str], fail: Callable[[Any], None]
+) -> AsyncIterator[Story]:
     """Run a node on disks to which ``fail`` did something.
 
     The disks are whole again once it has stopped.
@@ -75,7 +97,11 @@ async def write_on_both(node: Story) -> int:
     await node.create_topic("a", 2)
     for index in range(2):
         await node.produce("a", batch(b"one"), partition=index)
-    return next(each.topic_partition.partition for each in node.broker.replicas.partitions.values() if each.served_log().home.path != DATA)
+    return next(
+        each.topic_partition.partition
+        for each in node.broker.replicas.partitions.values()
+        if each.served_log().home.path != DATA
+    )
 
 
 def fail_data(broker: Any) -> None:
@@ -88,7 +114,9 @@ def fail_metadata(broker: Any) -> None:
 
 
 @pytest.mark.parametrize("fail", [fail_data, fail_metadata])
-def test_a_disk_that_fails_in_any_turn_of_a_start_is_what_is_told(fail: Callable[[Any], None]) -> None:
+def test_a_disk_that_fails_in_any_turn_of_a_start_is_what_is_told(
+    fail: Callable[[Any], None],
+) -> None:
     """The error names the disk that failed in any turn of a start.
 
     The rooms' nursery closed a turn before the start was cancelled, and the error was only
@@ -103,7 +131,10 @@ def test_a_disk_that_fails_in_any_turn_of_a_start_is_what_is_told(fail: Callable
         failing = FailingIn(broker, world.seed // 5, fail)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(failing.run)
-            with pytest.raises(StorageError, match=r"/data/kafka.*Input/output error"), trio.fail_after(60):
+            with (
+                pytest.raises(StorageError, match=r"/data/kafka.*Input/output error"),
+                trio.fail_after(60),
+            ):
                 await broker.run(task_status=failing)
         started_count += failing.is_started
 
@@ -113,7 +144,13 @@ def test_a_disk_that_fails_in_any_turn_of_a_start_is_what_is_told(fail: Callable
 
 
 def start_with_failure(
-    world: World, at: int, kinds: set[str], where: str, properties: dict[str, str], *, is_locked: bool = True
+    world: World,
+    at: int,
+    kinds: set[str],
+    where: str,
+    properties: dict[str, str],
+    *,
+    is_locked: bool = True,
 ) -> tuple[Broker, list[str]]:
     """Start a node whose disk fails for good in one operation.
 
@@ -141,7 +178,9 @@ def start_with_failure(
 @pytest.mark.parametrize("is_fresh", [True, False])
 @pytest.mark.parametrize("kinds", [WRITES, READS], ids=["writes", "reads"])
 @pytest.mark.parametrize(
-    ("where", "properties"), [("/data/kafka", {}), ("/data/kafka", APART), ("/data/metadata", APART)], ids=["one", "logs", "metadata"]
+    ("where", "properties"),
+    [("/data/kafka", {}), ("/data/kafka", APART), ("/data/metadata", APART)],
+    ids=["one", "logs", "metadata"],
 )
 def test_whatever_operation_of_a_start_fails_the_directory_is_named(
     where: str, kinds: set[str], properties: dict[str, str], *, is_fresh: bool
@@ -189,7 +228,9 @@ def leave_more(files: Any, found: Path) -> None:
 
 @pytest.mark.parametrize("is_killed", [False, True])
 @pytest.mark.parametrize("kinds", [WRITES, {*READS, "stat"}], ids=["writes", "reads"])
-def test_whatever_operation_of_a_start_fails_a_disk_without_metadata_goes_offline_alone(kinds: set[str], *, is_killed: bool) -> None:
+def test_whatever_operation_of_a_start_fails_a_disk_without_metadata_goes_offline_alone(
+    kinds: set[str], *, is_killed: bool
+) -> None:
     """A disk that turned read-only after its logs were loaded stopped the start."""
     failure_count = 0
 
@@ -205,7 +246,9 @@ def test_whatever_operation_of_a_start_fails_a_disk_without_metadata_goes_offlin
         leave_more(files, DATA)
         if is_killed:
             files.remove(Path("/data/other/.kafka_cleanshutdown"))
-        broker, seen = start_with_failure(world, failure_count + 1, kinds, "/data/other", OTHER, is_locked=False)
+        broker, seen = start_with_failure(
+            world, failure_count + 1, kinds, "/data/other", OTHER, is_locked=False
+        )
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run)
             client = RawClient(await world.client_env().network.connect(HOST, PORT))
@@ -225,7 +268,9 @@ def test_whatever_operation_of_a_start_fails_a_disk_without_metadata_goes_offlin
 
 
 @pytest.mark.parametrize("operation", ["read", "remove"])
-def test_a_disk_that_failed_once_while_the_logs_were_loaded_is_not_taken_for_metadata(operation: str) -> None:
+def test_a_disk_that_failed_once_while_the_logs_were_loaded_is_not_taken_for_metadata(
+    operation: str,
+) -> None:
     """The directory was offline for its logs, and went on with its metadata."""
 
     async def main(world: World) -> None:
@@ -235,13 +280,18 @@ def test_a_disk_that_failed_once_while_the_logs_were_loaded_is_not_taken_for_met
         env = world.node_env(HOST)
         files: Any = env.files
         files.fail_next(operation, containing=f"{DATA}/.kafka_cleanshutdown")
-        with pytest.raises(StorageError, match="log directory /data/kafka failed"), trio.fail_after(60):
+        with (
+            pytest.raises(StorageError, match="log directory /data/kafka failed"),
+            trio.fail_after(60),
+        ):
             await Broker(env, config, static_texts=texts).run()
 
     sim_run(1, main)
 
 
-@pytest.mark.parametrize("checkpoint", ["recovery-point-offset-checkpoint", "replication-offset-checkpoint"])
+@pytest.mark.parametrize(
+    "checkpoint", ["recovery-point-offset-checkpoint", "replication-offset-checkpoint"]
+)
 def test_what_lies_on_a_disk_that_failed_at_the_start_is_not_begun_anew(checkpoint: str) -> None:
     """Partitions on a disk that failed at the start are not created again.
 
@@ -252,7 +302,9 @@ def test_what_lies_on_a_disk_that_failed_at_the_start_is_not_begun_anew(checkpoi
     async def main(world: World) -> None:
         async with running(world, **OTHER) as node:
             lost = await write_on_both(node)
-        fails_once: Callable[[Any], None] = lambda files: files.fail_next("read", containing=f"/data/other/{checkpoint}")  # noqa: E731
+        fails_once: Callable[[Any], None] = lambda files: files.fail_next(  # noqa: E731
+            "read", containing=f"/data/other/{checkpoint}"
+        )
         async with on_failing_disks(world, OTHER, fails_once) as node:
             assert node.broker.replicas.partitions["a", lost].is_offline
             assert (await node.produce("a", batch(b"two"), partition=1 - lost)).error_code == 0
@@ -300,7 +352,9 @@ def test_a_node_starts_without_a_disk_that_fails_and_goes_by_the_others(error: i
 
 
 @pytest.mark.parametrize("metadata", ["/data/metadata", "/data/two"])
-def test_a_node_starts_without_the_first_of_its_disks_where_another_has_its_metadata(metadata: str) -> None:
+def test_a_node_starts_without_the_first_of_its_disks_where_another_has_its_metadata(
+    metadata: str,
+) -> None:
     """A node starts without its first disk if another has its metadata.
 
     It was refused. The node did not know of another disk yet, and took the first one for the
@@ -311,8 +365,14 @@ def test_a_node_starts_without_the_first_of_its_disks_where_another_has_its_meta
     async def main(world: World) -> None:
         async with running(world, **files_of):
             pass
-        async with on_failing_disks(world, files_of, lambda files: setattr(files.disk, "failed", Path("/data/one"))) as node:
-            assert [str(each.path) for each in node.broker.foundation.logs.directories if each.is_offline] == ["/data/one"]
+        async with on_failing_disks(
+            world, files_of, lambda files: setattr(files.disk, "failed", Path("/data/one"))
+        ) as node:
+            assert [
+                str(each.path)
+                for each in node.broker.foundation.logs.directories
+                if each.is_offline
+            ] == ["/data/one"]
             await node.create_topic("a", 1)
             assert (await node.produce("a", batch(b"one"))).error_code == 0
 
@@ -343,7 +403,10 @@ def test_no_cluster_begins_beside_a_disk_that_fails_and_may_be_of_one(is_kept: b
             for path in {Path("/data/one"), Path("/data/two")} - {holding}:
                 files.remove_tree(path)
         files.disk.failed = holding
-        with pytest.raises(StorageError, match=f"{holding} cannot be used.*start again"), trio.fail_after(60):
+        with (
+            pytest.raises(StorageError, match=f"{holding} cannot be used.*start again"),
+            trio.fail_after(60),
+        ):
             await Broker(env, config, static_texts=texts).run()
         files.disk.failed = None
         owner = read_meta_properties(files, holding)
@@ -362,7 +425,10 @@ def test_a_node_does_not_start_without_the_disk_that_has_its_metadata() -> None:
         env = world.node_env(HOST)
         files: Any = env.files
         files.disk.failed = DATA
-        with pytest.raises(StorageError, match=rf"log directory {DATA} cannot be used: \[Errno 5\]"), trio.fail_after(60):
+        with (
+            pytest.raises(StorageError, match=rf"log directory {DATA} cannot be used: \[Errno 5\]"),
+            trio.fail_after(60),
+        ):
             await Broker(env, config, static_texts=texts).run()
         files.disk.failed = None
 
@@ -386,16 +452,23 @@ def test_foreign_logs_on_a_disk_that_fails_for_a_moment_are_not_taken() -> None:
         files.make_directory(Path("/data/other/theirs-0"))
         files.write_atomically(Path("/data/other/theirs-0/00000000000000000000.log"), b"")
         files.fail_next("read", containing="/data/other/meta.properties")
-        with pytest.raises(StorageError, match="/data/other holds logs such as theirs-0"), trio.fail_after(60):
+        with (
+            pytest.raises(StorageError, match="/data/other holds logs such as theirs-0"),
+            trio.fail_after(60),
+        ):
             await Broker(env, config, static_texts=texts).run()
         assert not files.exists(Path("/data/other/meta.properties"))
 
     sim_run(1, main)
 
 
-def test_a_directory_that_may_not_be_read_is_no_listener_that_cannot_be_bound(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_directory_that_may_not_be_read_is_no_listener_that_cannot_be_bound(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "meta.properties").symlink_to("meta.properties")  # whoever runs this may be root, whom rights do not stop
+    (tmp_path / "data" / "meta.properties").symlink_to(
+        "meta.properties"
+    )  # whoever runs this may be root, whom rights do not stop
     path = tmp_path / "server.properties"
     path.write_text(f"node.id=1\nlog.dirs={tmp_path}/data\nlisteners=PLAINTEXT://127.0.0.1:0\n")
     assert serve(path) == ExitCode.BAD_LOG_DIRECTORY

@@ -12,23 +12,40 @@ from log_service.broker import fetch_session
 from log_service.broker.fetch_session import FetchContext, FetchSessionCache
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.views import FetchConfig
-from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from log_service.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+)
 
 
 def cache(**config: int) -> FetchSessionCache:
     return FetchSessionCache(FetchConfig(**config), Random(1))
 
 
-def asks(*partitions: tuple[str, int], session_id: int = 0, epoch: int = 0, forget: tuple[tuple[str, int], ...] = ()) -> FetchRequest:
+def asks(
+    *partitions: tuple[str, int],
+    session_id: int = 0,
+    epoch: int = 0,
+    forget: tuple[tuple[str, int], ...] = (),
+) -> FetchRequest:
     return FetchRequest(
         session_id=session_id,
         session_epoch=epoch,
-        topics=[FetchTopic(topic=topic, partitions=[FetchPartition(partition=index, fetch_offset=5)]) for topic, index in partitions],
-        forgotten_topics_data=[ForgottenTopic(topic=topic, partitions=[index]) for topic, index in forget],
+        topics=[
+            FetchTopic(topic=topic, partitions=[FetchPartition(partition=index, fetch_offset=5)])
+            for topic, index in partitions
+        ],
+        forgotten_topics_data=[
+            ForgottenTopic(topic=topic, partitions=[index]) for topic, index in forget
+        ],
     )
 
 
-def open_session(sessions: FetchSessionCache, request: FetchRequest, now_ms: int = 0) -> FetchContext:
+def open_session(
+    sessions: FetchSessionCache, request: FetchRequest, now_ms: int = 0
+) -> FetchContext:
     return sessions.open(request, now_ms, is_by_id=False)
 
 
@@ -56,7 +73,9 @@ def test_a_request_with_the_final_epoch_gets_no_session_and_ends_the_one_it_name
 def test_an_incremental_request_reads_everything_the_session_holds() -> None:
     sessions = cache()
     session_id = open_session(sessions, asks(("a", 0), ("b", 0))).session_id
-    context = open_session(sessions, asks(("c", 0), session_id=session_id, epoch=1, forget=(("a", 0),)))
+    context = open_session(
+        sessions, asks(("c", 0), session_id=session_id, epoch=1, forget=(("a", 0),))
+    )
     assert context.is_incremental
     assert names(context) == [("b", 0), ("c", 0)]
 
@@ -72,13 +91,20 @@ def test_an_incremental_request_moves_the_positions_it_names() -> None:
 
 @pytest.mark.parametrize(
     ("session_id", "epoch", "code"),
-    [(12345, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND), (None, 2, ErrorCode.INVALID_FETCH_SESSION_EPOCH)],
+    [
+        (12345, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        (None, 2, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+    ],
 )
-def test_a_session_that_is_not_known_or_not_in_step_is_an_error(session_id: int | None, epoch: int, code: ErrorCode) -> None:
+def test_a_session_that_is_not_known_or_not_in_step_is_an_error(
+    session_id: int | None, epoch: int, code: ErrorCode
+) -> None:
     sessions = cache()
     known = open_session(sessions, asks(("a", 0))).session_id
     with pytest.raises(KafkaError) as caught:
-        open_session(sessions, asks(session_id=known if session_id is None else session_id, epoch=epoch))
+        open_session(
+            sessions, asks(session_id=known if session_id is None else session_id, epoch=epoch)
+        )
     assert caught.value.code is code
 
 
@@ -110,7 +136,11 @@ def test_a_session_that_forgot_everything_is_gone() -> None:
 def test_partitions_by_id_are_told_apart_by_id() -> None:
     sessions = cache()
     request = FetchRequest(
-        session_epoch=0, topics=[FetchTopic(topic_id=UUID(int=number), partitions=[FetchPartition(partition=0)]) for number in (1, 2)]
+        session_epoch=0,
+        topics=[
+            FetchTopic(topic_id=UUID(int=number), partitions=[FetchPartition(partition=0)])
+            for number in (1, 2)
+        ],
     )
     context = sessions.open(request, 0, is_by_id=True)
     assert [target.topic_id.int for target in context.targets] == [1, 2]
@@ -140,7 +170,10 @@ def test_a_partition_that_gave_records_waits_behind_the_others() -> None:
     context = open_session(sessions, asks(("a", 0), ("b", 0)))
     assert context.session is not None
     context.session.move_to_end(context.targets[0])
-    assert names(open_session(sessions, asks(session_id=context.session_id, epoch=1))) == [("b", 0), ("a", 0)]
+    assert names(open_session(sessions, asks(session_id=context.session_id, epoch=1))) == [
+        ("b", 0),
+        ("a", 0),
+    ]
 
 
 def test_without_room_a_consumer_is_served_without_a_session() -> None:

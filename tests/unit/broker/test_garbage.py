@@ -1,7 +1,8 @@
 """A request whose response has left leaves nothing to Python's garbage collector.
 
-A circle of references would keep each request, its bytes among them, until the next collection, and have the collector run all the time:
-pauses of milliseconds, and a tenth of the CPU where requests wait.
+A circle of references would keep each request, its bytes among them, until the next collection, and
+have the collector run all the time: pauses of milliseconds, and a tenth of the CPU where requests
+wait.
 """
 
 from collections import Counter
@@ -21,7 +22,9 @@ from tests.unit.broker.handlers.groups.group_requests import coordinated
 from tests.unit.broker.requests.least_requests import VERSIONS, least_request
 
 COUNT = 20
-NEWEST: dict[ApiKey, int] = {key: version for key, version in VERSIONS if key is not ApiKey.UNREGISTER_BROKER}
+NEWEST: dict[ApiKey, int] = {
+    key: version for key, version in VERSIONS if key is not ApiKey.UNREGISTER_BROKER
+}
 """The node's own registration stays: without it there is nobody to ask."""
 
 
@@ -55,7 +58,10 @@ def test_fetches_that_wait_leave_no_garbage(end: str) -> None:
         with counted_garbage() as left:
             for number in range(COUNT):
                 client = await node.connect()
-                await client.send(fetch_request("a", number + 1 if end == "by records" else 1, max_wait_ms=500), 12)
+                await client.send(
+                    fetch_request("a", number + 1 if end == "by records" else 1, max_wait_ms=500),
+                    12,
+                )
                 await trio.sleep(0.1)
                 if end == "by records":
                     await node.produce("a", batch(b"next"))
@@ -73,15 +79,30 @@ def test_transactions_leave_no_garbage() -> None:
         await node.create_topic("a")
         await node.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["t"]), 6)
         await trio.sleep(5)
-        made = await node.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000), 5)
+        made = await node.ask(
+            InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000), 5
+        )
         epoch = made.producer_epoch
         with counted_garbage() as left:
             for _ in range(COUNT):
-                content = batch(b"one", producer_id=made.producer_id, producer_epoch=epoch, base_sequence=0, is_transactional=True)
+                content = batch(
+                    b"one",
+                    producer_id=made.producer_id,
+                    producer_epoch=epoch,
+                    base_sequence=0,
+                    is_transactional=True,
+                )
                 sending = produce_request("a", content)
                 sending.transactional_id = "t"
-                assert (await node.ask(sending, 12)).responses[0].partition_responses[0].error_code == 0
-                ending = EndTxnRequest(transactional_id="t", producer_id=made.producer_id, producer_epoch=epoch, committed=True)
+                assert (await node.ask(sending, 12)).responses[0].partition_responses[
+                    0
+                ].error_code == 0
+                ending = EndTxnRequest(
+                    transactional_id="t",
+                    producer_id=made.producer_id,
+                    producer_epoch=epoch,
+                    committed=True,
+                )
                 ended = await node.ask(ending, 5)
                 assert ended.error_code == 0
                 epoch = ended.producer_epoch

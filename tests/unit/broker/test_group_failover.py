@@ -25,7 +25,11 @@ from log_service.config.views import GroupConfig
 from log_service.coordinator.group_service import GroupService
 from log_service.coordinator.request_context import RequestClient
 from log_service.protocol.messages.heartbeat import HeartbeatRequest
-from log_service.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from log_service.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from log_service.protocol.stored.metadata_records import PartitionChangeRecord
 from log_service.replication.partition import Partition
@@ -37,7 +41,9 @@ Said = list[Any]
 
 
 class Coordinators:
-    """Node 1 with the topic of groups, one partition on nodes 1 and 2; ``groups`` is its coordinator."""
+    """Node 1 with the topic of groups, one partition on nodes 1 and 2; ``groups`` is its
+    coordinator.
+    """
 
     def __init__(self, context: ReplicaContext, groups: GroupService) -> None:
         self.context = context
@@ -61,14 +67,20 @@ class Coordinators:
     def change_isr(self, *isr: int) -> None:
         """Change the in-sync replicas, which is no new leader epoch."""
         topic_id = self.context.image.topics.by_name[GROUP_METADATA_TOPIC].topic_id
-        self.context.publish(PartitionChangeRecord(topic_id=topic_id, partition_id=0, isr=list(isr)))
+        self.context.publish(
+            PartitionChangeRecord(topic_id=topic_id, partition_id=0, isr=list(isr))
+        )
 
     def commit(self, offset: int) -> Said:
         """Commit and return what the client hears, now or later."""
         said: Said = []
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-        request = OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="orders", partitions=[partition])])
-        self.groups.offset_commit(request, CLIENT, lambda reply: said.append(reply.topics[0].partitions[0].error_code))
+        request = OffsetCommitRequest(
+            group_id="g", topics=[OffsetCommitRequestTopic(name="orders", partitions=[partition])]
+        )
+        self.groups.offset_commit(
+            request, CLIENT, lambda reply: said.append(reply.topics[0].partitions[0].error_code)
+        )
         return said
 
     def committed(self) -> Said:
@@ -80,28 +92,51 @@ class Coordinators:
 
         def hear(replies: Any) -> None:
             group = replies[0]
-            said.append(ErrorCode.of(group.error_code) if group.error_code else group.topics[0].partitions[0].committed_offset)
+            said.append(
+                ErrorCode.of(group.error_code)
+                if group.error_code
+                else group.topics[0].partitions[0].committed_offset
+            )
 
         self.groups.offset_fetch([OffsetFetchRequestGroup(group_id="g", topics=None)], CLIENT, hear)
         return said
 
 
 @asynccontextmanager
-async def coordinating(config: GroupConfig | None = None, **topic: str) -> AsyncIterator[Coordinators]:
+async def coordinating(
+    config: GroupConfig | None = None, **topic: str
+) -> AsyncIterator[Coordinators]:
     async with running() as context:
         config = config or GroupConfig(offsets_topic_partitions=1)
         pool = context.env.files.run_in_pool
-        groups = GroupService(clock=context.env.clock, rng=Random(1), config=config, timers=context.timers, run_in_pool=pool)
+        groups = GroupService(
+            clock=context.env.clock,
+            rng=Random(1),
+            config=config,
+            timers=context.timers,
+            run_in_pool=pool,
+        )
         await context.nursery.start(groups.run)
         await context.nursery.start(TimerTask(context.timers, context.env.clock).run)
-        CoordinatorLeadership(context.replicas, {GROUP_METADATA_TOPIC: Coordinated(coordinator=groups)})
-        context.create_topic(GROUP_METADATA_TOPIC, replicas=(NodeId(1), FOLLOWER), isr=(NodeId(1), FOLLOWER), **cast("Any", topic))
+        CoordinatorLeadership(
+            context.replicas, {GROUP_METADATA_TOPIC: Coordinated(coordinator=groups)}
+        )
+        context.create_topic(
+            GROUP_METADATA_TOPIC,
+            replicas=(NodeId(1), FOLLOWER),
+            isr=(NodeId(1), FOLLOWER),
+            **cast("Any", topic),
+        )
         story = Coordinators(context, groups)
         await wait_all_tasks_blocked()
         yield story
 
 
-def tell(story: Callable[[Coordinators], Awaitable[None]], config: GroupConfig | None = None, **topic: str) -> None:
+def tell(
+    story: Callable[[Coordinators], Awaitable[None]],
+    config: GroupConfig | None = None,
+    **topic: str,
+) -> None:
     async def main() -> None:
         async with coordinating(config, **topic) as coordinators:
             await story(coordinators)
@@ -129,7 +164,9 @@ def test_what_was_acknowledged_is_there_after_a_failover_and_what_was_not_waits(
         node.elect(1)
         await wait_all_tasks_blocked()
         said = node.committed()
-        assert said == [], "offset 8 is in the log, and not yet safe: neither 7 nor 8 can be told for sure"
+        assert said == [], (
+            "offset 8 is in the log, and not yet safe: neither 7 nor 8 can be told for sure"
+        )
         node.follow()
         assert said == [8]
 
@@ -162,7 +199,12 @@ def test_under_the_minimum_of_replicas_a_commit_is_refused_at_once() -> None:
 
 
 def config_of(text: str) -> GroupConfig:
-    texts = {"node.id": "1", "listeners": "PLAINTEXT://h:1", "log.dirs": "/d", "offsets.topic.num.partitions": "1"}
+    texts = {
+        "node.id": "1",
+        "listeners": "PLAINTEXT://h:1",
+        "log.dirs": "/d",
+        "offsets.topic.num.partitions": "1",
+    }
     return parse_server_properties({**texts, "offsets.commit.timeout.ms": text})[0].groups
 
 
@@ -188,7 +230,11 @@ def test_a_follower_coordinates_nothing() -> None:
     async def story(node: Coordinators) -> None:
         node.elect(2)
         said: Said = []
-        node.groups.heartbeat(HeartbeatRequest(group_id="g", member_id="m"), CLIENT, lambda reply: said.append(reply.error_code))
+        node.groups.heartbeat(
+            HeartbeatRequest(group_id="g", member_id="m"),
+            CLIENT,
+            lambda reply: said.append(reply.error_code),
+        )
         assert node.commit(1) == node.committed() == said == [ErrorCode.NOT_COORDINATOR]
 
     tell(story)
@@ -254,7 +300,12 @@ def test_groups_are_spread_over_the_partitions_that_the_topic_has() -> None:
         config = GroupConfig(offsets_topic_partitions=50)
         nothing: Any = None
         groups = GroupService(
-            clock=nothing, rng=Random(1), config=config, timers=nothing, run_in_pool=nothing, partition_count=lambda: count
+            clock=nothing,
+            rng=Random(1),
+            config=config,
+            timers=nothing,
+            run_in_pool=nothing,
+            partition_count=lambda: count,
         )
         return groups.partition_for("console-consumer")
 

@@ -22,7 +22,19 @@ from log_service.protocol.messages.metadata import MetadataRequest
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from log_service.replication.partition import Partition
 from tests.sim import Crashed, World, sim_run
-from tests.unit.broker.context import DATA, HOST, PORT, RawClient, Story, batch, configuration, produce_request, running, tell, values_of
+from tests.unit.broker.context import (
+    DATA,
+    HOST,
+    PORT,
+    RawClient,
+    Story,
+    batch,
+    configuration,
+    produce_request,
+    running,
+    tell,
+    values_of,
+)
 from tests.unit.broker.handlers.groups.group_requests import commit, coordinated, positions
 
 
@@ -72,7 +84,9 @@ def test_a_stopped_broker_is_fenced_and_leads_nothing() -> None:
 @asynccontextmanager
 async def running_until_crash(world: World, **properties: str) -> AsyncIterator[Story]:
     """Run a broker; leaving loses what was not synced and cuts every connection."""
-    config, texts = configuration({name.replace("_", "."): value for name, value in properties.items()})
+    config, texts = configuration(
+        {name.replace("_", "."): value for name, value in properties.items()}
+    )
     broker = Broker(world.node_env(HOST), config, static_texts=texts)
     started = _Started()
     async with trio.open_nursery() as nursery:
@@ -84,7 +98,9 @@ async def running_until_crash(world: World, **properties: str) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def failing(world: World, told: str, properties: dict[str, str] | None = None) -> AsyncIterator[tuple[Story, trio.Event]]:
+async def failing(
+    world: World, told: str, properties: dict[str, str] | None = None
+) -> AsyncIterator[tuple[Story, trio.Event]]:
     """Run a broker that has to end by itself with ``told``, and the event that it has ended."""
     config, texts = configuration(properties or {})
     broker = Broker(world.node_env(HOST), config, static_texts=texts)
@@ -98,7 +114,10 @@ async def failing(world: World, told: str, properties: dict[str, str] | None = N
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve)
         await started.event.wait()
-        yield Story(world, broker, RawClient(await world.client_env().network.connect(HOST, PORT))), ended
+        yield (
+            Story(world, broker, RawClient(await world.client_env().network.connect(HOST, PORT))),
+            ended,
+        )
 
 
 async def _run_until_crash(broker: Broker, started: "_Started") -> None:
@@ -133,7 +152,10 @@ async def produce_for_ever(node: Story, acknowledged: list[bytes]) -> None:
 def test_after_a_crash_everything_acknowledged_with_flush_messages_1_is_there(seed: int) -> None:
     async def main(world: World) -> None:
         acknowledged: list[bytes] = []
-        async with running_until_crash(world, log_flush_interval_messages="1") as node, trio.open_nursery() as clients:
+        async with (
+            running_until_crash(world, log_flush_interval_messages="1") as node,
+            trio.open_nursery() as clients,
+        ):
             await node.create_topic("a")
             files: Any = node.broker.env.files
             files.sync_seconds = (0.0, 0.02)
@@ -150,7 +172,9 @@ def test_after_a_crash_everything_acknowledged_with_flush_messages_1_is_there(se
 
 
 @pytest.mark.parametrize("timestamp", [-1, 1_000])
-def test_after_a_crash_nobody_is_told_an_end_that_is_not_known_yet(timestamp: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_crash_nobody_is_told_an_end_that_is_not_known_yet(
+    timestamp: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A client that asks for the end waits until the end is known.
 
     The node syncs recovered records once more before they count. The client does not see an
@@ -171,7 +195,9 @@ def test_after_a_crash_nobody_is_told_an_end_that_is_not_known_yet(timestamp: in
         async with running(world, log_flush_interval_messages="1") as node:
             assert node.broker.replicas.get_partition("a", 0).high_watermark == 0
             wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-            request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="a", partitions=[wanted])])
+            request = ListOffsetsRequest(
+                replica_id=-1, topics=[ListOffsetsTopic(name="a", partitions=[wanted])]
+            )
             response: ListOffsetsResponse = await node.ask(request, 7)
             assert response.topics[0].partitions[0].offset == (2 if timestamp == -1 else 0)
 
@@ -204,7 +230,9 @@ def test_groups_and_their_positions_survive_a_restart() -> None:
             await commit(node, ("a", 0, 7))
         async with running(world) as node:
             await coordinated(node)
-            request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
+            request = OffsetFetchRequest(
+                groups=[OffsetFetchRequestGroup(group_id="g", topics=None)]
+            )
             assert positions(await node.ask(request, 8)) == [("a", 0, 7, 0)]
 
     run(main)
@@ -217,8 +245,12 @@ def test_topics_configuration_and_producer_ids_survive_a_restart() -> None:
             first = (await node.ask(InitProducerIdRequest(transactional_id=None), 4)).producer_id
         async with running(world) as node:
             assert node.broker.image.topics.by_name["a"].topic_id == topic_id
-            assert (await node.produce("a", batch(b"x" * 500))).error_code == ErrorCode.MESSAGE_TOO_LARGE
-            assert (await node.ask(InitProducerIdRequest(transactional_id=None), 4)).producer_id > first
+            assert (
+                await node.produce("a", batch(b"x" * 500))
+            ).error_code == ErrorCode.MESSAGE_TOO_LARGE
+            assert (
+                await node.ask(InitProducerIdRequest(transactional_id=None), 4)
+            ).producer_id > first
 
     run(main)
 
@@ -269,7 +301,9 @@ def test_an_occupied_port_is_told_and_frees_the_directories(apart: dict[str, str
         ("append", "a-0", r"log directory /data/kafka failed"),
     ],
 )
-def test_a_node_ends_when_the_disk_fails_that_it_cannot_do_without(operation: str, path: str, told: str) -> None:
+def test_a_node_ends_when_the_disk_fails_that_it_cannot_do_without(
+    operation: str, path: str, told: str
+) -> None:
     async def main(world: World) -> None:
         async with failing(world, told) as (node, _):
             await node.create_topic("a")
@@ -282,17 +316,27 @@ def test_a_node_ends_when_the_disk_fails_that_it_cannot_do_without(operation: st
     run(main)
 
 
-def test_connections_end_at_once_when_a_disk_fails_that_still_holds_the_node_up(caplog: pytest.LogCaptureFixture) -> None:
+def test_connections_end_at_once_when_a_disk_fails_that_still_holds_the_node_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def main(world: World) -> None:
         two_disks = {"log.dirs": f"{DATA},/data/other", "log.flush.interval.messages": "1"}
         async with failing(world, "log directory /data/kafka failed", two_disks) as (node, ended):
             await node.create_topic("a", 2)
-            homes = [node.broker.replicas.get_partition("a", index).served_log().home.path for index in range(2)]
+            homes = [
+                node.broker.replicas.get_partition("a", index).served_log().home.path
+                for index in range(2)
+            ]
             doomed = homes.index(DATA)
             idle, late = await node.connect(), await node.connect()
             files: Any = node.broker.env.files
             files.sync_seconds = (60, 60)
-            await idle.send(CreateTopicsRequest(topics=[CreatableTopic(name="b", num_partitions=1, replication_factor=1)]), 7)
+            await idle.send(
+                CreateTopicsRequest(
+                    topics=[CreatableTopic(name="b", num_partitions=1, replication_factor=1)]
+                ),
+                7,
+            )
             await trio.sleep(1)
             files.fail_next("append", containing=f"{DATA}/a-{doomed}")
             await node.client.send(produce_request("a", batch(b"one"), partition=doomed), 9)
@@ -318,7 +362,10 @@ def test_a_log_that_lost_its_topic_id_with_the_power_keeps_its_records() -> None
             assert values_of((await node.fetch("a", 0)).records) == [b"one"]
             assert node.broker.replicas.get_partition("a", 0).topic_id == topic_id
             assert files.exists(DATA / "a-0" / "partition.metadata")
-            assert any(name.startswith("stray-0") and name.endswith("-stray") for name in files.list_directory(DATA))
+            assert any(
+                name.startswith("stray-0") and name.endswith("-stray")
+                for name in files.list_directory(DATA)
+            )
 
     run(main)
 
@@ -361,7 +408,9 @@ def test_a_full_disk_refuses_records_and_goes_on_when_there_is_room() -> None:
         files: Any = node.broker.env.files
         space = files.space
         files.space = 50
-        assert (await node.produce("a", batch(b"x" * 500))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (
+            await node.produce("a", batch(b"x" * 500))
+        ).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         files.space = space
         await trio.sleep(60)
         assert (await node.produce("a", batch(b"x" * 500))).error_code == 0

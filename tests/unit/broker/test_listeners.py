@@ -14,8 +14,15 @@ from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.api_versions import ApiVersionsRequest
 from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from log_service.protocol.messages.describe_cluster import DescribeClusterRequest
-from log_service.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from log_service.protocol.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
+from log_service.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from log_service.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    RequestPartitionData,
+    RequestTopicData,
+)
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
 from log_service.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -46,7 +53,9 @@ async def client_of(node: Story, port: int) -> AsyncIterator[RawClient]:
 ADDRESSES = {PORT: ("inside.example", 1), OUTSIDE: ("outside.example", 2)}
 
 
-def listening(story: Callable[[Story], Awaitable[None]], more: Mapping[str, str] = MappingProxyType({})) -> None:
+def listening(
+    story: Callable[[Story], Awaitable[None]], more: Mapping[str, str] = MappingProxyType({})
+) -> None:
     """Tell a story of a node with these listeners."""
 
     async def main(world: World) -> None:
@@ -64,7 +73,9 @@ def test_a_client_is_told_the_addresses_of_the_listener_it_came_through(port: in
             assert [(broker.host, broker.port) for broker in metadata.brokers] == [ADDRESSES[port]]
             cluster = await client.ask(DescribeClusterRequest(), 2)
             assert [(broker.host, broker.port) for broker in cluster.brokers] == [ADDRESSES[port]]
-            (found,) = (await client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)).coordinators
+            (found,) = (
+                await client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
+            ).coordinators
             assert (found.host, found.port) == ADDRESSES[port]
 
     listening(story)
@@ -73,25 +84,48 @@ def test_a_client_is_told_the_addresses_of_the_listener_it_came_through(port: in
 def test_the_controllers_listener_answers_admin_clients_alone() -> None:
     async def story(node: Story) -> None:
         async with client_of(node, CONTROLLER) as client:
-            versions = await client.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
+            versions = await client.ask(
+                ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4
+            )
             keys = {ApiKey(row.api_key) for row in versions.api_keys}
             assert {ApiKey.DESCRIBE_QUORUM, ApiKey.VOTE, ApiKey.FETCH} <= keys
-            assert not keys & {ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FIND_COORDINATOR, ApiKey.TIDELOG_MAINTENANCE}
+            assert not keys & {
+                ApiKey.METADATA,
+                ApiKey.PRODUCE,
+                ApiKey.FIND_COORDINATOR,
+                ApiKey.TIDELOG_MAINTENANCE,
+            }
             cluster = await client.ask(DescribeClusterRequest(endpoint_type=2), 1)
             assert cluster.endpoint_type == 2
-            assert [(each.broker_id, each.host, each.port) for each in cluster.brokers] == [(1, "controller.example", 3)]
+            assert [(each.broker_id, each.host, each.port) for each in cluster.brokers] == [
+                (1, "controller.example", 3)
+            ]
             quorum = await client.ask(
                 DescribeQuorumRequest(
-                    topics=[RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)])]
+                    topics=[
+                        RequestTopicData(
+                            topic_name="__cluster_metadata",
+                            partitions=[RequestPartitionData(partition_index=0)],
+                        )
+                    ]
                 ),
                 2,
             )
             assert quorum.topics[0].partitions[0].leader_id == 1
-            created = await client.ask(CreateTopicsRequest(topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=1)]), 7)
+            created = await client.ask(
+                CreateTopicsRequest(
+                    topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=1)]
+                ),
+                7,
+            )
             assert created.topics[0].error_code == 0
             rows = await client.ask(
                 DescribeConfigsRequest(
-                    resources=[DescribeConfigsResource(resource_type=2, resource_name="a", configuration_keys=["retention.ms"])]
+                    resources=[
+                        DescribeConfigsResource(
+                            resource_type=2, resource_name="a", configuration_keys=["retention.ms"]
+                        )
+                    ]
                 ),
                 4,
             )
@@ -109,10 +143,14 @@ def test_the_controllers_listener_answers_admin_clients_alone() -> None:
         (CONTROLLER, 3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
     ],
 )
-def test_brokers_and_controllers_are_told_apart(port: int, endpoint_type: int, code: ErrorCode) -> None:
+def test_brokers_and_controllers_are_told_apart(
+    port: int, endpoint_type: int, code: ErrorCode
+) -> None:
     async def story(node: Story) -> None:
         async with client_of(node, port) as client:
-            assert (await client.ask(DescribeClusterRequest(endpoint_type=endpoint_type), 1)).error_code == code
+            assert (
+                await client.ask(DescribeClusterRequest(endpoint_type=endpoint_type), 1)
+            ).error_code == code
 
     listening(story)
 
@@ -127,7 +165,10 @@ def test_the_controllers_listener_closes_what_asks_for_records() -> None:
 
 
 async def set_for_broker(node: Story, **configs: str | None) -> int:
-    changes = [AlterableConfig(name=name, config_operation=0 if value is not None else 1, value=value) for name, value in configs.items()]
+    changes = [
+        AlterableConfig(name=name, config_operation=0 if value is not None else 1, value=value)
+        for name, value in configs.items()
+    ]
     resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=changes)
     response = await node.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
     code: int = response.responses[0].error_code

@@ -11,8 +11,15 @@ import trio
 from log_service.broker import lost_brokers
 from log_service.broker.lost_brokers import LostBrokers
 from log_service.common.types import GROUP_METADATA_TOPIC, NodeId
-from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from log_service.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from log_service.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from tests.helpers.cluster import BROKER_PORT, Cluster, host_of, node_properties, tell_cluster
 from tests.unit.broker.context import RawClient
 from tests.unit.broker.led_topic import known, lead, other_than
@@ -59,7 +66,12 @@ async def survivor_of(cluster: Cluster) -> Survivor:
     victim = other_than(controller)
     await lead(cluster, victim)
     asked = other_than(controller, victim)
-    return Survivor(cluster, victim, asked, RawClient(await cluster.world.client_env().network.connect(host_of(asked), BROKER_PORT)))
+    return Survivor(
+        cluster,
+        victim,
+        asked,
+        RawClient(await cluster.world.client_env().network.connect(host_of(asked), BROKER_PORT)),
+    )
 
 
 def told_leader(response: MetadataResponse) -> int:
@@ -68,7 +80,9 @@ def told_leader(response: MetadataResponse) -> int:
 
 @pytest.mark.parametrize("request_of", [NAMED, ALL], ids=["named", "all"])
 @pytest.mark.usefixtures("endless")
-def test_a_response_that_would_name_a_dead_leader_waits_for_the_election(request_of: MetadataRequest) -> None:
+def test_a_response_that_would_name_a_dead_leader_waits_for_the_election(
+    request_of: MetadataRequest,
+) -> None:
     async def story(cluster: Cluster) -> None:
         asked = await survivor_of(cluster)
         cluster.kill(asked.victim)
@@ -85,23 +99,31 @@ def test_a_response_that_would_name_a_dead_leader_waits_for_the_election(request
 def test_a_coordinator_is_looked_for_until_there_is_another() -> None:
     async def story(cluster: Cluster) -> None:
         asked = await survivor_of(cluster)
-        request = FindCoordinatorRequest(key_type=0, coordinator_keys=[f"group {number}" for number in range(20)])
+        request = FindCoordinatorRequest(
+            key_type=0, coordinator_keys=[f"group {number}" for number in range(20)]
+        )
         response: FindCoordinatorResponse = await asked.client.ask(request, 4)
-        await cluster.until(lambda: GROUP_METADATA_TOPIC in cluster.brokers[asked.asked].image.topics.by_name)
+        await cluster.until(
+            lambda: GROUP_METADATA_TOPIC in cluster.brokers[asked.asked].image.topics.by_name
+        )
         asked.victim = await coordinator_that_may_die(cluster, asked)
         cluster.kill(asked.victim)
         await cluster.until_soon(lambda: f"[{asked.victim}]" in repr(asked.lost))
         await asked.client.send(request, 4)
         await cluster.until_soon(lambda: len(asked.lost) == 1)
         response = await asked.client.receive()
-        assert asked.victim not in {each.node_id for each in response.coordinators if not each.error_code}
+        assert asked.victim not in {
+            each.node_id for each in response.coordinators if not each.error_code
+        }
 
     tell_cluster(story)
 
 
 async def coordinator_that_may_die(cluster: Cluster, asked: Survivor) -> int:
     """Return a broker that coordinates groups, and is neither asked nor the active controller."""
-    partitions = cluster.brokers[asked.asked].image.topics.by_name[GROUP_METADATA_TOPIC].partitions.values()
+    partitions = (
+        cluster.brokers[asked.asked].image.topics.by_name[GROUP_METADATA_TOPIC].partitions.values()
+    )
     controller = await cluster.leader()
     leaders = {partition.leader for partition in partitions} - {asked.asked, controller}
     return leaders.pop() if leaders else pytest.fail(f"no coordinator of {partitions} may die")
@@ -113,8 +135,12 @@ def test_nothing_waits_for_a_leader_that_only_loses_its_connections() -> None:
         asked = await survivor_of(cluster)
         for _ in range(5):
             cluster.world.network.reset_connections(host_of(asked.victim))
-            client = RawClient(await cluster.world.client_env().network.connect(host_of(asked.asked), BROKER_PORT))
-            assert told_leader(await client.ask(NAMED, 12)) == asked.victim, "as soon as a probe has found the leader there"
+            client = RawClient(
+                await cluster.world.client_env().network.connect(host_of(asked.asked), BROKER_PORT)
+            )
+            assert told_leader(await client.ask(NAMED, 12)) == asked.victim, (
+                "as soon as a probe has found the leader there"
+            )
             await cluster.until_soon(lambda: "[]" in repr(asked.lost))
             await client.send(NAMED, 12)
             assert told_leader(await client.receive()) == asked.victim
@@ -130,7 +156,10 @@ def test_nothing_waits_without_a_grace() -> None:
         await trio.sleep(0.1)
         assert told_leader(await asked.client.ask(NAMED, 12)) == asked.victim
 
-    tell_cluster(story, {each: node_properties(each, (1, 2, 3), node_death_grace_ms="0") for each in (1, 2, 3)})
+    tell_cluster(
+        story,
+        {each: node_properties(each, (1, 2, 3), node_death_grace_ms="0") for each in (1, 2, 3)},
+    )
 
 
 def test_a_response_waits_no_longer_than_an_election_may_take() -> None:
@@ -146,7 +175,9 @@ def test_a_response_waits_no_longer_than_an_election_may_take() -> None:
         response = await asked.client.receive()
         assert told_leader(response) == asked.victim == asked.leader()
         await asked.client.ask(NAMED, 12)
-        assert repr(asked.lost) == "<LostBrokers [] waiting=0>", "no second request waits for the same death"
+        assert repr(asked.lost) == "<LostBrokers [] waiting=0>", (
+            "no second request waits for the same death"
+        )
 
     tell_cluster(story)
 
@@ -190,7 +221,12 @@ def test_a_broker_that_comes_back_after_its_death_is_told_of_once_it_serves() ->
         await cluster.until(lambda: asked.victim not in cluster.unfenced(asked.asked))
         before = cluster.brokers[asked.asked].image.cluster.brokers[NodeId(asked.victim)].epoch
         cluster.nursery.start_soon(cluster.start, asked.victim)
-        await cluster.until_soon(lambda: cluster.brokers[asked.asked].image.cluster.brokers[NodeId(asked.victim)].epoch != before)
+        await cluster.until_soon(
+            lambda: (
+                cluster.brokers[asked.asked].image.cluster.brokers[NodeId(asked.victim)].epoch
+                != before
+            )
+        )
         assert asked.victim not in asked.lost.just_fenced(), "its next process serves nobody yet"
 
     tell_cluster(story)

@@ -23,7 +23,11 @@ from tests.helpers import collector
 
 
 def properties(directory: Path, port: int = 0) -> list[str]:
-    return ["node.id=1", f"listeners=PLAINTEXT://127.0.0.1:{port}", f"log.dirs={directory / 'data'}"]
+    return [
+        "node.id=1",
+        f"listeners=PLAINTEXT://127.0.0.1:{port}",
+        f"log.dirs={directory / 'data'}",
+    ]
 
 
 class SignalWhenReady(logging.Handler):
@@ -43,9 +47,11 @@ class SignalWhenReady(logging.Handler):
 
 @pytest.fixture(autouse=True, scope="module")
 def thawed() -> Iterator[None]:
-    """A node freezes what its process holds. The run of tests lives on: what is left of the nodes goes, and the tests are set aside again.
+    """A node freezes what its process holds. The run of tests lives on: what is left of the nodes
+    goes, and the tests are set aside again.
 
-    Else each simulated world of a later test would have the collector go through all modules, half a second each.
+    Else each simulated world of a later test would have the collector go through all modules, half
+    a second each.
     """
     yield
     collector.give_back()
@@ -59,19 +65,45 @@ def said(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     return caplog
 
 
-def test_super_users_with_commas_between_them_are_told(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
-    serve(None, [*properties(tmp_path), "super.users=User:a,User:b", "process.roles=broker", "controller.quorum.voters=2@127.0.0.1:1"])
+def test_super_users_with_commas_between_them_are_told(
+    tmp_path: Path, said: pytest.LogCaptureFixture
+) -> None:
+    serve(
+        None,
+        [
+            *properties(tmp_path),
+            "super.users=User:a,User:b",
+            "process.roles=broker",
+            "controller.quorum.voters=2@127.0.0.1:1",
+        ],
+    )
     assert "super.users names 'User:a,User:b' as one principal" in said.text
 
 
 def test_a_door_that_is_left_open_is_told(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
-    access = ["authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users=User:ANONYMOUS"]
-    serve(None, [*properties(tmp_path), *access, "process.roles=broker", "controller.quorum.voters=2@127.0.0.1:1"])
-    assert "super.users has User:ANONYMOUS: each client that reaches listener PLAINTEXT may do everything" in said.text
+    access = [
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users=User:ANONYMOUS",
+    ]
+    serve(
+        None,
+        [
+            *properties(tmp_path),
+            *access,
+            "process.roles=broker",
+            "controller.quorum.voters=2@127.0.0.1:1",
+        ],
+    )
+    assert (
+        "super.users has User:ANONYMOUS: each client that reaches listener PLAINTEXT may do everything"
+        in said.text
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_the_node_gracefully(tmp_path: Path, said: pytest.LogCaptureFixture, number: int) -> None:
+def test_a_signal_stops_the_node_gracefully(
+    tmp_path: Path, said: pytest.LogCaptureFixture, number: int
+) -> None:
     handler = SignalWhenReady(number)
     logging.getLogger("log_service.broker.main").addHandler(handler)
     try:
@@ -84,7 +116,9 @@ def test_a_signal_stops_the_node_gracefully(tmp_path: Path, said: pytest.LogCapt
     assert handler.was_collecting == [True]
 
 
-def test_a_controller_alone_says_that_clients_connect_elsewhere(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
+def test_a_controller_alone_says_that_clients_connect_elsewhere(
+    tmp_path: Path, said: pytest.LogCaptureFixture
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     lines = [
@@ -103,7 +137,10 @@ def test_a_controller_alone_says_that_clients_connect_elsewhere(tmp_path: Path, 
         assert serve(None, lines) == ExitCode.OK, said.text
     finally:
         logging.getLogger("log_service.broker.main").removeHandler(handler)
-    assert f"tidelog node 1 is ready on 127.0.0.1:{port}, as a controller only: clients connect to brokers" in said.messages
+    assert (
+        f"tidelog node 1 is ready on 127.0.0.1:{port}, as a controller only: clients connect to brokers"
+        in said.messages
+    )
 
 
 COUNTING_OBJECTS = """
@@ -130,7 +167,13 @@ def test_what_was_imported_is_not_looked_through_for_garbage(tmp_path: Path) -> 
     """
     path = tmp_path / "server.properties"
     path.write_text("\n".join(properties(tmp_path)))
-    done = subprocess.run([sys.executable, "-c", COUNTING_OBJECTS, str(path)], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", COUNTING_OBJECTS, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     counted = re.search(r"frozen (\d+) looked through (\d+)", done.stdout)
     assert counted is not None, done.stderr
     assert int(counted[1]) > 4 * int(counted[2]), counted[0]
@@ -145,7 +188,10 @@ def test_a_file_is_read_and_overridden(tmp_path: Path, said: pytest.LogCaptureFi
     path = tmp_path / "server.properties"
     path.write_text(f"node.id=7\nlog.dirs={tmp_path / 'data'}\nno.such.key=1\n")
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        assert serve(path, [f"listeners=PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}"]) == ExitCode.CANNOT_BIND
+        assert (
+            serve(path, [f"listeners=PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}"])
+            == ExitCode.CANNOT_BIND
+        )
     assert "no.such.key" in said.text
     assert "node.id=7" in (tmp_path / "data" / "meta.properties").read_text()
 
@@ -159,7 +205,9 @@ def test_a_file_is_read_and_overridden(tmp_path: Path, said: pytest.LogCaptureFi
         ("process.roles=broker", "no controller is named"),
     ],
 )
-def test_a_configuration_that_cannot_be_honoured_is_named(tmp_path: Path, said: pytest.LogCaptureFixture, override: str, told: str) -> None:
+def test_a_configuration_that_cannot_be_honoured_is_named(
+    tmp_path: Path, said: pytest.LogCaptureFixture, override: str, told: str
+) -> None:
     assert serve(None, [*properties(tmp_path), override]) == ExitCode.BAD_CONFIGURATION
     assert told in said.text
 
@@ -168,17 +216,29 @@ def test_a_configuration_that_cannot_be_honoured_is_named(tmp_path: Path, said: 
     ("overrides", "told"),
     [
         ((), "{path}: invalid value 'many' for num.partitions"),
-        (("num.partitions=none",), "{path} with its overrides: invalid value 'none' for num.partitions"),
+        (
+            ("num.partitions=none",),
+            "{path} with its overrides: invalid value 'none' for num.partitions",
+        ),
     ],
 )
-def test_a_wrong_value_is_told_with_the_file(tmp_path: Path, said: pytest.LogCaptureFixture, overrides: Sequence[str], told: str) -> None:
+def test_a_wrong_value_is_told_with_the_file(
+    tmp_path: Path, said: pytest.LogCaptureFixture, overrides: Sequence[str], told: str
+) -> None:
     path = tmp_path / "server.properties"
     path.write_text("\n".join([*properties(tmp_path), "num.partitions=many"]))
     assert serve(path, overrides) == ExitCode.BAD_CONFIGURATION
     assert [text for text in said.messages if text.startswith(told.format(path=path))], said.text
 
 
-@pytest.mark.parametrize("content", ["broker.rack=Büro".encode(), "broker.rack=Büro".encode("latin-1"), "\ufeffbroker.rack=Büro".encode()])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "broker.rack=Büro".encode(),
+        "broker.rack=Büro".encode("latin-1"),
+        "\ufeffbroker.rack=Büro".encode(),
+    ],
+)
 def test_a_file_may_be_in_utf_8_or_as_java_reads_it(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "node.properties"
     path.write_bytes(content)
@@ -229,14 +289,20 @@ def test_a_directory_in_use_is_named(tmp_path: Path, said: pytest.LogCaptureFixt
     assert f"{tmp_path / 'data'} is in use" in said.text
 
 
-def test_a_directory_of_another_node_is_named(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
+def test_a_directory_of_another_node_is_named(
+    tmp_path: Path, said: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "meta.properties").write_text("version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\nnode.id=2\n")
+    (tmp_path / "data" / "meta.properties").write_text(
+        "version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\nnode.id=2\n"
+    )
     assert serve(None, properties(tmp_path)) == ExitCode.BAD_LOG_DIRECTORY
     assert "belongs to node 2" in said.text
 
 
-def test_a_full_disk_is_named(tmp_path: Path, said: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_named(
+    tmp_path: Path, said: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_arguments: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -14,16 +14,30 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from log_service.broker.lifecycle import SILENCE_MS, BrokerLifecycle, ControllerWatch, DirectoryStates
+from log_service.broker.lifecycle import (
+    SILENCE_MS,
+    BrokerLifecycle,
+    ControllerWatch,
+    DirectoryStates,
+)
 from log_service.broker.producer_ids import ProducerIds
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.types import BrokerEpoch, LeaderEpoch, NodeId
 from log_service.config.views import QuorumConfig, QuorumServer
 from log_service.metadata.features import SUPPORTED_FEATURES
 from log_service.metadata.image import Endpoint
-from log_service.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from log_service.protocol.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from log_service.protocol.messages.broker_heartbeat import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+)
+from log_service.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
 from tests.unit.broker.context import configuration
 
 OWN, OTHER = UUID(int=1), UUID(int=2)
@@ -31,7 +45,9 @@ DISK, CORDONED, BROKEN = UUID(int=701), UUID(int=702), UUID(int=703)
 
 
 class Controller:
-    """Answers with what the test says, after ``latency_s``, and keeps what it was asked with the time."""
+    """Answers with what the test says, after ``latency_s``, and keeps what it was asked with the
+    time.
+    """
 
     def __init__(self, answer: Callable[[Any], Any]) -> None:
         self.answer = answer
@@ -68,19 +84,38 @@ def image_at(offset: int, **broker: Any) -> Any:
 class Member:
     """A broker's lifecycle beside a controller that answers what the test says."""
 
-    def __init__(self, answer: Callable[[Any], Any], kind: type[Controller] = Controller, quorum: QuorumConfig | None = None) -> None:
+    def __init__(
+        self,
+        answer: Callable[[Any], Any],
+        kind: type[Controller] = Controller,
+        quorum: QuorumConfig | None = None,
+    ) -> None:
         self.controller = kind(answer)
         self.directories = DirectoryStates(previous_broker_epoch=5, cordoned=frozenset({CORDONED}))
         self.image = image_at(100)
-        config = replace(configuration({})[0], log_dir_failure_timeout_ms=6_000, rack="r", quorum=quorum or QuorumConfig())
+        config = replace(
+            configuration({})[0],
+            log_dir_failure_timeout_ms=6_000,
+            rack="r",
+            quorum=quorum or QuorumConfig(),
+        )
         self.quorum_looks: Iterator[str] = repeat("0")
         self.lifecycle = BrokerLifecycle(
-            config, self.controller, lambda: self.image, lambda: self.directories, is_quorum_gone=lambda: next(self.quorum_looks) == "1"
+            config,
+            self.controller,
+            lambda: self.image,
+            lambda: self.directories,
+            is_quorum_gone=lambda: next(self.quorum_looks) == "1",
         )
 
     async def register(self) -> None:
         endpoints = {"L": Endpoint(host="h", port=9092, security_protocol=1)}
-        await self.lifecycle.register(cluster_id="c", incarnation_id=OWN, endpoints=endpoints, log_dirs=(DISK, CORDONED, BROKEN))
+        await self.lifecycle.register(
+            cluster_id="c",
+            incarnation_id=OWN,
+            endpoints=endpoints,
+            log_dirs=(DISK, CORDONED, BROKEN),
+        )
 
 
 def run(story: Callable[[], Awaitable[None]]) -> float:
@@ -94,24 +129,45 @@ def run(story: Callable[[], Awaitable[None]]) -> float:
     return trio.run(timed, clock=MockClock(autojump_threshold=0))
 
 
-def test_a_registration_says_who_the_broker_is_and_how_its_last_stop_was_and_leaves_out_what_is_offline() -> None:
+def test_a_registration_says_who_the_broker_is_and_how_its_last_stop_was_and_leaves_out_what_is_offline() -> (
+    None
+):
     async def story() -> None:
         member = Member(lambda _: BrokerRegistrationResponse(broker_epoch=42))
         member.directories = replace(member.directories, offline=frozenset({BROKEN}))
         await member.register()
         (request,) = member.controller.of(BrokerRegistrationRequest)
-        assert (request.broker_id, request.cluster_id, request.incarnation_id, request.rack) == (1, "c", OWN, "r")
+        assert (request.broker_id, request.cluster_id, request.incarnation_id, request.rack) == (
+            1,
+            "c",
+            OWN,
+            "r",
+        )
         assert (request.previous_broker_epoch, request.log_dirs) == (5, [DISK, CORDONED])
-        assert {each.name: (each.min_supported_version, each.max_supported_version) for each in request.features} == SUPPORTED_FEATURES
+        assert {
+            each.name: (each.min_supported_version, each.max_supported_version)
+            for each in request.features
+        } == SUPPORTED_FEATURES
         (listener,) = request.listeners
-        assert (listener.name, listener.host, listener.port, listener.security_protocol) == ("L", "h", 9092, 1)
+        assert (listener.name, listener.host, listener.port, listener.security_protocol) == (
+            "L",
+            "h",
+            9092,
+            1,
+        )
         assert member.lifecycle.broker_epoch == 42
 
     run(story)
 
 
 def test_a_broker_registers_at_the_pace_of_heartbeats_until_it_is_taken() -> None:
-    answers = iter([refusal(ErrorCode.NOT_CONTROLLER), refusal(ErrorCode.DUPLICATE_BROKER_REGISTRATION), BrokerRegistrationResponse()])
+    answers = iter(
+        [
+            refusal(ErrorCode.NOT_CONTROLLER),
+            refusal(ErrorCode.DUPLICATE_BROKER_REGISTRATION),
+            BrokerRegistrationResponse(),
+        ]
+    )
 
     async def story() -> None:
         await Member(lambda _: next(answers)).register()
@@ -137,11 +193,15 @@ def test_a_broker_that_is_not_taken_in_time_says_why() -> None:
 def test_a_broker_that_is_known_to_be_alive_says_once_whether_that_is_its_own_last_run(
     host: str, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    answers = chain(repeat(refusal(ErrorCode.DUPLICATE_BROKER_REGISTRATION), 5), [BrokerRegistrationResponse()])
+    answers = chain(
+        repeat(refusal(ErrorCode.DUPLICATE_BROKER_REGISTRATION), 5), [BrokerRegistrationResponse()]
+    )
 
     async def story() -> None:
         member = Member(lambda _: next(answers))
-        member.image = image_at(100, endpoints={"L": Endpoint(host=host, port=9092, security_protocol=1)})
+        member.image = image_at(
+            100, endpoints={"L": Endpoint(host=host, port=9092, security_protocol=1)}
+        )
         await member.register()
 
     run(story)
@@ -149,9 +209,14 @@ def test_a_broker_that_is_known_to_be_alive_says_once_whether_that_is_its_own_la
     assert said in line
 
 
-def test_a_broker_that_finds_no_controller_says_where_it_looks(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broker_that_finds_no_controller_says_where_it_looks(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def story() -> None:
-        member = Member(lambda _: refusal(ErrorCode.NOT_CONTROLLER), quorum=QuorumConfig(bootstrap_servers=(QuorumServer(-1, "h1", 9093),)))
+        member = Member(
+            lambda _: refusal(ErrorCode.NOT_CONTROLLER),
+            quorum=QuorumConfig(bootstrap_servers=(QuorumServer(-1, "h1", 9093),)),
+        )
         with pytest.raises(KafkaError, match="it looks at h1:9093"):
             await member.register()
 
@@ -159,21 +224,31 @@ def test_a_broker_that_finds_no_controller_says_where_it_looks(caplog: pytest.Lo
     assert "it looks at h1:9093" in caplog.text
 
 
-def test_a_broker_that_waits_for_a_controller_says_so_once_before_its_first_request_is_over(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broker_that_waits_for_a_controller_says_so_once_before_its_first_request_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     answers = iter([refusal(ErrorCode.NOT_CONTROLLER), BrokerRegistrationResponse()])
 
     async def story() -> None:
-        member = Member(lambda _: next(answers), quorum=QuorumConfig(bootstrap_servers=(QuorumServer(-1, "h1", 9093),)))
+        member = Member(
+            lambda _: next(answers),
+            quorum=QuorumConfig(bootstrap_servers=(QuorumServer(-1, "h1", 9093),)),
+        )
         member.controller.latency_s = 30
         await member.register()
 
     run(story)
     told = [record.getMessage() for record in caplog.records]
-    assert told[0] == "No controller has taken this broker for 5 s, which goes on asking; it looks at h1:9093"
+    assert (
+        told[0]
+        == "No controller has taken this broker for 5 s, which goes on asking; it looks at h1:9093"
+    )
     assert len(told) == 2, "the second is the refusal, and the second request waits as long"
 
 
-@pytest.mark.parametrize("code", [ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REGISTRATION])
+@pytest.mark.parametrize(
+    "code", [ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REGISTRATION]
+)
 def test_what_no_later_attempt_can_mend_ends_the_node_at_once(code: ErrorCode) -> None:
     async def story() -> None:
         with pytest.raises(KafkaError, match=code.name):
@@ -206,7 +281,9 @@ def test_a_broker_asks_to_stay_fenced_until_it_has_caught_up_and_then_to_lead() 
         await member.lifecycle.unfence()
         beats = member.controller.of(BrokerHeartbeatRequest)
         assert [beat.want_fence for beat in beats] == [True, True, False, False]
-        assert [beat.cordoned_log_dirs for beat in beats] == [None, None, [CORDONED], [CORDONED]], "null until the broker has caught up"
+        assert [beat.cordoned_log_dirs for beat in beats] == [None, None, [CORDONED], [CORDONED]], (
+            "null until the broker has caught up"
+        )
         assert {beat.current_metadata_offset for beat in beats} == {100}
 
     assert run(story) == pytest.approx(0.02), "a pause before each question that is asked again"
@@ -215,7 +292,10 @@ def test_a_broker_asks_to_stay_fenced_until_it_has_caught_up_and_then_to_lead() 
 @pytest.mark.parametrize(
     ("later", "told"),
     [
-        (BrokerHeartbeatResponse(is_caught_up=True, is_fenced=True), "to follow the metadata up to its registration"),
+        (
+            BrokerHeartbeatResponse(is_caught_up=True, is_fenced=True),
+            "to follow the metadata up to its registration",
+        ),
         (BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False), "to let this broker lead"),
     ],
 )
@@ -237,7 +317,9 @@ def test_a_broker_whose_start_waits_for_long_says_so_once(
 
 def test_a_broker_leaves_when_it_may_and_asks_more_and_more_seldom() -> None:
     async def story() -> None:
-        member = Member(lambda _: BrokerHeartbeatResponse(should_shut_down=trio.current_time() - started > 0.5))
+        member = Member(
+            lambda _: BrokerHeartbeatResponse(should_shut_down=trio.current_time() - started > 0.5)
+        )
         started = trio.current_time()
         member.lifecycle.broker_epoch = BrokerEpoch(1)
         await member.lifecycle.leave()
@@ -250,11 +332,16 @@ def test_a_broker_leaves_when_it_may_and_asks_more_and_more_seldom() -> None:
 def test_a_broker_that_leaves_does_not_beat_as_one_that_runs_any_more(seconds: float) -> None:
     """The controller would unfence it again: it would lead, and be gone in that moment.
 
-    It leaves between two heartbeats, in the moment of one, and while it waits for the response to one.
+    It leaves between two heartbeats, in the moment of one, and while it waits for the response to
+    one.
     """
 
     async def story() -> None:
-        member = Member(lambda beat: BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False, should_shut_down=beat.want_shut_down))
+        member = Member(
+            lambda beat: BrokerHeartbeatResponse(
+                is_caught_up=True, is_fenced=False, should_shut_down=beat.want_shut_down
+            )
+        )
         member.controller.latency_s = 1
         member.lifecycle.broker_epoch = BrokerEpoch(1)
         async with trio.open_nursery() as nursery:
@@ -266,8 +353,14 @@ def test_a_broker_that_leaves_does_not_beat_as_one_that_runs_any_more(seconds: f
         beats = [beat.want_shut_down for beat in member.controller.of(BrokerHeartbeatRequest)]
         assert beats == sorted(beats)
         assert {*beats} == {False, True}
-        began_s = next(asked_s for asked_s, request in member.controller.asked if request.want_shut_down)
-        assert all(request.want_shut_down for answered_s, request in member.controller.answered if answered_s > began_s)
+        began_s = next(
+            asked_s for asked_s, request in member.controller.asked if request.want_shut_down
+        )
+        assert all(
+            request.want_shut_down
+            for answered_s, request in member.controller.answered
+            if answered_s > began_s
+        )
 
     run(story)
 
@@ -292,11 +385,20 @@ class Silent(Controller):
 
 @pytest.mark.parametrize(
     ("looks", "taken_s"),
-    [(repeat("1"), 0.5), (chain("000", repeat("1")), 0.8), (chain("11110", repeat("1")), 1.0), (cycle("11110"), 5)],
+    [
+        (repeat("1"), 0.5),
+        (chain("000", repeat("1")), 0.8),
+        (chain("11110", repeat("1")), 1.0),
+        (cycle("11110"), 5),
+    ],
     ids=["from the beginning", "a moment later", "once more and for good", "four times in five"],
 )
-def test_a_broker_leaves_without_its_quorum_once_that_was_gone_five_times_in_a_row(looks: Iterator[str], taken_s: float) -> None:
-    """A controller that starts again is gone for a moment too, and then lets the broker go. ``looks`` has a 1 where the quorum is gone."""
+def test_a_broker_leaves_without_its_quorum_once_that_was_gone_five_times_in_a_row(
+    looks: Iterator[str], taken_s: float
+) -> None:
+    """A controller that starts again is gone for a moment too, and then lets the broker go.
+    ``looks`` has a 1 where the quorum is gone.
+    """
 
     async def story() -> None:
         member = Member(lambda _: None, Silent)
@@ -313,7 +415,9 @@ def test_every_heartbeat_of_a_broker_that_leaves_says_so_until_its_process_ends(
     """Any other one would have a controller, the next one above all, let it lead again."""
 
     async def story() -> None:
-        member = Member(lambda _: BrokerHeartbeatResponse(should_shut_down=trio.current_time() - started > 5))
+        member = Member(
+            lambda _: BrokerHeartbeatResponse(should_shut_down=trio.current_time() - started > 5)
+        )
         started = trio.current_time()
         member.lifecycle.broker_epoch = BrokerEpoch(1)
         async with trio.open_nursery() as nursery:
@@ -336,7 +440,9 @@ def test_a_broker_whose_place_was_taken_ends_and_one_that_was_forgotten_goes_on(
         member.lifecycle.broker_epoch = BrokerEpoch(10)
         with trio.move_on_after(20) as waiting:
             await member.lifecycle.run()
-        assert waiting.cancelled_caught, "an admin unregistered it: it comes back when it starts again"
+        assert waiting.cancelled_caught, (
+            "an admin unregistered it: it comes back when it starts again"
+        )
         member.image = image_at(100, epoch=11, incarnation_id=OTHER)
         with pytest.raises(KafkaError, match="another process has registered as broker 1"):
             await member.lifecycle.run()
@@ -387,7 +493,9 @@ def test_each_new_controller_hears_of_the_broker_at_once() -> None:
                 await trio.sleep(0.1)
                 watch.on_leader_change(NodeId(leader_id), LeaderEpoch(epoch))
             await trio.sleep(1)
-            assert [at - began for at, _ in member.controller.asked] == pytest.approx([0.2, 0.6, 0.7]), "one for each that leads"
+            assert [at - began for at, _ in member.controller.asked] == pytest.approx(
+                [0.2, 0.6, 0.7]
+            ), "one for each that leads"
             nursery.cancel_scope.cancel()
 
     run(story)
@@ -428,7 +536,10 @@ def test_keys_of_membership_and_elections_reach_their_view() -> None:
     assert config.leader_balance_interval_ms == 8_000
     assert config.log_dir_failure_timeout_ms == 9
     assert config.unclean_election_interval_ms == 10
-    assert configuration({"auto.leader.rebalance.enable": "false"})[0].leader_balance_interval_ms is None
+    assert (
+        configuration({"auto.leader.rebalance.enable": "false"})[0].leader_balance_interval_ms
+        is None
+    )
 
 
 # Producer ids
@@ -453,7 +564,9 @@ def test_the_next_block_is_there_before_the_last_id_of_this_one_is_given() -> No
     async def story() -> None:
         blocks = Blocks()
         async with trio.open_nursery() as nursery:
-            ids = ProducerIds(Controller(blocks), NodeId(1), lambda: BrokerEpoch(1), nursery.start_soon)
+            ids = ProducerIds(
+                Controller(blocks), NodeId(1), lambda: BrokerEpoch(1), nursery.start_soon
+            )
             assert ids.next_nowait() is None
             assert [await ids.next() for _ in range(8)] == list(range(100, 108))
             await trio.sleep(1)

@@ -11,18 +11,31 @@ import trio
 from log_service.broker.one_error import one_error
 from log_service.common.types import GROUP_METADATA_TOPIC
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
-from log_service.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
-from log_service.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from log_service.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from log_service.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from log_service.storage.log import Log
 from tests.sim import World, sim_run
 from tests.unit.broker.context import Story, running
 
 GROUPS = ("first", "second")
-PROPERTIES: dict[str, Any] = {"offsets.topic.num.partitions": "1", "log.cleaner.backoff.ms": "86400000"}
+PROPERTIES: dict[str, Any] = {
+    "offsets.topic.num.partitions": "1",
+    "log.cleaner.backoff.ms": "86400000",
+}
 
 
-async def until_served(node: Story, request: Any, version: int, error_of: Callable[[Any], int]) -> Any:
+async def until_served(
+    node: Story, request: Any, version: int, error_of: Callable[[Any], int]
+) -> Any:
     """Ask again for as long as the coordinator is not there yet."""
     for _ in range(100):
         answer = await node.ask(request, version)
@@ -38,13 +51,20 @@ async def ready(node: Story) -> None:
 
 
 async def commit(node: Story, group: str, offset: int) -> None:
-    topics = [OffsetCommitRequestTopic(name="a", partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)])]
+    topics = [
+        OffsetCommitRequestTopic(
+            name="a",
+            partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)],
+        )
+    ]
     request = OffsetCommitRequest(group_id=group, topics=topics)
     await until_served(node, request, 8, lambda answer: answer.topics[0].partitions[0].error_code)
 
 
 async def committed(node: Story, group: str) -> int:
-    request = OffsetFetchRequest(group_id=group, topics=[OffsetFetchRequestTopic(name="a", partition_indexes=[0])])
+    request = OffsetFetchRequest(
+        group_id=group, topics=[OffsetFetchRequestTopic(name="a", partition_indexes=[0])]
+    )
     answer = await until_served(node, request, 7, lambda answer: answer.error_code)
     offset: int = answer.topics[0].partitions[0].committed_offset
     return offset
@@ -61,8 +81,12 @@ async def play(world: World) -> None:
         await node.create_topic("a")
         await ready(node)
         short = [AlterableConfig(name="segment.ms", config_operation=0, value="1")]
-        resource = AlterConfigsResource(resource_type=2, resource_name=GROUP_METADATA_TOPIC, configs=short)
-        assert (await node.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)).responses[0].error_code == 0
+        resource = AlterConfigsResource(
+            resource_type=2, resource_name=GROUP_METADATA_TOPIC, configs=short
+        )
+        assert (await node.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)).responses[
+            0
+        ].error_code == 0
         for number in range(200):
             await commit(node, GROUPS[number % 2], number)
             await trio.sleep(0.01)

@@ -16,7 +16,10 @@ import pytest
 from log_service.common.secrets import SecretBytes, SecretText
 from log_service.config.server import parse_server_properties
 from log_service.protocol.messages.alter_configs import AlterableConfig as LegacyAlterableConfig
-from log_service.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
+from log_service.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
 from log_service.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from log_service.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from log_service.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
@@ -25,11 +28,21 @@ from log_service.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from log_service.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from log_service.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
 from log_service.protocol.stored.metadata_records import ConfigRecord, UserScramCredentialRecord
 from log_service.security.sasl.credentials import ScramMechanism
 from tests.unit.broker.context import Story
-from tests.unit.broker.logins.login_story import LISTENER, PACKAGE, PROPERTIES, guest, plain, tell_of_logins
+from tests.unit.broker.logins.login_story import (
+    LISTENER,
+    PACKAGE,
+    PROPERTIES,
+    guest,
+    plain,
+    tell_of_logins,
+)
 
 PLANTED = "planted-9f31c7"
 BROKER = 4
@@ -42,7 +55,9 @@ def shows(shown: str) -> bool:
 
 
 def our_objects() -> list[Any]:
-    return [each for each in gc.get_objects() if str(type(each).__module__).startswith("log_service")]
+    return [
+        each for each in gc.get_objects() if str(type(each).__module__).startswith("log_service")
+    ]
 
 
 def test_no_object_of_a_node_shows_a_secret(caplog: pytest.LogCaptureFixture) -> None:
@@ -62,17 +77,31 @@ def test_no_object_of_a_node_shows_a_secret(caplog: pytest.LogCaptureFixture) ->
         assert (await alice.log_in(plain("alice", PLANTED))).error_code == 0
         await (await guest(node)).log_in(plain("alice", f"{PLANTED}-but-wrong"))
         salted = (PLANTED * 5).encode()[:64]
-        upsertion = ScramCredentialUpsertion(name="bob", mechanism=2, iterations=4096, salt=PLANTED.encode(), salted_password=salted)
-        assert (await alice.ask(AlterUserScramCredentialsRequest(upsertions=[upsertion]), 0)).results[0].error_code == 0
+        upsertion = ScramCredentialUpsertion(
+            name="bob", mechanism=2, iterations=4096, salt=PLANTED.encode(), salted_password=salted
+        )
+        assert (
+            await alice.ask(AlterUserScramCredentialsRequest(upsertions=[upsertion]), 0)
+        ).results[0].error_code == 0
         await (await guest(node)).log_in_by_scram("bob", PLANTED, ScramMechanism.SHA_512)
-        token = await alice.ask(CreateDelegationTokenRequest(max_lifetime_ms=-1, owner_principal_name=None, owner_principal_type=None), 3)
+        token = await alice.ask(
+            CreateDelegationTokenRequest(
+                max_lifetime_ms=-1, owner_principal_name=None, owner_principal_type=None
+            ),
+            3,
+        )
         assert token.error_code == 0
         password = base64.b64encode(token.hmac).decode()
         by_token = await guest(node)
-        assert (await by_token.log_in_by_scram(token.token_id, password, is_by_token=True)).error_code == 0
+        assert (
+            await by_token.log_in_by_scram(token.token_id, password, is_by_token=True)
+        ).error_code == 0
         configs = [
             AlterableConfig(name=f"listener.name.{listener}.{key}", value=f"{PLANTED}-changed")
-            for listener, key in (("plaintext", "ssl.keystore.password"), ("guarded", "ssl.key.password"))
+            for listener, key in (
+                ("plaintext", "ssl.keystore.password"),
+                ("guarded", "ssl.key.password"),
+            )
         ]
         resource = AlterConfigsResource(resource_type=BROKER, resource_name="1", configs=configs)
         told = await alice.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
@@ -93,8 +122,12 @@ def test_no_object_of_a_node_shows_a_secret(caplog: pytest.LogCaptureFixture) ->
 
 
 def test_no_configuration_shows_a_secret() -> None:
-    names = {f"{LISTENER}.plain.sasl.jaas.config": f'{PACKAGE}.plain.PlainLoginModule required user_alice="{PLANTED}";'}
-    config, settings = parse_server_properties({**PROPERTIES, "node.id": "1", **names, "delegation.token.secret.key": PLANTED})
+    names = {
+        f"{LISTENER}.plain.sasl.jaas.config": f'{PACKAGE}.plain.PlainLoginModule required user_alice="{PLANTED}";'
+    }
+    config, settings = parse_server_properties(
+        {**PROPERTIES, "node.id": "1", **names, "delegation.token.secret.key": PLANTED}
+    )
     assert not shows(repr(config))
     assert not shows(repr(settings))
     assert settings.texts["delegation.token.secret.key"] == PLANTED
@@ -111,7 +144,9 @@ def test_no_configuration_shows_a_secret() -> None:
         SaslAuthenticateRequest(auth_bytes=PLANTED.encode()),
         SaslAuthenticateResponse(auth_bytes=PLANTED.encode()),
         ScramCredentialUpsertion(salt=PLANTED.encode(), salted_password=PLANTED.encode()),
-        UserScramCredentialRecord(salt=PLANTED.encode(), stored_key=PLANTED.encode(), server_key=PLANTED.encode()),
+        UserScramCredentialRecord(
+            salt=PLANTED.encode(), stored_key=PLANTED.encode(), server_key=PLANTED.encode()
+        ),
         SecretText(PLANTED),
         SecretBytes(PLANTED.encode()),
     ],

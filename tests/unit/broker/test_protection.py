@@ -61,7 +61,9 @@ def test_nodes_connect_to_each_other_as_their_listeners_are_protected(authority:
     assert made.to_controllers is not None
 
 
-def test_a_broker_that_is_no_controller_connects_to_controllers_as_their_listener_is_protected(authority: Authority) -> None:
+def test_a_broker_that_is_no_controller_connects_to_controllers_as_their_listener_is_protected(
+    authority: Authority,
+) -> None:
     text = (
         "node.id=4\nprocess.roles=broker\nlisteners=PLAINTEXT://h:1\n"
         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:SSL\ncontroller.quorum.voters=1@h:3,2@i:3\n"
@@ -96,9 +98,16 @@ def test_a_listener_without_a_key_is_refused_by_name(change: str, named: str) ->
     assert named in str(raised.value)
 
 
-def test_clients_cannot_be_asked_for_certificates_where_nobody_is_trusted(authority: Authority) -> None:
-    text = ALONE + f"ssl.client.auth=required\nssl.keystore.type=PEM\nssl.keystore.location={authority.issue('node').keystore}"
-    with pytest.raises(ConfigError, match=r"every public authority would be trusted; set ssl\.truststore\.location"):
+def test_clients_cannot_be_asked_for_certificates_where_nobody_is_trusted(
+    authority: Authority,
+) -> None:
+    text = (
+        ALONE
+        + f"ssl.client.auth=required\nssl.keystore.type=PEM\nssl.keystore.location={authority.issue('node').keystore}"
+    )
+    with pytest.raises(
+        ConfigError, match=r"every public authority would be trusted; set ssl\.truststore\.location"
+    ):
         protection(text)
 
 

@@ -53,7 +53,9 @@ async def partitions_are_counted(node: Story) -> None:
     """Each partition is charged, and a topic that is larger than what is left passes."""
     await set_quotas(node, STORY, controller_mutation_rate=1)
     assert (await node.ask(new_topic("large", 30), 7)).topics[0].error_code == 0
-    assert (await node.ask(new_topic("small"), 7)).topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert (await node.ask(new_topic("small"), 7)).topics[
+        0
+    ].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
 async def a_pause_is_shared(node: Story) -> None:
@@ -88,7 +90,9 @@ def respond_after_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def send_records_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     must_pause = ClientAccount.must_pause
-    monkeypatch.setattr(ClientAccount, "must_pause", lambda account, size: must_pause(account, size) and False)
+    monkeypatch.setattr(
+        ClientAccount, "must_pause", lambda account, size: must_pause(account, size) and False
+    )
 
 
 def count_what_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +133,9 @@ BUGS = [
 
 
 @pytest.mark.parametrize(("plant", "story"), BUGS, ids=[plant.__name__ for plant, _ in BUGS])
-def test_a_planted_bug_is_found(plant: Callable[[pytest.MonkeyPatch], None], story: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], story: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tell(story)
     plant(monkeypatch)
     with pytest.raises(AssertionError):

@@ -1,4 +1,6 @@
-"""The registry says of each API what Apache Kafka 4.3 says, and nothing that a row needs is left out."""
+"""The registry says of each API what Apache Kafka 4.3 says, and nothing that a row needs is left
+out.
+"""
 
 import pytest
 
@@ -162,7 +164,10 @@ CONTROLLER_APIS = BETWEEN_NODES | {
 
 def test_what_is_advertised_is_what_kafka_4_3_advertises() -> None:
     specs = [api.spec for api in REGISTRY.values() if api.spec.advertised_min_version is not None]
-    told = {spec.name: (spec.advertised_min_version, spec.max_version, spec.first_flexible_version) for spec in specs}
+    told = {
+        spec.name: (spec.advertised_min_version, spec.max_version, spec.first_flexible_version)
+        for spec in specs
+    }
     assert told == KAFKA_4_3
 
 
@@ -188,13 +193,21 @@ def test_every_row_says_what_its_requests_ask_permission_for(api: Api) -> None:
 
 
 def test_the_controller_takes_what_an_admin_client_asks_a_controller() -> None:
-    assert {api.spec.name for api in REGISTRY.values() if Side.CONTROLLER in api.sides} == CONTROLLER_APIS
+    assert {
+        api.spec.name for api in REGISTRY.values() if Side.CONTROLLER in api.sides
+    } == CONTROLLER_APIS
 
 
 def test_what_counts_against_which_quota() -> None:
-    others = {api.spec.name: api.quota for api in REGISTRY.values() if api.quota not in (QuotaKind.REQUEST, QuotaKind.NONE)}
+    others = {
+        api.spec.name: api.quota
+        for api in REGISTRY.values()
+        if api.quota not in (QuotaKind.REQUEST, QuotaKind.NONE)
+    }
     between_nodes = {api.key for api in REGISTRY.values() if api.sides == {Side.CONTROLLER}}
-    assert {api.key for api in REGISTRY.values() if api.quota is QuotaKind.NONE} == between_nodes | {ApiKey.WRITE_TXN_MARKERS}
+    assert {
+        api.key for api in REGISTRY.values() if api.quota is QuotaKind.NONE
+    } == between_nodes | {ApiKey.WRITE_TXN_MARKERS}
     assert others == {
         "Produce": QuotaKind.PRODUCE,
         "Fetch": QuotaKind.FETCH,
@@ -206,10 +219,16 @@ def test_what_counts_against_which_quota() -> None:
 
 
 def test_how_long_requests_wait_for_others_of_their_quota() -> None:
-    never = {api.spec.name for api in REGISTRY.values() if not api.max_put_off_ms and api.quota is not QuotaKind.NONE}
+    never = {
+        api.spec.name
+        for api in REGISTRY.values()
+        if not api.max_put_off_ms and api.quota is not QuotaKind.NONE
+    }
     assert never == {"ApiVersions", "Fetch", "SaslAuthenticate", "SaslHandshake", "ShareFetch"}
     assert not any(api.max_put_off_ms for api in REGISTRY.values() if api.quota is QuotaKind.NONE)
-    assert {api.spec.name for api in REGISTRY.values() if api.max_put_off_ms == MAX_MEMBER_PUT_OFF_MS} == {
+    assert {
+        api.spec.name for api in REGISTRY.values() if api.max_put_off_ms == MAX_MEMBER_PUT_OFF_MS
+    } == {
         "ConsumerGroupHeartbeat",
         "Heartbeat",
         "JoinGroup",
@@ -223,4 +242,6 @@ def test_how_long_requests_wait_for_others_of_their_quota() -> None:
 
 
 def test_the_documented_table_is_the_registry() -> None:
-    assert PAGE.read_text() == with_table(PAGE.read_text()), "write it again: python -m tools.api_table"
+    assert PAGE.read_text() == with_table(PAGE.read_text()), (
+        "write it again: python -m tools.api_table"
+    )

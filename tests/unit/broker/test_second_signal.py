@@ -54,10 +54,14 @@ async def repeat_too_soon(clock: MockClock) -> None:
         await wait_all_tasks_blocked()
 
 
-def test_a_later_signal_ends_a_node_that_hangs_and_a_repeated_one_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_later_signal_ends_a_node_that_hangs_and_a_repeated_one_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The second of two SIGTERMs, of a process manager and of a shell, cut the orderly stop short."""
     monkeypatch.setattr(main, "Broker", Stuck)
-    config, settings = parse_server_properties("", ["process.roles=broker,controller", "node.id=1", "log.dirs=/nowhere"])
+    config, settings = parse_server_properties(
+        "", ["process.roles=broker,controller", "node.id=1", "log.dirs=/nowhere"]
+    )
     assert trio.run(main._run, config, settings, clock=TIME) == main.ExitCode.FAILED
     assert Stuck.is_past_repeats
 

@@ -13,7 +13,11 @@ from log_service.coordinator.request_context import RequestClient
 from log_service.coordinator.share.share_coordinator import ShareStateWrite
 from log_service.coordinator.share.share_state import ShareKey, ShareState
 from log_service.coordinator.share.window import StateBatch
-from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from log_service.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from log_service.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.helpers.cluster import Cluster, node_properties, tell_cluster
 
@@ -27,7 +31,9 @@ PROPERTIES = {
 
 
 async def told(ask: Any, *arguments: Any, named: str = "on_done", **said: Any) -> Any:
-    """Return what a callback is told; a node that dies meanwhile tells nothing, which is told as None."""
+    """Return what a callback is told; a node that dies meanwhile tells nothing, which is told as
+    None.
+    """
     done, replies = trio.Event(), list[Any]()
 
     def on_told(reply: Any) -> None:
@@ -55,10 +61,19 @@ class Queue:
         return int(self.any_broker().image.topics.by_name[topic].partitions[0].leader)
 
     async def create(self, name: str, partitions: int = 2) -> UUID:
-        asked = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=partitions, replication_factor=3)], timeout_ms=10_000)
-        response = await self.any_broker().rooms.controller_channel.request(asked, CreateTopicsResponse)
+        asked = CreateTopicsRequest(
+            topics=[CreatableTopic(name=name, num_partitions=partitions, replication_factor=3)],
+            timeout_ms=10_000,
+        )
+        response = await self.any_broker().rooms.controller_channel.request(
+            asked, CreateTopicsResponse
+        )
         assert response.topics[0].error_code == 0, response
-        await self.cluster.until(lambda: all(name in broker.image.topics.by_name for broker in self.cluster.brokers.values()))
+        await self.cluster.until(
+            lambda: all(
+                name in broker.image.topics.by_name for broker in self.cluster.brokers.values()
+            )
+        )
         return UUID(bytes=response.topics[0].topic_id.bytes)
 
     async def beat(self) -> None:
@@ -69,15 +84,23 @@ class Queue:
                 broker = self.cluster.brokers.get(self.leader_of(GROUP_METADATA_TOPIC))
                 if broker is not None:
                     request = ShareGroupHeartbeatRequest(
-                        group_id=GROUP, member_id=MEMBER, member_epoch=self.epoch, subscribed_topic_names=names
+                        group_id=GROUP,
+                        member_id=MEMBER,
+                        member_epoch=self.epoch,
+                        subscribed_topic_names=names,
                     )
-                    reply = await told(partial(broker.rooms.groups.share.heartbeat, request, CLIENT.context), named="on_reply")
+                    reply = await told(
+                        partial(broker.rooms.groups.share.heartbeat, request, CLIENT.context),
+                        named="on_reply",
+                    )
                     if reply is not None and reply.error_code == 0:
                         break
                 await trio.sleep(0.2)
         self.epoch = reply.member_epoch
         if reply.assignment is not None:
-            self.partitions = [index for topic in reply.assignment.topic_partitions for index in topic.partitions]
+            self.partitions = [
+                index for topic in reply.assignment.topic_partitions for index in topic.partitions
+            ]
 
     async def until_assigned(self, count: int) -> None:
         with trio.fail_after(120):
@@ -94,15 +117,28 @@ def story_of(tell: Any) -> None:
         await queue.until_assigned(2)
         await tell(cluster, queue, ShareKey(group_id=GROUP, topic_id=topic_id, partition=0))
 
-    tell_cluster(story, {each: node_properties(each, (1, 2, 3), **PROPERTIES) for each in (1, 2, 3)})
+    tell_cluster(
+        story, {each: node_properties(each, (1, 2, 3), **PROPERTIES) for each in (1, 2, 3)}
+    )
 
 
 def test_a_group_and_its_states_outlive_their_coordinators() -> None:
     async def tell(cluster: Cluster, queue: Queue, key: ShareKey) -> None:
         batch = StateBatch(first_offset=4, last_offset=6, delivery_state=2, delivery_count=1)
-        write = ShareStateWrite(state_epoch=2, leader_epoch=5, start_offset=4, delivery_complete_count=3, batches=(batch,))
+        write = ShareStateWrite(
+            state_epoch=2,
+            leader_epoch=5,
+            start_offset=4,
+            delivery_complete_count=3,
+            batches=(batch,),
+        )
         for node_id in list(cluster.brokers):
-            assert isinstance(await told(cluster.brokers[node_id].rooms.share_persister.read, key, leader_epoch=5), ShareState), node_id
+            assert isinstance(
+                await told(
+                    cluster.brokers[node_id].rooms.share_persister.read, key, leader_epoch=5
+                ),
+                ShareState,
+            ), node_id
         assert await told(queue.any_broker().rooms.share_persister.write, key, write) is None
         epoch, killed = queue.epoch, queue.leader_of(SHARE_GROUP_STATE_TOPIC)
         cluster.kill(killed)
@@ -122,9 +158,14 @@ def test_states_that_were_being_begun_when_the_coordinator_died_are_begun_by_the
         killed = queue.leader_of(GROUP_METADATA_TOPIC)
         await queue.create("bills", 1)
         request = ShareGroupHeartbeatRequest(
-            group_id=GROUP, member_id=MEMBER, member_epoch=queue.epoch, subscribed_topic_names=["orders", "bills"]
+            group_id=GROUP,
+            member_id=MEMBER,
+            member_epoch=queue.epoch,
+            subscribed_topic_names=["orders", "bills"],
         )
-        said = partial(cluster.brokers[killed].rooms.groups.share.heartbeat, request, CLIENT.context)
+        said = partial(
+            cluster.brokers[killed].rooms.groups.share.heartbeat, request, CLIENT.context
+        )
         cluster.nursery.start_soon(partial(told, said, named="on_reply"))
         await trio.lowlevel.checkpoint()
         cluster.kill(killed)
@@ -134,11 +175,23 @@ def test_states_that_were_being_begun_when_the_coordinator_died_are_begun_by_the
         with trio.fail_after(120):
             while len(queue.partitions) != 3:
                 broker = cluster.brokers[queue.leader_of(GROUP_METADATA_TOPIC)]
-                again = ShareGroupHeartbeatRequest(group_id=GROUP, member_id=MEMBER, member_epoch=queue.epoch, subscribed_topic_names=names)
-                reply = await told(partial(broker.rooms.groups.share.heartbeat, again, CLIENT.context), named="on_reply")
+                again = ShareGroupHeartbeatRequest(
+                    group_id=GROUP,
+                    member_id=MEMBER,
+                    member_epoch=queue.epoch,
+                    subscribed_topic_names=names,
+                )
+                reply = await told(
+                    partial(broker.rooms.groups.share.heartbeat, again, CLIENT.context),
+                    named="on_reply",
+                )
                 if reply is not None and reply.error_code == 0:
                     queue.epoch = reply.member_epoch
-                    queue.partitions = [index for topic in reply.assignment.topic_partitions for index in topic.partitions]
+                    queue.partitions = [
+                        index
+                        for topic in reply.assignment.topic_partitions
+                        for index in topic.partitions
+                    ]
                 await trio.sleep(1)
 
     story_of(tell)

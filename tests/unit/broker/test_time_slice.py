@@ -23,7 +23,11 @@ def in_a_new_thread(work: Callable[[], T]) -> T:
 
 def has_slices() -> bool:
     release = tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
-    return sys.platform == "linux" and os.uname().machine in SYSTEM_CALLS and release >= FIRST_KERNEL_WITH_SLICES
+    return (
+        sys.platform == "linux"
+        and os.uname().machine in SYSTEM_CALLS
+        and release >= FIRST_KERNEL_WITH_SLICES
+    )
 
 
 @pytest.mark.skipif(not has_slices(), reason="the kernel lets nobody choose slices")

@@ -1,4 +1,6 @@
-"""The task that fires a node's timers: in order, never early, and never past a callback that failed."""
+"""The task that fires a node's timers: in order, never early, and never past a callback that
+failed.
+"""
 
 import pytest
 import trio

@@ -12,9 +12,18 @@ from log_service.cli.main import tidelog
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--operation", "idempotent_write", "--topic", "orders"], "idempotent_write is nothing that can be done with a topic"),
-        (["--operation", "write", "--group", "billing"], "write is nothing that can be done with a group"),
-        (["--operation", "delete", "--cluster"], "delete is nothing that can be done with a cluster"),
+        (
+            ["--operation", "idempotent_write", "--topic", "orders"],
+            "idempotent_write is nothing that can be done with a topic",
+        ),
+        (
+            ["--operation", "write", "--group", "billing"],
+            "write is nothing that can be done with a group",
+        ),
+        (
+            ["--operation", "delete", "--cluster"],
+            "delete is nothing that can be done with a cluster",
+        ),
         (["--operation", "read", "--topic", "ord*"], "--pattern prefixed"),
         (["--producer", "--topic", "or ders"], "no topic is called 'or ders'"),
         (["--topic", "orders", "--allow-host", "10.0.0.0/8"], "'10.0.0.0/8' is no address"),
@@ -32,7 +41,10 @@ def test_what_means_nothing_is_refused(arguments: list[str], told: str) -> None:
 
 def options(**given: Any) -> dict[str, Any]:
     flags = dict.fromkeys(("cluster", "producer", "consumer", "idempotent"), False)
-    lists = dict.fromkeys((*RESOURCES, "allow_principal", "deny_principal", "allow_host", "deny_host", "operations"), ())
+    lists = dict.fromkeys(
+        (*RESOURCES, "allow_principal", "deny_principal", "allow_host", "deny_host", "operations"),
+        (),
+    )
     return {**flags, **lists, "pattern_type": None, **given}
 
 

@@ -99,18 +99,28 @@ def test_avros_own_spellings_are_read_too(schema: Any, value: Any, found: Any) -
         ("string", None, "$: string is expected, not null"),
         ("bytes", "€", "$: '€' is no byte"),
         ({"type": "fixed", "name": "f", "size": 2}, "abc", "$: 2 bytes are expected, not 3"),
-        ({"type": "enum", "name": "e", "symbols": ["A", "B"]}, "C", "$: one of A, B is expected, not 'C'"),
+        (
+            {"type": "enum", "name": "e", "symbols": ["A", "B"]},
+            "C",
+            "$: one of A, B is expected, not 'C'",
+        ),
         ({"type": "array", "items": "int"}, [1, "2"], "$[1]: int is expected, not text"),
         (ORDER, {"n": 1, "m": 2}, "$: shop.Order has no field 'm'; it has n, note, parent"),
         (ORDER, {}, "$: the field 'n' of shop.Order is missing"),
         (ORDER, {"n": 1, "parent": {"n": "x"}}, "$.parent.n: int is expected, not text"),
-        (["int", "string"], [], "$: int is expected, not a list or $: string is expected, not a list"),
+        (
+            ["int", "string"],
+            [],
+            "$: int is expected, not a list or $: string is expected, not a list",
+        ),
         (["int", "string"], None, "null"),
         (logical("int", "date"), "today", "$: 'today' is no date"),
     ],
     ids=str,
 )
-def test_a_value_that_does_not_fit_is_told_with_its_place(schema: Any, value: Any, said: str) -> None:
+def test_a_value_that_does_not_fit_is_told_with_its_place(
+    schema: Any, value: Any, said: str
+) -> None:
     """fastavro would leave out a misspelt field in silence."""
     with pytest.raises(SerializationError) as caught:
         AvroReading(fastavro.parse_schema(schema))(value)

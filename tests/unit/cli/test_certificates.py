@@ -1,4 +1,6 @@
-"""``tidelog certificates`` without a cluster, and what ``users add`` makes of a cluster's listeners."""
+"""``tidelog certificates`` without a cluster, and what ``users add`` makes of a cluster's
+listeners.
+"""
 
 import json
 import stat
@@ -27,15 +29,28 @@ def data(tmp_path: Path) -> Path:
 def test_a_service_is_issued_listed_and_issued_again(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "shop"
     issued = invoke("issue", "shop", "--out", str(out), "--data", str(data))
-    assert (issued.exit_code, "tidelog acls add --allow-principal shop" in issued.output) == (0, True), issued.output
+    assert (issued.exit_code, "tidelog acls add --allow-principal shop" in issued.output) == (
+        0,
+        True,
+    ), issued.output
     first = (out / "shop.pem").read_bytes()
     assert stat.S_IMODE((out / "shop.pem").stat().st_mode) == 0o600
-    assert (out / "shop.properties").read_text().startswith("# Written by `tidelog certificates issue`; ")
-    assert (data / "security" / "clients" / "operator.properties").read_text().startswith("# Written by `tidelog up --secure`; ")
+    assert (
+        (out / "shop.properties")
+        .read_text()
+        .startswith("# Written by `tidelog certificates issue`; ")
+    )
+    assert (
+        (data / "security" / "clients" / "operator.properties")
+        .read_text()
+        .startswith("# Written by `tidelog up --secure`; ")
+    )
     refused = invoke("issue", "shop", "--out", str(out), "--data", str(data))
     assert (refused.exit_code, "--replace" in refused.output) == (1, True)
     assert (out / "shop.pem").read_bytes() == first
-    assert invoke("issue", "shop", "--out", str(out), "--data", str(data), "--replace").exit_code == 0
+    assert (
+        invoke("issue", "shop", "--out", str(out), "--data", str(data), "--replace").exit_code == 0
+    )
     assert (out / "shop.pem").read_bytes() != first
     rows = json.loads(invoke("list", "--json", "--data", str(data)).output)
     assert [(row["user"], row["kind"]) for row in rows] == [
@@ -47,7 +62,9 @@ def test_a_service_is_issued_listed_and_issued_again(data: Path, tmp_path: Path)
     ]
 
 
-@pytest.mark.parametrize("name", [*sorted(TAKEN), "", "a,b", "a b", "../a", "a/b", "CN=a", "-a", "x" * 64, "a\nb"])
+@pytest.mark.parametrize(
+    "name", [*sorted(TAKEN), "", "a,b", "a b", "../a", "a/b", "CN=a", "-a", "x" * 64, "a\nb"]
+)
 def test_names_that_mean_something_else_are_refused(data: Path, tmp_path: Path, name: str) -> None:
     refused = invoke("issue", "--out", str(tmp_path / "out"), "--data", str(data), "--", name)
     assert refused.exit_code == 2, refused.output

@@ -21,9 +21,15 @@ from log_service.supervisor.installation import Installation
 from tests.helpers.stand_ins import opening, returning
 from tests.unit.cluster_plans.layouts import layout, partition
 
-QUORUM = QuorumState(leader_id=1, leader_epoch=4, members=tuple(QuorumMember(node_id=n, is_voter=True, lag=0) for n in (1, 2, 3)))
+QUORUM = QuorumState(
+    leader_id=1,
+    leader_epoch=4,
+    members=tuple(QuorumMember(node_id=n, is_voter=True, lag=0) for n in (1, 2, 3)),
+)
 PARTITIONS = (partition("t", 0, [1, 2, 3]), partition("solo", 2, [2]))
-BROKERS = tuple(BrokerLayout(broker_id=number, address=f"host{number}:9092") for number in (1, 2, 3))
+BROKERS = tuple(
+    BrokerLayout(broker_id=number, address=f"host{number}:9092") for number in (1, 2, 3)
+)
 COMMAND = f"{sys.executable} -c 'import sys; open(sys.argv[1], \"a\").write(sys.argv[2] + \"\\n\")' {{file}} '{{id}} on {{host}}'"
 ON_ITS_WAY = "on its way: broker 3"
 GO_ON = "once tidelog cluster status says that all is well, go on with: tidelog cluster roll"
@@ -38,7 +44,10 @@ class Admin:
 
     async def describe_brokers(self, *, timeout_ms: int) -> tuple[BrokerDescription, ...]:
         assert timeout_ms > 0, "a person who pressed Ctrl-C does not wait"
-        return tuple(BrokerDescription(node_id=n, host="h", port=1, rack=None, is_fenced=n in self.down) for n in (1, 2, 3))
+        return tuple(
+            BrokerDescription(node_id=n, host="h", port=1, rack=None, is_fenced=n in self.down)
+            for n in (1, 2, 3)
+        )
 
     async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"no response in {timeout_ms} ms")
@@ -52,7 +61,12 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
     async def elect(_admin: object, _partitions: object) -> None:
         made.elected += 1
 
-    state = ClusterState(cluster_id="c", layout=layout(BROKERS, PARTITIONS), quorum=QUORUM, silent=MappingProxyType({}))
+    state = ClusterState(
+        cluster_id="c",
+        layout=layout(BROKERS, PARTITIONS),
+        quorum=QUORUM,
+        silent=MappingProxyType({}),
+    )
     monkeypatch.setattr(cluster_roll, "open_admin", opening(made))
     monkeypatch.setattr(cluster_roll, "read_state", returning(state))
     monkeypatch.setattr(rolling, "wait_for_sync", returning(None))
@@ -65,23 +79,40 @@ def roll(*arguments: str) -> Result:
     return CliRunner(env={"COLUMNS": "200"}).invoke(tidelog, ["cluster", "roll", *arguments])
 
 
-def test_brokers_that_no_installation_here_runs_are_told_with_what_can_be_done(admin: Admin, tmp_path: Path) -> None:
+def test_brokers_that_no_installation_here_runs_are_told_with_what_can_be_done(
+    admin: Admin, tmp_path: Path
+) -> None:
     shown = roll("--data", str(tmp_path))
     assert shown.exit_code == 0
-    assert f"brokers 1, 2, 3 are no nodes of a tidelog up on {tmp_path}, so nothing here can restart them" in shown.stderr
+    assert (
+        f"brokers 1, 2, 3 are no nodes of a tidelog up on {tmp_path}, so nothing here can restart them"
+        in shown.stderr
+    )
     assert "--command 'ssh {host} systemctl restart kafka'" in shown.stderr
-    assert "1 partition has a single replica: it is offline while its broker restarts" in shown.stderr
+    assert (
+        "1 partition has a single replica: it is offline while its broker restarts" in shown.stderr
+    )
     refused = roll("3", "--data", str(tmp_path), "--execute")
     assert (refused.exit_code, refused.stdout, admin.elected) == (1, "", 0)
     assert "broker 3 is no node of a tidelog up" in refused.stderr
     assert refused.stderr.endswith("Nothing was restarted\n")
 
 
-def test_the_plan_names_a_broker_that_is_down(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plan_names_a_broker_that_is_down(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
     brokers = (*BROKERS[:2], replace(BROKERS[2], is_fenced=True))
-    state = ClusterState(cluster_id="c", layout=layout(brokers, PARTITIONS), quorum=QUORUM, silent=MappingProxyType({}))
+    state = ClusterState(
+        cluster_id="c",
+        layout=layout(brokers, PARTITIONS),
+        quorum=QUORUM,
+        silent=MappingProxyType({}),
+    )
     monkeypatch.setattr(cluster_roll, "read_state", returning(state))
-    assert "broker 3 is down: start it first, or the restart of the others waits for it" in roll("--command", "restart {id}").stderr
+    assert (
+        "broker 3 is down: start it first, or the restart of the others waits for it"
+        in roll("--command", "restart {id}").stderr
+    )
 
 
 def test_a_command_restarts_several_nodes_one_after_the_other(admin: Admin, tmp_path: Path) -> None:
@@ -106,18 +137,26 @@ def test_a_command_that_fails_ends_the_restart_and_says_how_to_go_on(admin: Admi
         f"Error: {sys.executable} -c 'import sys; sys.exit(3 == 3)' ended with exit code 1: broker 3 is not restarted",
     ]
     assert admin.elected == 0
-    assert "nowhere 2 cannot be run (No such file or directory)" in roll("--execute", "--command", "nowhere {id}").stderr
+    assert (
+        "nowhere 2 cannot be run (No such file or directory)"
+        in roll("--execute", "--command", "nowhere {id}").stderr
+    )
 
 
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("systemctl restart kafka", "is the same for each of 3 brokers: {id} and {host} stand for the broker's"),
+        (
+            "systemctl restart kafka",
+            "is the same for each of 3 brokers: {id} and {host} stand for the broker's",
+        ),
         ("ssh {host} 'restart", "cannot be split into words: No closing quotation"),
         (" ", "it is empty: say what restarts a broker"),
     ],
 )
-def test_a_command_that_cannot_do_it_is_refused_before_anything_restarts(admin: Admin, command: str, said: str) -> None:
+def test_a_command_that_cannot_do_it_is_refused_before_anything_restarts(
+    admin: Admin, command: str, said: str
+) -> None:
     refused = roll("--execute", "--command", command)
     assert (refused.exit_code, refused.stdout, admin.elected) == (2, "", 0)
     assert said in refused.stderr
@@ -136,7 +175,10 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: str, broker_id: int) -> 
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        ("wait_for_sync", ["restarted: broker 2", "not touched: brokers 3, 1", f"{GO_ON} 3 1 --execute"]),
+        (
+            "wait_for_sync",
+            ["restarted: broker 2", "not touched: brokers 3, 1", f"{GO_ON} 3 1 --execute"],
+        ),
         (
             "restart",
             [
@@ -175,7 +217,11 @@ def test_brokers_that_cannot_be_restarted_are_named(admin: Admin) -> None:
     assert admin.down == set()
     assert "Error: there are no brokers 8, 9; there are 1, 2, 3" in roll("8", "1", "9").stderr
     wrong = roll("one")
-    assert (wrong.exit_code, "'one' is no node id, which is a whole number from 0 to 2147483647, such as 1" in wrong.stderr) == (2, True)
+    assert (
+        wrong.exit_code,
+        "'one' is no node id, which is a whole number from 0 to 2147483647, such as 1"
+        in wrong.stderr,
+    ) == (2, True)
     assert roll(str(2**31)).exit_code == 2
     assert roll("9" * 5_000).exit_code == 2  # more digits than Python reads
 

@@ -19,7 +19,9 @@ from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 
 
 def described(leader_id: int) -> QuorumDescription:
-    return QuorumDescription(leader_id=leader_id, leader_epoch=1, high_watermark=1, voters=(), observers=(), endpoints={})
+    return QuorumDescription(
+        leader_id=leader_id, leader_epoch=1, high_watermark=1, voters=(), observers=(), endpoints={}
+    )
 
 
 class Cluster:
@@ -64,13 +66,19 @@ def run(function: Callable[..., Awaitable[Any]], *arguments: object) -> Any:
 
 @contextmanager
 def refused() -> Iterator[None]:
-    with pytest.raises(KafkaError, match="the metadata quorum has no leader, so nothing can be changed") as error:
+    with pytest.raises(
+        KafkaError, match="the metadata quorum has no leader, so nothing can be changed"
+    ) as error:
         yield
     assert error.value.code is ErrorCode.LEADER_NOT_AVAILABLE
 
 
-@pytest.mark.parametrize("quorum", [KafkaError(ErrorCode.REQUEST_TIMED_OUT), described(-1)], ids=str)
-def test_a_change_is_given_up_where_the_quorum_has_no_leader(brokers: Cluster, quorum: QuorumDescription | KafkaError) -> None:
+@pytest.mark.parametrize(
+    "quorum", [KafkaError(ErrorCode.REQUEST_TIMED_OUT), described(-1)], ids=str
+)
+def test_a_change_is_given_up_where_the_quorum_has_no_leader(
+    brokers: Cluster, quorum: QuorumDescription | KafkaError
+) -> None:
     """A change is given up if the quorum has no leader.
 
     Brokers wait for a leader. A person would wait for twenty seconds and hear that there was no
@@ -91,7 +99,9 @@ def test_a_change_that_is_made_asks_nothing_of_the_quorum(brokers: Cluster) -> N
     assert brokers.asked == ["create_topics"]
 
 
-@pytest.mark.parametrize("quorum", [KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), described(1)], ids=str)
+@pytest.mark.parametrize(
+    "quorum", [KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), described(1)], ids=str
+)
 def test_a_slow_change_goes_on_where_the_quorum_has_a_leader_or_does_not_tell(
     brokers: Cluster, quorum: QuorumDescription | KafkaError
 ) -> None:
@@ -100,7 +110,9 @@ def test_a_slow_change_goes_on_where_the_quorum_has_a_leader_or_does_not_tell(
     assert brokers.asked == ["create_topics", "describe_metadata_quorum"]
 
 
-@pytest.mark.parametrize("failure", [KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS), ConfigError("no")], ids=str)
+@pytest.mark.parametrize(
+    "failure", [KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS), ConfigError("no")], ids=str
+)
 def test_a_change_that_fails_says_why(brokers: Cluster, failure: Exception) -> None:
     brokers.failure = failure
     with pytest.raises(type(failure)) as error:

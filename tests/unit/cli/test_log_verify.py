@@ -14,7 +14,12 @@ from log_service.records.record import NewRecord
 from log_service.records.rewrite import empty_batch, retain_records
 from tests.helpers.unreadable_batches import garble
 from tests.integration.command_line import run
-from tests.unit.records.framed_records import ACCEPTED_BY_KAFKA, Framed, framed_batch, framed_sections
+from tests.unit.records.framed_records import (
+    ACCEPTED_BY_KAFKA,
+    Framed,
+    framed_batch,
+    framed_sections,
+)
 
 BASE = 100
 
@@ -26,18 +31,24 @@ def write_segment(directory: Path, count: int = 3) -> tuple[Path, list[int]]:
     """
     content, positions = b"", []
     for number in range(count):
-        records = [NewRecord(timestamp=1_000 + 10 * number + step, key=b"k", value=b"v") for step in (0, 1)]
+        records = [
+            NewRecord(timestamp=1_000 + 10 * number + step, key=b"k", value=b"v") for step in (0, 1)
+        ]
         positions.append(len(content))
         content += bytes(build_batch(records, base_offset=BASE + 2 * number))
     path = directory / f"{BASE:020}.log"
     path.write_bytes(content)
     write_indexes(path, [(2 * number, position) for number, position in enumerate(positions)])
-    path.with_suffix(".timeindex").write_bytes(b"".join(struct.pack(">qi", 1_001 + 10 * number, 2 * number + 1) for number in range(count)))
+    path.with_suffix(".timeindex").write_bytes(
+        b"".join(struct.pack(">qi", 1_001 + 10 * number, 2 * number + 1) for number in range(count))
+    )
     return path, positions
 
 
 def write_indexes(path: Path, entries: list[tuple[int, int]]) -> None:
-    path.with_suffix(".index").write_bytes(b"".join(struct.pack(">ii", *entry) for entry in entries) + bytes(16))
+    path.with_suffix(".index").write_bytes(
+        b"".join(struct.pack(">ii", *entry) for entry in entries) + bytes(16)
+    )
 
 
 def problems(path: Path) -> str:
@@ -55,7 +66,10 @@ def test_a_flipped_bit_is_found(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[positions[2] - 1] ^= 1
     path.write_bytes(content)
-    assert f"at {positions[1]}: the checksum of the batch of offset {BASE + 2} is wrong" in problems(path)
+    assert (
+        f"at {positions[1]}: the checksum of the batch of offset {BASE + 2} is wrong"
+        in problems(path)
+    )
 
 
 def test_a_batch_that_no_client_can_read_is_named(tmp_path: Path) -> None:
@@ -80,10 +94,15 @@ def test_what_a_leader_refuses_is_found_in_a_log(tmp_path: Path, case: Framed) -
 
 @pytest.mark.parametrize("kept", [[0, 1, 2], [0, 2], [2], [1]])
 def test_batches_that_compaction_left_are_read(tmp_path: Path, kept: list[int]) -> None:
-    batch = build_batch([NewRecord(1, b"k%d" % index, b"v") for index in range(3)], codec=Codec.GZIP)
+    batch = build_batch(
+        [NewRecord(1, b"k%d" % index, b"v") for index in range(3)], codec=Codec.GZIP
+    )
     header, plain = plain_records(batch)
     path = tmp_path / f"{0:020}.log"
-    path.write_bytes(retain_records(header, plain, outline_records(header, plain), kept) + empty_batch(header._replace(base_offset=3)))
+    path.write_bytes(
+        retain_records(header, plain, outline_records(header, plain), kept)
+        + empty_batch(header._replace(base_offset=3))
+    )
     assert checked(path)["problems"] is None
 
 
@@ -108,7 +127,9 @@ def test_offsets_that_do_not_rise_are_found(tmp_path: Path) -> None:
         ([(4, 0)], f"offset {BASE + 4} is said to be at 0, where {BASE} to {BASE + 1} are"),
     ],
 )
-def test_an_index_that_points_elsewhere_is_found(tmp_path: Path, entries: list[tuple[int, int]], said: str) -> None:
+def test_an_index_that_points_elsewhere_is_found(
+    tmp_path: Path, entries: list[tuple[int, int]], said: str
+) -> None:
     path, _ = write_segment(tmp_path)
     write_indexes(path, entries)
     assert said in problems(path)
@@ -122,9 +143,13 @@ def test_an_index_that_points_elsewhere_is_found(tmp_path: Path, entries: list[t
         ([(1_001, 99)], "no record up to offset 199 has time 1001"),
     ],
 )
-def test_a_time_index_that_lies_is_found(tmp_path: Path, entries: list[tuple[int, int]], said: str) -> None:
+def test_a_time_index_that_lies_is_found(
+    tmp_path: Path, entries: list[tuple[int, int]], said: str
+) -> None:
     path, _ = write_segment(tmp_path)
-    path.with_suffix(".timeindex").write_bytes(b"".join(struct.pack(">qi", *entry) for entry in entries))
+    path.with_suffix(".timeindex").write_bytes(
+        b"".join(struct.pack(">qi", *entry) for entry in entries)
+    )
     assert said in problems(path)
 
 

@@ -8,7 +8,15 @@ import pytest
 from click.testing import CliRunner
 
 from log_service.cli.explain import explain
-from log_service.cli.output import aligned, counted, json_text, print_rows, readable, tell, write_records
+from log_service.cli.output import (
+    aligned,
+    counted,
+    json_text,
+    print_rows,
+    readable,
+    tell,
+    write_records,
+)
 from log_service.cli.running import on_trio
 from log_service.cli.standard_input import confirm
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
@@ -21,7 +29,9 @@ class Terminal(BytesIO):
         return True
 
 
-@pytest.mark.parametrize("hostile", ["\x1b]0;title\x07", "\x1b[2J", "\x9b2J", "\r", "\x08", "\x00", "\u202e", "\x7f"])
+@pytest.mark.parametrize(
+    "hostile", ["\x1b]0;title\x07", "\x1b[2J", "\x9b2J", "\r", "\x08", "\x00", "\u202e", "\x7f"]
+)
 def test_a_terminal_is_told_no_control_character_of_a_record(hostile: str) -> None:
     terminal, pipe, content = Terminal(), BytesIO(), f"a\t{hostile}b\n".encode() + b"\xff\x9b\n"
     write_records(terminal, content)
@@ -32,7 +42,10 @@ def test_a_terminal_is_told_no_control_character_of_a_record(hostile: str) -> No
     assert "".join(shown.split()).isprintable()
 
 
-ROWS = [{"name": "a", "count": 5, "tags": ["x", "y"]}, {"name": "long name", "count": 1_000, "tags": None}]
+ROWS = [
+    {"name": "a", "count": 5, "tags": ["x", "y"]},
+    {"name": "long name", "count": 1_000, "tags": None},
+]
 
 
 def test_columns_are_aligned_and_numbers_stand_to_the_right() -> None:
@@ -48,7 +61,14 @@ def test_lines_end_without_blanks() -> None:
 
 
 def test_a_cell_is_readable() -> None:
-    assert [readable(value) for value in (None, True, False, [1, 2], "x", 0)] == ["-", "yes", "no", "1,2", "x", "0"]
+    assert [readable(value) for value in (None, True, False, [1, 2], "x", 0)] == [
+        "-",
+        "yes",
+        "no",
+        "1,2",
+        "x",
+        "0",
+    ]
 
 
 def test_json_has_every_field_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,7 +84,9 @@ def test_nothing_found_is_said(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 HOSTILE = "g\x1b[2J\x9b31m\n\u2028\u202eok"
-"""A name that any client may give to its group: it clears the screen, begins lines and turns what follows around."""
+"""A name that any client may give to its group: it clears the screen, begins lines and turns what
+follows around.
+"""
 
 
 def test_names_do_not_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,16 +106,26 @@ def test_letters_of_all_languages_stay() -> None:
 
 
 def test_counts_have_their_noun() -> None:
-    assert [counted(number, "record") for number in (0, 1, 2_000)] == ["0 records", "1 record", "2,000 records"]
+    assert [counted(number, "record") for number in (0, 1, 2_000)] == [
+        "0 records",
+        "1 record",
+        "2,000 records",
+    ]
 
 
 def test_a_bare_code_becomes_a_sentence_that_says_what_to_do() -> None:
     error = KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, "group 'g': GROUP_ID_NOT_FOUND")
-    assert explain(error) == "group 'g': there is no such group; see: tidelog groups list (GROUP_ID_NOT_FOUND)"
+    assert (
+        explain(error)
+        == "group 'g': there is no such group; see: tidelog groups list (GROUP_ID_NOT_FOUND)"
+    )
 
 
 def test_a_text_that_says_what_is_wrong_stays() -> None:
-    assert explain(KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, "topic a already exists")) == "topic a already exists"
+    assert (
+        explain(KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, "topic a already exists"))
+        == "topic a already exists"
+    )
     assert "at most 249 ASCII letters" in explain(KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION))
     assert explain(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)) == "UNKNOWN_SERVER_ERROR"
     assert explain(StorageError("the directory is in use")) == "the directory is in use"
@@ -113,7 +145,11 @@ async def ask() -> None:
 
 @pytest.mark.parametrize(
     ("response", "said", "exit_code"),
-    [("y\n", "deleted", 0), ("n\n", "Error: nothing was deleted", 1), ("", "there was no response; --yes does not ask", 1)],
+    [
+        ("y\n", "deleted", 0),
+        ("n\n", "Error: nothing was deleted", 1),
+        ("", "there was no response; --yes does not ask", 1),
+    ],
 )
 def test_a_question_takes_yes_no_and_silence(response: str, said: str, exit_code: int) -> None:
     result = CliRunner().invoke(ask, input=response)

@@ -25,7 +25,9 @@ def test_what_goes_on_for_a_while_is_told_once(capsys: pytest.CaptureFixture[str
         for _ in range(3):
             logger.info("a batch is sent again: %s", "orders-0: KAFKA_STORAGE_ERROR")
         time.sleep(0.5)
-    assert capsys.readouterr().err == "waiting: a batch is sent again: orders-0: KAFKA_STORAGE_ERROR\n"
+    assert (
+        capsys.readouterr().err == "waiting: a batch is sent again: orders-0: KAFKA_STORAGE_ERROR\n"
+    )
 
 
 def test_a_short_trouble_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:

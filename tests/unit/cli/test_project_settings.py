@@ -25,8 +25,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("command", [("topics", "list"), ("groups", "list"), ("produce", "orders"), ("consume", "orders")])
-def test_every_command_asks_the_cluster_that_the_project_names(project: Path, command: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [("topics", "list"), ("groups", "list"), ("produce", "orders"), ("consume", "orders")],
+)
+def test_every_command_asks_the_cluster_that_the_project_names(
+    project: Path, command: tuple[str, ...]
+) -> None:
     (project / ".env").write_text(f"TIDELOG_BOOTSTRAP_SERVERS={NOWHERE}\n")
     result = CliRunner().invoke(tidelog, command)
     assert result.exit_code == 1
@@ -40,7 +45,10 @@ def test_what_is_set_already_goes_first(project: Path, monkeypatch: pytest.Monke
 
 
 def test_the_cluster_may_be_named_before_the_command_as_well(project: Path) -> None:
-    assert f"no broker at {NOWHERE}" in CliRunner().invoke(tidelog, ["-b", NOWHERE, "topics", "list"]).output
+    assert (
+        f"no broker at {NOWHERE}"
+        in CliRunner().invoke(tidelog, ["-b", NOWHERE, "topics", "list"]).output
+    )
 
 
 def test_the_reset_of_a_group_that_mirrors_a_table_says_what_to_do_instead(project: Path) -> None:
@@ -64,7 +72,9 @@ def test_a_start_that_is_refused_leaves_no_data_directory(project: Path) -> None
     ports = ["--spark-port", str(free_port()), "--metrics-port", "0"]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        refused = CliRunner().invoke(tidelog, ["up", "--broker-port", port, "--ui-port", port, *ports])
+        refused = CliRunner().invoke(
+            tidelog, ["up", "--broker-port", port, "--ui-port", port, *ports]
+        )
     assert "--broker-port" in str(refused.exception)
     assert "--ui-port" in str(refused.exception)
     free = ["--broker-port", str(free_port()), "--ui-port", str(free_port())]
@@ -72,13 +82,19 @@ def test_a_start_that_is_refused_leaves_no_data_directory(project: Path) -> None
     assert list(project.iterdir()) == []
 
 
-def test_ports_may_stand_in_the_settings_of_the_project_and_an_option_goes_first(project: Path) -> None:
+def test_ports_may_stand_in_the_settings_of_the_project_and_an_option_goes_first(
+    project: Path,
+) -> None:
     free = str(free_port())
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         written = {"BROKER": port, "UI": port, "SPARK": free, "METRICS": "0"}
-        (project / ".env").write_text("".join(f"TIDELOG_{name}_PORT={value}\n" for name, value in written.items()))
-        refused = CliRunner().invoke(tidelog, ["up", "--project", str(project), "--ui-port", str(free_port())])
+        (project / ".env").write_text(
+            "".join(f"TIDELOG_{name}_PORT={value}\n" for name, value in written.items())
+        )
+        refused = CliRunner().invoke(
+            tidelog, ["up", "--project", str(project), "--ui-port", str(free_port())]
+        )
     assert "--broker-port" in str(refused.exception)
     assert "--ui-port" not in str(refused.exception)
 
@@ -93,7 +109,9 @@ def test_a_port_in_the_settings_that_is_none_is_refused_by_its_name(project: Pat
 
 @pytest.mark.parametrize("option", ["--broker-port", "--ui-port", "--spark-port"])
 @pytest.mark.parametrize("port", ["0", "65536", "-1"])
-def test_a_port_that_is_none_is_refused_before_anything_starts(project: Path, option: str, port: str) -> None:
+def test_a_port_that_is_none_is_refused_before_anything_starts(
+    project: Path, option: str, port: str
+) -> None:
     refused = CliRunner().invoke(tidelog, ["up", option, port])
     assert refused.exit_code == 2
     assert f"Invalid value for '{option}'" in refused.output

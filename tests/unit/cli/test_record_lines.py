@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_service.cli.consume import FORMAT_HELP
-from log_service.cli.record_lines import FIELDS_OF_QUEUES, LineError, NewRecord, as_json_line, parser, renderer
+from log_service.cli.record_lines import (
+    FIELDS_OF_QUEUES,
+    LineError,
+    NewRecord,
+    as_json_line,
+    parser,
+    renderer,
+)
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.client.share.records import ShareRecord
 
@@ -24,11 +31,23 @@ def record(
     return ConsumerRecord("orders", 2, 41, timestamp_ms, "CreateTime", key, value, headers, 0)
 
 
-def printed(what: ConsumerRecord, *, as_json: bool = False, template: str | None = None, key_separator: str | None = None) -> bytes:
+def printed(
+    what: ConsumerRecord,
+    *,
+    as_json: bool = False,
+    template: str | None = None,
+    key_separator: str | None = None,
+) -> bytes:
     return renderer(as_json=as_json, template=template, key_separator=key_separator)(what)
 
 
-def parsed(line: bytes, *, as_json: bool = False, key_separator: str | None = None, is_empty_null: bool = False) -> NewRecord:
+def parsed(
+    line: bytes,
+    *,
+    as_json: bool = False,
+    key_separator: str | None = None,
+    is_empty_null: bool = False,
+) -> NewRecord:
     return parser(as_json=as_json, key_separator=key_separator, is_empty_null=is_empty_null)(line)
 
 
@@ -44,13 +63,17 @@ def test_a_key_separator_stands_between_key_and_value() -> None:
 
 def test_a_template_is_filled_and_its_escapes_are_read() -> None:
     headers = (("a", b"1"), ("b", None))
-    template = r"{topic}\t{partition}\t{offset}\t{timestamp}\t{timestamp_ms}\t{key}\t{value}\t{headers}\n"
+    template = (
+        r"{topic}\t{partition}\t{offset}\t{timestamp}\t{timestamp_ms}\t{key}\t{value}\t{headers}\n"
+    )
     expected = b"orders\t2\t41\t1970-01-01T00:00:01.500Z\t1500\tkey\tvalue\ta=1,b=null\n"
     assert printed(record(headers=headers), template=template) == expected
 
 
 def test_a_template_may_be_kcat_s() -> None:
-    render = renderer(as_json=False, template=r"%t/%p@%o %T %k=%s (%K, %S) 100%% 5% %x\n", key_separator=None)
+    render = renderer(
+        as_json=False, template=r"%t/%p@%o %T %k=%s (%K, %S) 100%% 5% %x\n", key_separator=None
+    )
     made = record(key=None, value=b"abc")
     expected = f"{made.topic}/{made.partition}@{made.offset} {made.timestamp_ms} null=abc (-1, 3) 100% 5% %x\n"
     assert render(made) == expected.encode()
@@ -101,13 +124,19 @@ def test_json_tells_everything() -> None:
 @given(
     value=st.none() | st.binary(max_size=40),
     key=st.none() | st.binary(max_size=40),
-    headers=st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=3).map(tuple),
+    headers=st.lists(
+        st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=3
+    ).map(tuple),
     timestamp_ms=st.integers(0, 2**53),
 )
-def test_what_is_printed_as_json_is_read_back(value: bytes | None, key: bytes | None, headers: Headers, timestamp_ms: int) -> None:
+def test_what_is_printed_as_json_is_read_back(
+    value: bytes | None, key: bytes | None, headers: Headers, timestamp_ms: int
+) -> None:
     line = printed(record(value, key, headers, timestamp_ms), as_json=True)
     assert line.count(b"\n") == 1
-    assert parsed(line, as_json=True) == NewRecord(value=value, key=key, headers=headers, timestamp_ms=timestamp_ms)
+    assert parsed(line, as_json=True) == NewRecord(
+        value=value, key=key, headers=headers, timestamp_ms=timestamp_ms
+    )
 
 
 def test_a_record_without_a_time_is_read_back_without_one() -> None:
@@ -142,8 +171,14 @@ def test_a_line_is_split_at_the_first_separator() -> None:
         (b'{"value": "\\ud800"}', r"a value with half of a surrogate pair, '\\ud800'"),
         (b'{"value": null, "key": "k\\udfff"}', "a key with half of a surrogate pair"),
         (b'{"value": null, "headers": [["\\ud800", "a"]]}', "half of a surrogate pair"),
-        (b'{"value": null, "headers": [["a", "\\ud800"]]}', "a header 'a' with half of a surrogate pair"),
-        (b'{"value": null, "timestamp_ms": 9223372036854775808}', "timestamp_ms that is not from 0 to"),
+        (
+            b'{"value": null, "headers": [["a", "\\ud800"]]}',
+            "a header 'a' with half of a surrogate pair",
+        ),
+        (
+            b'{"value": null, "timestamp_ms": 9223372036854775808}',
+            "timestamp_ms that is not from 0 to",
+        ),
         (b'{"value": null, "timestamp_ms": -2}', "timestamp_ms that is not from 0 to"),
         (b'{"value": null, "key": []}', "a key that is neither text"),
         (b'{"value": null, "headers": {"a": "b"}}', "headers that are not pairs"),
@@ -158,7 +193,9 @@ def test_a_line_that_is_no_record_says_why(line: bytes, reason: str) -> None:
 
 def test_a_record_of_a_queue_tells_its_delivery() -> None:
     delivered = ShareRecord("t", 0, 7, 0, "CreateTime", None, b"v", (), 0, 3)
-    render = renderer(as_json=False, template="{value} {delivery_count}", key_separator=None, is_queue=True)
+    render = renderer(
+        as_json=False, template="{value} {delivery_count}", key_separator=None, is_queue=True
+    )
     assert render(delivered) == b"v 3"
     assert json.loads(as_json_line(delivered))["delivery_count"] == 3
     with pytest.raises(click.BadParameter, match="delivery_count"):

@@ -10,7 +10,14 @@ import trio
 
 from log_service.cli.record_lines import LineError, as_json_line, parser
 from log_service.cli.record_schemas import RecordDecoder, encoding, part_encoder
-from log_service.client import AvroSerializer, ConsumerRecord, JsonSchemaSerializer, Schema, SchemaRegistryClient, SchemaRegistryError
+from log_service.client import (
+    AvroSerializer,
+    ConsumerRecord,
+    JsonSchemaSerializer,
+    Schema,
+    SchemaRegistryClient,
+    SchemaRegistryError,
+)
 from tests.unit.client.schemas.registry_double import RegistryDouble
 
 ORDER = '{"type":"record","name":"Order","fields":[{"name":"n","type":"int"}]}'
@@ -22,13 +29,17 @@ def over(double: RegistryDouble, act: Callable[[Registry], Awaitable[T]]) -> T:
     """Run a function with a client of a registry in memory."""
 
     async def main() -> T:
-        async with SchemaRegistryClient("http://r", transport=double.transport(), max_retries=0) as registry:
+        async with SchemaRegistryClient(
+            "http://r", transport=double.transport(), max_retries=0
+        ) as registry:
             return await act(registry)
 
     return trio.run(main)
 
 
-def record(value: Any, key: Any = None, headers: tuple[tuple[str, bytes | None], ...] = ()) -> ConsumerRecord:
+def record(
+    value: Any, key: Any = None, headers: tuple[tuple[str, bytes | None], ...] = ()
+) -> ConsumerRecord:
     """Return a record of topic t."""
     return ConsumerRecord("t", 0, 0, 0, "CreateTime", key, value, headers, 0)
 
@@ -41,7 +52,9 @@ def test_a_line_is_encoded_by_a_file_and_decoded_again(tmp_path: Path) -> None:
 
     async def act(registry: Registry) -> list[ConsumerRecord]:
         value = await part_encoder(registry, "t", "value", str(file))
-        parse = encoding(parser(as_json=False, key_separator=None, is_empty_null=False), None, value)
+        parse = encoding(
+            parser(as_json=False, key_separator=None, is_empty_null=False), None, value
+        )
         encoded = parse(b'{"n": 7}')
         assert encoded.value == b"\x00\x00\x00\x00\x01\x0e"
         assert parse(b"null").value is None
@@ -60,20 +73,35 @@ def test_a_line_of_json_has_keys_and_values_of_any_kind() -> None:
     async def act(registry: Registry) -> tuple[bytes | None, bytes | None]:
         await registry.register_schema("k", Schema(text='"string"'))
         await registry.register_schema("v", Schema(text='{"type":"object"}', schema_type="JSON"))
-        key, value = [await part_encoder(registry, "t", part, named) for part, named in (("key", "k"), ("value", "v"))]
-        parse = encoding(parser(as_json=True, key_separator=None, is_empty_null=False, json_parts={"key", "value"}), key, value)
+        key, value = [
+            await part_encoder(registry, "t", part, named)
+            for part, named in (("key", "k"), ("value", "v"))
+        ]
+        parse = encoding(
+            parser(
+                as_json=True, key_separator=None, is_empty_null=False, json_parts={"key", "value"}
+            ),
+            key,
+            value,
+        )
         found = parse(b'{"key": "a", "value": {"x": [1]}, "headers": [["h", "1"]]}')
         assert found.headers == (("h", b"1"),)
         return found.key, found.value
 
-    assert over(RegistryDouble(), act) == (b"\x00\x00\x00\x00\x01\x02a", b'\x00\x00\x00\x00\x02{"x":[1]}')
+    assert over(RegistryDouble(), act) == (
+        b"\x00\x00\x00\x00\x01\x02a",
+        b'\x00\x00\x00\x00\x02{"x":[1]}',
+    )
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
         (b"{", "has a value that is not JSON, which schema id 1 of subject 's' needs"),
-        (b'{"n": "x"}', "has a value that does not fit schema id 1 of subject 's': $.n: int is expected, not text"),
+        (
+            b'{"n": "x"}',
+            "has a value that does not fit schema id 1 of subject 's': $.n: int is expected, not text",
+        ),
     ],
 )
 def test_a_line_that_does_not_fit_is_told_with_its_schema(line: bytes, said: str) -> None:
@@ -107,7 +135,9 @@ def test_a_schema_in_a_header_is_found() -> None:
     assert over(RegistryDouble(), act)[0].value == b'{"n": 7}'
 
 
-def test_an_unknown_id_is_noted_once_and_its_record_is_shown_as_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_id_is_noted_once_and_its_record_is_shown_as_bytes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """The registry is asked once, too. Bytes that name no schema need no note."""
     double = RegistryDouble()
     unknown = record(b"\x00\x00\x00\x00\x09abc", b"text")
@@ -117,7 +147,9 @@ def test_an_unknown_id_is_noted_once_and_its_record_is_shown_as_bytes(capsys: py
     assert capsys.readouterr().err.count("note: the value of t: is shown as bytes: ") == 1
 
 
-def test_bytes_that_do_not_fit_their_schema_are_shown_as_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bytes_that_do_not_fit_their_schema_are_shown_as_bytes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """With a note that names the schema."""
 
     async def act(registry: Registry) -> list[ConsumerRecord]:
@@ -128,12 +160,16 @@ def test_bytes_that_do_not_fit_their_schema_are_shown_as_bytes(capsys: pytest.Ca
     assert "cannot be read with schema id 1" in capsys.readouterr().err
 
 
-def test_a_registry_that_does_not_respond_is_left_alone_for_a_while(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_registry_that_does_not_respond_is_left_alone_for_a_while(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """Records of several schemas wait for it once."""
 
     async def act() -> list[ConsumerRecord]:
         async with SchemaRegistryClient("http://127.0.0.1:1", max_retries=0) as registry:
-            return await RecordDecoder(registry)([record(b"\x00\x00\x00\x00" + bytes((number,))) for number in range(9)])
+            return await RecordDecoder(registry)(
+                [record(b"\x00\x00\x00\x00" + bytes((number,))) for number in range(9)]
+            )
 
     assert len(trio.run(act)) == 9
     told = capsys.readouterr().err
@@ -150,4 +186,6 @@ def test_each_schema_is_told_once_if_asked_for(capsys: pytest.CaptureFixture[str
         await decode([record(value), record(value)])
 
     over(RegistryDouble(), act)
-    assert capsys.readouterr().err == "note: the value of t: schema id 1, version 1 of t-value, JSON\n"
+    assert (
+        capsys.readouterr().err == "note: the value of t: schema id 1, version 1 of t-value, JSON\n"
+    )

@@ -10,7 +10,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from log_service.cli.main import tidelog
-from log_service.cli.registry_connection import RegistryAccess, default_registry, registry_options, take_access
+from log_service.cli.registry_connection import (
+    RegistryAccess,
+    default_registry,
+    registry_options,
+    take_access,
+)
 from log_service.cli.schema_files import schema_type_of
 from log_service.cli.schemas import difference, pretty, reference_of
 from log_service.client import RegisteredSchema, Schema, SchemaReference
@@ -51,14 +56,18 @@ def file(tmp_path: Path) -> Path:
         ("a.proto", "AVRO", "AVRO"),
     ],
 )
-def test_the_suffix_tells_the_type_unless_it_is_given(name: str, given: str | None, found: str) -> None:
+def test_the_suffix_tells_the_type_unless_it_is_given(
+    name: str, given: str | None, found: str
+) -> None:
     """A given type wins."""
     assert schema_type_of(name, given) == found
 
 
 def test_a_name_that_tells_no_type_is_refused() -> None:
     """Standard input has no suffix."""
-    with pytest.raises(click.UsageError, match=r"'<stdin>' does not tell the type .* give it with --type"):
+    with pytest.raises(
+        click.UsageError, match=r"'<stdin>' does not tell the type .* give it with --type"
+    ):
         schema_type_of("<stdin>", None)
 
 
@@ -79,7 +88,9 @@ def test_a_text_that_is_no_reference_is_refused(text: str) -> None:
 def test_schemas_are_printed_in_several_lines_and_odd_ones_as_they_are() -> None:
     """Protobuf is not JSON, and a registry may hold a text that is none."""
     assert pretty(Schema(text='{"type":"int"}')) == '{\n  "type": "int"\n}'
-    assert pretty(Schema(text='syntax = "proto3";\n', schema_type="PROTOBUF")) == 'syntax = "proto3";'
+    assert (
+        pretty(Schema(text='syntax = "proto3";\n', schema_type="PROTOBUF")) == 'syntax = "proto3";'
+    )
     assert pretty(Schema(text="{", schema_type="JSON")) == "{"
 
 
@@ -87,7 +98,9 @@ def test_a_difference_names_versions_and_references() -> None:
     """References are no part of the text, and still differ."""
     reference = SchemaReference(name="m", subject="money", version=1)
     before = RegisteredSchema(schema=Schema(text='{"type":"int"}'), id=1, subject="s", version=1)
-    after = RegisteredSchema(schema=Schema(text='{"type":"long"}', references=(reference,)), id=2, subject="s", version=2)
+    after = RegisteredSchema(
+        schema=Schema(text='{"type":"long"}', references=(reference,)), id=2, subject="s", version=2
+    )
     assert difference(before, after) == [
         "--- s version 1 (id 1)",
         "+++ s version 2 (id 2)",
@@ -102,12 +115,18 @@ def test_a_difference_names_versions_and_references() -> None:
 
 def test_a_schema_is_registered_and_printed(url: str, file: Path) -> None:
     """From a file, and from standard input with its type."""
-    assert invoke("register", "a", str(file), "--registry", url).output == "a is version 1, has id 1\n"
-    piped = invoke("register", "a", "-", "--type", "json", given="{}", TIDELOG_SCHEMA_REGISTRY_URL=url)
+    assert (
+        invoke("register", "a", str(file), "--registry", url).output == "a is version 1, has id 1\n"
+    )
+    piped = invoke(
+        "register", "a", "-", "--type", "json", given="{}", TIDELOG_SCHEMA_REGISTRY_URL=url
+    )
     assert piped.output == "a is version 2, has id 2\n"
     assert json.loads(invoke("get", "a", "1", "--registry", url).output) == json.loads(ORDER)
     assert invoke("get", "a", "1", "--raw", "--registry", url).output == f"{ORDER}\n"
-    assert json.loads(invoke("get", "--id", "2", "--json", "--registry", url).output)["type"] == "JSON"
+    assert (
+        json.loads(invoke("get", "--id", "2", "--json", "--registry", url).output)["type"] == "JSON"
+    )
     assert "+{}" in invoke("diff", "a", "1", "--registry", url).output
 
 
@@ -151,14 +170,19 @@ def access(*arguments: str) -> RegistryAccess | None:
     return found[0]
 
 
-def test_the_environments_logins_are_for_the_environments_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environments_logins_are_for_the_environments_registry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Another registry would see a password that is not meant for it."""
     monkeypatch.setenv("TIDELOG_SCHEMA_REGISTRY_URL", "http://own:1")
     monkeypatch.setenv("TIDELOG_SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO", "ann:secret-word")
     own, other = access(), access("--registry", "http://other:1")
     assert own is not None
     assert other is not None
-    assert (own.url, dict(own.settings)) == ("http://own:1", {"basic_auth_user_info": "ann:secret-word"})
+    assert (own.url, dict(own.settings)) == (
+        "http://own:1",
+        {"basic_auth_user_info": "ann:secret-word"},
+    )
     assert (other.url, dict(other.settings)) == ("http://other:1", {})
     assert "secret-word" not in repr(own)
 
@@ -192,7 +216,10 @@ def test_the_port_of_the_installation_is_asked_by_default(monkeypatch: pytest.Mo
         (["mode", "a", "READONLY", "--unset"], "--unset needs a SUBJECT, and nothing else"),
         (["register", "a", "/there/is/nothing"], "No such file"),
         (["register", "a", "-"], "does not tell the type"),
-        (["register", "a", "-", "--user", "ann", "--password-file", "-"], "cannot both be standard input"),
+        (
+            ["register", "a", "-", "--user", "ann", "--password-file", "-"],
+            "cannot both be standard input",
+        ),
         (["check", "a", "-", "--type", "AVRO", "--reference", "b"], "is not NAME=SUBJECT:VERSION"),
     ],
 )

@@ -14,23 +14,39 @@ JAAS = "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config"
 PEM = "-----BEGIN PRIVATE KEY-----\nplanted\n-----END PRIVATE KEY-----"
 
 
-def test_a_secret_is_what_its_file_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_secret_is_what_its_file_holds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "secret.txt"
     file.write_text(f"{PEM}\n")
-    asked = {"ssl.keystore.key": f"@{file}", JAAS: f"@{file}", "listener.name.a.ssl.key.password": f"@{file}"}
+    asked = {
+        "ssl.keystore.key": f"@{file}",
+        JAAS: f"@{file}",
+        "listener.name.a.ssl.key.password": f"@{file}",
+    }
     assert with_secrets_read(asked) == dict.fromkeys(asked, PEM)
     assert capsys.readouterr().err == ""
 
 
 def test_other_keys_take_what_begins_with_an_at_sign(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = {"retention.ms": "@1", "match": "@/etc/hostname", "ssl.keystore.location": "@store.pem", "nobody.knows.this": "@x"}
+    asked = {
+        "retention.ms": "@1",
+        "match": "@/etc/hostname",
+        "ssl.keystore.location": "@store.pem",
+        "nobody.knows.this": "@x",
+    }
     assert with_secrets_read(asked) == asked
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("key", ["ssl.key.password", JAAS])
-def test_a_secret_in_an_argument_is_warned_about_and_not_shown(key: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert with_secrets_read({key: "planted", "retention.ms": "1"}) == {key: "planted", "retention.ms": "1"}
+def test_a_secret_in_an_argument_is_warned_about_and_not_shown(
+    key: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert with_secrets_read({key: "planted", "retention.ms": "1"}) == {
+        key: "planted",
+        "retention.ms": "1",
+    }
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert f"the value of {key} stands in the list of processes" in told

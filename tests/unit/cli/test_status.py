@@ -24,7 +24,14 @@ def data(tmp_path: Path) -> Iterator[Path]:
 
 
 def component(name: str, **more: Any) -> ComponentState:
-    usual = {"state": "ready", "address": f"{name}:1", "pid": 7, "guard_pid": 6, "restart_count": 0, "log_path": f"/logs/{name}.log"}
+    usual = {
+        "state": "ready",
+        "address": f"{name}:1",
+        "pid": 7,
+        "guard_pid": 6,
+        "restart_count": 0,
+        "log_path": f"/logs/{name}.log",
+    }
     return ComponentState(**{"name": name, **usual, **more})
 
 
@@ -55,9 +62,15 @@ def test_each_component_is_told_with_its_owner_and_its_own_process(data: Path) -
 
 
 @pytest.mark.parametrize(
-    ("changes", "shown"), [({"state": "not responding"}, "not responding"), ({"complaint": "no topic returns"}, "at fault")]
+    ("changes", "shown"),
+    [
+        ({"state": "not responding"}, "not responding"),
+        ({"complaint": "no topic returns"}, "at fault"),
+    ],
 )
-def test_what_is_wrong_is_told_and_is_the_exit_code(data: Path, changes: dict[str, str], shown: str) -> None:
+def test_what_is_wrong_is_told_and_is_the_exit_code(
+    data: Path, changes: dict[str, str], shown: str
+) -> None:
     result = told(data, component("broker"), component("code", **changes))
     assert result.exit_code == 1
     assert shown in next(line for line in result.stdout.splitlines() if line.startswith("code "))
@@ -66,15 +79,31 @@ def test_what_is_wrong_is_told_and_is_the_exit_code(data: Path, changes: dict[st
 
 def test_each_thing_that_is_wrong_has_a_line(data: Path) -> None:
     """All of them stood in one line."""
-    result = told(data, component("code", complaint="lake/a failed in its last run: why; tried again now\nlake/b failed in its last run"))
-    assert "\n\ncode: lake/a failed in its last run: why; tried again now\ncode: lake/b failed in its last run\n\n" in result.stdout
+    result = told(
+        data,
+        component(
+            "code",
+            complaint="lake/a failed in its last run: why; tried again now\nlake/b failed in its last run",
+        ),
+    )
+    assert (
+        "\n\ncode: lake/a failed in its last run: why; tried again now\ncode: lake/b failed in its last run\n\n"
+        in result.stdout
+    )
 
 
 def test_it_is_told_what_waits_for_what_and_why_a_start_failed(data: Path) -> None:
     spark = component("spark", state="restarting", failure="was not ready after 120 s")
-    result = told(data, component("broker"), spark, component("code", state="waiting", waits_for=("spark", "topics")))
+    result = told(
+        data,
+        component("broker"),
+        spark,
+        component("code", state="waiting", waits_for=("spark", "topics")),
+    )
     assert result.exit_code == 1
-    assert "waiting for spark, topics" in next(line for line in result.stdout.splitlines() if line.startswith("code "))
+    assert "waiting for spark, topics" in next(
+        line for line in result.stdout.splitlines() if line.startswith("code ")
+    )
     assert "spark: was not ready after 120 s" in result.stdout
 
 
@@ -85,22 +114,30 @@ def test_what_a_supervisor_left_that_was_killed_runs_no_more(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("was_there_before", [False, True])
-def test_what_is_being_prepared_is_starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, was_there_before: bool) -> None:
+def test_what_is_being_prepared_is_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, was_there_before: bool
+) -> None:
     """The first start of a cluster with certificates takes seconds before the first component runs."""
     outcomes: list[Result] = []
 
     def ask_meanwhile(*_: Any, **__: Any) -> None:
         commands = (["status"], ["cluster", "stop", "2"], ["up", "--only-broker"])
-        outcomes.extend(CliRunner().invoke(tidelog, [*command, "--data", str(tmp_path)]) for command in commands)
+        outcomes.extend(
+            CliRunner().invoke(tidelog, [*command, "--data", str(tmp_path)]) for command in commands
+        )
         raise ConfigError("that is all")
 
     if was_there_before:
         state.write(tmp_path, {"broker": component("broker")})
     monkeypatch.setattr("log_service.cli.up.broker_components", ask_meanwhile)
-    up = CliRunner().invoke(tidelog, ["up", "--only-broker", "--metrics-port", "0", "--data", str(tmp_path)])
+    up = CliRunner().invoke(
+        tidelog, ["up", "--only-broker", "--metrics-port", "0", "--data", str(tmp_path)]
+    )
     assert "that is all" in str(up.exception)
     told, stopped, second = outcomes
     assert (told.exit_code, told.stdout) == (1, f"tidelog is starting on {tmp_path}\n")
-    assert f"tidelog is starting on {tmp_path}: ask again when everything is ready" in stopped.output
+    assert (
+        f"tidelog is starting on {tmp_path}: ask again when everything is ready" in stopped.output
+    )
     assert f"tidelog already runs on {tmp_path}" in str(second.exception)
     assert not state.is_locked(tmp_path)

@@ -23,7 +23,17 @@ class Directory:
         (path / "node.properties").write_text(self.text)
 
     def format(self, user: str, given: str = "") -> Result:
-        arguments = ["storage", "format", "-t", "c1", "--standalone", "-c", str(self.path / "node.properties"), "--add-scram", user]
+        arguments = [
+            "storage",
+            "format",
+            "-t",
+            "c1",
+            "--standalone",
+            "-c",
+            str(self.path / "node.properties"),
+            "--add-scram",
+            user,
+        ]
         return CliRunner().invoke(tidelog, arguments, input=given)
 
     def users(self) -> list[UserScramCredentialRecord]:
@@ -36,7 +46,9 @@ class Directory:
 def test_password_from_anywhere(tmp_path: Path, source: str) -> None:
     directory, file = Directory(tmp_path), tmp_path / "alice.txt"
     file.write_text("planted\n")
-    result = directory.format(f"SCRAM-SHA-256=[name=alice,{source.format(file)}]", given="planted\nrest\n")
+    result = directory.format(
+        f"SCRAM-SHA-256=[name=alice,{source.format(file)}]", given="planted\nrest\n"
+    )
     assert result.exit_code == 0, result.output
     (user,) = directory.users()
     assert user.name == "alice"

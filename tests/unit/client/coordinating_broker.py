@@ -20,7 +20,13 @@ class Coordinating:
         self.respond_again()
 
     def respond_again(self) -> None:
-        for key in (ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.OFFSET_FETCH, ApiKey.OFFSET_COMMIT):
+        for key in (
+            ApiKey.FIND_COORDINATOR,
+            ApiKey.JOIN_GROUP,
+            ApiKey.SYNC_GROUP,
+            ApiKey.OFFSET_FETCH,
+            ApiKey.OFFSET_COMMIT,
+        ):
             self.broker.other[key] = getattr(self, f"_{key.name.lower()}")
         for key in (ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP):
             self.broker.other[key] = self._default(key)
@@ -29,17 +35,23 @@ class Coordinating:
 
     async def _find_coordinator(self, request: Any, version: int) -> FindCoordinatorResponse:
         await trio.lowlevel.checkpoint()
-        return FindCoordinatorResponse(coordinators=[Coordinator(key="g", node_id=1, host=HOST, port=PORT)])
+        return FindCoordinatorResponse(
+            coordinators=[Coordinator(key="g", node_id=1, host=HOST, port=PORT)]
+        )
 
     async def _join_group(self, request: Any, version: int) -> JoinGroupResponse:
         await trio.lowlevel.checkpoint()
         member = JoinGroupResponseMember(member_id="m", metadata=request.protocols[0].metadata)
         name = request.protocols[0].name
-        return JoinGroupResponse(generation_id=1, protocol_name=name, leader="m", member_id="m", members=[member])
+        return JoinGroupResponse(
+            generation_id=1, protocol_name=name, leader="m", member_id="m", members=[member]
+        )
 
     async def _sync_group(self, request: Any, version: int) -> SyncGroupResponse:
         await trio.lowlevel.checkpoint()
-        return SyncGroupResponse(assignment=request.assignments[0].assignment if request.assignments else b"")
+        return SyncGroupResponse(
+            assignment=request.assignments[0].assignment if request.assignments else b""
+        )
 
     async def _offset_fetch(self, request: Any, version: int) -> Any:
         await trio.lowlevel.checkpoint()

@@ -1,4 +1,6 @@
-"""A coordinator of one member's group in both protocols, for stories of consumers that leave it or are left behind."""
+"""A coordinator of one member's group in both protocols, for stories of consumers that leave it or
+are left behind.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -7,7 +9,11 @@ import trio
 
 from log_service.client import Consumer, ErrorCode
 from log_service.protocol.api_versions import ApiKey
-from log_service.protocol.messages.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse, ResponseTopicPartitions
+from log_service.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatResponse,
+    ResponseTopicPartitions,
+)
 from log_service.protocol.messages.join_group import JoinGroupResponse
 from tests.unit.client.consumer_story import tell_consumer_story
 from tests.unit.client.scripted_broker import TOPIC_ID, ScriptedBroker
@@ -17,7 +23,9 @@ Story = Callable[["LeavingGroup", Consumer], Awaitable[None]]
 
 
 class LeavingGroup(Group):
-    """Serves both protocols, assigns one partition, and counts who left. ``slow`` is the API over which it takes its time."""
+    """Serves both protocols, assigns one partition, and counts who left. ``slow`` is the API over
+    which it takes its time.
+    """
 
     def __init__(self, broker: ScriptedBroker) -> None:
         super().__init__(broker)
@@ -46,7 +54,9 @@ class LeavingGroup(Group):
         told, self.told = self.told, None
         if not request.member_epoch:
             told = [ResponseTopicPartitions(topic_id=TOPIC_ID, partitions=[0])]
-        response = ConsumerGroupHeartbeatResponse(member_epoch=max(request.member_epoch, 1), heartbeat_interval_ms=60_000)
+        response = ConsumerGroupHeartbeatResponse(
+            member_epoch=max(request.member_epoch, 1), heartbeat_interval_ms=60_000
+        )
         response.assignment = None if told is None else Assignment(topic_partitions=told)
         return response
 

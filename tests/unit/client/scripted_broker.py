@@ -1,8 +1,10 @@
-"""A broker that does what a test tells it: over the memory network, with our codec, one log per partition.
+"""A broker that does what a test tells it: over the memory network, with our codec, one log per
+partition.
 
-It has no logins. It knows ApiVersions, Metadata, InitProducerId, Produce and ListOffsets, and keeps the sequences of idempotent producers
-as a broker does. A test may respond to a produce with an error (before or after the append), hold responses back, or drop the connection.
-``clustered`` makes several into one cluster: they have the same logs, and each takes produces only for what it leads.
+It has no logins. It knows ApiVersions, Metadata, InitProducerId, Produce and ListOffsets, and keeps
+the sequences of idempotent producers as a broker does. A test may respond to a produce with an
+error (before or after the append), hold responses back, or drop the connection. ``clustered`` makes
+several into one cluster: they have the same logs, and each takes produces only for what it leads.
 """
 
 import contextlib
@@ -19,7 +21,12 @@ from log_service.common.errors import ErrorCode
 from log_service.protocol.api_versions import ApiKey, request_class, spec_of
 from log_service.protocol.codec import decode
 from log_service.protocol.frames import encode_response, parse_request_header
-from log_service.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey
+from log_service.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from log_service.protocol.messages.init_producer_id import InitProducerIdResponse
 from log_service.protocol.messages.metadata import (
     MetadataResponse,
@@ -55,7 +62,9 @@ class Written:
 
 
 class ScriptedBroker:
-    """``script`` holds what happens to the next produce requests: an error code instead of the append, or one of the words below."""
+    """``script`` holds what happens to the next produce requests: an error code instead of the
+    append, or one of the words below.
+    """
 
     APPEND = "append"
     APPEND_AND_DROP = "append, then drop the connection"
@@ -99,7 +108,9 @@ class ScriptedBroker:
         self.refused_api_versions: set[int] = set()
         self.topic_id = self.old_topic_id = TOPIC_ID
         self.is_id_old_in_responses = False
-        self.admit: Callable[[BatchHeader], ErrorCode] = lambda _: ErrorCode.NONE  # asked before an append
+        self.admit: Callable[[BatchHeader], ErrorCode] = lambda _: (
+            ErrorCode.NONE
+        )  # asked before an append
         self.other: dict[ApiKey, Callable[[Any, int], Awaitable[Any]]] = {}
 
     def recreate(self, *, is_emptied: bool = True) -> None:
@@ -109,7 +120,9 @@ class ScriptedBroker:
             self.logs = [Written() for _ in range(self.partition_count)]
 
     def forget_producers(self) -> None:
-        """Lose what the logs know of producers, as with a loss of power or where a log is cut; the records stay."""
+        """Lose what the logs know of producers, as with a loss of power or where a log is cut; the
+        records stay.
+        """
         for log in self.logs:
             log.next_sequence.clear()
             log.offsets.clear()
@@ -148,7 +161,9 @@ class ScriptedBroker:
             try:
                 while received := await connection.receive_into(part):
                     buffered += part[:received]
-                    while len(buffered) >= 4 and len(buffered) >= 4 + int.from_bytes(buffered[:4], "big"):
+                    while len(buffered) >= 4 and len(buffered) >= 4 + int.from_bytes(
+                        buffered[:4], "big"
+                    ):
                         size = int.from_bytes(buffered[:4], "big")
                         frames_in.send_nowait(bytes(buffered[4 : 4 + size]))
                         del buffered[: 4 + size]
@@ -171,9 +186,14 @@ class ScriptedBroker:
         header, position = parse_request_header(frame)
         request, _ = decode(request_class(header.api_key), header.api_version, frame, position)
         self.requests.append((header.api_key, request))
-        if header.api_key is ApiKey.API_VERSIONS and header.api_version in self.refused_api_versions:
+        if (
+            header.api_key is ApiKey.API_VERSIONS
+            and header.api_version in self.refused_api_versions
+        ):
             response: Any = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-            await connection.send_gathered(encode_response(header.api_key, 0, header.correlation_id, response))
+            await connection.send_gathered(
+                encode_response(header.api_key, 0, header.correlation_id, response)
+            )
             return
         handlers: dict[ApiKey, Callable[[Any], Awaitable[Any]]] = {
             ApiKey.API_VERSIONS: self._api_versions,
@@ -189,29 +209,50 @@ class ScriptedBroker:
         if isinstance(response, OSError):
             raise response
         if response is not None:
-            await connection.send_gathered(encode_response(header.api_key, header.api_version, header.correlation_id, response))
+            await connection.send_gathered(
+                encode_response(header.api_key, header.api_version, header.correlation_id, response)
+            )
 
     async def _api_versions(self, request: Any) -> ApiVersionsResponse:
         keys = [
-            ApiVersion(api_key=spec.key, min_version=spec.min_version, max_version=self.max_versions.get(spec.key, spec.max_version))
+            ApiVersion(
+                api_key=spec.key,
+                min_version=spec.min_version,
+                max_version=self.max_versions.get(spec.key, spec.max_version),
+            )
             for spec in map(spec_of, dict.fromkeys([*REGISTRY, *self.other]))
             if spec.advertised_min_version is not None
         ]
-        supported = [SupportedFeatureKey(name=name, min_version=1, max_version=1) for name in self.features]
+        supported = [
+            SupportedFeatureKey(name=name, min_version=1, max_version=1) for name in self.features
+        ]
         finalized = [
-            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level) for name, level in self.levels.items()
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in self.levels.items()
         ]
         return ApiVersionsResponse(
-            api_keys=keys, supported_features=supported, finalized_features=finalized, finalized_features_epoch=1 if finalized else -1
+            api_keys=keys,
+            supported_features=supported,
+            finalized_features=finalized,
+            finalized_features_epoch=1 if finalized else -1,
         )
 
     async def _sasl_handshake(self, request: Any) -> SaslHandshakeResponse:
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
     async def _metadata(self, request: Any) -> MetadataResponse:
-        names = sorted(self.topics) if request.topics is None else [topic.name for topic in request.topics]
+        names = (
+            sorted(self.topics)
+            if request.topics is None
+            else [topic.name for topic in request.topics]
+        )
         return MetadataResponse(
-            brokers=[MetadataResponseBroker(node_id=each.node_id, host=each.host, port=PORT, rack=each.rack) for each in self.brokers],
+            brokers=[
+                MetadataResponseBroker(
+                    node_id=each.node_id, host=each.host, port=PORT, rack=each.rack
+                )
+                for each in self.brokers
+            ],
             cluster_id="scripted",
             controller_id=1,
             topics=[self._metadata_topic(name) for name in names],
@@ -219,10 +260,17 @@ class ScriptedBroker:
 
     def _metadata_topic(self, name: str) -> MetadataResponseTopic:
         if name not in self.topics:
-            return MetadataResponseTopic(name=name, error_code=self.refused_topics.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            return MetadataResponseTopic(
+                name=name,
+                error_code=self.refused_topics.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            )
         partitions = [
             MetadataResponsePartition(
-                partition_index=index, leader_id=leader, leader_epoch=self.leader_epochs[index], replica_nodes=[1], isr_nodes=[1]
+                partition_index=index,
+                leader_id=leader,
+                leader_epoch=self.leader_epochs[index],
+                replica_nodes=[1],
+                isr_nodes=[1],
             )
             for index, leader in enumerate(self.leaders)
         ]
@@ -239,7 +287,11 @@ class ScriptedBroker:
         if action == self.DROP:
             return ConnectionResetError("scripted")
         responses = [
-            self._produce_one(partition.index, partition.records, self._admitted(partition.records, self._action(topic.topic_id, action)))
+            self._produce_one(
+                partition.index,
+                partition.records,
+                self._admitted(partition.records, self._action(topic.topic_id, action)),
+            )
             for topic in request.topic_data
             for partition in topic.partition_data
         ]
@@ -248,15 +300,23 @@ class ScriptedBroker:
         if request.acks == 0:
             return None
         if action == self.IGNORE:
-            await trio.sleep_forever()  # nor to what comes behind it on the connection: responses come in order
-        topic_id = self.old_topic_id if self.is_id_old_in_responses else request.topic_data[0].topic_id
+            await (
+                trio.sleep_forever()
+            )  # nor to what comes behind it on the connection: responses come in order
+        topic_id = (
+            self.old_topic_id if self.is_id_old_in_responses else request.topic_data[0].topic_id
+        )
         topics = [TopicProduceResponse(name="t", topic_id=topic_id, partition_responses=responses)]
         return ProduceResponse(responses=topics, node_endpoints=self._endpoints(responses))
 
     def _endpoints(self, responses: list[PartitionProduceResponse]) -> list[NodeEndpoint]:
-        named = {each.current_leader.leader_id for each in responses if each.current_leader is not None}
+        named = {
+            each.current_leader.leader_id for each in responses if each.current_leader is not None
+        }
         return [
-            NodeEndpoint(node_id=each.node_id, host=each.host, port=PORT, rack=each.rack) for each in self.brokers if each.node_id in named
+            NodeEndpoint(node_id=each.node_id, host=each.host, port=PORT, rack=each.rack)
+            for each in self.brokers
+            if each.node_id in named
         ]
 
     def _action(self, topic_id: UUID, action: ErrorCode | str) -> ErrorCode | str:
@@ -264,16 +324,26 @@ class ScriptedBroker:
         return action if is_known else ErrorCode.UNKNOWN_TOPIC_ID
 
     def _admitted(self, records: memoryview, action: ErrorCode | str) -> ErrorCode | str:
-        return action if isinstance(action, ErrorCode) else self.admit(parse_header(records)) or action
+        return (
+            action if isinstance(action, ErrorCode) else self.admit(parse_header(records)) or action
+        )
 
-    def _produce_one(self, index: int, records: memoryview, action: ErrorCode | str) -> PartitionProduceResponse:
+    def _produce_one(
+        self, index: int, records: memoryview, action: ErrorCode | str
+    ) -> PartitionProduceResponse:
         if isinstance(action, ErrorCode):
             return PartitionProduceResponse(index=index, error_code=action)
         if len(self.brokers) > 1 and self.leaders[index] != self.node_id:
             leader = (
-                LeaderIdAndEpoch(leader_id=self.leaders[index], leader_epoch=self.leader_epochs[index]) if self.is_leader_told else None
+                LeaderIdAndEpoch(
+                    leader_id=self.leaders[index], leader_epoch=self.leader_epochs[index]
+                )
+                if self.is_leader_told
+                else None
             )
-            return PartitionProduceResponse(index=index, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=leader)
+            return PartitionProduceResponse(
+                index=index, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=leader
+            )
         if len(records) > self.max_batch_bytes:
             return PartitionProduceResponse(index=index, error_code=ErrorCode.MESSAGE_TOO_LARGE)
         log, header = self.logs[index], parse_header(records)
@@ -282,9 +352,13 @@ class ScriptedBroker:
         if header.has_producer_id and known is not None:
             return PartitionProduceResponse(index=index, base_offset=known)
         is_known = any(producer_id == header.producer_id for producer_id, _ in log.next_sequence)
-        due = log.next_sequence.get(producer, 0 if is_known else header.base_sequence)  # who is not known may begin anywhere
+        due = log.next_sequence.get(
+            producer, 0 if is_known else header.base_sequence
+        )  # who is not known may begin anywhere
         if header.has_producer_id and header.base_sequence != due:
-            return PartitionProduceResponse(index=index, error_code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+            return PartitionProduceResponse(
+                index=index, error_code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            )
         base_offset = len(log.values)
         log.values += [record.value or b"" for record in iterate_records(records)]
         log.headers.append(header)

@@ -1,4 +1,6 @@
-"""A coordinator that does what a test tells it: over the scripted broker, one member, who leads when the test says so."""
+"""A coordinator that does what a test tells it: over the scripted broker, one member, who leads
+when the test says so.
+"""
 
 from collections import deque
 from typing import Any
@@ -14,7 +16,11 @@ from log_service.protocol.messages.find_coordinator import Coordinator, FindCoor
 from log_service.protocol.messages.heartbeat import HeartbeatResponse
 from log_service.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from log_service.protocol.messages.leave_group import LeaveGroupResponse
-from log_service.protocol.messages.offset_commit import OffsetCommitResponse, OffsetCommitResponsePartition, OffsetCommitResponseTopic
+from log_service.protocol.messages.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from log_service.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -28,7 +34,9 @@ MEMBER_ID = "the member"
 
 
 class Group:
-    """``beats`` holds the responses to the next heartbeats (None: none), ``joins`` what was asked, ``is_led_by_member`` who assigns."""
+    """``beats`` holds the responses to the next heartbeats (None: none), ``joins`` what was asked,
+    ``is_led_by_member`` who assigns.
+    """
 
     def __init__(self, broker: ScriptedBroker, assigned: int = 1) -> None:
         self.broker = broker
@@ -57,7 +65,10 @@ class Group:
         await trio.lowlevel.checkpoint()
         self.find_count += 1
         return FindCoordinatorResponse(
-            coordinators=[Coordinator(key=key, node_id=1, host="broker", port=9092) for key in request.coordinator_keys]
+            coordinators=[
+                Coordinator(key=key, node_id=1, host="broker", port=9092)
+                for key in request.coordinator_keys
+            ]
         )
 
     async def _join(self, request: Any, version: int) -> JoinGroupResponse:
@@ -67,7 +78,11 @@ class Group:
             return JoinGroupResponse(error_code=self.join_errors.popleft(), member_id=MEMBER_ID)
         self.generation_id += 1
         protocol = request.protocols[0]
-        members = [JoinGroupResponseMember(member_id=MEMBER_ID, metadata=protocol.metadata)] if self.is_led_by_member else []
+        members = (
+            [JoinGroupResponseMember(member_id=MEMBER_ID, metadata=protocol.metadata)]
+            if self.is_led_by_member
+            else []
+        )
         return JoinGroupResponse(
             generation_id=self.generation_id,
             protocol_type="consumer",
@@ -79,7 +94,11 @@ class Group:
 
     async def _sync(self, request: Any, version: int) -> SyncGroupResponse:
         await trio.lowlevel.checkpoint()
-        return SyncGroupResponse(protocol_type="consumer", protocol_name=request.protocol_name, assignment=encode_assignment(self.assigned))
+        return SyncGroupResponse(
+            protocol_type="consumer",
+            protocol_name=request.protocol_name,
+            assignment=encode_assignment(self.assigned),
+        )
 
     async def _beat(self, request: Any, version: int) -> HeartbeatResponse:
         await trio.lowlevel.checkpoint()
@@ -100,12 +119,15 @@ class Group:
             OffsetFetchResponseTopics(
                 name=topic.name,
                 partitions=[
-                    OffsetFetchResponsePartitions(partition_index=number, committed_offset=0) for number in topic.partition_indexes
+                    OffsetFetchResponsePartitions(partition_index=number, committed_offset=0)
+                    for number in topic.partition_indexes
                 ],
             )
             for topic in asked.topics
         ]
-        return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)])
+        return OffsetFetchResponse(
+            groups=[OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)]
+        )
 
     async def _commit(self, request: Any, version: int) -> OffsetCommitResponse:
         await trio.lowlevel.checkpoint()
@@ -114,7 +136,9 @@ class Group:
             OffsetCommitResponseTopic(
                 name=topic.name,
                 partitions=[
-                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=self.commit_error)
+                    OffsetCommitResponsePartition(
+                        partition_index=each.partition_index, error_code=self.commit_error
+                    )
                     for each in topic.partitions
                 ],
             )

@@ -1,4 +1,6 @@
-"""A leader that responds to fetches as a test says: over the scripted broker, one script per partition, with fetch sessions."""
+"""A leader that responds to fetches as a test says: over the scripted broker, one script per
+partition, with fetch sessions.
+"""
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
@@ -8,8 +10,18 @@ import trio
 
 from log_service.client import Consumer, ErrorCode
 from log_service.protocol.api_versions import ApiKey
-from log_service.protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchPartition, FetchResponse, PartitionData
-from log_service.protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
+from log_service.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchResponse,
+    PartitionData,
+)
+from log_service.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from log_service.records.builder import build_batch
 from tests.unit.client.consumer_story import tell_consumer_story
 from tests.unit.client.scripted_broker import TOPIC_ID, ScriptedBroker
@@ -34,11 +46,20 @@ class Leader:
         broker.other[ApiKey.FETCH] = self._fetch
         broker.other[ApiKey.LIST_OFFSETS] = self._list_offsets
 
-    def records(self, base_offset: int, values: Iterable[bytes], *, partition: int = 0, leader_epoch: int = 0) -> None:
+    def records(
+        self,
+        base_offset: int,
+        values: Iterable[bytes],
+        *,
+        partition: int = 0,
+        leader_epoch: int = 0,
+    ) -> None:
         """Respond with one batch."""
         rows = [(0, None, value) for value in values]
         records = build_batch(rows, base_offset=base_offset, leader_epoch=leader_epoch)
-        self.scripts[partition].append(PartitionData(records=records, high_watermark=base_offset + len(rows)))
+        self.scripts[partition].append(
+            PartitionData(records=records, high_watermark=base_offset + len(rows))
+        )
 
     def error(self, code: ErrorCode, *, partition: int = 0) -> None:
         """Respond with an error."""
@@ -46,7 +67,9 @@ class Leader:
 
     def truncation(self, end_offset: int) -> None:
         """Respond that the logs diverged."""
-        self.scripts[0].append(PartitionData(diverging_epoch=EpochEndOffset(epoch=1, end_offset=end_offset)))
+        self.scripts[0].append(
+            PartitionData(diverging_epoch=EpochEndOffset(epoch=1, end_offset=end_offset))
+        )
 
     async def _fetch(self, request: Any, version: int) -> FetchResponse:
         self.requests.append(request)
@@ -69,7 +92,8 @@ class Leader:
                 response.partition_index = number
                 responses.append(response)
         return FetchResponse(
-            session_id=self.session_id, responses=[FetchableTopicResponse(topic="t", topic_id=TOPIC_ID, partitions=responses)]
+            session_id=self.session_id,
+            responses=[FetchableTopicResponse(topic="t", topic_id=TOPIC_ID, partitions=responses)],
         )
 
     async def _list_offsets(self, request: Any, version: int) -> ListOffsetsResponse:
@@ -77,9 +101,17 @@ class Leader:
         responses = []
         for partition in request.topics[0].partitions:
             self.listed.append(partition.timestamp)
-            offset = {-2: self.log_start_offset, -1: 99}.get(partition.timestamp, self.offset_of_time)
-            responses.append(ListOffsetsPartitionResponse(partition_index=partition.partition_index, offset=offset))
-        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=responses)])
+            offset = {-2: self.log_start_offset, -1: 99}.get(
+                partition.timestamp, self.offset_of_time
+            )
+            responses.append(
+                ListOffsetsPartitionResponse(
+                    partition_index=partition.partition_index, offset=offset
+                )
+            )
+        return ListOffsetsResponse(
+            topics=[ListOffsetsTopicResponse(name="t", partitions=responses)]
+        )
 
 
 def tell(story: Story, *, partition_count: int = 1, **settings: Any) -> None:

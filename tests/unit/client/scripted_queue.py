@@ -1,6 +1,8 @@
-"""A queue that does what a test tells it: over the scripted broker, a coordinator of a share group and leaders with share sessions.
+"""A queue that does what a test tells it: over the scripted broker, a coordinator of a share group
+and leaders with share sessions.
 
-Each fetch that finds something gets one delivery of each partition; what was said of offsets is noted, and so are the epochs of sessions.
+Each fetch that finds something gets one delivery of each partition; what was said of offsets is
+noted, and so are the epochs of sessions.
 """
 
 from collections import deque
@@ -15,7 +17,11 @@ from log_service.common.errors import ErrorCode
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages import share_acknowledge, share_fetch
 from log_service.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
-from log_service.protocol.messages.share_group_heartbeat import Assignment, ShareGroupHeartbeatResponse, TopicPartitions
+from log_service.protocol.messages.share_group_heartbeat import (
+    Assignment,
+    ShareGroupHeartbeatResponse,
+    TopicPartitions,
+)
 from log_service.records.builder import build_batch
 from tests.sim import World, sim_run
 from tests.unit.client.scripted_broker import TOPIC_ID, ScriptedBroker, clustered
@@ -31,14 +37,19 @@ class Coordination:
         self.requests: list[Any] = []
         self.beats: deque[ErrorCode] = deque()
         self.assigned = list(range(broker.partition_count))
-        self.empty_count = 1  # a new member gets nothing at first, as the group initializes its partitions
+        self.empty_count = (
+            1  # a new member gets nothing at first, as the group initializes its partitions
+        )
         self.epoch = 1
         self._told: list[int] | None = None
 
     async def find(self, request: Any, version: int) -> FindCoordinatorResponse:
         await trio.lowlevel.checkpoint()
         return FindCoordinatorResponse(
-            coordinators=[Coordinator(key=key, node_id=1, host="broker", port=9092) for key in request.coordinator_keys]
+            coordinators=[
+                Coordinator(key=key, node_id=1, host="broker", port=9092)
+                for key in request.coordinator_keys
+            ]
         )
 
     async def beat(self, request: Any, version: int) -> ShareGroupHeartbeatResponse:
@@ -57,17 +68,24 @@ class Coordination:
         assignment = None if wanted == self._told else Assignment(topic_partitions=topics)
         self._told = list(wanted)
         return ShareGroupHeartbeatResponse(
-            member_id=request.member_id, member_epoch=self.epoch, heartbeat_interval_ms=5_000, assignment=assignment
+            member_id=request.member_id,
+            member_epoch=self.epoch,
+            heartbeat_interval_ms=5_000,
+            assignment=assignment,
         )
 
 
 class Queue:
-    """One leader: responds to share fetches of topic t, per partition in order; nothing new once a script has ended."""
+    """One leader: responds to share fetches of topic t, per partition in order; nothing new once a
+    script has ended.
+    """
 
     def __init__(self, broker: ScriptedBroker, coordination: Coordination) -> None:
         self.broker = broker
         self.coordination = coordination
-        self.scripts: list[deque[share_fetch.PartitionData]] = [deque() for _ in range(broker.partition_count)]
+        self.scripts: list[deque[share_fetch.PartitionData]] = [
+            deque() for _ in range(broker.partition_count)
+        ]
         self.fetches: list[Any] = []
         self.acknowledges: list[Any] = []
         self.epochs: list[int] = []
@@ -91,7 +109,9 @@ class Queue:
         partition: int = 0,
         is_damaged: bool = False,
     ) -> None:
-        """Respond with one batch, of which ``acquired`` (default: all, for the first time) is the member's."""
+        """Respond with one batch, of which ``acquired`` (default: all, for the first time) is the
+        member's.
+        """
         rows = [(0, None, value) for value in values]
         records = bytearray(build_batch(rows, base_offset=base_offset, leader_epoch=0))
         if is_damaged:
@@ -99,7 +119,10 @@ class Queue:
         ranges = acquired or [(base_offset, base_offset + len(rows) - 1, 1)]
         data = share_fetch.PartitionData(
             records=bytes(records),
-            acquired_records=[share_fetch.AcquiredRecords(first_offset=a, last_offset=b, delivery_count=n) for a, b, n in ranges],
+            acquired_records=[
+                share_fetch.AcquiredRecords(first_offset=a, last_offset=b, delivery_count=n)
+                for a, b, n in ranges
+            ],
         )
         self.scripts[partition].append(data)
 
@@ -114,7 +137,11 @@ class Queue:
             return share_fetch.ShareFetchResponse(error_code=self.session_errors.popleft())
         if request.share_session_epoch == 0:
             self.session = set()
-            assert not any(each.acknowledgement_batches for topic in request.topics for each in topic.partitions)
+            assert not any(
+                each.acknowledgement_batches
+                for topic in request.topics
+                for each in topic.partitions
+            )
         codes: dict[int, ErrorCode] = {}
         for topic in request.topics:
             self.session |= {each.partition_index for each in topic.partitions}
@@ -126,32 +153,59 @@ class Queue:
         responses = []
         for number in sorted(self.session | codes.keys()):
             if self.scripts[number] or number in codes:
-                data = self.scripts[number].popleft() if self.scripts[number] else share_fetch.PartitionData(records=b"")
-                data.partition_index, data.acknowledge_error_code = number, codes.get(number, ErrorCode.NONE)
+                data = (
+                    self.scripts[number].popleft()
+                    if self.scripts[number]
+                    else share_fetch.PartitionData(records=b"")
+                )
+                data.partition_index, data.acknowledge_error_code = (
+                    number,
+                    codes.get(number, ErrorCode.NONE),
+                )
                 responses.append(data)
         topics = [share_fetch.ShareFetchableTopicResponse(topic_id=TOPIC_ID, partitions=responses)]
         return share_fetch.ShareFetchResponse(acquisition_lock_timeout_ms=LOCK_MS, responses=topics)
 
-    async def _acknowledge(self, request: Any, version: int) -> share_acknowledge.ShareAcknowledgeResponse:
+    async def _acknowledge(
+        self, request: Any, version: int
+    ) -> share_acknowledge.ShareAcknowledgeResponse:
         await trio.lowlevel.checkpoint()
         self.acknowledges.append(request)
         self.epochs.append(request.share_session_epoch)
         if self.session_errors:
-            return share_acknowledge.ShareAcknowledgeResponse(error_code=self.session_errors.popleft())
+            return share_acknowledge.ShareAcknowledgeResponse(
+                error_code=self.session_errors.popleft()
+            )
         codes: dict[int, ErrorCode] = {}
         for topic in request.topics:
             codes |= self._note(topic)
-        partitions = [share_acknowledge.PartitionData(partition_index=number, error_code=code) for number, code in codes.items()]
-        topics = [share_acknowledge.ShareAcknowledgeTopicResponse(topic_id=TOPIC_ID, partitions=partitions)]
-        return share_acknowledge.ShareAcknowledgeResponse(acquisition_lock_timeout_ms=LOCK_MS, responses=topics)
+        partitions = [
+            share_acknowledge.PartitionData(partition_index=number, error_code=code)
+            for number, code in codes.items()
+        ]
+        topics = [
+            share_acknowledge.ShareAcknowledgeTopicResponse(
+                topic_id=TOPIC_ID, partitions=partitions
+            )
+        ]
+        return share_acknowledge.ShareAcknowledgeResponse(
+            acquisition_lock_timeout_ms=LOCK_MS, responses=topics
+        )
 
     def _note(self, topic: Any) -> dict[int, ErrorCode]:
         codes = {}
         for each in topic.partitions:
             if each.acknowledgement_batches:
-                codes[each.partition_index] = self.refusals.popleft() if self.refusals else ErrorCode.NONE
+                codes[each.partition_index] = (
+                    self.refusals.popleft() if self.refusals else ErrorCode.NONE
+                )
             self.said += [
-                (each.partition_index, batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types))
+                (
+                    each.partition_index,
+                    batch.first_offset,
+                    batch.last_offset,
+                    tuple(batch.acknowledge_types),
+                )
                 for batch in each.acknowledgement_batches
             ]
         return codes
@@ -173,7 +227,9 @@ def tell(story: Story, *, partition_count: int = 1, **settings: Any) -> None:
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run)
             with suppress(Leaves):
-                async with ShareConsumer("broker:9092", group_id="q", env=world.client_env(), **settings) as consumer:
+                async with ShareConsumer(
+                    "broker:9092", group_id="q", env=world.client_env(), **settings
+                ) as consumer:
                     await consumer.subscribe(["t"])
                     with trio.fail_after(1_000):
                         await story(queue, consumer)

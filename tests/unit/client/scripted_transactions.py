@@ -1,7 +1,9 @@
-"""A transaction coordinator, and the coordinator of a group, over the scripted broker: Kafka's rules, and what a test puts before them.
+"""A transaction coordinator, and the coordinator of a group, over the scripted broker: Kafka's
+rules, and what a test puts before them.
 
-``script`` holds, per API, the codes (or words of ``ScriptedBroker``) that the next requests are responded to with. It answers by the
-version of each request, as brokers do: EndTxn 5 raises the epoch, lower ones keep it.
+``script`` holds, per API, the codes (or words of ``ScriptedBroker``) that the next requests are
+responded to with. It answers by the version of each request, as brokers do: EndTxn 5 raises the
+epoch, lower ones keep it.
 """
 
 from collections import defaultdict, deque
@@ -69,7 +71,9 @@ class ScriptedCoordinator:
         return [key for key, _ in self.broker.requests if key in wanted]
 
     def committed(self, partition: int = 0) -> list[bytes]:
-        """What a reader of committed records sees: the values before each marker that commits, since the marker before."""
+        """What a reader of committed records sees: the values before each marker that commits,
+        since the marker before.
+        """
         found, start = [], 0
         for end, is_commit in self.markers[partition]:
             found += self.broker.logs[partition].values[start:end] if is_commit else []
@@ -77,7 +81,9 @@ class ScriptedCoordinator:
         return found
 
     def _admit(self, header: BatchHeader) -> ErrorCode:
-        """Verify a batch as leaders do: its epoch, and its transaction, which one of version 2 opens."""
+        """Verify a batch as leaders do: its epoch, and its transaction, which one of version 2
+        opens.
+        """
         if header.producer_epoch < self.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if self.is_version_2:
@@ -102,14 +108,19 @@ class ScriptedCoordinator:
 
     def _find(self, request: Any, version: int, code: ErrorCode) -> FindCoordinatorResponse:
         self.find_count += 1
-        found = [Coordinator(key=key, node_id=1, host=HOST, port=PORT, error_code=code) for key in request.coordinator_keys]
+        found = [
+            Coordinator(key=key, node_id=1, host=HOST, port=PORT, error_code=code)
+            for key in request.coordinator_keys
+        ]
         return FindCoordinatorResponse(coordinators=found)
 
     def _init(self, request: Any, version: int, code: ErrorCode) -> InitProducerIdResponse:
         if code:
             return InitProducerIdResponse(error_code=code)
         if request.producer_id >= 0 and request.producer_epoch == self.last_raised_epoch:
-            return InitProducerIdResponse(producer_id=PRODUCER_ID, producer_epoch=self.epoch)  # the response was lost (KIP-360)
+            return InitProducerIdResponse(
+                producer_id=PRODUCER_ID, producer_epoch=self.epoch
+            )  # the response was lost (KIP-360)
         if request.producer_id >= 0 and request.producer_epoch != self.epoch:
             return InitProducerIdResponse(error_code=ErrorCode.PRODUCER_FENCED)
         self.last_raised_epoch = request.producer_epoch
@@ -117,30 +128,45 @@ class ScriptedCoordinator:
         self.state = "Empty"
         return InitProducerIdResponse(producer_id=PRODUCER_ID, producer_epoch=self.epoch)
 
-    def _add_partitions(self, request: Any, version: int, code: ErrorCode) -> AddPartitionsToTxnResponse:
+    def _add_partitions(
+        self, request: Any, version: int, code: ErrorCode
+    ) -> AddPartitionsToTxnResponse:
         if not code:
             self.state = "Ongoing"
-            self.added += [(topic.name, each) for topic in request.v3_and_below_topics for each in topic.partitions]
+            self.added += [
+                (topic.name, each)
+                for topic in request.v3_and_below_topics
+                for each in topic.partitions
+            ]
         results = [
             AddPartitionsToTxnTopicResult(
                 name=topic.name,
                 results_by_partition=[
-                    AddPartitionsToTxnPartitionResult(partition_index=each, partition_error_code=code) for each in topic.partitions
+                    AddPartitionsToTxnPartitionResult(
+                        partition_index=each, partition_error_code=code
+                    )
+                    for each in topic.partitions
                 ],
             )
             for topic in request.v3_and_below_topics
         ]
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[] if self.is_leaving_out else results)
+        return AddPartitionsToTxnResponse(
+            results_by_topic_v3_and_below=[] if self.is_leaving_out else results
+        )
 
     def _add_offsets(self, request: Any, version: int, code: ErrorCode) -> AddOffsetsToTxnResponse:
         if not code:
             self.state = "Ongoing"
         return AddOffsetsToTxnResponse(error_code=code)
 
-    def _commit_offsets(self, request: Any, version: int, code: ErrorCode) -> TxnOffsetCommitResponse:
+    def _commit_offsets(
+        self, request: Any, version: int, code: ErrorCode
+    ) -> TxnOffsetCommitResponse:
         if not code:
             self.offsets |= {
-                (topic.name, each.partition_index): each.committed_offset for topic in request.topics for each in topic.partitions
+                (topic.name, each.partition_index): each.committed_offset
+                for topic in request.topics
+                for each in topic.partitions
             }
         if self.is_leaving_out:
             return TxnOffsetCommitResponse()
@@ -149,7 +175,10 @@ class ScriptedCoordinator:
                 TxnOffsetCommitResponseTopic(
                     name=topic.name,
                     partitions=[
-                        TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code) for each in topic.partitions
+                        TxnOffsetCommitResponsePartition(
+                            partition_index=each.partition_index, error_code=code
+                        )
+                        for each in topic.partitions
                     ],
                 )
                 for topic in request.topics
@@ -162,9 +191,15 @@ class ScriptedCoordinator:
         if version < 5:
             is_repeated = self.state == ("CompleteCommit" if request.committed else "CompleteAbort")
             if self.state != "Ongoing":
-                return EndTxnResponse(error_code=ErrorCode.NONE if is_repeated else ErrorCode.INVALID_TXN_STATE)
-        elif request.producer_epoch == self.last_ended_epoch and self.ended[-1] == request.committed:
-            return EndTxnResponse(producer_id=PRODUCER_ID, producer_epoch=self.epoch)  # the response was lost
+                return EndTxnResponse(
+                    error_code=ErrorCode.NONE if is_repeated else ErrorCode.INVALID_TXN_STATE
+                )
+        elif (
+            request.producer_epoch == self.last_ended_epoch and self.ended[-1] == request.committed
+        ):
+            return EndTxnResponse(
+                producer_id=PRODUCER_ID, producer_epoch=self.epoch
+            )  # the response was lost
         if request.producer_epoch != self.epoch:
             return EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED)
         self.ended.append(request.committed)

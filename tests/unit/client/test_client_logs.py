@@ -26,8 +26,16 @@ def test_ten_minutes_without_a_broker_are_a_page_of_lines(caplog: pytest.LogCapt
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run)
             async with (
-                Producer("broker:9092", env=world.client_env(), delivery_timeout_ms=10_000, linger_ms=0, **settings) as producer,
-                Consumer("broker:9092", env=world.client_env(), group_id="g", **settings) as consumer,
+                Producer(
+                    "broker:9092",
+                    env=world.client_env(),
+                    delivery_timeout_ms=10_000,
+                    linger_ms=0,
+                    **settings,
+                ) as producer,
+                Consumer(
+                    "broker:9092", env=world.client_env(), group_id="g", **settings
+                ) as consumer,
             ):
                 await consumer.subscribe(["t"])
                 await consumer.poll(timeout_ms=5_000)
@@ -73,7 +81,9 @@ def test_the_life_of_a_member_is_told(caplog: pytest.LogCaptureFixture) -> None:
     assert "group g: gives up 1 partitions" in lines
 
 
-def test_a_connection_that_breaks_is_told_and_one_that_we_close_is_not(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_connection_that_breaks_is_told_and_one_that_we_close_is_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.INFO, "log_service")
 
     async def main(world: World) -> None:

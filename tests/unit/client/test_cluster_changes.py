@@ -1,4 +1,6 @@
-"""A cluster that changes under its clients: leaders move, brokers die, hang or leave. What is asked of whom is counted, in virtual time."""
+"""A cluster that changes under its clients: leaders move, brokers die, hang or leave. What is asked
+of whom is counted, in virtual time.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -8,7 +10,12 @@ import trio
 
 from log_service.client import Consumer, ErrorCode, KafkaError, Producer, TopicPartition
 from log_service.protocol.api_versions import ApiKey
-from log_service.protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
+from log_service.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
 from log_service.protocol.messages.fetch import LeaderIdAndEpoch as FetchLeader
 from log_service.protocol.messages.fetch import NodeEndpoint as FetchEndpoint
 from log_service.protocol.messages.metadata import MetadataResponse
@@ -21,7 +28,9 @@ FIRST, SECOND = "broker", "second"
 
 
 def tell(story: Story, **settings: Any) -> None:
-    """Run a story of one producer, the ids 1 and 2 of two brokers, and one partition that the first one leads."""
+    """Run a story of one producer, the ids 1 and 2 of two brokers, and one partition that the first
+    one leads.
+    """
 
     async def main(world: World) -> None:
         brokers = [ScriptedBroker(world), ScriptedBroker(world, node_id=2, host=SECOND)]
@@ -29,7 +38,9 @@ def tell(story: Story, **settings: Any) -> None:
         async with trio.open_nursery() as nursery:
             for broker in brokers:
                 await nursery.start(broker.run)
-            async with Producer(f"{FIRST}:{PORT}", env=world.client_env(), **{"linger_ms": 0, **settings}) as producer:
+            async with Producer(
+                f"{FIRST}:{PORT}", env=world.client_env(), **{"linger_ms": 0, **settings}
+            ) as producer:
                 with trio.fail_after(1_000):
                     await story(world, brokers, producer)
             nursery.cancel_scope.cancel()
@@ -67,7 +78,9 @@ def test_a_record_follows_its_leader_at_once_and_nobody_is_asked_for_metadata() 
     tell(story)
 
 
-def test_a_leader_that_came_after_the_last_refresh_is_reached_by_the_address_in_the_response() -> None:
+def test_a_leader_that_came_after_the_last_refresh_is_reached_by_the_address_in_the_response() -> (
+    None
+):
     async def story(world: World, brokers: list[ScriptedBroker], producer: Producer) -> None:
         brokers[0].brokers = brokers[:1]
         await deliver(producer, b"1")
@@ -92,8 +105,12 @@ def test_without_a_name_beside_the_error_the_cluster_is_asked_who_leads() -> Non
 
 
 @pytest.mark.parametrize("pause_s", [0.0, 3.0], ids=["others hang with it", "others go elsewhere"])
-def test_a_record_that_a_hung_leader_has_taken_is_there_once_however_many_follow_it(pause_s: float) -> None:
-    """The new leader holds it, and remembers the last five batches of a producer: what the old one owes goes there before all else."""
+def test_a_record_that_a_hung_leader_has_taken_is_there_once_however_many_follow_it(
+    pause_s: float,
+) -> None:
+    """The new leader holds it, and remembers the last five batches of a producer: what the old one
+    owes goes there before all else.
+    """
     values = [b"first", b"owed", *(b"%d" % number for number in range(20))]
 
     async def story(world: World, brokers: list[ScriptedBroker], producer: Producer) -> None:
@@ -115,7 +132,9 @@ def test_a_record_that_a_hung_leader_has_taken_is_there_once_however_many_follow
 
 
 def test_a_leader_whose_log_was_cut_meanwhile_is_not_given_the_second_batch_first() -> None:
-    """An unclean election: the connection stays, and what the broker at its other end knew of the producer does not."""
+    """An unclean election: the connection stays, and what the broker at its other end knew of the
+    producer does not.
+    """
 
     async def story(world: World, brokers: list[ScriptedBroker], producer: Producer) -> None:
         first, second = brokers
@@ -129,7 +148,9 @@ def test_a_leader_whose_log_was_cut_meanwhile_is_not_given_the_second_batch_firs
         first.delay_s = 0.5
         first.script.append(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         await trio.sleep(0.3)
-        assert first.count(ApiKey.PRODUCE) == 3, "the second batch is there again, and has no response yet"
+        assert first.count(ApiKey.PRODUCE) == 3, (
+            "the second batch is there again, and has no response yet"
+        )
         for number in range(3, 20):
             await producer.send("t", b"%d" % number)
             await trio.sleep(0.02)
@@ -177,7 +198,9 @@ def test_a_leader_that_hangs_is_left_as_soon_as_the_cluster_says_so() -> None:
         took_s = await deliver(producer, b"2")
         assert 1 < took_s < 3, "request_timeout_ms is 30 s"
         assert list(producer.cluster.view.nodes) == [2]
-        assert producer.cluster.pool.open_count == 1, "the connection to the broker that is gone is closed"
+        assert producer.cluster.pool.open_count == 1, (
+            "the connection to the broker that is gone is closed"
+        )
 
     tell(story)
 
@@ -189,7 +212,9 @@ def test_a_bootstrap_server_that_cannot_be_reached_holds_nobody_up(seed: int) ->
         world.network.cut("client", "silent")
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run)
-            async with Producer(f"silent:1,{SECOND}:{PORT}", env=world.client_env(), linger_ms=0) as producer:
+            async with Producer(
+                f"silent:1,{SECOND}:{PORT}", env=world.client_env(), linger_ms=0
+            ) as producer:
                 assert await deliver(producer, b"1") < 1, "connecting may take 10 s"
             nursery.cancel_scope.cancel()
 
@@ -205,7 +230,9 @@ def test_a_broker_that_says_nothing_to_a_refresh_is_not_waited_for_alone() -> No
         began = trio.current_time()
         for _ in range(10):
             await producer.cluster.refresh()
-        assert 1 <= trio.current_time() - began < 1.1, "once it owes a response, others are asked first"
+        assert 1 <= trio.current_time() - began < 1.1, (
+            "once it owes a response, others are asked first"
+        )
 
     tell(story)
 
@@ -233,7 +260,9 @@ def test_tasks_that_wait_for_a_refresh_ask_for_themselves_only_where_it_told_too
             for name in ("a", "b", "c", "d"):
                 nursery.start_soon(producer.cluster.refresh, (name,))
                 await trio.sleep(0.01)
-        assert (most, count(brokers, ApiKey.METADATA) - before) == (1, 2), "one at a time; the second one asks for all that are left"
+        assert (most, count(brokers, ApiKey.METADATA) - before) == (1, 2), (
+            "one at a time; the second one asks for all that are left"
+        )
 
     tell(story)
 
@@ -242,8 +271,12 @@ def test_tasks_that_wait_for_a_refresh_ask_for_themselves_only_where_it_told_too
 
 
 @pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
-def test_where_all_known_brokers_are_gone_the_bootstrap_servers_are_asked_again(strategy: str) -> None:
-    """The first broker is a bootstrap server that names only the second one, as a load balancer does."""
+def test_where_all_known_brokers_are_gone_the_bootstrap_servers_are_asked_again(
+    strategy: str,
+) -> None:
+    """The first broker is a bootstrap server that names only the second one, as a load balancer
+    does.
+    """
 
     async def story(world: World, brokers: list[ScriptedBroker], producer: Producer) -> None:
         balancer, old = brokers
@@ -286,7 +319,9 @@ def test_brokers_that_tell_nothing_for_long_are_no_part_of_the_cluster_any_more(
 # Consumers
 
 
-def tell_consumer(story: Callable[[list[ScriptedBroker], Consumer], Awaitable[None]], **settings: Any) -> None:
+def tell_consumer(
+    story: Callable[[list[ScriptedBroker], Consumer], Awaitable[None]], **settings: Any
+) -> None:
     async def main(world: World) -> None:
         brokers = [ScriptedBroker(world), ScriptedBroker(world, node_id=2, host=SECOND)]
         clustered(*brokers)
@@ -308,11 +343,15 @@ def fetched(partition: PartitionData, *endpoints: FetchEndpoint) -> FetchRespons
 
 def records(*values: bytes, base_offset: int = 0) -> PartitionData:
     rows = [(0, None, value) for value in values]
-    return PartitionData(records=build_batch(rows, base_offset=base_offset), high_watermark=base_offset + len(values))
+    return PartitionData(
+        records=build_batch(rows, base_offset=base_offset), high_watermark=base_offset + len(values)
+    )
 
 
 async def read_one(brokers: list[ScriptedBroker], consumer: Consumer) -> tuple[float, int]:
-    """Read the first record; returns how many seconds that took, and how often the cluster was asked meanwhile."""
+    """Read the first record; returns how many seconds that took, and how often the cluster was
+    asked meanwhile.
+    """
     consumer.assign([TopicPartition("t", 0)])
     await consumer.cluster.refresh(("t",))
     await consumer.seek(TopicPartition("t", 0), 0)
@@ -383,19 +422,31 @@ def test_a_near_replica_that_dies_is_left_for_the_leader() -> None:
     tell_consumer(story, client_rack="east")
 
 
-def test_a_near_replica_that_lost_its_tail_is_left_for_the_leader_and_nothing_is_read_again() -> None:
-    """KIP-392, KIP-320: a follower that has lost power says where its own log ends; what it lacks, the leader has."""
+def test_a_near_replica_that_lost_its_tail_is_left_for_the_leader_and_nothing_is_read_again() -> (
+    None
+):
+    """KIP-392, KIP-320: a follower that has lost power says where its own log ends; what it lacks,
+    the leader has.
+    """
 
     async def story(brokers: list[ScriptedBroker], consumer: Consumer) -> None:
-        leader = [records(b"x"), PartitionData(preferred_read_replica=2, high_watermark=3), records(b"x", b"y")]
+        leader = [
+            records(b"x"),
+            PartitionData(preferred_read_replica=2, high_watermark=3),
+            records(b"x", b"y"),
+        ]
 
         async def lead(request: Any, version: int) -> FetchResponse:
             return fetched(leader.pop(0) if leader else PartitionData(high_watermark=2))
 
-        shorter_log = PartitionData(diverging_epoch=EpochEndOffset(epoch=0, end_offset=0), high_watermark=0)
+        shorter_log = PartitionData(
+            diverging_epoch=EpochEndOffset(epoch=0, end_offset=0), high_watermark=0
+        )
 
         async def shorter(request: Any, version: int) -> FetchResponse:
-            return fetched(shorter_log if count(brokers[1:], ApiKey.FETCH) == 1 else records(b"again"))
+            return fetched(
+                shorter_log if count(brokers[1:], ApiKey.FETCH) == 1 else records(b"again")
+            )
 
         brokers[0].other[ApiKey.FETCH], brokers[1].other[ApiKey.FETCH] = lead, shorter
         await read_one(brokers, consumer)
@@ -415,14 +466,20 @@ async def out_of_range(request: Any, version: int) -> FetchResponse:
 
 
 async def seek_beyond(consumer: Consumer, leader_epoch: int) -> None:
-    """Read on at offset 7, before which a record of that epoch was read, with the view of the first broker."""
+    """Read on at offset 7, before which a record of that epoch was read, with the view of the first
+    broker.
+    """
     await consumer.cluster.refresh(("t",))
     consumer.assign([TopicPartition("t", 0)])
     await consumer.seek(TopicPartition("t", 0), 7, leader_epoch)
 
 
-def test_a_leader_that_has_not_heard_of_its_successor_is_not_asked_for_what_the_successor_wrote() -> None:
-    """It lacks that, and says that there is no such offset: the consumer began at the start of the log again, and committed that."""
+def test_a_leader_that_has_not_heard_of_its_successor_is_not_asked_for_what_the_successor_wrote() -> (
+    None
+):
+    """It lacks that, and says that there is no such offset: the consumer began at the start of the
+    log again, and committed that.
+    """
 
     async def story(brokers: list[ScriptedBroker], consumer: Consumer) -> None:
         async def there(request: Any, version: int) -> FetchResponse:
@@ -440,7 +497,9 @@ def test_a_leader_that_has_not_heard_of_its_successor_is_not_asked_for_what_the_
 
 
 def test_an_epoch_that_no_broker_comes_to_know_is_waited_for_no_longer_than_a_call() -> None:
-    """It may be that of a topic that was deleted and created anew: then the position is gone, and the application has to hear of it."""
+    """It may be that of a topic that was deleted and created anew: then the position is gone, and
+    the application has to hear of it.
+    """
 
     async def story(brokers: list[ScriptedBroker], consumer: Consumer) -> None:
         brokers[0].other[ApiKey.FETCH] = out_of_range

@@ -20,7 +20,9 @@ OWNED = (TopicPartition("t", 0), TopicPartition("t", 2), TopicPartition("u", 1))
 
 
 def test_a_subscription_comes_back() -> None:
-    subscription = Subscription(topics=("t", "u"), owned=OWNED, generation_id=7, user_data=b"x", rack="r1")
+    subscription = Subscription(
+        topics=("t", "u"), owned=OWNED, generation_id=7, user_data=b"x", rack="r1"
+    )
     assert decode_subscription(encode_subscription(subscription)) == subscription
 
 
@@ -41,10 +43,14 @@ def test_an_assignment_comes_back_and_no_bytes_are_none() -> None:
 
 
 def test_an_assignment_has_the_layout_of_other_clients() -> None:
-    assert encode_assignment([TopicPartition("t", 5)]) == bytes.fromhex("0001000000010001740000000100000005ffffffff")
+    assert encode_assignment([TopicPartition("t", 5)]) == bytes.fromhex(
+        "0001000000010001740000000100000005ffffffff"
+    )
 
 
-@pytest.mark.parametrize("encoded", [b"\0", b"\xff\xff", b"\0\0\xff\xff\xff\xff", b"\0\1\0\0\0\1\0\1"])
+@pytest.mark.parametrize(
+    "encoded", [b"\0", b"\xff\xff", b"\0\0\xff\xff\xff\xff", b"\0\1\0\0\0\1\0\1"]
+)
 def test_bytes_that_are_none_are_refused(encoded: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode_subscription(encoded)
@@ -53,7 +59,9 @@ def test_bytes_that_are_none_are_refused(encoded: bytes) -> None:
 def test_an_eager_sticky_member_tells_its_past_in_the_user_data() -> None:
     subscription = subscription_for("sticky", ["t", "u"], OWNED, 4, "")
     assert subscription.owned == ()
-    seen = with_previous_assignment("sticky", decode_subscription(encode_subscription(subscription)))
+    seen = with_previous_assignment(
+        "sticky", decode_subscription(encode_subscription(subscription))
+    )
     assert (seen.owned, seen.generation_id) == (OWNED, 4)
 
 

@@ -1,4 +1,5 @@
-"""Brokers that send what is well-formed and wrong, late, too large, or nothing: a clear error or another try, never a hang or a flood.
+"""Brokers that send what is well-formed and wrong, late, too large, or nothing: a clear error or
+another try, never a hang or a flood.
 
 (Damaged bytes are the fuzzer's: ``tests.fuzz.hostile_broker``.)
 """
@@ -12,7 +13,15 @@ from uuid import UUID
 import pytest
 import trio
 
-from log_service.client import Admin, Consumer, ErrorCode, KafkaError, OffsetSpec, Producer, TopicPartition
+from log_service.client import (
+    Admin,
+    Consumer,
+    ErrorCode,
+    KafkaError,
+    OffsetSpec,
+    Producer,
+    TopicPartition,
+)
 from log_service.common.errors import TidelogError
 from log_service.protocol.api_versions import ApiKey, response_class
 from log_service.protocol.messages.fetch import FetchResponse
@@ -43,7 +52,10 @@ def drawn(cls: type[Message], version: int, rng: Random, depth: int = 0) -> Any:
         if rng.random() < 0.25 or not has_version(field.versions, version):
             continue
         if field.is_array:
-            values[field.name] = [_value(field, version, rng, depth) for _ in range(rng.choice((0, 1, 1, 2)) if depth < 4 else 0)]
+            values[field.name] = [
+                _value(field, version, rng, depth)
+                for _ in range(rng.choice((0, 1, 1, 2)) if depth < 4 else 0)
+            ]
         else:
             values[field.name] = _value(field, version, rng, depth)
     return cls(**values)
@@ -55,12 +67,16 @@ def _value(field: Any, version: int, rng: Random, depth: int) -> Any:
         return drawn(field.struct, version, rng, depth + 1)
     if kind.startswith(("int", "uint")):
         bits = int(kind.removeprefix("u").removeprefix("int"))
-        low, high = (0, 2**bits - 1) if kind.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+        low, high = (
+            (0, 2**bits - 1) if kind.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+        )
         return min(max(rng.choice(EXTREMES), low), high)
     drawing: dict[str, Callable[[], Any]] = {
         "string": lambda: rng.choice(("", "t", HOST, "no such host", "x" * 300, "\0")),
         "bytes": lambda: rng.choice((b"", b"\0\3", rng.randbytes(20))),
-        "records": lambda: rng.choice((None, b"", rng.randbytes(70))) if field.nullable else rng.randbytes(70),
+        "records": lambda: (
+            rng.choice((None, b"", rng.randbytes(70))) if field.nullable else rng.randbytes(70)
+        ),
         "bool": lambda: rng.random() < 0.5,
         "uuid": lambda: UUID(int=rng.choice((0, 77, 2**128 - 1))),
         "float64": lambda: 0.5,
@@ -80,14 +96,20 @@ def tell(story: Callable[[World, ScriptedBroker], Awaitable[None]], seed: int = 
     sim_run(seed, main)
 
 
-def lying(broker: ScriptedBroker, rng: Random, key: ApiKey, rate: float) -> Callable[[Any, int], Awaitable[Any]]:
+def lying(
+    broker: ScriptedBroker, rng: Random, key: ApiKey, rate: float
+) -> Callable[[Any, int], Awaitable[Any]]:
     before = broker.other.get(key)
 
     async def response(request: Any, version: int) -> Any:
         await trio.lowlevel.checkpoint()
         if rng.random() < rate:
             return drawn(response_class(key), version, rng)
-        return await before(request, version) if before is not None else await getattr(broker, f"_{key.name.lower()}")(request)
+        return (
+            await before(request, version)
+            if before is not None
+            else await getattr(broker, f"_{key.name.lower()}")(request)
+        )
 
     return response
 
@@ -100,7 +122,9 @@ async def use_everything(world: World, name: str) -> list[str]:
     partition = TopicPartition("t", 0)
 
     async def produce() -> None:
-        async with Producer(SERVERS, env=env, delivery_timeout_ms=3_000, max_block_ms=3_000, linger_ms=0, **TIMEOUTS) as producer:
+        async with Producer(
+            SERVERS, env=env, delivery_timeout_ms=3_000, max_block_ms=3_000, linger_ms=0, **TIMEOUTS
+        ) as producer:
             for _ in range(5):
                 await (await producer.send("t", b"x")).wait()
 
@@ -168,7 +192,11 @@ def test_lies_that_the_schema_allows_are_errors_or_are_outlived(key: ApiKey, see
 # Bytes, time, addresses
 
 
-async def raw_broker(world: World, behave: Callable[[Any], Awaitable[None]], task_status: Any = trio.TASK_STATUS_IGNORED) -> None:
+async def raw_broker(
+    world: World,
+    behave: Callable[[Any], Awaitable[None]],
+    task_status: Any = trio.TASK_STATUS_IGNORED,
+) -> None:
     listener = await world.network.host(HOST).listen(HOST, PORT)
     task_status.started()
     async with trio.open_nursery() as nursery:
@@ -219,8 +247,12 @@ async def hang_up(connection: Any) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize("behave", [say_nothing, drip, announce_2_gib, respond_to_another_request, speak_http, hang_up])
-def test_what_is_no_broker_is_told_within_the_deadline(behave: Callable[[Any], Awaitable[None]]) -> None:
+@pytest.mark.parametrize(
+    "behave", [say_nothing, drip, announce_2_gib, respond_to_another_request, speak_http, hang_up]
+)
+def test_what_is_no_broker_is_told_within_the_deadline(
+    behave: Callable[[Any], Awaitable[None]],
+) -> None:
     async def main(world: World) -> None:
         async with trio.open_nursery() as nursery:
             await nursery.start(raw_broker, world, behave)
@@ -230,7 +262,13 @@ def test_what_is_no_broker_is_told_within_the_deadline(behave: Callable[[Any], A
                     await admin.list_topics()
             assert caught.value.code in {ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT}
             assert trio.current_time() - started < 6
-            async with Producer(SERVERS, env=world.client_env(), max_block_ms=2_000, delivery_timeout_ms=3_000, **TIMEOUTS) as producer:
+            async with Producer(
+                SERVERS,
+                env=world.client_env(),
+                max_block_ms=2_000,
+                delivery_timeout_ms=3_000,
+                **TIMEOUTS,
+            ) as producer:
                 with pytest.raises(KafkaError):
                     await producer.send("t", b"x")
             assert trio.current_time() - started < 12
@@ -243,7 +281,9 @@ def test_what_is_no_broker_is_told_within_the_deadline(behave: Callable[[Any], A
 def test_dead_bootstrap_servers_among_living_ones_cost_time_and_no_more(dead: str) -> None:
     async def story(world: World, broker: ScriptedBroker) -> None:
         await world.network.host("silent").listen("silent", 9092)
-        async with Admin(f"{dead},{SERVERS},{dead.replace('9', '8')}", env=world.client_env(), **TIMEOUTS) as admin:
+        async with Admin(
+            f"{dead},{SERVERS},{dead.replace('9', '8')}", env=world.client_env(), **TIMEOUTS
+        ) as admin:
             assert [topic.name for topic in await admin.list_topics()] == ["t"]
 
     for seed in range(4):
@@ -261,7 +301,9 @@ def test_a_broker_that_comes_back_at_another_port_is_found_again() -> None:
             return response
 
         broker.other[ApiKey.METADATA] = metadata
-        async with Producer(f"{SERVERS},{HOST}:9999", env=world.client_env(), linger_ms=0, **TIMEOUTS) as producer:
+        async with Producer(
+            f"{SERVERS},{HOST}:9999", env=world.client_env(), linger_ms=0, **TIMEOUTS
+        ) as producer:
             await (await producer.send("t", b"0")).wait()
             moved["port"] = 9999
             second = await world.network.host(HOST).listen(HOST, 9999)
@@ -290,7 +332,9 @@ def test_a_member_whose_subscription_is_garbage_does_not_stop_its_leader() -> No
 
         async def join(request: Any, version: int) -> JoinGroupResponse:
             response = await group._join_group(request, version)
-            response.members.append(JoinGroupResponseMember(member_id="odd", metadata=b"\xff\xff\xff"))
+            response.members.append(
+                JoinGroupResponseMember(member_id="odd", metadata=b"\xff\xff\xff")
+            )
             return response
 
         broker.other[ApiKey.JOIN_GROUP] = join
@@ -315,7 +359,9 @@ def test_an_assignment_that_cannot_be_read_is_an_error_of_the_poll(assignment: b
         broker.other[ApiKey.SYNC_GROUP] = sync
         async with Consumer(SERVERS, env=world.client_env(), group_id="g", **TIMEOUTS) as consumer:
             await consumer.subscribe(["t"])
-            with pytest.raises(KafkaError, match="what the leader assigned cannot be read") as caught:
+            with pytest.raises(
+                KafkaError, match="what the leader assigned cannot be read"
+            ) as caught:
                 await consumer.poll(timeout_ms=10_000)
             assert caught.value.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 

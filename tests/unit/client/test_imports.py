@@ -30,25 +30,43 @@ print(*sorted({{name[2] for name in names if name[:2] == ["log_service", "client
 )
 def test_rooms_that_a_name_brings(statement: str, rooms: str) -> None:
     program = PROGRAM.format(statement=statement, rooms=ROOMS)
-    done = subprocess.run([sys.executable, "-c", program], check=True, timeout=60, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, timeout=60, capture_output=True, text=True
+    )
     assert done.stdout.strip() == rooms
 
 
 @pytest.mark.parametrize("name", ["AvroSerializer", "JsonSchemaSerializer", "ProtobufSerializer"])
 def test_a_serializer_imports_its_own_language_alone(name: str) -> None:
     """The packages of the other languages may be missing or slow to import."""
-    packages = {"AvroSerializer": "fastavro", "JsonSchemaSerializer": "jsonschema", "ProtobufSerializer": "google.protobuf"}
+    packages = {
+        "AvroSerializer": "fastavro",
+        "JsonSchemaSerializer": "jsonschema",
+        "ProtobufSerializer": "google.protobuf",
+    }
     program = f"import sys; from log_service.client import {name}; print(*sorted({set(packages.values())} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", program], check=True, timeout=60, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, timeout=60, capture_output=True, text=True
+    )
     assert done.stdout.split() == [packages[name]]
 
 
-@pytest.mark.parametrize("name", ["BlockingAvroSerializer", "JsonSchemaDeserializer", "ProtobufSerializer", "SchemaRegistryClient"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "BlockingAvroSerializer",
+        "JsonSchemaDeserializer",
+        "ProtobufSerializer",
+        "SchemaRegistryClient",
+    ],
+)
 def test_a_missing_package_is_named_with_the_extra_that_has_it(name: str) -> None:
     """The plain client comes without these packages."""
     missing = dict.fromkeys(("fastavro", "jsonschema", "google.protobuf", "httpx"))
     program = f"import sys; sys.modules.update({missing}); from log_service.client import {name}"
-    done = subprocess.run([sys.executable, "-c", program], check=False, timeout=60, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, timeout=60, capture_output=True, text=True
+    )
     assert "serializers need it: pip install 'tidelog[schemas]'" in done.stderr
 
 

@@ -1,4 +1,6 @@
-"""What callers get wrong is told to them at once, naming what was wrong, and harms nothing else of the client."""
+"""What callers get wrong is told to them at once, naming what was wrong, and harms nothing else of
+the client.
+"""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -38,7 +40,9 @@ def tell(story: Callable[[World, Consumer], Awaitable[None]], **settings: Any) -
         async with trio.open_nursery() as nursery:
             await nursery.start(Broker(world.node_env("broker"), config).run)
             async with Admin(SERVERS, env=world.client_env("admin")) as admin:
-                await admin.create_topics([NewTopic(name="t", partition_count=1, replication_factor=1)])
+                await admin.create_topics(
+                    [NewTopic(name="t", partition_count=1, replication_factor=1)]
+                )
             async with Producer(SERVERS, env=world.client_env("producer")) as producer:
                 await producer.send_many("t", [b"0", b"1", b"2"])
             with trio.fail_after(1_000):
@@ -59,7 +63,9 @@ def tell(story: Callable[[World, Consumer], Awaitable[None]], **settings: Any) -
         ("x" * 70_000, KafkaError, "1 to 249 characters, not 70000"),
     ],
 )
-def test_a_topic_that_cannot_be_is_refused_and_the_producer_goes_on(topic: Any, error: type[Exception], told: str) -> None:
+def test_a_topic_that_cannot_be_is_refused_and_the_producer_goes_on(
+    topic: Any, error: type[Exception], told: str
+) -> None:
     """No refresh of the metadata carries it: that would fail for ever."""
 
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
@@ -72,14 +78,30 @@ def test_a_topic_that_cannot_be_is_refused_and_the_producer_goes_on(topic: Any, 
 
 
 ADMIN_CALLS: dict[str, Callable[[Admin], Awaitable[object]]] = {
-    "topics to create are of NewTopic, not 'x'": lambda admin: admin.create_topics(cast(Any, ["x"])),
-    "topics to create are several of NewTopic": lambda admin: admin.create_topics(cast(Any, NewTopic(name="x"))),
-    "resources are of ConfigResource, not 'x'": lambda admin: admin.describe_configs(cast(Any, ["x"])),
-    "resources are several of ConfigResource, .* not 'x'": lambda admin: admin.describe_configs(cast(Any, "x")),
-    "resources are of ConfigResource, not 'y'": lambda admin: admin.alter_configs(cast(Any, {"y": {}})),
-    "a partition is TopicPartition.topic, number., not .'t', 0.": lambda admin: admin.list_offsets(cast(Any, {("t", 0): None})),
-    "a partition is TopicPartition.topic, number., not 't'": lambda admin: admin.delete_records(cast(Any, {"t": 1})),
-    "a partition is TopicPartition.topic, number., not 0": lambda admin: admin.offsets_for_leader_epoch(cast(Any, {0: 1})),
+    "topics to create are of NewTopic, not 'x'": lambda admin: admin.create_topics(
+        cast(Any, ["x"])
+    ),
+    "topics to create are several of NewTopic": lambda admin: admin.create_topics(
+        cast(Any, NewTopic(name="x"))
+    ),
+    "resources are of ConfigResource, not 'x'": lambda admin: admin.describe_configs(
+        cast(Any, ["x"])
+    ),
+    "resources are several of ConfigResource, .* not 'x'": lambda admin: admin.describe_configs(
+        cast(Any, "x")
+    ),
+    "resources are of ConfigResource, not 'y'": lambda admin: admin.alter_configs(
+        cast(Any, {"y": {}})
+    ),
+    "a partition is TopicPartition.topic, number., not .'t', 0.": lambda admin: admin.list_offsets(
+        cast(Any, {("t", 0): None})
+    ),
+    "a partition is TopicPartition.topic, number., not 't'": lambda admin: admin.delete_records(
+        cast(Any, {"t": 1})
+    ),
+    "a partition is TopicPartition.topic, number., not 0": lambda admin: (
+        admin.offsets_for_leader_epoch(cast(Any, {0: 1}))
+    ),
 }
 
 
@@ -98,7 +120,9 @@ def test_an_admin_tells_what_it_is_to_be_asked_with(told: str) -> None:
 @pytest.mark.parametrize("headers", [5, [1], {"name": b"value"}, ["ab", b""]])
 def test_headers_that_are_no_pairs_are_told_as_that(headers: Any) -> None:
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
-        with pytest.raises(TypeError, match=r"headers are pairs of a name and bytes|a header is a name"):
+        with pytest.raises(
+            TypeError, match=r"headers are pairs of a name and bytes|a header is a name"
+        ):
             await producer.send("t", b"x", headers=headers)
 
     tell_producer(story)
@@ -132,7 +156,12 @@ def test_an_interceptor_of_a_producer_that_returns_no_record_is_told() -> None:
         with pytest.raises(TypeError, match="an interceptor returns a ProducerRecord, not None"):
             await producer.send("t", b"x")
 
-    assert tell_producer(story, interceptors=[lambda _record: None, lambda record: record]).logs[0].values == []
+    assert (
+        tell_producer(story, interceptors=[lambda _record: None, lambda record: record])
+        .logs[0]
+        .values
+        == []
+    )
 
 
 def test_an_interceptor_of_a_consumer_that_returns_no_list_is_told_and_no_record_lost() -> None:
@@ -145,15 +174,23 @@ def test_an_interceptor_of_a_consumer_that_returns_no_list_is_told_and_no_record
     async def story(_world: World, consumer: Consumer) -> None:
         consumer.assign([T0])
         for told in ("NoneType", "tuple", "int"):
-            with pytest.raises(TypeError, match=f"an interceptor returns a list of records, not {told}"):
+            with pytest.raises(
+                TypeError, match=f"an interceptor returns a list of records, not {told}"
+            ):
                 await consumer.poll(timeout_ms=10_000)
-        assert [record.value for record in await consumer.poll(timeout_ms=10_000)] == [b"0", b"1", b"2"]
+        assert [record.value for record in await consumer.poll(timeout_ms=10_000)] == [
+            b"0",
+            b"1",
+            b"2",
+        ]
 
     tell(story, interceptors=[forget])
 
 
 @pytest.mark.parametrize("call", [Producer.flush, Producer.close])
-def test_a_negative_limit_is_refused_and_gives_up_no_record(call: Callable[..., Awaitable[None]]) -> None:
+def test_a_negative_limit_is_refused_and_gives_up_no_record(
+    call: Callable[..., Awaitable[None]],
+) -> None:
     """Closing used to fail every record that waited, and then to complain of a number of seconds."""
 
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
@@ -184,7 +221,11 @@ def test_flushing_a_producer_that_was_never_opened_has_nothing_to_do() -> None:
 
 @pytest.mark.parametrize(
     ("topics", "told"),
-    [("orders", "several texts, such as .'orders'., not by one"), ([5], "by texts, not by int"), ([None], "not by NoneType")],
+    [
+        ("orders", "several texts, such as .'orders'., not by one"),
+        ([5], "by texts, not by int"),
+        ([None], "not by NoneType"),
+    ],
 )
 def test_topics_that_are_no_names_are_not_subscribed(topics: Any, told: str) -> None:
     """One text would be read as topics of one letter each."""
@@ -207,7 +248,9 @@ def test_topics_that_are_no_names_are_not_subscribed(topics: Any, told: str) -> 
         (TopicPartition("t", -1), ValueError, "a partition's number is not negative: t--1"),
     ],
 )
-def test_partitions_that_cannot_be_are_not_assigned(partition: Any, error: type[Exception], told: str) -> None:
+def test_partitions_that_cannot_be_are_not_assigned(
+    partition: Any, error: type[Exception], told: str
+) -> None:
     async def story(world: World, consumer: Consumer) -> None:
         consumer.assign([T0])
         with pytest.raises(error, match=told):
@@ -236,8 +279,12 @@ def test_partitions_that_cannot_be_are_not_assigned(partition: Any, error: type[
         (OffsetAndMetadata(offset=1, metadata="é" * 2**14), ValueError),
     ],
 )
-def test_offsets_that_cannot_be_are_neither_sought_nor_committed(offset: Any, error: type[Exception]) -> None:
-    """A commit without waiting would fail in the consumer's own task, and take it down; a negative one would be read from later."""
+def test_offsets_that_cannot_be_are_neither_sought_nor_committed(
+    offset: Any, error: type[Exception]
+) -> None:
+    """A commit without waiting would fail in the consumer's own task, and take it down; a negative
+    one would be read from later.
+    """
 
     async def story(world: World, consumer: Consumer) -> None:
         consumer.assign([T0])
@@ -257,7 +304,10 @@ def test_offsets_that_cannot_be_are_neither_sought_nor_committed(offset: Any, er
     tell(story)
 
 
-@pytest.mark.parametrize(("time_ms", "error"), [(-1, ValueError), (2**63, ValueError), ("5", TypeError), (1.5, TypeError)])
+@pytest.mark.parametrize(
+    ("time_ms", "error"),
+    [(-1, ValueError), (2**63, ValueError), ("5", TypeError), (1.5, TypeError)],
+)
 def test_times_that_cannot_be_are_not_looked_up(time_ms: Any, error: type[Exception]) -> None:
     """They used to come out as what the codec could not write."""
 
@@ -272,16 +322,36 @@ def test_times_that_cannot_be_are_not_looked_up(time_ms: Any, error: type[Except
 
 
 MISTAKEN: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
-    "offsets without a mapping": (lambda it: it.commit([T0]), TypeError, "offsets are given by partition, such as"),
-    "times without a mapping": (lambda it: it.seek_to_time([T0]), TypeError, "times are given by partition, such as"),
-    "looking up times without a mapping": (lambda it: it.offsets_for_times([T0]), TypeError, "times are given by partition, such as"),
+    "offsets without a mapping": (
+        lambda it: it.commit([T0]),
+        TypeError,
+        "offsets are given by partition, such as",
+    ),
+    "times without a mapping": (
+        lambda it: it.seek_to_time([T0]),
+        TypeError,
+        "times are given by partition, such as",
+    ),
+    "looking up times without a mapping": (
+        lambda it: it.offsets_for_times([T0]),
+        TypeError,
+        "times are given by partition, such as",
+    ),
     "a callback that is none": (
         lambda it: it.commit_soon({T0: 1}, on_commit=5),
         TypeError,
         "on_commit is called with .*5 cannot be",
     ),
-    "a number of records as text": (lambda it: it.poll(max_records="3"), TypeError, "max_records is a whole number, not '3'"),
-    "no records at all": (lambda it: it.poll(max_records=0), ValueError, "max_records is at least 1, not 0"),
+    "a number of records as text": (
+        lambda it: it.poll(max_records="3"),
+        TypeError,
+        "max_records is a whole number, not '3'",
+    ),
+    "no records at all": (
+        lambda it: it.poll(max_records=0),
+        ValueError,
+        "max_records is at least 1, not 0",
+    ),
 }
 
 
@@ -311,7 +381,9 @@ CLOSED: dict[str, Callable[[Consumer], Any]] = {
 
 @pytest.mark.parametrize("name", CLOSED)
 def test_a_consumer_that_is_closed_says_so_at_once(name: str) -> None:
-    """It neither waits for a cluster that it does not talk to any more, nor drops what is to be committed."""
+    """It neither waits for a cluster that it does not talk to any more, nor drops what is to be
+    committed.
+    """
 
     async def story(world: World, consumer: Consumer) -> None:
         other = Consumer(SERVERS, env=world.client_env("other"), group_id="g")
@@ -348,7 +420,9 @@ def test_an_admin_that_is_closed_says_so_at_once() -> None:
         lambda admin: admin.apply_compaction("t"),
     ],
 )
-def test_one_name_where_several_are_meant_is_not_taken_letter_by_letter(call: Callable[[Admin], Awaitable[None]]) -> None:
+def test_one_name_where_several_are_meant_is_not_taken_letter_by_letter(
+    call: Callable[[Admin], Awaitable[None]],
+) -> None:
     async def story(world: World, consumer: Consumer) -> None:
         async with Admin(SERVERS, env=world.client_env("another admin")) as admin:
             with pytest.raises(TypeError, match="are named by several texts"):

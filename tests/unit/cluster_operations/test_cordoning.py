@@ -17,7 +17,9 @@ from log_service.common.errors import ErrorCode, KafkaError
 
 
 class Admin:
-    """An admin of brokers 1 and 2. ``file`` is the value in their files, None where their version knows no such key."""
+    """An admin of brokers 1 and 2. ``file`` is the value in their files, None where their version
+    knows no such key.
+    """
 
     def __init__(self, own: str | None = None, *, file: str | None = "", refusal: str = "") -> None:
         self.own: dict[str, str | None] = {"1": own, "2": own}
@@ -26,18 +28,29 @@ class Admin:
         self.serving = [1, 2]
         self.is_slow = False
 
-    async def describe_configs(self, resources: list[ConfigResource]) -> dict[ConfigResource, dict[str, Any]]:
-        return {each: {} if self.file is None else {"cordoned.log.dirs": self._entry(self.own[each.name])} for each in resources}
+    async def describe_configs(
+        self, resources: list[ConfigResource]
+    ) -> dict[ConfigResource, dict[str, Any]]:
+        return {
+            each: {}
+            if self.file is None
+            else {"cordoned.log.dirs": self._entry(self.own[each.name])}
+            for each in resources
+        }
 
     def _entry(self, own: str | None) -> SimpleNamespace:
         if own is None:
-            return SimpleNamespace(value=self.file, source="STATIC_BROKER_CONFIG" if self.file else "DEFAULT_CONFIG")
+            return SimpleNamespace(
+                value=self.file, source="STATIC_BROKER_CONFIG" if self.file else "DEFAULT_CONFIG"
+            )
         return SimpleNamespace(value=own, source="DYNAMIC_BROKER_CONFIG")
 
     async def alter_configs(self, changes: dict[ConfigResource, dict[str, str | None]]) -> None:
         await trio.lowlevel.checkpoint()
         if self.refusal:
-            raise ItemsFailed(dict.fromkeys(changes, KafkaError(ErrorCode.INVALID_CONFIG, self.refusal)), {})
+            raise ItemsFailed(
+                dict.fromkeys(changes, KafkaError(ErrorCode.INVALID_CONFIG, self.refusal)), {}
+            )
         for resource, values in changes.items():
             self.own[resource.name] = values["cordoned.log.dirs"]
         if self.is_slow:
@@ -48,7 +61,9 @@ class Admin:
 
 
 @asynccontextmanager
-async def emptied(admin: Any, broker_ids: Iterable[int], say: Callable[[str], object]) -> AsyncIterator[Cordon]:
+async def emptied(
+    admin: Any, broker_ids: Iterable[int], say: Callable[[str], object]
+) -> AsyncIterator[Cordon]:
     async with cordoned(admin, say) as cordon:
         for broker_id in broker_ids:
             await cordon.begin(admin, broker_id)
@@ -57,9 +72,18 @@ async def emptied(admin: Any, broker_ids: Iterable[int], say: Callable[[str], ob
 
 @pytest.mark.parametrize(
     ("own", "file", "meanwhile"),
-    [(None, "", "*"), (None, "/a", "*"), ("/a,/b", "", "*"), ("", "/a", "*"), ("*", "", "*"), (None, "*", None)],
+    [
+        (None, "", "*"),
+        (None, "/a", "*"),
+        ("/a,/b", "", "*"),
+        ("", "/a", "*"),
+        ("*", "", "*"),
+        (None, "*", None),
+    ],
 )
-def test_a_broker_is_afterwards_as_it_was(own: str | None, file: str, meanwhile: str | None) -> None:
+def test_a_broker_is_afterwards_as_it_was(
+    own: str | None, file: str, meanwhile: str | None
+) -> None:
     said: list[str] = []
     admin: Any = Admin(own, file=file)
 
@@ -103,10 +127,15 @@ def test_an_interrupt_leaves_no_broker_cordoned() -> None:
 
 @pytest.mark.parametrize(
     ("how", "why"),
-    [({"refusal": "metadata version 29 is too low"}, "metadata version 29 is too low"), ({"file": None}, "its version cannot be told")],
+    [
+        ({"refusal": "metadata version 29 is too low"}, "metadata version 29 is too low"),
+        ({"file": None}, "its version cannot be told"),
+    ],
     ids=["refused", "unknown"],
 )
-def test_where_the_cluster_cannot_cordon_it_says_so_and_goes_on(how: dict[str, Any], why: str) -> None:
+def test_where_the_cluster_cannot_cordon_it_says_so_and_goes_on(
+    how: dict[str, Any], why: str
+) -> None:
     said: list[str] = []
     admin: Any = Admin(**how)
 
@@ -120,8 +149,12 @@ def test_where_the_cluster_cannot_cordon_it_says_so_and_goes_on(how: dict[str, A
     assert admin.own == {"1": None, "2": None}
 
 
-@pytest.mark.parametrize(("own", "undo"), [(None, "unset cordoned.log.dirs"), ("/a", "set 'cordoned.log.dirs=/a'")])
-def test_a_broker_that_cannot_be_told_is_named_with_the_command_for_it(own: str | None, undo: str) -> None:
+@pytest.mark.parametrize(
+    ("own", "undo"), [(None, "unset cordoned.log.dirs"), ("/a", "set 'cordoned.log.dirs=/a'")]
+)
+def test_a_broker_that_cannot_be_told_is_named_with_the_command_for_it(
+    own: str | None, undo: str
+) -> None:
     said: list[str] = []
     admin: Any = Admin(own)
 
@@ -131,7 +164,9 @@ def test_a_broker_that_cannot_be_told_is_named_with_the_command_for_it(own: str 
 
     trio.run(empty)
     assert admin.own == {"1": own, "2": "*"}
-    assert said == [f"broker 2 still takes no new partitions: it is down; to end that: tidelog configs {undo} --broker 2"]
+    assert said == [
+        f"broker 2 still takes no new partitions: it is down; to end that: tidelog configs {undo} --broker 2"
+    ]
     del said[:]
 
     async def empty_another() -> None:
@@ -139,7 +174,9 @@ def test_a_broker_that_cannot_be_told_is_named_with_the_command_for_it(own: str 
             admin.refusal = "not now"
 
     trio.run(empty_another)
-    assert said == [f"broker 1 still takes no new partitions: not now; to end that: tidelog configs {undo} --broker 1"]
+    assert said == [
+        f"broker 1 still takes no new partitions: not now; to end that: tidelog configs {undo} --broker 1"
+    ]
 
 
 def test_a_broker_that_is_forgotten_is_not_looked_for() -> None:

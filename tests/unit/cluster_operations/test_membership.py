@@ -46,11 +46,22 @@ class Admin:
         if not self.has_leader:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no response")
         controller, observer = (
-            QuorumReplica(node_id=node_id, directory_id=UUID(int=0), log_end_offset=5, last_fetch_ms=1, last_caught_up_ms=1)
+            QuorumReplica(
+                node_id=node_id,
+                directory_id=UUID(int=0),
+                log_end_offset=5,
+                last_fetch_ms=1,
+                last_caught_up_ms=1,
+            )
             for node_id in (3001, 2)
         )
         return QuorumDescription(
-            leader_id=3001, leader_epoch=1, high_watermark=5, voters=(controller,), observers=(observer,), endpoints={}
+            leader_id=3001,
+            leader_epoch=1,
+            high_watermark=5,
+            voters=(controller,),
+            observers=(observer,),
+            endpoints={},
         )
 
 
@@ -63,7 +74,10 @@ CLUSTER = layout([broker(1), broker(2)], [])
         ([1, 9], "there is no broker 9; there are 1, 2"),
         ([9, 1, 8, 9], "there are no brokers 9, 8; there are 1, 2"),
         ([3001], "node 3001 is a controller and no broker, so it has no replicas; there are 1, 2"),
-        ([3001, 7], "node 3001 is a controller and no broker, so it has no replicas; there is no broker 7; there are 1, 2"),
+        (
+            [3001, 7],
+            "node 3001 is a controller and no broker, so it has no replicas; there is no broker 7; there are 1, 2",
+        ),
     ],
 )
 def test_all_ids_that_are_of_no_broker_are_told_at_once(broker_ids: list[int], said: str) -> None:
@@ -79,7 +93,9 @@ def test_ids_are_told_without_a_quorum_too() -> None:
 
 
 class Voters:
-    """An admin of three brokers that vote, led by 1. Voter 3 caught up with the leader ``silent_ms`` ago."""
+    """An admin of three brokers that vote, led by 1. Voter 3 caught up with the leader
+    ``silent_ms`` ago.
+    """
 
     def __init__(self, silent_ms: int, *, is_fenced: bool = False) -> None:
         self.silent_ms = silent_ms
@@ -88,18 +104,33 @@ class Voters:
 
     async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
         voters = tuple(
-            QuorumReplica(node_id=each, directory_id=UUID(int=each), log_end_offset=5, last_fetch_ms=now, last_caught_up_ms=now)
+            QuorumReplica(
+                node_id=each,
+                directory_id=UUID(int=each),
+                log_end_offset=5,
+                last_fetch_ms=now,
+                last_caught_up_ms=now,
+            )
             for each, now in ((1, 1_000_000), (2, 1_000_000), (3, 1_000_000 - self.silent_ms))
         )
-        return QuorumDescription(leader_id=1, leader_epoch=1, high_watermark=5, voters=voters, observers=(), endpoints={})
+        return QuorumDescription(
+            leader_id=1, leader_epoch=1, high_watermark=5, voters=voters, observers=(), endpoints={}
+        )
 
     async def describe_brokers(self) -> list[BrokerDescription]:
-        return [BrokerDescription(node_id=each, host="h", port=1, rack=None, is_fenced=self.is_fenced and each == 3) for each in (1, 2, 3)]
+        return [
+            BrokerDescription(
+                node_id=each, host="h", port=1, rack=None, is_fenced=self.is_fenced and each == 3
+            )
+            for each in (1, 2, 3)
+        ]
 
     async def describe_features(self) -> FeatureDescription:
         return FeatureDescription(supported={}, finalized={KRAFT_VERSION: 1}, finalized_epoch=1)
 
-    async def describe_configs(self, resources: list[ConfigResource]) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+    async def describe_configs(
+        self, resources: list[ConfigResource]
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         return {each: {} for each in resources}
 
     async def remove_raft_voter(self, node_id: int, directory_id: UUID) -> None:
@@ -120,7 +151,10 @@ def test_a_live_voter_is_not_taken_out_while_another_is_dead(how: dict[str, Any]
         lambda: trio.run(refuse_removal, admin, brokers, 2),
         lambda: trio.run(remove_voter, admin, 2),
     ):
-        with pytest.raises(PlanRefused, match=r"voter 3 is down or behind: without node 2 .* tidelog cluster voters remove 3 --execute"):
+        with pytest.raises(
+            PlanRefused,
+            match=r"voter 3 is down or behind: without node 2 .* tidelog cluster voters remove 3 --execute",
+        ):
             refused()
     assert admin.removed == []
 
@@ -136,7 +170,11 @@ def test_the_dead_voter_itself_is_taken_out(how: dict[str, Any]) -> None:
 
 def test_a_voter_is_taken_out_while_all_are_there() -> None:
     admin: Any = Voters(0)
-    assert trio.run(refuse_voter_removal, admin, 2) == trio.run(refuse_removal, admin, THREE, 2) == {1: True, 2: True, 3: True}
+    assert (
+        trio.run(refuse_voter_removal, admin, 2)
+        == trio.run(refuse_removal, admin, THREE, 2)
+        == {1: True, 2: True, 3: True}
+    )
     assert trio.run(remove_voter, admin, 2)
 
 
@@ -150,10 +188,14 @@ class Joining(Voters):
         super().__init__(0)
         self.is_telling = is_telling
 
-    async def describe_configs(self, resources: list[ConfigResource]) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+    async def describe_configs(
+        self, resources: list[ConfigResource]
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         if not self.is_telling:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "no broker")
-        return {each: {AUTO_JOIN_KEY: cast("Any", SimpleNamespace(value="true"))} for each in resources}
+        return {
+            each: {AUTO_JOIN_KEY: cast("Any", SimpleNamespace(value="true"))} for each in resources
+        }
 
 
 JOINS = f"node 2 has {AUTO_JOIN_KEY}=true in its file, and joins the quorum by itself for as long as it runs: stop it first"
@@ -178,11 +220,19 @@ def test_a_voter_that_is_back_by_itself_is_told() -> None:
 
 
 def replica(node_id: int) -> QuorumReplica:
-    return QuorumReplica(node_id=node_id, directory_id=UUID(int=node_id), log_end_offset=5, last_fetch_ms=9, last_caught_up_ms=9)
+    return QuorumReplica(
+        node_id=node_id,
+        directory_id=UUID(int=node_id),
+        log_end_offset=5,
+        last_fetch_ms=9,
+        last_caught_up_ms=9,
+    )
 
 
 class Quorum:
-    """An admin of cluster c, in which ``voters`` vote, led by the first; node 7 observes. Without ``is_dynamic`` files fix the voters."""
+    """An admin of cluster c, in which ``voters`` vote, led by the first; node 7 observes. Without
+    ``is_dynamic`` files fix the voters.
+    """
 
     def __init__(self, *voters: int, is_dynamic: bool = True) -> None:
         self.voters = voters
@@ -196,14 +246,21 @@ class Quorum:
         assert timeout_ms is None or timeout_ms > 0
         voters = tuple(map(replica, self.voters))
         return QuorumDescription(
-            leader_id=self.voters[0], leader_epoch=1, high_watermark=5, voters=voters, observers=(replica(7), replica(8)), endpoints={}
+            leader_id=self.voters[0],
+            leader_epoch=1,
+            high_watermark=5,
+            voters=voters,
+            observers=(replica(7), replica(8)),
+            endpoints={},
         )
 
     async def describe_brokers(self) -> list[BrokerDescription]:
         return []
 
     async def describe_features(self) -> FeatureDescription:
-        return FeatureDescription(supported={}, finalized={KRAFT_VERSION: 1} if self.is_dynamic else {}, finalized_epoch=1)
+        return FeatureDescription(
+            supported={}, finalized={KRAFT_VERSION: 1} if self.is_dynamic else {}, finalized_epoch=1
+        )
 
     async def remove_raft_voter(self, node_id: int, _directory_id: UUID) -> None:
         self.removed.append(node_id)
@@ -233,9 +290,14 @@ def test_the_last_voter_is_not_taken_out() -> None:
 
 def test_the_last_broker_is_not_removed_and_one_that_is_not_there_neither() -> None:
     admin: Any = Quorum(3001, 3002, 3003)
-    assert refusal(refuse_removal, admin, layout([broker(1)], []), 1) == "broker 1 is the last one: without it there is no cluster"
+    assert (
+        refusal(refuse_removal, admin, layout([broker(1)], []), 1)
+        == "broker 1 is the last one: without it there is no cluster"
+    )
     assert refusal(refuse_removal, admin, THREE, 9) == "there is no broker 9; there are 1, 2, 3"
-    assert trio.run(refuse_removal, admin, layout([broker(1), broker(2)], []), 1) == {}, "it votes not, and so it leaves no quorum"
+    assert trio.run(refuse_removal, admin, layout([broker(1), broker(2)], []), 1) == {}, (
+        "it votes not, and so it leaves no quorum"
+    )
 
 
 def test_a_broker_that_votes_not_ends_no_vote() -> None:
@@ -258,8 +320,16 @@ def test_voters_that_files_name_are_neither_added_nor_taken_out() -> None:
 def test_a_voter_is_added_once_it_follows_from_the_directory_that_is_named() -> None:
     admin: Any = Quorum(1, 2, 3)
     assert trio.run(refuse_voter, admin, "c", voter(7)) == {1: True, 2: True, 3: True}
-    assert refusal(refuse_voter, admin, "other", voter(7)) == "node 7 was formatted for cluster other, and this is cluster c"
-    assert refusal(refuse_voter, admin, "c", voter(2)) == "node 2 is a voter already: the voters are 1, 2, 3"
+    assert (
+        refusal(refuse_voter, admin, "other", voter(7))
+        == "node 7 was formatted for cluster other, and this is cluster c"
+    )
+    assert (
+        refusal(refuse_voter, admin, "c", voter(2))
+        == "node 2 is a voter already: the voters are 1, 2, 3"
+    )
     said = "does not follow the metadata log: start it, and try again once tidelog cluster quorum shows it"
     assert refusal(refuse_voter, admin, "c", voter(9)) == f"node 9 {said}"
-    assert refusal(refuse_voter, admin, "c", voter(7, 8)) == f"node 7 {said}", "another disk follows under its id"
+    assert refusal(refuse_voter, admin, "c", voter(7, 8)) == f"node 7 {said}", (
+        "another disk follows under its id"
+    )

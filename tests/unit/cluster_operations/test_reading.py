@@ -22,7 +22,11 @@ from log_service.common.features import OBSERVERS
 from log_service.common.types import TopicPartition
 from log_service.config.runtime_keys import OBSERVER
 
-OWN, CLUSTER, FILE = "DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG", "STATIC_BROKER_CONFIG"
+OWN, CLUSTER, FILE = (
+    "DYNAMIC_BROKER_CONFIG",
+    "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    "STATIC_BROKER_CONFIG",
+)
 
 
 def test_a_broker_that_dies_before_it_is_asked_is_told_and_hides_no_other() -> None:
@@ -33,7 +37,9 @@ def test_a_broker_that_dies_before_it_is_asked_is_told_and_hides_no_other() -> N
 
 
 class Admin:
-    """An admin of a cluster of observers and others. One broker ended after it was told to be active."""
+    """An admin of a cluster of observers and others. One broker ended after it was told to be
+    active.
+    """
 
     def __init__(self, *, dead: int) -> None:
         self.dead = dead
@@ -46,8 +52,13 @@ class Admin:
     ) -> Mapping[ConfigResource, Mapping[str, ConfigEntry]]:
         assert timeout_ms is not None, "a broker that hangs holds up all others"
         if ConfigResource.broker(self.dead) in resources:
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"broker {self.dead} is not in the cluster's metadata")
-        return {resource: {OBSERVER: entry(is_observer=resource.name == "3")} for resource in resources}
+            raise KafkaError(
+                ErrorCode.LEADER_NOT_AVAILABLE,
+                f"broker {self.dead} is not in the cluster's metadata",
+            )
+        return {
+            resource: {OBSERVER: entry(is_observer=resource.name == "3")} for resource in resources
+        }
 
 
 def entry(*, is_observer: bool) -> ConfigEntry:
@@ -97,11 +108,22 @@ class CordonedAdmin:
         }
 
     async def describe_brokers(self) -> list[BrokerDescription]:
-        return [BrokerDescription(node_id=each, host="h", port=1, rack=None, is_fenced=False) for each in (1, 2)]
+        return [
+            BrokerDescription(node_id=each, host="h", port=1, rack=None, is_fenced=False)
+            for each in (1, 2)
+        ]
 
-    async def describe_log_dirs(self, broker_ids: Sequence[int], *, timeout_ms: int) -> Mapping[int, Mapping[str, LogDirDescription]]:
+    async def describe_log_dirs(
+        self, broker_ids: Sequence[int], *, timeout_ms: int
+    ) -> Mapping[int, Mapping[str, LogDirDescription]]:
         assert timeout_ms > 0
-        return {each: {path: directory(path, is_cordoned=each == 2 or path == "/a") for path in ("/a", "/b")} for each in broker_ids}
+        return {
+            each: {
+                path: directory(path, is_cordoned=each == 2 or path == "/a")
+                for path in ("/a", "/b")
+            }
+            for each in broker_ids
+        }
 
     async def list_topics(self, *, is_internal_included: bool) -> list[Any]:
         assert is_internal_included
@@ -115,22 +137,40 @@ class CordonedAdmin:
 
 
 def directory(path: str, *, is_cordoned: bool) -> LogDirDescription:
-    return LogDirDescription(path=path, error=ErrorCode.NONE, total_bytes=1, usable_bytes=1, is_cordoned=is_cordoned, replicas={})
+    return LogDirDescription(
+        path=path,
+        error=ErrorCode.NONE,
+        total_bytes=1,
+        usable_bytes=1,
+        is_cordoned=is_cordoned,
+        replicas={},
+    )
 
 
 def test_a_broker_all_of_whose_directories_are_cordoned_receives_nothing() -> None:
     found = trio.run(read_layout, cast("Any", CordonedAdmin((OWN, "*"))))
-    assert [[each.is_cordoned for each in broker.log_dirs] for broker in found.brokers] == [[True, False], [True, True]]
+    assert [[each.is_cordoned for each in broker.log_dirs] for broker in found.brokers] == [
+        [True, False],
+        [True, True],
+    ]
     assert (found.active, found.cordoned, found.receiving) == ((1, 2), (2,), (1,))
 
 
 def test_a_log_directory_serves_its_replicas_and_not_the_copies_on_their_way() -> None:
     class CopyingAdmin(CordonedAdmin):
-        async def describe_log_dirs(self, broker_ids: Sequence[int], *, timeout_ms: int) -> Mapping[int, Mapping[str, LogDirDescription]]:
+        async def describe_log_dirs(
+            self, broker_ids: Sequence[int], *, timeout_ms: int
+        ) -> Mapping[int, Mapping[str, LogDirDescription]]:
             replicas = {
-                TopicPartition("t", number): ReplicaDescription(size_bytes=5, offset_lag=0, is_future=number == 1) for number in (0, 1)
+                TopicPartition("t", number): ReplicaDescription(
+                    size_bytes=5, offset_lag=0, is_future=number == 1
+                )
+                for number in (0, 1)
             }
-            return {each: {"/a": replace(directory("/a", is_cordoned=False), replicas=replicas)} for each in broker_ids}
+            return {
+                each: {"/a": replace(directory("/a", is_cordoned=False), replicas=replicas)}
+                for each in broker_ids
+            }
 
     (found,) = trio.run(read_layout, cast("Any", CopyingAdmin())).broker(1).log_dirs
     assert (found.served, found.used_bytes) == (frozenset({TopicPartition("t", 0)}), 10)
@@ -139,10 +179,22 @@ def test_a_log_directory_serves_its_replicas_and_not_the_copies_on_their_way() -
 @pytest.mark.parametrize(
     ("synonyms", "advice"),
     [
-        ([(OWN, "*")], "(cordoned.log.dirs), until: tidelog configs unset cordoned.log.dirs --broker 2"),
-        ([(OWN, "*"), (FILE, "")], "(cordoned.log.dirs), until: tidelog configs unset cordoned.log.dirs --broker 2"),
-        ([(FILE, "/a,/b")], "(cordoned.log.dirs in its properties file), until: tidelog configs set cordoned.log.dirs= --broker 2"),
-        ([(CLUSTER, "*")], "(cordoned.log.dirs in the cluster's default), until: tidelog configs set cordoned.log.dirs= --broker 2"),
+        (
+            [(OWN, "*")],
+            "(cordoned.log.dirs), until: tidelog configs unset cordoned.log.dirs --broker 2",
+        ),
+        (
+            [(OWN, "*"), (FILE, "")],
+            "(cordoned.log.dirs), until: tidelog configs unset cordoned.log.dirs --broker 2",
+        ),
+        (
+            [(FILE, "/a,/b")],
+            "(cordoned.log.dirs in its properties file), until: tidelog configs set cordoned.log.dirs= --broker 2",
+        ),
+        (
+            [(CLUSTER, "*")],
+            "(cordoned.log.dirs in the cluster's default), until: tidelog configs set cordoned.log.dirs= --broker 2",
+        ),
         (
             [(OWN, "*"), (CLUSTER, "/a"), (FILE, "/a")],
             "(cordoned.log.dirs in the cluster's default and in its properties file), until: "
@@ -150,7 +202,9 @@ def test_a_log_directory_serves_its_replicas_and_not_the_copies_on_their_way() -
         ),
     ],
 )
-def test_what_ends_a_cordon_fits_where_it_is_set(synonyms: list[tuple[str, str]], advice: str) -> None:
+def test_what_ends_a_cordon_fits_where_it_is_set(
+    synonyms: list[tuple[str, str]], advice: str
+) -> None:
     """The advice to end a cordon fits the place where it is set.
 
     It said to unset the broker's own setting also if the broker has none, and if the file would

@@ -1,4 +1,6 @@
-"""Plans hold what they promise: racks, even counts, no move too many, and refusals that change nothing."""
+"""Plans hold what they promise: racks, even counts, no move too many, and refusals that change
+nothing.
+"""
 
 from itertools import combinations, product
 
@@ -8,7 +10,16 @@ from hypothesis import strategies as st
 
 from log_service.cluster_plans.layout import ClusterLayout, PartitionLayout, PlanRefused
 from log_service.cluster_plans.plan import Plan
-from log_service.cluster_plans.plans import add, change_topics, drain, followed_by, join, lack_of_room, raise_internal_factors, rebalance
+from log_service.cluster_plans.plans import (
+    add,
+    change_topics,
+    drain,
+    followed_by,
+    join,
+    lack_of_room,
+    raise_internal_factors,
+    rebalance,
+)
 from log_service.common.types import TopicPartition
 from tests.unit.cluster_plans.layouts import (
     after,
@@ -33,7 +44,9 @@ def unevenness(counts: list[int]) -> int:
 
 
 def assert_is_sound(cluster: ClusterLayout, plan: Plan) -> None:
-    """What every plan keeps: each replica on another broker, and nothing new on a broker that does not serve."""
+    """What every plan keeps: each replica on another broker, and nothing new on a broker that does
+    not serve.
+    """
     for move in plan.moves:
         assert len(set(move.after)) == len(move.after)
         assert set(move.adding) <= set(cluster.active)
@@ -51,15 +64,21 @@ def test_a_rebalanced_cluster_spans_all_racks_that_it_can(cluster: ClusterLayout
 
 
 @given(layouts(with_racks=False))
-def test_without_racks_counts_and_leaders_differ_by_one_at_most_and_no_move_is_too_many(cluster: ClusterLayout) -> None:
+def test_without_racks_counts_and_leaders_differ_by_one_at_most_and_no_move_is_too_many(
+    cluster: ClusterLayout,
+) -> None:
     plan = rebalance(cluster)
     placed = after(cluster, plan)
     counts = replica_counts(cluster.active, placed)
     assert max(counts) - min(counts) <= 1
     leaders = leader_counts(cluster.active, placed)
-    if len({len(replicas) for replicas in placed.values()}) == 1:  # else a broker of single replicas may have to lead them all
+    if (
+        len({len(replicas) for replicas in placed.values()}) == 1
+    ):  # else a broker of single replicas may have to lead them all
         assert max(leaders) - min(leaders) <= 1
-    present = sorted(replica_counts(cluster.active, {each.where: each.replicas for each in cluster.partitions}))
+    present = sorted(
+        replica_counts(cluster.active, {each.where: each.replicas for each in cluster.partitions})
+    )
     surplus = sum(max(0, here - there) for here, there in zip(present, sorted(counts), strict=True))
     assert plan.copied_replicas == surplus
 
@@ -67,13 +86,18 @@ def test_without_racks_counts_and_leaders_differ_by_one_at_most_and_no_move_is_t
 @given(layouts())
 def test_a_second_rebalance_finds_nothing_to_copy(cluster: ClusterLayout) -> None:
     placed = after(cluster, rebalance(cluster))
-    again = layout(cluster.brokers, [partition(each.topic, each.partition, replicas) for each, replicas in placed.items()])
+    again = layout(
+        cluster.brokers,
+        [partition(each.topic, each.partition, replicas) for each, replicas in placed.items()],
+    )
     assert rebalance(again).is_empty
 
 
 @settings(max_examples=60)
 @given(layouts(max_brokers=4, max_partitions=4))
-def test_with_racks_no_placement_is_more_even_and_none_as_even_copies_less(cluster: ClusterLayout) -> None:
+def test_with_racks_no_placement_is_more_even_and_none_as_even_copies_less(
+    cluster: ClusterLayout,
+) -> None:
     """All placements of a small cluster are tried."""
     plan = rebalance(cluster)
     placed = after(cluster, plan)
@@ -90,17 +114,25 @@ def test_with_racks_no_placement_is_more_even_and_none_as_even_copies_less(clust
     ranked = min(
         (
             unevenness(replica_counts(cluster.active, dict(zip(names, chosen, strict=True)))),
-            sum(len(set(hosts) - set(each.replicas)) for hosts, each in zip(chosen, cluster.partitions, strict=True)),
+            sum(
+                len(set(hosts) - set(each.replicas))
+                for hosts, each in zip(chosen, cluster.partitions, strict=True)
+            ),
         )
         for chosen in product(*choices)
     )
     assert (unevenness(replica_counts(cluster.active, placed)), plan.copied_replicas) == ranked
-    fewest = min(unevenness([leaders.count(each) for each in cluster.active]) for leaders in product(*placed.values()))
+    fewest = min(
+        unevenness([leaders.count(each) for each in cluster.active])
+        for leaders in product(*placed.values())
+    )
     assert unevenness(leader_counts(cluster.active, placed)) == fewest
 
 
 @given(layouts(), st.data())
-def test_a_drained_broker_has_nothing_left_and_nothing_else_moves(cluster: ClusterLayout, data: st.DataObject) -> None:
+def test_a_drained_broker_has_nothing_left_and_nothing_else_moves(
+    cluster: ClusterLayout, data: st.DataObject
+) -> None:
     leaving = data.draw(st.sampled_from(cluster.active))
     affected = [each for each in cluster.partitions if leaving in each.replicas]
     assume(len(cluster.brokers) > max([1, *(len(each.replicas) for each in affected)]))
@@ -125,9 +157,13 @@ def test_a_new_broker_gets_its_share_and_nothing_else_moves(cluster: ClusterLayo
     counts = replica_counts(grown.active, after(grown, plan))
     assert all(other - counts[-1] <= 1 for other in counts)
     assert plan.copied_replicas == counts[-1]
-    if len({len(each.replicas) for each in cluster.partitions}) <= 1:  # else the new broker may lead many single replicas that it gets
+    if (
+        len({len(each.replicas) for each in cluster.partitions}) <= 1
+    ):  # else the new broker may lead many single replicas that it gets
         leaders = leader_counts(grown.active, after(grown, plan))
-        before = leader_counts(grown.active, {each.where: each.replicas for each in grown.partitions})
+        before = leader_counts(
+            grown.active, {each.where: each.replicas for each in grown.partitions}
+        )
         assert unevenness(leaders) <= unevenness(before)
 
 
@@ -139,7 +175,9 @@ def test_a_new_broker_gets_its_share_of_leaders_too() -> None:
 
 
 @given(layouts(with_fenced=True), st.integers(1, 4))
-def test_another_factor_keeps_what_is_there_and_uses_racks(cluster: ClusterLayout, factor: int) -> None:
+def test_another_factor_keeps_what_is_there_and_uses_racks(
+    cluster: ClusterLayout, factor: int
+) -> None:
     topics = {each.where.topic for each in cluster.partitions}
     if factor > len(cluster.active) and any(each.leader >= 0 for each in cluster.partitions):
         with pytest.raises(PlanRefused, match="replicas"):
@@ -157,13 +195,17 @@ def test_another_factor_keeps_what_is_there_and_uses_racks(cluster: ClusterLayou
         assert len(set(replicas) - set(each.replicas)) == max(0, factor - len(each.replicas))
         before = racks_of(cluster, each.replicas)
         if factor > len(each.replicas):
-            assert len(racks_of(cluster, replicas)) == min(len(before | active_racks), len(before) + factor - len(each.replicas))
+            assert len(racks_of(cluster, replicas)) == min(
+                len(before | active_racks), len(before) + factor - len(each.replicas)
+            )
         if factor < len(each.replicas) and len(each.isr) >= factor:
             assert set(replicas) <= set(each.isr)
 
 
 @given(layouts(max_brokers=5), st.data())
-def test_topics_on_chosen_brokers_are_only_there(cluster: ClusterLayout, data: st.DataObject) -> None:
+def test_topics_on_chosen_brokers_are_only_there(
+    cluster: ClusterLayout, data: st.DataObject
+) -> None:
     chosen = data.draw(st.lists(st.sampled_from(cluster.active), min_size=1, unique=True))
     wanted = [each for each in cluster.partitions if each.where.topic == "x"]
     assume(wanted and max(len(each.replicas) for each in wanted) <= len(chosen))
@@ -176,7 +218,9 @@ def test_topics_on_chosen_brokers_are_only_there(cluster: ClusterLayout, data: s
 
 
 def test_bytes_are_evened_out_by_swaps_that_keep_the_counts() -> None:
-    placed = [partition("t", n, [1], size=1000) for n in range(4)] + [partition("t", n, [2], size=10) for n in range(4, 8)]
+    placed = [partition("t", n, [1], size=1000) for n in range(4)] + [
+        partition("t", n, [2], size=10) for n in range(4, 8)
+    ]
     cluster = layout([broker(1), broker(2)], placed)
     assert not rebalance(cluster).moves
     plan = rebalance(cluster, byte_tolerance=0.1)
@@ -185,7 +229,9 @@ def test_bytes_are_evened_out_by_swaps_that_keep_the_counts() -> None:
 
 
 def test_the_plan_of_an_even_cluster_is_empty_and_leaders_go_home() -> None:
-    cluster = layout([broker(1), broker(2)], [partition("t", 0, [1, 2], leader=2), partition("t", 1, [2, 1])])
+    cluster = layout(
+        [broker(1), broker(2)], [partition("t", 0, [1, 2], leader=2), partition("t", 1, [2, 1])]
+    )
     plan = rebalance(cluster)
     assert plan.moves == ()
     assert plan.elections == (TopicPartition("t", 0),)
@@ -199,9 +245,15 @@ def test_only_the_order_changes_where_leaders_alone_are_uneven() -> None:
 
 
 def test_time_is_that_of_the_busiest_broker_at_the_throttle() -> None:
-    cluster = layout([broker(1), broker(2), broker(3)], [partition("t", n, [1], size=600) for n in range(3)])
+    cluster = layout(
+        [broker(1), broker(2), broker(3)], [partition("t", n, [1], size=600) for n in range(3)]
+    )
     plan = rebalance(cluster, throttle_bytes=100)
-    assert (plan.copied_bytes, plan.sent_bytes, plan.received_bytes) == (1200, {1: 1200}, {2: 600, 3: 600})
+    assert (plan.copied_bytes, plan.sent_bytes, plan.received_bytes) == (
+        1200,
+        {1: 1200},
+        {2: 600, 3: 600},
+    )
     assert plan.expected_seconds == 12.0
     assert rebalance(cluster).expected_seconds is None
 
@@ -229,11 +281,16 @@ def test_what_cannot_be_planned_is_refused_with_a_sentence() -> None:
 
 def test_a_broker_that_is_down_is_emptied_from_the_replicas_that_are_left() -> None:
     brokers = [broker(1), broker(2), broker(3), broker(4, is_fenced=True)]
-    cluster = layout(brokers, [partition("t", 0, [4, 1], leader=1, isr=[1]), partition("t", 1, [4], leader=-1, isr=[4])])
+    cluster = layout(
+        brokers,
+        [partition("t", 0, [4, 1], leader=1, isr=[1]), partition("t", 1, [4], leader=-1, isr=[4])],
+    )
     plan = drain(cluster, [4])
     (move,) = plan.moves
     assert (move.where.partition, move.source) == (0, 1)
-    assert plan.notes == ("t-1 has no leader, so nothing can be copied from it: it stays where it is",)
+    assert plan.notes == (
+        "t-1 has no leader, so nothing can be copied from it: it stays where it is",
+    )
 
 
 def internal(count: int, replicas: list[int]) -> list[PartitionLayout]:
@@ -245,13 +302,18 @@ def test_internal_topics_get_more_replicas_when_brokers_join() -> None:
     grown = layout([broker(1), broker(2), broker(3)], [*internal(3, [1]), *own])
     plan = join(grown, [2, 3], 3)
     placed = after(grown, plan)
-    assert all(sorted(placed[TopicPartition("__consumer_offsets", number)]) == [1, 2, 3] for number in range(3))
+    assert all(
+        sorted(placed[TopicPartition("__consumer_offsets", number)]) == [1, 2, 3]
+        for number in range(3)
+    )
     assert {len(placed[each.where]) for each in own} == {1}
     assert sorted(leader_counts(grown.active, placed)) == [1, 2, 2]
     assert plan.notes == (
         "more replicas, 3 each: __consumer_offsets; min.insync.replicas stays as it is: tidelog configs describe --topic NAME",
     )
-    assert join(grown, [2, 3], 0).copied_replicas == 3, "factors stay, and three of five replicas move"
+    assert join(grown, [2, 3], 0).copied_replicas == 3, (
+        "factors stay, and three of five replicas move"
+    )
 
 
 def test_internal_factors_are_never_more_than_there_are_brokers() -> None:
@@ -261,7 +323,9 @@ def test_internal_factors_are_never_more_than_there_are_brokers() -> None:
 
 
 @given(layouts(with_racks=False), st.integers(1, 3))
-def test_two_plans_after_each_other_are_one_that_starts_where_the_replicas_are(cluster: ClusterLayout, factor: int) -> None:
+def test_two_plans_after_each_other_are_one_that_starts_where_the_replicas_are(
+    cluster: ClusterLayout, factor: int
+) -> None:
     assume(factor <= len(cluster.active))
     topics = {each.where.topic for each in cluster.partitions}
     first = change_topics(cluster, topics, replication_factor=factor)
@@ -277,7 +341,10 @@ def test_two_plans_after_each_other_are_one_that_starts_where_the_replicas_are(c
 
 
 def test_a_plan_that_does_not_fit_is_told() -> None:
-    cluster = layout([broker(1), broker(2, usable_bytes=500)], [partition("t", number, [1], size=1000) for number in range(2)])
+    cluster = layout(
+        [broker(1), broker(2, usable_bytes=500)],
+        [partition("t", number, [1], size=1000) for number in range(2)],
+    )
     plan = rebalance(cluster)
     assert lack_of_room(cluster, plan) == ["broker 2 has room for 500 bytes and would get 1,000"]
     assert lack_of_room(layout([broker(1), broker(2)], cluster.partitions), plan) == []

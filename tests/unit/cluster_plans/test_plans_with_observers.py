@@ -1,4 +1,6 @@
-"""Observers in plans: their replicas stay where someone put them, none gets one unnamed, and none becomes a preferred leader."""
+"""Observers in plans: their replicas stay where someone put them, none gets one unnamed, and none
+becomes a preferred leader.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,20 +9,54 @@ import pytest
 
 from log_service.cluster_plans.health import QuorumMember, QuorumState
 from log_service.cluster_plans.layout import ClusterLayout, PartitionLayout, PlanRefused
-from log_service.cluster_plans.plans import add, change_topics, drain, join, raise_internal_factors, rebalance
+from log_service.cluster_plans.plans import (
+    add,
+    change_topics,
+    drain,
+    join,
+    raise_internal_factors,
+    rebalance,
+)
 from log_service.cluster_plans.rolling import obstacles, single_replicas
-from tests.unit.cluster_plans.layouts import after, broker, layout, leader_counts, partition, replica_counts
+from tests.unit.cluster_plans.layouts import (
+    after,
+    broker,
+    layout,
+    leader_counts,
+    partition,
+    replica_counts,
+)
 
-QUORUM = QuorumState(leader_id=1, leader_epoch=1, members=(QuorumMember(node_id=1, is_voter=True, lag=0),))
+QUORUM = QuorumState(
+    leader_id=1, leader_epoch=1, members=(QuorumMember(node_id=1, is_voter=True, lag=0),)
+)
 
 
-def cluster(count: int, observers: set[int], partitions: Sequence[PartitionLayout]) -> ClusterLayout:
-    return replace(layout([broker(each) for each in range(1, count + 1)], partitions), observers=frozenset(observers))
+def cluster(
+    count: int, observers: set[int], partitions: Sequence[PartitionLayout]
+) -> ClusterLayout:
+    return replace(
+        layout([broker(each) for each in range(1, count + 1)], partitions),
+        observers=frozenset(observers),
+    )
 
 
-def copied(number: int, replicas: list[int], *, observers: Sequence[int] = (3,), topic: str = "t", min_isr: int = 1) -> PartitionLayout:
+def copied(
+    number: int,
+    replicas: list[int],
+    *,
+    observers: Sequence[int] = (3,),
+    topic: str = "t",
+    min_isr: int = 1,
+) -> PartitionLayout:
     """A partition whose replicas on observers are not in sync, as they should be."""
-    return partition(topic, number, replicas, isr=[each for each in replicas if each not in observers], min_isr=min_isr)
+    return partition(
+        topic,
+        number,
+        replicas,
+        isr=[each for each in replicas if each not in observers],
+        min_isr=min_isr,
+    )
 
 
 def test_a_rebalance_leaves_the_copies_on_observers_where_they_are() -> None:
@@ -34,10 +70,19 @@ def test_a_rebalance_leaves_the_copies_on_observers_where_they_are() -> None:
 def test_a_rebalance_by_bytes_leaves_the_copies_on_observers_where_they_are() -> None:
     sizes = {1: [4000, 3000], 2: [10, 10]}
     big_and_small = [(broker_id, size) for broker_id, each in sizes.items() for size in each]
-    uneven = cluster(3, {3}, [replace(copied(n, [own, 3]), size_bytes=size) for n, (own, size) in enumerate(big_and_small)])
+    uneven = cluster(
+        3,
+        {3},
+        [
+            replace(copied(n, [own, 3]), size_bytes=size)
+            for n, (own, size) in enumerate(big_and_small)
+        ],
+    )
     placed = after(uneven, rebalance(uneven, byte_tolerance=0.1))
     assert all(3 in replicas for replicas in placed.values())
-    assert len({min(replicas) for replicas in list(placed.values())[:2]}) == 2, "the two large ones are apart"
+    assert len({min(replicas) for replicas in list(placed.values())[:2]}) == 2, (
+        "the two large ones are apart"
+    )
 
 
 def test_a_new_broker_gets_its_share_from_those_that_are_in_sync() -> None:
@@ -48,12 +93,17 @@ def test_a_new_broker_gets_its_share_from_those_that_are_in_sync() -> None:
 
 def test_an_observer_that_joins_gets_nothing_unnamed() -> None:
     grown = cluster(3, {3}, [partition("__consumer_offsets", 0, [1]), partition("t", 0, [1, 2])])
-    assert 3 not in {each for replicas in after(grown, join(grown, [], 3)).values() for each in replicas}
+    assert 3 not in {
+        each for replicas in after(grown, join(grown, [], 3)).values() for each in replicas
+    }
 
 
 def test_an_observer_gets_no_share_for_it_would_take_the_place_of_one_that_is_in_sync() -> None:
     grown = cluster(3, {3}, [partition("t", number, [1, 2]) for number in range(4)])
-    with pytest.raises(PlanRefused, match=r"broker 3 is an observer: its replicas are never in sync.*unset tidelog.observer --broker 3$"):
+    with pytest.raises(
+        PlanRefused,
+        match=r"broker 3 is an observer: its replicas are never in sync.*unset tidelog.observer --broker 3$",
+    ):
         add(grown, [3])
 
 
@@ -65,15 +115,22 @@ def test_internal_topics_count_the_brokers_that_can_be_in_sync() -> None:
 
 def test_another_factor_puts_nothing_on_an_observer_unless_it_is_named() -> None:
     three = cluster(3, {3}, [partition("t", 0, [1])])
-    assert [sorted(move.after) for move in change_topics(three, ["t"], replication_factor=2).moves] == [[1, 2]]
-    assert [sorted(move.after) for move in change_topics(three, ["t"], replication_factor=3, brokers=[1, 2, 3]).moves] == [[1, 2, 3]]
+    assert [
+        sorted(move.after) for move in change_topics(three, ["t"], replication_factor=2).moves
+    ] == [[1, 2]]
+    assert [
+        sorted(move.after)
+        for move in change_topics(three, ["t"], replication_factor=3, brokers=[1, 2, 3]).moves
+    ] == [[1, 2, 3]]
     with pytest.raises(PlanRefused, match="t is to have 3 replicas, and only 2 brokers are there"):
         change_topics(three, ["t"], replication_factor=3)
 
 
 def test_a_replica_on_an_observer_counts_for_a_factor_that_it_is_part_of() -> None:
     four = cluster(4, {3}, [copied(0, [1, 3])])
-    assert [sorted(move.after) for move in change_topics(four, ["t"], replication_factor=4).moves] == [[1, 2, 3, 4]]
+    assert [
+        sorted(move.after) for move in change_topics(four, ["t"], replication_factor=4).moves
+    ] == [[1, 2, 3, 4]]
 
 
 def test_a_broker_is_emptied_beside_observers_which_keep_what_they_have() -> None:
@@ -93,7 +150,9 @@ def test_no_observer_becomes_the_preferred_leader_of_what_a_plan_moves() -> None
     """It leads nothing, so that the broker with the fewest leaders is the last one to choose."""
     leaving = cluster(4, {3}, [copied(number, [4, 1, 3]) for number in range(4)])
     assert leader_counts([1, 2, 3], after(leaving, drain(leaving, [4]))) == [2, 2, 0]
-    first = cluster(3, {3}, [partition("t", number, [3, 1, 2], leader=1, isr=[1, 2]) for number in range(4)])
+    first = cluster(
+        3, {3}, [partition("t", number, [3, 1, 2], leader=1, isr=[1, 2]) for number in range(4)]
+    )
     assert leader_counts([1, 2, 3], after(first, rebalance(first))) == [2, 2, 0]
 
 
@@ -104,6 +163,6 @@ def test_a_broker_restarts_where_only_observers_keep_its_partitions_from_min_isr
     lagging = partition("t", 0, [1, 2, 3, 4], isr=[1, 2], min_isr=2)
     assert "t-0 is under min ISR without it" in obstacles(cluster(4, {3}, [lagging]), QUORUM, 1)
     alone = copied(0, [1, 3])
-    assert single_replicas(cluster(3, {3}, [alone, copied(1, [1, 2, 3]), copied(2, [2, 3]), copied(3, [3])]), 1) == [alone], (
-        "and it is told"
-    )
+    assert single_replicas(
+        cluster(3, {3}, [alone, copied(1, [1, 2, 3]), copied(2, [2, 3]), copied(3, [3])]), 1
+    ) == [alone], "and it is told"

@@ -13,5 +13,7 @@ def test_is_the_castagnoli_checksum() -> None:
 
 def test_imports_neither_the_package_nor_what_its_command_line_needs() -> None:
     program = "import sys, log_service.records.batch; print(*sorted({'argparse', 'crc32c', 'email', 'zipfile'} & sys.modules.keys()))"
-    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    found = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
     assert found.stdout.split() == []

@@ -2,7 +2,14 @@
 
 import pytest
 
-from log_service.common.errors import ConfigError, ErrorCode, KafkaError, ProtocolError, StorageError, TidelogError
+from log_service.common.errors import (
+    ConfigError,
+    ErrorCode,
+    KafkaError,
+    ProtocolError,
+    StorageError,
+    TidelogError,
+)
 
 
 def test_codes_are_without_gaps_and_unknown_ones_are_unknown() -> None:
@@ -29,7 +36,10 @@ def test_only_errors_that_may_pass_are_retriable(code: ErrorCode, is_retriable: 
 def test_error_says_its_text_or_else_its_name() -> None:
     assert str(KafkaError(ErrorCode.INVALID_CONFIG, "no such key")) == "no such key"
     assert str(KafkaError(ErrorCode.INVALID_CONFIG)) == "INVALID_CONFIG"
-    assert repr(KafkaError(ErrorCode.INVALID_CONFIG, "no such key")) == "<KafkaError INVALID_CONFIG: no such key>"
+    assert (
+        repr(KafkaError(ErrorCode.INVALID_CONFIG, "no such key"))
+        == "<KafkaError INVALID_CONFIG: no such key>"
+    )
 
 
 @pytest.mark.parametrize("error_type", [ConfigError, StorageError, ProtocolError])

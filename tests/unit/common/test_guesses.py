@@ -2,7 +2,14 @@
 
 import pytest
 
-from log_service.common.guesses import FORGET_MS, FREE_GUESSES, MAX_STEP_MS, MAX_WAIT_MS, Guesses, step_ms
+from log_service.common.guesses import (
+    FORGET_MS,
+    FREE_GUESSES,
+    MAX_STEP_MS,
+    MAX_WAIT_MS,
+    Guesses,
+    step_ms,
+)
 
 HERE = "10.0.0.1"
 
@@ -22,7 +29,9 @@ def waits(guesses: Guesses, count: int, now_ms: int) -> list[int]:
     """Return how long those wait that are not turned away, of attempts that all begin at once."""
     begun = [guesses.begin(HERE, "ann", now_ms) for _ in range(count)]
     served = [wait for wait in begun if wait is not None]
-    assert begun == served + [None] * (count - len(served)), "once one is turned away, the next are, too"
+    assert begun == served + [None] * (count - len(served)), (
+        "once one is turned away, the next are, too"
+    )
     return served
 
 
@@ -86,7 +95,12 @@ def test_others_wait_for_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [("10.0.0.1", "::FFFF:10.0.0.1"), ("2001:db8::1", "2001:DB8::ffff:2"), ("fe80::1%eth0", "fe80::1%eth1")]
+    ("one", "other"),
+    [
+        ("10.0.0.1", "::FFFF:10.0.0.1"),
+        ("2001:db8::1", "2001:DB8::ffff:2"),
+        ("fe80::1%eth0", "fe80::1%eth1"),
+    ],
 )
 def test_a_host_is_one_however_its_address_is_written(one: str, other: str) -> None:
     """One host may have all addresses of an IPv6 network of 64 bits."""

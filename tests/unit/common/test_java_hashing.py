@@ -18,7 +18,8 @@ def test_a_hash_is_that_of_a_java_string(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "expected"), [(1, 2), (2, 4), (3, 8), (5, 8), (6, 16), (11, 16), (12, 32), (23, 32), (24, 64), (48, 128)]
+    ("count", "expected"),
+    [(1, 2), (2, 4), (3, 8), (5, 8), (6, 16), (11, 16), (12, 32), (23, 32), (24, 64), (48, 128)],
 )
 def test_a_copied_map_has_room_for_its_entries(count: int, expected: int) -> None:
     """A copy has more buckets than a map that grew to the same size."""

@@ -1,4 +1,6 @@
-"""Whose a listener is: the table of the system says it, for the addresses where a connection may end."""
+"""Whose a listener is: the table of the system says it, for the addresses where a connection may
+end.
+"""
 
 import os
 import socket
@@ -45,7 +47,9 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
         ("::1", LOOPBACK, False),
     ],
 )
-def test_other_accounts_are_strangers_where_a_connection_may_end(write: Write, host: str, address: str, is_stranger: bool) -> None:
+def test_other_accounts_are_strangers_where_a_connection_may_end(
+    write: Write, host: str, address: str, is_stranger: bool
+) -> None:
     write(line(15002, os.getuid()) + line(15002, STRANGER, address))
     assert strangers_at(host, 15002) == ({STRANGER} if is_stranger else set())
 

@@ -11,14 +11,19 @@ def written(*args: object, error: BaseException | None = None) -> str:
     handler.setFormatter(LineFormatter("%(levelname)s %(name)s: %(message)s"))
     text, *values = args
     info = None if error is None else (type(error), error, None)
-    handler.handle(logging.LogRecord("node", logging.WARNING, "", 0, str(text), tuple(values), info))
+    handler.handle(
+        logging.LogRecord("node", logging.WARNING, "", 0, str(text), tuple(values), info)
+    )
     return str(handler.stream.getvalue())
 
 
 def test_a_name_begins_no_line_and_moves_no_cursor() -> None:
     name = "CN=x\nINFO node: all is well\r\x1b[2J\u2028\x00\ud800"
     line = written("no rule matches %s", name)
-    assert line == "WARNING node: no rule matches CN=x\\nINFO node: all is well\\r\\x1b[2J\\u2028\\x00\\ud800\n"
+    assert (
+        line
+        == "WARNING node: no rule matches CN=x\\nINFO node: all is well\\r\\x1b[2J\\u2028\\x00\\ud800\n"
+    )
 
 
 def test_other_letters_stay_as_they_are() -> None:
@@ -26,4 +31,7 @@ def test_other_letters_stay_as_they_are() -> None:
 
 
 def test_a_traceback_keeps_its_lines() -> None:
-    assert written("it failed", error=ValueError("why")).splitlines() == ["WARNING node: it failed", "ValueError: why"]
+    assert written("it failed", error=ValueError("why")).splitlines() == [
+        "WARNING node: it failed",
+        "ValueError: why",
+    ]

@@ -7,7 +7,9 @@ import pytest
 from log_service.common.quiet_log import MAX_REMEMBERED, QuietLogger
 
 
-def test_the_same_thing_is_said_once_per_interval_with_how_often_it_was_kept_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_same_thing_is_said_once_per_interval_with_how_often_it_was_kept_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     now = [0]
     quiet = QuietLogger(logging.getLogger("quiet"), lambda: now[0], interval_ms=1_000)
     for now[0] in range(0, 2_500, 10):

@@ -1,4 +1,6 @@
-"""Regular expressions of clients: what is kept of them is bounded, and long ones that name many topics are matched all the same."""
+"""Regular expressions of clients: what is kept of them is bounded, and long ones that name many
+topics are matched all the same.
+"""
 
 import gc
 from random import Random
@@ -78,8 +80,12 @@ def test_what_cannot_be_matched_is_refused(regex: str) -> None:
         pytest.param(".{1000}" * 1_500, id="repetitions"),
     ],
 )
-def test_what_takes_too_long_to_read_is_refused_unread(regex: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The longest string of the protocol full of \\pL held a broker up for three seconds, and took 350 MB; any client may send it."""
+def test_what_takes_too_long_to_read_is_refused_unread(
+    regex: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The longest string of the protocol full of \\pL held a broker up for three seconds, and took
+    350 MB; any client may send it.
+    """
     monkeypatch.setattr(regexes, "_compile", lambda *_: pytest.fail("it was read"))
     with pytest.raises(KafkaError, match="a regular expression") as refused:
         validate_regex(regex)
@@ -87,7 +93,13 @@ def test_what_takes_too_long_to_read_is_refused_unread(regex: str, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    "regex", [r"\pL+-\d{4}(-eu|-us)?", "|".join(f"orders-{number}-.*" for number in range(3_000)), r"\\p" * 500], ids=len
+    "regex",
+    [
+        r"\pL+-\d{4}(-eu|-us)?",
+        "|".join(f"orders-{number}-.*" for number in range(3_000)),
+        r"\\p" * 500,
+    ],
+    ids=len,
 )
 def test_what_applications_write_is_taken(regex: str) -> None:
     validate_regex(regex)

@@ -16,7 +16,13 @@ class Holder:
 
 def test_no_text_of_a_secret_or_of_what_holds_it_shows_the_content() -> None:
     held = Holder(SecretText("correct horse"))
-    for text in (repr(held), str(held.password), f"{held.password}", f"{held.password!r}", str(KeyError(held.password))):
+    for text in (
+        repr(held),
+        str(held.password),
+        f"{held.password}",
+        f"{held.password!r}",
+        str(KeyError(held.password)),
+    ):
         assert "correct" not in text
     assert held.password.reveal() == "correct horse"
     assert "key" not in repr(SecretBytes(b"key"))

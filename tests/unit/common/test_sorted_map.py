@@ -1,4 +1,6 @@
-"""Maps in key order: a changed copy equals a dictionary that was changed alike, and leaves the map before as it was."""
+"""Maps in key order: a changed copy equals a dictionary that was changed alike, and leaves the map
+before as it was.
+"""
 
 import sys
 from itertools import pairwise
@@ -8,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from log_service.common.sorted_map import CHUNK_SIZE, REBUILT_SHARE, ChunkedMap, changed_map, sorted_map
+from log_service.common.sorted_map import (
+    CHUNK_SIZE,
+    REBUILT_SHARE,
+    ChunkedMap,
+    changed_map,
+    sorted_map,
+)
 
 KEYS = st.integers(0, 3 * CHUNK_SIZE)
 LARGE = 40 * CHUNK_SIZE
@@ -33,7 +41,9 @@ class Changes(RuleBasedStateMachine):
     def change(self, changes: dict[int, int | None]) -> None:
         before, copy = self.found, dict(self.found)
         self.found = changed_map(before, dict(changes))
-        self.expected = {key: value for key, value in {**self.expected, **changes}.items() if value is not None}
+        self.expected = {
+            key: value for key, value in {**self.expected, **changes}.items() if value is not None
+        }
         assert dict(before) == copy, "the map before stays as it was"
         check(self.found, self.expected)
 
@@ -45,7 +55,9 @@ def check(found: object, expected: dict[int, int]) -> None:
     assert list(found) == sorted(expected)
     assert list(found.items()) == sorted(expected.items())
     assert list(found.values()) == [expected[key] for key in sorted(expected)]
-    assert all(key in found and found[key] == value == found.get(key) for key, value in expected.items())
+    assert all(
+        key in found and found[key] == value == found.get(key) for key, value in expected.items()
+    )
     assert isinstance(found, dict) == (len(found) <= CHUNK_SIZE)
 
 
@@ -107,7 +119,9 @@ def test_a_map_that_was_nearly_emptied_is_packed_again() -> None:
 
 @pytest.mark.parametrize("count", [1, LARGE // REBUILT_SHARE + 1])
 def test_few_changes_and_many_give_the_same(count: int) -> None:
-    changes: dict[int, int | None] = {key: (None if key % 4 else key) for key in range(0, 2 * count, 2)}
+    changes: dict[int, int | None] = {
+        key: (None if key % 4 else key) for key in range(0, 2 * count, 2)
+    }
     expected = {key: value for key, value in {**large(), **changes}.items() if value is not None}
     assert list(changed_map(large(), changes).items()) == sorted(expected.items())
 

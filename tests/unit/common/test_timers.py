@@ -29,7 +29,10 @@ def test_timers_fire_in_order_of_deadline_and_then_of_scheduling() -> None:
 def test_cancelled_timer_never_fires_and_may_be_cancelled_again() -> None:
     queue = TimerQueue()
     fired: list[int] = []
-    kept, dropped = queue.schedule(1, partial(fired.append, 1)), queue.schedule(1, partial(fired.append, 2))
+    kept, dropped = (
+        queue.schedule(1, partial(fired.append, 1)),
+        queue.schedule(1, partial(fired.append, 2)),
+    )
     dropped.cancel()
     dropped.cancel()
     assert (kept.is_pending, dropped.is_pending) == (True, False)
@@ -95,8 +98,13 @@ def test_long_timers_that_are_always_cancelled_do_not_pile_up() -> None:
     assert len(queue._heap) < 200
 
 
-@given(st.lists(st.tuples(st.integers(0, 50), st.booleans()), max_size=300), st.lists(st.integers(0, 60), max_size=20))
-def test_whatever_is_scheduled_and_cancelled_every_live_timer_fires_once_when_due(plan: list[tuple[int, bool]], looks: list[int]) -> None:
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.booleans()), max_size=300),
+    st.lists(st.integers(0, 60), max_size=20),
+)
+def test_whatever_is_scheduled_and_cancelled_every_live_timer_fires_once_when_due(
+    plan: list[tuple[int, bool]], looks: list[int]
+) -> None:
     queue = TimerQueue()
     fired: list[int] = []
     live: list[int] = []

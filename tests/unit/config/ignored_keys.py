@@ -1,12 +1,13 @@
-"""Whether the proof of a configuration key depends on that key: the key is made to be ignored, and the proof has to fail.
+"""Whether the proof of a configuration key depends on that key: the key is made to be ignored, and
+the proof has to fail.
 
     python -m tests.unit.config.ignored_keys              # every key that acts, in some minutes, as in a long run of the tests
     python -m tests.unit.config.ignored_keys node.id ...  # these keys of a broker
     python -m tests.unit.config.ignored_keys --sample     # a few of them, as in every run of the tests
 
-A key of a broker is ignored as if neither the file nor a request had set it; a key of a topic has its default whatever is set. Each proof
-runs in a fork of this process, which has imported what it needs, so that a key costs about as much as its test. ``test_proofs`` registers
-the proofs.
+A key of a broker is ignored as if neither the file nor a request had set it; a key of a topic has
+its default whatever is set. Each proof runs in a fork of this process, which has imported what it
+needs, so that a key costs about as much as its test. ``test_proofs`` registers the proofs.
 """
 
 import contextlib
@@ -47,7 +48,11 @@ def proofs() -> Iterator[Proof]:
     for key, (path, name) in sorted(PROOFS.items()):
         yield Proof(ResourceType.BROKER, key, f"{path}::{name}")
     for topic_key in sorted(EFFECTS):
-        yield Proof(ResourceType.BROKER, TOPIC_KEYS[topic_key].synonyms[0], f"{LOGS}::test_set_in_the_file[{topic_key}]")
+        yield Proof(
+            ResourceType.BROKER,
+            TOPIC_KEYS[topic_key].synonyms[0],
+            f"{LOGS}::test_set_in_the_file[{topic_key}]",
+        )
         yield Proof(ResourceType.TOPIC, topic_key, f"{LOGS}::test_set_for_a_topic[{topic_key}]")
     for key in sorted(EFFECTS_OF_UNITS):
         yield Proof(ResourceType.BROKER, key, f"{LOGS}::test_coarser_units_in_the_file[{key}]")
@@ -105,8 +110,23 @@ def fails_without_its_key(proof: Proof, log: Path) -> bool:
         code: int = pytest.ExitCode.INTERNAL_ERROR
         try:
             ignore(proof.resource_type, proof.key)
-            with log.open("w") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
-                code = pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", "--tb", "short", str(TESTS / proof.test)])
+            with (
+                log.open("w") as file,
+                contextlib.redirect_stdout(file),
+                contextlib.redirect_stderr(file),
+            ):
+                code = pytest.main(
+                    [
+                        "-q",
+                        "-n",
+                        "0",
+                        "-p",
+                        "no:cacheprovider",
+                        "--tb",
+                        "short",
+                        str(TESTS / proof.test),
+                    ]
+                )
         finally:
             os._exit(code)
     _, status = os.waitpid(child, 0)

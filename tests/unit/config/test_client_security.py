@@ -1,4 +1,6 @@
-"""The security settings of clients: which combinations contradict each other, and that no secret shows itself."""
+"""The security settings of clients: which combinations contradict each other, and that no secret
+shows itself.
+"""
 
 import pickle
 from dataclasses import asdict
@@ -9,11 +11,21 @@ import pytest
 from log_service.common.errors import ConfigError
 from log_service.common.secrets import SecretText
 from log_service.config.client import AdminConfig
-from log_service.config.client_properties import servers_of_file, settings_of_environment, settings_of_file, unknown_warning
+from log_service.config.client_properties import (
+    servers_of_file,
+    settings_of_environment,
+    settings_of_file,
+    unknown_warning,
+)
 from log_service.config.client_security import TokenEndpointConfig
 
 PLANTED = "planted-secret"
-LOGIN = {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512", "sasl_username": "alice", "sasl_password": PLANTED}
+LOGIN = {
+    "security_protocol": "SASL_SSL",
+    "sasl_mechanism": "SCRAM-SHA-512",
+    "sasl_username": "alice",
+    "sasl_password": PLANTED,
+}
 SECRETS = {
     "sasl_password": PLANTED,
     "ssl_keystore_key": PLANTED,
@@ -42,12 +54,17 @@ def test_login_over_tls_is_one_value() -> None:
     assert security.login is not None
     assert (security.login.username, security.login.password) == ("alice", SecretText(PLANTED))
     assert security.tls is not None
-    assert (security.tls.truststore_type, security.tls.truststore_location) == ("PEM", "/etc/ca.pem")
+    assert (security.tls.truststore_type, security.tls.truststore_location) == (
+        "PEM",
+        "/etc/ca.pem",
+    )
     assert security.tls.endpoint_identification_algorithm == "https"
 
 
 def test_ca_may_be_the_text_itself() -> None:
-    tls = config_of(security_protocol="SSL", ssl_ca="-----BEGIN CERTIFICATE-----\nabc").security().tls
+    tls = (
+        config_of(security_protocol="SSL", ssl_ca="-----BEGIN CERTIFICATE-----\nabc").security().tls
+    )
     assert tls is not None
     assert tls.truststore_location is None
     assert tls.truststore_certificates == SecretText("-----BEGIN CERTIFICATE-----\nabc")
@@ -57,9 +74,18 @@ def test_ca_may_be_the_text_itself() -> None:
     ("settings", "told"),
     [
         ({"security_protocol": "TLS"}, "security_protocol must be one of"),
-        ({"sasl_password": PLANTED}, "sasl_password means nothing with security_protocol=PLAINTEXT: set security_protocol=SASL_SSL"),
-        ({"ssl_ca": "ca.pem"}, "ssl_ca means nothing with security_protocol=PLAINTEXT: set security_protocol=SSL"),
-        ({"security_protocol": "SSL", "sasl_mechanism": "PLAIN"}, "sasl_mechanism means nothing with security_protocol=SSL"),
+        (
+            {"sasl_password": PLANTED},
+            "sasl_password means nothing with security_protocol=PLAINTEXT: set security_protocol=SASL_SSL",
+        ),
+        (
+            {"ssl_ca": "ca.pem"},
+            "ssl_ca means nothing with security_protocol=PLAINTEXT: set security_protocol=SSL",
+        ),
+        (
+            {"security_protocol": "SSL", "sasl_mechanism": "PLAIN"},
+            "sasl_mechanism means nothing with security_protocol=SSL",
+        ),
         ({"security_protocol": "SASL_SSL"}, "sasl_mechanism is missing"),
         ({**LOGIN, "sasl_mechanism": "GSSAPI"}, "Kerberos is not there"),
         ({**LOGIN, "sasl_mechanism": "MD5"}, "sasl_mechanism must be one of"),
@@ -68,22 +94,44 @@ def test_ca_may_be_the_text_itself() -> None:
         ({**LOGIN, "sasl_jaas_config": PLANTED}, "leave out sasl_username and sasl_password"),
         ({**LOGIN, "sasl_oauthbearer_token": str}, "sasl_oauthbearer_token means nothing with"),
         ({**LOGIN, "sasl_mechanism": "OAUTHBEARER"}, "logs in with a token"),
-        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}, "sasl_oauthbearer_token is missing"),
         (
-            {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token": 7},
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"},
+            "sasl_oauthbearer_token is missing",
+        ),
+        (
+            {
+                "security_protocol": "SASL_SSL",
+                "sasl_mechanism": "OAUTHBEARER",
+                "sasl_oauthbearer_token": 7,
+            },
             "is a function without arguments",
         ),
-        ({**LOGIN, "sasl_oauthbearer_scope": "x"}, "sasl_oauthbearer_scope means nothing with sasl_mechanism=SCRAM-SHA-512"),
+        (
+            {**LOGIN, "sasl_oauthbearer_scope": "x"},
+            "sasl_oauthbearer_scope means nothing with sasl_mechanism=SCRAM-SHA-512",
+        ),
         ({**BY_ENDPOINT, "sasl_oauthbearer_token": "x.jwt"}, "both say where tokens are"),
-        ({**BY_TOKEN, "sasl_oauthbearer_token": "x.jwt", "sasl_oauthbearer_ca": "a"}, "means nothing without the http or https URL"),
+        (
+            {**BY_TOKEN, "sasl_oauthbearer_token": "x.jwt", "sasl_oauthbearer_ca": "a"},
+            "means nothing without the http or https URL",
+        ),
         (
             {**BY_ENDPOINT, "sasl_oauthbearer_token_endpoint_url": "file:///x.jwt"},
             "sasl_oauthbearer_client_credentials_client_id means nothing without the http or https URL",
         ),
-        ({**BY_ENDPOINT, "sasl_oauthbearer_client_credentials_client_id": None}, "or set clientId in sasl_jaas_config"),
-        ({**BY_ENDPOINT, "sasl_oauthbearer_client_credentials_client_secret": ""}, "or set clientSecret in sasl_jaas_config"),
+        (
+            {**BY_ENDPOINT, "sasl_oauthbearer_client_credentials_client_id": None},
+            "or set clientId in sasl_jaas_config",
+        ),
+        (
+            {**BY_ENDPOINT, "sasl_oauthbearer_client_credentials_client_secret": ""},
+            "or set clientSecret in sasl_jaas_config",
+        ),
         *(
-            ({**BY_ENDPOINT, "sasl_oauthbearer_token_endpoint_url": url}, "sasl_oauthbearer_token_endpoint_url must be a URL")
+            (
+                {**BY_ENDPOINT, "sasl_oauthbearer_token_endpoint_url": url},
+                "sasl_oauthbearer_token_endpoint_url must be a URL",
+            )
             for url in (
                 f"ftp://{PLANTED}",
                 PLANTED,
@@ -93,13 +141,21 @@ def test_ca_may_be_the_text_itself() -> None:
                 "https://a:0/",
             )
         ),
-        ({**BY_ENDPOINT, "sasl_oauthbearer_token_endpoint_url": f"https://shop:{PLANTED}@a/"}, "has a user in it"),
-        ({"security_protocol": "SSL", "ssl_ca": "a", "ssl_truststore_location": "b"}, "both say whom to trust"),
+        (
+            {**BY_ENDPOINT, "sasl_oauthbearer_token_endpoint_url": f"https://shop:{PLANTED}@a/"},
+            "has a user in it",
+        ),
+        (
+            {"security_protocol": "SSL", "ssl_ca": "a", "ssl_truststore_location": "b"},
+            "both say whom to trust",
+        ),
         ({"security_protocol": "SSL", "ssl_keystore_key": PLANTED}, "ssl.keystore"),
         ({**LOGIN, "sasl_password": 7}, "sasl_password must be text or None, not what was given"),
     ],
 )
-def test_contradictions_are_told_at_construction_and_show_no_secret(settings: dict[str, Any], told: str) -> None:
+def test_contradictions_are_told_at_construction_and_show_no_secret(
+    settings: dict[str, Any], told: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         config_of(**settings)
     assert told in str(caught.value)
@@ -176,27 +232,42 @@ def test_endpoint_of_tokens_is_named_as_kafka_and_librdkafka_name_it() -> None:
     """
     for text, is_encoded, ca in ((kafkas, True, None), (librdkafkas, False, "/ca.pem")):
         assert unknown_warning(text) is None
-        login = config_of(security_protocol="SASL_SSL", **settings_of_file(text, "f")).security().login
+        login = (
+            config_of(security_protocol="SASL_SSL", **settings_of_file(text, "f")).security().login
+        )
         assert login is not None
         assert login.endpoint == TokenEndpointConfig(
-            url=URL, client_id="shop", client_secret=SecretText("planted"), scope="logs", is_header_encoded=is_encoded, ca=ca
+            url=URL,
+            client_id="shop",
+            client_secret=SecretText("planted"),
+            scope="logs",
+            is_header_encoded=is_encoded,
+            ca=ca,
         )
 
 
 def test_id_and_secret_may_stand_in_the_jaas_text() -> None:
     text = 'org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required clientId="a" clientSecret="planted";'
-    login = config_of(**BY_TOKEN, sasl_oauthbearer_token_endpoint_url=URL, sasl_jaas_config=text).security().login
+    login = (
+        config_of(**BY_TOKEN, sasl_oauthbearer_token_endpoint_url=URL, sasl_jaas_config=text)
+        .security()
+        .login
+    )
     assert login is not None
     assert login.endpoint == TokenEndpointConfig(url=URL)
     assert login.jaas == SecretText(text)
 
 
-@pytest.mark.parametrize("key", ["sasl.login.callback.handler.class", "sasl.oauthbearer.jwt.retriever.class"])
+@pytest.mark.parametrize(
+    "key", ["sasl.login.callback.handler.class", "sasl.oauthbearer.jwt.retriever.class"]
+)
 def test_class_that_would_get_the_token_is_not_passed_over(key: str) -> None:
     text = f"sasl.mechanism=OAUTHBEARER\n{key}=com.example.Own\n"
     with pytest.raises(ConfigError, match=rf"mine: {key} names a Java class"):
         settings_of_file(text, "mine")
-    assert settings_of_file(text.replace("OAUTHBEARER", "PLAIN"), "mine") == {"sasl_mechanism": "PLAIN"}
+    assert settings_of_file(text.replace("OAUTHBEARER", "PLAIN"), "mine") == {
+        "sasl_mechanism": "PLAIN"
+    }
 
 
 def test_keys_that_no_client_has_are_told_with_what_may_have_been_meant() -> None:
@@ -208,7 +279,14 @@ def test_keys_that_no_client_has_are_told_with_what_may_have_been_meant() -> Non
     )
 
 
-@pytest.mark.parametrize("line", ["request.timeout.ms=planted", "enable.metrics=planted", "sasl.oauthbearer.header.urlencode=planted"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "request.timeout.ms=planted",
+        "enable.metrics=planted",
+        "sasl.oauthbearer.header.urlencode=planted",
+    ],
+)
 def test_bad_value_in_a_file_is_told_by_its_key(line: str) -> None:
     with pytest.raises(ConfigError) as caught:
         settings_of_file(line, "client.properties")
@@ -218,8 +296,20 @@ def test_bad_value_in_a_file_is_told_by_its_key(line: str) -> None:
 
 
 def test_environment_names_settings_in_capitals() -> None:
-    environ = {"TIDELOG_SECURITY_PROTOCOL": "SASL_SSL", "TIDELOG_SASL_PASSWORD": "p", "TIDELOG_DATA": "x", "TIDELOG_SSL_CA": ""}
-    assert settings_of_environment(environ) == {"security_protocol": "SASL_SSL", "sasl_password": "p"}
-    assert settings_of_environment({"TIDELOG_SASL_OAUTHBEARER_HEADER_URLENCODE": "TRUE"}) == {"sasl_oauthbearer_header_urlencode": True}
-    with pytest.raises(ConfigError, match="TIDELOG_SASL_OAUTHBEARER_HEADER_URLENCODE must be true or false"):
+    environ = {
+        "TIDELOG_SECURITY_PROTOCOL": "SASL_SSL",
+        "TIDELOG_SASL_PASSWORD": "p",
+        "TIDELOG_DATA": "x",
+        "TIDELOG_SSL_CA": "",
+    }
+    assert settings_of_environment(environ) == {
+        "security_protocol": "SASL_SSL",
+        "sasl_password": "p",
+    }
+    assert settings_of_environment({"TIDELOG_SASL_OAUTHBEARER_HEADER_URLENCODE": "TRUE"}) == {
+        "sasl_oauthbearer_header_urlencode": True
+    }
+    with pytest.raises(
+        ConfigError, match="TIDELOG_SASL_OAUTHBEARER_HEADER_URLENCODE must be true or false"
+    ):
         settings_of_environment({"TIDELOG_SASL_OAUTHBEARER_HEADER_URLENCODE": "perhaps"})

@@ -1,4 +1,6 @@
-"""Every declared key: its default is a value of it, it says what it is, and it refuses what it is not."""
+"""Every declared key: its default is a value of it, it says what it is, and it refuses what it is
+not.
+"""
 
 import pytest
 
@@ -18,11 +20,20 @@ from log_service.config.resolve import Layers, holding
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.topic_keys import TOPIC_KEYS
 
-ALL_KEYS = [*SERVER_KEYS.values(), *(key for name, key in TOPIC_KEYS.items() if name not in SERVER_KEYS)]
+ALL_KEYS = [
+    *SERVER_KEYS.values(),
+    *(key for name, key in TOPIC_KEYS.items() if name not in SERVER_KEYS),
+]
 
 
 def key_of(config_type: ConfigType, **fields: object) -> ConfigKey:
-    declared = {"name": "some.key", "type": config_type, "default": None, "documentation": "What it does.", "reason": "why"}
+    declared = {
+        "name": "some.key",
+        "type": config_type,
+        "default": None,
+        "documentation": "What it does.",
+        "reason": "why",
+    }
     return ConfigKey(**{**declared, **fields})  # type: ignore[arg-type]
 
 
@@ -65,7 +76,9 @@ def test_every_broker_synonym_is_a_declared_key() -> None:
         (ConfigType.STRING, " x ", "x"),
     ],
 )
-def test_a_text_becomes_a_value_of_its_type(config_type: ConfigType, text: str, value: object) -> None:
+def test_a_text_becomes_a_value_of_its_type(
+    config_type: ConfigType, text: str, value: object
+) -> None:
     assert key_of(config_type).parse(text) == value
 
 
@@ -111,7 +124,9 @@ def test_a_refused_password_is_not_shown() -> None:
         (not_empty, ("a",), ()),
     ],
 )
-def test_validators_accept_and_say_what_is_wrong(validator: object, good: object, bad: object) -> None:
+def test_validators_accept_and_say_what_is_wrong(
+    validator: object, good: object, bad: object
+) -> None:
     assert callable(validator)
     assert validator(good) is None
     assert validator(bad)

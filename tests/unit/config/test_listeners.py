@@ -13,11 +13,17 @@ def parse(text: str) -> NodeConfig:
 
 def test_a_listener_on_every_address_is_advertised_by_the_hosts_name() -> None:
     (listener,) = parse("listeners=PLAINTEXT://:9092").listeners
-    assert (listener.host, listener.advertised_host, listener.advertised_port) == ("", "this-host", 9092)
+    assert (listener.host, listener.advertised_host, listener.advertised_port) == (
+        "",
+        "this-host",
+        9092,
+    )
 
 
 def test_clients_are_told_what_advertised_listeners_says() -> None:
-    (listener,) = parse("listeners=PLAINTEXT://0.0.0.0:9092\nadvertised.listeners=PLAINTEXT://broker.example:19092").listeners
+    (listener,) = parse(
+        "listeners=PLAINTEXT://0.0.0.0:9092\nadvertised.listeners=PLAINTEXT://broker.example:19092"
+    ).listeners
     assert (listener.host, listener.port) == ("0.0.0.0", 9092)
     assert (listener.advertised_host, listener.advertised_port) == ("broker.example", 19092)
 
@@ -38,12 +44,16 @@ def test_an_ipv6_address_stands_in_brackets() -> None:
 
 
 def test_port_zero_may_be_asked_for_more_than_once() -> None:
-    node = parse("listeners=A://127.0.0.1:0,B://127.0.0.1:0\nlistener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT")
+    node = parse(
+        "listeners=A://127.0.0.1:0,B://127.0.0.1:0\nlistener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"
+    )
     assert [listener.port for listener in node.listeners] == [0, 0]
 
 
 def test_the_same_port_on_two_addresses_is_fine() -> None:
-    node = parse("listeners=A://127.0.0.1:9092,B://127.0.0.2:9092\nlistener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT")
+    node = parse(
+        "listeners=A://127.0.0.1:9092,B://127.0.0.2:9092\nlistener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"
+    )
     assert len(node.listeners) == 2
 
 
@@ -54,7 +64,9 @@ def test_a_node_without_a_controller_listener_has_none() -> None:
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
 def test_a_listener_speaks_the_protocol_of_its_name(protocol: str) -> None:
     login = f"sasl.enabled.mechanisms=SCRAM-SHA-256\nlistener.name.{protocol.lower()}.scram-sha-256.sasl.jaas.config=x\n"
-    (listener,) = parse(f"{login}listeners={protocol}://127.0.0.1:1\nsecurity.inter.broker.protocol={protocol}").listeners
+    (listener,) = parse(
+        f"{login}listeners={protocol}://127.0.0.1:1\nsecurity.inter.broker.protocol={protocol}"
+    ).listeners
     assert listener.security.protocol == protocol
     assert (listener.security.tls is not None) == protocol.endswith("SSL")
     assert (listener.security.sasl is not None) == protocol.startswith("SASL")
@@ -63,7 +75,9 @@ def test_a_listener_speaks_the_protocol_of_its_name(protocol: str) -> None:
 def test_nodes_talk_on_the_listener_that_speaks_the_protocol_between_them() -> None:
     listeners = "listeners=PLAINTEXT://127.0.0.1:1,SSL://127.0.0.1:2\n"
     assert parse(listeners).inter_broker_listener_name == "PLAINTEXT"
-    assert parse(listeners + "security.inter.broker.protocol=SSL").inter_broker_listener_name == "SSL"
+    assert (
+        parse(listeners + "security.inter.broker.protocol=SSL").inter_broker_listener_name == "SSL"
+    )
 
 
 def test_a_listeners_own_key_wins_over_the_general_one() -> None:

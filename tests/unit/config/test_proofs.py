@@ -1,8 +1,10 @@
-"""No key says that it is honoured without a test that sees what it does: the register of those tests.
+"""No key says that it is honoured without a test that sees what it does: the register of those
+tests.
 
-A key that acts has a row here, or is a broker's synonym of a topic's key with an effect in ``test_effects_on_logs``; a key without meaning
-has none. A row names a file below ``tests`` and a test in it, which fails where the key is ignored: ``ignored_keys`` tries that, for all
-keys as a command and for a few of them here.
+A key that acts has a row here, or is a broker's synonym of a topic's key with an effect in
+``test_effects_on_logs``; a key without meaning has none. A row names a file below ``tests`` and a
+test in it, which fails where the key is ignored: ``ignored_keys`` tries that, for all keys as a
+command and for a few of them here.
 """
 
 import ast
@@ -25,14 +27,27 @@ COMPACTION = "unit/storage/cleaner/test_compaction.py"
 
 
 EFFECTS_OF_VIEWS = {
-    "delete.retention.ms": (COMPACTION, "test_a_tombstone_stays_until_its_horizon_and_goes_with_the_next_pass"),
-    "log.cleaner.dedupe.buffer.size": (COMPACTION, "test_keys_that_do_not_fit_into_the_map_take_more_passes"),
-    "log.cleaner.delete.retention.ms": (COMPACTION, "test_a_tombstone_stays_until_its_horizon_and_goes_with_the_next_pass"),
+    "delete.retention.ms": (
+        COMPACTION,
+        "test_a_tombstone_stays_until_its_horizon_and_goes_with_the_next_pass",
+    ),
+    "log.cleaner.dedupe.buffer.size": (
+        COMPACTION,
+        "test_keys_that_do_not_fit_into_the_map_take_more_passes",
+    ),
+    "log.cleaner.delete.retention.ms": (
+        COMPACTION,
+        "test_a_tombstone_stays_until_its_horizon_and_goes_with_the_next_pass",
+    ),
     "log.cleaner.io.max.bytes.per.second": (CLEANER, "test_the_rate_of_reading_is_bounded"),
 }
-"""Where the proof of a key sees no more than that its value arrives: the test that sees what is done with such a value."""
+"""Where the proof of a key sees no more than that its value arrives: the test that sees what is
+done with such a value.
+"""
 
-SEEN_BY_THEIR_TOPIC_KEYS = {TOPIC_KEYS[topic_key].synonyms[0] for topic_key in EFFECTS} | EFFECTS_OF_UNITS.keys()
+SEEN_BY_THEIR_TOPIC_KEYS = {
+    TOPIC_KEYS[topic_key].synonyms[0] for topic_key in EFFECTS
+} | EFFECTS_OF_UNITS.keys()
 
 
 def names_in(path: str) -> set[str]:
@@ -62,12 +77,21 @@ def test_the_tests_are_there(path: str) -> None:
 
 def test_the_page_about_configuration_says_what_the_keys_say() -> None:
     assert PAGE.read_text() == page(), "write it again: python -m tools.configuration_page"
-    assert {name for name in SERVER_KEYS if f"`{name}`" in page()} >= SERVER_KEYS.keys() - keys_with(Trait.INTERNAL)
+    assert {
+        name for name in SERVER_KEYS if f"`{name}`" in page()
+    } >= SERVER_KEYS.keys() - keys_with(Trait.INTERNAL)
 
 
 @pytest.mark.timeout(of_a_run(usual=120, whole=3600))
 def test_a_proof_fails_where_its_key_is_ignored() -> None:
-    """A sample; a long run tries every key, and so does ``python -m tests.unit.config.ignored_keys``."""
-    command = [sys.executable, "-m", "tests.unit.config.ignored_keys", *of_a_run(usual=["--sample"], whole=[])]
+    """A sample; a long run tries every key, and so does ``python -m
+    tests.unit.config.ignored_keys``.
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "tests.unit.config.ignored_keys",
+        *of_a_run(usual=["--sample"], whole=[]),
+    ]
     done = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -11,7 +11,13 @@ from log_service.config.properties import RepeatedKey, parse_properties, repeate
 
 
 def test_keys_end_at_equals_colon_or_blank() -> None:
-    assert parse_properties("a=1\nb:2\nc 3\nd = 4\ne\t:  5\n") == {"a": "1", "b": "2", "c": "3", "d": "4", "e": "5"}
+    assert parse_properties("a=1\nb:2\nc 3\nd = 4\ne\t:  5\n") == {
+        "a": "1",
+        "b": "2",
+        "c": "3",
+        "d": "4",
+        "e": "5",
+    }
 
 
 def test_comments_and_blank_lines_say_nothing() -> None:
@@ -19,7 +25,9 @@ def test_comments_and_blank_lines_say_nothing() -> None:
 
 
 def test_only_the_first_separator_counts() -> None:
-    assert parse_properties("listeners=PLAINTEXT://:9092,B://h:1") == {"listeners": "PLAINTEXT://:9092,B://h:1"}
+    assert parse_properties("listeners=PLAINTEXT://:9092,B://h:1") == {
+        "listeners": "PLAINTEXT://:9092,B://h:1"
+    }
 
 
 def test_a_value_keeps_blanks_at_its_end_and_may_hold_a_hash() -> None:
@@ -48,8 +56,12 @@ def test_a_continuation_at_the_end_of_the_file_ends_there() -> None:
         ("\\\n  key = 1", {"key": "1"}),
     ],
 )
-def test_a_line_that_holds_only_its_continuation_is_no_beginning(text: str, properties: dict[str, str]) -> None:
-    """As java.util.Properties reads it: comments and blank lines behind it are what they are elsewhere."""
+def test_a_line_that_holds_only_its_continuation_is_no_beginning(
+    text: str, properties: dict[str, str]
+) -> None:
+    """As java.util.Properties reads it: comments and blank lines behind it are what they are
+    elsewhere.
+    """
     assert parse_properties(text) == properties
 
 
@@ -73,7 +85,10 @@ def test_the_last_of_two_equal_keys_wins() -> None:
 
 def test_repeated_keys_have_the_numbers_of_their_lines() -> None:
     repeated = repeated_keys("a=1\nb=2,\\\n  3\n# a=4\n\na : 5\nc=6\nb=7\n\\u0061=8")
-    assert repeated == (RepeatedKey(name="a", line_numbers=(1, 6, 9)), RepeatedKey(name="b", line_numbers=(2, 8)))
+    assert repeated == (
+        RepeatedKey(name="a", line_numbers=(1, 6, 9)),
+        RepeatedKey(name="b", line_numbers=(2, 8)),
+    )
     assert repeated[0].text == "a is on line 1 and 6, and again on line 9, whose value holds"
 
 

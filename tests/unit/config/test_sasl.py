@@ -1,4 +1,6 @@
-"""The keys of logins: which text holds for a listener and a mechanism, and what a node does not start with."""
+"""The keys of logins: which text holds for a listener and a mechanism, and what a node does not
+start with.
+"""
 
 import pytest
 
@@ -8,13 +10,20 @@ from log_service.config.sasl import clear_text_warnings, general_jaas_warning, s
 from log_service.config.server import parse_server_properties
 
 OWN = "listener.name.sasl_ssl."
-JAAS = {f"{OWN}{mechanism}.sasl.jaas.config": f"module of {mechanism}" for mechanism in ("plain", "scram-sha-512", "oauthbearer")}
+JAAS = {
+    f"{OWN}{mechanism}.sasl.jaas.config": f"module of {mechanism}"
+    for mechanism in ("plain", "scram-sha-512", "oauthbearer")
+}
 BOTH = {**JAAS, "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512"}
 
 
 def test_each_mechanism_has_its_own_jaas_text() -> None:
     config = sasl_config(BOTH, "SASL_SSL")
-    texts = {name: mechanism.jaas.reveal() for name, mechanism in config.mechanisms.items() if mechanism.jaas is not None}
+    texts = {
+        name: mechanism.jaas.reveal()
+        for name, mechanism in config.mechanisms.items()
+        if mechanism.jaas is not None
+    }
     assert texts == {"PLAIN": "module of plain", "SCRAM-SHA-512": "module of scram-sha-512"}
     assert (config.max_receive_bytes, config.failed_delay_ms) == (524_288, 100)
 
@@ -30,23 +39,44 @@ def test_the_listeners_key_wins_and_the_mechanisms_over_it() -> None:
         f"{OWN}connection.failed.authentication.delay.ms": "5",
     }
     config = sasl_config(texts, "SASL_SSL")
-    assert {name: mechanism.max_reauth_ms for name, mechanism in config.mechanisms.items()} == {"SCRAM-SHA-512": 2, "PLAIN": 3}
+    assert {name: mechanism.max_reauth_ms for name, mechanism in config.mechanisms.items()} == {
+        "SCRAM-SHA-512": 2,
+        "PLAIN": 3,
+    }
     assert (config.max_receive_bytes, config.failed_delay_ms) == (4, 5)
 
 
 @pytest.mark.parametrize(
     ("texts", "complaint"),
     [
-        (JAAS, "GSSAPI, which is the default of sasl.enabled.mechanisms: GSSAPI \\(Kerberos\\) is not there"),
-        ({**JAAS, "sasl.enabled.mechanisms": "PLAIN,GSSAPI"}, "GSSAPI, which stands in sasl.enabled.mechanisms"),
+        (
+            JAAS,
+            "GSSAPI, which is the default of sasl.enabled.mechanisms: GSSAPI \\(Kerberos\\) is not there",
+        ),
+        (
+            {**JAAS, "sasl.enabled.mechanisms": "PLAIN,GSSAPI"},
+            "GSSAPI, which stands in sasl.enabled.mechanisms",
+        ),
         ({**JAAS, "sasl.enabled.mechanisms": ""}, "is empty"),
         ({**JAAS, "sasl.enabled.mechanisms": "PLAIN,PLAIN"}, "PLAIN twice"),
         ({**JAAS, "sasl.enabled.mechanisms": "plain"}, "names 'plain'"),
-        ({**JAAS, "sasl.enabled.mechanisms": "SCRAM-SHA-256"}, "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config is missing"),
-        ({"sasl.enabled.mechanisms": "PLAIN", "sasl.jaas.config": "general"}, "plain.sasl.jaas.config is missing"),
-        ({**BOTH, f"{OWN}plain.connections.max.reauth.ms": "soon"}, "connections.max.reauth.ms .* not a whole number"),
+        (
+            {**JAAS, "sasl.enabled.mechanisms": "SCRAM-SHA-256"},
+            "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config is missing",
+        ),
+        (
+            {"sasl.enabled.mechanisms": "PLAIN", "sasl.jaas.config": "general"},
+            "plain.sasl.jaas.config is missing",
+        ),
+        (
+            {**BOTH, f"{OWN}plain.connections.max.reauth.ms": "soon"},
+            "connections.max.reauth.ms .* not a whole number",
+        ),
         ({**BOTH, f"{OWN}plain.sasl.login.class": "com.example.Login"}, "Java class"),
-        ({**BOTH, "connection.failed.authentication.delay.ms": "600000"}, "must be below connections.max.idle.ms"),
+        (
+            {**BOTH, "connection.failed.authentication.delay.ms": "600000"},
+            "must be below connections.max.idle.ms",
+        ),
     ],
 )
 def test_what_a_node_does_not_start_with(texts: dict[str, str], complaint: str) -> None:
@@ -62,7 +92,12 @@ def test_no_error_shows_a_password() -> None:
 def test_general_jaas_text_is_warned_of() -> None:
     assert general_jaas_warning(BOTH) is None
     _, settings = parse_server_properties(
-        {"node.id": "1", "process.roles": "broker,controller", "log.dirs": "d", "sasl.jaas.config": "planted"}
+        {
+            "node.id": "1",
+            "process.roles": "broker,controller",
+            "log.dirs": "d",
+            "sasl.jaas.config": "planted",
+        }
     )
     warning = settings.jaas_warning
     assert warning is not None
@@ -77,7 +112,11 @@ def test_mechanisms_without_tls_are_warned_of() -> None:
 
 
 def test_keys_of_listeners_and_mechanisms_are_known() -> None:
-    for name in ("listener.name.a.plain.sasl.jaas.config", "listener.name.a.scram-sha-512.sasl.jaas.config", "sasl.jaas.config"):
+    for name in (
+        "listener.name.a.plain.sasl.jaas.config",
+        "listener.name.a.scram-sha-512.sasl.jaas.config",
+        "sasl.jaas.config",
+    ):
         assert base_name(name) == "sasl.jaas.config"
     text = (
         "node.id=1\nlisteners=A://h:1,B://h:2\nlistener.security.protocol.map=A:PLAINTEXT,B:SASL_PLAINTEXT\n"

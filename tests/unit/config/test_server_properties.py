@@ -52,7 +52,11 @@ def refusal(text: str, *overrides: str) -> str:
 def test_kafkas_own_sample_is_accepted_without_a_warning() -> None:
     node, settings = parse_server_properties(KAFKAS_SAMPLE)
     assert settings.warning is None
-    assert node.listeners == (ListenerConfig(name="PLAINTEXT", host="", port=9092, advertised_host="localhost", advertised_port=9092),)
+    assert node.listeners == (
+        ListenerConfig(
+            name="PLAINTEXT", host="", port=9092, advertised_host="localhost", advertised_port=9092
+        ),
+    )
     assert node.controller_listener is not None
     assert (node.controller_listener.name, node.controller_listener.port) == ("CONTROLLER", 9093)
     assert node.log_manager.log_dirs == (Path("data/kraft-combined-logs"),)
@@ -97,8 +101,16 @@ def test_values_reach_the_views_that_use_them() -> None:
         """
     )
     assert node.rack == "r1"
-    assert (node.topics.partition_count, node.topics.is_auto_created, node.topics.is_deletion_enabled) == (4, False, False)
-    assert (node.groups.initial_rebalance_delay_ms, node.groups.min_session_timeout_ms, node.groups.max_size) == (0, 1000, 10)
+    assert (
+        node.topics.partition_count,
+        node.topics.is_auto_created,
+        node.topics.is_deletion_enabled,
+    ) == (4, False, False)
+    assert (
+        node.groups.initial_rebalance_delay_ms,
+        node.groups.min_session_timeout_ms,
+        node.groups.max_size,
+    ) == (0, 1000, 10)
     assert (node.groups.offsets_retention_ms, node.groups.offsets_topic_partitions) == (120_000, 8)
     assert (node.log.max_message_bytes, node.log.flush_messages) == (2_000_000, 1)
     assert (node.log.is_compacted, node.log.is_deleted) == (True, True)
@@ -176,8 +188,14 @@ def test_a_single_voter_that_is_this_node_is_accepted() -> None:
         ("node.id=-1", "at least 0"),
         ("node.id=1\nprocess.roles=broker,dancer", "dancer"),
         ("node.id=1\ncontroller.quorum.voters=2@a:1", "names node 2, but this is node 1"),
-        ("node.id=1\nauthorizer.class.name=org.example.Authorizer", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
-        ("node.id=1\nauthorizer.class.name=kafka.security.authorizer.AclAuthorizer", "kept its rules in ZooKeeper"),
+        (
+            "node.id=1\nauthorizer.class.name=org.example.Authorizer",
+            "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        ),
+        (
+            "node.id=1\nauthorizer.class.name=kafka.security.authorizer.AclAuthorizer",
+            "kept its rules in ZooKeeper",
+        ),
         ("node.id=1\nsuper.users=User:a;admin", "'admin' is no principal"),
         ("node.id=1\nearly.start.listeners=PLAINTEXT", "name one of CONTROLLER"),
         ("node.id=1\nremote.log.storage.system.enable=true", "remote storage"),
@@ -190,7 +208,10 @@ def test_a_single_voter_that_is_this_node_is_accepted() -> None:
         ("node.id=1\nlog.retention.ms=soon", "log.retention.ms"),
         ("node.id=1\nlog.segment.bytes=14", "at least 1048576"),
         ("node.id=1\nfetch.max.bytes=1", "at least 1024"),
-        ("node.id=1\ngroup.min.session.timeout.ms=10\ngroup.max.session.timeout.ms=9", "group.min.session.timeout.ms is 10"),
+        (
+            "node.id=1\ngroup.min.session.timeout.ms=10\ngroup.max.session.timeout.ms=9",
+            "group.min.session.timeout.ms is 10",
+        ),
         ("node.id=1\nmax.connections.per.ip.overrides=1.2.3.4", "not host:count"),
         ("node.id=1\nauto.create.topics.enable=yes", "true or false"),
     ],
@@ -201,15 +222,26 @@ def test_what_cannot_be_honoured_is_refused_by_name(text: str, named: str) -> No
 
 def test_settings_hold_what_was_set_as_it_was_written() -> None:
     _, settings = parse_server_properties("node.id=1\nlog.retention.hours=2", ["num.partitions=3"])
-    assert dict(settings.texts) == {"node.id": "1", "broker.id": "1", "log.retention.hours": "2", "num.partitions": "3"}
+    assert dict(settings.texts) == {
+        "node.id": "1",
+        "broker.id": "1",
+        "log.retention.hours": "2",
+        "num.partitions": "3",
+    }
 
 
-def test_keys_without_meaning_are_named_in_one_warning_when_they_are_set_to_something_else() -> None:
+def test_keys_without_meaning_are_named_in_one_warning_when_they_are_set_to_something_else() -> (
+    None
+):
     _, settings = parse_server_properties(
         "node.id=1\nbackground.threads=10\nnum.network.threads=8\nssl.protocol=TLSv1.2\nlog.retention.hours=2\n"
         "listener.name.plaintext.max.connections=7\nlistener.name.plaintext.connections.max.idle.ms=5\n"
     )
-    assert settings.idle_keys == ("listener.name.plaintext.connections.max.idle.ms", "num.network.threads", "ssl.protocol")
+    assert settings.idle_keys == (
+        "listener.name.plaintext.connections.max.idle.ms",
+        "num.network.threads",
+        "ssl.protocol",
+    )
     assert settings.idle_warning is not None
     assert "num.network.threads" in settings.idle_warning
     assert parse_server_properties("node.id=1")[1].idle_warning is None
@@ -238,12 +270,17 @@ def test_super_users_that_commas_made_one_are_told(text: str, meant: str | None)
      "sasl.login.refresh.buffer.seconds=soon"],
 )  # fmt: skip
 def test_what_is_not_there_and_what_is_no_value_is_refused_by_name(text: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(text.partition("=")[0].rpartition(".name.plaintext.")[2])):
+    with pytest.raises(
+        ConfigError, match=re.escape(text.partition("=")[0].rpartition(".name.plaintext.")[2])
+    ):
         parse_server_properties(f"node.id=1\n{text}")
 
 
 def test_a_replica_selector_of_java_is_refused_at_the_start() -> None:
-    with pytest.raises(ConfigError, match=r"replica\.selector\.class is 'com\.example\.Mine'; it must be one of RackAware"):
+    with pytest.raises(
+        ConfigError,
+        match=r"replica\.selector\.class is 'com\.example\.Mine'; it must be one of RackAware",
+    ):
         parse_server_properties({"node.id": "1", "replica.selector.class": "com.example.Mine"})
 
 
@@ -252,18 +289,33 @@ def test_a_key_that_is_given_twice_is_told_with_its_lines() -> None:
     text = "node.id=1\nlog.dirs=/a\nnum.partitions=1\nlog.dirs=/b\n"
     config, settings = parse_server_properties(text)
     assert config.log_manager.log_dirs == (Path("/b"),)
-    assert settings.repeated_warning == "log.dirs is on line 2, and again on line 4, whose value holds. Leave one line of each"
+    assert (
+        settings.repeated_warning
+        == "log.dirs is on line 2, and again on line 4, whose value holds. Leave one line of each"
+    )
     assert parse_server_properties(text, ["log.dirs=/c"])[1].repeated_warning is None
-    assert parse_server_properties("node.id=1", ["log.dirs=/c", "log.dirs=/d"])[1].repeated_warning is None
+    assert (
+        parse_server_properties("node.id=1", ["log.dirs=/c", "log.dirs=/d"])[1].repeated_warning
+        is None
+    )
 
 
-BOTH_ROLES = {"node.id": "1", "process.roles": "broker,controller", "controller.listener.names": "C", "listeners": "A://:9092,C://:9093"}
+BOTH_ROLES = {
+    "node.id": "1",
+    "process.roles": "broker,controller",
+    "controller.listener.names": "C",
+    "listeners": "A://:9092,C://:9093",
+}
 BOTH_ROLES |= {
     "listener.security.protocol.map": "A:PLAINTEXT,C:PLAINTEXT",
     "controller.quorum.voters": "1@h:9093",
     "inter.broker.listener.name": "A",
 }
-BROKER = BOTH_ROLES | {"process.roles": "broker", "listeners": "A://:9092", "controller.quorum.voters": "2@h:9093"}
+BROKER = BOTH_ROLES | {
+    "process.roles": "broker",
+    "listeners": "A://:9092",
+    "controller.quorum.voters": "2@h:9093",
+}
 INTERVAL, SESSION = "broker.heartbeat.interval.ms", "broker.session.timeout.ms"
 
 
@@ -277,7 +329,9 @@ INTERVAL, SESSION = "broker.heartbeat.interval.ms", "broker.session.timeout.ms"
     ],
     ids=["interval", "session", "both", "alone"],
 )
-def test_heartbeats_that_are_rarer_than_the_session_allows_are_refused(properties: dict[str, str]) -> None:
+def test_heartbeats_that_are_rarer_than_the_session_allows_are_refused(
+    properties: dict[str, str],
+) -> None:
     """The broker was fenced between any two of its heartbeats, and nothing said why."""
     with pytest.raises(ConfigError, match=rf"{INTERVAL} is \d+, not below {SESSION}, which is \d+"):
         parse_server_properties(properties)
@@ -293,6 +347,8 @@ def test_heartbeats_that_are_rarer_than_the_session_allows_are_refused(propertie
     ],
     ids=["default", "half", "more than half", "the session may be in the file of a controller"],
 )
-def test_heartbeats_of_which_none_may_be_lost_are_told(properties: dict[str, str], *, is_told: bool) -> None:
+def test_heartbeats_of_which_none_may_be_lost_are_told(
+    properties: dict[str, str], *, is_told: bool
+) -> None:
     warning = rare_heartbeats_warning(parse_server_properties(properties)[0])
     assert (warning is not None) == is_told

@@ -6,7 +6,13 @@ import pytest
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.definition import ConfigSource, ConfigType
-from log_service.config.describe import ConfigRow, describe_all_brokers, describe_broker, describe_new_topic, describe_topic
+from log_service.config.describe import (
+    ConfigRow,
+    describe_all_brokers,
+    describe_broker,
+    describe_new_topic,
+    describe_topic,
+)
 from log_service.config.resolve import Layers, dynamic_log_defaults, log_defaults
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.topic import log_config, validate_topic_configs
@@ -25,8 +31,16 @@ def test_a_topic_without_configuration_is_the_brokers_default() -> None:
 
 
 def test_a_topics_own_values_stand_over_the_defaults() -> None:
-    config = log_config(LogConfig(retention_ms=5), {"retention.ms": "7", "cleanup.policy": "compact", "segment.bytes": "2000000"})
-    assert (config.retention_ms, config.is_compacted, config.is_deleted, config.segment_bytes) == (7, True, False, 2_000_000)
+    config = log_config(
+        LogConfig(retention_ms=5),
+        {"retention.ms": "7", "cleanup.policy": "compact", "segment.bytes": "2000000"},
+    )
+    assert (config.retention_ms, config.is_compacted, config.is_deleted, config.segment_bytes) == (
+        7,
+        True,
+        False,
+        2_000_000,
+    )
 
 
 def test_an_empty_cleanup_policy_keeps_everything() -> None:
@@ -52,13 +66,22 @@ def test_dynamic_defaults_win_over_the_file_and_a_brokers_own_over_all_brokers()
         ({"log.retention.ms": "20"}, {"log.retention.ms": "30"}, 30),
         ({"log.retention.ms": "soon"}, {}, 3_600_000),
     ):
-        assert dynamic_log_defaults(of_file, Layers(static=static, cluster=cluster, broker=broker)).retention_ms == expected
+        assert (
+            dynamic_log_defaults(
+                of_file, Layers(static=static, cluster=cluster, broker=broker)
+            ).retention_ms
+            == expected
+        )
 
 
 def test_dynamic_defaults_change_nothing_but_what_they_name() -> None:
     of_file = replace(log_defaults({}), segment_bytes=77, is_compacted=True)
-    assert dynamic_log_defaults(of_file, Layers(cluster={"min.insync.replicas": "2"})) == replace(of_file, min_insync_replicas=2)
-    assert dynamic_log_defaults(of_file, Layers(broker={"log.cleanup.policy": "delete"})) == replace(of_file, is_compacted=False)
+    assert dynamic_log_defaults(of_file, Layers(cluster={"min.insync.replicas": "2"})) == replace(
+        of_file, min_insync_replicas=2
+    )
+    assert dynamic_log_defaults(
+        of_file, Layers(broker={"log.cleanup.policy": "delete"})
+    ) == replace(of_file, is_compacted=False)
 
 
 @pytest.mark.parametrize(
@@ -74,10 +97,15 @@ def test_dynamic_defaults_change_nothing_but_what_they_name() -> None:
         ({"segment.bytes": "14"}, "at least 1048576"),
         ({"remote.storage.enable": "true"}, "no remote storage"),
         ({"leader.replication.throttled.replicas": "a"}, "partition:broker"),
-        ({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"}, "above max.compaction.lag.ms"),
+        (
+            {"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"},
+            "above max.compaction.lag.ms",
+        ),
     ],
 )
-def test_a_value_that_a_topic_cannot_have_is_invalid_config(configs: dict[str, str | None], named: str) -> None:
+def test_a_value_that_a_topic_cannot_have_is_invalid_config(
+    configs: dict[str, str | None], named: str
+) -> None:
     with pytest.raises(KafkaError) as raised:
         validate_topic_configs(configs)
     assert raised.value.code is ErrorCode.INVALID_CONFIG
@@ -92,7 +120,10 @@ def test_every_default_may_be_set_by_a_topic(name: str) -> None:
 def test_every_topic_key_is_described_with_a_value_and_a_type() -> None:
     rows = describe_topic(Layers())
     assert [row.name for row in rows] == sorted(TOPIC_KEYS)
-    assert all(row.value is not None and row.source is ConfigSource.DEFAULT and row.documentation for row in rows)
+    assert all(
+        row.value is not None and row.source is ConfigSource.DEFAULT and row.documentation
+        for row in rows
+    )
     assert {row.name: row.type for row in rows}["cleanup.policy"] is ConfigType.LIST
 
 
@@ -120,20 +151,32 @@ def test_a_value_from_a_coarser_unit_is_shown_in_the_topics_own() -> None:
 
 
 def test_a_new_topic_is_told_the_true_source_of_a_coarser_unit() -> None:
-    rows = {row.name: row for row in describe_new_topic(Layers(static={"log.retention.hours": "4"}))}
+    rows = {
+        row.name: row for row in describe_new_topic(Layers(static={"log.retention.hours": "4"}))
+    }
     assert rows.keys() == TOPIC_KEYS.keys()
-    assert (rows["retention.ms"].value, rows["retention.ms"].source) == ("14400000", ConfigSource.STATIC_BROKER)
+    assert (rows["retention.ms"].value, rows["retention.ms"].source) == (
+        "14400000",
+        ConfigSource.STATIC_BROKER,
+    )
 
 
 def test_booleans_and_lists_are_shown_as_kafka_writes_them() -> None:
     assert topic_row("preallocate", Layers()).value == "false"
-    assert topic_row("cleanup.policy", Layers(static={"log.cleanup.policy": "compact, delete"})).value == "compact,delete"
+    assert (
+        topic_row("cleanup.policy", Layers(static={"log.cleanup.policy": "compact, delete"})).value
+        == "compact,delete"
+    )
 
 
 def test_every_server_key_is_described() -> None:
     rows = {row.name: row for row in describe_broker(Layers(static={"node.id": "3"}))}
     assert rows.keys() == {name for name, key in SERVER_KEYS.items() if not key.is_internal}
-    assert (rows["node.id"].value, rows["node.id"].source, rows["node.id"].is_read_only) == ("3", ConfigSource.STATIC_BROKER, True)
+    assert (rows["node.id"].value, rows["node.id"].source, rows["node.id"].is_read_only) == (
+        "3",
+        ConfigSource.STATIC_BROKER,
+        True,
+    )
     assert (rows["log.retention.ms"].value, rows["log.retention.ms"].is_read_only) == (None, False)
 
 
@@ -150,5 +193,11 @@ def test_a_brokers_dynamic_value_wins_over_its_file() -> None:
 
 def test_all_brokers_are_described_by_what_was_set_for_them() -> None:
     assert describe_all_brokers(Layers(static={"node.id": "1"})) == []
-    (row,) = describe_all_brokers(Layers(cluster={"log.retention.ms": "5"}, static={"node.id": "1"}))
-    assert (row.name, row.value, row.source) == ("log.retention.ms", "5", ConfigSource.DYNAMIC_DEFAULT_BROKER)
+    (row,) = describe_all_brokers(
+        Layers(cluster={"log.retention.ms": "5"}, static={"node.id": "1"})
+    )
+    assert (row.name, row.value, row.source) == (
+        "log.retention.ms",
+        "5",
+        ConfigSource.DYNAMIC_DEFAULT_BROKER,
+    )

@@ -1,4 +1,6 @@
-"""Fields of views that have the value of a key: the key declares them, and they have no default of their own."""
+"""Fields of views that have the value of a key: the key declares them, and they have no default of
+their own.
+"""
 
 import ast
 import types
@@ -24,7 +26,9 @@ def marked_fields() -> dict[str, set[str]]:
         view.name: {
             ast.unparse(field.target)
             for field in view.body
-            if isinstance(field, ast.AnnAssign) and field.value is not None and ast.unparse(field.value) == "KEY"
+            if isinstance(field, ast.AnnAssign)
+            and field.value is not None
+            and ast.unparse(field.value) == "KEY"
         }
         for view in tree.body
         if isinstance(view, ast.ClassDef)
@@ -40,8 +44,14 @@ def test_each_field_of_a_key_is_marked_and_has_no_default_of_its_own(view: str) 
 
 
 def test_only_views_with_keys_have_marked_fields() -> None:
-    assert {view for view, marked in marked_fields().items() if marked} - BASES <= KEYS_OF_VIEWS.keys()
-    assert not [view for view in KEYS_OF_VIEWS if any(field.default is KEY for field in fields(getattr(views, view)))]
+    assert {
+        view for view, marked in marked_fields().items() if marked
+    } - BASES <= KEYS_OF_VIEWS.keys()
+    assert not [
+        view
+        for view in KEYS_OF_VIEWS
+        if any(field.default is KEY for field in fields(getattr(views, view)))
+    ]
 
 
 @pytest.mark.parametrize("view", sorted(KEYS_OF_VIEWS))
@@ -60,7 +70,14 @@ def test_every_field_of_a_log_is_that_of_a_topic_key() -> None:
 
 def test_two_keys_of_one_field_are_our_own_bug() -> None:
     one, other = (
-        ConfigKey(name=name, type=ConfigType.INT, default="1", documentation="It.", reason="why", fields=to("View.field"))
+        ConfigKey(
+            name=name,
+            type=ConfigType.INT,
+            default="1",
+            documentation="It.",
+            reason="why",
+            fields=to("View.field"),
+        )
         for name in ("one", "other")
     )
     with pytest.raises(AssertionError, match=r"one and other both declare View\.field"):

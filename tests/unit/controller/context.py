@@ -16,8 +16,15 @@ from log_service.controller.rules.table import ControllerConfig
 from log_service.metadata.features import SUPPORTED_FEATURES, first_feature_records
 from log_service.metadata.image import EMPTY_IMAGE, TopicImage
 from log_service.metadata.partition import PartitionRegistration
-from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from log_service.protocol.messages.broker_heartbeat import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+)
+from log_service.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    Feature,
+    Listener,
+)
 from log_service.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -31,7 +38,11 @@ from log_service.protocol.messages.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
 )
-from log_service.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicState
+from log_service.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
 from log_service.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -44,7 +55,11 @@ from log_service.state_machine.decision import Decision, ReplayContext, SetTimer
 CLUSTER = "capWTtRrTUChwS4VEDAgZg"
 OWN_NODE = 1
 SET, DELETE, APPEND, SUBTRACT = range(4)
-WITHOUT_ELIGIBLE_LEADERS = [record for record in first_feature_records() if getattr(record, "name", "") != ELIGIBLE_LEADER_REPLICAS]
+WITHOUT_ELIGIBLE_LEADERS = [
+    record
+    for record in first_feature_records()
+    if getattr(record, "name", "") != ELIGIBLE_LEADER_REPLICAS
+]
 """The first records of a cluster that elects its last replica in sync after any death."""
 
 SESSION_MS = 9_000
@@ -64,7 +79,9 @@ def new_topic(
         name=name,
         num_partitions=partitions,
         replication_factor=replicas,
-        configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
+        configs=[
+            CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()
+        ],
         assignments=[
             CreatableReplicaAssignment(partition_index=index, broker_ids=list(broker_ids))
             for index, broker_ids in (assignments or {}).items()
@@ -84,9 +101,14 @@ class ControllerContext:
     ) -> None:
         ids = count(1000)
         self.config = ControllerConfig(
-            node_id=NodeId(OWN_NODE), cluster_id=CLUSTER, topics=defaults or TopicDefaults(), static_texts=static_texts or {}
+            node_id=NodeId(OWN_NODE),
+            cluster_id=CLUSTER,
+            topics=defaults or TopicDefaults(),
+            static_texts=static_texts or {},
         )
-        self.controller = Controller(self.config, EMPTY_IMAGE, LeaderEpoch(1), lambda: UUID(int=next(ids)))
+        self.controller = Controller(
+            self.config, EMPTY_IMAGE, LeaderEpoch(1), lambda: UUID(int=next(ids))
+        )
         self.now_ms = 0
         self.records: list[MetadataRecord] = []
         self.timers: dict[Any, int] = {}
@@ -94,7 +116,14 @@ class ControllerContext:
 
     # Brokers
 
-    def register(self, node_id: int = OWN_NODE, *, incarnation: int = 1, cluster_id: str = CLUSTER, **fields: Any) -> BrokerEpoch:
+    def register(
+        self,
+        node_id: int = OWN_NODE,
+        *,
+        incarnation: int = 1,
+        cluster_id: str = CLUSTER,
+        **fields: Any,
+    ) -> BrokerEpoch:
         features = fields.pop("features", SUPPORTED_FEATURES)
         request = BrokerRegistrationRequest(
             broker_id=node_id,
@@ -102,15 +131,27 @@ class ControllerContext:
             incarnation_id=UUID(int=incarnation),
             listeners=[Listener(name="PLAINTEXT", host=f"host{node_id}", port=9092)],
             log_dirs=list(fields.pop("log_dirs", (UUID(int=500 + node_id),))),
-            features=[Feature(name=name, min_supported_version=low, max_supported_version=high) for name, (low, high) in features.items()],
+            features=[
+                Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in features.items()
+            ],
             **{"rack": None, **fields},
         )
         return BrokerEpoch(self.ask(request).broker_epoch)
 
-    def beat(self, node_id: int = OWN_NODE, *, epoch: int | None = None, offset: int = 10**9, **wants: Any) -> BrokerHeartbeatResponse:
+    def beat(
+        self,
+        node_id: int = OWN_NODE,
+        *,
+        epoch: int | None = None,
+        offset: int = 10**9,
+        **wants: Any,
+    ) -> BrokerHeartbeatResponse:
         known = self.controller.image.cluster.brokers.get(NodeId(node_id))
         broker_epoch = BrokerEpoch(epoch if epoch is not None else known.epoch if known else 0)
-        request = BrokerHeartbeatRequest(broker_id=node_id, broker_epoch=broker_epoch, current_metadata_offset=offset, **wants)
+        request = BrokerHeartbeatRequest(
+            broker_id=node_id, broker_epoch=broker_epoch, current_metadata_offset=offset, **wants
+        )
         response: BrokerHeartbeatResponse = self.ask(request)
         return response
 
@@ -136,7 +177,9 @@ class ControllerContext:
 
     # Requests
 
-    def create(self, *topics: CreatableTopic, validate_only: bool = False) -> list[CreatableTopicResult]:
+    def create(
+        self, *topics: CreatableTopic, validate_only: bool = False
+    ) -> list[CreatableTopicResult]:
         request = CreateTopicsRequest(topics=list(topics), validate_only=validate_only)
         found: list[CreatableTopicResult] = self.ask(request).topics
         return found
@@ -146,13 +189,19 @@ class ControllerContext:
         assert result.error_code == ErrorCode.NONE, result.error_message
         return self.topic(name)
 
-    def delete(self, *names: str, states: Sequence[DeleteTopicState] = ()) -> list[DeletableTopicResult]:
+    def delete(
+        self, *names: str, states: Sequence[DeleteTopicState] = ()
+    ) -> list[DeletableTopicResult]:
         request = DeleteTopicsRequest(topic_names=list(names), topics=list(states))
         found: list[DeletableTopicResult] = self.ask(request).responses
         return found
 
     def grow(
-        self, name: str, total: int, assignments: Sequence[Sequence[int]] | None = None, **options: bool
+        self,
+        name: str,
+        total: int,
+        assignments: Sequence[Sequence[int]] | None = None,
+        **options: bool,
     ) -> CreatePartitionsTopicResult:
         (result,) = self.grow_all((name, total, assignments), **options)
         return result
@@ -164,7 +213,9 @@ class ControllerContext:
             CreatePartitionsTopic(
                 name=name,
                 count=total,
-                assignments=None if given is None else [CreatePartitionsAssignment(broker_ids=list(ids)) for ids in given],
+                assignments=None
+                if given is None
+                else [CreatePartitionsAssignment(broker_ids=list(ids)) for ids in given],
             )
             for name, total, given in asked
         ]
@@ -173,13 +224,20 @@ class ControllerContext:
         return found
 
     def alter(
-        self, name: str, *changes: tuple[str, int, str | None], resource_type: int = 2, validate_only: bool = False
+        self,
+        name: str,
+        *changes: tuple[str, int, str | None],
+        resource_type: int = 2,
+        validate_only: bool = False,
     ) -> AlterConfigsResourceResponse:
         (found,) = self.alter_all([(resource_type, name, changes)], validate_only=validate_only)
         return found
 
     def alter_all(
-        self, resources: Sequence[tuple[int, str, Sequence[tuple[str, int, str | None]]]], *, validate_only: bool = False
+        self,
+        resources: Sequence[tuple[int, str, Sequence[tuple[str, int, str | None]]]],
+        *,
+        validate_only: bool = False,
     ) -> list[AlterConfigsResourceResponse]:
         request = IncrementalAlterConfigsRequest(
             validate_only=validate_only,
@@ -187,7 +245,10 @@ class ControllerContext:
                 AlterConfigsResource(
                     resource_type=resource_type,
                     resource_name=name,
-                    configs=[AlterableConfig(name=key, config_operation=operation, value=value) for key, operation, value in changes],
+                    configs=[
+                        AlterableConfig(name=key, config_operation=operation, value=value)
+                        for key, operation, value in changes
+                    ],
                 )
                 for resource_type, name, changes in resources
             ],
@@ -213,7 +274,9 @@ class ControllerContext:
         """Have another controller begin to lead, which knows what the log holds and nothing else."""
         self.timers.clear()
         self.config = replace(self.config, **config)
-        self.controller = Controller(self.config, self.controller.image, LeaderEpoch(1), lambda: UUID(int=1))
+        self.controller = Controller(
+            self.config, self.controller.image, LeaderEpoch(1), lambda: UUID(int=1)
+        )
         self.perform(lambda decision: self.controller.activate((), decision))
         return self
 
@@ -242,11 +305,15 @@ class ControllerContext:
         return decision.replies[0].response if decision.replies else None
 
 
-def cluster(*replicas: int, elr: bool = False, brokers: tuple[int, ...] = (1, 2, 3), **configs: str) -> ControllerContext:
+def cluster(
+    *replicas: int, elr: bool = False, brokers: tuple[int, ...] = (1, 2, 3), **configs: str
+) -> ControllerContext:
     """Brokers, and a topic ``a`` of one partition on ``replicas``."""
     context = ControllerContext(bootstrap=() if elr else WITHOUT_ELIGIBLE_LEADERS).start(*brokers)
     named = {key.replace("_", "."): value for key, value in configs.items()}
-    (result,) = context.create(new_topic("a", assignments={0: replicas or (1, 2, 3)}, configs=named))
+    (result,) = context.create(
+        new_topic("a", assignments={0: replicas or (1, 2, 3)}, configs=named)
+    )
     assert result.error_code == ErrorCode.NONE, result
     return context
 

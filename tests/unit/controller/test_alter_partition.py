@@ -1,4 +1,6 @@
-"""AlterPartition: the leader reports who is in sync, and only the leader of the present epoch is believed (KIP-497, KIP-841, KIP-903)."""
+"""AlterPartition: the leader reports who is in sync, and only the leader of the present epoch is
+believed (KIP-497, KIP-841, KIP-903).
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -38,7 +40,9 @@ def epoch_of(context: ControllerContext, node_id: int) -> int:
     return -1 if broker is None else broker.epoch
 
 
-def report(context: ControllerContext, isr: Sequence[int], *, sender: int = 1, **fields: Any) -> ResponsePartitionData:
+def report(
+    context: ControllerContext, isr: Sequence[int], *, sender: int = 1, **fields: Any
+) -> ResponsePartitionData:
     """Have ``sender`` report an in-sync set, with what it knows being right but for ``fields``."""
     partition = context.partition("a")
     topic_id = fields.pop("topic_id", context.topic("a").topic_id)
@@ -49,7 +53,12 @@ def report(context: ControllerContext, isr: Sequence[int], *, sender: int = 1, *
         "leader_epoch": partition.leader_epoch,
         "partition_epoch": partition.partition_epoch,
         "leader_recovery_state": partition.leader_recovery_state,
-        "new_isr_with_epochs": [BrokerState(broker_id=each, broker_epoch=broker_epochs.get(each, epoch_of(context, each))) for each in isr],
+        "new_isr_with_epochs": [
+            BrokerState(
+                broker_id=each, broker_epoch=broker_epochs.get(each, epoch_of(context, each))
+            )
+            for each in isr
+        ],
         **fields,
     }
     topic = RequestTopicData(topic_id=topic_id, partitions=[RequestPartitionData(**asked)])
@@ -61,10 +70,21 @@ def report(context: ControllerContext, isr: Sequence[int], *, sender: int = 1, *
 def test_a_follower_that_falls_behind_leaves_the_in_sync_set_and_comes_back() -> None:
     context = cluster()
     left = report(context, (1, 3))
-    assert (left.error_code, left.isr, left.leader_id, left.leader_epoch, left.partition_epoch) == (0, [1, 3], 1, 0, 1)
+    assert (left.error_code, left.isr, left.leader_id, left.leader_epoch, left.partition_epoch) == (
+        0,
+        [1, 3],
+        1,
+        0,
+        1,
+    )
     assert context.partition("a").isr == (1, 3)
     back = report(context, (1, 3, 2))
-    assert (back.error_code, back.isr, back.leader_epoch, back.partition_epoch) == (0, [1, 3, 2], 0, 2)
+    assert (back.error_code, back.isr, back.leader_epoch, back.partition_epoch) == (
+        0,
+        [1, 3, 2],
+        0,
+        2,
+    )
 
 
 def test_a_report_without_news_writes_nothing_and_tells_how_it_is() -> None:
@@ -104,14 +124,20 @@ def test_a_member_that_the_leader_has_not_heard_of_may_stay_whatever_its_epoch()
         ((1, 2), {"leader_recovery_state": 7}, ErrorCode.INVALID_REQUEST),
         ((1, 2), {"broker_epochs": {2: 10**6}}, ErrorCode.INELIGIBLE_REPLICA),
         # Of two faults the first in Kafka's order is told
-        ((1, 4), {"leader_epoch": 10**6, "partition_index": 9}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (
+            (1, 4),
+            {"leader_epoch": 10**6, "partition_index": 9},
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ),
         ((1, 4), {"leader_epoch": -1, "partition_epoch": 10**6}, ErrorCode.NOT_CONTROLLER),
         ((1, 4), {"partition_epoch": -1, "sender": 2}, ErrorCode.INVALID_REQUEST),
         ((1, 4), {"partition_epoch": -1}, ErrorCode.INVALID_UPDATE_VERSION),
     ],
     ids=str,
 )
-def test_what_is_refused_changes_nothing(isr: Sequence[int], fields: dict[str, Any], code: ErrorCode) -> None:
+def test_what_is_refused_changes_nothing(
+    isr: Sequence[int], fields: dict[str, Any], code: ErrorCode
+) -> None:
     context = cluster()
     count = len(context.records)
     assert report(context, isr, **fields).error_code == code
@@ -136,7 +162,10 @@ def test_a_broker_that_is_fenced_leaving_or_of_another_start_does_not_enter() ->
     context.start(1, 2, 3, incarnation=2)
     leader = context.partition("a").leader
     isr = (*context.partition("a").isr, 2)
-    assert report(context, isr, sender=leader, broker_epochs={2: old_epoch}).error_code == ErrorCode.INELIGIBLE_REPLICA
+    assert (
+        report(context, isr, sender=leader, broker_epochs={2: old_epoch}).error_code
+        == ErrorCode.INELIGIBLE_REPLICA
+    )
     assert report(context, isr, sender=leader).error_code == ErrorCode.NONE
 
 
@@ -149,7 +178,11 @@ def test_a_broker_that_was_forgotten_does_not_enter() -> None:
 
 def reassign(context: ControllerContext, *replicas: int) -> None:
     partition = ReassignablePartition(partition_index=0, replicas=list(replicas))
-    context.ask(AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="a", partitions=[partition])]))
+    context.ask(
+        AlterPartitionReassignmentsRequest(
+            topics=[ReassignableTopic(name="a", partitions=[partition])]
+        )
+    )
 
 
 def test_a_move_ends_once_the_added_replica_is_in_sync_and_the_leader_begins_a_new_epoch() -> None:
@@ -159,7 +192,12 @@ def test_a_move_ends_once_the_added_replica_is_in_sync_and_the_leader_begins_a_n
     assert context.partition("a").adding_replicas == (4,)
     done = report(context, (1, 2, 4))
     partition = context.partition("a")
-    assert (partition.replicas, partition.isr, partition.adding_replicas, partition.removing_replicas) == ((1, 2, 4), (1, 2, 4), (), ())
+    assert (
+        partition.replicas,
+        partition.isr,
+        partition.adding_replicas,
+        partition.removing_replicas,
+    ) == ((1, 2, 4), (1, 2, 4), (), ())
     assert (done.error_code, done.leader_id, done.leader_epoch) == (0, 1, 1)
 
 
@@ -173,13 +211,21 @@ def test_a_leader_that_moves_away_is_told_that_another_one_leads() -> None:
 
 def test_a_leader_that_was_elected_uncleanly_reports_its_recovery_before_others_join() -> None:
     context = cluster()
-    context.write(PartitionChangeRecord(topic_id=context.topic("a").topic_id, partition_id=0, leader=-1, isr=[3]))
+    context.write(
+        PartitionChangeRecord(
+            topic_id=context.topic("a").topic_id, partition_id=0, leader=-1, isr=[3]
+        )
+    )
     context.beat(3, want_fence=True)
-    election = ElectLeadersRequest(election_type=1, topic_partitions=[TopicPartitions(topic="a", partitions=[0])])
+    election = ElectLeadersRequest(
+        election_type=1, topic_partitions=[TopicPartitions(topic="a", partitions=[0])]
+    )
     context.ask(election)
     assert context.partition("a").leader_recovery_state == 1
     assert report(context, (1, 2)).error_code == ErrorCode.INVALID_REQUEST
-    assert report(context, (1,)).error_code == ErrorCode.NONE, "it may say that it has not recovered yet"
+    assert report(context, (1,)).error_code == ErrorCode.NONE, (
+        "it may say that it has not recovered yet"
+    )
     assert context.partition("a").leader_recovery_state == 1
     recovered = report(context, (1,), leader_recovery_state=0)
     assert (recovered.error_code, recovered.leader_recovery_state) == (0, 0)

@@ -23,7 +23,12 @@ from log_service.protocol.stored.metadata_records import (
     TopicRecord,
 )
 from log_service.state_machine.decision import Decision, ReplayContext
-from tests.unit.controller.context import CLUSTER, WITHOUT_ELIGIBLE_LEADERS, ControllerContext, new_topic
+from tests.unit.controller.context import (
+    CLUSTER,
+    WITHOUT_ELIGIBLE_LEADERS,
+    ControllerContext,
+    new_topic,
+)
 
 SESSION_MS = 9_000
 
@@ -34,7 +39,9 @@ def refusal(raised: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
 
 def test_the_features_of_the_cluster_are_its_first_records() -> None:
     context = ControllerContext()
-    min_isr = ConfigRecord(resource_type=ResourceType.BROKER, resource_name="", name="min.insync.replicas", value="1")
+    min_isr = ConfigRecord(
+        resource_type=ResourceType.BROKER, resource_name="", name="min.insync.replicas", value="1"
+    )
     assert context.records == [*first_feature_records(), min_isr]
 
 
@@ -48,7 +55,9 @@ def test_a_cluster_that_is_there_gets_no_first_records_again() -> None:
 def test_a_cluster_with_features_of_another_version_is_not_led() -> None:
     config = ControllerConfig(node_id=NodeId(1), cluster_id=CLUSTER)
     controller = Controller(config, EMPTY_IMAGE, LeaderEpoch(1), lambda: UUID(int=1))
-    controller.replay(FeatureLevelRecord(name="metadata.version", feature_level=21), ReplayContext(0))
+    controller.replay(
+        FeatureLevelRecord(name="metadata.version", feature_level=21), ReplayContext(0)
+    )
     with pytest.raises(StorageError, match="level 21"):
         controller.activate((), Decision(0, 0))
 
@@ -67,7 +76,11 @@ def test_a_broker_is_unfenced_once_it_has_seen_its_own_registration() -> None:
     early = context.beat(offset=epoch - 1)
     assert (early.is_caught_up, early.is_fenced, context.is_fenced()) == (False, True, True)
     caught_up = context.beat(offset=epoch)
-    assert (caught_up.is_caught_up, caught_up.is_fenced, context.is_fenced()) == (True, False, False)
+    assert (caught_up.is_caught_up, caught_up.is_fenced, context.is_fenced()) == (
+        True,
+        False,
+        False,
+    )
 
 
 def test_a_broker_that_wants_to_stay_fenced_stays_fenced() -> None:
@@ -126,7 +139,10 @@ def test_the_same_process_that_registers_again_keeps_its_epoch_and_what_it_leads
     context.create(new_topic("orders", assignments={0: (2, 1)}))
     epoch = context.controller.image.cluster.brokers[NodeId(2)].epoch
     assert context.register(2, rack="south") == epoch
-    assert (context.is_fenced(2), context.controller.image.cluster.brokers[NodeId(2)].rack) == (False, "south")
+    assert (context.is_fenced(2), context.controller.image.cluster.brokers[NodeId(2)].rack) == (
+        False,
+        "south",
+    )
     assert (context.partition("orders").leader, context.partition("orders").leader_epoch) == (2, 0)
 
 
@@ -176,7 +192,10 @@ def test_a_clean_stop_fences_and_the_next_start_leads_in_a_new_epoch() -> None:
     partition = context.partition("orders")
     assert (partition.leader, partition.isr, partition.eligible_leader_replicas) == (-1, (), (1,))
     context.start(incarnation=2)
-    assert [(context.partition("orders", index).leader, context.partition("orders", index).leader_epoch) for index in (0, 1)] == [
+    assert [
+        (context.partition("orders", index).leader, context.partition("orders", index).leader_epoch)
+        for index in (0, 1)
+    ] == [
         (1, 2),
         (1, 2),
     ]
@@ -219,7 +238,9 @@ def test_leaders_move_to_another_replica_in_sync() -> None:
     context.leave(2)
     for partition in context.topic("orders").partitions.values():
         assert (partition.leader, partition.isr) == (1, (1,))
-    led_before = [partition.leader_epoch for partition in context.topic("orders").partitions.values()]
+    led_before = [
+        partition.leader_epoch for partition in context.topic("orders").partitions.values()
+    ]
     assert sorted(led_before) == [0, 1]
 
 
@@ -256,7 +277,9 @@ def test_brokers_that_count_as_alive_get_one_session_from_a_new_controller() -> 
 
 
 def test_the_next_process_of_the_controllers_own_node_is_no_duplicate() -> None:
-    """Its directories are locked: when a node's controller begins, what the metadata shows of its broker is the process before."""
+    """Its directories are locked: when a node's controller begins, what the metadata shows of its
+    broker is the process before.
+    """
     context = ControllerContext().start(1, 2)
     context.new_epoch()
     context.register(1, incarnation=9)
@@ -272,8 +295,14 @@ def test_producer_ids_come_in_blocks_that_no_other_broker_gets() -> None:
     blocks = []
     for node_id in (1, 2, 1):
         epoch = brokers[NodeId(node_id)].epoch
-        blocks.append(context.ask(AllocateProducerIdsRequest(broker_id=node_id, broker_epoch=epoch)))
-    assert [(block.producer_id_start, block.producer_id_len) for block in blocks] == [(0, 1000), (1000, 1000), (2000, 1000)]
+        blocks.append(
+            context.ask(AllocateProducerIdsRequest(broker_id=node_id, broker_epoch=epoch))
+        )
+    assert [(block.producer_id_start, block.producer_id_len) for block in blocks] == [
+        (0, 1000),
+        (1000, 1000),
+        (2000, 1000),
+    ]
 
 
 def test_producer_ids_are_not_given_to_a_broker_that_was_replaced() -> None:
@@ -285,9 +314,14 @@ def test_producer_ids_are_not_given_to_a_broker_that_was_replaced() -> None:
 
 def test_a_new_controller_aborts_the_metadata_transaction_that_another_left_open() -> None:
     context = ControllerContext()
-    begun: list[MetadataRecord] = [BeginTransactionRecord(name="bulk"), TopicRecord(name="orders", topic_id=UUID(int=1))]
+    begun: list[MetadataRecord] = [
+        BeginTransactionRecord(name="bulk"),
+        TopicRecord(name="orders", topic_id=UUID(int=1)),
+    ]
     context.write(*begun)
     context.new_epoch()
-    assert context.records[-1] == AbortTransactionRecord(reason="the controller that began it leads no more")
+    assert context.records[-1] == AbortTransactionRecord(
+        reason="the controller that began it leads no more"
+    )
     context.write(TopicRecord(name="planes", topic_id=UUID(int=2)))
     assert list(context.controller.image.topics.by_name) == ["planes"]

@@ -29,7 +29,9 @@ def context() -> ControllerContext:
 
 
 def test_keys_are_set_and_deleted(context: ControllerContext) -> None:
-    assert context.alter("orders", ("retention.ms", SET, "5"), ("flush.ms", SET, "7")).error_code == 0
+    assert (
+        context.alter("orders", ("retention.ms", SET, "5"), ("flush.ms", SET, "7")).error_code == 0
+    )
     assert context.configs("orders") == {"retention.ms": "5", "flush.ms": "7"}
     context.alter("orders", ("retention.ms", DELETE, None))
     assert context.configs("orders") == {"flush.ms": "7"}
@@ -60,7 +62,12 @@ def test_a_brokers_file_is_such_a_default() -> None:
 def test_a_value_that_stays_the_same_is_not_written_again(context: ControllerContext) -> None:
     context.alter("orders", ("cleanup.policy", SET, "compact"))
     before = len(context.records)
-    assert context.alter("orders", ("cleanup.policy", SET, "compact"), ("retention.ms", DELETE, None)).error_code == 0
+    assert (
+        context.alter(
+            "orders", ("cleanup.policy", SET, "compact"), ("retention.ms", DELETE, None)
+        ).error_code
+        == 0
+    )
     assert context.alter("orders", ("cleanup.policy", APPEND, "compact")).error_code == 0
     assert len(context.records) == before
 
@@ -104,7 +111,11 @@ def test_an_unknown_key_can_be_deleted(context: ControllerContext) -> None:
     ],
 )
 def test_each_fault_has_the_code_that_kafka_gives_it(
-    context: ControllerContext, resource_type: int, name: str, change: tuple[str, int, str | None], code: ErrorCode
+    context: ControllerContext,
+    resource_type: int,
+    name: str,
+    change: tuple[str, int, str | None],
+    code: ErrorCode,
 ) -> None:
     before = len(context.records)
     response = context.alter(name, change, resource_type=resource_type)
@@ -121,14 +132,27 @@ def test_one_bad_change_keeps_all_of_its_resource(context: ControllerContext) ->
 
 
 def test_good_resources_change_beside_bad_ones(context: ControllerContext) -> None:
-    responses = context.alter_all([(TOPIC, "nothing", [("retention.ms", SET, "5")]), (TOPIC, "orders", [("retention.ms", SET, "5")])])
-    assert [response.error_code for response in responses] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
+    responses = context.alter_all(
+        [
+            (TOPIC, "nothing", [("retention.ms", SET, "5")]),
+            (TOPIC, "orders", [("retention.ms", SET, "5")]),
+        ]
+    )
+    assert [response.error_code for response in responses] == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        0,
+    ]
     assert context.configs("orders") == {"retention.ms": "5"}
 
 
 def test_a_resource_or_a_key_that_stands_twice_changes_nothing(context: ControllerContext) -> None:
-    responses = context.alter_all([(TOPIC, "orders", [("flush.ms", SET, "5")]), (TOPIC, "orders", [("flush.ms", SET, "6")])])
-    assert [response.error_code for response in responses] == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST]
+    responses = context.alter_all(
+        [(TOPIC, "orders", [("flush.ms", SET, "5")]), (TOPIC, "orders", [("flush.ms", SET, "6")])]
+    )
+    assert [response.error_code for response in responses] == [
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+    ]
     response = context.alter("orders", ("flush.ms", SET, "5"), ("flush.ms", DELETE, None))
     assert ErrorCode(response.error_code) is ErrorCode.INVALID_REQUEST
     assert context.configs("orders") == {}
@@ -142,28 +166,43 @@ def test_values_are_checked_against_those_that_are_there(context: ControllerCont
 
 def test_validate_only_responds_the_same_and_writes_nothing(context: ControllerContext) -> None:
     assert context.alter("orders", ("retention.ms", SET, "5"), validate_only=True).error_code == 0
-    assert context.alter("orders", ("retention.ms", SET, "x"), validate_only=True).error_code == ErrorCode.INVALID_CONFIG
+    assert (
+        context.alter("orders", ("retention.ms", SET, "x"), validate_only=True).error_code
+        == ErrorCode.INVALID_CONFIG
+    )
     assert context.configs("orders") == {}
 
 
 # Cordoned directories (KIP-1066)
 
 
-def cordon(context: ControllerContext, operation: int, value: str | None, *, is_at_broker: bool = True) -> tuple[int, str | None]:
+def cordon(
+    context: ControllerContext, operation: int, value: str | None, *, is_at_broker: bool = True
+) -> tuple[int, str | None]:
     """Ask for a change of what broker 1 cordons, at a broker or at the controller itself."""
     changed = AlterableConfig(name=CORDONED, config_operation=operation, value=value)
-    request = IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(resource_type=BROKER, resource_name="1", configs=[changed])])
+    request = IncrementalAlterConfigsRequest(
+        resources=[AlterConfigsResource(resource_type=BROKER, resource_name="1", configs=[changed])]
+    )
     caller = Caller(version=1, is_at_broker=is_at_broker)
-    (result,) = context.perform(lambda decision: context.controller.handle(request, decision, "r", caller)).responses
+    (result,) = context.perform(
+        lambda decision: context.controller.handle(request, decision, "r", caller)
+    ).responses
     return result.error_code, result.error_message
 
 
-def test_a_controller_that_is_asked_itself_lets_directories_leave_the_list_and_none_join_it(context: ControllerContext) -> None:
-    """It does not know the broker's disks, and a path that is on none counts as one directory that takes nothing."""
+def test_a_controller_that_is_asked_itself_lets_directories_leave_the_list_and_none_join_it(
+    context: ControllerContext,
+) -> None:
+    """It does not know the broker's disks, and a path that is on none counts as one directory that
+    takes nothing.
+    """
     for operation, value in ((SET, "/a"), (SET, "*"), (APPEND, "/a")):
         code, text = cordon(context, operation, value, is_at_broker=False)
         assert code == ErrorCode.INVALID_CONFIG
-        assert text == (f"a controller takes nothing new into {CORDONED} ({value}), for it does not know the disks: ask the broker itself")
+        assert text == (
+            f"a controller takes nothing new into {CORDONED} ({value}), for it does not know the disks: ask the broker itself"
+        )
     assert cordon(context, SET, "/a,/b") == (0, None)
     assert cordon(context, SET, "/b", is_at_broker=False) == (0, None)
     assert cordon(context, APPEND, "/c", is_at_broker=False)[0] == ErrorCode.INVALID_CONFIG
@@ -171,16 +210,26 @@ def test_a_controller_that_is_asked_itself_lets_directories_leave_the_list_and_n
     assert context.configs("1", BROKER) == {}
 
 
-def test_no_directory_is_cordoned_below_the_metadata_version_that_brings_it(context: ControllerContext) -> None:
+def test_no_directory_is_cordoned_below_the_metadata_version_that_brings_it(
+    context: ControllerContext,
+) -> None:
     assert cordon(context, SET, "*") == (0, None)
     context.write(FeatureLevelRecord(name=METADATA_VERSION, feature_level=29))
     for operation, value in ((SET, "/a"), (DELETE, None)):
         code, text = cordon(context, operation, value)
-        assert (code, text) == (ErrorCode.INVALID_CONFIG, f"metadata.version is 29; {CORDONED} is there from 30 (4.3-IV0) on")
+        assert (code, text) == (
+            ErrorCode.INVALID_CONFIG,
+            f"metadata.version is 29; {CORDONED} is there from 30 (4.3-IV0) on",
+        )
     context.beat(1, cordoned_log_dirs=[UUID(int=501)])
     assert not context.controller.image.cluster.brokers[NodeId(1)].cordoned_log_dirs
 
 
-def test_all_directories_and_one_of_them_are_not_cordoned_together(context: ControllerContext) -> None:
+def test_all_directories_and_one_of_them_are_not_cordoned_together(
+    context: ControllerContext,
+) -> None:
     code, text = cordon(context, SET, "*,/a")
-    assert (code, text) == (ErrorCode.INVALID_REQUEST, f"{CORDONED} names *, which is all of log.dirs, and others beside it")
+    assert (code, text) == (
+        ErrorCode.INVALID_REQUEST,
+        f"{CORDONED} names *, which is all of log.dirs, and others beside it",
+    )

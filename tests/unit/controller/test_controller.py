@@ -1,10 +1,16 @@
-"""What a controller does by itself, beside the rules of requests: what it begins with, and what its timers do."""
+"""What a controller does by itself, beside the rules of requests: what it begins with, and what its
+timers do.
+"""
 
 from log_service.common.features import KRAFT_VERSION
 from log_service.common.secrets import SecretText
 from log_service.common.types import BrokerEpoch, NodeId
 from log_service.config.views import TokenConfig
-from log_service.protocol.stored.metadata_records import AbortTransactionRecord, BeginTransactionRecord, UnregisterBrokerRecord
+from log_service.protocol.stored.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    UnregisterBrokerRecord,
+)
 from tests.unit.controller.context import ControllerContext, epoch_of, new_topic
 from tests.unit.metadata.records import token
 
@@ -18,7 +24,9 @@ def token_ids(context: ControllerContext) -> set[str]:
 def test_delegation_tokens_are_removed_at_the_first_look_after_they_have_expired() -> None:
     context = ControllerContext()
     context.write(token("short", CHECK_MS // 2), token("long", CHECK_MS + 1))
-    context.new_epoch(tokens=TokenConfig(secret=SecretText("secret"), expiry_check_interval_ms=CHECK_MS))
+    context.new_epoch(
+        tokens=TokenConfig(secret=SecretText("secret"), expiry_check_interval_ms=CHECK_MS)
+    )
     context.pass_ms(CHECK_MS - 1)
     assert token_ids(context) == {"short", "long"}
     context.pass_ms(1)
@@ -32,11 +40,15 @@ def test_a_broker_that_is_forgotten_or_has_another_epoch_by_now_is_not_declared_
     first = epoch_of(context, 2)
     context.leave(2)
     context.start(2, incarnation=2)
-    context.perform(lambda decision: context.controller.declare_dead(NodeId(2), BrokerEpoch(first), decision))
+    context.perform(
+        lambda decision: context.controller.declare_dead(NodeId(2), BrokerEpoch(first), decision)
+    )
     assert not context.is_fenced(2)
     context.write(UnregisterBrokerRecord(broker_id=2, broker_epoch=epoch_of(context, 2)))
     before = len(context.records)
-    context.perform(lambda decision: context.controller.declare_dead(NodeId(2), BrokerEpoch(first), decision))
+    context.perform(
+        lambda decision: context.controller.declare_dead(NodeId(2), BrokerEpoch(first), decision)
+    )
     assert len(context.records) == before
 
 

@@ -29,7 +29,9 @@ def test_a_topic_is_a_topic_record_its_configuration_and_its_partitions() -> Non
     assert context.configs("orders") == {"retention.ms": "5"}
 
 
-def test_a_new_partition_is_led_by_its_first_replica_in_epoch_zero_in_the_brokers_directory() -> None:
+def test_a_new_partition_is_led_by_its_first_replica_in_epoch_zero_in_the_brokers_directory() -> (
+    None
+):
     context = ControllerContext().start()
     context.created("orders")
     partition = context.partition("orders")
@@ -89,7 +91,9 @@ def test_the_response_shows_every_configuration_of_the_topic() -> None:
         (new_topic("orders", assignments={0: [1], 2: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_each_fault_has_the_code_that_kafka_gives_it(topic: CreatableTopic, code: ErrorCode) -> None:
+def test_each_fault_has_the_code_that_kafka_gives_it(
+    topic: CreatableTopic, code: ErrorCode
+) -> None:
     assert code_of(ControllerContext().start(), topic) is code
 
 
@@ -107,13 +111,20 @@ def test_names_that_differ_only_in_dots_and_underscores_collide() -> None:
 
 
 def test_names_of_one_request_collide_too() -> None:
-    first, second = ControllerContext().start().create(new_topic("a.b", 1, 1), new_topic("a_b", 1, 1))
+    first, second = (
+        ControllerContext().start().create(new_topic("a.b", 1, 1), new_topic("a_b", 1, 1))
+    )
     assert (first.error_code, second.error_code) == (0, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
 def test_valid_topics_of_a_request_are_created_beside_invalid_ones() -> None:
     context = ControllerContext().start()
-    results = context.create(new_topic("good", 1, 1), new_topic("bad name", 1, 1), new_topic("fine", 2, 1), new_topic("far", 1, 3))
+    results = context.create(
+        new_topic("good", 1, 1),
+        new_topic("bad name", 1, 1),
+        new_topic("fine", 2, 1),
+        new_topic("far", 1, 3),
+    )
     assert [(result.name, result.error_code == 0) for result in results] == [
         ("good", True),
         ("bad name", False),
@@ -125,7 +136,9 @@ def test_valid_topics_of_a_request_are_created_beside_invalid_ones() -> None:
 
 def test_a_topic_that_stands_twice_has_one_result_and_not_created() -> None:
     context = ControllerContext().start()
-    results = context.create(new_topic("twice", 1, 1), new_topic("once", 1, 1), new_topic("twice", 2, 1))
+    results = context.create(
+        new_topic("twice", 1, 1), new_topic("once", 1, 1), new_topic("twice", 2, 1)
+    )
     assert [(result.name, ErrorCode(result.error_code)) for result in results] == [
         ("twice", ErrorCode.INVALID_REQUEST),
         ("once", ErrorCode.NONE),
@@ -142,8 +155,14 @@ def test_too_many_partitions_refuse_the_whole_request() -> None:
 def test_validate_only_responds_the_same_and_writes_nothing() -> None:
     context = ControllerContext().start()
     before = len(context.records)
-    good, bad = context.create(new_topic("orders", 3, 1), new_topic("bad name", 1, 1), validate_only=True)
-    assert (good.error_code, good.num_partitions, bad.error_code) == (0, 3, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    good, bad = context.create(
+        new_topic("orders", 3, 1), new_topic("bad name", 1, 1), validate_only=True
+    )
+    assert (good.error_code, good.num_partitions, bad.error_code) == (
+        0,
+        3,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    )
     assert len(context.records) == before
 
 
@@ -151,7 +170,10 @@ def test_without_an_active_broker_nothing_can_be_placed() -> None:
     context = ControllerContext()
     context.register()
     assert code_of(context, new_topic("orders", 1, 1)) is ErrorCode.INVALID_REPLICATION_FACTOR
-    assert code_of(context, new_topic("orders", assignments={0: [1]})) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert (
+        code_of(context, new_topic("orders", assignments={0: [1]}))
+        is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    )
 
 
 def test_partitions_are_spread_over_the_brokers() -> None:
@@ -167,4 +189,6 @@ def test_a_broker_with_several_directories_chooses_by_itself() -> None:
     context.register(log_dirs=(UUID(int=501), UUID(int=502)))
     context.beat()
     context.created("orders")
-    assert context.partition("orders").directories == (UUID(int=1),), "the id of a replica whose broker has not chosen yet"
+    assert context.partition("orders").directories == (UUID(int=1),), (
+        "the id of a replica whose broker has not chosen yet"
+    )

@@ -1,4 +1,6 @@
-"""When a closed connection means death: refusals at both ends of the grace, and no sign of life between them."""
+"""When a closed connection means death: refusals at both ends of the grace, and no sign of life
+between them.
+"""
 
 import errno
 from types import SimpleNamespace
@@ -9,7 +11,14 @@ import trio
 
 from log_service.common.types import BrokerEpoch, NodeId
 from log_service.controller.death_detector import probe
-from log_service.controller.death_watch import MAX_BROKEN_OFF, PAUSE_MS, DeathWatch, Fence, Finding, Probe
+from log_service.controller.death_watch import (
+    MAX_BROKEN_OFF,
+    PAUSE_MS,
+    DeathWatch,
+    Fence,
+    Finding,
+    Probe,
+)
 from log_service.metadata.image import Endpoint
 
 GRACE_MS = 200
@@ -77,7 +86,9 @@ def test_a_process_whose_sockets_close_one_by_one_is_probed_again() -> None:
 
 
 def test_a_connection_that_was_accepted_in_the_grace_begins_it_anew() -> None:
-    """A process that listens again may be the broker that starts: only refusals for a whole grace after it are a death."""
+    """A process that listens again may be the broker that starts: only refusals for a whole grace
+    after it are a death.
+    """
     watch = DeathWatch(GRACE_MS)
     ended(watch)
     assert watch.probed(NODE, EPOCH, Finding.REFUSED, 1_000) == Probe(GRACE_MS)
@@ -106,7 +117,9 @@ def test_a_new_controller_suspects_brokers_that_it_has_not_heard_of() -> None:
         ((), Finding.UNKNOWN),
     ],
 )
-def test_only_a_host_that_refuses_every_address_says_that_its_process_is_gone(errors: tuple[int, ...], found: Finding) -> None:
+def test_only_a_host_that_refuses_every_address_says_that_its_process_is_gone(
+    errors: tuple[int, ...], found: Finding
+) -> None:
     """A host that is out of reach may serve others."""
 
     class Network:
@@ -114,4 +127,7 @@ def test_only_a_host_that_refuses_every_address_says_that_its_process_is_gone(er
             raise OSError(errors[port], "no connection")
 
     env: Any = SimpleNamespace(network=Network())
-    assert trio.run(probe, env, [Endpoint(host="two", port=number) for number in range(len(errors))]) is found
+    assert (
+        trio.run(probe, env, [Endpoint(host="two", port=number) for number in range(len(errors))])
+        is found
+    )

@@ -19,10 +19,25 @@ from log_service.metadata.features import SUPPORTED_FEATURES as FEATURES
 from log_service.metadata.image import MetadataImage
 from log_service.metadata.loader import MetadataLoader
 from log_service.metadata.snapshot import snapshot_records
-from log_service.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse, Feature, Listener
-from log_service.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic
+from log_service.protocol.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from log_service.protocol.messages.broker_heartbeat import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+)
+from log_service.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
+from log_service.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
 from log_service.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from log_service.protocol.messages.incremental_alter_configs import (
@@ -75,7 +90,10 @@ class Process:
             incarnation_id=UUID(int=self.env.rng.getrandbits(128)),
             listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=9092)],
             log_dirs=list(self.log_dirs),
-            features=[Feature(name=name, min_supported_version=low, max_supported_version=high) for name, (low, high) in FEATURES.items()],
+            features=[
+                Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in FEATURES.items()
+            ],
             rack=None,
         )
         response = await self.controller.request(request, BrokerRegistrationResponse)
@@ -83,7 +101,10 @@ class Process:
 
     async def beat(self, **wants: Any) -> bool:
         request = BrokerHeartbeatRequest(
-            broker_id=self.node_id, broker_epoch=self.broker_epoch, current_metadata_offset=self.image.offset, **wants
+            broker_id=self.node_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=self.image.offset,
+            **wants,
         )
         return (await self.controller.request(request, BrokerHeartbeatResponse)).is_fenced
 
@@ -100,11 +121,16 @@ class Process:
 
     async def next_producer_id(self, node_id: NodeId = NODE) -> int:
         request = AllocateProducerIdsRequest(broker_id=node_id, broker_epoch=self.broker_epoch)
-        return (await self.controller.request(request, AllocateProducerIdsResponse)).producer_id_start
+        return (
+            await self.controller.request(request, AllocateProducerIdsResponse)
+        ).producer_id_start
 
-    async def create(self, name: str, partitions: int = 1, *, timeout_ms: int = 60_000) -> ErrorCode:
+    async def create(
+        self, name: str, partitions: int = 1, *, timeout_ms: int = 60_000
+    ) -> ErrorCode:
         response = await self.controller.request(
-            CreateTopicsRequest(topics=[new_topic(name, partitions, 1)], timeout_ms=timeout_ms), CreateTopicsResponse
+            CreateTopicsRequest(topics=[new_topic(name, partitions, 1)], timeout_ms=timeout_ms),
+            CreateTopicsResponse,
         )
         return ErrorCode(response.topics[0].error_code)
 
@@ -166,15 +192,22 @@ def test_a_killed_node_knows_everything_that_it_told() -> None:
             await process.create("orders", 3)
             await process.create("planes")
             changes = [AlterableConfig(name="retention.ms", config_operation=0, value="5")]
-            resource = AlterConfigsResource(resource_type=2, resource_name="orders", configs=changes)
+            resource = AlterConfigsResource(
+                resource_type=2, resource_name="orders", configs=changes
+            )
             request = IncrementalAlterConfigsRequest(resources=[resource])
             await process.controller.request(request, IncrementalAlterConfigsResponse)
             await process.controller.request(
-                CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="planes", count=2)], timeout_ms=1_000), CreatePartitionsResponse
+                CreatePartitionsRequest(
+                    topics=[CreatePartitionsTopic(name="planes", count=2)], timeout_ms=1_000
+                ),
+                CreatePartitionsResponse,
             )
             await process.next_producer_id()
             await process.create("gone")
-            await process.controller.request(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=1_000), DeleteTopicsResponse)
+            await process.controller.request(
+                DeleteTopicsRequest(topic_names=["gone"], timeout_ms=1_000), DeleteTopicsResponse
+            )
             before = process.image
         machine.files.crash()
         second = Process(machine)
@@ -265,12 +298,16 @@ def test_a_request_gives_up_waiting_at_its_own_deadline() -> None:
             with pytest.raises(KafkaError) as raised:
                 await process.create("orders", timeout_ms=500)
             assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
-            assert await process.create("orders", timeout_ms=300_000) is ErrorCode.TOPIC_ALREADY_EXISTS
+            assert (
+                await process.create("orders", timeout_ms=300_000) is ErrorCode.TOPIC_ALREADY_EXISTS
+            )
 
     run(main)
 
 
-def test_a_silent_broker_is_fenced_by_the_nodes_timers_and_the_log_of_a_sole_voter_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_silent_broker_is_fenced_by_the_nodes_timers_and_the_log_of_a_sole_voter_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level("INFO", "log_service.controller")
 
     async def main() -> None:
@@ -283,10 +320,16 @@ def test_a_silent_broker_is_fenced_by_the_nodes_timers_and_the_log_of_a_sole_vot
             assert await process.beat() is False
 
     run(main)
-    assert caplog.messages == ["Broker 2 serves", "Broker 2 is fenced: others lead its partitions", "Broker 2 serves"]
+    assert caplog.messages == [
+        "Broker 2 serves",
+        "Broker 2 is fenced: others lead its partitions",
+        "Broker 2 serves",
+    ]
 
 
-def test_a_stalled_controller_says_so_once_and_fences_nobody_in_that_turn(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stalled_controller_says_so_once_and_fences_nobody_in_that_turn(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def main() -> None:
         async with started(Machine()) as process:
             await process.join_another()
@@ -299,7 +342,10 @@ def test_a_stalled_controller_says_so_once_and_fences_nobody_in_that_turn(caplog
 
     run(main)
     (told,) = caplog.messages
-    assert told == "This controller was stalled: a session was due 6000 ms ago; it reads heartbeats for 2000 ms before it fences a broker"
+    assert (
+        told
+        == "This controller was stalled: a session was due 6000 ms ago; it reads heartbeats for 2000 ms before it fences a broker"
+    )
 
 
 def test_fencing_is_tried_again_when_the_disk_was_full() -> None:
@@ -340,7 +386,9 @@ def test_a_refused_request_leaves_the_controller_as_it_was() -> None:
     run(main)
 
 
-def test_a_broker_that_leads_very_many_partitions_is_fenced_in_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_leads_very_many_partitions_is_fenced_in_several_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("log_service.controller.driver.MAX_RECORDS_PER_BATCH", 10)
 
     async def main() -> None:
@@ -348,9 +396,15 @@ def test_a_broker_that_leads_very_many_partitions_is_fenced_in_several_batches(m
         async with started(machine) as process:
             assert await process.create("orders", 45) is ErrorCode.NONE
             await process.beat(want_shut_down=True)
-            assert {partition.leader for partition in process.image.topics.by_name["orders"].partitions.values()} == {-1}
+            assert {
+                partition.leader
+                for partition in process.image.topics.by_name["orders"].partitions.values()
+            } == {-1}
         async with started(machine) as process:
-            assert {partition.leader for partition in process.image.topics.by_name["orders"].partitions.values()} == {1}
+            assert {
+                partition.leader
+                for partition in process.image.topics.by_name["orders"].partitions.values()
+            } == {1}
 
     run(main)
 
@@ -361,24 +415,35 @@ def registration(process: Process, node_id: int, incarnation: int) -> BrokerRegi
         cluster_id=process.cluster_id,
         incarnation_id=UUID(int=incarnation),
         log_dirs=[UUID(int=500 + node_id)],
-        features=[Feature(name=name, min_supported_version=low, max_supported_version=high) for name, (low, high) in FEATURES.items()],
+        features=[
+            Feature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in FEATURES.items()
+        ],
         rack=None,
     )
 
 
 def test_a_registration_that_the_log_refuses_begins_no_session() -> None:
-    """A broker is heard of once its record is appended: one that was refused must not keep another process out."""
+    """A broker is heard of once its record is appended: one that was refused must not keep another
+    process out.
+    """
 
     async def main() -> None:
         async with started(Machine()) as process:
-            await process.controller.request(registration(process, 2, 1), BrokerRegistrationResponse)
+            await process.controller.request(
+                registration(process, 2, 1), BrokerRegistrationResponse
+            )
             await trio.sleep(9)
             process.timers.fire_due(process.env.clock.monotonic_ms())
             process.machine.files.fail_next("append", error=errno.ENOSPC)
             with pytest.raises(KafkaError) as raised:
-                await process.controller.request(registration(process, 2, 2), BrokerRegistrationResponse)
+                await process.controller.request(
+                    registration(process, 2, 2), BrokerRegistrationResponse
+                )
             assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-            await process.controller.request(registration(process, 2, 3), BrokerRegistrationResponse)
+            await process.controller.request(
+                registration(process, 2, 3), BrokerRegistrationResponse
+            )
 
     run(main)
 

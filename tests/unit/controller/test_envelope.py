@@ -9,12 +9,24 @@ from hypothesis import strategies as st
 from log_service.common.access import ANONYMOUS, Principal
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.controller.caller import Caller
-from log_service.controller.envelope import envelope_of, host_bytes, host_of, open_response, principal_bytes, principal_of
-from log_service.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from log_service.controller.envelope import (
+    envelope_of,
+    host_bytes,
+    host_of,
+    open_response,
+    principal_bytes,
+    principal_of,
+)
+from log_service.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+)
 from log_service.protocol.messages.envelope import EnvelopeResponse
 
 KAFKAS_ANONYMOUS = bytes.fromhex("0000 05 55736572 0a 414e4f4e594d4f5553 00 00")
-"""What DefaultKafkaPrincipalBuilder of Apache Kafka 4.3.1 writes: version 0, type, name, not by a token, no tags."""
+"""What DefaultKafkaPrincipalBuilder of Apache Kafka 4.3.1 writes: version 0, type, name, not by a
+token, no tags.
+"""
 
 
 def test_a_principal_is_written_as_kafka_writes_it() -> None:
@@ -24,11 +36,16 @@ def test_a_principal_is_written_as_kafka_writes_it() -> None:
 
 @given(st.text(max_size=300), st.text(max_size=300), st.booleans())
 def test_a_principal_comes_back(kind: str, name: str, is_by_token: bool) -> None:
-    assert principal_of(principal_bytes(Principal(kind, name), is_by_token=is_by_token)) == (Principal(kind, name), is_by_token)
+    assert principal_of(principal_bytes(Principal(kind, name), is_by_token=is_by_token)) == (
+        Principal(kind, name),
+        is_by_token,
+    )
 
 
 def test_a_login_by_token_stays_one_where_tags_follow() -> None:
-    """A later version of either product may add tags: who came by a token must not make another one for all that."""
+    """A later version of either product may add tags: who came by a token must not make another one
+    for all that.
+    """
     content = principal_bytes(Principal("User", "alice"), is_by_token=True)
     tagged = content[:-1] + bytes.fromhex("01 00 02 abcd")
     assert principal_of(tagged) == (Principal("User", "alice"), True)
@@ -41,9 +58,13 @@ def test_any_bytes_are_a_principal_or_refused(content: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [None, b"", b"\0", KAFKAS_ANONYMOUS[:-1], KAFKAS_ANONYMOUS[:9], b"\0\1" + KAFKAS_ANONYMOUS[2:]], ids=str
+    "content",
+    [None, b"", b"\0", KAFKAS_ANONYMOUS[:-1], KAFKAS_ANONYMOUS[:9], b"\0\1" + KAFKAS_ANONYMOUS[2:]],
+    ids=str,
 )
-def test_a_principal_that_is_cut_off_or_of_another_version_is_refused(content: bytes | None) -> None:
+def test_a_principal_that_is_cut_off_or_of_another_version_is_refused(
+    content: bytes | None,
+) -> None:
     with pytest.raises(KafkaError) as raised:
         principal_of(content)
     assert raised.value.code is ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE
@@ -64,8 +85,13 @@ def test_addresses_are_4_or_16_bytes() -> None:
 def test_the_request_is_inside_with_the_clients_header_and_in_its_version() -> None:
     caller = Caller(version=1, correlation_id=7, client_id="app", host="10.0.0.1")
     envelope = envelope_of(CreatePartitionsRequest(timeout_ms=5), caller)
-    assert envelope.request_data == bytes.fromhex("0025 0001 00000007 0003 617070 00000000 00000005 00")
-    assert (envelope.request_principal, envelope.client_host_address) == (KAFKAS_ANONYMOUS, bytes((10, 0, 0, 1)))
+    assert envelope.request_data == bytes.fromhex(
+        "0025 0001 00000007 0003 617070 00000000 00000005 00"
+    )
+    assert (envelope.request_principal, envelope.client_host_address) == (
+        KAFKAS_ANONYMOUS,
+        bytes((10, 0, 0, 1)),
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,7 +106,9 @@ def test_the_request_is_inside_with_the_clients_header_and_in_its_version() -> N
     ],
     ids=str,
 )
-def test_what_the_brokers_have_between_them_is_no_fault_of_the_client(outer: EnvelopeResponse, code: ErrorCode) -> None:
+def test_what_the_brokers_have_between_them_is_no_fault_of_the_client(
+    outer: EnvelopeResponse, code: ErrorCode
+) -> None:
     with pytest.raises(KafkaError) as raised:
         open_response(outer, CreatePartitionsResponse, Caller(version=1))
     assert raised.value.code is code

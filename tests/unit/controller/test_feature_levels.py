@@ -1,4 +1,6 @@
-"""UpdateFeatures: which levels the cluster may have, given the way that is asked for and what every member keeps (KIP-584, KIP-778)."""
+"""UpdateFeatures: which levels the cluster may have, given the way that is asked for and what every
+member keeps (KIP-584, KIP-778).
+"""
 
 from uuid import UUID
 
@@ -6,7 +8,10 @@ import pytest
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.metadata.features import SUPPORTED_FEATURES
-from log_service.protocol.messages.controller_registration import ControllerRegistrationRequest, Feature
+from log_service.protocol.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    Feature,
+)
 from log_service.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from log_service.protocol.stored.metadata_records import ConfigRecord, FeatureLevelRecord
 from tests.unit.controller.context import ControllerContext, new_topic
@@ -23,7 +28,10 @@ ELR, KRAFT, METADATA, SHARE, TRANSACTIONS = (
 
 
 def update(context: ControllerContext, *updates: tuple[str, int, int]) -> None:
-    asked = [FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=way) for name, level, way in updates]
+    asked = [
+        FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=way)
+        for name, level, way in updates
+    ]
     context.ask(UpdateFeaturesRequest(feature_updates=asked))
 
 
@@ -78,7 +86,9 @@ def test_the_quorum_never_goes_back_to_voters_in_files() -> None:
         ("", 1, "the empty name cannot become 1"),
     ],
 )
-def test_levels_that_this_software_does_not_keep_are_refused_whichever_way(name: str, level: int, told: str) -> None:
+def test_levels_that_this_software_does_not_keep_are_refused_whichever_way(
+    name: str, level: int, told: str
+) -> None:
     for way in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         assert told in refused(ControllerContext().start(1), (name, level, way))
 
@@ -89,8 +99,15 @@ def mixed(features: dict[str, tuple[int, int]], *, is_controller: bool) -> Contr
     context = ControllerContext(bootstrap=bootstrap).start(1)
     kept = {**SUPPORTED_FEATURES, **features}
     if is_controller:
-        listed = [Feature(name=name, min_supported_version=low, max_supported_version=high) for name, (low, high) in kept.items()]
-        context.ask(ControllerRegistrationRequest(controller_id=9, incarnation_id=UUID(int=9), features=listed))
+        listed = [
+            Feature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in kept.items()
+        ]
+        context.ask(
+            ControllerRegistrationRequest(
+                controller_id=9, incarnation_id=UUID(int=9), features=listed
+            )
+        )
     else:
         context.register(9, features=kept)
     return context
@@ -115,10 +132,16 @@ def test_a_level_is_refused_where_one_member_is_too_new_for_it() -> None:
 
 
 def test_the_metadata_version_is_never_off_for_a_member() -> None:
-    """Level 0 of another feature is for members that do not have it; there are records of this one in every log."""
+    """Level 0 of another feature is for members that do not have it; there are records of this one
+    in every log.
+    """
     context = ControllerContext().start(1)
     features = [Feature(name=TRANSACTIONS, min_supported_version=0, max_supported_version=2)]
-    context.ask(ControllerRegistrationRequest(controller_id=9, incarnation_id=UUID(int=9), features=features))
+    context.ask(
+        ControllerRegistrationRequest(
+            controller_id=9, incarnation_id=UUID(int=9), features=features
+        )
+    )
     assert "controller 9 keeps levels 0 to 0" in refused(context, (METADATA, 30, UPGRADE))
 
 
@@ -134,7 +157,10 @@ def test_min_insync_replicas_becomes_a_value_of_the_cluster_with_elr_alone() -> 
     update(context, (SHARE, 1, UPGRADE))
     assert [type(record) for record in context.records[count:]] == [FeatureLevelRecord]
     update(context, (ELR, 1, UPGRADE))
-    assert [type(record).__name__ for record in context.records[count + 1 :]] == ["ConfigRecord", "FeatureLevelRecord"]
+    assert [type(record).__name__ for record in context.records[count + 1 :]] == [
+        "ConfigRecord",
+        "FeatureLevelRecord",
+    ]
 
 
 def test_min_insync_replicas_of_topics_and_of_the_cluster_stay_when_elr_begin() -> None:
@@ -142,7 +168,9 @@ def test_min_insync_replicas_of_topics_and_of_the_cluster_stay_when_elr_begin() 
     context = mixed({}, is_controller=False)
     context.create(new_topic("a", assignments={0: (1,)}, configs={MIN_ISR: "3"}))
     for name, key in (("", MIN_ISR), ("1", MIN_ISR), ("9", "message.max.bytes")):
-        assert context.alter(name, (key, 0, "2000"), resource_type=BROKER).error_code == ErrorCode.NONE
+        assert (
+            context.alter(name, (key, 0, "2000"), resource_type=BROKER).error_code == ErrorCode.NONE
+        )
     count = len(context.records)
     update(context, (ELR, 1, UPGRADE))
     assert context.records[count:] == [

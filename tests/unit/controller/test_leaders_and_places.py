@@ -1,4 +1,6 @@
-"""What admins do to leaders, places and membership: elections, reassignments, directories, features, brokers that go for good."""
+"""What admins do to leaders, places and membership: elections, reassignments, directories,
+features, brokers that go for good.
+"""
 
 from typing import Any
 from uuid import UUID
@@ -23,7 +25,9 @@ from log_service.protocol.messages.assign_replicas_to_dirs import (
     RequestTopicData,
 )
 from log_service.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from log_service.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from log_service.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+)
 from log_service.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from log_service.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from log_service.protocol.stored.metadata_records import FeatureLevelRecord, PartitionChangeRecord
@@ -42,28 +46,43 @@ def cluster(*node_ids: int, replicas: tuple[int, ...] = (1, 2)) -> ControllerCon
 
 
 def change(context: ControllerContext, **fields: Any) -> None:
-    """Write a change of the partition that no request of an admin makes: what followers and leaders report."""
+    """Write a change of the partition that no request of an admin makes: what followers and leaders
+    report.
+    """
     record = PartitionChangeRecord(topic_id=context.topic("a").topic_id, partition_id=0, **fields)
     context.write(record)
 
 
-def elect(context: ControllerContext, election_type: int = PREFERRED, *, index: int = 0) -> ErrorCode:
-    request = ElectLeadersRequest(election_type=election_type, topic_partitions=[TopicPartitions(topic="a", partitions=[index])])
+def elect(
+    context: ControllerContext, election_type: int = PREFERRED, *, index: int = 0
+) -> ErrorCode:
+    request = ElectLeadersRequest(
+        election_type=election_type,
+        topic_partitions=[TopicPartitions(topic="a", partitions=[index])],
+    )
     response = context.ask(request)
     (result,) = response.replica_election_results[0].partition_result
     return ErrorCode(result.error_code)
 
 
-def reassign(context: ControllerContext, *replicas: int, cancels: bool = False, allows_new_factor: bool = True) -> ErrorCode:
+def reassign(
+    context: ControllerContext,
+    *replicas: int,
+    cancels: bool = False,
+    allows_new_factor: bool = True,
+) -> ErrorCode:
     wanted = ReassignablePartition(partition_index=0, replicas=None if cancels else list(replicas))
     request = AlterPartitionReassignmentsRequest(
-        topics=[ReassignableTopic(name="a", partitions=[wanted])], allow_replication_factor_change=allows_new_factor
+        topics=[ReassignableTopic(name="a", partitions=[wanted])],
+        allow_replication_factor_change=allows_new_factor,
     )
     response = context.ask(request)
     return ErrorCode(response.responses[0].partitions[0].error_code)
 
 
-def placed(partition: PartitionRegistration) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+def placed(
+    partition: PartitionRegistration,
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     return partition.replicas, partition.adding_replicas, partition.removing_replicas
 
 
@@ -93,7 +112,11 @@ def test_an_unclean_election_is_for_partitions_without_leader() -> None:
     epoch = context.partition("a").leader_epoch
     assert elect(context, UNCLEAN) is ErrorCode.NONE
     partition = context.partition("a")
-    assert (partition.leader, partition.isr, partition.leader_recovery_state) == (2, (2,), RECOVERING)
+    assert (partition.leader, partition.isr, partition.leader_recovery_state) == (
+        2,
+        (2,),
+        RECOVERING,
+    )
     assert partition.leader_epoch == epoch + 1
 
 
@@ -101,7 +124,10 @@ def test_all_partitions_are_asked_for_with_nothing() -> None:
     context = cluster()
     context.created("b", 3)
     response = context.ask(ElectLeadersRequest(topic_partitions=None))
-    assert [(each.topic, each.partition_result) for each in response.replica_election_results] == [("a", []), ("b", [])]
+    assert [(each.topic, each.partition_result) for each in response.replica_election_results] == [
+        ("a", []),
+        ("b", []),
+    ]
 
 
 def test_elections_of_what_is_not_there() -> None:
@@ -109,7 +135,10 @@ def test_elections_of_what_is_not_there() -> None:
     assert elect(context, index=7) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert elect(context, 5) is ErrorCode.INVALID_REQUEST
     response = context.ask(ElectLeadersRequest(election_type=5, topic_partitions=None))
-    assert (response.error_code, response.replica_election_results) == (ErrorCode.INVALID_REQUEST, [])
+    assert (response.error_code, response.replica_election_results) == (
+        ErrorCode.INVALID_REQUEST,
+        [],
+    )
 
 
 # Reassignments
@@ -120,8 +149,14 @@ def test_a_move_keeps_old_replicas_until_the_new_ones_are_in_sync() -> None:
     assert reassign(context, 3, 1) is ErrorCode.NONE
     assert placed(context.partition("a")) == ((3, 1, 2), (3,), (2,))
     assert context.partition("a").leader == 1
-    (listed,) = list_partition_reassignments(context.controller.image, ListPartitionReassignmentsRequest(topics=None)).topics
-    assert (listed.name, listed.partitions[0].replicas, listed.partitions[0].adding_replicas) == ("a", [3, 1, 2], [3])
+    (listed,) = list_partition_reassignments(
+        context.controller.image, ListPartitionReassignmentsRequest(topics=None)
+    ).topics
+    assert (listed.name, listed.partitions[0].replicas, listed.partitions[0].adding_replicas) == (
+        "a",
+        [3, 1, 2],
+        [3],
+    )
     change(context, isr=[1, 2, 3])
     assert reassign(context, 3, 1) is ErrorCode.NONE
     assert placed(context.partition("a")) == ((3, 1), (), ())
@@ -166,7 +201,9 @@ def test_a_replication_factor_may_be_kept() -> None:
     context = cluster()
     assert reassign(context, 3, allows_new_factor=False) is ErrorCode.INVALID_REPLICATION_FACTOR
     assert reassign(context, 3, 2, allows_new_factor=False) is ErrorCode.NONE
-    assert reassign(context, 3, 1, allows_new_factor=False) is ErrorCode.NONE, "what is being added does not count twice"
+    assert reassign(context, 3, 1, allows_new_factor=False) is ErrorCode.NONE, (
+        "what is being added does not count twice"
+    )
 
 
 def test_a_partition_stays_where_it_is_told_to_be() -> None:
@@ -179,15 +216,26 @@ def test_a_partition_stays_where_it_is_told_to_be() -> None:
 # Directories
 
 
-def assign(context: ControllerContext, *, broker_id: int = 1, topic_id: UUID | None = None, partition: int = 0, **fields: Any) -> ErrorCode:
-    """Say that a replica is in a directory, 77 unless it is given, and return the partition's error."""
+def assign(
+    context: ControllerContext,
+    *,
+    broker_id: int = 1,
+    topic_id: UUID | None = None,
+    partition: int = 0,
+    **fields: Any,
+) -> ErrorCode:
+    """Say that a replica is in a directory, 77 unless it is given, and return the partition's
+    error.
+    """
     known = context.controller.image.cluster.brokers.get(NodeId(broker_id))
     one = RequestPartitionData(partition_index=partition)
     topic = RequestTopicData(topic_id=topic_id or context.topic("a").topic_id, partitions=[one])
     request = AssignReplicasToDirsRequest(
         broker_id=broker_id,
         broker_epoch=fields.pop("broker_epoch", known.epoch if known else 0),
-        directories=[RequestDirectoryData(id=fields.pop("directory_id", UUID(int=77)), topics=[topic])],
+        directories=[
+            RequestDirectoryData(id=fields.pop("directory_id", UUID(int=77)), topics=[topic])
+        ],
     )
     response = context.ask(request)
     return ErrorCode(response.directories[0].topics[0].partitions[0].error_code)
@@ -203,7 +251,9 @@ def test_a_broker_tells_where_its_replica_is() -> None:
 
 
 def test_a_replica_that_is_told_to_be_in_a_directory_that_is_there_leads_at_once() -> None:
-    """The broker has a new disk: the directory of before is gone, and with it the leader, until the broker says where the replica is."""
+    """The broker has a new disk: the directory of before is gone, and with it the leader, until the
+    broker says where the replica is.
+    """
     context = cluster()
     change(context, isr=[1], leader=-1, directories=[UUID(int=999), UUID(int=502)])
     assert elect(context) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
@@ -212,7 +262,9 @@ def test_a_replica_that_is_told_to_be_in_a_directory_that_is_there_leads_at_once
 
 
 @pytest.mark.parametrize("node_id", [1, 2], ids=["leader", "follower"])
-def test_a_replica_that_is_told_to_be_in_a_directory_that_is_gone_is_in_sync_no_more(node_id: int) -> None:
+def test_a_replica_that_is_told_to_be_in_a_directory_that_is_gone_is_in_sync_no_more(
+    node_id: int,
+) -> None:
     context = cluster()
     assert assign(context, broker_id=node_id, directory_id=UUID(int=999)) is ErrorCode.NONE
     other = 3 - node_id
@@ -222,8 +274,12 @@ def test_a_replica_that_is_told_to_be_in_a_directory_that_is_gone_is_in_sync_no_
 NEW_DISK = UUID(int=777)
 
 
-def lose_the_last(*returning: int, replicas: tuple[int, ...] = (1, 2), log_dirs: tuple[UUID, ...] = (NEW_DISK,)) -> ControllerContext:
-    """Have broker 2 lead alone, die, and come back uncleanly with these directories, after the ones that return have done so."""
+def lose_the_last(
+    *returning: int, replicas: tuple[int, ...] = (1, 2), log_dirs: tuple[UUID, ...] = (NEW_DISK,)
+) -> ControllerContext:
+    """Have broker 2 lead alone, die, and come back uncleanly with these directories, after the ones
+    that return have done so.
+    """
     context = cluster(1, 2, 3, replicas=replicas)
     change(context, isr=[2], leader=2)
     for node_id in replicas:
@@ -235,17 +291,25 @@ def lose_the_last(*returning: int, replicas: tuple[int, ...] = (1, 2), log_dirs:
     return context
 
 
-def test_a_last_known_leader_with_an_empty_disk_takes_nothing_from_a_replica_that_has_its_log() -> None:
+def test_a_last_known_leader_with_an_empty_disk_takes_nothing_from_a_replica_that_has_its_log() -> (
+    None
+):
     context = lose_the_last(1)
     assert (context.partition("a").leader, context.partition("a").last_known_elr) == (-1, (2,))
     assign(context, broker_id=2, directory_id=NEW_DISK)
     partition = context.partition("a")
-    assert (partition.leader, partition.isr, partition.leader_recovery_state) == (1, (1,), RECOVERING)
+    assert (partition.leader, partition.isr, partition.leader_recovery_state) == (
+        1,
+        (1,),
+        RECOVERING,
+    )
     assert partition.directory_of(NodeId(2)) == NEW_DISK
 
 
 @pytest.mark.parametrize("replicas", [(1, 2), (2,)], ids=["the other is away", "there is no other"])
-def test_a_last_known_leader_with_an_empty_disk_leads_where_no_other_can(replicas: tuple[int, ...]) -> None:
+def test_a_last_known_leader_with_an_empty_disk_leads_where_no_other_can(
+    replicas: tuple[int, ...],
+) -> None:
     context = lose_the_last(replicas=replicas)
     assign(context, broker_id=2, directory_id=NEW_DISK)
     assert (context.partition("a").leader, context.partition("a").isr) == (2, (2,))
@@ -265,7 +329,10 @@ def test_places_that_another_start_tells_are_refused_as_a_whole(fields: dict[str
 
 @pytest.mark.parametrize(
     ("fields", "code"),
-    [({"topic_id": UUID(int=9)}, ErrorCode.UNKNOWN_TOPIC_ID), ({"partition": 9}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
+    [
+        ({"topic_id": UUID(int=9)}, ErrorCode.UNKNOWN_TOPIC_ID),
+        ({"partition": 9}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
     ids=str,
 )
 def test_places_of_what_is_not_there(fields: dict[str, Any], code: ErrorCode) -> None:
@@ -282,7 +349,9 @@ def test_a_broker_tells_only_of_its_own_replicas() -> None:
 # Features and brokers
 
 
-def update(context: ControllerContext, *updates: FeatureUpdateKey, validate_only: bool = False) -> None:
+def update(
+    context: ControllerContext, *updates: FeatureUpdateKey, validate_only: bool = False
+) -> None:
     request = UpdateFeaturesRequest(feature_updates=list(updates), validate_only=validate_only)
     context.ask(request)
 
@@ -291,7 +360,9 @@ def update(context: ControllerContext, *updates: FeatureUpdateKey, validate_only
     "fault",
     [
         FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=METADATA_VERSION_LEVEL + 1),
-        FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=METADATA_VERSION_LEVEL, upgrade_type=7),
+        FeatureUpdateKey(
+            feature=METADATA_VERSION, max_version_level=METADATA_VERSION_LEVEL, upgrade_type=7
+        ),
         FeatureUpdateKey(feature="streams.version", max_version_level=2),
         FeatureUpdateKey(feature="kraft.version", max_version_level=0, upgrade_type=3),
     ],
@@ -303,7 +374,11 @@ def test_levels_that_cannot_be_change_nothing(fault: FeatureUpdateKey) -> None:
     context.write(kraft)
     before = dict(context.controller.image.features)
     with pytest.raises(KafkaError) as caught:
-        update(context, FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=METADATA_VERSION_LEVEL), fault)
+        update(
+            context,
+            FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=METADATA_VERSION_LEVEL),
+            fault,
+        )
     assert caught.value.code is ErrorCode.INVALID_UPDATE_VERSION
     assert context.controller.image.features == before
 
@@ -311,7 +386,10 @@ def test_levels_that_cannot_be_change_nothing(fault: FeatureUpdateKey) -> None:
 def test_a_level_that_is_there_writes_nothing() -> None:
     context = cluster()
     count = len(context.records)
-    update(context, FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=METADATA_VERSION_LEVEL))
+    update(
+        context,
+        FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=METADATA_VERSION_LEVEL),
+    )
     assert len(context.records) == count
 
 
@@ -329,15 +407,25 @@ def test_a_broker_that_is_forgotten_leads_nothing_until_it_registers_again() -> 
 
 
 def test_another_broker_under_the_id_of_one_that_was_forgotten_takes_new_partitions() -> None:
-    """It was cordoned while it was emptied, and the key outlived it: the next broker with that id got no topic, and nothing said why."""
+    """It was cordoned while it was emptied, and the key outlived it: the next broker with that id
+    got no topic, and nothing said why.
+    """
     context = cluster()
     for key, value in (("cordoned.log.dirs", "*"), ("log.cleaner.threads", "2")):
         assert context.alter("3", (key, 0, value), resource_type=4).error_code is ErrorCode.NONE
-    assert 3 not in {node_id for each in context.created("kept", 4, 2).partitions.values() for node_id in each.replicas}
+    assert 3 not in {
+        node_id
+        for each in context.created("kept", 4, 2).partitions.values()
+        for node_id in each.replicas
+    }
     context.ask(UnregisterBrokerRequest(broker_id=3))
     assert context.configs("3", resource_type=4) == {"log.cleaner.threads": "2"}
     context.start(3, incarnation=2)
-    assert 3 in {node_id for each in context.created("new", 4, 2).partitions.values() for node_id in each.replicas}
+    assert 3 in {
+        node_id
+        for each in context.created("new", 4, 2).partitions.values()
+        for node_id in each.replicas
+    }
 
 
 def test_a_broker_that_is_not_registered_cannot_be_forgotten() -> None:

@@ -1,4 +1,6 @@
-"""Moves that are under way: what another request makes of them, how they are taken back, and how they are listed (KIP-455)."""
+"""Moves that are under way: what another request makes of them, how they are taken back, and how
+they are listed (KIP-455).
+"""
 
 from typing import Any
 
@@ -33,7 +35,11 @@ def cluster(**configs: str) -> ControllerContext:
 def move(context: ControllerContext, *replicas: int, topic: str = "a") -> ErrorCode:
     """Move the partition, or take its move back where no replicas are named."""
     wanted = ReassignablePartition(partition_index=0, replicas=list(replicas) or None)
-    response = context.ask(AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=[wanted])]))
+    response = context.ask(
+        AlterPartitionReassignmentsRequest(
+            topics=[ReassignableTopic(name=topic, partitions=[wanted])]
+        )
+    )
     return ErrorCode(response.responses[0].partitions[0].error_code)
 
 
@@ -49,8 +55,12 @@ def placed(context: ControllerContext) -> tuple[tuple[int, ...], tuple[int, ...]
 
 def listed(context: ControllerContext, *indexes: int, topic: str = "a") -> list[int]:
     asked = ListPartitionReassignmentsTopics(name=topic, partition_indexes=list(indexes))
-    response = list_partition_reassignments(context.controller.image, ListPartitionReassignmentsRequest(topics=[asked]))
-    return [partition.partition_index for topic in response.topics for partition in topic.partitions]
+    response = list_partition_reassignments(
+        context.controller.image, ListPartitionReassignmentsRequest(topics=[asked])
+    )
+    return [
+        partition.partition_index for topic in response.topics for partition in topic.partitions
+    ]
 
 
 def test_another_move_waits_for_what_the_first_one_adds_and_it_wants_too() -> None:
@@ -60,7 +70,9 @@ def test_another_move_waits_for_what_the_first_one_adds_and_it_wants_too() -> No
     assert move(context, 3, 4) is ErrorCode.NONE
     assert placed(context) == ((3, 4, 1, 2), (3, 4), (1, 2))
     assert move(context, 3) is ErrorCode.NONE
-    assert placed(context) == ((3, 1, 2, 4), (3,), (1, 2, 4)), "nothing has left before broker 3 is in sync"
+    assert placed(context) == ((3, 1, 2, 4), (3,), (1, 2, 4)), (
+        "nothing has left before broker 3 is in sync"
+    )
 
 
 def test_a_move_that_only_adds_and_one_that_only_removes_are_taken_back() -> None:
@@ -84,11 +96,15 @@ def test_a_move_that_is_taken_back_keeps_who_is_in_sync() -> None:
     in_sync(context, 2, leader=2)
     assert move(context) is ErrorCode.NONE
     partition = context.partition("a")
-    assert (partition.replicas, partition.isr, partition.leader) == ((1, 2), (2,), 2), "and not the first of the replicas"
+    assert (partition.replicas, partition.isr, partition.leader) == ((1, 2), (2,), 2), (
+        "and not the first of the replicas"
+    )
 
 
 @pytest.mark.parametrize("is_allowed", [False, True])
-def test_only_an_unclean_election_takes_a_move_back_to_replicas_that_lack_records(*, is_allowed: bool) -> None:
+def test_only_an_unclean_election_takes_a_move_back_to_replicas_that_lack_records(
+    *, is_allowed: bool
+) -> None:
     context = cluster(unclean_leader_election_enable=str(is_allowed).lower())
     move(context, 3)
     in_sync(context, 3, leader=3)
@@ -110,8 +126,12 @@ def test_moves_of_what_is_not_there_are_not_listed() -> None:
     assert move(context, 3, topic="b") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-@pytest.mark.parametrize(("replicas", "told"), [((9,), "unknown"), ((3, 3), "twice")], ids=["unknown", "twice"])
-def test_a_move_to_brokers_that_cannot_be_is_refused_and_the_one_under_way_goes_on(replicas: tuple[int, ...], told: str) -> None:
+@pytest.mark.parametrize(
+    ("replicas", "told"), [((9,), "unknown"), ((3, 3), "twice")], ids=["unknown", "twice"]
+)
+def test_a_move_to_brokers_that_cannot_be_is_refused_and_the_one_under_way_goes_on(
+    replicas: tuple[int, ...], told: str
+) -> None:
     context = cluster()
     move(context, 3)
     before = context.partition("a")

@@ -13,7 +13,9 @@ from log_service.controller.rules.placement import place_replicas
 from log_service.metadata.image import BrokerRegistration
 
 
-def brokers(*active: int, fenced: tuple[int, ...] = (), racks: dict[int, str] | None = None) -> list[BrokerRegistration]:
+def brokers(
+    *active: int, fenced: tuple[int, ...] = (), racks: dict[int, str] | None = None
+) -> list[BrokerRegistration]:
     return [
         BrokerRegistration(
             node_id=NodeId(node_id),
@@ -27,8 +29,12 @@ def brokers(*active: int, fenced: tuple[int, ...] = (), racks: dict[int, str] | 
     ]
 
 
-def place(there: list[BrokerRegistration], partition_count: int, replication_factor: int, seed: int = 1) -> list[tuple[NodeId, ...]]:
-    return place_replicas(there, partition_count=partition_count, replication_factor=replication_factor, seed=seed)
+def place(
+    there: list[BrokerRegistration], partition_count: int, replication_factor: int, seed: int = 1
+) -> list[tuple[NodeId, ...]]:
+    return place_replicas(
+        there, partition_count=partition_count, replication_factor=replication_factor, seed=seed
+    )
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -57,12 +63,16 @@ def test_a_rack_whose_brokers_are_all_fenced_gives_no_leader_but_followers(seed:
     racks = {0: "a", 1: "b", 2: "b"}
     placed = place(brokers(1, 2, fenced=(0,), racks=racks), 4, 2, seed)
     assert all(replicas[0] != 0 for replicas in placed)
-    assert all(0 in replicas for replicas in placed), "the other rack comes before a second broker of the leader's"
+    assert all(0 in replicas for replicas in placed), (
+        "the other rack comes before a second broker of the leader's"
+    )
 
 
 def test_fenced_brokers_come_last() -> None:
     assert {replicas[0] for replicas in place(brokers(1, fenced=(2, 3)), 2, 2)} == {1}
-    assert {frozenset(replicas) for replicas in place(brokers(1, 2, fenced=(3,)), 4, 2)} == {frozenset((1, 2))}
+    assert {frozenset(replicas) for replicas in place(brokers(1, 2, fenced=(3,)), 4, 2)} == {
+        frozenset((1, 2))
+    }
 
 
 def test_one_active_broker_leads_any_number_of_partitions() -> None:
@@ -70,7 +80,9 @@ def test_one_active_broker_leads_any_number_of_partitions() -> None:
 
 
 @pytest.mark.parametrize(("active", "fenced"), [((), (1, 2)), ((1,), (2,)), ((), ())])
-def test_more_replicas_than_brokers_cannot_be_placed(active: tuple[int, ...], fenced: tuple[int, ...]) -> None:
+def test_more_replicas_than_brokers_cannot_be_placed(
+    active: tuple[int, ...], fenced: tuple[int, ...]
+) -> None:
     with pytest.raises(KafkaError) as raised:
         place(brokers(*active, fenced=fenced), 1, 3 if active else 1)
     assert raised.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
@@ -87,4 +99,8 @@ def test_no_broker_holds_two_replicas_of_a_partition_and_leaders_are_even(
     assert len(placed) == partition_count
     assert all(len(set(replicas)) == factor for replicas in placed)
     leaders = Counter(replicas[0] for replicas in placed)
-    assert max(leaders.values()) - min(leaders.get(NodeId(node_id), 0) for node_id in range(active_count)) <= 1
+    assert (
+        max(leaders.values())
+        - min(leaders.get(NodeId(node_id), 0) for node_id in range(active_count))
+        <= 1
+    )

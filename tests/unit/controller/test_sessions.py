@@ -1,4 +1,6 @@
-"""What a controller knows of brokers' sessions, and what of it stays when the log refuses a decision."""
+"""What a controller knows of brokers' sessions, and what of it stays when the log refuses a
+decision.
+"""
 
 from typing import Any
 
@@ -24,8 +26,16 @@ def at(now_ms: int) -> Decision[Any]:
     return Decision(now_ms, now_ms)
 
 
-def hear_of(sessions: BrokerSessions, decision: Decision[Any], *, node_id: NodeId = NODE, metadata_offset: int) -> None:
-    sessions.hear_of(node_id, EPOCH, decision, metadata_offset=metadata_offset, leaves_at=UNKNOWN_OFFSET)
+def hear_of(
+    sessions: BrokerSessions,
+    decision: Decision[Any],
+    *,
+    node_id: NodeId = NODE,
+    metadata_offset: int,
+) -> None:
+    sessions.hear_of(
+        node_id, EPOCH, decision, metadata_offset=metadata_offset, leaves_at=UNKNOWN_OFFSET
+    )
 
 
 def test_a_session_is_over_when_its_time_is(sessions: BrokerSessions) -> None:
@@ -35,7 +45,9 @@ def test_a_session_is_over_when_its_time_is(sessions: BrokerSessions) -> None:
 
 
 def test_a_heartbeat_that_was_not_taken_renews_and_begins_nothing(sessions: BrokerSessions) -> None:
-    """A broker that is gone would hold up the next process under its id, which would be taken for its duplicate."""
+    """A broker that is gone would hold up the next process under its id, which would be taken for
+    its duplicate.
+    """
     refused = at(5_000)
     hear_of(sessions, refused, metadata_offset=50)
     hear_of(sessions, refused, node_id=OTHER, metadata_offset=50)

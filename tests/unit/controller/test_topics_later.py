@@ -57,19 +57,26 @@ def test_what_cannot_be_deleted_says_why(state: DeleteTopicState, code: ErrorCod
 def test_a_topic_named_twice_is_not_deleted() -> None:
     context = ControllerContext().start()
     topic_id = context.created("orders").topic_id
-    results = context.delete(states=[DeleteTopicState(name="orders"), DeleteTopicState(topic_id=topic_id)])
+    results = context.delete(
+        states=[DeleteTopicState(name="orders"), DeleteTopicState(topic_id=topic_id)]
+    )
     assert [(result.name, result.topic_id, ErrorCode(result.error_code)) for result in results] == [
         ("orders", topic_id, ErrorCode.INVALID_REQUEST)
     ]
     for name in ("orders", "nothing"):
-        assert [ErrorCode(result.error_code) for result in context.delete(name, name)] == [ErrorCode.INVALID_REQUEST]
+        assert [ErrorCode(result.error_code) for result in context.delete(name, name)] == [
+            ErrorCode.INVALID_REQUEST
+        ]
     assert "orders" in context.controller.image.topics.by_name
 
 
 def test_deletable_topics_of_a_request_go_beside_others_that_stay() -> None:
     context = ControllerContext().start()
     context.created("orders")
-    assert [result.error_code for result in context.delete("nothing", "orders")] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
+    assert [result.error_code for result in context.delete("nothing", "orders")] == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        0,
+    ]
     assert context.controller.image.topics.by_name == {}
 
 
@@ -87,7 +94,9 @@ def test_added_partitions_have_as_many_replicas_as_the_first() -> None:
     context = ControllerContext().start(1, 2, 3)
     context.created("orders", 1, 2)
     context.grow("orders", 6)
-    assert {len(partition.replicas) for partition in context.topic("orders").partitions.values()} == {2}
+    assert {
+        len(partition.replicas) for partition in context.topic("orders").partitions.values()
+    } == {2}
 
 
 def test_added_partitions_go_where_they_are_assigned() -> None:
@@ -112,7 +121,9 @@ def test_added_partitions_go_where_they_are_assigned() -> None:
         ("orders", 2**31 - 1, None, ErrorCode.POLICY_VIOLATION),
     ],
 )
-def test_what_cannot_grow_says_why(name: str, total: int, assignments: list[list[int]] | None, code: ErrorCode) -> None:
+def test_what_cannot_grow_says_why(
+    name: str, total: int, assignments: list[list[int]] | None, code: ErrorCode
+) -> None:
     context = ControllerContext(defaults=TopicDefaults(max_partitions_per_request=50)).start(1, 2)
     context.created("orders", 2, 1)
     result = context.grow(name, total, assignments)

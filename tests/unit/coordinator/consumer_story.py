@@ -1,4 +1,6 @@
-"""A shard of the group coordinator with topics, told as a story of members of the consumer protocol (KIP-848)."""
+"""A shard of the group coordinator with topics, told as a story of members of the consumer protocol
+(KIP-848).
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +19,12 @@ from log_service.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     RequestTopicPartitions,
 )
-from log_service.protocol.stored.metadata_records import ConfigRecord, RegisterBrokerRecord, RemoveTopicRecord, TopicRecord
+from log_service.protocol.stored.metadata_records import (
+    ConfigRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from tests.unit.coordinator.group_story import GROUP, GroupStory
 
 ORDERS, BILLS = UUID(int=1), UUID(int=2)
@@ -30,7 +37,9 @@ class ConsumerStory(GroupStory):
     """Members report; ``beat`` is one heartbeat and what its member hears."""
 
     config: GroupConfig = field(
-        default_factory=lambda: GroupConfig(initial_rebalance_delay_ms=0, consumer=ConsumerGroupConfig(assignment_interval_ms=0))
+        default_factory=lambda: GroupConfig(
+            initial_rebalance_delay_ms=0, consumer=ConsumerGroupConfig(assignment_interval_ms=0)
+        )
     )
     topics: Mapping[str, int] = field(default_factory=lambda: {"orders": 4})
 
@@ -40,21 +49,36 @@ class ConsumerStory(GroupStory):
             self.create_topic(name, partition_count)
 
     def create_topic(self, name: str, partition_count: int) -> None:
-        self._change(TopicRecord(name=name, topic_id=NAMES.setdefault(name, UUID(int=len(NAMES) + 1))))
+        self._change(
+            TopicRecord(name=name, topic_id=NAMES.setdefault(name, UUID(int=len(NAMES) + 1)))
+        )
         self.add_partitions(name, 0, partition_count)
 
     def add_partitions(self, name: str, start: int, end: int) -> None:
         partition = PartitionRegistration(
-            replicas=(NodeId(1),), isr=(NodeId(1),), leader=NodeId(1), leader_epoch=LeaderEpoch(0), partition_epoch=PartitionEpoch(0)
+            replicas=(NodeId(1),),
+            isr=(NodeId(1),),
+            leader=NodeId(1),
+            leader_epoch=LeaderEpoch(0),
+            partition_epoch=PartitionEpoch(0),
         )
-        self._change(*(partition_record(TopicId(NAMES[name]), index, partition) for index in range(start, end)))
+        self._change(
+            *(
+                partition_record(TopicId(NAMES[name]), index, partition)
+                for index in range(start, end)
+            )
+        )
 
     def remove_topic(self, name: str) -> None:
         self._change(RemoveTopicRecord(topic_id=NAMES[name]))
 
     def move_broker(self, rack: str) -> None:
         """Have the only broker register in a rack."""
-        self._change(RegisterBrokerRecord(broker_id=1, broker_epoch=self.image.offset, rack=rack, fenced=False))
+        self._change(
+            RegisterBrokerRecord(
+                broker_id=1, broker_epoch=self.image.offset, rack=rack, fenced=False
+            )
+        )
 
     def _change(self, *records: object) -> None:
         delta = MetadataDelta(self.image)
@@ -82,7 +106,10 @@ class ConsumerStory(GroupStory):
         named = (
             None
             if owned is None
-            else [RequestTopicPartitions(topic_id=topic, partitions=list(indexes)) for topic, indexes in owned.items()]
+            else [
+                RequestTopicPartitions(topic_id=topic, partitions=list(indexes))
+                for topic, indexes in owned.items()
+            ]
         )
         request = ConsumerGroupHeartbeatRequest(
             group_id=GROUP,
@@ -95,23 +122,31 @@ class ConsumerStory(GroupStory):
             server_assignor=assignor,
             topic_partitions=named,
         )
-        response = self.replies[self.ask("consumer_group_heartbeat", request, api_version=api_version)]
+        response = self.replies[
+            self.ask("consumer_group_heartbeat", request, api_version=api_version)
+        ]
         assert isinstance(response, ConsumerGroupHeartbeatResponse | KafkaError)
         return response
 
-    def told(self, member_id: str, epoch: int, owned: Owned | None = None, **said: object) -> ConsumerGroupHeartbeatResponse:
+    def told(
+        self, member_id: str, epoch: int, owned: Owned | None = None, **said: object
+    ) -> ConsumerGroupHeartbeatResponse:
         """Send a heartbeat that succeeds."""
         response = self.beat(member_id, epoch, owned, **said)  # type: ignore[arg-type]
         assert isinstance(response, ConsumerGroupHeartbeatResponse), response
         return response
 
-    def refused(self, member_id: str, epoch: int, owned: Owned | None = None, **said: object) -> int:
+    def refused(
+        self, member_id: str, epoch: int, owned: Owned | None = None, **said: object
+    ) -> int:
         """Send a heartbeat that is refused, and return the code."""
         response = self.beat(member_id, epoch, owned, **said)  # type: ignore[arg-type]
         assert isinstance(response, KafkaError), response
         return response.code
 
-    def enter(self, member_id: str, *, topics: tuple[str, ...] | None = ("orders",), **said: object) -> ConsumerGroupHeartbeatResponse:
+    def enter(
+        self, member_id: str, *, topics: tuple[str, ...] | None = ("orders",), **said: object
+    ) -> ConsumerGroupHeartbeatResponse:
         """Join."""
         return self.told(member_id, 0, {}, topics=topics, rebalance_ms=60_000, **said)
 
@@ -135,10 +170,16 @@ def assigned(response: ConsumerGroupHeartbeatResponse) -> dict[UUID, tuple[int, 
     """What a member was told that it holds; None where it was told nothing."""
     if response.assignment is None:
         return None
-    return {topic.topic_id: tuple(topic.partitions) for topic in response.assignment.topic_partitions}
+    return {
+        topic.topic_id: tuple(topic.partitions) for topic in response.assignment.topic_partitions
+    }
 
 
-def configure(story: ConsumerStory, resource: ResourceType, resource_name: str, name: str, value: str) -> None:
+def configure(
+    story: ConsumerStory, resource: ResourceType, resource_name: str, name: str, value: str
+) -> None:
     delta = MetadataDelta(story.image)
-    delta.replay(ConfigRecord(resource_type=resource, resource_name=resource_name, name=name, value=value))
+    delta.replay(
+        ConfigRecord(resource_type=resource, resource_name=resource_name, name=name, value=value)
+    )
     story.image = delta.build(offset=story.image.offset + 1, epoch=1)

@@ -1,4 +1,6 @@
-"""A shard of the group coordinator on a clock of its own, told as a story: who joins, syncs, stays silent, and what each of them hears."""
+"""A shard of the group coordinator on a clock of its own, told as a story: who joins, syncs, stays
+silent, and what each of them hears.
+"""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -9,7 +11,11 @@ from uuid import UUID
 from log_service.common.errors import KafkaError
 from log_service.common.types import NO_TOPIC_ID, LeaderEpoch, NodeId, PartitionEpoch, TopicId
 from log_service.config.views import GroupConfig
-from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard, IsThere, always_there
+from log_service.coordinator.group.group_coordinator import (
+    GroupCoordinatorShard,
+    IsThere,
+    always_there,
+)
 from log_service.coordinator.group.listing import GroupOverview
 from log_service.coordinator.group.records.codec import GroupRecord, decode, encode
 from log_service.coordinator.request_context import RequestContext
@@ -19,9 +25,21 @@ from log_service.metadata.partition import PartitionRegistration, partition_reco
 from log_service.protocol.messages.delete_groups import DeletableGroupResult
 from log_service.protocol.messages.describe_groups import DescribedGroup
 from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from log_service.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from log_service.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from log_service.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from log_service.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
+from log_service.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from log_service.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -29,7 +47,11 @@ from log_service.protocol.messages.offset_delete import (
     OffsetDeleteResponse,
 )
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup
-from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from log_service.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
 from log_service.protocol.stored.metadata_records import RemoveTopicRecord, TopicRecord
 from log_service.state_machine.decision import Decision, ReplayContext, SetTimer
 
@@ -47,7 +69,9 @@ WALL_OFFSET_MS = 1_000_000
 
 @dataclass
 class GroupStory:
-    """Drives one shard. Records are encoded, decoded and replayed, as they are on their way through a log."""
+    """Drives one shard. Records are encoded, decoded and replayed, as they are on their way through
+    a log.
+    """
 
     config: GroupConfig = field(default_factory=lambda: GroupConfig(initial_rebalance_delay_ms=0))
     now_ms: int = 0
@@ -55,7 +79,9 @@ class GroupStory:
     image: MetadataImage = EMPTY_IMAGE
     wall_offset_ms: int = WALL_OFFSET_MS
     is_refusing: bool = False
-    """Whether what requests change is taken back, as where the log refuses their records; they hear nothing."""
+    """Whether what requests change is taken back, as where the log refuses their records; they hear
+    nothing.
+    """
 
     def __post_init__(self) -> None:
         self._tokens = count(1)
@@ -74,7 +100,12 @@ class GroupStory:
         self.advance(0)
 
     def _new_shard(self) -> GroupCoordinatorShard:
-        return GroupCoordinatorShard(self.config, lambda prefix: f"{prefix}-{next(self._ids)}", self.is_there, lambda: self.image)
+        return GroupCoordinatorShard(
+            self.config,
+            lambda prefix: f"{prefix}-{next(self._ids)}",
+            self.is_there,
+            lambda: self.image,
+        )
 
     # -- driving
 
@@ -96,15 +127,21 @@ class GroupStory:
             if isinstance(timer, SetTimer):
                 self.timers[timer.key] = timer.deadline_ms
 
-    def ask(self, handler: str, request: object, *, api_version: int = 9, client_id: str = "client") -> int:
+    def ask(
+        self, handler: str, request: object, *, api_version: int = 9, client_id: str = "client"
+    ) -> int:
         token = next(self._tokens)
-        context = RequestContext(api_version=api_version, client_id=client_id, client_host="127.0.0.1", reply_to=token)
+        context = RequestContext(
+            api_version=api_version, client_id=client_id, client_host="127.0.0.1", reply_to=token
+        )
         decision = self.decision()
         try:
             getattr(self.shard, f"handle_{handler}")(request, context, decision)
         except KafkaError as error:
             decision.take_back()
-            self.replies[token] = REFUSED[type(request)](error.code) if type(request) in REFUSED else error
+            self.replies[token] = (
+                REFUSED[type(request)](error.code) if type(request) in REFUSED else error
+            )
         else:
             if self.is_refusing:
                 decision.take_back()
@@ -114,7 +151,11 @@ class GroupStory:
 
     def advance(self, ms: int) -> None:
         end_ms = self.now_ms + ms
-        while due := [(deadline, repr(key), key) for key, deadline in self.timers.items() if deadline <= end_ms]:
+        while due := [
+            (deadline, repr(key), key)
+            for key, deadline in self.timers.items()
+            if deadline <= end_ms
+        ]:
             self.now_ms, _, key = min(due)
             del self.timers[key]
             decision = self.decision()
@@ -155,10 +196,14 @@ class GroupStory:
         self._serve()
 
     def compact(self, *, has_tombstones: bool) -> None:
-        """Leave the last record of each key in the log, as the cleaner does; tombstones as long as they are young."""
+        """Leave the last record of each key in the log, as the cleaner does; tombstones as long as
+        they are young.
+        """
         last = {key: index for index, (key, _) in enumerate(self.log)}
         self.log = [
-            (key, value) for index, (key, value) in enumerate(self.log) if last[key] == index and (has_tombstones or value is not None)
+            (key, value)
+            for index, (key, value) in enumerate(self.log)
+            if last[key] == index and (has_tombstones or value is not None)
         ]
 
     # -- what members say
@@ -182,7 +227,9 @@ class GroupStory:
             member_id=member_id,
             group_instance_id=instance,
             protocol_type=protocol_type,
-            protocols=[JoinGroupRequestProtocol(name=name, metadata=metadata) for name in protocols],
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=metadata) for name in protocols
+            ],
         )
         return self.ask("join_group", request, api_version=api_version)
 
@@ -191,24 +238,44 @@ class GroupStory:
         return self.joined(self.join()).member_id
 
     def sync(
-        self, member_id: str, generation: int, assignments: dict[str, bytes] | None = None, *, instance: str | None = None, **extra: str
+        self,
+        member_id: str,
+        generation: int,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        instance: str | None = None,
+        **extra: str,
     ) -> int:
         request = SyncGroupRequest(
             group_id=GROUP,
             generation_id=generation,
             member_id=member_id,
             group_instance_id=instance,
-            assignments=[SyncGroupRequestAssignment(member_id=name, assignment=part) for name, part in (assignments or {}).items()],
+            assignments=[
+                SyncGroupRequestAssignment(member_id=name, assignment=part)
+                for name, part in (assignments or {}).items()
+            ],
             **extra,
         )
         return self.ask("sync_group", request, api_version=5)
 
     def heartbeat(self, member_id: str, generation: int, instance: str | None = None) -> int:
-        request = HeartbeatRequest(group_id=GROUP, generation_id=generation, member_id=member_id, group_instance_id=instance)
+        request = HeartbeatRequest(
+            group_id=GROUP,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+        )
         return int(self.replies[self.ask("heartbeat", request, api_version=4)].error_code)
 
     def leave(self, *members: MemberIdentity) -> LeaveGroupResponse:
-        response = self.replies[self.ask("leave_group", LeaveGroupRequest(group_id=GROUP, members=list(members)), api_version=5)]
+        response = self.replies[
+            self.ask(
+                "leave_group",
+                LeaveGroupRequest(group_id=GROUP, members=list(members)),
+                api_version=5,
+            )
+        ]
         assert isinstance(response, LeaveGroupResponse)
         return response
 
@@ -233,7 +300,11 @@ class GroupStory:
                 OffsetCommitRequestTopic(
                     name=topic,
                     topic_id=topic_id,
-                    partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata=metadata)],
+                    partitions=[
+                        OffsetCommitRequestPartition(
+                            partition_index=0, committed_offset=offset, committed_metadata=metadata
+                        )
+                    ],
                 )
             ],
         )
@@ -242,18 +313,29 @@ class GroupStory:
 
     def positions(self) -> dict[str, int]:
         """The committed offset of partition 0 of each topic."""
-        response = self.replies[self.ask("offset_fetch", OffsetFetchRequestGroup(group_id=GROUP, topics=None))]
+        response = self.replies[
+            self.ask("offset_fetch", OffsetFetchRequestGroup(group_id=GROUP, topics=None))
+        ]
         return {topic.name: topic.partitions[0].committed_offset for topic in response.topics}
 
     def delete_offsets(self, *topics: str) -> OffsetDeleteResponse:
         """Delete the position of partition 0 of each topic."""
-        named = [OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=0)]) for name in topics]
-        response = self.replies[self.ask("offset_delete", OffsetDeleteRequest(group_id=GROUP, topics=named))]
+        named = [
+            OffsetDeleteRequestTopic(
+                name=name, partitions=[OffsetDeleteRequestPartition(partition_index=0)]
+            )
+            for name in topics
+        ]
+        response = self.replies[
+            self.ask("offset_delete", OffsetDeleteRequest(group_id=GROUP, topics=named))
+        ]
         assert isinstance(response, OffsetDeleteResponse)
         return response
 
     def committed(self) -> int:
-        response = self.replies[self.ask("offset_fetch", OffsetFetchRequestGroup(group_id=GROUP, topics=None))]
+        response = self.replies[
+            self.ask("offset_fetch", OffsetFetchRequestGroup(group_id=GROUP, topics=None))
+        ]
         return int(response.topics[0].partitions[0].committed_offset) if response.topics else -1
 
     def describe(self, api_version: int = 6) -> DescribedGroup:

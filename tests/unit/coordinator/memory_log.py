@@ -1,4 +1,6 @@
-"""A coordinator on a log in memory whose high watermark moves when the test says so, and the requests that tests make of it."""
+"""A coordinator on a log in memory whose high watermark moves when the test says so, and the
+requests that tests make of it.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +15,11 @@ from log_service.common.timers import TimerQueue
 from log_service.config.views import GroupConfig
 from log_service.coordinator.group_service import GroupService
 from log_service.coordinator.request_context import RequestClient
-from log_service.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from log_service.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from log_service.records.builder import build_batch
 from log_service.records.control import EndOfTransaction
@@ -47,18 +53,31 @@ class MemoryLog:
     end_offset: int = 0
     watchers: list[Callable[[int], None]] = field(default_factory=list)
 
-    def append(self, records: Sequence[tuple[bytes, bytes | None]], wall_ms: int, transaction: InTransaction | None = None) -> int:
+    def append(
+        self,
+        records: Sequence[tuple[bytes, bytes | None]],
+        wall_ms: int,
+        transaction: InTransaction | None = None,
+    ) -> int:
         new = [NewRecord(key=key, value=value, timestamp=wall_ms) for key, value in records]
         producer: dict[str, Any] = {}
         if transaction is not None:
-            producer = {"producer_id": transaction.producer_id, "producer_epoch": transaction.producer_epoch, "is_transactional": True}
-        return self._append(bytes(build_batch(new, base_offset=self.end_offset, **producer)), len(new))
+            producer = {
+                "producer_id": transaction.producer_id,
+                "producer_epoch": transaction.producer_epoch,
+                "is_transactional": True,
+            }
+        return self._append(
+            bytes(build_batch(new, base_offset=self.end_offset, **producer)), len(new)
+        )
 
     def delete_records(self, end_offset: int) -> None:
         raise AssertionError(end_offset)
 
     def append_marker(self, marker: EndOfTransaction) -> int:
-        return self._append(bytes(marker.build(timestamp_ms=0, base_offset=self.end_offset, leader_epoch=0)), 1)
+        return self._append(
+            bytes(marker.build(timestamp_ms=0, base_offset=self.end_offset, leader_epoch=0)), 1
+        )
 
     def _append(self, batch: bytes, record_count: int) -> int:
         if self.failure is not None:
@@ -88,17 +107,29 @@ async def run_inline(function: Callable[[], Any]) -> Any:
 
 def service() -> GroupService:
     config = GroupConfig(offsets_topic_partitions=1)
-    return GroupService(clock=StoppedClock(), rng=Random(1), config=config, timers=TimerQueue(), run_in_pool=run_inline)
+    return GroupService(
+        clock=StoppedClock(),
+        rng=Random(1),
+        config=config,
+        timers=TimerQueue(),
+        run_in_pool=run_inline,
+    )
 
 
 def commit(groups: GroupService, offset: int, replies: list[Any], group_id: str = "g") -> None:
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
     topic = OffsetCommitRequestTopic(name="orders", partitions=[partition])
-    groups.offset_commit(OffsetCommitRequest(group_id=group_id, topics=[topic]), CLIENT, replies.append)
+    groups.offset_commit(
+        OffsetCommitRequest(group_id=group_id, topics=[topic]), CLIENT, replies.append
+    )
 
 
 def fetch(groups: GroupService, replies: list[Any], *group_ids: str) -> None:
-    groups.offset_fetch([OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in group_ids], CLIENT, replies.append)
+    groups.offset_fetch(
+        [OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in group_ids],
+        CLIENT,
+        replies.append,
+    )
 
 
 def commit_error(reply: Any) -> int:

@@ -1,4 +1,6 @@
-"""A shard of the group coordinator told as a story of members of share groups (KIP-932); states begin when the story says so."""
+"""A shard of the group coordinator told as a story of members of share groups (KIP-932); states
+begin when the story says so.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +13,10 @@ from log_service.coordinator.group.share.heartbeats import StatesToInitialize
 from log_service.coordinator.group.values.partitions import NO_PARTITIONS, Partitions
 from log_service.coordinator.request_context import RequestContext
 from log_service.protocol.messages.share_group_describe import DescribedGroup
-from log_service.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from log_service.protocol.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
 from log_service.state_machine.decision import Decision
 from tests.unit.coordinator.consumer_story import ConsumerStory
 from tests.unit.coordinator.group_story import GROUP
@@ -21,7 +26,9 @@ from tests.unit.coordinator.group_story import GROUP
 class ShareStory(ConsumerStory):
     """Members report; ``beat`` is one heartbeat and what its member hears."""
 
-    config: GroupConfig = field(default_factory=lambda: GroupConfig(share=ShareGroupConfig(assignment_interval_ms=0)))
+    config: GroupConfig = field(
+        default_factory=lambda: GroupConfig(share=ShareGroupConfig(assignment_interval_ms=0))
+    )
 
     def __post_init__(self) -> None:
         self.to_initialize: list[StatesToInitialize] = []
@@ -29,15 +36,21 @@ class ShareStory(ConsumerStory):
 
     def settle(self, decision: Decision[GroupRecord]) -> None:
         super().settle(decision)
-        self.to_initialize += [each for each in decision.announcements if isinstance(each, StatesToInitialize)]
+        self.to_initialize += [
+            each for each in decision.announcements if isinstance(each, StatesToInitialize)
+        ]
 
     def share(self, handler: str, *arguments: Any, **named: Any) -> Any:
         """Have a handler of share groups decide, and return the reply, or why it refused."""
         token = next(self._tokens)
         decision = self.decision()
-        context = RequestContext(api_version=1, client_id="client", client_host="/127.0.0.1", reply_to=token)
+        context = RequestContext(
+            api_version=1, client_id="client", client_host="/127.0.0.1", reply_to=token
+        )
         try:
-            getattr(self.shard.share_groups, f"handle_{handler}")(*arguments, context, decision, **named)
+            getattr(self.shard.share_groups, f"handle_{handler}")(
+                *arguments, context, decision, **named
+            )
         except KafkaError as error:
             decision.take_back()
             return error
@@ -45,11 +58,21 @@ class ShareStory(ConsumerStory):
         return self.replies[token]
 
     def beat(  # type: ignore[override]
-        self, member_id: str, epoch: int, *, topics: tuple[str, ...] | None = None, group: str = GROUP, rack: str | None = None
+        self,
+        member_id: str,
+        epoch: int,
+        *,
+        topics: tuple[str, ...] | None = None,
+        group: str = GROUP,
+        rack: str | None = None,
     ) -> Any:
         names = None if topics is None else list(topics)
         request = ShareGroupHeartbeatRequest(
-            group_id=group, member_id=member_id, member_epoch=epoch, subscribed_topic_names=names, rack_id=rack
+            group_id=group,
+            member_id=member_id,
+            member_epoch=epoch,
+            subscribed_topic_names=names,
+            rack_id=rack,
         )
         return self.share("heartbeat", request)
 
@@ -76,7 +99,9 @@ class ShareStory(ConsumerStory):
             well: Partitions = NO_PARTITIONS if fails else wanted.partitions
             failed: Partitions = wanted.partitions if fails else NO_PARTITIONS
             decision = self.decision()
-            self.shard.share_groups.handle_initialized(wanted.group_id, well, failed, next(self._tokens), decision)
+            self.shard.share_groups.handle_initialized(
+                wanted.group_id, well, failed, next(self._tokens), decision
+            )
             self.settle(decision)
 
     @property

@@ -1,4 +1,6 @@
-"""A shard of the group coordinator with topics, told as a story of Kafka Streams instances (KIP-1071)."""
+"""A shard of the group coordinator with topics, told as a story of Kafka Streams instances
+(KIP-1071).
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,7 +35,13 @@ def counting(epoch: int = 0) -> Topology:
     """One subtopology that counts what is in orders."""
     return Topology(
         epoch=epoch,
-        subtopologies=[Subtopology(subtopology_id="0", source_topics=["orders"], state_changelog_topics=[changelog("counts-changelog")])],
+        subtopologies=[
+            Subtopology(
+                subtopology_id="0",
+                source_topics=["orders"],
+                state_changelog_topics=[changelog("counts-changelog")],
+            )
+        ],
     )
 
 
@@ -46,12 +54,20 @@ def copying() -> Topology:
 class StreamsStory(ConsumerStory):
     """Members report; ``beat`` is one heartbeat and what its member hears."""
 
-    config: GroupConfig = field(default_factory=lambda: GroupConfig(initial_rebalance_delay_ms=0, streams=AT_ONCE))
+    config: GroupConfig = field(
+        default_factory=lambda: GroupConfig(initial_rebalance_delay_ms=0, streams=AT_ONCE)
+    )
     topology: Topology = field(default_factory=copying)
 
-    def reply(self, member_id: str, epoch: int, owned: Any = None, **said: Any) -> StreamsHeartbeatReply | KafkaError:
-        """Send a heartbeat; ``owned`` are the active tasks, or a pair of active and standby tasks, None where it says nothing."""
-        active, standby = owned if isinstance(owned, tuple) else (owned, None if owned is None else {})
+    def reply(
+        self, member_id: str, epoch: int, owned: Any = None, **said: Any
+    ) -> StreamsHeartbeatReply | KafkaError:
+        """Send a heartbeat; ``owned`` are the active tasks, or a pair of active and standby tasks,
+        None where it says nothing.
+        """
+        active, standby = (
+            owned if isinstance(owned, tuple) else (owned, None if owned is None else {})
+        )
         fields: dict[str, Any] = {
             "group_id": GROUP,
             "member_id": member_id,
@@ -60,11 +76,19 @@ class StreamsStory(ConsumerStory):
             "standby_tasks": _ids(standby),
             "warmup_tasks": None if owned is None else [],
         }
-        reply = self.replies[self.ask("streams_group_heartbeat", StreamsGroupHeartbeatRequest(**{**fields, **said}), api_version=0)]
+        reply = self.replies[
+            self.ask(
+                "streams_group_heartbeat",
+                StreamsGroupHeartbeatRequest(**{**fields, **said}),
+                api_version=0,
+            )
+        ]
         assert isinstance(reply, StreamsHeartbeatReply | KafkaError)
         return reply
 
-    def hear(self, member_id: str, epoch: int, owned: Any = None, **said: Any) -> StreamsGroupHeartbeatResponse:
+    def hear(
+        self, member_id: str, epoch: int, owned: Any = None, **said: Any
+    ) -> StreamsGroupHeartbeatResponse:
         """Send a heartbeat that succeeds."""
         reply = self.reply(member_id, epoch, owned, **said)
         assert isinstance(reply, StreamsHeartbeatReply), reply
@@ -81,7 +105,11 @@ class StreamsStory(ConsumerStory):
         return self.hear(member_id, 0, {}, **{**self.joining(member_id), **said})
 
     def joining(self, member_id: str) -> dict[str, Any]:
-        return {"rebalance_timeout_ms": 30_000, "topology": self.topology, "process_id": f"process of {member_id}"}
+        return {
+            "rebalance_timeout_ms": 30_000,
+            "topology": self.topology,
+            "process_id": f"process of {member_id}",
+        }
 
     @property
     def streams(self) -> StreamsGroup:
@@ -98,7 +126,10 @@ class StreamsStory(ConsumerStory):
 def _ids(tasks: Tasks | None) -> list[RequestTaskIds] | None:
     if tasks is None:
         return None
-    return [RequestTaskIds(subtopology_id=each, partitions=list(partitions)) for each, partitions in tasks.items()]
+    return [
+        RequestTaskIds(subtopology_id=each, partitions=list(partitions))
+        for each, partitions in tasks.items()
+    ]
 
 
 def active(response: StreamsGroupHeartbeatResponse) -> dict[str, tuple[int, ...]] | None:

@@ -1,4 +1,6 @@
-"""What a classic group counts of its members is what a walk over them finds, whatever happens to it; and no request walks over them."""
+"""What a classic group counts of its members is what a walk over them finds, whatever happens to
+it; and no request walks over them.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,17 +17,43 @@ from tests.unit.coordinator.group_story import GROUP, REBALANCE_MS, GroupStory
 
 
 class Step(NamedTuple):
-    """What happens next. ``choice`` picks a member, its protocols and sizes; of a refused step everything is taken back."""
+    """What happens next. ``choice`` picks a member, its protocols and sizes; of a refused step
+    everything is taken back.
+    """
 
     kind: str
     choice: int
     is_refused: bool
 
 
-KINDS = ("join", "join", "old", "static", "rejoin", "rejoin", "sync", "sync all", "settle", "settle", "leave", "advance", "restart")
-PROTOCOLS = (("range",), ("range", "roundrobin"), ("sticky", "range"), ("roundrobin", "roundrobin", "range"), ("sticky",))
+KINDS = (
+    "join",
+    "join",
+    "old",
+    "static",
+    "rejoin",
+    "rejoin",
+    "sync",
+    "sync all",
+    "settle",
+    "settle",
+    "leave",
+    "advance",
+    "restart",
+)
+PROTOCOLS = (
+    ("range",),
+    ("range", "roundrobin"),
+    ("sticky", "range"),
+    ("roundrobin", "roundrobin", "range"),
+    ("sticky",),
+)
 steps = st.lists(
-    st.builds(Step, st.sampled_from(KINDS), st.integers(0, 59), st.sampled_from([False, False, True])), min_size=10, max_size=40
+    st.builds(
+        Step, st.sampled_from(KINDS), st.integers(0, 59), st.sampled_from([False, False, True])
+    ),
+    min_size=10,
+    max_size=40,
 )
 
 
@@ -55,7 +83,11 @@ def perform(story: GroupStory, step: Step) -> None:
         case "settle":
             settle(story, choice)
         case "leave":
-            story.ask("leave_group", LeaveGroupRequest(group_id=GROUP, members=[MemberIdentity(member_id=member_id)]), api_version=5)
+            story.ask(
+                "leave_group",
+                LeaveGroupRequest(group_id=GROUP, members=[MemberIdentity(member_id=member_id)]),
+                api_version=5,
+            )
 
 
 def settle(story: GroupStory, choice: int) -> None:
@@ -67,7 +99,11 @@ def settle(story: GroupStory, choice: int) -> None:
     story.advance(0)
     group = group_of(story)
     if group is not None and group.leader_id is not None:
-        story.sync(group.leader_id, group.generation_id, {each: bytes(choice % 30) for each in group.members})
+        story.sync(
+            group.leader_id,
+            group.generation_id,
+            {each: bytes(choice % 30) for each in group.members},
+        )
 
 
 def counted(group: ClassicGroup) -> tuple[object, ...]:
@@ -77,7 +113,9 @@ def counted(group: ClassicGroup) -> tuple[object, ...]:
 def walked(members: Sequence[ClassicMember]) -> tuple[object, ...]:
     return (
         sum(member.awaiting_join is not None for member in members),
-        dict(Counter(name for member in members for name in {name for name, _ in member.protocols})),
+        dict(
+            Counter(name for member in members for name in {name for name, _ in member.protocols})
+        ),
         sum(len(metadata) for member in members for _, metadata in member.protocols),
         sum(len(member.assignment) for member in members),
     )

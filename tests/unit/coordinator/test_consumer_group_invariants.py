@@ -1,7 +1,9 @@
-"""Consumer groups under any sequence of events: a partition never has two owners, and a group that is left in peace becomes stable.
+"""Consumer groups under any sequence of events: a partition never has two owners, and a group that
+is left in peace becomes stable.
 
-The members here are honest clients: each says in every heartbeat what it owns, takes on what it is told, sooner or later, and begins anew
-when it is fenced. Replies are lost, members fall silent, topics grow, and the coordinator loads anew from its log, compacted or not.
+The members here are honest clients: each says in every heartbeat what it owns, takes on what it is
+told, sooner or later, and begins anew when it is fenced. Replies are lost, members fall silent,
+topics grow, and the coordinator loads anew from its log, compacted or not.
 """
 
 from dataclasses import dataclass, field
@@ -27,8 +29,9 @@ names = st.sampled_from(MEMBERS)
 class Client:
     """What one client believes. ``told`` is the assignment that it has heard and not taken on yet.
 
-    A client that ``is_unsure``, because a reply was lost, says everything about itself again, as the Java client does. It says what it
-    owns only when that is not about to change: what it is told and has not taken on yet, it would give away by leaving it out.
+    A client that ``is_unsure``, because a reply was lost, says everything about itself again, as
+    the Java client does. It says what it owns only when that is not about to change: what it is
+    told and has not taken on yet, it would give away by leaving it out.
     """
 
     topics: tuple[str, ...] = ()
@@ -57,12 +60,18 @@ class ConsumerGroupLife(RuleBasedStateMachine):
         client = self.clients[name]
         if client.epoch == 0:
             client.owned, client.told = {}, None
-            response = self.story.beat(name, 0, {}, topics=client.topics, rebalance_ms=30_000, assignor=self.assignor)
+            response = self.story.beat(
+                name, 0, {}, topics=client.topics, rebalance_ms=30_000, assignor=self.assignor
+            )
         elif client.is_unsure:
             self._take_on(client)
-            response = self.story.beat(name, client.epoch, client.owned, topics=client.topics, rebalance_ms=40_000)
+            response = self.story.beat(
+                name, client.epoch, client.owned, topics=client.topics, rebalance_ms=40_000
+            )
         else:
-            response = self.story.beat(name, client.epoch, client.owned if client.told is None else None)
+            response = self.story.beat(
+                name, client.epoch, client.owned if client.told is None else None
+            )
         client.is_unsure = not is_heard
         if not is_heard:
             return
@@ -130,16 +139,37 @@ class ConsumerGroupLife(RuleBasedStateMachine):
     def _stored(self) -> tuple[object, ...] | None:
         """What the log says of the group."""
         group = self.story.shard._consumer("orders-readers")
-        return None if group is None else (group.members, group.targets, group.static_members, group.epoch, group.target_epoch)
+        return (
+            None
+            if group is None
+            else (
+                group.members,
+                group.targets,
+                group.static_members,
+                group.epoch,
+                group.target_epoch,
+            )
+        )
 
     def _members(self) -> dict[str, Client]:
-        """The clients that the coordinator still takes for members; others have lost their partitions, and know it by their own clocks."""
+        """The clients that the coordinator still takes for members; others have lost their
+        partitions, and know it by their own clocks.
+        """
         group = self.story.shard._consumer("orders-readers")
-        return {name: client for name, client in self.clients.items() if group is not None and name in group.members}
+        return {
+            name: client
+            for name, client in self.clients.items()
+            if group is not None and name in group.members
+        }
 
     @invariant()
     def no_partition_has_two_owners(self) -> None:
-        owned = [(topic, index) for client in self._members().values() for topic, indexes in client.owned.items() for index in indexes]
+        owned = [
+            (topic, index)
+            for client in self._members().values()
+            for topic, indexes in client.owned.items()
+            for index in indexes
+        ]
         assert len(owned) == len(set(owned))
 
     @invariant()
@@ -164,8 +194,14 @@ class ConsumerGroupLife(RuleBasedStateMachine):
             current = member.current
             if current.epoch == group.target_epoch.epoch and current.state is MemberState.STABLE:
                 wanted = {NAMES[topic] for topic in member.subscription.topics}
-                target = {topic: set(indexes) for topic, indexes in group.target_of(member).items() if topic in wanted}
-                assert {topic: set(indexes) for topic, indexes in current.assigned.items()} == target
+                target = {
+                    topic: set(indexes)
+                    for topic, indexes in group.target_of(member).items()
+                    if topic in wanted
+                }
+                assert {
+                    topic: set(indexes) for topic, indexes in current.assigned.items()
+                } == target
 
     def teardown(self) -> None:
         if not hasattr(self, "clients") or not self.clients:
@@ -179,12 +215,22 @@ class ConsumerGroupLife(RuleBasedStateMachine):
         for name in set(self.story.group.members) - members:
             raise AssertionError(f"{name} is no client any more")
         read = {topic for client in self.clients.values() for topic in client.topics}
-        owned = sorted((topic, index) for client in self.clients.values() for topic, indexes in client.owned.items() for index in indexes)
-        assert owned == sorted((NAMES[topic], index) for topic in read for index in range(self.counts[topic]))
+        owned = sorted(
+            (topic, index)
+            for client in self.clients.values()
+            for topic, indexes in client.owned.items()
+            for index in indexes
+        )
+        assert owned == sorted(
+            (NAMES[topic], index) for topic in read for index in range(self.counts[topic])
+        )
         assert self.story.group.state.value == "Stable"
 
 
 ConsumerGroupLife.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=100,
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 test_life = ConsumerGroupLife.TestCase

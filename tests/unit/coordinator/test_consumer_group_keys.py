@@ -1,4 +1,6 @@
-"""The keys of a broker's file that consumer groups obey, and what a group's own settings change. Each fails where its key is ignored."""
+"""The keys of a broker's file that consumer groups obey, and what a group's own settings change.
+Each fails where its key is ignored.
+"""
 
 from collections.abc import Mapping
 
@@ -12,7 +14,9 @@ from tests.unit.coordinator.group_story import GROUP
 
 
 def story_of(properties: Mapping[str, str]) -> ConsumerStory:
-    config, _ = parse_server_properties({"node.id": "1", **{f"group.consumer.{name}": value for name, value in properties.items()}})
+    config, _ = parse_server_properties(
+        {"node.id": "1", **{f"group.consumer.{name}": value for name, value in properties.items()}}
+    )
     return ConsumerStory(config.groups)
 
 
@@ -25,7 +29,11 @@ def session_ms(story: ConsumerStory) -> int:
     return story.now_ms - start_ms
 
 
-TIMES = {"min.session.timeout.ms": "10000", "session.timeout.ms": "20000", "max.session.timeout.ms": "30000"}
+TIMES = {
+    "min.session.timeout.ms": "10000",
+    "session.timeout.ms": "20000",
+    "max.session.timeout.ms": "30000",
+}
 
 
 def test_session_timeout_is_the_files_or_the_groups_own_within_its_bounds() -> None:
@@ -36,7 +44,11 @@ def test_session_timeout_is_the_files_or_the_groups_own_within_its_bounds() -> N
         assert session_ms(story) == timeout_ms
 
 
-INTERVALS = {"min.heartbeat.interval.ms": "2000", "heartbeat.interval.ms": "3000", "max.heartbeat.interval.ms": "4000"}
+INTERVALS = {
+    "min.heartbeat.interval.ms": "2000",
+    "heartbeat.interval.ms": "3000",
+    "max.heartbeat.interval.ms": "4000",
+}
 
 
 def test_heartbeat_interval_is_the_files_or_the_groups_own_within_its_bounds() -> None:
@@ -57,7 +69,11 @@ def assignment_interval_ms(story: ConsumerStory) -> int:
     return story.now_ms - start_ms
 
 
-PAUSES = {"min.assignment.interval.ms": "1000", "assignment.interval.ms": "2000", "max.assignment.interval.ms": "4000"}
+PAUSES = {
+    "min.assignment.interval.ms": "1000",
+    "assignment.interval.ms": "2000",
+    "max.assignment.interval.ms": "4000",
+}
 
 
 def test_assignment_interval_is_the_files_the_brokers_or_the_groups_own_within_its_bounds() -> None:
@@ -68,7 +84,9 @@ def test_assignment_interval_is_the_files_the_brokers_or_the_groups_own_within_i
         assert assignment_interval_ms(story) == interval_ms
     for broker in ("", "1"):
         story = story_of(PAUSES)
-        configure(story, ResourceType.BROKER, broker, "group.consumer.assignment.interval.ms", "1500")
+        configure(
+            story, ResourceType.BROKER, broker, "group.consumer.assignment.interval.ms", "1500"
+        )
         assert assignment_interval_ms(story) == 1_500
 
 
@@ -76,8 +94,14 @@ def test_size_and_assignors_are_the_files() -> None:
     story = story_of({"max.size": "2", "assignors": "range"})
     story.enter("a")
     story.enter("b")
-    assert story.refused("c", 0, {}, topics=("orders",), rebalance_ms=1) == ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert story.refused("a", 0, {}, topics=("orders",), rebalance_ms=1, assignor="uniform") == ErrorCode.UNSUPPORTED_ASSIGNOR
+    assert (
+        story.refused("c", 0, {}, topics=("orders",), rebalance_ms=1)
+        == ErrorCode.GROUP_MAX_SIZE_REACHED
+    )
+    assert (
+        story.refused("a", 0, {}, topics=("orders",), rebalance_ms=1, assignor="uniform")
+        == ErrorCode.UNSUPPORTED_ASSIGNOR
+    )
     assert story.described().assignor_name == "range"
 
 
@@ -89,7 +113,10 @@ def test_regular_expressions_are_matched_anew_in_the_files_interval() -> None:
     first_ms = story.group.regexes["ord.*"].resolved_ms
     for waited_ms, is_refreshed in ((15_000, False), (6_000, True)):
         story.advance(waited_ms)
-        assert assigned(story.told("a", story.group.members["a"].current.epoch)) is None or not is_refreshed
+        assert (
+            assigned(story.told("a", story.group.members["a"].current.epoch)) is None
+            or not is_refreshed
+        )
         story.advance(0)
         assert (story.group.regexes["ord.*"].resolved_ms > first_ms) is is_refreshed
 
@@ -100,7 +127,11 @@ def test_regular_expressions_are_matched_anew_in_the_files_interval() -> None:
         {"session.timeout.ms": "44999"},
         {"heartbeat.interval.ms": "15001"},
         {"assignment.interval.ms": "15001"},
-        {"min.heartbeat.interval.ms": "1", "max.heartbeat.interval.ms": "60000", "heartbeat.interval.ms": "45000"},
+        {
+            "min.heartbeat.interval.ms": "1",
+            "max.heartbeat.interval.ms": "60000",
+            "heartbeat.interval.ms": "45000",
+        },
     ],
 )
 def test_values_that_contradict_each_other_are_refused(properties: Mapping[str, str]) -> None:
@@ -110,12 +141,17 @@ def test_values_that_contradict_each_other_are_refused(properties: Mapping[str, 
 
 def test_protocol_can_be_left_out() -> None:
     for protocols, is_enabled in (("classic,consumer", True), ("classic", False)):
-        config, _ = parse_server_properties({"node.id": "1", "group.coordinator.rebalance.protocols": protocols})
+        config, _ = parse_server_properties(
+            {"node.id": "1", "group.coordinator.rebalance.protocols": protocols}
+        )
         assert config.groups.consumer.is_enabled is is_enabled
 
 
 def test_migration_policy_is_the_files_whatever_its_case() -> None:
-    for policy, error in (("Bidirectional", ErrorCode.MEMBER_ID_REQUIRED), ("DISABLED", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)):
+    for policy, error in (
+        ("Bidirectional", ErrorCode.MEMBER_ID_REQUIRED),
+        ("DISABLED", ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+    ):
         story = story_of({"migration.policy": policy})
         story.enter("a")
         assert story.joined(story.join()).error_code == error

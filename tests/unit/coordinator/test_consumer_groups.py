@@ -1,4 +1,6 @@
-"""Groups of the consumer protocol (KIP-848): joining, reconciling, leaving, and what survives a restart."""
+"""Groups of the consumer protocol (KIP-848): joining, reconciling, leaving, and what survives a
+restart.
+"""
 
 from copy import deepcopy
 
@@ -36,7 +38,11 @@ def two_members() -> ConsumerStory:
 def test_first_member_gets_everything_in_epoch_2() -> None:
     story = ConsumerStory()
     response = story.enter("a")
-    assert (response.member_id, response.member_epoch, response.heartbeat_interval_ms) == ("a", 2, 5_000)
+    assert (response.member_id, response.member_epoch, response.heartbeat_interval_ms) == (
+        "a",
+        2,
+        5_000,
+    )
     assert assigned(response) == {ORDERS: (0, 1, 2, 3)}
     assert story.types() == [5, 3, 7, 6, 8]
 
@@ -78,7 +84,9 @@ def test_partition_moves_only_after_its_owner_gave_it_up() -> None:
     revoking = story.told("a", 2)
     assert (revoking.member_epoch, assigned(revoking)) == (2, {ORDERS: (0, 1)})
     assert story.told("b", 3).assignment is None, "the partitions are still the other member's"
-    assert story.told("a", 2, {ORDERS: (0, 1, 2)}).member_epoch == 2, "one partition is not given up yet"
+    assert story.told("a", 2, {ORDERS: (0, 1, 2)}).member_epoch == 2, (
+        "one partition is not given up yet"
+    )
     assert story.told("a", 2, {ORDERS: (0, 1)}).member_epoch == 3
     assert assigned(story.told("b", 3)) == {ORDERS: (2, 3)}
 
@@ -127,7 +135,9 @@ def test_targets_are_not_computed_twice_within_the_interval() -> None:
         (2, {}, ErrorCode.NONE),
     ],
 )
-def test_older_epoch_passes_only_for_a_lost_reply(epoch: int, owned: dict[object, tuple[int, ...]] | None, code: ErrorCode) -> None:
+def test_older_epoch_passes_only_for_a_lost_reply(
+    epoch: int, owned: dict[object, tuple[int, ...]] | None, code: ErrorCode
+) -> None:
     story = two_members()
     if code is ErrorCode.NONE:
         assert story.told("a", epoch, owned).member_epoch == 3  # type: ignore[arg-type]
@@ -169,7 +179,9 @@ def test_member_that_gives_nothing_up_is_removed_after_its_rebalance_timeout() -
 
 
 @pytest.mark.parametrize("is_loaded_anew", [False, True])
-def test_rebalance_timeout_begins_when_a_member_is_told_to_give_up_or_its_group_is_loaded(is_loaded_anew: bool) -> None:
+def test_rebalance_timeout_begins_when_a_member_is_told_to_give_up_or_its_group_is_loaded(
+    is_loaded_anew: bool,
+) -> None:
     story = ConsumerStory()
     story.enter("a")
     story.advance(20_000)
@@ -214,7 +226,10 @@ def test_racks_that_change_bump_the_epoch_at_the_next_heartbeat() -> None:
 
 
 def test_unwanted_topics_go_at_once_also_where_targets_wait_for_the_interval() -> None:
-    story = ConsumerStory(GroupConfig(consumer=ConsumerGroupConfig(assignment_interval_ms=1_000)), topics={"orders": 1, "bills": 1})
+    story = ConsumerStory(
+        GroupConfig(consumer=ConsumerGroupConfig(assignment_interval_ms=1_000)),
+        topics={"orders": 1, "bills": 1},
+    )
     story.enter("a", topics=("bills", "orders"))
     response = story.told("a", 2, topics=("bills",))
     assert (response.member_epoch, assigned(response)) == (2, {BILLS: (0,)})
@@ -258,7 +273,12 @@ def test_everything_survives_a_restart() -> None:
     story = two_members()
     before = (story.group.epoch, story.group.target_epoch, story.group.targets, story.group.members)
     story.restart()
-    assert (story.group.epoch, story.group.target_epoch, story.group.targets, story.group.members) == before
+    assert (
+        story.group.epoch,
+        story.group.target_epoch,
+        story.group.targets,
+        story.group.members,
+    ) == before
     assert story.told("a", 3).member_epoch == 3
     story.advance(SESSION_MS)
     assert not story.group.members, "sessions go on after a restart"
@@ -271,16 +291,24 @@ def test_everything_survives_a_restart() -> None:
         ({"topics": ("orders",)}, ErrorCode.INVALID_REQUEST),
         ({"rebalance_ms": 1}, ErrorCode.INVALID_REQUEST),
         ({"topics": ("orders",), "rebalance_ms": 1, "owned": None}, ErrorCode.INVALID_REQUEST),
-        ({"topics": ("orders",), "rebalance_ms": 1, "owned": {ORDERS: (0,)}}, ErrorCode.INVALID_REQUEST),
+        (
+            {"topics": ("orders",), "rebalance_ms": 1, "owned": {ORDERS: (0,)}},
+            ErrorCode.INVALID_REQUEST,
+        ),
         ({"topics": ("orders",), "rebalance_ms": 1, "instance": ""}, ErrorCode.INVALID_REQUEST),
-        ({"topics": ("orders",), "rebalance_ms": 1, "assignor": "none"}, ErrorCode.UNSUPPORTED_ASSIGNOR),
+        (
+            {"topics": ("orders",), "rebalance_ms": 1, "assignor": "none"},
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+        ),
         ({"epoch": -2}, ErrorCode.INVALID_REQUEST),
         ({"epoch": -3}, ErrorCode.INVALID_REQUEST),
         ({"epoch": 5}, ErrorCode.GROUP_ID_NOT_FOUND),
         ({"epoch": -1}, ErrorCode.GROUP_ID_NOT_FOUND),
     ],
 )
-def test_request_that_cannot_be_is_refused_and_makes_no_group(said: dict[str, object], code: ErrorCode) -> None:
+def test_request_that_cannot_be_is_refused_and_makes_no_group(
+    said: dict[str, object], code: ErrorCode
+) -> None:
     story = ConsumerStory()
     asked: dict[str, object] = {"member_id": "a", "epoch": 0, "owned": {}, **said}
     assert story.refused(**asked) == code  # type: ignore[arg-type]
@@ -298,7 +326,10 @@ def test_old_version_lets_the_coordinator_name_the_member() -> None:
 def test_full_group_refuses_new_members_only() -> None:
     story = ConsumerStory(GroupConfig(consumer=ConsumerGroupConfig(max_size=1)))
     story.enter("a")
-    assert story.refused("b", 0, {}, topics=("orders",), rebalance_ms=1) == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert (
+        story.refused("b", 0, {}, topics=("orders",), rebalance_ms=1)
+        == ErrorCode.GROUP_MAX_SIZE_REACHED
+    )
     assert story.enter("a").member_epoch == 2
 
 
@@ -317,7 +348,9 @@ def test_heartbeat_that_the_log_refuses_changes_nothing() -> None:
             subscribed_topic_names=topics,
             topic_partitions=[] if topics else None,
         )
-        context = RequestContext(api_version=1, client_id="client", client_host="127.0.0.1", reply_to=member_id)
+        context = RequestContext(
+            api_version=1, client_id="client", client_host="127.0.0.1", reply_to=member_id
+        )
         story.shard.handle_consumer_group_heartbeat(said, context, decision)
         assert decision.records
         decision.take_back()
@@ -332,12 +365,17 @@ def test_static_member_that_comes_back_has_its_partitions_in_the_same_epoch() ->
     story = ConsumerStory()
     story.enter("a", instance="one")
     story.enter("b")
-    assert story.refused("c", 0, {}, topics=("orders",), rebalance_ms=1, instance="one") == ErrorCode.UNRELEASED_INSTANCE_ID
+    assert (
+        story.refused("c", 0, {}, topics=("orders",), rebalance_ms=1, instance="one")
+        == ErrorCode.UNRELEASED_INSTANCE_ID
+    )
     assert story.told("a", -2, instance="one").member_epoch == -2
     epoch = story.group.epoch.epoch
     response = story.enter("c", instance="one")
     assert (response.member_epoch, story.group.epoch.epoch) == (3, epoch)
-    assert assigned(response) == {ORDERS: (0, 1)}, "what is not its target any more was given up while it was away"
+    assert assigned(response) == {ORDERS: (0, 1)}, (
+        "what is not its target any more was given up while it was away"
+    )
     assert story.refused("a", 3, instance="one") == ErrorCode.FENCED_INSTANCE_ID
     assert story.refused("x", 3, instance="two") == ErrorCode.UNKNOWN_MEMBER_ID
     assert sorted(story.group.members) == ["b", "c"]
@@ -411,8 +449,13 @@ def test_regular_expression_is_forgotten_when_its_last_user_takes_another_one_or
 # Offsets and administration
 
 
-def commit_in_transaction(story: ConsumerStory, member_id: str, epoch: int, *partitions: int) -> int:
-    parts = [TxnOffsetCommitRequestPartition(partition_index=each, committed_offset=5) for each in partitions]
+def commit_in_transaction(
+    story: ConsumerStory, member_id: str, epoch: int, *partitions: int
+) -> int:
+    parts = [
+        TxnOffsetCommitRequestPartition(partition_index=each, committed_offset=5)
+        for each in partitions
+    ]
     request = TxnOffsetCommitRequest(
         group_id=GROUP,
         producer_id=7,
@@ -427,26 +470,41 @@ def commit_in_transaction(story: ConsumerStory, member_id: str, epoch: int, *par
 
 
 def test_commits_in_transactions_are_judged_by_the_epoch_of_each_partition() -> None:
-    """As other commits (KIP-1251): a rebalance that takes nothing from a member does not abort its transaction."""
+    """As other commits (KIP-1251): a rebalance that takes nothing from a member does not abort its
+    transaction.
+    """
     story = two_members()
     assert commit_in_transaction(story, "a", 3, 0, 1) == 0
-    assert commit_in_transaction(story, "a", 2, 0, 1) == 0, "the member has held these partitions since epoch 2"
+    assert commit_in_transaction(story, "a", 2, 0, 1) == 0, (
+        "the member has held these partitions since epoch 2"
+    )
     for member_id, epoch, partition in (("a", 1, 0), ("a", 2, 2), ("a", 4, 0), ("b", 2, 2)):
-        assert commit_in_transaction(story, member_id, epoch, partition) == ErrorCode.ILLEGAL_GENERATION
+        assert (
+            commit_in_transaction(story, member_id, epoch, partition)
+            == ErrorCode.ILLEGAL_GENERATION
+        )
     assert commit_in_transaction(story, "x", 3, 0) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-@pytest.mark.parametrize(("member_id", "error"), [(None, ErrorCode.NONE), ("", ErrorCode.UNKNOWN_MEMBER_ID)])
-def test_a_tool_that_fetches_offsets_names_no_member_at_all(member_id: str | None, error: ErrorCode) -> None:
+@pytest.mark.parametrize(
+    ("member_id", "error"), [(None, ErrorCode.NONE), ("", ErrorCode.UNKNOWN_MEMBER_ID)]
+)
+def test_a_tool_that_fetches_offsets_names_no_member_at_all(
+    member_id: str | None, error: ErrorCode
+) -> None:
     story = two_members()
-    group = OffsetFetchRequestGroup(group_id=GROUP, member_id=member_id, member_epoch=-1, topics=None)
+    group = OffsetFetchRequestGroup(
+        group_id=GROUP, member_id=member_id, member_epoch=-1, topics=None
+    )
     assert story.replies[story.ask("offset_fetch", group)].error_code == error
 
 
 def test_commits_are_checked_against_member_and_epoch() -> None:
     story = two_members()
     assert story.commit(5, "a", 3, api_version=9) == ErrorCode.NONE
-    assert story.commit(6, "a", 2, api_version=9) == ErrorCode.NONE, "it has held partition 0 since epoch 2"
+    assert story.commit(6, "a", 2, api_version=9) == ErrorCode.NONE, (
+        "it has held partition 0 since epoch 2"
+    )
     assert story.commit(7, "b", 2, api_version=9) == ErrorCode.STALE_MEMBER_EPOCH
     assert story.commit(7, "a", 4, api_version=9) == ErrorCode.STALE_MEMBER_EPOCH
     assert story.commit(7, "x", 3, api_version=9) == ErrorCode.UNKNOWN_MEMBER_ID
@@ -458,7 +516,12 @@ def test_commits_are_checked_against_member_and_epoch() -> None:
 def test_group_is_shown_as_what_it_is() -> None:
     story = two_members()
     described = story.described()
-    assert (described.group_state, described.group_epoch, described.assignment_epoch, described.assignor_name) == (
+    assert (
+        described.group_state,
+        described.group_epoch,
+        described.assignment_epoch,
+        described.assignor_name,
+    ) == (
         "Stable",
         3,
         3,
@@ -466,10 +529,19 @@ def test_group_is_shown_as_what_it_is() -> None:
     )
     first = described.members[0]
     assert (first.member_id, first.member_epoch, first.member_type) == ("a", 3, 1)
-    assert [(topic.topic_name, topic.partitions) for topic in first.assignment.topic_partitions] == [("orders", [0, 1])]
+    assert [
+        (topic.topic_name, topic.partitions) for topic in first.assignment.topic_partitions
+    ] == [("orders", [0, 1])]
     assert [topic.partitions for topic in first.target_assignment.topic_partitions] == [[0, 1]]
-    (listed,) = story.shard.list_groups(ListGroupsRequest(types_filter=["Consumer"], states_filter=["stable"]))
-    assert (listed.group_id, listed.group_type, listed.group_state, listed.protocol_type) == (GROUP, "consumer", "Stable", "consumer")
+    (listed,) = story.shard.list_groups(
+        ListGroupsRequest(types_filter=["Consumer"], states_filter=["stable"])
+    )
+    assert (listed.group_id, listed.group_type, listed.group_state, listed.protocol_type) == (
+        GROUP,
+        "consumer",
+        "Stable",
+        "consumer",
+    )
     dead = story.describe(api_version=6)
     assert (dead.group_state, dead.error_code) == ("Dead", ErrorCode.GROUP_ID_NOT_FOUND)
     assert story.describe(api_version=5).error_code == ErrorCode.NONE
@@ -479,7 +551,10 @@ def test_group_with_members_cannot_be_deleted_and_an_empty_one_leaves_nothing() 
     story = two_members()
     story.commit(5, "a", 3, api_version=9)
     assert story.delete() == ErrorCode.NON_EMPTY_GROUP
-    assert story.delete_offsets("orders").topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    assert (
+        story.delete_offsets("orders").topics[0].partitions[0].error_code
+        == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    )
     story.told("a", -1)
     story.told("b", -1)
     assert story.delete() == ErrorCode.NONE
@@ -505,7 +580,10 @@ def test_consumer_takes_over_an_empty_classic_group_and_its_positions() -> None:
 def test_classic_member_takes_over_an_empty_consumer_group() -> None:
     story = ConsumerStory()
     story.enter("a")
-    assert story.joined(story.join(protocol_type="connect")).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert (
+        story.joined(story.join(protocol_type="connect")).error_code
+        == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    )
     story.told("a", -1)
     story.stable_group(1)
     story.restart()
@@ -515,12 +593,17 @@ def test_classic_member_takes_over_an_empty_consumer_group() -> None:
 def test_consumer_is_refused_by_a_classic_group_with_members() -> None:
     story = ConsumerStory()
     story.stable_group(1)
-    assert story.refused("a", 0, {}, topics=("orders",), rebalance_ms=1) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert (
+        story.refused("a", 0, {}, topics=("orders",), rebalance_ms=1)
+        == ErrorCode.GROUP_ID_NOT_FOUND
+    )
     assert story.describe().group_state == "Stable"
 
 
 def test_targets_do_not_wait_for_a_clock_that_was_set_back() -> None:
-    """The clock of another coordinator may be behind, too: members would be told nothing new until it has caught up."""
+    """The clock of another coordinator may be behind, too: members would be told nothing new until
+    it has caught up.
+    """
     story = ConsumerStory(GroupConfig(consumer=ConsumerGroupConfig(assignment_interval_ms=1_000)))
     story.enter("a")
     story.wall_offset_ms -= 3_600_000
@@ -540,18 +623,28 @@ def test_regular_expressions_do_not_wait_for_a_clock_that_was_set_back() -> None
 
 
 def test_a_member_says_no_more_than_a_record_holds() -> None:
-    """As with Apache Kafka, whose topic takes no larger records: every coordinator of the group keeps it in memory."""
+    """As with Apache Kafka, whose topic takes no larger records: every coordinator of the group
+    keeps it in memory.
+    """
     story = ConsumerStory()
     many = tuple(f"{number:0200d}" for number in range(5_000))
-    assert story.refused("a", 0, {}, topics=many, rebalance_ms=60_000) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (
+        story.refused("a", 0, {}, topics=many, rebalance_ms=60_000)
+        == ErrorCode.UNKNOWN_SERVER_ERROR
+    )
     assert not story.log
     story.enter("a", topics=many[:4_000])
-    assert story.refused("a", story.group.members["a"].current.epoch, {}, topics=many) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (
+        story.refused("a", story.group.members["a"].current.epoch, {}, topics=many)
+        == ErrorCode.UNKNOWN_SERVER_ERROR
+    )
     assert len(story.group.members["a"].subscription.topics) == 4_000
 
 
 def test_member_keeps_what_it_holds_where_its_subscription_comes_later_in_the_log() -> None:
-    """Compaction leaves the last record of each key: here what the member holds, and behind it what it has said since."""
+    """Compaction leaves the last record of each key: here what the member holds, and behind it what
+    it has said since.
+    """
     story = ConsumerStory()
     story.enter("a")
     story.told("a", 2, {ORDERS: (0, 1, 2, 3)}, topics=("orders",), rebalance_ms=30_000)

@@ -1,4 +1,6 @@
-"""Records of consumer groups as Apache Kafka stores them, byte for byte, and hashes of topics as Kafka computes them."""
+"""Records of consumer groups as Apache Kafka stores them, byte for byte, and hashes of topics as
+Kafka computes them.
+"""
 
 import json
 from base64 import b64decode
@@ -18,7 +20,12 @@ from log_service.coordinator.group.records.consumer import (
     SubscriptionRecord,
 )
 from log_service.coordinator.group.topic_hash import group_hash, topic_hash
-from log_service.coordinator.group.values.consumer_member import ClassicMetadata, CurrentAssignment, MemberState, Subscription
+from log_service.coordinator.group.values.consumer_member import (
+    ClassicMetadata,
+    CurrentAssignment,
+    MemberState,
+    Subscription,
+)
 from log_service.metadata.image import TopicImage
 from log_service.metadata.partition import PartitionRegistration
 from log_service.records.batch import iterate_headers, iterate_records
@@ -66,7 +73,11 @@ def test_what_kafka_stored_of_a_consumer_group_is_stored_alike() -> None:
                 pending_revocation={ORDERS: {1: 3}},
             ),
         ),
-        RegexRecord(group_id="g", regex="a.*", content=ResolvedRegex(topics=frozenset({"a", "ab"}), version=7, resolved_ms=8)),
+        RegexRecord(
+            group_id="g",
+            regex="a.*",
+            content=ResolvedRegex(topics=frozenset({"a", "ab"}), version=7, resolved_ms=8),
+        ),
         RegexRecord(group_id="g", regex="a.*", content=None),
         LegacyTopicsRecord(group_id="g"),
     ],
@@ -76,7 +87,13 @@ def test_record_is_read_as_it_was_stored(record: GroupRecord) -> None:
 
 
 def test_partitions_without_epochs_were_assigned_in_the_members() -> None:
-    key, value = encode(CurrentAssignmentRecord(group_id="g", member_id="m", content=CurrentAssignment(epoch=4, assigned={ORDERS: {0: 0}})))
+    key, value = encode(
+        CurrentAssignmentRecord(
+            group_id="g",
+            member_id="m",
+            content=CurrentAssignment(epoch=4, assigned={ORDERS: {0: 0}}),
+        )
+    )
     assert value is not None
     old = value.replace(b"\x01\x00\x05\x02\x00\x00\x00\x00", b"\x00")
     assert old != value
@@ -89,7 +106,11 @@ def test_partitions_without_epochs_were_assigned_in_the_members() -> None:
 def topic(replicas: tuple[int, ...] = (1,)) -> TopicImage:
     nodes = tuple(NodeId(replica) for replica in replicas)
     partition = PartitionRegistration(
-        replicas=nodes, isr=nodes, leader=nodes[0], leader_epoch=LeaderEpoch(0), partition_epoch=PartitionEpoch(0)
+        replicas=nodes,
+        isr=nodes,
+        leader=nodes[0],
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(0),
     )
     return TopicImage(name="orders", topic_id=TopicId(ORDERS), partitions={0: partition})
 
@@ -100,5 +121,9 @@ def test_group_hash_is_what_kafka_stored_for_that_topic() -> None:
 
 def test_hash_covers_racks_in_order_and_a_group_without_topics_has_none() -> None:
     racks = {1: "a", 2: "b"}
-    assert topic_hash(topic((1, 2)), racks) == topic_hash(topic((2, 1)), racks) != topic_hash(topic((1,)), racks)
+    assert (
+        topic_hash(topic((1, 2)), racks)
+        == topic_hash(topic((2, 1)), racks)
+        != topic_hash(topic((1,)), racks)
+    )
     assert group_hash({}) == 0

@@ -1,4 +1,5 @@
-"""Groups that change their protocol while they have members: policies, refusals, loading, and times.
+"""Groups that change their protocol while they have members: policies, refusals, loading, and
+times.
 
 What members hear at each step is held against Apache Kafka in the integration tests.
 """
@@ -10,13 +11,19 @@ import pytest
 
 from log_service.common.errors import ErrorCode
 from log_service.config.views import ConsumerGroupConfig, GroupConfig
-from log_service.coordinator.group.classic.consumer_protocol import encode_assignment, subscription_of
+from log_service.coordinator.group.classic.consumer_protocol import (
+    encode_assignment,
+    subscription_of,
+)
 from log_service.coordinator.group.classic.group import ClassicGroup
 from log_service.coordinator.group.consumer.group import ConsumerGroup
 from log_service.coordinator.request_context import RequestContext
 from log_service.protocol.codec import encode
 from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from log_service.protocol.messages.consumer_protocol import ConsumerProtocolSubscription, ConsumerProtocolSubscriptionTopicPartition
+from log_service.protocol.messages.consumer_protocol import (
+    ConsumerProtocolSubscription,
+    ConsumerProtocolSubscriptionTopicPartition,
+)
 from log_service.protocol.messages.leave_group import MemberIdentity
 from tests.unit.coordinator.consumer_story import NAMES, ORDERS, ConsumerStory, assigned
 from tests.unit.coordinator.group_story import GROUP
@@ -25,8 +32,14 @@ CONTEXT = RequestContext(api_version=1, client_id="client", client_host="host", 
 
 
 def wants(*topics: str, owned: tuple[int, ...] = ()) -> bytes:
-    held = [ConsumerProtocolSubscriptionTopicPartition(topic="orders", partitions=list(owned))] if owned else []
-    return b"\0\3" + encode(ConsumerProtocolSubscription(topics=list(topics), owned_partitions=held), 3)
+    held = (
+        [ConsumerProtocolSubscriptionTopicPartition(topic="orders", partitions=list(owned))]
+        if owned
+        else []
+    )
+    return b"\0\3" + encode(
+        ConsumerProtocolSubscription(topics=list(topics), owned_partitions=held), 3
+    )
 
 
 def part(story: ConsumerStory, *indexes: int) -> bytes:
@@ -44,17 +57,23 @@ def classic_member(story: ConsumerStory) -> str:
     token = story.join(member_id, metadata=wants("orders"))
     story.advance(0)
     assert story.joined(token).generation_id == 1
-    assert story.synced(story.sync(member_id, 1, {member_id: part(story, 0, 1, 2, 3)})).error_code == 0
+    assert (
+        story.synced(story.sync(member_id, 1, {member_id: part(story, 0, 1, 2, 3)})).error_code == 0
+    )
     return member_id
 
 
 def mixed_group(story: ConsumerStory) -> str:
-    """A consumer group of a classic member, whose id is returned, and of ``b``; each has half of orders."""
+    """A consumer group of a classic member, whose id is returned, and of ``b``; each has half of
+    orders.
+    """
     member_id = classic_member(story)
     story.enter("b", assignor="range")
     story.join(member_id, metadata=wants("orders", owned=(0, 1, 2, 3)))
     story.sync(member_id, 1)
-    joined = story.joined(story.join(member_id, metadata=wants("orders", owned=tuple(held(story, member_id)))))
+    joined = story.joined(
+        story.join(member_id, metadata=wants("orders", owned=tuple(held(story, member_id))))
+    )
     assert joined.error_code == 0
     assert story.synced(story.sync(member_id, joined.generation_id)).error_code == 0
     assert len(assigned(story.told("b", story.group.members["b"].current.epoch)) or {}) == 1
@@ -73,12 +92,17 @@ def test_policy_says_whether_a_consumer_may_join_a_classic_group(policy: str) ->
         assert story.enter("b").member_epoch == 2
         assert story.heartbeat(member_id, 1) == ErrorCode.REBALANCE_IN_PROGRESS
     else:
-        assert story.refused("b", 0, {}, topics=("orders",), rebalance_ms=1) == ErrorCode.GROUP_ID_NOT_FOUND
+        assert (
+            story.refused("b", 0, {}, topics=("orders",), rebalance_ms=1)
+            == ErrorCode.GROUP_ID_NOT_FOUND
+        )
         assert story.heartbeat(member_id, 1) == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("policy", ["bidirectional", "upgrade", "downgrade", "disabled"])
-def test_policy_says_whether_a_classic_member_may_join_and_what_it_finds_when_it_is_alone(policy: str) -> None:
+def test_policy_says_whether_a_classic_member_may_join_and_what_it_finds_when_it_is_alone(
+    policy: str,
+) -> None:
     story = story_with(policy)
     story.enter("b")
     response = story.joined(story.join(metadata=wants("orders")))
@@ -91,7 +115,10 @@ def test_policy_says_whether_a_classic_member_may_join_and_what_it_finds_when_it
     story.told("b", -1)
     if policy == "upgrade":
         assert isinstance(story.shard._groups[GROUP], ConsumerGroup)
-        assert story.heartbeat(response.member_id, joined.generation_id) == ErrorCode.REBALANCE_IN_PROGRESS, "all is free now"
+        assert (
+            story.heartbeat(response.member_id, joined.generation_id)
+            == ErrorCode.REBALANCE_IN_PROGRESS
+        ), "all is free now"
     else:
         group = story.shard._groups[GROUP]
         assert isinstance(group, ClassicGroup)
@@ -114,9 +141,13 @@ def test_group_that_is_too_large_for_the_other_kind_stays_what_it_is() -> None:
 def test_generation_that_no_record_can_hold_stays_a_consumer_group() -> None:
     story = story_with(max_metadata_record_bytes=450)
     story.enter("a")
-    member_ids = [story.joined(story.join(metadata=wants("orders", "x" * 100))).member_id for _ in range(4)]
+    member_ids = [
+        story.joined(story.join(metadata=wants("orders", "x" * 100))).member_id for _ in range(4)
+    ]
     for member_id in member_ids:
-        assert story.joined(story.join(member_id, metadata=wants("orders", "x" * 100))).error_code == 0
+        assert (
+            story.joined(story.join(member_id, metadata=wants("orders", "x" * 100))).error_code == 0
+        )
     story.told("a", -1)
     assert list(story.group.members) == member_ids
 
@@ -137,7 +168,13 @@ def test_upgrade_and_downgrade_that_the_log_refuses_change_nothing() -> None:
         sessions = story.shard._consumers._sessions
         before = (
             story.shard._groups[GROUP],
-            deepcopy((sessions._sessions._sessions, sessions._awaited_joins, story.shard._migration.ahead_of_log)),
+            deepcopy(
+                (
+                    sessions._sessions._sessions,
+                    sessions._awaited_joins,
+                    story.shard._migration.ahead_of_log,
+                )
+            ),
         )
         decision = story.decision()
         story.shard.handle_consumer_group_heartbeat(request, CONTEXT, decision)
@@ -145,7 +182,13 @@ def test_upgrade_and_downgrade_that_the_log_refuses_change_nothing() -> None:
         decision.take_back()
         after = (
             story.shard._groups[GROUP],
-            deepcopy((sessions._sessions._sessions, sessions._awaited_joins, story.shard._migration.ahead_of_log)),
+            deepcopy(
+                (
+                    sessions._sessions._sessions,
+                    sessions._awaited_joins,
+                    story.shard._migration.ahead_of_log,
+                )
+            ),
         )
         assert after == before
 
@@ -174,7 +217,9 @@ def test_static_classic_member_in_the_place_of_the_last_consumer_has_its_target_
     story.enter("a", instance="one")
     joined = story.joined(story.join(instance="one", metadata=wants("orders")))
     assert (joined.error_code, joined.generation_id) == (0, 2)
-    assert story.synced(story.sync(joined.member_id, 2, instance="one")).assignment == part(story, 0, 1, 2, 3)
+    assert story.synced(story.sync(joined.member_id, 2, instance="one")).assignment == part(
+        story, 0, 1, 2, 3
+    )
     group = story.shard._groups[GROUP]
     assert isinstance(group, ClassicGroup)
     assert group.members[joined.member_id].protocols == (("range", wants("orders")),)
@@ -211,7 +256,9 @@ def test_member_that_never_syncs_is_removed() -> None:
     story = story_with()
     story.enter("b")
     member_id = story.joined(story.join(metadata=wants("orders"))).member_id
-    epoch = story.joined(story.join(member_id, metadata=wants("orders"), rebalance_ms=20_000)).generation_id
+    epoch = story.joined(
+        story.join(member_id, metadata=wants("orders"), rebalance_ms=20_000)
+    ).generation_id
     for _ in range(3):
         story.heartbeat(member_id, epoch)
         story.advance(6_667)
@@ -228,7 +275,9 @@ def test_member_that_changes_its_protocol_is_not_waited_for_any_more() -> None:
     assert sessions._awaited_joins == {(GROUP, member_id)}
     changed = story.enter(member_id, assignor="range")
     assert not sessions._awaited_joins
-    assert not [key for key in story.timers if isinstance(key, tuple) and key[0] in {"join", "sync"}]
+    assert not [
+        key for key in story.timers if isinstance(key, tuple) and key[0] in {"join", "sync"}
+    ]
     assert changed.member_epoch == story.group.target_epoch.epoch
 
 
@@ -237,7 +286,9 @@ def test_an_administrator_removes_members_of_both_protocols() -> None:
     story.enter("a", instance="one")
     member_id = story.joined(story.join(metadata=wants("orders"))).member_id
     story.join(member_id, metadata=wants("orders"))
-    left = story.leave(MemberIdentity(member_id="", group_instance_id="one"), MemberIdentity(member_id=member_id))
+    left = story.leave(
+        MemberIdentity(member_id="", group_instance_id="one"), MemberIdentity(member_id=member_id)
+    )
     assert [member.error_code for member in left.members] == [0, 0]
     assert story.group.state.value == "Empty"
 
@@ -245,7 +296,9 @@ def test_an_administrator_removes_members_of_both_protocols() -> None:
 def test_subscription_that_cannot_be_read_is_refused() -> None:
     story = story_with()
     story.enter("a")
-    assert story.joined(story.join("x", metadata=b"\0")).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (
+        story.joined(story.join("x", metadata=b"\0")).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    )
     assert list(story.group.members) == ["a"]
 
 

@@ -1,4 +1,6 @@
-"""The classic group protocol: joining, generations, silence, static members. Each test is one story."""
+"""The classic group protocol: joining, generations, silence, static members. Each test is one
+story.
+"""
 
 import pytest
 
@@ -43,7 +45,10 @@ def test_leader_alone_hears_the_metadata_of_all() -> None:
     story.advance(0)
     leader, follower = (story.joined(token) for token in tokens)
     assert leader.leader == leader.member_id == follower.leader
-    assert [(member.member_id, member.metadata) for member in leader.members] == [(ids[0], b"topics"), (ids[1], b"topics")]
+    assert [(member.member_id, member.metadata) for member in leader.members] == [
+        (ids[0], b"topics"),
+        (ids[1], b"topics"),
+    ]
     assert follower.members == []
     assert leader.generation_id == follower.generation_id == 1
 
@@ -163,7 +168,10 @@ def test_leaving_member_starts_a_rebalance_and_the_last_one_empties_the_group() 
 def test_member_that_was_not_there_cannot_leave() -> None:
     story = GroupStory()
     story.stable_group(1)
-    assert story.leave(MemberIdentity(member_id="nobody")).members[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert (
+        story.leave(MemberIdentity(member_id="nobody")).members[0].error_code
+        == ErrorCode.UNKNOWN_MEMBER_ID
+    )
 
 
 @pytest.mark.parametrize("generation", [0, 2])
@@ -208,8 +216,13 @@ def test_group_settles_on_a_protocol_that_all_members_share() -> None:
     assert story.joined(token).protocol_name == "roundrobin"
 
 
-@pytest.mark.parametrize(("protocols", "protocol_type"), [(("sticky",), "consumer"), (("range",), "connect"), ((), "consumer")])
-def test_joiner_that_shares_nothing_with_the_group_is_refused(protocols: tuple[str, ...], protocol_type: str) -> None:
+@pytest.mark.parametrize(
+    ("protocols", "protocol_type"),
+    [(("sticky",), "consumer"), (("range",), "connect"), ((), "consumer")],
+)
+def test_joiner_that_shares_nothing_with_the_group_is_refused(
+    protocols: tuple[str, ...], protocol_type: str
+) -> None:
     story = GroupStory()
     story.stable_group(1)
     token = story.join(protocols=protocols, protocol_type=protocol_type)
@@ -220,7 +233,10 @@ def test_joiner_that_shares_nothing_with_the_group_is_refused(protocols: tuple[s
 @pytest.mark.parametrize("session_ms", [0, 5_999, 1_800_001])
 def test_session_timeout_out_of_bounds_is_refused(session_ms: int) -> None:
     story = GroupStory()
-    assert story.joined(story.join(session_ms=session_ms)).error_code == ErrorCode.INVALID_SESSION_TIMEOUT
+    assert (
+        story.joined(story.join(session_ms=session_ms)).error_code
+        == ErrorCode.INVALID_SESSION_TIMEOUT
+    )
 
 
 def test_group_does_not_grow_beyond_its_size() -> None:
@@ -232,7 +248,10 @@ def test_group_does_not_grow_beyond_its_size() -> None:
 def test_metadata_beyond_all_bounds_is_refused_before_it_does_harm() -> None:
     story = GroupStory(GroupConfig(initial_rebalance_delay_ms=0, max_metadata_record_bytes=1_000))
     story.stable_group(1)
-    assert story.joined(story.join(metadata=bytes(8_000))).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert (
+        story.joined(story.join(metadata=bytes(8_000))).error_code
+        == ErrorCode.GROUP_MAX_SIZE_REACHED
+    )
 
 
 def test_generation_that_no_record_could_hold_is_given_up_and_all_members_hear_it() -> None:
@@ -242,7 +261,11 @@ def test_generation_that_no_record_could_hold_is_given_up_and_all_members_hear_i
     generation = story.joined(tokens[0]).generation_id
     waiting = story.sync(follower, generation)
     too_much = story.sync(leader, generation, {leader: bytes(2_000)})
-    assert story.synced(too_much).error_code == story.synced(waiting).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (
+        story.synced(too_much).error_code
+        == story.synced(waiting).error_code
+        == ErrorCode.UNKNOWN_SERVER_ERROR
+    )
     assert story.describe().group_state == "PreparingRebalance"
 
 
@@ -279,7 +302,9 @@ def test_static_leader_that_comes_back_skips_the_assignment() -> None:
     assert (older.skip_assignment, older.leader) == (False, new.member_id)
 
 
-def test_static_leader_that_stays_away_is_followed_by_one_that_is_there_and_goes_on_leading() -> None:
+def test_static_leader_that_stays_away_is_followed_by_one_that_is_there_and_goes_on_leading() -> (
+    None
+):
     story = GroupStory()
     tokens = [story.join(instance="a"), story.join(instance="b")]
     story.advance(0)
@@ -290,7 +315,10 @@ def test_static_leader_that_stays_away_is_followed_by_one_that_is_there_and_goes
         story.advance(5_000)
         story.heartbeat(first, 1, "a")
     response = story.joined(rejoining)
-    assert (response.leader, {member.member_id for member in response.members}) == (second, {first, second})
+    assert (response.leader, {member.member_id for member in response.members}) == (
+        second,
+        {first, second},
+    )
     story.sync(second, 2, {second: b"all"}, instance="b")
     again, back = story.join(second, instance="b"), story.join(first, instance="a")
     assert story.joined(back).generation_id == 3
@@ -303,7 +331,9 @@ def test_administrator_removes_a_static_member_by_its_instance_id() -> None:
     story.advance(0)
     member_id = story.joined(token).member_id
     story.sync(member_id, 1, {member_id: b"all"}, instance="a")
-    assert story.leave(MemberIdentity(group_instance_id="a")).members[0].error_code == ErrorCode.NONE
+    assert (
+        story.leave(MemberIdentity(group_instance_id="a")).members[0].error_code == ErrorCode.NONE
+    )
     assert story.describe().group_state == "Empty"
 
 
@@ -314,7 +344,9 @@ def test_group_survives_a_restart_with_its_assignments() -> None:
     assert story.heartbeat(leader, 1) == ErrorCode.NONE
     described = story.describe()
     assert (described.group_state, described.protocol_data) == ("Stable", "range")
-    assert {member.member_id: member.member_assignment for member in described.members}[follower] == f"part of {follower}".encode()
+    assert {member.member_id: member.member_assignment for member in described.members}[
+        follower
+    ] == f"part of {follower}".encode()
     story.advance(SESSION_MS)
     assert story.heartbeat(follower, 1) == ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -324,4 +356,7 @@ def test_describing_names_the_group_and_its_members() -> None:
     (leader,) = story.stable_group(1)
     described = story.describe()
     assert (described.group_id, described.protocol_type) == (GROUP, "consumer")
-    assert (described.members[0].member_id, described.members[0].client_host) == (leader, "127.0.0.1")
+    assert (described.members[0].member_id, described.members[0].client_host) == (
+        leader,
+        "127.0.0.1",
+    )

@@ -1,4 +1,6 @@
-"""How long committed offsets live: deletion on request (KIP-496), expiry (KIP-211), topics that go, and what a restart finds."""
+"""How long committed offsets live: deletion on request (KIP-496), expiry (KIP-211), topics that go,
+and what a restart finds.
+"""
 
 from dataclasses import replace
 from functools import partial
@@ -7,7 +9,11 @@ from uuid import UUID
 from log_service.client.group_protocol import Subscription, encode_subscription
 from log_service.common.errors import ErrorCode
 from log_service.config.views import ConsumerGroupConfig, GroupConfig
-from log_service.coordinator.group.offsets.removals import GROUPS_PER_EXPIRY_STEP, MAX_ORPHANS_PER_BATCH, ORPHAN_TIMER
+from log_service.coordinator.group.offsets.removals import (
+    GROUPS_PER_EXPIRY_STEP,
+    MAX_ORPHANS_PER_BATCH,
+    ORPHAN_TIMER,
+)
 from log_service.coordinator.group.records.codec import decode, encode
 from log_service.coordinator.group.records.offset import CommittedOffset, OffsetRecord
 from log_service.protocol.messages.leave_group import MemberIdentity
@@ -16,16 +22,25 @@ from tests.unit.coordinator.consumer_story import ConsumerStory
 from tests.unit.coordinator.group_story import GROUP, SESSION_MS, GroupStory
 
 HOUR_MS = 3_600_000
-CONFIG = GroupConfig(initial_rebalance_delay_ms=0, offsets_retention_ms=24 * HOUR_MS, max_session_timeout_ms=2**31 - 1)
+CONFIG = GroupConfig(
+    initial_rebalance_delay_ms=0,
+    offsets_retention_ms=24 * HOUR_MS,
+    max_session_timeout_ms=2**31 - 1,
+)
 SOON_MS = 20_000
 EXPIRES_SOON = replace(
-    CONFIG, offsets_retention_ms=SOON_MS, offsets_retention_check_interval_ms=1_000, consumer=ConsumerGroupConfig(assignment_interval_ms=0)
+    CONFIG,
+    offsets_retention_ms=SOON_MS,
+    offsets_retention_check_interval_ms=1_000,
+    consumer=ConsumerGroupConfig(assignment_interval_ms=0),
 )
 READS_ORDERS = encode_subscription(Subscription(topics=("orders",)))
 FIRST, SECOND = UUID(int=1), UUID(int=2)
 
 
-def consumer(story: GroupStory, metadata: bytes = READS_ORDERS, protocol_type: str = "consumer") -> str:
+def consumer(
+    story: GroupStory, metadata: bytes = READS_ORDERS, protocol_type: str = "consumer"
+) -> str:
     """Let one member join and sync that never falls silent."""
     join = partial(story.join, metadata=metadata, protocol_type=protocol_type, session_ms=2**31 - 1)
     member_id = story.joined(join()).member_id
@@ -43,8 +58,15 @@ def test_positions_in_topics_that_members_read_cannot_be_deleted() -> None:
     member_id = consumer(story)
     for topic in ("orders", "bills"):
         story.commit(1, member_id, 1, topic=topic)
-    responses = {topic.name: topic.partitions[0].error_code for topic in story.delete_offsets("orders", "bills", "never").topics}
-    assert responses == {"orders": ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, "bills": ErrorCode.NONE, "never": ErrorCode.NONE}
+    responses = {
+        topic.name: topic.partitions[0].error_code
+        for topic in story.delete_offsets("orders", "bills", "never").topics
+    }
+    assert responses == {
+        "orders": ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+        "bills": ErrorCode.NONE,
+        "never": ErrorCode.NONE,
+    }
     assert story.positions() == {"orders": 1}
 
 
@@ -137,7 +159,9 @@ def test_nothing_expires_while_a_group_rebalances() -> None:
     assert story.positions() == {"bills": 1, "orders": 1}
 
 
-def test_positions_of_a_consumer_group_expire_in_topics_that_no_member_reads_and_the_group_goes_with_the_last() -> None:
+def test_positions_of_a_consumer_group_expire_in_topics_that_no_member_reads_and_the_group_goes_with_the_last() -> (
+    None
+):
     """KIP-848: these count from their commits, also after the last member has gone."""
     story = ConsumerStory(config=EXPIRES_SOON, topics={"orders": 4, "bills": 1})
     epoch = story.enter("a").member_epoch
@@ -178,7 +202,9 @@ def test_a_check_of_many_groups_gives_others_the_turn_and_reaches_all() -> None:
     group_count = 2 * GROUPS_PER_EXPIRY_STEP + 1
     committed = CommittedOffset(offset=1, leader_epoch=-1, metadata="", commit_timestamp_ms=0)
     for number in range(group_count):
-        record = OffsetRecord(group_id=f"group-{number}", topic="orders", partition=0, committed=committed)
+        record = OffsetRecord(
+            group_id=f"group-{number}", topic="orders", partition=0, committed=committed
+        )
         story.shard.replay(record, ReplayContext(number))
     decision = story.decision()
     decision.wall_ms = 25 * HOUR_MS
@@ -241,7 +267,9 @@ def test_positions_in_a_topic_that_went_while_no_shard_was_loaded_do_not_come_ba
 
 
 def test_stored_positions_keep_the_topics_id() -> None:
-    committed = CommittedOffset(offset=5, leader_epoch=2, metadata="m", commit_timestamp_ms=9, topic_id=FIRST)
+    committed = CommittedOffset(
+        offset=5, leader_epoch=2, metadata="m", commit_timestamp_ms=9, topic_id=FIRST
+    )
     record = OffsetRecord(group_id="g", topic="orders", partition=3, committed=committed)
     assert decode(*encode(record)) == record
 

@@ -13,7 +13,13 @@ HOUR_MS = 3_600_000
 
 
 def expiring_story() -> GroupStory:
-    story = GroupStory(GroupConfig(initial_rebalance_delay_ms=0, offsets_retention_ms=HOUR_MS, offsets_retention_check_interval_ms=60_000))
+    story = GroupStory(
+        GroupConfig(
+            initial_rebalance_delay_ms=0,
+            offsets_retention_ms=HOUR_MS,
+            offsets_retention_check_interval_ms=60_000,
+        )
+    )
     story.restart()
     return story
 
@@ -48,8 +54,12 @@ def test_commit_of_another_generation_is_illegal(generation: int) -> None:
     assert story.commit(7, leader, generation) == ErrorCode.ILLEGAL_GENERATION
 
 
-@pytest.mark.parametrize(("api_version", "code"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)])
-def test_commit_of_a_member_of_a_group_that_is_gone_is_refused(api_version: int, code: ErrorCode) -> None:
+@pytest.mark.parametrize(
+    ("api_version", "code"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)]
+)
+def test_commit_of_a_member_of_a_group_that_is_gone_is_refused(
+    api_version: int, code: ErrorCode
+) -> None:
     assert GroupStory().commit(7, "member", 3, api_version=api_version) == code
 
 
@@ -83,7 +93,9 @@ def test_metadata_is_kept_up_to_its_bound_and_none_is_none() -> None:
     ):
         story = GroupStory()
         assert story.commit(1, metadata=metadata) == code
-        response = story.replies[story.ask("offset_fetch", OffsetFetchRequestGroup(group_id=GROUP, topics=None))]
+        response = story.replies[
+            story.ask("offset_fetch", OffsetFetchRequestGroup(group_id=GROUP, topics=None))
+        ]
         told = [partition.metadata for topic in response.topics for partition in topic.partitions]
         assert told == ([metadata] if code is ErrorCode.NONE else [])
     story = GroupStory()
@@ -146,6 +158,10 @@ def test_offsets_go_with_their_topic() -> None:
 def test_groups_are_listed_by_state_and_type() -> None:
     story = GroupStory()
     story.stable_group(1)
-    listed = story.shard.list_groups(ListGroupsRequest(states_filter=["stable"], types_filter=["Classic"]))
-    assert [(group.group_id, group.group_state, group.protocol_type) for group in listed] == [(GROUP, "Stable", "consumer")]
+    listed = story.shard.list_groups(
+        ListGroupsRequest(states_filter=["stable"], types_filter=["Classic"])
+    )
+    assert [(group.group_id, group.group_state, group.protocol_type) for group in listed] == [
+        (GROUP, "Stable", "consumer")
+    ]
     assert story.shard.list_groups(ListGroupsRequest(states_filter=["Empty"])) == []

@@ -1,4 +1,6 @@
-"""Paths of the classic group's state machine that only Apache Kafka's own responses settle, and the bounds of a group."""
+"""Paths of the classic group's state machine that only Apache Kafka's own responses settle, and the
+bounds of a group.
+"""
 
 import pytest
 
@@ -24,14 +26,20 @@ def test_group_that_was_only_asked_for_is_there_until_the_next_check() -> None:
 
 def test_refused_joiner_leaves_an_empty_group_behind() -> None:
     story = GroupStory()
-    assert story.joined(story.join(protocols=())).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert (
+        story.joined(story.join(protocols=())).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    )
     assert story.describe().group_state == "Empty"
 
 
 def test_members_that_leave_together_cause_one_rebalance() -> None:
     story = GroupStory()
     first, second, third = story.stable_group(3)
-    gone = [MemberIdentity(member_id=first), MemberIdentity(member_id="nobody"), MemberIdentity(member_id=second)]
+    gone = [
+        MemberIdentity(member_id=first),
+        MemberIdentity(member_id="nobody"),
+        MemberIdentity(member_id=second),
+    ]
     codes = [response.error_code for response in story.leave(*gone).members]
     assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE]
     assert story.heartbeat(third, 1) == ErrorCode.REBALANCE_IN_PROGRESS
@@ -42,14 +50,20 @@ def test_a_stranger_that_leaves_disturbs_no_member() -> None:
     story = GroupStory()
     (member,) = story.stable_group(1)
     assert story.leave().members == []
-    assert story.leave(MemberIdentity(member_id="nobody")).members[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert (
+        story.leave(MemberIdentity(member_id="nobody")).members[0].error_code
+        == ErrorCode.UNKNOWN_MEMBER_ID
+    )
     assert story.heartbeat(member, 1) == ErrorCode.NONE
 
 
 def test_id_that_is_given_back_starts_a_rebalance_as_a_member_would() -> None:
     story = GroupStory()
     (member,) = story.stable_group(1)
-    assert story.leave(MemberIdentity(member_id=story.new_member_id())).members[0].error_code == ErrorCode.NONE
+    assert (
+        story.leave(MemberIdentity(member_id=story.new_member_id())).members[0].error_code
+        == ErrorCode.NONE
+    )
     assert story.heartbeat(member, 1) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
@@ -78,7 +92,9 @@ def test_assignments_are_shown_until_there_are_new_ones() -> None:
     story.join(leader)
     described = story.describe()
     assert described.group_state == "PreparingRebalance"
-    assert {member.member_assignment for member in described.members} >= {f"part of {leader}".encode()}
+    assert {member.member_assignment for member in described.members} >= {
+        f"part of {leader}".encode()
+    }
     assert {member.member_metadata for member in described.members} == {b""}
 
 
@@ -117,7 +133,10 @@ def test_flood_of_ids_is_bounded_and_the_newest_are_good() -> None:
     newest = [story.new_member_id() for _ in range(MAX_PENDING_MEMBERS)][-1]
     assert story.joined(story.join(oldest)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert story.join(newest) not in story.replies
-    assert sum(key[0] == "session" for key in story.timers if isinstance(key, tuple)) == MAX_PENDING_MEMBERS
+    assert (
+        sum(key[0] == "session" for key in story.timers if isinstance(key, tuple))
+        == MAX_PENDING_MEMBERS
+    )
 
 
 def test_heartbeats_set_no_timers_and_still_keep_a_member_alive() -> None:
@@ -158,7 +177,9 @@ def test_static_member_that_comes_back_and_falls_silent_is_removed() -> None:
     assert story.describe().group_state == "Empty"
 
 
-def test_static_member_that_comes_back_before_the_assignment_is_there_joins_anew_and_its_old_self_is_fenced() -> None:
+def test_static_member_that_comes_back_before_the_assignment_is_there_joins_anew_and_its_old_self_is_fenced() -> (
+    None
+):
     story = GroupStory()
     tokens = [story.join(instance="a"), story.join(instance="b")]
     story.advance(0)
@@ -173,13 +194,17 @@ def test_static_member_that_comes_back_before_the_assignment_is_there_joins_anew
 
 def test_static_member_that_comes_back_with_another_protocol_starts_a_rebalance() -> None:
     story = GroupStory()
-    member_id = story.joined(_after_join(story, story.join(instance="one", protocols=("range", "sticky")))).member_id
+    member_id = story.joined(
+        _after_join(story, story.join(instance="one", protocols=("range", "sticky")))
+    ).member_id
     story.sync(member_id, 1, {member_id: b"all"}, instance="one")
     back = story.joined(story.join(instance="one", protocols=("sticky",)))
     assert (back.generation_id, back.protocol_name) == (2, "sticky")
 
 
-def test_members_that_keep_arriving_put_the_first_generation_off_no_longer_than_the_rebalance_timeout() -> None:
+def test_members_that_keep_arriving_put_the_first_generation_off_no_longer_than_the_rebalance_timeout() -> (
+    None
+):
     """KIP-134."""
     story = GroupStory(GroupConfig(initial_rebalance_delay_ms=3_000))
     began_ms, first = story.now_ms, story.join(api_version=3)
@@ -226,4 +251,6 @@ def _after_join(story: GroupStory, token: int) -> int:
 
 
 def _context() -> RequestContext:
-    return RequestContext(api_version=4, client_id="client", client_host="127.0.0.1", reply_to="nobody")
+    return RequestContext(
+        api_version=4, client_id="client", client_host="127.0.0.1", reply_to="nobody"
+    )

@@ -1,7 +1,8 @@
-"""A log that refuses: nothing changes, the request hears its own error, and everything else goes on.
+"""A log that refuses: nothing changes, the request hears its own error, and everything else goes
+on.
 
-The walks at the end are the model: a random walk of requests, some of which the log refuses, ends in the state of the same walk without
-the refused ones. The seed is the test's parameter.
+The walks at the end are the model: a random walk of requests, some of which the log refuses, ends
+in the state of the same walk without the refused ones. The seed is the test's parameter.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,10 +26,21 @@ from log_service.protocol.messages.describe_groups import DescribeGroupsRequest
 from log_service.protocol.messages.heartbeat import HeartbeatRequest
 from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from log_service.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from log_service.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from log_service.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from log_service.state_machine.runtime import RETRY_MS, Runtime
-from tests.unit.coordinator.memory_log import CLIENT, MemoryLog, commit, commit_error, fetch, with_leader
+from tests.unit.coordinator.memory_log import (
+    CLIENT,
+    MemoryLog,
+    commit,
+    commit_error,
+    fetch,
+    with_leader,
+)
 
 UNDER_MIN_ISR = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few replicas are in sync")
 SESSION_MS = 10_000
@@ -44,7 +56,9 @@ class CountingLog(MemoryLog):
         yield from self.batches
 
 
-def test_commits_that_the_log_refuses_load_no_shard_and_hear_that_the_coordinator_is_not_available() -> None:
+def test_commits_that_the_log_refuses_load_no_shard_and_hear_that_the_coordinator_is_not_available() -> (
+    None
+):
     log = CountingLog()
     replies: list[Any] = []
 
@@ -57,7 +71,9 @@ def test_commits_that_the_log_refuses_load_no_shard_and_hear_that_the_coordinato
         fetch(groups, replies, "g")
 
     with_leader(log, story)
-    assert [commit_error(reply) for reply in replies[:20]] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 20
+    assert [commit_error(reply) for reply in replies[:20]] == [
+        ErrorCode.COORDINATOR_NOT_AVAILABLE
+    ] * 20
     assert commit_error(replies[20]) == ErrorCode.NONE
     assert replies[21][0].topics[0].partitions[0].committed_offset == 77
     assert log.load_count == 1
@@ -77,7 +93,9 @@ def test_commits_that_the_log_refuses_load_no_shard_and_hear_that_the_coordinato
         (ErrorCode.INVALID_TIMESTAMP, ErrorCode.INVALID_TIMESTAMP),
     ],
 )
-def test_each_api_tells_a_refused_append_with_its_own_code(refused_with: ErrorCode, told: ErrorCode) -> None:
+def test_each_api_tells_a_refused_append_with_its_own_code(
+    refused_with: ErrorCode, told: ErrorCode
+) -> None:
     log = MemoryLog(failure=KafkaError(refused_with, "refused"))
     replies: list[Any] = []
 
@@ -89,7 +107,9 @@ def test_each_api_tells_a_refused_append_with_its_own_code(refused_with: ErrorCo
     with_leader(log, story)
     committed, joined, described = replies
     assert (commit_error(committed), joined.error_code) == (told, told)
-    assert described.groups[0].group_state == "Dead", "a group that the log does not have must not be there"
+    assert described.groups[0].group_state == "Dead", (
+        "a group that the log does not have must not be there"
+    )
 
 
 def test_a_heartbeat_to_a_group_that_is_being_loaded_hears_no_error() -> None:
@@ -104,7 +124,9 @@ def test_a_heartbeat_to_a_group_that_is_being_loaded_hears_no_error() -> None:
     assert replies[0].error_code == ErrorCode.NONE
 
 
-def join_request(member_id: str = "", *, group_id: str = "g", instance: str | None = None, metadata: bytes = b"") -> JoinGroupRequest:
+def join_request(
+    member_id: str = "", *, group_id: str = "g", instance: str | None = None, metadata: bytes = b""
+) -> JoinGroupRequest:
     return JoinGroupRequest(
         group_id=group_id,
         session_timeout_ms=SESSION_MS,
@@ -163,8 +185,12 @@ class Stage:
         self.timers = TimerQueue()
         self.log = RecordLog()
         self.number = 0
-        self.shard = GroupCoordinatorShard(GroupConfig(initial_rebalance_delay_ms=3_000), lambda prefix: f"{prefix}-{self.number}")
-        self.runtime: Runtime[GroupRecord] = Runtime(self.shard, self.log, clock=self.clock, timers=self.timers, appended_end=0)
+        self.shard = GroupCoordinatorShard(
+            GroupConfig(initial_rebalance_delay_ms=3_000), lambda prefix: f"{prefix}-{self.number}"
+        )
+        self.runtime: Runtime[GroupRecord] = Runtime(
+            self.shard, self.log, clock=self.clock, timers=self.timers, appended_end=0
+        )
         self.runtime.tell(self.shard.on_loaded)
         self.replies: dict[int, Any] = {}
         self.numbers: dict[Any, int] = {}
@@ -175,7 +201,11 @@ class Stage:
 
         def decide(decision: Any, token: Any) -> None:
             self.numbers[token] = number
-            handle(request, RequestContext(api_version=5, client_id="c", client_host="h", reply_to=token), decision)
+            handle(
+                request,
+                RequestContext(api_version=5, client_id="c", client_host="h", reply_to=token),
+                decision,
+            )
 
         self.log.failure = UNDER_MIN_ISR if is_refused else None
         self.runtime.ask(decide, partial(self._on_reply, number), lambda _: Refused)
@@ -194,16 +224,31 @@ class Stage:
 
     def state(self) -> list[Any]:
         """Everything that a request could find, with requests named by their numbers."""
-        groups = {key: group for key, group in self.shard._groups.items() if isinstance(group, ClassicGroup)}
-        members = [[self._member(member) for member in group.members.values()] for group in groups.values()]
-        shown = [[getattr(group, name) for name in type(group).__slots__ if name != "members"] for group in groups.values()]
-        timers = sorted((repr(key), timer.deadline_ms) for key, timer in self.runtime._pending_timers.items())
+        groups = {
+            key: group
+            for key, group in self.shard._groups.items()
+            if isinstance(group, ClassicGroup)
+        }
+        members = [
+            [self._member(member) for member in group.members.values()] for group in groups.values()
+        ]
+        shown = [
+            [getattr(group, name) for name in type(group).__slots__ if name != "members"]
+            for group in groups.values()
+        ]
+        timers = sorted(
+            (repr(key), timer.deadline_ms) for key, timer in self.runtime._pending_timers.items()
+        )
         waiting = sorted(self.numbers[token] for token in self.runtime._requests)
-        return deepcopy([shown, members, timers, waiting, self.log.records, self.shard._offsets._by_group])
+        return deepcopy(
+            [shown, members, timers, waiting, self.log.records, self.shard._offsets._by_group]
+        )
 
     def _member(self, member: Any) -> list[Any]:
         return [
-            self.numbers[getattr(member, name)] if name.startswith("awaiting_") and getattr(member, name) else getattr(member, name)
+            self.numbers[getattr(member, name)]
+            if name.startswith("awaiting_") and getattr(member, name)
+            else getattr(member, name)
             for name in type(member).__slots__
         ]
 
@@ -218,12 +263,20 @@ def stable_pair(stage: Stage) -> tuple[str, str]:
     return first, second
 
 
-def sync_request(member_id: str, generation_id: int, *assigned: str, group_id: str = "g") -> SyncGroupRequest:
-    assignments = [SyncGroupRequestAssignment(member_id=each, assignment=each.encode()) for each in assigned]
-    return SyncGroupRequest(group_id=group_id, generation_id=generation_id, member_id=member_id, assignments=assignments)
+def sync_request(
+    member_id: str, generation_id: int, *assigned: str, group_id: str = "g"
+) -> SyncGroupRequest:
+    assignments = [
+        SyncGroupRequestAssignment(member_id=each, assignment=each.encode()) for each in assigned
+    ]
+    return SyncGroupRequest(
+        group_id=group_id, generation_id=generation_id, member_id=member_id, assignments=assignments
+    )
 
 
-def test_a_generation_that_the_log_refuses_leaves_its_members_waiting_and_the_next_try_assigns_to_all() -> None:
+def test_a_generation_that_the_log_refuses_leaves_its_members_waiting_and_the_next_try_assigns_to_all() -> (
+    None
+):
     stage = Stage()
     leader, follower = stable_pair(stage)
     stage.ask(5, "sync_group", sync_request(follower, 1))
@@ -232,7 +285,10 @@ def test_a_generation_that_the_log_refuses_leaves_its_members_waiting_and_the_ne
     assert stage.replies[6] is Refused
     assert stage.state() == before
     stage.ask(7, "sync_group", sync_request(leader, 1, leader, follower))
-    assert [stage.replies[number].assignment for number in (5, 7)] == [follower.encode(), leader.encode()]
+    assert [stage.replies[number].assignment for number in (5, 7)] == [
+        follower.encode(),
+        leader.encode(),
+    ]
 
 
 def test_a_silent_member_expires_once_the_log_takes_records_again() -> None:
@@ -243,7 +299,9 @@ def test_a_silent_member_expires_once_the_log_takes_records_again() -> None:
     stage.log.failure = UNDER_MIN_ISR
     stage.advance(SESSION_MS + REBALANCE_MS + 5_000)
     (group,) = stage.shard._groups.values()
-    assert group.state.value == "PreparingRebalance", "an empty generation has to be stored before it counts"
+    assert group.state.value == "PreparingRebalance", (
+        "an empty generation has to be stored before it counts"
+    )
     stage.log.failure = None
     stage.advance(RETRY_MS)
     assert group.state.value == "Empty"
@@ -293,29 +351,51 @@ def perform(walk: Walk, number: int, kind: str, choice: float, *, is_refused: bo
     stage, ask = walk.stage, partial(walk.stage.ask, number, is_refused=is_refused)
     group_id = GROUPS[number % len(GROUPS)]
     known = [entry for entry in walk.known if entry[0] == group_id]
-    _, member_id, generation_id = known[int(choice * len(known))] if known else (group_id, "nobody", 1)
+    _, member_id, generation_id = (
+        known[int(choice * len(known))] if known else (group_id, "nobody", 1)
+    )
     group = stage.shard._classic(group_id)
     if group is not None and choice < 0.9:
         awaited = [each.member_id for each in group.members.values() if each.awaiting_join is None]
-        present = [*group.pending_join_members, *awaited] if kind == "join again" else list(group.members)
+        present = (
+            [*group.pending_join_members, *awaited] if kind == "join again" else list(group.members)
+        )
         member_id = present[int(choice * len(present))] if present else member_id
         generation_id = group.generation_id
     match kind:
         case "join":
             ask("join_group", join_request(group_id=group_id))
         case "join again":
-            ask("join_group", join_request(member_id, group_id=group_id, metadata=b"new" if choice > 0.7 else b""))
+            ask(
+                "join_group",
+                join_request(
+                    member_id, group_id=group_id, metadata=b"new" if choice > 0.7 else b""
+                ),
+            )
         case "static":
-            ask("join_group", join_request(group_id=group_id, instance="one" if choice < 0.5 else "two"))
+            ask(
+                "join_group",
+                join_request(group_id=group_id, instance="one" if choice < 0.5 else "two"),
+            )
         case "sync":
             everyone = list(group.members) if group is not None else []
             leads = group is not None and group.leader_id is not None and choice < 0.6
-            asking = group.leader_id if group is not None and leads and group.leader_id else member_id
+            asking = (
+                group.leader_id if group is not None and leads and group.leader_id else member_id
+            )
             ask("sync_group", sync_request(asking, generation_id, *everyone, group_id=group_id))
         case "heartbeat":
-            ask("heartbeat", HeartbeatRequest(group_id=group_id, generation_id=generation_id, member_id=member_id))
+            ask(
+                "heartbeat",
+                HeartbeatRequest(
+                    group_id=group_id, generation_id=generation_id, member_id=member_id
+                ),
+            )
         case "leave":
-            ask("leave_group", LeaveGroupRequest(group_id=group_id, members=[MemberIdentity(member_id=member_id)]))
+            ask(
+                "leave_group",
+                LeaveGroupRequest(group_id=group_id, members=[MemberIdentity(member_id=member_id)]),
+            )
         case "commit" | "outsider":
             partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=number)
             is_member = kind == "commit"

@@ -1,4 +1,6 @@
-"""How much of a refresh of regular expressions is done at once: no other group waits for a group with monstrous ones."""
+"""How much of a refresh of regular expressions is done at once: no other group waits for a group
+with monstrous ones.
+"""
 
 from collections.abc import Hashable, Iterable
 from typing import Any
@@ -17,10 +19,20 @@ MOST_WORK = 50_000
 
 
 @pytest.mark.parametrize(
-    "regexes", [[LARGE], [f"{LARGE}{number}" for number in range(3)], [f"orders-{number}.*" for number in range(300)]], ids=len
+    "regexes",
+    [
+        [LARGE],
+        [f"{LARGE}{number}" for number in range(3)],
+        [f"orders-{number}.*" for number in range(300)],
+    ],
+    ids=len,
 )
-def test_a_step_does_little_however_large_and_many_the_expressions_are(regexes: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four kilobytes of an expression took 100 s in one step, in a cluster of two thousand topics; every group of the node waited."""
+def test_a_step_does_little_however_large_and_many_the_expressions_are(
+    regexes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four kilobytes of an expression took 100 s in one step, in a cluster of two thousand topics;
+    every group of the node waited.
+    """
     names = [f"orders-{number}" for number in range(40)]
     story = ConsumerStory(topics=dict.fromkeys(names, 1))
     on_timer, work_of_steps = GroupCoordinatorShard.on_timer, [0]

@@ -1,4 +1,6 @@
-"""The runtime around shards: loading, responses that wait for the high watermark, refusals, and a log that refuses."""
+"""The runtime around shards: loading, responses that wait for the high watermark, refusals, and a
+log that refuses.
+"""
 
 import errno
 import json
@@ -24,7 +26,17 @@ from log_service.protocol.messages.list_groups import ListGroupsRequest
 from log_service.records.builder import build_batch
 from log_service.records.control import ControlType, build_end_transaction_marker
 from log_service.records.record import NewRecord
-from tests.unit.coordinator.memory_log import CLIENT, MemoryLog, StoppedClock, commit, commit_error, fetch, run_inline, service, with_leader
+from tests.unit.coordinator.memory_log import (
+    CLIENT,
+    MemoryLog,
+    StoppedClock,
+    commit,
+    commit_error,
+    fetch,
+    run_inline,
+    service,
+    with_leader,
+)
 
 
 def test_after_its_end_a_runtime_coordinates_nothing_and_no_request_waits() -> None:
@@ -63,7 +75,11 @@ def test_while_it_loads_a_shard_asks_for_patience() -> None:
             commit(groups, 1, replies)
             groups.list_groups(ListGroupsRequest(), CLIENT, replies.append)
             nursery.cancel_scope.cancel()
-        assert commit_error(replies[0]) == replies[1].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert (
+            commit_error(replies[0])
+            == replies[1].error_code
+            == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        )
 
     trio.run(main)
 
@@ -77,7 +93,13 @@ def test_a_shard_that_cannot_be_read_is_not_coordinated_and_stands_in_no_other_o
 
     async def main() -> None:
         config = GroupConfig(offsets_topic_partitions=2)
-        groups = GroupService(clock=StoppedClock(), rng=Random(1), config=config, timers=TimerQueue(), run_in_pool=run_inline)
+        groups = GroupService(
+            clock=StoppedClock(),
+            rng=Random(1),
+            config=config,
+            timers=TimerQueue(),
+            run_in_pool=run_inline,
+        )
         async with trio.open_nursery() as nursery:
             await nursery.start(groups.run)
             groups.lead(MemoryLog(partition=groups.partition_for("g")))
@@ -89,7 +111,10 @@ def test_a_shard_that_cannot_be_read_is_not_coordinated_and_stands_in_no_other_o
             nursery.cancel_scope.cancel()
 
     trio.run(main)
-    assert [commit_error(reply) for reply in replies[:2]] == [ErrorCode.NONE, ErrorCode.NOT_COORDINATOR]
+    assert [commit_error(reply) for reply in replies[:2]] == [
+        ErrorCode.NONE,
+        ErrorCode.NOT_COORDINATOR,
+    ]
     assert [group.group_id for group in replies[2].groups] == ["g"]
 
 
@@ -166,7 +191,9 @@ def test_request_that_names_no_groups_has_a_response() -> None:
     assert replies[0].results == []
 
 
-def test_records_that_cannot_be_read_cost_one_warning_and_no_group(caplog: pytest.LogCaptureFixture) -> None:
+def test_records_that_cannot_be_read_cost_one_warning_and_no_group(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     log = MemoryLog()
     replies: list[Any] = []
     with_leader(log, lambda groups: commit(groups, 5, replies))
@@ -180,7 +207,14 @@ def test_records_that_cannot_be_read_cost_one_warning_and_no_group(caplog: pytes
         (b"\0\2\0\1g", b"\0\3\xff\xff"),
     ]
     log.append(strange, 0)
-    log.batches.append(bytes(build_batch([NewRecord(key=None, value=b"no key at all", timestamp=0)], base_offset=log.end_offset)))
+    log.batches.append(
+        bytes(
+            build_batch(
+                [NewRecord(key=None, value=b"no key at all", timestamp=0)],
+                base_offset=log.end_offset,
+            )
+        )
+    )
     log.end_offset += 1
     log.high_watermark = log.end_offset
     with_leader(log, lambda groups: fetch(groups, replies, "g"))
@@ -201,22 +235,34 @@ def test_damaged_batch_costs_its_own_records_only() -> None:
     assert [group.topics[0].partitions[0].committed_offset for group in replies[2]] == [5, 6]
 
 
-def test_what_apache_kafka_stored_is_loaded_and_groups_of_other_kinds_are_left_alone(caplog: pytest.LogCaptureFixture) -> None:
-    """``written_by_kafka.json`` holds segments of Kafka 4.3.1: a classic group, one of KIP-848 and one of share consumers."""
-    segments = [b64decode(text) for text in json.loads((Path(__file__).parent / "written_by_kafka.json").read_text())]
+def test_what_apache_kafka_stored_is_loaded_and_groups_of_other_kinds_are_left_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """``written_by_kafka.json`` holds segments of Kafka 4.3.1: a classic group, one of KIP-848 and
+    one of share consumers.
+    """
+    segments = [
+        b64decode(text)
+        for text in json.loads((Path(__file__).parent / "written_by_kafka.json").read_text())
+    ]
     replies: list[Any] = []
     for segment in segments:
         with_leader(
             MemoryLog(batches=[segment], end_offset=100, high_watermark=100),
             lambda groups: groups.describe_groups(
-                DescribeGroupsRequest(groups=["classic", "modern", "sharing", "g1"]), CLIENT, replies.append
+                DescribeGroupsRequest(groups=["classic", "modern", "sharing", "g1"]),
+                CLIENT,
+                replies.append,
             ),
         )
         with_leader(
             MemoryLog(batches=[segment], end_offset=100, high_watermark=100),
             lambda groups: fetch(groups, replies, "classic", "modern", "g1"),
         )
-    states = [{group.group_id: (group.group_state, len(group.members)) for group in described.groups} for described in replies[::2]]
+    states = [
+        {group.group_id: (group.group_state, len(group.members)) for group in described.groups}
+        for described in replies[::2]
+    ]
     missing = ("Dead", 0)
     assert states == [
         {"classic": missing, "modern": missing, "sharing": missing, "g1": missing},
@@ -224,7 +270,12 @@ def test_what_apache_kafka_stored_is_loaded_and_groups_of_other_kinds_are_left_a
         {"classic": ("Stable", 1), "modern": missing, "sharing": missing, "g1": missing},
     ]
     offsets = [
-        {group.group_id: group.topics[0].partitions[0].committed_offset for group in response if group.topics} for response in replies[1::2]
+        {
+            group.group_id: group.topics[0].partitions[0].committed_offset
+            for group in response
+            if group.topics
+        }
+        for response in replies[1::2]
     ]
     assert offsets == [{}, {"modern": 5}, {"classic": 5}]
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
@@ -234,18 +285,33 @@ def test_what_apache_kafka_stored_is_loaded_and_groups_of_other_kinds_are_left_a
 
 
 def committed_in_transaction(log: MemoryLog, producer_id: int, offset: int) -> None:
-    """Append what a transactional producer commits for group g, as the coordinator that took it stores it."""
+    """Append what a transactional producer commits for group g, as the coordinator that took it
+    stores it.
+    """
     committed = CommittedOffset(offset=offset, leader_epoch=-1, metadata="", commit_timestamp_ms=0)
-    key, value = encode(OffsetRecord(group_id="g", topic="orders", partition=0, committed=committed))
+    key, value = encode(
+        OffsetRecord(group_id="g", topic="orders", partition=0, committed=committed)
+    )
     record = NewRecord(key=key, value=value, timestamp=0)
-    batch = build_batch([record], base_offset=log.end_offset, producer_id=producer_id, producer_epoch=0, is_transactional=True)
+    batch = build_batch(
+        [record],
+        base_offset=log.end_offset,
+        producer_id=producer_id,
+        producer_epoch=0,
+        is_transactional=True,
+    )
     log.batches.append(bytes(batch))
     log.end_offset += 1
 
 
 def end_transaction(log: MemoryLog, producer_id: int, control_type: ControlType) -> None:
     marker = build_end_transaction_marker(
-        control_type, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0, base_offset=log.end_offset
+        control_type,
+        producer_id=producer_id,
+        producer_epoch=0,
+        coordinator_epoch=0,
+        timestamp_ms=0,
+        base_offset=log.end_offset,
     )
     log.batches.append(marker)
     log.end_offset += 1

@@ -17,7 +17,9 @@ from tests.unit.coordinator.share_story import ShareStory
 
 
 class Steps:
-    """A service over the shard of a story, which goes when ``is_gone``; states are initialized when the story says so."""
+    """A service over the shard of a story, which goes when ``is_gone``; states are initialized when
+    the story says so.
+    """
 
     def __init__(self) -> None:
         self.story = ShareStory()
@@ -27,16 +29,33 @@ class Steps:
         self.replies: list[Any] = []
         self.service = ShareGroupService(self._ask, self, lambda: self.story.image)
 
-    def _ask(self, _group_id: str, decide: Any, on_reply: Callable[[Any], None], refuse: Callable[[KafkaError], Any]) -> None:
+    def _ask(
+        self,
+        _group_id: str,
+        decide: Any,
+        on_reply: Callable[[Any], None],
+        refuse: Callable[[KafkaError], Any],
+    ) -> None:
         if self.is_gone:
-            on_reply(refuse(KafkaError(ErrorCode.NOT_COORDINATOR, "this node does not lead the partition")))
+            on_reply(
+                refuse(
+                    KafkaError(ErrorCode.NOT_COORDINATOR, "this node does not lead the partition")
+                )
+            )
             return
         token, decision = object(), self.story.decision()
         decide(self.story.shard, decision, token)
         self.story.settle(decision)
         on_reply(self.story.replies[token])
 
-    def initialize(self, key: ShareKey, *, state_epoch: int, start_offset: int, on_done: Callable[[KafkaError | None], None]) -> None:
+    def initialize(
+        self,
+        key: ShareKey,
+        *,
+        state_epoch: int,
+        start_offset: int,
+        on_done: Callable[[KafkaError | None], None],
+    ) -> None:
         self.initialized.append((key, start_offset))
         self.waiting.append(on_done)
 
@@ -46,7 +65,11 @@ class Steps:
     def alter(self, start_offset: int) -> None:
         part = AlterShareGroupOffsetsRequestPartition(partition_index=1, start_offset=start_offset)
         topic = AlterShareGroupOffsetsRequestTopic(topic_name="orders", partitions=[part])
-        self.service.alter_offsets(AlterShareGroupOffsetsRequest(group_id=GROUP, topics=[topic]), context, self.replies.append)
+        self.service.alter_offsets(
+            AlterShareGroupOffsetsRequest(group_id=GROUP, topics=[topic]),
+            context,
+            self.replies.append,
+        )
 
 
 def context(token: Hashable) -> RequestContext:
@@ -60,11 +83,16 @@ def test_offsets_are_altered_once_the_group_remembers_their_states() -> None:
     assert steps.replies == []
     steps.waiting.pop()(None)
     (reply,) = steps.replies
-    assert (reply.error_code, [part.error_code for topic in reply.responses for part in topic.partitions]) == (0, [0])
+    assert (
+        reply.error_code,
+        [part.error_code for topic in reply.responses for part in topic.partitions],
+    ) == (0, [0])
 
 
 def test_offsets_whose_states_the_group_does_not_remember_are_not_said_to_be_altered() -> None:
-    """The next coordinator initializes them again, at no offset: who altered them has to do so again."""
+    """The next coordinator initializes them again, at no offset: who altered them has to do so
+    again.
+    """
     steps = Steps()
     steps.alter(7)
     steps.is_gone = True

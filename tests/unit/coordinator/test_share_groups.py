@@ -1,4 +1,6 @@
-"""Share groups (KIP-932): members share partitions, but only those with a state; administrators alter and delete offsets."""
+"""Share groups (KIP-932): members share partitions, but only those with a state; administrators
+alter and delete offsets.
+"""
 
 from dataclasses import replace
 from itertools import count
@@ -26,7 +28,12 @@ from log_service.coordinator.group.records.share import (
 )
 from log_service.coordinator.group.share.assignor import ShareMemberSpec, assign_simply
 from log_service.coordinator.group.share.groups import OffsetsToAlter, StatesToDelete
-from log_service.coordinator.group.share.states import with_all_deleting, with_topics_deleting, without_deleting, without_initializing
+from log_service.coordinator.group.share.states import (
+    with_all_deleting,
+    with_topics_deleting,
+    without_deleting,
+    without_initializing,
+)
 from log_service.coordinator.group.values.epochs import GroupEpoch, TargetEpoch
 from log_service.coordinator.request_context import RequestContext
 from log_service.metadata.delta import MetadataDelta
@@ -37,7 +44,10 @@ from log_service.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequestTopic,
 )
 from log_service.protocol.messages.delete_groups import DeletableGroupResult
-from log_service.protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequestTopic
+from log_service.protocol.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
 from log_service.protocol.messages.list_groups import ListGroupsRequest
 from log_service.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from log_service.protocol.stored.metadata_records import RemoveTopicRecord
@@ -99,7 +109,10 @@ def test_new_partitions_of_a_topic_begin_and_are_assigned() -> None:
 
 
 def test_states_that_could_not_be_initialized_take_no_others_along() -> None:
-    orders, bills = StateTopic(name="orders", partitions=frozenset({0, 1})), StateTopic(name="bills", partitions=frozenset({0}))
+    orders, bills = (
+        StateTopic(name="orders", partitions=frozenset({0, 1})),
+        StateTopic(name="bills", partitions=frozenset({0})),
+    )
     states = StatePartitions(initializing={ORDERS: orders, BILLS: bills})
     some = without_initializing(states, {ORDERS: frozenset({1})})
     assert some.initializing == {ORDERS: replace(orders, partitions=frozenset({0})), BILLS: bills}
@@ -107,7 +120,10 @@ def test_states_that_could_not_be_initialized_take_no_others_along() -> None:
 
 
 def test_states_that_are_deleted_take_no_others_along() -> None:
-    orders, bills = StateTopic(name="orders", partitions=frozenset({0, 1})), StateTopic(name="bills", partitions=frozenset({0}))
+    orders, bills = (
+        StateTopic(name="orders", partitions=frozenset({0, 1})),
+        StateTopic(name="bills", partitions=frozenset({0})),
+    )
     states = StatePartitions(initializing={BILLS: bills}, initialized={ORDERS: orders})
     deleting, going = with_topics_deleting(states, [ORDERS, BILLS], EMPTY_IMAGE)
     assert deleting == StatePartitions(initializing={BILLS: bills}, deleting={ORDERS: "orders"})
@@ -144,7 +160,11 @@ def test_a_member_that_goes_on_reporting_stays_and_nothing_is_stored_meanwhile()
         story.advance(30_000)
         for member_id, epoch in epochs.items():
             response = story.told(member_id, epoch)
-            assert (response.member_id, response.member_epoch, response.assignment) == (member_id, epoch, None)
+            assert (response.member_id, response.member_epoch, response.assignment) == (
+                member_id,
+                epoch,
+                None,
+            )
     assert (sorted(story.group.members), len(story.log)) == (["a", "b"], stored)
 
 
@@ -181,7 +201,9 @@ def test_a_refused_append_changes_nothing() -> None:
     heartbeats = story.shard.share_groups._heartbeats
     before = (dict(heartbeats._sessions._sessions), set(heartbeats._stale))
     decision = story.decision()
-    request = ShareGroupHeartbeatRequest(group_id=GROUP, member_id="b", member_epoch=0, subscribed_topic_names=["orders"])
+    request = ShareGroupHeartbeatRequest(
+        group_id=GROUP, member_id="b", member_epoch=0, subscribed_topic_names=["orders"]
+    )
     context = RequestContext(api_version=1, client_id="c", client_host="h", reply_to=1)
     story.shard.share_groups.handle_heartbeat(request, context, decision)
     decision.take_back()
@@ -199,7 +221,12 @@ def test_a_load_brings_back_the_group_and_initializes_again_what_was_being_initi
     story.to_initialize.clear()
     before = (story.group.members, story.group.targets, story.group.states, story.group.epoch)
     story.restart()
-    assert (story.group.members, story.group.targets, story.group.states, story.group.epoch) == before
+    assert (
+        story.group.members,
+        story.group.targets,
+        story.group.states,
+        story.group.epoch,
+    ) == before
     story.told("a", story.group.members["a"].current.epoch)
     assert story.to_initialize == []
     story.advance(30_000)
@@ -234,23 +261,32 @@ def test_states_of_a_topic_that_went_while_no_shard_was_loaded_are_forgotten(sta
 
 
 def test_a_state_that_is_initialized_after_its_topic_has_gone_is_not_remembered() -> None:
-    """The share coordinator is on another node: it may say that all is well while this one hears of the deletion."""
+    """The share coordinator is on another node: it may say that all is well while this one hears of
+    the deletion.
+    """
     story = ShareStory(topics={"orders": 4, "bills": 1})
     story.enter("a", "orders", "bills")
     story.remove_topic("orders")
     story.begin()
-    assert (set(story.group.known_states.initializing), set(story.group.known_states.initialized)) == (set(), {BILLS})
+    assert (
+        set(story.group.known_states.initializing),
+        set(story.group.known_states.initialized),
+    ) == (set(), {BILLS})
 
 
 EVERY_KIND = [
     ShareMemberRecord(
-        group_id="g", member_id="m", content=ShareSubscription(rack_id=None, client_id="c", client_host="/h", topics=("a", "b"))
+        group_id="g",
+        member_id="m",
+        content=ShareSubscription(rack_id=None, client_id="c", client_host="/h", topics=("a", "b")),
     ),
     ShareEpochRecord(group_id="g", content=GroupEpoch(epoch=3, metadata_hash=-7)),
     ShareTargetEpochRecord(group_id="g", content=TargetEpoch(epoch=3, computed_ms=12)),
     ShareTargetRecord(group_id="g", member_id="m", content={ORDERS: frozenset({0, 2})}),
     ShareAssignmentRecord(
-        group_id="g", member_id="m", content=ShareAssignment(epoch=3, previous_epoch=2, partitions={BILLS: frozenset({1})})
+        group_id="g",
+        member_id="m",
+        content=ShareAssignment(epoch=3, previous_epoch=2, partitions={BILLS: frozenset({1})}),
     ),
     StatePartitionsRecord(
         group_id="g",
@@ -266,7 +302,9 @@ EVERY_KIND = [
 @pytest.mark.parametrize("record", EVERY_KIND, ids=lambda record: type(record).__name__)
 def test_records_are_read_as_they_are_stored(record: Any) -> None:
     assert decode(*encode(record)) == record
-    gone = type(record)(**{**{name: getattr(record, name) for name in record.__slots__}, "content": None})
+    gone = type(record)(
+        **{**{name: getattr(record, name) for name in record.__slots__}, "content": None}
+    )
     assert encode(gone)[1] is None
     assert decode(*encode(gone)) == gone
 
@@ -278,7 +316,10 @@ def altering(**topics: dict[int, int]) -> AlterShareGroupOffsetsRequest:
     named = [
         AlterShareGroupOffsetsRequestTopic(
             topic_name=name,
-            partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=at) for index, at in of.items()],
+            partitions=[
+                AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=at)
+                for index, at in of.items()
+            ],
         )
         for name, of in topics.items()
     ]
@@ -286,16 +327,25 @@ def altering(**topics: dict[int, int]) -> AlterShareGroupOffsetsRequest:
 
 
 def forgetting(*topics: str) -> DeleteShareGroupOffsetsRequest:
-    return DeleteShareGroupOffsetsRequest(group_id=GROUP, topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics])
+    return DeleteShareGroupOffsetsRequest(
+        group_id=GROUP,
+        topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics],
+    )
 
 
 def test_offsets_are_altered_while_nobody_reads() -> None:
     story = ShareStory()
     told = story.share("alter_offsets", altering(orders={1: 7, 9: 0}, nothing={0: 0}))
     assert isinstance(told, OffsetsToAlter)
-    assert (told.to_initialize.state_epoch, told.to_initialize.start_offsets) == (1, {ORDERS: {1: 7}})
+    assert (told.to_initialize.state_epoch, told.to_initialize.start_offsets) == (
+        1,
+        {ORDERS: {1: 7}},
+    )
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert [[part.error_code for part in topic.partitions] for topic in told.topics] == [[0, unknown], [unknown]]
+    assert [[part.error_code for part in topic.partitions] for topic in told.topics] == [
+        [0, unknown],
+        [unknown],
+    ]
     assert story.described().group_state == "Empty"
     story.enter("a")
     assert story.share("alter_offsets", altering(orders={1: 7})).code is ErrorCode.NON_EMPTY_GROUP
@@ -307,7 +357,9 @@ def test_offsets_of_topics_are_deleted_and_what_remains_is_deleted_again() -> No
     story.told("a", -1)
     told = story.share("delete_offsets", forgetting("orders", "bills"))
     assert told.partitions == {ORDERS: frozenset(range(4))}
-    assert [(topic.topic_name, topic.error_code) for topic in told.refused] == [("bills", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+    assert [(topic.topic_name, topic.error_code) for topic in told.refused] == [
+        ("bills", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    ]
     story.restart()
     again = story.share("delete_offsets", forgetting("orders"))
     assert (again.partitions, again.refused) == (told.partitions, [])
@@ -342,7 +394,12 @@ def delete(story: ShareStory, *, are_states_deleted: bool = False) -> Any:
 def test_a_share_group_is_listed_and_no_other_kind_takes_its_name() -> None:
     story = running("a")
     (listed,) = story.shard.list_groups(ListGroupsRequest(types_filter=["share"]))
-    assert (listed.group_id, listed.group_type, listed.protocol_type, listed.group_state) == (GROUP, "share", "share", "Stable")
+    assert (listed.group_id, listed.group_type, listed.protocol_type, listed.group_state) == (
+        GROUP,
+        "share",
+        "share",
+        "Stable",
+    )
     assert [(each.group_id, each.member_count) for each in story.shard.overviews()] == [(GROUP, 1)]
     token = story.join("")
     assert story.replies[token].error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -366,7 +423,11 @@ def silent_ms(story: ShareStory) -> int:
 
 
 def test_session_timeout_is_the_files_or_the_groups_own_within_its_bounds() -> None:
-    times = {"min_session_timeout_ms": "10000", "session_timeout_ms": "20000", "max_session_timeout_ms": "30000"}
+    times = {
+        "min_session_timeout_ms": "10000",
+        "session_timeout_ms": "20000",
+        "max_session_timeout_ms": "30000",
+    }
     assert silent_ms(story_of(**times)) == 20_000
     for own, timeout_ms in (("25000", 25_000), ("5000", 10_000), ("50000", 30_000)):
         story = story_of(**times)
@@ -375,7 +436,11 @@ def test_session_timeout_is_the_files_or_the_groups_own_within_its_bounds() -> N
 
 
 def test_heartbeat_interval_is_the_files_or_the_groups_own_within_its_bounds() -> None:
-    times = {"min_heartbeat_interval_ms": "2000", "heartbeat_interval_ms": "3000", "max_heartbeat_interval_ms": "4000"}
+    times = {
+        "min_heartbeat_interval_ms": "2000",
+        "heartbeat_interval_ms": "3000",
+        "max_heartbeat_interval_ms": "4000",
+    }
     assert story_of(**times).enter("a").heartbeat_interval_ms == 3_000
     for own, interval_ms in (("3500", 3_500), ("1000", 2_000), ("9000", 4_000)):
         story = story_of(**times)
@@ -395,7 +460,11 @@ def assignment_interval_ms(story: ShareStory) -> int:
 
 
 def test_assignment_interval_is_the_files_or_the_groups_own_within_its_bounds() -> None:
-    times = {"min_assignment_interval_ms": "1000", "assignment_interval_ms": "2000", "max_assignment_interval_ms": "3000"}
+    times = {
+        "min_assignment_interval_ms": "1000",
+        "assignment_interval_ms": "2000",
+        "max_assignment_interval_ms": "3000",
+    }
     assert assignment_interval_ms(story_of(**times)) == 2_000
     for own, interval_ms in (("2500", 2_500), ("500", 1_000), ("9000", 3_000)):
         story = story_of(**times)
@@ -419,15 +488,22 @@ def test_size_and_retry_are_the_files() -> None:
 
 
 TOPICS = st.frozensets(st.sampled_from([ORDERS, BILLS]), min_size=1)
-LAST_TARGETS = st.dictionaries(st.sampled_from([ORDERS, BILLS]), st.frozensets(st.integers(0, 5), min_size=1))
+LAST_TARGETS = st.dictionaries(
+    st.sampled_from([ORDERS, BILLS]), st.frozensets(st.integers(0, 5), min_size=1)
+)
 
 
 @given(
     st.lists(st.tuples(TOPICS, LAST_TARGETS), min_size=1, max_size=7),
     st.dictionaries(st.sampled_from([ORDERS, BILLS]), st.frozensets(st.integers(0, 5), min_size=1)),
 )
-def test_partitions_are_shared_evenly_and_only_among_readers(members: list[tuple[Any, Any]], assignable: Any) -> None:
-    specs = [ShareMemberSpec(member_id=f"m{number}", topic_ids=topics, last_target=last) for number, (topics, last) in enumerate(members)]
+def test_partitions_are_shared_evenly_and_only_among_readers(
+    members: list[tuple[Any, Any]], assignable: Any
+) -> None:
+    specs = [
+        ShareMemberSpec(member_id=f"m{number}", topic_ids=topics, last_target=last)
+        for number, (topics, last) in enumerate(members)
+    ]
     result = assign_simply(specs, assignable)
     assert result.keys() == {spec.member_id for spec in specs}
     for spec in specs:
@@ -439,17 +515,28 @@ def test_partitions_are_shared_evenly_and_only_among_readers(members: list[tuple
         for index in indexes:
             users = sum(index in result[spec.member_id].get(topic_id, ()) for spec in readers)
             assert users >= (1 if readers else 0), "every partition is read"
-    again = [ShareMemberSpec(member_id=spec.member_id, topic_ids=spec.topic_ids, last_target=result[spec.member_id]) for spec in specs]
+    again = [
+        ShareMemberSpec(
+            member_id=spec.member_id, topic_ids=spec.topic_ids, last_target=result[spec.member_id]
+        )
+        for spec in specs
+    ]
     assert assign_simply(again, assignable) == result, "nothing moves without need"
     if len({spec.topic_ids for spec in specs}) == 1:
         sizes = [sum(map(len, result[spec.member_id].values())) for spec in specs]
-        place_count = sum(len(indexes) for topic_id, indexes in assignable.items() if topic_id in specs[0].topic_ids)
+        place_count = sum(
+            len(indexes)
+            for topic_id, indexes in assignable.items()
+            if topic_id in specs[0].topic_ids
+        )
         sharing = -(-len(specs) // place_count) if place_count else 0
         assert max(sizes) <= -(-sharing * place_count // len(specs)), sizes
 
 
 def test_member_keeps_what_it_may_fetch_where_its_own_record_comes_later_in_the_log() -> None:
-    """Compaction leaves the last record of each key: here what the member may fetch, and behind it what it has said since."""
+    """Compaction leaves the last record of each key: here what the member may fetch, and behind it
+    what it has said since.
+    """
     story = running("a")
     epoch = story.group.members["a"].current.epoch
     story.told("a", epoch, rack="elsewhere")

@@ -1,4 +1,6 @@
-"""The assignor of streams groups: every task is active once, standby tasks are elsewhere, and tasks stay where they are."""
+"""The assignor of streams groups: every task is active once, standby tasks are elsewhere, and tasks
+stay where they are.
+"""
 
 from collections import Counter
 
@@ -18,26 +20,42 @@ def flat(tasks: TaskSet) -> set[tuple[str, int]]:
 
 def members(processes: dict[str, str], last: Targets | None = None) -> list[TaskMember]:
     targets = last or {}
-    return [TaskMember(member_id=each, process_id=process, last_target=targets.get(each, Tasks())) for each, process in processes.items()]
+    return [
+        TaskMember(member_id=each, process_id=process, last_target=targets.get(each, Tasks()))
+        for each, process in processes.items()
+    ]
 
 
 def sizes(targets: Targets) -> dict[str, tuple[int, int]]:
-    return {each: (len(flat(tasks.active)), len(flat(tasks.standby))) for each, tasks in targets.items()}
+    return {
+        each: (len(flat(tasks.active)), len(flat(tasks.standby))) for each, tasks in targets.items()
+    }
 
 
 def validate(targets: Targets, processes: dict[str, str], counts: dict[str, TaskCount]) -> None:
     active = [task for tasks in targets.values() for task in flat(tasks.active)]
-    assert sorted(active) == [(each, partition) for each in sorted(counts) for partition in range(counts[each].count)], "each active once"
+    assert sorted(active) == [
+        (each, partition) for each in sorted(counts) for partition in range(counts[each].count)
+    ], "each active once"
     held = Counter(
-        (processes[each], task) for each, tasks in targets.items() for role in (tasks.active, tasks.standby) for task in flat(role)
+        (processes[each], task)
+        for each, tasks in targets.items()
+        for role in (tasks.active, tasks.standby)
+        for task in flat(role)
     )
     assert all(count == 1 for count in held.values()), "a process has a task in one role, and once"
-    assert all(counts[task[0]].is_stateful for tasks in targets.values() for task in flat(tasks.standby))
+    assert all(
+        counts[task[0]].is_stateful for tasks in targets.values() for task in flat(tasks.standby)
+    )
 
 
-processes_of_members = st.dictionaries(st.sampled_from("abcdefgh"), st.sampled_from(["p", "q", "r", "s"]), min_size=1)
+processes_of_members = st.dictionaries(
+    st.sampled_from("abcdefgh"), st.sampled_from(["p", "q", "r", "s"]), min_size=1
+)
 subtopologies = st.dictionaries(
-    st.sampled_from(["0", "1", "2"]), st.builds(TaskCount, count=st.integers(1, 7), is_stateful=st.booleans()), max_size=3
+    st.sampled_from(["0", "1", "2"]),
+    st.builds(TaskCount, count=st.integers(1, 7), is_stateful=st.booleans()),
+    max_size=3,
 )
 
 
@@ -47,7 +65,9 @@ subtopologies = st.dictionaries(
     counts=subtopologies,
     standby_count=st.integers(0, 2),
 )
-def test_any_sequence_of_groups_is_assigned_fairly(lives: list[dict[str, str]], counts: dict[str, TaskCount], standby_count: int) -> None:
+def test_any_sequence_of_groups_is_assigned_fairly(
+    lives: list[dict[str, str]], counts: dict[str, TaskCount], standby_count: int
+) -> None:
     targets: Targets = {}
     for processes in lives:
         before = {each: tasks for each, tasks in targets.items() if each in processes}
@@ -59,7 +79,10 @@ def test_any_sequence_of_groups_is_assigned_fairly(lives: list[dict[str, str]], 
         for each, count in counts.items():
             for partition in range(count.count):
                 assert copies[each, partition] == (wanted if count.is_stateful else 0)
-        assert assign_sticky(list(reversed(members(processes, before))), counts, standby_count) == targets
+        assert (
+            assign_sticky(list(reversed(members(processes, before))), counts, standby_count)
+            == targets
+        )
 
 
 @settings(max_examples=100, deadline=None)
@@ -76,13 +99,23 @@ def test_no_member_with_no_more_than_its_share_loses_a_task(
 
 
 def test_members_of_one_process_share_its_load() -> None:
-    targets = assign_sticky(members({"a": "p", "b": "p", "c": "q", "d": "q"}), {"0": TaskCount(count=8, is_stateful=False)}, 0)
+    targets = assign_sticky(
+        members({"a": "p", "b": "p", "c": "q", "d": "q"}),
+        {"0": TaskCount(count=8, is_stateful=False)},
+        0,
+    )
     assert sizes(targets) == dict.fromkeys("abcd", (2, 0))
 
 
 def test_a_member_that_joins_takes_its_share_and_the_others_keep_theirs() -> None:
-    first = assign_sticky(members({"a": "p", "b": "q"}), {"0": TaskCount(count=6, is_stateful=False)}, 0)
-    then = assign_sticky(members({"a": "p", "b": "q", "c": "r"}, first), {"0": TaskCount(count=6, is_stateful=False)}, 0)
+    first = assign_sticky(
+        members({"a": "p", "b": "q"}), {"0": TaskCount(count=6, is_stateful=False)}, 0
+    )
+    then = assign_sticky(
+        members({"a": "p", "b": "q", "c": "r"}, first),
+        {"0": TaskCount(count=6, is_stateful=False)},
+        0,
+    )
     assert sizes(then) == dict.fromkeys("abc", (2, 0))
     assert all(flat(then[each].active) <= flat(first[each].active) for each in "ab")
 

@@ -1,8 +1,10 @@
-"""Streams groups under any sequence of events: a task is never active on two processes, and a group that is left in peace becomes stable.
+"""Streams groups under any sequence of events: a task is never active on two processes, and a group
+that is left in peace becomes stable.
 
-The instances here are honest clients: each says in every heartbeat what it runs, takes on what it is told, sooner or later, and begins anew
-when it is fenced. Replies are lost, members fall silent, topics grow and go, the number of standby tasks changes, and the coordinator loads
-anew from its log, compacted or not. Two planted bugs show that the invariants see what they are for.
+The instances here are honest clients: each says in every heartbeat what it runs, takes on what it
+is told, sooner or later, and begins anew when it is fenced. Replies are lost, members fall silent,
+topics grow and go, the number of standby tasks changes, and the coordinator loads anew from its
+log, compacted or not. Two planted bugs show that the invariants see what they are for.
 """
 
 from collections import Counter
@@ -12,11 +14,21 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from log_service.common.errors import KafkaError
 from log_service.coordinator.group.streams.group import StreamsGroup, StreamsGroupState
-from log_service.coordinator.group.streams.heartbeats import StreamsHeartbeatReply, StreamsHeartbeats
+from log_service.coordinator.group.streams.heartbeats import (
+    StreamsHeartbeatReply,
+    StreamsHeartbeats,
+)
 from log_service.coordinator.group.streams.reconciliation import Holders
 from log_service.coordinator.group.values.streams_tasks import TaskState
 from log_service.metadata.image import ResourceType
@@ -61,12 +73,22 @@ class StreamsGroupLife(RuleBasedStateMachine):
         client = self.clients[name]
         if client.epoch == 0:
             client.owned, client.told = ({}, {}), None
-            said: dict[str, Any] = {"rebalance_timeout_ms": 30_000, "topology": self.story.topology, "process_id": PROCESSES[name]}
+            said: dict[str, Any] = {
+                "rebalance_timeout_ms": 30_000,
+                "topology": self.story.topology,
+                "process_id": PROCESSES[name],
+            }
             reply = self.story.reply(name, 0, client.owned, **said)
         else:
-            reply = self.story.reply(name, client.epoch, client.owned if client.told is None else None)
+            reply = self.story.reply(
+                name, client.epoch, client.owned if client.told is None else None
+            )
         if isinstance(reply, KafkaError):
-            client.epoch, client.owned, client.told = 0, ({}, {}), None  # fenced, or its tasks are gone with their topics
+            client.epoch, client.owned, client.told = (
+                0,
+                ({}, {}),
+                None,
+            )  # fenced, or its tasks are gone with their topics
         elif is_heard:
             self._hear(client, reply)
 
@@ -135,25 +157,39 @@ class StreamsGroupLife(RuleBasedStateMachine):
     def _stored(self) -> tuple[object, ...] | None:
         """What the log says of the group."""
         group = self._group()
-        return None if group is None else (group.members, group.targets, group.topology, group.epoch, group.target_epoch)
+        return (
+            None
+            if group is None
+            else (group.members, group.targets, group.topology, group.epoch, group.target_epoch)
+        )
 
     def _group(self) -> StreamsGroup | None:
         return self.story.shard._streams_group(GROUP)
 
     def _members(self) -> dict[str, Instance]:
-        """The instances that the coordinator still takes for members; others have lost their tasks, and know it by their own clocks."""
+        """The instances that the coordinator still takes for members; others have lost their tasks,
+        and know it by their own clocks.
+        """
         group = self._group()
-        return {name: client for name, client in self.clients.items() if group is not None and name in group.members}
+        return {
+            name: client
+            for name, client in self.clients.items()
+            if group is not None and name in group.members
+        }
 
     @invariant()
     def no_task_runs_twice(self) -> None:
         owned = (client.owned[0] for client in self._members().values())
-        running = Counter((each, index) for tasks in owned for each, indexes in tasks.items() for index in indexes)
+        running = Counter(
+            (each, index) for tasks in owned for each, indexes in tasks.items() for index in indexes
+        )
         assert all(count == 1 for count in running.values()), f"active on two instances: {running}"
 
     @invariant()
     def no_task_is_held_twice(self) -> None:
-        """One active holder, what has yet to be given up included; and no process has a task in two roles."""
+        """One active holder, what has yet to be given up included; and no process has a task in two
+        roles.
+        """
         group = self._group()
         active_tasks: Counter[tuple[str, int]] = Counter()
         here: Counter[tuple[str, str, int]] = Counter()
@@ -173,8 +209,13 @@ class StreamsGroupLife(RuleBasedStateMachine):
             return
         assert group.epoch.epoch >= self.last_epoch
         if group.epoch.epoch == self.last_epoch:
-            assert (group.epoch.validated_topology_epoch >= 0) == self.was_ready, "validated, or not any more, in the same epoch"
-        self.last_epoch, self.was_ready = group.epoch.epoch, group.epoch.validated_topology_epoch >= 0
+            assert (group.epoch.validated_topology_epoch >= 0) == self.was_ready, (
+                "validated, or not any more, in the same epoch"
+            )
+        self.last_epoch, self.was_ready = (
+            group.epoch.epoch,
+            group.epoch.validated_topology_epoch >= 0,
+        )
 
     @invariant()
     def member_that_has_arrived_runs_its_target(self) -> None:
@@ -182,7 +223,11 @@ class StreamsGroupLife(RuleBasedStateMachine):
         for member in () if group is None else group.members.values():
             if member.current.is_reconciled_to(group.target_epoch.epoch):  # type: ignore[union-attr]
                 target = group.target_of(member.member_id)  # type: ignore[union-attr]
-                assert member.current.assigned.by_role() == (target.active, target.standby, target.warmup)
+                assert member.current.assigned.by_role() == (
+                    target.active,
+                    target.standby,
+                    target.warmup,
+                )
                 assert member.current.state is TaskState.STABLE
 
     def teardown(self) -> None:
@@ -196,17 +241,29 @@ class StreamsGroupLife(RuleBasedStateMachine):
         group = self._group()
         assert group is not None
         assert set(group.members) == set(self.clients)
-        running = sorted(index for client in self.clients.values() for index in client.owned[0].get("0", ()))
+        running = sorted(
+            index for client in self.clients.values() for index in client.owned[0].get("0", ())
+        )
         assert running == list(range(self.count)), "every task runs once"
-        copies = Counter(index for client in self.clients.values() for index in client.owned[1].get("0", ()))
-        wanted = min(int(group.epoch.assignment_configs["num.standby.replicas"]), len({PROCESSES[name] for name in self.clients}) - 1)
+        copies = Counter(
+            index for client in self.clients.values() for index in client.owned[1].get("0", ())
+        )
+        wanted = min(
+            int(group.epoch.assignment_configs["num.standby.replicas"]),
+            len({PROCESSES[name] for name in self.clients}) - 1,
+        )
         assert copies == Counter(dict.fromkeys(range(self.count), wanted) if wanted else {})
         assert group.state is StreamsGroupState.STABLE
 
 
 SEEDS = 100
 """Within so many lives a planted bug has to show."""
-SETTINGS = settings(max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(
+    max_examples=60,
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 StreamsGroupLife.TestCase.settings = SETTINGS
 test_life = StreamsGroupLife.TestCase
 
@@ -226,18 +283,35 @@ def not_bumped_when_validated(monkeypatch: pytest.MonkeyPatch) -> None:
         before = len(decision.records)
         configured_topology, epoch = settled(self, beat, topology, decision)
         is_validated = configured_topology.is_ready and known.validated_topology_epoch < 0
-        if is_validated and beat.updated.metadata == beat.member.metadata and len(decision.records) > before:
+        if (
+            is_validated
+            and beat.updated.metadata == beat.member.metadata
+            and len(decision.records) > before
+        ):
             bumped = decision.records[-1]
-            decision.records[-1] = replace(bumped, content=replace(bumped.content, epoch=known.epoch))
+            decision.records[-1] = replace(
+                bumped, content=replace(bumped.content, epoch=known.epoch)
+            )
             return configured_topology, known.epoch
         return configured_topology, epoch
 
     monkeypatch.setattr(StreamsHeartbeats, "_settled_epoch", without_bump)
 
 
-@pytest.mark.parametrize("plant", [handed_over_before_it_was_released, not_bumped_when_validated], ids=lambda plant: plant.__name__)
+@pytest.mark.parametrize(
+    "plant",
+    [handed_over_before_it_was_released, not_bumped_when_validated],
+    ids=lambda plant: plant.__name__,
+)
 def test_a_planted_bug_is_found(plant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    hunt = settings(SETTINGS, max_examples=SEEDS, database=None, derandomize=True, phases=(Phase.generate,), report_multiple_bugs=False)
+    hunt = settings(
+        SETTINGS,
+        max_examples=SEEDS,
+        database=None,
+        derandomize=True,
+        phases=(Phase.generate,),
+        report_multiple_bugs=False,
+    )
     with pytest.raises(AssertionError):
         run_state_machine_as_test(StreamsGroupLife, settings=hunt)

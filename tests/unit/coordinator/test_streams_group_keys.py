@@ -1,4 +1,6 @@
-"""The keys of a broker's file that streams groups obey, and what a group's own settings change. Each fails where its key is ignored."""
+"""The keys of a broker's file that streams groups obey, and what a group's own settings change.
+Each fails where its key is ignored.
+"""
 
 from collections.abc import Mapping
 
@@ -34,7 +36,11 @@ def session_ms(story: StreamsStory) -> int:
     return story.now_ms - start_ms
 
 
-TIMES = {"min.session.timeout.ms": "10000", "session.timeout.ms": "20000", "max.session.timeout.ms": "30000"}
+TIMES = {
+    "min.session.timeout.ms": "10000",
+    "session.timeout.ms": "20000",
+    "max.session.timeout.ms": "30000",
+}
 
 
 def test_session_timeout_is_the_files_or_the_groups_own_within_its_bounds() -> None:
@@ -43,13 +49,22 @@ def test_session_timeout_is_the_files_or_the_groups_own_within_its_bounds() -> N
         assert session_ms(own(story_of(TIMES), "session.timeout.ms", value)) == timeout_ms
 
 
-INTERVALS = {"min.heartbeat.interval.ms": "2000", "heartbeat.interval.ms": "3000", "max.heartbeat.interval.ms": "4000"}
+INTERVALS = {
+    "min.heartbeat.interval.ms": "2000",
+    "heartbeat.interval.ms": "3000",
+    "max.heartbeat.interval.ms": "4000",
+}
 
 
 def test_heartbeat_interval_is_the_files_or_the_groups_own_within_its_bounds() -> None:
     assert story_of(INTERVALS).start("a").heartbeat_interval_ms == 3_000
     for value, interval_ms in (("3500", 3_500), ("1000", 2_000), ("9000", 4_000)):
-        assert own(story_of(INTERVALS), "heartbeat.interval.ms", value).start("a").heartbeat_interval_ms == interval_ms
+        assert (
+            own(story_of(INTERVALS), "heartbeat.interval.ms", value)
+            .start("a")
+            .heartbeat_interval_ms
+            == interval_ms
+        )
 
 
 def assignment_interval_ms(story: StreamsStory) -> int:
@@ -62,13 +77,20 @@ def assignment_interval_ms(story: StreamsStory) -> int:
     return story.now_ms - start_ms
 
 
-PAUSES = {"min.assignment.interval.ms": "1000", "assignment.interval.ms": "2000", "max.assignment.interval.ms": "4000"}
+PAUSES = {
+    "min.assignment.interval.ms": "1000",
+    "assignment.interval.ms": "2000",
+    "max.assignment.interval.ms": "4000",
+}
 
 
 def test_assignment_interval_is_the_files_the_brokers_or_the_groups_own_within_its_bounds() -> None:
     assert assignment_interval_ms(story_of(PAUSES)) == 2_000
     for value, interval_ms in (("3000", 3_000), ("0", 1_000), ("9000", 4_000)):
-        assert assignment_interval_ms(own(story_of(PAUSES), "assignment.interval.ms", value)) == interval_ms
+        assert (
+            assignment_interval_ms(own(story_of(PAUSES), "assignment.interval.ms", value))
+            == interval_ms
+        )
     story = story_of(PAUSES)
     configure(story, ResourceType.BROKER, "", "group.streams.assignment.interval.ms", "1500")
     assert assignment_interval_ms(story) == 1_500
@@ -86,11 +108,24 @@ def first_tasks_ms(story: StreamsStory) -> int:
 
 def test_initial_delay_is_the_files_or_the_groups_own() -> None:
     assert first_tasks_ms(story_of({"initial.rebalance.delay.ms": "2000"})) == 2_000
-    assert first_tasks_ms(own(story_of({"initial.rebalance.delay.ms": "2000"}), "initial.rebalance.delay.ms", "1000")) == 1_000
+    assert (
+        first_tasks_ms(
+            own(
+                story_of({"initial.rebalance.delay.ms": "2000"}),
+                "initial.rebalance.delay.ms",
+                "1000",
+            )
+        )
+        == 1_000
+    )
 
 
 def standby_count(properties: Mapping[str, str], value: str | None = None) -> int:
-    story = story_of({"assignment.interval.ms": "0", **properties}, topics={"orders": 1, "counts-changelog": 1}, topology=counting())
+    story = story_of(
+        {"assignment.interval.ms": "0", **properties},
+        topics={"orders": 1, "counts-changelog": 1},
+        topology=counting(),
+    )
     if value is not None:
         own(story, "num.standby.replicas", value)
     for name in "abcde":
@@ -118,7 +153,11 @@ def test_size_is_the_files() -> None:
         {"heartbeat.interval.ms": "15001"},
         {"assignment.interval.ms": "15001"},
         {"num.standby.replicas": "3"},
-        {"min.heartbeat.interval.ms": "1", "max.heartbeat.interval.ms": "60000", "heartbeat.interval.ms": "45000"},
+        {
+            "min.heartbeat.interval.ms": "1",
+            "max.heartbeat.interval.ms": "60000",
+            "heartbeat.interval.ms": "45000",
+        },
     ],
 )
 def test_values_that_contradict_each_other_are_refused(properties: Mapping[str, str]) -> None:
@@ -128,5 +167,7 @@ def test_values_that_contradict_each_other_are_refused(properties: Mapping[str, 
 
 def test_protocol_can_be_left_out() -> None:
     for protocols, is_enabled in (("classic,consumer,streams", True), ("classic,consumer", False)):
-        config, _ = parse_server_properties({"node.id": "1", "group.coordinator.rebalance.protocols": protocols})
+        config, _ = parse_server_properties(
+            {"node.id": "1", "group.coordinator.rebalance.protocols": protocols}
+        )
         assert config.groups.streams.is_enabled is is_enabled

@@ -1,4 +1,6 @@
-"""Streams groups (KIP-1071) at their coordinator: heartbeats, epochs, statuses, and what becomes of members."""
+"""Streams groups (KIP-1071) at their coordinator: heartbeats, epochs, statuses, and what becomes of
+members.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -14,7 +16,11 @@ from log_service.metadata.image import ResourceType
 from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from log_service.protocol.messages.leave_group import MemberIdentity
 from log_service.protocol.messages.list_groups import ListGroupsRequest
-from log_service.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from log_service.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from log_service.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from log_service.protocol.messages.streams_group_heartbeat import (
@@ -34,7 +40,15 @@ from log_service.protocol.messages.txn_offset_commit import (
 )
 from tests.unit.coordinator.consumer_story import configure
 from tests.unit.coordinator.group_story import GROUP
-from tests.unit.coordinator.streams_story import AT_ONCE, StreamsStory, active, changelog, counting, standby, statuses
+from tests.unit.coordinator.streams_story import (
+    AT_ONCE,
+    StreamsStory,
+    active,
+    changelog,
+    counting,
+    standby,
+    statuses,
+)
 
 MISSING, DELAYED = StreamsStatus.MISSING_INTERNAL_TOPICS, StreamsStatus.ASSIGNMENT_DELAYED
 
@@ -49,10 +63,20 @@ def with_config(**changed: Any) -> GroupConfig:
 def test_the_first_member_gets_all_tasks_in_epoch_2() -> None:
     story = StreamsStory()
     response = story.start("a")
-    assert (response.member_epoch, active(response), response.heartbeat_interval_ms) == (2, {"0": (0, 1, 2, 3)}, 5_000)
+    assert (response.member_epoch, active(response), response.heartbeat_interval_ms) == (
+        2,
+        {"0": (0, 1, 2, 3)},
+        5_000,
+    )
     assert story.types() == [19, 23, 17, 21, 20, 22]
     steady = story.hear("a", 2)
-    assert (steady.member_epoch, steady.active_tasks, steady.standby_tasks, steady.warmup_tasks, steady.status) == (2, None, None, None, [])
+    assert (
+        steady.member_epoch,
+        steady.active_tasks,
+        steady.standby_tasks,
+        steady.warmup_tasks,
+        steady.status,
+    ) == (2, None, None, None, [])
     assert story.types() == [19, 23, 17, 21, 20, 22], "a steady heartbeat stores nothing"
     assert story.shown().group_state == "Stable"
 
@@ -191,7 +215,11 @@ def test_leaving_bumps_the_epoch_and_takes_the_member_back() -> None:
         (0, {"active_tasks": None}, ErrorCode.INVALID_REQUEST),
         (0, {"standby_tasks": None}, ErrorCode.INVALID_REQUEST),
         (0, {"warmup_tasks": None}, ErrorCode.INVALID_REQUEST),
-        (0, {"active_tasks": None, "standby_tasks": None, "warmup_tasks": None}, ErrorCode.INVALID_REQUEST),
+        (
+            0,
+            {"active_tasks": None, "standby_tasks": None, "warmup_tasks": None},
+            ErrorCode.INVALID_REQUEST,
+        ),
         (-2, {}, ErrorCode.INVALID_REQUEST),
         (-3, {}, ErrorCode.INVALID_REQUEST),
         (2, {}, ErrorCode.INVALID_REQUEST),  # with a topology
@@ -199,7 +227,9 @@ def test_leaving_bumps_the_epoch_and_takes_the_member_back() -> None:
         (-1, {"topology": None}, ErrorCode.GROUP_ID_NOT_FOUND),
     ],
 )
-def test_a_request_that_makes_no_sense_is_refused(epoch: int, said: dict[str, Any], code: ErrorCode) -> None:
+def test_a_request_that_makes_no_sense_is_refused(
+    epoch: int, said: dict[str, Any], code: ErrorCode
+) -> None:
     story = StreamsStory()
     assert story.refused_with("a", epoch, {}, **{**story.joining("a"), **said}) == code
     assert not story.log
@@ -211,27 +241,45 @@ def test_a_member_needs_an_id() -> None:
 
 
 def subtopology(**said: Any) -> Topology:
-    return Topology(subtopologies=[Subtopology(**{"subtopology_id": "0", "source_topics": ["orders"], **said})])
+    return Topology(
+        subtopologies=[Subtopology(**{"subtopology_id": "0", "source_topics": ["orders"], **said})]
+    )
 
 
 @pytest.mark.parametrize(
     "topology",
     [
         Topology(epoch=-1, subtopologies=counting().subtopologies),
-        Topology(subtopologies=[Subtopology(subtopology_id="0", source_topics=["orders"]) for _ in range(2)]),
+        Topology(
+            subtopologies=[
+                Subtopology(subtopology_id="0", source_topics=["orders"]) for _ in range(2)
+            ]
+        ),
         subtopology(source_topics=[]),
         subtopology(state_changelog_topics=[TopicInfo(name="c", partitions=3)]),
         subtopology(state_changelog_topics=[changelog("c"), changelog("c")]),
-        subtopology(repartition_source_topics=[TopicInfo(name="r", partitions=-2)], repartition_sink_topics=["r"]),
+        subtopology(
+            repartition_source_topics=[TopicInfo(name="r", partitions=-2)],
+            repartition_sink_topics=["r"],
+        ),
         subtopology(repartition_source_topics=[TopicInfo(name="r")]),
-        subtopology(source_topics=[], repartition_source_topics=[TopicInfo(name="r")], repartition_sink_topics=["r"]),
+        subtopology(
+            source_topics=[],
+            repartition_source_topics=[TopicInfo(name="r")],
+            repartition_sink_topics=["r"],
+        ),
         subtopology(copartition_groups=[CopartitionGroup(source_topics=[0, 1])]),
-        subtopology(copartition_groups=[CopartitionGroup(source_topics=[0], repartition_source_topics=[-1])]),
+        subtopology(
+            copartition_groups=[CopartitionGroup(source_topics=[0], repartition_source_topics=[-1])]
+        ),
     ],
 )
 def test_a_topology_that_no_topics_could_make_run_is_refused(topology: Topology) -> None:
     story = StreamsStory()
-    assert story.refused_with("a", 0, {}, **{**story.joining("a"), "topology": topology}) == ErrorCode.STREAMS_INVALID_TOPOLOGY
+    assert (
+        story.refused_with("a", 0, {}, **{**story.joining("a"), "topology": topology})
+        == ErrorCode.STREAMS_INVALID_TOPOLOGY
+    )
     assert not story.log
     assert story.start("a").member_epoch == 2, "nothing is left of what was refused"
 
@@ -272,7 +320,9 @@ def test_a_full_group_takes_no_more() -> None:
 
 def test_a_topology_larger_than_a_record_is_refused() -> None:
     story = StreamsStory(config=replace(with_config(), max_metadata_record_bytes=2_000))
-    large = subtopology(state_changelog_topics=[changelog(f"a-state-store-changelog-{each}") for each in range(100)])
+    large = subtopology(
+        state_changelog_topics=[changelog(f"a-state-store-changelog-{each}") for each in range(100)]
+    )
     refused = story.reply("a", 0, {}, **{**story.joining("a"), "topology": large})
     assert isinstance(refused, KafkaError)
     assert not story.log
@@ -288,16 +338,29 @@ def test_missing_internal_topics_are_replied_and_the_epoch_is_bumped_when_they_a
     assert [(each.name, each.partitions, each.configs) for each in reply.missing_topics] == [
         ("counts-changelog", 4, (("cleanup.policy", "compact"),))
     ]
-    assert (reply.response.member_epoch, active(reply.response), statuses(reply.response)) == (2, {}, [MISSING])
-    assert (story.shown().group_state, story.streams.epoch.validated_topology_epoch) == ("NotReady", -1)
+    assert (reply.response.member_epoch, active(reply.response), statuses(reply.response)) == (
+        2,
+        {},
+        [MISSING],
+    )
+    assert (story.shown().group_state, story.streams.epoch.validated_topology_epoch) == (
+        "NotReady",
+        -1,
+    )
     story.create_topic("counts-changelog", 4)
     response = story.hear("a", 2)
-    assert (response.member_epoch, active(response), response.status) == (3, {"0": (0, 1, 2, 3)}, [])
+    assert (response.member_epoch, active(response), response.status) == (
+        3,
+        {"0": (0, 1, 2, 3)},
+        [],
+    )
     assert (story.streams.epoch.epoch, story.streams.epoch.validated_topology_epoch) == (3, 0)
 
 
 def test_a_topology_that_is_validated_bumps_the_epoch_even_if_the_hash_is_the_same() -> None:
-    """The group was stored as one that is not ready, with the hash that its topics have now: only the validation is new."""
+    """The group was stored as one that is not ready, with the hash that its topics have now: only
+    the validation is new.
+    """
     story = StreamsStory(topology=counting())
     story.start("a")
     story.create_topic("counts-changelog", 4)
@@ -305,7 +368,11 @@ def test_a_topology_that_is_validated_bumps_the_epoch_even_if_the_hash_is_the_sa
     story.streams.epoch = replace(story.streams.epoch, metadata_hash=metadata_hash)
     story.shard._streams.forget(GROUP)
     response = story.hear("a", 2)
-    assert (story.streams.epoch.epoch, response.member_epoch, active(response)) == (3, 3, {"0": (0, 1, 2, 3)})
+    assert (story.streams.epoch.epoch, response.member_epoch, active(response)) == (
+        3,
+        3,
+        {"0": (0, 1, 2, 3)},
+    )
 
 
 def test_missing_source_topics_are_a_status_and_no_error() -> None:
@@ -338,15 +405,24 @@ def test_an_internal_topic_with_another_count_is_told() -> None:
     story = StreamsStory(topics={"orders": 4, "counts-changelog": 3}, topology=counting())
     (status,) = story.start("a").status or []
     assert status.status_code == StreamsStatus.INCORRECTLY_PARTITIONED_TOPICS
-    assert status.status_detail == "Existing topic counts-changelog has different number of partitions: expected 4, found 3"
+    assert (
+        status.status_detail
+        == "Existing topic counts-changelog has different number of partitions: expected 4, found 3"
+    )
 
 
 def test_a_group_keeps_its_topology() -> None:
     story = StreamsStory(topics={"orders": 4, "counts-changelog": 4}, topology=counting(epoch=3))
     story.start("a")
-    assert story.refused_with("b", 0, {}, **{**story.joining("b"), "topology": counting(epoch=4)}) == ErrorCode.INVALID_REQUEST
+    assert (
+        story.refused_with("b", 0, {}, **{**story.joining("b"), "topology": counting(epoch=4)})
+        == ErrorCode.INVALID_REQUEST
+    )
     other = Topology(epoch=3, subtopologies=subtopology().subtopologies)
-    assert story.refused_with("b", 0, {}, **{**story.joining("b"), "topology": other}) == ErrorCode.INVALID_REQUEST
+    assert (
+        story.refused_with("b", 0, {}, **{**story.joining("b"), "topology": other})
+        == ErrorCode.INVALID_REQUEST
+    )
     stale = story.start("b", topology=counting(epoch=2))
     assert statuses(stale) == [StreamsStatus.STALE_TOPOLOGY]
     assert statuses(story.hear("b", stale.member_epoch)) == [StreamsStatus.STALE_TOPOLOGY]
@@ -386,13 +462,18 @@ def test_members_learn_where_the_state_is_when_it_has_moved() -> None:
     story = StreamsStory(topics={"orders": 2, "counts-changelog": 2}, topology=counting())
     first = story.start("a", user_endpoint=RequestEndpoint(host="h", port=1))
     assert first.endpoint_information_epoch == 0
-    assert [(each.user_endpoint.host, each.user_endpoint.port) for each in first.partitions_by_user_endpoint or ()] == [("h", 1)]
+    assert [
+        (each.user_endpoint.host, each.user_endpoint.port)
+        for each in first.partitions_by_user_endpoint or ()
+    ] == [("h", 1)]
     second = story.start("b", user_endpoint=RequestEndpoint(host="h", port=2))
     assert second.endpoint_information_epoch == 1
     told = story.hear("a", 2)
     assert told.endpoint_information_epoch == 2
     shown = {
-        each.user_endpoint.port: [(topic.topic, topic.partitions) for topic in each.active_partitions]
+        each.user_endpoint.port: [
+            (topic.topic, topic.partitions) for topic in each.active_partitions
+        ]
         for each in told.partitions_by_user_endpoint or ()
     }
     assert shown[2] == []
@@ -421,9 +502,15 @@ def test_members_of_other_protocols_do_not_find_the_group() -> None:
     story = StreamsStory()
     story.start("a")
     consumer = ConsumerGroupHeartbeatRequest(
-        group_id=GROUP, member_id="c", rebalance_timeout_ms=1_000, subscribed_topic_names=["orders"], topic_partitions=[]
+        group_id=GROUP,
+        member_id="c",
+        rebalance_timeout_ms=1_000,
+        subscribed_topic_names=["orders"],
+        topic_partitions=[],
     )
-    share = ShareGroupHeartbeatRequest(group_id=GROUP, member_id="c", subscribed_topic_names=["orders"])
+    share = ShareGroupHeartbeatRequest(
+        group_id=GROUP, member_id="c", subscribed_topic_names=["orders"]
+    )
     refused = story.replies[story.ask("consumer_group_heartbeat", consumer, api_version=1)]
     assert isinstance(refused, KafkaError)
     assert refused.code == ErrorCode.GROUP_ID_NOT_FOUND
@@ -432,26 +519,47 @@ def test_members_of_other_protocols_do_not_find_the_group() -> None:
         story.shard.share_groups.handle_heartbeat(share, context, story.decision())
     assert story.synced(story.sync("c", 2)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert story.heartbeat("c", 2) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert story.leave(MemberIdentity(member_id="c")).members[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert (
+        story.leave(MemberIdentity(member_id="c")).members[0].error_code
+        == ErrorCode.UNKNOWN_MEMBER_ID
+    )
     assert story.describe().error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 # Offsets
 
 
-def commit(story: StreamsStory, member_id: str, epoch: int, *partitions: int, topic: str = "orders", version: int = 9) -> int:
-    parts = [OffsetCommitRequestPartition(partition_index=each, committed_offset=5) for each in partitions]
+def commit(
+    story: StreamsStory,
+    member_id: str,
+    epoch: int,
+    *partitions: int,
+    topic: str = "orders",
+    version: int = 9,
+) -> int:
+    parts = [
+        OffsetCommitRequestPartition(partition_index=each, committed_offset=5)
+        for each in partitions
+    ]
     request = OffsetCommitRequest(
         group_id=GROUP,
         member_id=member_id,
         generation_id_or_member_epoch=epoch,
         topics=[OffsetCommitRequestTopic(name=topic, partitions=parts)],
     )
-    return int(story.replies[story.ask("offset_commit", request, api_version=version)].topics[0].partitions[0].error_code)
+    return int(
+        story.replies[story.ask("offset_commit", request, api_version=version)]
+        .topics[0]
+        .partitions[0]
+        .error_code
+    )
 
 
 def commit_in_transaction(story: StreamsStory, member_id: str, epoch: int, *partitions: int) -> int:
-    parts = [TxnOffsetCommitRequestPartition(partition_index=each, committed_offset=5) for each in partitions]
+    parts = [
+        TxnOffsetCommitRequestPartition(partition_index=each, committed_offset=5)
+        for each in partitions
+    ]
     request = TxnOffsetCommitRequest(
         group_id=GROUP,
         producer_id=7,
@@ -466,7 +574,9 @@ def commit_in_transaction(story: StreamsStory, member_id: str, epoch: int, *part
 
 
 def settled(story: StreamsStory) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Have two members share the tasks; return what each runs: those of a since epoch 2, those of b since epoch 3."""
+    """Have two members share the tasks; return what each runs: those of a since epoch 2, those of b
+    since epoch 3.
+    """
     story.start("a")
     story.start("b")
     story.hear("a", 2)
@@ -503,7 +613,9 @@ def test_commits_in_transactions_are_judged_by_the_epoch_of_each_task() -> None:
 
 
 def fetch(story: StreamsStory, member_id: str | None, epoch: int) -> int:
-    group = OffsetFetchRequestGroup(group_id=GROUP, member_id=member_id, member_epoch=epoch, topics=None)
+    group = OffsetFetchRequestGroup(
+        group_id=GROUP, member_id=member_id, member_epoch=epoch, topics=None
+    )
     return int(story.replies[story.ask("offset_fetch", group, api_version=9)].error_code)
 
 
@@ -522,7 +634,10 @@ def test_offsets_of_topics_that_are_read_are_not_deleted() -> None:
     story = StreamsStory()
     story.start("a")
     commit(story, "a", 2, 0)
-    assert story.delete_offsets("orders").topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    assert (
+        story.delete_offsets("orders").topics[0].partitions[0].error_code
+        == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    )
     story.hear("a", -1)
     assert story.delete_offsets("orders").topics[0].partitions[0].error_code == 0
     assert story.positions() == {}
@@ -548,7 +663,12 @@ def test_a_group_is_listed_with_its_type() -> None:
     story = StreamsStory()
     story.start("a")
     (listed,) = story.shard.list_groups(ListGroupsRequest(types_filter=["Streams"]))
-    assert (listed.group_id, listed.protocol_type, listed.group_state, listed.group_type) == (GROUP, "streams", "Stable", "streams")
+    assert (listed.group_id, listed.protocol_type, listed.group_state, listed.group_type) == (
+        GROUP,
+        "streams",
+        "Stable",
+        "streams",
+    )
     (overview,) = story.shard.overviews()
     assert (overview.protocol, overview.state, overview.member_count) == ("streams", "Stable", 1)
 
@@ -563,28 +683,51 @@ def test_a_group_is_described_with_topology_members_and_targets() -> None:
     )
     before = story.shown().topology
     assert before is not None
-    assert [topic.partitions for each in before.subtopologies or () for topic in each.state_changelog_topics] == [0]
+    assert [
+        topic.partitions
+        for each in before.subtopologies or ()
+        for topic in each.state_changelog_topics
+    ] == [0]
     story.hear("a", 2)
     shown = story.shown()
     assert (shown.group_state, shown.group_epoch, shown.assignment_epoch) == ("Stable", 2, 2)
     assert shown.topology is not None
     (described,) = shown.topology.subtopologies or []
-    assert [(topic.name, topic.partitions) for topic in described.state_changelog_topics] == [("counts-changelog", 2)]
+    assert [(topic.name, topic.partitions) for topic in described.state_changelog_topics] == [
+        ("counts-changelog", 2)
+    ]
     (member,) = shown.members
-    assert (member.member_id, member.rack_id, member.process_id, member.topology_epoch) == ("a", "r", "process of a", 0)
+    assert (member.member_id, member.rack_id, member.process_id, member.topology_epoch) == (
+        "a",
+        "r",
+        "process of a",
+        0,
+    )
     assert [(tag.key, tag.value) for tag in member.client_tags] == [("c", "2"), ("z", "1")]
     for assignment in (member.assignment, member.target_assignment):
-        assert [(each.subtopology_id, each.partitions) for each in assignment.active_tasks] == [("0", [0, 1])]
+        assert [(each.subtopology_id, each.partitions) for each in assignment.active_tasks] == [
+            ("0", [0, 1])
+        ]
 
 
 def test_a_refused_append_changes_nothing() -> None:
-    story = StreamsStory(config=GroupConfig(streams=StreamsGroupConfig(initial_rebalance_delay_ms=3_000)))
+    story = StreamsStory(
+        config=GroupConfig(streams=StreamsGroupConfig(initial_rebalance_delay_ms=3_000))
+    )
     decision = story.decision()
     request = StreamsGroupHeartbeatRequest(
-        group_id=GROUP, member_id="a", active_tasks=[], standby_tasks=[], warmup_tasks=[], shutdown_application=True, **story.joining("a")
+        group_id=GROUP,
+        member_id="a",
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+        shutdown_application=True,
+        **story.joining("a"),
     )
     context = RequestContext(api_version=0, client_id="c", client_host="h", reply_to=0)
     story.shard.handle_streams_group_heartbeat(request, context, decision)
     decision.take_back()
-    assert statuses(story.start("a")) == [DELAYED], "nothing is left of the shutdown that was asked for"
+    assert statuses(story.start("a")) == [DELAYED], (
+        "nothing is left of the shutdown that was asked for"
+    )
     assert ("streams delay", GROUP) in story.timers

@@ -1,4 +1,6 @@
-"""Streams groups over time (KIP-1071): topics that change once they were known, and members that fall silent."""
+"""Streams groups over time (KIP-1071): topics that change once they were known, and members that
+fall silent.
+"""
 
 from log_service.common.errors import ErrorCode
 from log_service.coordinator.group.streams.configuration import StreamsStatus
@@ -27,7 +29,9 @@ def test_a_member_that_reports_in_time_stays() -> None:
     assert story.refused_with("a", 2) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_member_that_does_not_come_back_to_the_next_coordinator_is_removed_after_a_whole_session() -> None:
+def test_a_member_that_does_not_come_back_to_the_next_coordinator_is_removed_after_a_whole_session() -> (
+    None
+):
     story = StreamsStory()
     story.start("a")
     story.advance(40_000)

@@ -1,7 +1,9 @@
-"""What the log holds of streams groups, byte for byte as Apache Kafka 4.3.1 wrote it, and as any values come back.
+"""What the log holds of streams groups, byte for byte as Apache Kafka 4.3.1 wrote it, and as any
+values come back.
 
-``streams_written_by_kafka.json`` holds keys and values, as hexadecimal digits, of three groups on a node of Kafka 4.3.1: one with standby
-tasks, one that counts through a repartition topic, and one whose first member said everything that it can say.
+``streams_written_by_kafka.json`` holds keys and values, as hexadecimal digits, of three groups on a
+node of Kafka 4.3.1: one with standby tasks, one that counts through a repartition topic, and one
+whose first member said everything that it can say.
 """
 
 import json
@@ -23,10 +25,25 @@ from log_service.coordinator.group.records.streams import (
     StreamsTargetRecord,
     TopologyRecord,
 )
-from log_service.coordinator.group.streams.group import StreamsGroup, StreamsGroupState, streams_tombstones
+from log_service.coordinator.group.streams.group import (
+    StreamsGroup,
+    StreamsGroupState,
+    streams_tombstones,
+)
 from log_service.coordinator.group.values.epochs import TargetEpoch
-from log_service.coordinator.group.values.streams_tasks import HeldTasks, StreamsMetadata, TaskAssignment, Tasks, TaskState
-from log_service.coordinator.group.values.streams_topology import CopartitionGroup, InternalTopic, Subtopology, Topology
+from log_service.coordinator.group.values.streams_tasks import (
+    HeldTasks,
+    StreamsMetadata,
+    TaskAssignment,
+    Tasks,
+    TaskState,
+)
+from log_service.coordinator.group.values.streams_topology import (
+    CopartitionGroup,
+    InternalTopic,
+    Subtopology,
+    Topology,
+)
 from log_service.protocol.stored.serde import encode_versioned
 from log_service.protocol.stored.streams_group_records import (
     StreamsGroupCurrentMemberAssignmentValue,
@@ -36,8 +53,13 @@ from log_service.protocol.stored.streams_group_records import (
 Pairs = list[tuple[bytes, bytes | None]]
 
 WRITTEN: dict[str, Pairs] = {
-    group: [(bytes.fromhex(key), None if value is None else bytes.fromhex(value)) for key, value in pairs]
-    for group, pairs in json.loads((Path(__file__).parent / "streams_written_by_kafka.json").read_text()).items()
+    group: [
+        (bytes.fromhex(key), None if value is None else bytes.fromhex(value))
+        for key, value in pairs
+    ]
+    for group, pairs in json.loads(
+        (Path(__file__).parent / "streams_written_by_kafka.json").read_text()
+    ).items()
 }
 KINDS = {17, 19, 20, 21, 22, 23}
 
@@ -73,15 +95,32 @@ def test_a_group_is_taken_back_as_a_whole() -> None:
     group = StreamsGroup("rich")
     for key, value in WRITTEN["rich"]:
         group.replay(of_streams(key, value))
-    assert [int.from_bytes(encode(record)[0][:2]) for record in streams_tombstones(group)] == [22, 22, 21, 21, 20, 19, 19, 17, 23]
+    assert [int.from_bytes(encode(record)[0][:2]) for record in streams_tombstones(group)] == [
+        22,
+        22,
+        21,
+        21,
+        20,
+        19,
+        19,
+        17,
+        23,
+    ]
 
 
 def test_an_older_record_without_epochs_has_its_members() -> None:
-    """Kafka 4.1 wrote no epochs of active tasks: each counts as assigned in the epoch of its member."""
+    """Kafka 4.1 wrote no epochs of active tasks: each counts as assigned in the epoch of its
+    member.
+    """
     key, _ = encode(StreamsAssignmentRecord(group_id="g", member_id="m", content=None))
     for epochs in ([], [3], None):
-        tasks = StreamsGroupCurrentMemberAssignmentValueTaskIds(subtopology_id="0", partitions=[1, 2], assignment_epochs=epochs)
-        value = encode_versioned(StreamsGroupCurrentMemberAssignmentValue(member_epoch=7, state=1, active_tasks=[tasks]), 0)
+        tasks = StreamsGroupCurrentMemberAssignmentValueTaskIds(
+            subtopology_id="0", partitions=[1, 2], assignment_epochs=epochs
+        )
+        value = encode_versioned(
+            StreamsGroupCurrentMemberAssignmentValue(member_epoch=7, state=1, active_tasks=[tasks]),
+            0,
+        )
         record = of_streams(key, value)
         assert isinstance(record.content, TaskAssignment)
         assert record.content.assigned.active == {"0": {1: 7, 2: 7}}
@@ -89,7 +128,9 @@ def test_an_older_record_without_epochs_has_its_members() -> None:
 
 def test_a_state_of_newer_software_is_told_apart() -> None:
     key, _ = encode(StreamsAssignmentRecord(group_id="g", member_id="m", content=None))
-    record = of_streams(key, encode_versioned(StreamsGroupCurrentMemberAssignmentValue(state=99), 0))
+    record = of_streams(
+        key, encode_versioned(StreamsGroupCurrentMemberAssignmentValue(state=99), 0)
+    )
     assert isinstance(record.content, TaskAssignment)
     assert record.content.state is TaskState.UNKNOWN
 
@@ -97,11 +138,22 @@ def test_a_state_of_newer_software_is_told_apart() -> None:
 names = st.text(st.characters(codec="utf-8"), max_size=8)
 numbers = st.integers(0, 2**31 - 1)
 task_sets = st.dictionaries(names, st.frozensets(st.integers(0, 50), min_size=1), max_size=3)
-active_tasks = st.dictionaries(names, st.dictionaries(st.integers(0, 50), numbers, min_size=1), max_size=3)
+active_tasks = st.dictionaries(
+    names, st.dictionaries(st.integers(0, 50), numbers, min_size=1), max_size=3
+)
 held_tasks = st.builds(HeldTasks, active=active_tasks, standby=task_sets, warmup=task_sets)
-pairs_of_names = st.dictionaries(names, names, max_size=3).map(lambda found: tuple(sorted(found.items())))
+pairs_of_names = st.dictionaries(names, names, max_size=3).map(
+    lambda found: tuple(sorted(found.items()))
+)
 internal_topics = st.lists(
-    st.builds(InternalTopic, name=names, partitions=numbers, replication_factor=st.integers(0, 9), configs=pairs_of_names), max_size=2
+    st.builds(
+        InternalTopic,
+        name=names,
+        partitions=numbers,
+        replication_factor=st.integers(0, 9),
+        configs=pairs_of_names,
+    ),
+    max_size=2,
 ).map(tuple)
 places = st.lists(st.integers(0, 9), max_size=3).map(tuple)
 subtopologies = st.builds(
@@ -113,7 +165,13 @@ subtopologies = st.builds(
     repartition_sink_topics=st.lists(names, max_size=2).map(tuple),
     repartition_source_topics=internal_topics,
     copartition_groups=st.lists(
-        st.builds(CopartitionGroup, source_topics=places, source_topic_regex=places, repartition_source_topics=places), max_size=2
+        st.builds(
+            CopartitionGroup,
+            source_topics=places,
+            source_topic_regex=places,
+            repartition_source_topics=places,
+        ),
+        max_size=2,
     ).map(tuple),
 )
 metadata = st.builds(
@@ -146,18 +204,27 @@ assignments = st.builds(
 records = st.one_of(
     st.builds(StreamsEpochRecord, group_id=names, content=st.none() | epochs),
     st.builds(StreamsMemberRecord, group_id=names, member_id=names, content=st.none() | metadata),
-    st.builds(StreamsTargetEpochRecord, group_id=names, content=st.none() | st.builds(TargetEpoch, epoch=numbers, computed_ms=numbers)),
+    st.builds(
+        StreamsTargetEpochRecord,
+        group_id=names,
+        content=st.none() | st.builds(TargetEpoch, epoch=numbers, computed_ms=numbers),
+    ),
     st.builds(
         StreamsTargetRecord,
         group_id=names,
         member_id=names,
         content=st.none() | st.builds(Tasks, active=task_sets, standby=task_sets, warmup=task_sets),
     ),
-    st.builds(StreamsAssignmentRecord, group_id=names, member_id=names, content=st.none() | assignments),
+    st.builds(
+        StreamsAssignmentRecord, group_id=names, member_id=names, content=st.none() | assignments
+    ),
     st.builds(
         TopologyRecord,
         group_id=names,
-        content=st.none() | st.builds(Topology, epoch=numbers, subtopologies=st.lists(subtopologies, max_size=2).map(tuple)),
+        content=st.none()
+        | st.builds(
+            Topology, epoch=numbers, subtopologies=st.lists(subtopologies, max_size=2).map(tuple)
+        ),
     ),
 )
 

@@ -1,4 +1,6 @@
-"""Timers of groups: each key begins with its kind, and after a stall those that remove silent members are put off."""
+"""Timers of groups: each key begins with its kind, and after a stall those that remove silent
+members are put off.
+"""
 
 from collections.abc import Hashable
 
@@ -11,7 +13,11 @@ from log_service.coordinator.group.member_sessions import session_timer
 from log_service.coordinator.group.offsets.removals import EXPIRY_TIMER, ORPHAN_TIMER
 from log_service.coordinator.group.share.groups import DELETED_TOPICS_TIMER
 from log_service.coordinator.group.share.heartbeats import share_session_timer
-from log_service.coordinator.group.streams.heartbeats import streams_delay_timer, streams_rebalance_timer, streams_session_timer
+from log_service.coordinator.group.streams.heartbeats import (
+    streams_delay_timer,
+    streams_rebalance_timer,
+    streams_session_timer,
+)
 from log_service.coordinator.group.timer_kinds import TimerKind, is_about_silence
 
 OF_SILENCE = [
@@ -25,10 +31,18 @@ OF_SILENCE = [
     streams_session_timer("g", "m"),
     streams_rebalance_timer("g", "m"),
 ]
-OTHERS = [streams_delay_timer("g"), regex_timer("g"), EXPIRY_TIMER, ORPHAN_TIMER, DELETED_TOPICS_TIMER]
+OTHERS = [
+    streams_delay_timer("g"),
+    regex_timer("g"),
+    EXPIRY_TIMER,
+    ORPHAN_TIMER,
+    DELETED_TOPICS_TIMER,
+]
 
 
-@pytest.mark.parametrize(("key", "expected"), [*((key, True) for key in OF_SILENCE), *((key, False) for key in OTHERS)])
+@pytest.mark.parametrize(
+    ("key", "expected"), [*((key, True) for key in OF_SILENCE), *((key, False) for key in OTHERS)]
+)
 def test_timers_of_silence_are_those_that_remove_members(key: Hashable, *, expected: bool) -> None:
     assert is_about_silence(key) is expected
 

@@ -1,4 +1,6 @@
-"""Positions that transactions commit, in a shard that serves: pending, counted or forgotten, and what they hold up (KIP-98, KIP-447)."""
+"""Positions that transactions commit, in a shard that serves: pending, counted or forgotten, and
+what they hold up (KIP-98, KIP-447).
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,8 +12,15 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.coordinator.group.offsets.removals import ORPHAN_TIMER
 from log_service.coordinator.group_service import GroupService
 from log_service.protocol.messages.delete_groups import DeleteGroupsRequest
-from log_service.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
-from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from log_service.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from log_service.protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from log_service.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -29,7 +38,9 @@ UNSTABLE = (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
 NOTHING = (-1, ErrorCode.NONE)
 
 
-def commit_in_transaction(groups: GroupService, offset: int, replies: list[Any], *, producer_id: int = PRODUCER) -> None:
+def commit_in_transaction(
+    groups: GroupService, offset: int, replies: list[Any], *, producer_id: int = PRODUCER
+) -> None:
     partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
     request = TxnOffsetCommitRequest(
         transactional_id="writer",
@@ -41,16 +52,25 @@ def commit_in_transaction(groups: GroupService, offset: int, replies: list[Any],
     groups.txn_offset_commit(request, CLIENT, replies.append, shown=UNCHECKED)
 
 
-def end(groups: GroupService, *, is_abort: bool = False, producer_id: int = PRODUCER) -> list[ErrorCode]:
+def end(
+    groups: GroupService, *, is_abort: bool = False, producer_id: int = PRODUCER
+) -> list[ErrorCode]:
     codes: list[ErrorCode] = []
-    groups.end_transaction(0, EndOfTransaction(producer_id, 3, is_abort=is_abort, coordinator_epoch=0), codes.append)
+    groups.end_transaction(
+        0, EndOfTransaction(producer_id, 3, is_abort=is_abort, coordinator_epoch=0), codes.append
+    )
     return codes
 
 
 def position(groups: GroupService, *, is_stable: bool = False) -> tuple[int, int]:
     replies: list[Any] = []
     topics = [OffsetFetchRequestTopics(name="orders", partition_indexes=[0])]
-    groups.offset_fetch([OffsetFetchRequestGroup(group_id="g", topics=topics)], CLIENT, replies.append, is_stable_required=is_stable)
+    groups.offset_fetch(
+        [OffsetFetchRequestGroup(group_id="g", topics=topics)],
+        CLIENT,
+        replies.append,
+        is_stable_required=is_stable,
+    )
     told = replies[0][0].topics[0].partitions[0]
     return told.committed_offset, told.error_code
 
@@ -67,7 +87,9 @@ def test_a_position_counts_when_its_transaction_is_committed(*, is_abort: bool) 
         replies: list[Any] = []
         commit(groups, 5, replies)
         commit_in_transaction(groups, 10, replies)
-        assert [partition.error_code for reply in replies for partition in reply.topics[0].partitions] == [0, 0]
+        assert [
+            partition.error_code for reply in replies for partition in reply.topics[0].partitions
+        ] == [0, 0]
         assert position(groups) == (5, ErrorCode.NONE)
         assert position(groups, is_stable=True) == UNSTABLE
         assert end(groups, is_abort=is_abort) == [ErrorCode.NONE]
@@ -75,7 +97,12 @@ def test_a_position_counts_when_its_transaction_is_committed(*, is_abort: bool) 
 
     log = tell(story)
     header = parse_header(log.batches[1])
-    assert (header.producer_id, header.producer_epoch, header.base_sequence, header.is_transactional) == (PRODUCER, 3, -1, True)
+    assert (
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.is_transactional,
+    ) == (PRODUCER, 3, -1, True)
     after_failover: list[tuple[int, int]] = []
     with_leader(log, lambda groups: after_failover.append(position(groups, is_stable=True)))
     assert after_failover == [(5 if is_abort else 10, ErrorCode.NONE)]
@@ -147,7 +174,9 @@ def test_a_commit_that_the_log_refuses_is_told_with_its_code() -> None:
 def test_markers_for_a_partition_that_is_not_here() -> None:
     def story(groups: GroupService, _log: MemoryLog) -> None:
         codes: list[ErrorCode] = []
-        groups.end_transaction(3, EndOfTransaction(PRODUCER, 3, is_abort=True, coordinator_epoch=0), codes.append)
+        groups.end_transaction(
+            3, EndOfTransaction(PRODUCER, 3, is_abort=True, coordinator_epoch=0), codes.append
+        )
         assert codes == [ErrorCode.NOT_COORDINATOR]
 
     tell(story)
@@ -161,10 +190,16 @@ def pending(story: GroupStory, producer_id: int = PRODUCER, *, at_offset: int = 
     request = TxnOffsetCommitRequest(
         group_id=GROUP,
         producer_id=producer_id,
-        topics=[TxnOffsetCommitRequestTopic(name="orders", partitions=[TxnOffsetCommitRequestPartition(committed_offset=9)])],
+        topics=[
+            TxnOffsetCommitRequestTopic(
+                name="orders", partitions=[TxnOffsetCommitRequestPartition(committed_offset=9)]
+            )
+        ],
     )
     decision = story.decision()
-    story.shard.handle_txn_offset_commit(request, CLIENT.context(producer_id), decision, shown=UNCHECKED)
+    story.shard.handle_txn_offset_commit(
+        request, CLIENT.context(producer_id), decision, shown=UNCHECKED
+    )
     assert decision.transaction == InTransaction(producer_id, 0, UNCHECKED)
     for offset, record in enumerate(decision.records, at_offset):
         story.shard.replay(record, ReplayContext(offset, producer_id, 0))
@@ -205,8 +240,12 @@ def test_a_deleted_topic_takes_what_is_pending_along() -> None:
 
 @pytest.mark.parametrize("is_committed", [False, True])
 @pytest.mark.parametrize("first_committed", [None, 3])
-def test_a_deleted_topic_takes_nothing_along_that_is_pending_in_its_successor(first_committed: int | None, *, is_committed: bool) -> None:
-    """The log refuses to take back the old positions at first; meanwhile the topic is made again, and a transaction goes on in it."""
+def test_a_deleted_topic_takes_nothing_along_that_is_pending_in_its_successor(
+    first_committed: int | None, *, is_committed: bool
+) -> None:
+    """The log refuses to take back the old positions at first; meanwhile the topic is made again,
+    and a transaction goes on in it.
+    """
     gone: list[str] = []
     story = GroupStory(is_there=lambda where, _topic_id: where.topic not in gone)
     if first_committed is not None:
@@ -229,8 +268,12 @@ def test_a_deleted_topic_takes_nothing_along_that_is_pending_in_its_successor(fi
 
 
 @pytest.mark.parametrize("is_committed", [False, True])
-def test_a_new_coordinator_takes_nothing_along_that_is_pending_in_a_topic_that_is_there(*, is_committed: bool) -> None:
-    """The old position waits for the transaction; then another node coordinates, which knows only that the position is of another topic."""
+def test_a_new_coordinator_takes_nothing_along_that_is_pending_in_a_topic_that_is_there(
+    *, is_committed: bool
+) -> None:
+    """The old position waits for the transaction; then another node coordinates, which knows only
+    that the position is of another topic.
+    """
     gone: list[UUID] = []
     story = GroupStory(is_there=lambda _where, topic_id: topic_id not in gone)
     story.commit(3, api_version=10, topic_id=UUID(int=7))
@@ -250,7 +293,9 @@ def test_a_position_that_is_deleted_takes_no_other_of_its_transaction_along() ->
     def story(groups: GroupService, _log: MemoryLog) -> None:
         replies: list[Any] = []
         partitions = [
-            TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=10 + index, committed_metadata=metadata)
+            TxnOffsetCommitRequestPartition(
+                partition_index=index, committed_offset=10 + index, committed_metadata=metadata
+            )
             for index, metadata in enumerate(("read so far", None))
         ]
         request = TxnOffsetCommitRequest(
@@ -265,15 +310,28 @@ def test_a_position_that_is_deleted_takes_no_other_of_its_transaction_along() ->
         )
         commit(groups, 1, replies)
         groups.txn_offset_commit(request, CLIENT, replies.append, shown=UNCHECKED)
-        deleted = OffsetDeleteRequestTopic(name="bills", partitions=[OffsetDeleteRequestPartition(partition_index=0)])
-        groups.offset_delete(OffsetDeleteRequest(group_id="g", topics=[deleted]), CLIENT, replies.append)
+        deleted = OffsetDeleteRequestTopic(
+            name="bills", partitions=[OffsetDeleteRequestPartition(partition_index=0)]
+        )
+        groups.offset_delete(
+            OffsetDeleteRequest(group_id="g", topics=[deleted]), CLIENT, replies.append
+        )
         assert end(groups) == [ErrorCode.NONE]
-        groups.offset_fetch([OffsetFetchRequestGroup(group_id="g", topics=None)], CLIENT, replies.append)
+        groups.offset_fetch(
+            [OffsetFetchRequestGroup(group_id="g", topics=None)], CLIENT, replies.append
+        )
         told = {
-            (topic.name, partition.partition_index): (partition.committed_offset, partition.metadata)
+            (topic.name, partition.partition_index): (
+                partition.committed_offset,
+                partition.metadata,
+            )
             for topic in replies[-1][0].topics
             for partition in topic.partitions
         }
-        assert told == {("bills", 1): (11, ""), ("orders", 0): (10, "read so far"), ("orders", 1): (11, "")}
+        assert told == {
+            ("bills", 1): (11, ""),
+            ("orders", 0): (10, "read so far"),
+            ("orders", 1): (11, ""),
+        }
 
     tell(story)

@@ -39,14 +39,20 @@ def broker(node_id: int = 1, *, epoch: int = 10, fenced: bool = False) -> Regist
         broker_epoch=epoch,
         incarnation_id=UUID(int=epoch),
         end_points=[BrokerEndpoint(name="PLAINTEXT", host=f"host{node_id}", port=9092)],
-        features=[BrokerFeature(name="metadata.version", min_supported_version=30, max_supported_version=30)],
+        features=[
+            BrokerFeature(
+                name="metadata.version", min_supported_version=30, max_supported_version=30
+            )
+        ],
         rack=None,
         fenced=fenced,
         log_dirs=[DIRECTORY],
     )
 
 
-def topic(name: str, number: int, partition_count: int = 1, replicas: Sequence[int] = (1,)) -> list[MetadataRecord]:
+def topic(
+    name: str, number: int, partition_count: int = 1, replicas: Sequence[int] = (1,)
+) -> list[MetadataRecord]:
     return [
         TopicRecord(name=name, topic_id=topic_id(number)),
         *(partition(number, index, replicas) for index in range(partition_count)),
@@ -81,7 +87,12 @@ def acl(number: int = 1) -> AccessControlEntryRecord:
 
 def credential(user: str = "alice", mechanism: int = 1) -> UserScramCredentialRecord:
     return UserScramCredentialRecord(
-        name=user, mechanism=mechanism, salt=b"salt of it", stored_key=b"stored key", server_key=b"server key", iterations=8192
+        name=user,
+        mechanism=mechanism,
+        salt=b"salt of it",
+        stored_key=b"stored key",
+        server_key=b"server key",
+        iterations=8192,
     )
 
 
@@ -97,13 +108,25 @@ def token(token_id: str = "token 1", expiration: int = 2000) -> DelegationTokenR
     )
 
 
-def quota(value: float | None, key: str = "producer_byte_rate", **entity: str | None) -> ClientQuotaRecord:
-    """Return the record of a quota; ``entity`` has a name for each type, None for the default, and a value of None removes the quota."""
-    parts = [EntityData(entity_type=kind.replace("_", "-"), entity_name=name) for kind, name in entity.items()]
+def quota(
+    value: float | None, key: str = "producer_byte_rate", **entity: str | None
+) -> ClientQuotaRecord:
+    """Return the record of a quota; ``entity`` has a name for each type, None for the default, and
+    a value of None removes the quota.
+    """
+    parts = [
+        EntityData(entity_type=kind.replace("_", "-"), entity_name=name)
+        for kind, name in entity.items()
+    ]
     return ClientQuotaRecord(entity=parts, key=key, value=value or 0.0, remove=value is None)
 
 
-ACCESS: list[MetadataRecord] = [acl(), credential(), token(), quota(1024.0, user="alice", client_id=None)]
+ACCESS: list[MetadataRecord] = [
+    acl(),
+    credential(),
+    token(),
+    quota(1024.0, user="alice", client_id=None),
+]
 """One record of each kind that is about access, and what takes them away again."""
 
 END_OF_ACCESS: list[MetadataRecord] = [

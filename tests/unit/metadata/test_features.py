@@ -3,7 +3,12 @@
 import pytest
 
 from log_service.common.errors import StorageError
-from log_service.metadata.features import bootstrap_records, first_feature_records, is_supported, validate_levels
+from log_service.metadata.features import (
+    bootstrap_records,
+    first_feature_records,
+    is_supported,
+    validate_levels,
+)
 from log_service.protocol.stored.metadata_records import FeatureLevelRecord
 
 
@@ -25,13 +30,20 @@ def test_a_new_cluster_begins_with_the_levels_of_kafka_4_3() -> None:
 
 
 def test_features_that_are_not_there_are_left_out_of_a_foreign_bootstrap() -> None:
-    found = [level("metadata.version", 30), level("group.version", 1), level("share.version", 1), level("transaction.version", 2)]
+    found = [
+        level("metadata.version", 30),
+        level("group.version", 1),
+        level("share.version", 1),
+        level("transaction.version", 2),
+    ]
     assert bootstrap_records(found) == found
     assert bootstrap_records(found[:1]) == found[:1], "a directory of level 0 goes on at level 0"
 
 
 def test_a_directory_formatted_for_another_metadata_version_is_refused() -> None:
-    with pytest.raises(StorageError, match=r"metadata\.version at level 21, this version serves 30"):
+    with pytest.raises(
+        StorageError, match=r"metadata\.version at level 21, this version serves 30"
+    ):
         bootstrap_records([level("metadata.version", 21)])
 
 

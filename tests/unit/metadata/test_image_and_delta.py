@@ -9,7 +9,13 @@ from log_service.common.types import LeaderEpoch, NodeId, PartitionEpoch
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.errors import MetadataError
 from log_service.metadata.image import EMPTY_IMAGE, ResourceType
-from log_service.metadata.partition import LOST_DIRECTORY, MIGRATING_DIRECTORY, NO_LEADER, UNASSIGNED_DIRECTORY, PartitionRegistration
+from log_service.metadata.partition import (
+    LOST_DIRECTORY,
+    MIGRATING_DIRECTORY,
+    NO_LEADER,
+    UNASSIGNED_DIRECTORY,
+    PartitionRegistration,
+)
 from log_service.protocol.stored.metadata_records import (
     AbortTransactionRecord,
     BrokerRegistrationChangeRecord,
@@ -74,9 +80,14 @@ def test_an_older_image_stays_as_it_was() -> None:
 
 def test_what_a_delta_does_not_touch_is_shared() -> None:
     before = image_of(broker(), *topic("orders", 1, 2), *topic("planes", 2))
-    after = image_of(PartitionChangeRecord(topic_id=topic_id(1), partition_id=0, leader=-1), base=before)
+    after = image_of(
+        PartitionChangeRecord(topic_id=topic_id(1), partition_id=0, leader=-1), base=before
+    )
     assert after.topics.by_name["planes"] is before.topics.by_name["planes"]
-    assert after.topics.by_name["orders"].partitions[1] is before.topics.by_name["orders"].partitions[1]
+    assert (
+        after.topics.by_name["orders"].partitions[1]
+        is before.topics.by_name["orders"].partitions[1]
+    )
     assert after.cluster is before.cluster
     assert after.configs is before.configs
     assert after.features is before.features
@@ -90,15 +101,25 @@ def test_the_index_of_acls_outlives_a_change_of_other_access() -> None:
 
 
 def test_a_change_that_names_a_leader_raises_both_epochs_even_if_it_is_the_same_leader() -> None:
-    image = image_of(*topic("orders", 1), PartitionChangeRecord(topic_id=topic_id(1), partition_id=0, leader=1))
+    image = image_of(
+        *topic("orders", 1), PartitionChangeRecord(topic_id=topic_id(1), partition_id=0, leader=1)
+    )
     changed = image.topics.by_name["orders"].partitions[0]
     assert (changed.leader, changed.leader_epoch, changed.partition_epoch) == (1, 1, 1)
 
 
 def test_a_change_without_a_leader_raises_only_the_partition_epoch() -> None:
-    image = image_of(*topic("orders", 1, replicas=(1, 2)), PartitionChangeRecord(topic_id=topic_id(1), partition_id=0, isr=[1]))
+    image = image_of(
+        *topic("orders", 1, replicas=(1, 2)),
+        PartitionChangeRecord(topic_id=topic_id(1), partition_id=0, isr=[1]),
+    )
     changed = image.topics.by_name["orders"].partitions[0]
-    assert (changed.isr, changed.leader, changed.leader_epoch, changed.partition_epoch) == ((1,), 1, 0, 1)
+    assert (changed.isr, changed.leader, changed.leader_epoch, changed.partition_epoch) == (
+        (1,),
+        1,
+        0,
+        1,
+    )
 
 
 def test_changes_of_one_partition_in_one_delta_add_up() -> None:
@@ -109,7 +130,10 @@ def test_changes_of_one_partition_in_one_delta_add_up() -> None:
 
 
 def test_a_partition_without_a_leader_says_so() -> None:
-    image = image_of(*topic("orders", 1), PartitionChangeRecord(topic_id=topic_id(1), partition_id=0, leader=NO_LEADER))
+    image = image_of(
+        *topic("orders", 1),
+        PartitionChangeRecord(topic_id=topic_id(1), partition_id=0, leader=NO_LEADER),
+    )
     assert not image.topics.by_name["orders"].partitions[0].has_leader
 
 
@@ -123,20 +147,32 @@ def test_a_partition_knows_the_log_directory_of_each_replica() -> None:
         partition_epoch=PartitionEpoch(0),
         directories=(DIRECTORY, LOST_DIRECTORY),
     )
-    assert [known.directory_of(node_id) for node_id in (first, second, third)] == [DIRECTORY, LOST_DIRECTORY, None]
+    assert [known.directory_of(node_id) for node_id in (first, second, third)] == [
+        DIRECTORY,
+        LOST_DIRECTORY,
+        None,
+    ]
     assert known._replace(directories=()).directory_of(second) == MIGRATING_DIRECTORY
 
 
 @pytest.mark.parametrize(
     ("directory_id", "is_online"),
-    [(DIRECTORY, True), (UUID(int=777), False), (UNASSIGNED_DIRECTORY, True), (MIGRATING_DIRECTORY, True), (LOST_DIRECTORY, False)],
+    [
+        (DIRECTORY, True),
+        (UUID(int=777), False),
+        (UNASSIGNED_DIRECTORY, True),
+        (MIGRATING_DIRECTORY, True),
+        (LOST_DIRECTORY, False),
+    ],
 )
 def test_a_broker_can_serve_a_replica_in_a_directory_that_it_has_and_in_one_that_is_not_chosen(
     directory_id: UUID, *, is_online: bool
 ) -> None:
     registered = image_of(broker()).cluster.brokers[NODE_1]
     assert replace(registered, log_dirs=(DIRECTORY,)).has_online(directory_id) is is_online
-    assert replace(registered, log_dirs=()).has_online(directory_id) is (directory_id != LOST_DIRECTORY)
+    assert replace(registered, log_dirs=()).has_online(directory_id) is (
+        directory_id != LOST_DIRECTORY
+    )
 
 
 def test_a_broker_is_active_unless_it_is_fenced_or_leaves() -> None:
@@ -151,12 +187,19 @@ def test_a_delta_tells_what_is_new_and_what_changed() -> None:
     delta = delta_of(partition(1, 2), *topic("planes", 2), base=before)
     delta.build(offset=9, epoch=1)
     grown, created = delta.changed_topics[topic_id(1)], delta.changed_topics[topic_id(2)]
-    assert (grown.is_new, sorted(grown.changed_partitions), sorted(grown.topic.partitions)) == (False, [2], [0, 1, 2])
+    assert (grown.is_new, sorted(grown.changed_partitions), sorted(grown.topic.partitions)) == (
+        False,
+        [2],
+        [0, 1, 2],
+    )
     assert (created.is_new, sorted(created.changed_partitions)) == (True, [0])
 
 
 def test_a_deleted_topic_takes_its_configuration_along() -> None:
-    before = image_of(*topic("orders", 1), ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value="1"))
+    before = image_of(
+        *topic("orders", 1),
+        ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value="1"),
+    )
     delta = delta_of(RemoveTopicRecord(topic_id=topic_id(1)), base=before)
     after = delta.build(offset=9, epoch=1)
     assert delta.deleted_topics[topic_id(1)].name == "orders"
@@ -165,7 +208,10 @@ def test_a_deleted_topic_takes_its_configuration_along() -> None:
 
 
 def test_a_topic_that_is_configured_and_deleted_in_the_same_delta_leaves_no_configuration() -> None:
-    records = [*topic("orders", 1), ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value="1")]
+    records = [
+        *topic("orders", 1),
+        ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value="1"),
+    ]
     assert image_of(*records, RemoveTopicRecord(topic_id=topic_id(1))).configs.by_resource == {}
 
 
@@ -181,7 +227,12 @@ def test_a_name_may_return_with_another_id_in_the_same_delta() -> None:
 def test_names_that_may_collide_are_found_by_what_metrics_write() -> None:
     image = image_of(*topic("a.b", 1), *topic("plain", 2), *topic("c_d", 3))
     assert image.topics.by_colliding_key == {"a_b": "a.b", "c_d": "c_d"}
-    image = image_of(RemoveTopicRecord(topic_id=topic_id(1)), *topic("a_b", 4), RemoveTopicRecord(topic_id=topic_id(3)), base=image)
+    image = image_of(
+        RemoveTopicRecord(topic_id=topic_id(1)),
+        *topic("a_b", 4),
+        RemoveTopicRecord(topic_id=topic_id(3)),
+        base=image,
+    )
     assert image.topics.by_colliding_key == {"a_b": "a_b"}
 
 
@@ -195,7 +246,9 @@ def test_a_topic_that_came_and_went_in_one_delta_was_never_there() -> None:
 
 def test_configuration_is_set_and_deleted_key_by_key() -> None:
     def config(name: str, value: str | None) -> ConfigRecord:
-        return ConfigRecord(resource_type=ResourceType.BROKER, resource_name="", name=name, value=value)
+        return ConfigRecord(
+            resource_type=ResourceType.BROKER, resource_name="", name=name, value=value
+        )
 
     before = image_of(config("a", "1"), config("b", "2"))
     after = image_of(config("a", None), config("c", "3"), base=before)
@@ -206,7 +259,9 @@ def test_configuration_is_set_and_deleted_key_by_key() -> None:
 
 def test_a_feature_at_level_zero_is_not_there() -> None:
     levels = {"group.version": 1, "metadata.version": 30}
-    image = image_of(*(FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()))
+    image = image_of(
+        *(FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items())
+    )
     after = image_of(FeatureLevelRecord(name="group.version", feature_level=0), base=image)
     assert dict(image.features) == levels
     assert dict(after.features) == {"metadata.version": 30}
@@ -215,9 +270,16 @@ def test_a_feature_at_level_zero_is_not_there() -> None:
 def test_a_broker_registers_is_unfenced_fenced_and_forgotten() -> None:
     image = image_of(broker(1, fenced=True))
     assert image.cluster.unfenced() == []
-    image = image_of(BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=10, fenced=-1), base=image)
+    image = image_of(
+        BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=10, fenced=-1), base=image
+    )
     assert [found.node_id for found in image.cluster.unfenced()] == [1]
-    image = image_of(BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=10, fenced=1, in_controlled_shutdown=1), base=image)
+    image = image_of(
+        BrokerRegistrationChangeRecord(
+            broker_id=1, broker_epoch=10, fenced=1, in_controlled_shutdown=1
+        ),
+        base=image,
+    )
     assert image.cluster.brokers[NODE_1].is_fenced
     assert image.cluster.brokers[NODE_1].is_in_controlled_shutdown
     image = image_of(UnregisterBrokerRecord(broker_id=1, broker_epoch=10), base=image)
@@ -226,26 +288,42 @@ def test_a_broker_registers_is_unfenced_fenced_and_forgotten() -> None:
 
 def test_a_broker_tells_which_log_directories_it_has_left() -> None:
     left = UUID(int=501)
-    image = image_of(broker(1), BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=10, log_dirs=[left]))
+    image = image_of(
+        broker(1), BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=10, log_dirs=[left])
+    )
     assert image.cluster.brokers[NODE_1].log_dirs == (left,)
-    image = image_of(BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=10, fenced=1), base=image)
+    image = image_of(
+        BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=10, fenced=1), base=image
+    )
     assert image.cluster.brokers[NODE_1].log_dirs == (left,), "a change that names none leaves them"
 
 
 def test_older_fencing_records_are_understood() -> None:
     image = image_of(broker(1), FenceBrokerRecord(id=1, epoch=10))
     assert image.cluster.brokers[NODE_1].is_fenced
-    assert not image_of(UnfenceBrokerRecord(id=1, epoch=10), base=image).cluster.brokers[NODE_1].is_fenced
+    assert (
+        not image_of(UnfenceBrokerRecord(id=1, epoch=10), base=image)
+        .cluster.brokers[NODE_1]
+        .is_fenced
+    )
 
 
 def test_a_registration_replaces_the_one_before() -> None:
     image = image_of(broker(1, epoch=10), broker(1, epoch=20, fenced=True))
-    assert (image.cluster.brokers[NODE_1].epoch, image.cluster.brokers[NODE_1].is_fenced) == (20, True)
+    assert (image.cluster.brokers[NODE_1].epoch, image.cluster.brokers[NODE_1].is_fenced) == (
+        20,
+        True,
+    )
     assert image.cluster.brokers[NODE_1].log_dirs == (DIRECTORY,)
 
 
 def test_producer_ids_only_go_forward_with_the_log() -> None:
-    assert image_of(ProducerIdsRecord(next_producer_id=1000), ProducerIdsRecord(next_producer_id=2000)).next_producer_id == 2000
+    assert (
+        image_of(
+            ProducerIdsRecord(next_producer_id=1000), ProducerIdsRecord(next_producer_id=2000)
+        ).next_producer_id
+        == 2000
+    )
 
 
 def test_a_controller_registers() -> None:
@@ -269,7 +347,10 @@ def test_a_record_without_a_meaning_here_changes_nothing(record: MetadataRecord)
         (UnregisterBrokerRecord(broker_id=2, broker_epoch=10), "broker 2"),
         (topic("orders", 2)[0], "created twice"),
         (ClearElrRecord(topic_name="planes"), "topic planes"),
-        (RemoveAccessControlEntryRecord(id=UUID(int=7)), "ACL 00000000-0000-0000-0000-000000000007"),
+        (
+            RemoveAccessControlEntryRecord(id=UUID(int=7)),
+            "ACL 00000000-0000-0000-0000-000000000007",
+        ),
         (EndTransactionRecord(), "has not begun"),
         (AbortTransactionRecord(), "has not begun"),
     ],
@@ -288,7 +369,9 @@ def test_the_changes_between_two_images_are_those_of_a_replay() -> None:
         *topic("planes", 2, 2),
         *topic("orders", 1, 3),
         *topic("gone", 3),
-        ConfigRecord(resource_type=ResourceType.TOPIC, resource_name="gone", name="retention.ms", value="1"),
+        ConfigRecord(
+            resource_type=ResourceType.TOPIC, resource_name="gone", name="retention.ms", value="1"
+        ),
         *ACCESS,
     )
     records = [
@@ -299,7 +382,9 @@ def test_the_changes_between_two_images_are_those_of_a_replay() -> None:
         RemoveTopicRecord(topic_id=topic_id(3)),
         PartitionChangeRecord(topic_id=topic_id(1), partition_id=2, leader=-1),
         *topic("ships", 4),
-        ConfigRecord(resource_type=ResourceType.TOPIC, resource_name="orders", name="retention.ms", value="1"),
+        ConfigRecord(
+            resource_type=ResourceType.TOPIC, resource_name="orders", name="retention.ms", value="1"
+        ),
         ProducerIdsRecord(broker_id=1, broker_epoch=10, next_producer_id=1000),
         *END_OF_ACCESS,
     ]

@@ -35,7 +35,17 @@ from log_service.raft.batches import MetadataBatch
 from log_service.raft.log_view import SnapshotId
 from log_service.raft.snapshots import Snapshot
 from log_service.raft.voters import Voter, VoterEndpoint
-from tests.unit.metadata.records import DIRECTORY, acl, broker, credential, image_of, quota, token, topic, topic_id
+from tests.unit.metadata.records import (
+    DIRECTORY,
+    acl,
+    broker,
+    credential,
+    image_of,
+    quota,
+    token,
+    topic,
+    topic_id,
+)
 
 
 class Recorder:
@@ -123,7 +133,17 @@ def test_there_is_no_snapshot_inside_a_metadata_transaction() -> None:
 
 def test_an_aborted_metadata_transaction_never_happened() -> None:
     loader = MetadataLoader()
-    loader.on_batches([batch(0, BeginTransactionRecord(), *topic("orders", 1), AbortTransactionRecord(), *topic("planes", 2))])
+    loader.on_batches(
+        [
+            batch(
+                0,
+                BeginTransactionRecord(),
+                *topic("orders", 1),
+                AbortTransactionRecord(),
+                *topic("planes", 2),
+            )
+        ]
+    )
     assert list(loader.image.topics.by_name) == ["planes"]
 
 
@@ -139,11 +159,18 @@ def test_a_snapshot_begins_anew() -> None:
 
 NUMBERS = st.integers(0, 6)
 CHANGES = st.one_of(
-    st.builds(lambda number, count: topic(f"topic{number}", number, count), NUMBERS, st.integers(1, 3)),
+    st.builds(
+        lambda number, count: topic(f"topic{number}", number, count), NUMBERS, st.integers(1, 3)
+    ),
     st.builds(lambda number: [RemoveTopicRecord(topic_id=topic_id(number))], NUMBERS),
     st.builds(
         lambda number, leader, eligible: [
-            PartitionChangeRecord(topic_id=topic_id(number), partition_id=0, leader=leader, eligible_leader_replicas=eligible)
+            PartitionChangeRecord(
+                topic_id=topic_id(number),
+                partition_id=0,
+                leader=leader,
+                eligible_leader_replicas=eligible,
+            )
         ],
         NUMBERS,
         st.sampled_from([-2, -1, 1]),
@@ -151,12 +178,18 @@ CHANGES = st.one_of(
     ),
     st.just([ClearElrRecord()]),
     st.builds(
-        lambda kind, number, value: [ConfigRecord(resource_type=kind, resource_name=f"topic{number}", name="retention.ms", value=value)],
+        lambda kind, number, value: [
+            ConfigRecord(
+                resource_type=kind, resource_name=f"topic{number}", name="retention.ms", value=value
+            )
+        ],
         st.sampled_from(list(ResourceType)),
         NUMBERS,
         st.sampled_from([None, "1", "2"]),
     ),
-    st.builds(lambda node_id, epoch: [broker(node_id, epoch=epoch)], st.integers(1, 3), st.integers(1, 9)),
+    st.builds(
+        lambda node_id, epoch: [broker(node_id, epoch=epoch)], st.integers(1, 3), st.integers(1, 9)
+    ),
     st.builds(lambda node_id: [RegisterControllerRecord(controller_id=node_id)], NUMBERS),
     st.builds(lambda block: [ProducerIdsRecord(next_producer_id=block * 1000)], st.integers(1, 9)),
     st.builds(
@@ -166,14 +199,22 @@ CHANGES = st.one_of(
     ),
     st.builds(lambda number: [acl(number)], NUMBERS),
     st.builds(lambda number: [RemoveAccessControlEntryRecord(id=UUID(int=number))], NUMBERS),
-    st.builds(lambda user, mechanism: [credential(user, mechanism)], st.sampled_from("abc"), st.integers(1, 2)),
+    st.builds(
+        lambda user, mechanism: [credential(user, mechanism)],
+        st.sampled_from("abc"),
+        st.integers(1, 2),
+    ),
     st.builds(
         lambda user, mechanism: [RemoveUserScramCredentialRecord(name=user, mechanism=mechanism)],
         st.sampled_from("abc"),
         st.integers(1, 2),
     ),
-    st.builds(lambda token_id, expiration: [token(token_id, expiration)], st.sampled_from("abc"), NUMBERS),
-    st.builds(lambda token_id: [RemoveDelegationTokenRecord(token_id=token_id)], st.sampled_from("abc")),
+    st.builds(
+        lambda token_id, expiration: [token(token_id, expiration)], st.sampled_from("abc"), NUMBERS
+    ),
+    st.builds(
+        lambda token_id: [RemoveDelegationTokenRecord(token_id=token_id)], st.sampled_from("abc")
+    ),
     st.builds(
         lambda value, key, user: [quota(value, key, user=user)],
         st.sampled_from([None, 1.0, 2.0]),
@@ -183,14 +224,20 @@ CHANGES = st.one_of(
     st.builds(lambda: [NoOpRecord()]),
 )
 END = st.sampled_from([EndTransactionRecord(), AbortTransactionRecord()])
-TRANSACTIONS = st.builds(lambda groups, end: [[BeginTransactionRecord()], *possible(groups), [end]], st.lists(CHANGES, max_size=3), END)
-RECORDS = st.lists(st.one_of(CHANGES.map(lambda records: [records]), TRANSACTIONS), max_size=30).map(
-    lambda drawn: possible([records for groups in drawn for records in groups])
+TRANSACTIONS = st.builds(
+    lambda groups, end: [[BeginTransactionRecord()], *possible(groups), [end]],
+    st.lists(CHANGES, max_size=3),
+    END,
 )
+RECORDS = st.lists(
+    st.one_of(CHANGES.map(lambda records: [records]), TRANSACTIONS), max_size=30
+).map(lambda drawn: possible([records for groups in drawn for records in groups]))
 
 
 class There:
-    """What is there while records are looked at: topics and ACLs, and those from before a metadata transaction."""
+    """What is there while records are looked at: topics and ACLs, and those from before a metadata
+    transaction.
+    """
 
     def __init__(self) -> None:
         self.keys: set[object] = set()
@@ -217,7 +264,9 @@ class There:
 
 
 def possible(groups: list[list[MetadataRecord]]) -> list[list[MetadataRecord]]:
-    """Drop what a controller would never write: changes of topics and ACLs that are not there, topics whose name is."""
+    """Drop what a controller would never write: changes of topics and ACLs that are not there,
+    topics whose name is.
+    """
     there = There()
     return [records for records in groups if there.allows(records[0])]
 
@@ -234,7 +283,9 @@ def loaded(batches: list[MetadataBatch], loader: MetadataLoader | None = None) -
 
 
 @given(RECORDS, st.integers(1, 5))
-def test_however_the_log_is_cut_into_groups_the_image_is_the_same(groups: list[list[MetadataRecord]], group_size: int) -> None:
+def test_however_the_log_is_cut_into_groups_the_image_is_the_same(
+    groups: list[list[MetadataRecord]], group_size: int
+) -> None:
     batches = [batch(offset, *records) for offset, records in enumerate(groups)]
     whole, in_pieces = loaded(batches), MetadataLoader()
     for start in range(0, len(batches), group_size):
@@ -254,7 +305,9 @@ def test_a_snapshot_at_any_offset_and_the_rest_of_the_log_lead_to_the_same_image
         cut += 1
     recorder, restarted = Recorder(), MetadataLoader()
     restarted.add_publisher(recorder)
-    restarted.on_snapshot(Snapshot(SnapshotId(cut, 1), tuple(snapshot_records(loaded(batches[:cut]).image)), (), 0))
+    restarted.on_snapshot(
+        Snapshot(SnapshotId(cut, 1), tuple(snapshot_records(loaded(batches[:cut]).image)), (), 0)
+    )
     loaded(batches[cut:], restarted)
     assert without_position(restarted.image) == without_position(loaded(batches).image)
     assert list(snapshot_records(restarted.image)) == list(snapshot_records(loaded(batches).image))

@@ -15,7 +15,10 @@ def page(*families: Family) -> str:
 
 def test_a_family_has_one_heading_and_a_line_per_sample() -> None:
     found = page(family(("", labels({"topic": "a"}), 1), ("", labels({"topic": "b"}), 2.5)))
-    assert found == '# HELP kafka_x What it is.\n# TYPE kafka_x gauge\nkafka_x{topic="a"} 1\nkafka_x{topic="b"} 2.5\n'
+    assert (
+        found
+        == '# HELP kafka_x What it is.\n# TYPE kafka_x gauge\nkafka_x{topic="a"} 1\nkafka_x{topic="b"} 2.5\n'
+    )
 
 
 def test_a_sample_without_labels_has_no_braces() -> None:
@@ -52,7 +55,9 @@ def test_chunks_are_bounded_and_samples_are_made_while_they_are_written() -> Non
             made += 1
             yield "", labels({"partition": index}), index
 
-    chunks = rendered([Family(name="kafka_x", type="gauge", help="x", samples=samples())], lines_per_chunk=10)
+    chunks = rendered(
+        [Family(name="kafka_x", type="gauge", help="x", samples=samples())], lines_per_chunk=10
+    )
     first = next(chunks)
     assert made == 9, "a heading and nine samples"
     assert first.count(b"\n") == 11, "the heading is two lines"

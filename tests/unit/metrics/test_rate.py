@@ -11,7 +11,9 @@ def test_a_rate_is_the_growth_since_the_window_before_began() -> None:
     assert window.look(50, 10_000) == pytest.approx(5)
     assert window.look(600, WINDOW_MS) == pytest.approx(10)
     assert window.look(600, 2 * WINDOW_MS) == pytest.approx(5), "the first window still counts"
-    assert window.look(600, 2 * WINDOW_MS + 1) == pytest.approx(0), "nothing grew since the second began"
+    assert window.look(600, 2 * WINDOW_MS + 1) == pytest.approx(0), (
+        "nothing grew since the second began"
+    )
 
 
 def test_no_time_is_no_rate() -> None:

@@ -10,5 +10,10 @@ def flows_of(*lines: str, aliases: str = "A, B") -> tuple[FlowSettings, ...]:
 
 def settings_of(*lines: str, aliases: str = "A, B") -> MirrorSettings:
     """What a file with these lines asks for; it says where each cluster is."""
-    servers = [f"{alias.strip()}.bootstrap.servers = 127.0.0.1:{9_000 + number}" for number, alias in enumerate(aliases.split(","))]
-    return MirrorSettings.of("\n".join([f"clusters = {aliases}", *servers, *lines]), "mirror.properties")
+    servers = [
+        f"{alias.strip()}.bootstrap.servers = 127.0.0.1:{9_000 + number}"
+        for number, alias in enumerate(aliases.split(","))
+    ]
+    return MirrorSettings.of(
+        "\n".join([f"clusters = {aliases}", *servers, *lines]), "mirror.properties"
+    )

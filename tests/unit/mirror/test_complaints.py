@@ -20,7 +20,9 @@ def test_a_complaint_holds_for_a_while_and_is_logged_once(caplog: pytest.LogCapt
     assert caplog.messages[-1] == "A->B: the first", "new again"
 
 
-def test_what_is_looked_at_every_ten_minutes_is_wrong_until_the_next_look(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_looked_at_every_ten_minutes_is_wrong_until_the_next_look(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     now = [0]
     complaints = Complaints("A->B", lambda: now[0], longest_pause_s=600)
     complaints.note("a config is refused")

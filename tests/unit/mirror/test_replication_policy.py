@@ -16,7 +16,10 @@ IDENTITY = ReplicationPolicy(is_identity=True)
 def test_a_remote_topic_is_named_after_its_source() -> None:
     assert PREFIXES.remote_topic("A", "orders") == "A.orders"
     assert IDENTITY.remote_topic("A", "orders") == "orders"
-    assert (PREFIXES.topic_source("A.orders"), PREFIXES.upstream_topic("A.orders")) == ("A", "orders")
+    assert (PREFIXES.topic_source("A.orders"), PREFIXES.upstream_topic("A.orders")) == (
+        "A",
+        "orders",
+    )
     assert (PREFIXES.topic_source("orders"), PREFIXES.upstream_topic("orders")) == (None, None)
 
 
@@ -33,10 +36,19 @@ def test_names_that_brokers_and_mirrors_use_are_internal() -> None:
     assert not is_internal("internal.orders")
 
 
-@given(st.permutations(["A", "B", "C"]), st.lists(st.sampled_from(["A", "B", "C"]), max_size=4), st.sampled_from(["orders", "web.clicks"]))
+@given(
+    st.permutations(["A", "B", "C"]),
+    st.lists(st.sampled_from(["A", "B", "C"]), max_size=4),
+    st.sampled_from(["orders", "web.clicks"]),
+)
 def test_with_prefixes_every_way_ends(order: list[str], more: list[str], topic: str) -> None:
-    """Active-active between three clusters: whatever the way, a topic never comes to a cluster twice."""
-    flows = flows_of(*(f"{one}->{two}.enabled = true" for one in "ABC" for two in "ABC" if one != two), aliases="A, B, C")
+    """Active-active between three clusters: whatever the way, a topic never comes to a cluster
+    twice.
+    """
+    flows = flows_of(
+        *(f"{one}->{two}.enabled = true" for one in "ABC" for two in "ABC" if one != two),
+        aliases="A, B, C",
+    )
     by_pair = {(flow.source.alias, flow.target.alias): flow for flow in flows}
     route = [*order, *more]
     visited, name = {route[0]}, topic

@@ -7,7 +7,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from log_service.client.admin.values import ConfigEntry, ConfigResource, ItemsFailed, NewTopic, TopicListing
+from log_service.client.admin.values import (
+    ConfigEntry,
+    ConfigResource,
+    ItemsFailed,
+    NewTopic,
+    TopicListing,
+)
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TOPIC_ID, TopicId
 from log_service.mirror.complaints import Complaints
@@ -24,9 +30,14 @@ class Source:
 
     async def list_topics(self) -> list[TopicListing]:
         self.looks_s.append(trio.current_time())
-        return [TopicListing(name=name, topic_id=NO_TOPIC_ID, is_internal=False, partition_count=1) for name in ("good", "large")]
+        return [
+            TopicListing(name=name, topic_id=NO_TOPIC_ID, is_internal=False, partition_count=1)
+            for name in ("good", "large")
+        ]
 
-    async def describe_configs(self, resources: Sequence[ConfigResource]) -> Mapping[ConfigResource, Mapping[str, Any]]:
+    async def describe_configs(
+        self, resources: Sequence[ConfigResource]
+    ) -> Mapping[ConfigResource, Mapping[str, Any]]:
         return {each: {} for each in resources}
 
 
@@ -43,10 +54,14 @@ class Target:
         raise ItemsFailed({"A.large": refusal}, made)
 
 
-def test_a_topic_that_cannot_be_created_is_tried_ever_more_rarely_and_the_others_are_mirrored() -> None:
+def test_a_topic_that_cannot_be_created_is_tried_ever_more_rarely_and_the_others_are_mirrored() -> (
+    None
+):
     source = Source()
     (flow,) = flows_of("A->B.enabled = true")
-    keeper = TopicKeeper([flow], flow, cast("Any", source), cast("Any", Target()), Complaints("A->B", lambda: 0))
+    keeper = TopicKeeper(
+        [flow], flow, cast("Any", source), cast("Any", Target()), Complaints("A->B", lambda: 0)
+    )
 
     async def main() -> None:
         await keeper.refresh()
@@ -63,59 +78,100 @@ class GrownSource(Source):
     """A cluster whose topic has three partitions by now."""
 
     async def list_topics(self) -> list[TopicListing]:
-        return [TopicListing(name="good", topic_id=NO_TOPIC_ID, is_internal=False, partition_count=3)]
+        return [
+            TopicListing(name="good", topic_id=NO_TOPIC_ID, is_internal=False, partition_count=3)
+        ]
 
 
 class FullTarget(Target):
     """A cluster that has that topic with one partition, and gives it no more."""
 
     async def list_topics(self, *, is_internal_included: bool) -> list[TopicListing]:
-        return [TopicListing(name="A.good", topic_id=NO_TOPIC_ID, is_internal=False, partition_count=1)]
+        return [
+            TopicListing(name="A.good", topic_id=NO_TOPIC_ID, is_internal=False, partition_count=1)
+        ]
 
-    async def describe_configs(self, resources: Sequence[ConfigResource]) -> Mapping[ConfigResource, Mapping[str, Any]]:
+    async def describe_configs(
+        self, resources: Sequence[ConfigResource]
+    ) -> Mapping[ConfigResource, Mapping[str, Any]]:
         return {each: {} for each in resources}
 
     async def create_partitions(self, counts: Mapping[str, int]) -> None:
-        raise ItemsFailed({"A.good": KafkaError(ErrorCode.POLICY_VIOLATION, "one partition is enough")}, {})
+        raise ItemsFailed(
+            {"A.good": KafkaError(ErrorCode.POLICY_VIOLATION, "one partition is enough")}, {}
+        )
 
 
 def test_a_topic_that_the_target_gives_no_more_partitions_is_mirrored_as_far_as_it_goes() -> None:
     (flow,) = flows_of("A->B.enabled = true")
     complaints = Complaints("A->B", lambda: 0)
-    keeper = TopicKeeper([flow], flow, cast("Any", GrownSource()), cast("Any", FullTarget()), complaints)
+    keeper = TopicKeeper(
+        [flow], flow, cast("Any", GrownSource()), cast("Any", FullTarget()), complaints
+    )
     trio.run(keeper.refresh, clock=MockClock(autojump_threshold=0))
     assert keeper.topics["good"].partition_count == 1
     assert "the topic A.good of B cannot be given more partitions" in "".join(complaints.current())
 
 
 class ConfiguredCluster:
-    """A cluster of topics that have configs; it refuses a request for a topic whole where it refuses one config of it."""
+    """A cluster of topics that have configs; it refuses a request for a topic whole where it
+    refuses one config of it.
+    """
 
-    def __init__(self, topics: Mapping[str, Mapping[str, str]], *, refused: Sequence[str] = ()) -> None:
+    def __init__(
+        self, topics: Mapping[str, Mapping[str, str]], *, refused: Sequence[str] = ()
+    ) -> None:
         self.topics = {name: dict(configs) for name, configs in topics.items()}
         self.refused = refused
 
     async def list_topics(self, *, is_internal_included: bool = False) -> list[TopicListing]:
-        return [TopicListing(name=name, topic_id=NO_TOPIC_ID, is_internal=False, partition_count=1) for name in self.topics]
+        return [
+            TopicListing(name=name, topic_id=NO_TOPIC_ID, is_internal=False, partition_count=1)
+            for name in self.topics
+        ]
 
-    async def describe_configs(self, resources: Sequence[ConfigResource]) -> Mapping[ConfigResource, Mapping[str, ConfigEntry]]:
-        return {each: {key: _set_for_the_topic(key, value) for key, value in self.topics[each.name].items()} for each in resources}
+    async def describe_configs(
+        self, resources: Sequence[ConfigResource]
+    ) -> Mapping[ConfigResource, Mapping[str, ConfigEntry]]:
+        return {
+            each: {
+                key: _set_for_the_topic(key, value) for key, value in self.topics[each.name].items()
+            }
+            for each in resources
+        }
 
-    async def create_topics(self, topics: Sequence[NewTopic], *, is_validated_only: bool = False) -> Mapping[str, TopicId]:
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, is_validated_only: bool = False
+    ) -> Mapping[str, TopicId]:
         taken = [each for each in topics if not self._refusal(each.configs)]
         if not is_validated_only:
             self.topics |= {each.name: dict(each.configs) for each in taken}
         made = {each.name: NO_TOPIC_ID for each in taken}
         if len(taken) < len(topics):
-            raise ItemsFailed({each.name: _invalid(self._refusal(each.configs)) for each in topics if each not in taken}, made)
+            raise ItemsFailed(
+                {
+                    each.name: _invalid(self._refusal(each.configs))
+                    for each in topics
+                    if each not in taken
+                },
+                made,
+            )
         return made
 
-    async def alter_configs(self, changes: Mapping[ConfigResource, Mapping[str, str | None]]) -> None:
-        refused = {each: refusal for each, configs in changes.items() if (refusal := self._refusal(configs))}
+    async def alter_configs(
+        self, changes: Mapping[ConfigResource, Mapping[str, str | None]]
+    ) -> None:
+        refused = {
+            each: refusal
+            for each, configs in changes.items()
+            if (refusal := self._refusal(configs))
+        }
         for each, configs in changes.items():
             if each not in refused:
                 kept = {**self.topics[each.name], **configs}
-                self.topics[each.name] = {key: value for key, value in kept.items() if value is not None}
+                self.topics[each.name] = {
+                    key: value for key, value in kept.items() if value is not None
+                }
         if refused:
             raise ItemsFailed({each: _invalid(key) for each, key in refused.items()}, {})
 
@@ -125,7 +181,13 @@ class ConfiguredCluster:
 
 def _set_for_the_topic(key: str, value: str) -> ConfigEntry:
     return ConfigEntry(
-        name=key, value=value, source=SET_FOR_THE_TOPIC, is_read_only=False, is_sensitive=False, documentation=None, synonyms=()
+        name=key,
+        value=value,
+        source=SET_FOR_THE_TOPIC,
+        is_read_only=False,
+        is_sensitive=False,
+        documentation=None,
+        synonyms=(),
     )
 
 
@@ -140,9 +202,16 @@ WITHOUT = (
 )
 
 
-def test_a_topic_is_created_with_the_configs_that_the_target_takes_and_the_others_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    """A source with tiered storage, a target without: no record of the topic would come over for the sake of one config."""
-    source, target = ConfiguredCluster({"orders": TIERED}), ConfiguredCluster({}, refused=["remote.storage.enable"])
+def test_a_topic_is_created_with_the_configs_that_the_target_takes_and_the_others_are_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A source with tiered storage, a target without: no record of the topic would come over for
+    the sake of one config.
+    """
+    source, target = (
+        ConfiguredCluster({"orders": TIERED}),
+        ConfiguredCluster({}, refused=["remote.storage.enable"]),
+    )
     (flow,) = flows_of("A->B.enabled = true")
     complaints = Complaints("A->B", lambda: 0)
     keeper = TopicKeeper([flow], flow, cast("Any", source), cast("Any", target), complaints)
@@ -153,9 +222,14 @@ def test_a_topic_is_created_with_the_configs_that_the_target_takes_and_the_other
     assert complaints.current() == caplog.messages == [WITHOUT]
 
 
-def test_a_config_that_the_target_refuses_keeps_no_other_from_being_changed(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_config_that_the_target_refuses_keeps_no_other_from_being_changed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     source = ConfiguredCluster({"orders": TIERED})
-    target = ConfiguredCluster({"A.orders": {"retention.ms": "1", "max.message.bytes": "9"}}, refused=["remote.storage.enable"])
+    target = ConfiguredCluster(
+        {"A.orders": {"retention.ms": "1", "max.message.bytes": "9"}},
+        refused=["remote.storage.enable"],
+    )
     (flow,) = flows_of("A->B.enabled = true")
     complaints = Complaints("A->B", lambda: 0)
     keeper = TopicKeeper([flow], flow, cast("Any", source), cast("Any", target), complaints)
@@ -169,12 +243,28 @@ def test_a_topic_that_is_refused_for_another_reason_is_not_told_to_be_mirrored()
     """A policy of the target may refuse the topic whatever its configs are."""
 
     class Refusing(ConfiguredCluster):
-        async def create_topics(self, topics: Sequence[NewTopic], *, is_validated_only: bool = False) -> Mapping[str, TopicId]:
-            raise ItemsFailed({each.name: KafkaError(ErrorCode.POLICY_VIOLATION, "not this name") for each in topics}, {})
+        async def create_topics(
+            self, topics: Sequence[NewTopic], *, is_validated_only: bool = False
+        ) -> Mapping[str, TopicId]:
+            raise ItemsFailed(
+                {
+                    each.name: KafkaError(ErrorCode.POLICY_VIOLATION, "not this name")
+                    for each in topics
+                },
+                {},
+            )
 
     (flow,) = flows_of("A->B.enabled = true")
     complaints = Complaints("A->B", lambda: 0)
-    keeper = TopicKeeper([flow], flow, cast("Any", ConfiguredCluster({"orders": TIERED})), cast("Any", Refusing({})), complaints)
+    keeper = TopicKeeper(
+        [flow],
+        flow,
+        cast("Any", ConfiguredCluster({"orders": TIERED})),
+        cast("Any", Refusing({})),
+        complaints,
+    )
     trio.run(keeper.refresh)
     assert keeper.topics == {}
-    assert complaints.current() == ["A->B: the topic A.orders of B cannot be created: not this name"]
+    assert complaints.current() == [
+        "A->B: the topic A.orders of B cannot be created: not this name"
+    ]

@@ -1,4 +1,6 @@
-"""Records on their way, over clients that play one fault: what cannot be read keeps nothing else from its turn."""
+"""Records on their way, over clients that play one fault: what cannot be read keeps nothing else
+from its turn.
+"""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -26,9 +28,11 @@ RECORDS = 20
 
 
 class FaultyConsumer:
-    """A consumer of two partitions: of one there is a record each second, of the other an error, each time that it is asked again.
+    """A consumer of two partitions: of one there is a record each second, of the other an error,
+    each time that it is asked again.
 
-    Like the client it raises behind a poll that returned records, and returns records first behind one that raised.
+    Like the client it raises behind a poll that returned records, and returns records first behind
+    one that raised.
     """
 
     def __init__(self) -> None:
@@ -53,7 +57,9 @@ class FaultyConsumer:
                 has_error, has_records = trio.current_time() >= self.error_at_s, ready > self.taken
                 if has_error and (self.has_returned or not has_records):
                     self.error_at_s, self.has_returned = trio.current_time() + PAUSE_S, False
-                    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "the other partition may not be read")
+                    raise KafkaError(
+                        ErrorCode.TOPIC_AUTHORIZATION_FAILED, "the other partition may not be read"
+                    )
                 if has_records:
                     self.has_returned, first, self.taken = True, self.taken, ready
                     return [_record(offset) for offset in range(first, ready)]
@@ -86,7 +92,9 @@ class SafeProducer:
 class EmptyAdmin:
     """An admin of logs that begin and end at 0."""
 
-    async def list_offsets(self, specs: Mapping[TopicPartition, object], **_: object) -> dict[TopicPartition, FoundOffset]:
+    async def list_offsets(
+        self, specs: Mapping[TopicPartition, object], **_: object
+    ) -> dict[TopicPartition, FoundOffset]:
         return {where: FoundOffset(offset=0, timestamp_ms=-1, leader_epoch=-1) for where in specs}
 
 
@@ -94,7 +102,14 @@ def _record(offset: int) -> ConsumerRecord:
     return cast(
         "ConsumerRecord",
         SimpleNamespace(
-            topic="orders", partition=0, offset=offset, key=None, value=b"%d" % offset, headers=(), timestamp_ms=0, leader_epoch=0
+            topic="orders",
+            partition=0,
+            offset=offset,
+            key=None,
+            value=b"%d" % offset,
+            headers=(),
+            timestamp_ms=0,
+            leader_epoch=0,
         ),
     )
 
@@ -112,11 +127,21 @@ class OneRecord(FaultyConsumer):
         return [_record(0)]
 
 
-@pytest.mark.parametrize(("source_id", "target_id"), [("source-id", "another"), ("another", "target-id")], ids=["target", "source"])
-def test_a_topic_that_is_not_the_one_that_was_meant_moves_no_progress(source_id: str, target_id: str) -> None:
-    """It was created anew between two looks. Of the source, its records are not written; of the target, their transaction is aborted."""
+@pytest.mark.parametrize(
+    ("source_id", "target_id"),
+    [("source-id", "another"), ("another", "target-id")],
+    ids=["target", "source"],
+)
+def test_a_topic_that_is_not_the_one_that_was_meant_moves_no_progress(
+    source_id: str, target_id: str
+) -> None:
+    """It was created anew between two looks. Of the source, its records are not written; of the
+    target, their transaction is aborted.
+    """
     consumer, producer, doubts = OneRecord(source_id), SafeProducer(), []
-    producer.cluster.view = SimpleNamespace(topics={"A.orders": None}, topic_id_of=lambda _: target_id)
+    producer.cluster.view = SimpleNamespace(
+        topics={"A.orders": None}, topic_id_of=lambda _: target_id
+    )
 
     async def main() -> None:
         (flow,) = flows_of("A->B.enabled = true")
@@ -127,11 +152,26 @@ def test_a_topic_that_is_not_the_one_that_was_meant_moves_no_progress(source_id:
             producer=cast("Any", producer),
         )
         complaints, held = Complaints("A->B", lambda: 0), HeldTopics(1, lambda: 0)
-        transfer = Transfer(flow, clients, {}, complaints=complaints, held=held, doubt=lambda: doubts.append("doubt"))
+        transfer = Transfer(
+            flow,
+            clients,
+            {},
+            complaints=complaints,
+            held=held,
+            doubt=lambda: doubts.append("doubt"),
+        )
         lineage = Lineage(source_topic_id="source-id", target_topic_id="target-id")
-        await transfer.follow({"orders": MirroredTopic(name="orders", remote_name="A.orders", lineage=lineage, partition_count=1)})
+        await transfer.follow(
+            {
+                "orders": MirroredTopic(
+                    name="orders", remote_name="A.orders", lineage=lineage, partition_count=1
+                )
+            }
+        )
         if source_id == "source-id":
-            with pytest.raises(KafkaError, match=r"A\.orders was created anew while records were written to it"):
+            with pytest.raises(
+                KafkaError, match=r"A\.orders was created anew while records were written to it"
+            ):
                 await transfer.step()
             assert [each.position for each in transfer.progress.values()] == [0]
         else:
@@ -157,10 +197,18 @@ def test_a_partition_whose_error_comes_again_and_again_keeps_no_other_waiting() 
         complaints, held = Complaints("A->B", lambda: 0), HeldTopics(1, lambda: 0)
         transfer = Transfer(flow, clients, {}, complaints=complaints, held=held, doubt=lambda: None)
         lineage = Lineage(source_topic_id="source-id", target_topic_id="target-id")
-        await transfer.follow({"orders": MirroredTopic(name="orders", remote_name="A.orders", lineage=lineage, partition_count=1)})
+        await transfer.follow(
+            {
+                "orders": MirroredTopic(
+                    name="orders", remote_name="A.orders", lineage=lineage, partition_count=1
+                )
+            }
+        )
         with trio.move_on_after(RECORDS + 2):
             while True:
                 await transfer.step()
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
-    assert {offset: came_s - (offset + 1) < 1 for offset, came_s in producer.came_s.items()} == dict.fromkeys(range(RECORDS), True)
+    assert {
+        offset: came_s - (offset + 1) < 1 for offset, came_s in producer.came_s.items()
+    } == dict.fromkeys(range(RECORDS), True)

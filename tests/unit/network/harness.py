@@ -1,4 +1,6 @@
-"""A server over a memory network in virtual time, a handler that is scripted by what is sent to it, and a peer that counts."""
+"""A server over a memory network in virtual time, a handler that is scripted by what is sent to it,
+and a peer that counts.
+"""
 
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -13,7 +15,15 @@ from trio.testing import MockClock
 from log_service.common.env import Connection, Env, FileSlice
 from log_service.common.errors import ProtocolError
 from log_service.config.views import ListenerConfig, NetworkLimits
-from log_service.network.server import PUT_OFF, Chunk, ConnectionContext, PendingResponse, Response, Server, ServerBudget
+from log_service.network.server import (
+    PUT_OFF,
+    Chunk,
+    ConnectionContext,
+    PendingResponse,
+    Response,
+    Server,
+    ServerBudget,
+)
 from tests.sim import MemoryNetwork, VirtualClock
 
 PAUSE_MS = 60_000
@@ -24,10 +34,11 @@ def framed(content: bytes) -> bytes:
 
 
 class ScriptedHandler:
-    """Echoes, but ``wait...`` is answered when the test says so, ``none...`` never, ``bad...`` is not the protocol, ``bug...`` raises.
+    """Echoes, but ``wait...`` is answered when the test says so, ``none...`` never, ``bad...`` is
+    not the protocol, ``bug...`` raises.
 
-    ``pause...`` also has the connection pause. ``hold...`` is answered from its frame when the test says so, and ``off...`` is put off
-    as often as ``put_off_count`` says.
+    ``pause...`` also has the connection pause. ``hold...`` is answered from its frame when the test
+    says so, and ``off...`` is put off as often as ``put_off_count`` says.
     """
 
     def __init__(self) -> None:
@@ -128,7 +139,9 @@ class Peer:
         return None
 
     async def is_closed(self) -> bool:
-        """Whether the server closes or has closed the connection, within two (virtual) milliseconds."""
+        """Whether the server closes or has closed the connection, within two (virtual)
+        milliseconds.
+        """
         with trio.move_on_after(0.002):
             try:
                 return await self.receive() is None
@@ -152,12 +165,16 @@ class Stage:
 
 
 @asynccontextmanager
-async def running(limits: NetworkLimits, network: MemoryNetwork | None = None) -> AsyncIterator[Stage]:
+async def running(
+    limits: NetworkLimits, network: MemoryNetwork | None = None
+) -> AsyncIterator[Stage]:
     network = network or MemoryNetwork()
     clock = VirtualClock()
     handler = ScriptedHandler()
     budget = ServerBudget(limits)
-    config = ListenerConfig(name="PLAINTEXT", host="", port=0, advertised_host="127.0.0.1", advertised_port=0)
+    config = ListenerConfig(
+        name="PLAINTEXT", host="", port=0, advertised_host="127.0.0.1", advertised_port=0
+    )
     env = Env(clock=clock, rng=Random(0), network=network.host("server"))
     server = Server(env=env, listener=config, limits=limits, handler=handler, shared=budget)
     async with trio.open_nursery() as nursery:
@@ -166,8 +183,15 @@ async def running(limits: NetworkLimits, network: MemoryNetwork | None = None) -
         nursery.cancel_scope.cancel()
 
 
-def play(scene: Callable[[Stage], Awaitable[None]], *, network: MemoryNetwork | None = None, **limits: Any) -> Stage:
-    """Run a scene against a server with those ``NetworkLimits``, in virtual time; return the stage as it was left."""
+def play(
+    scene: Callable[[Stage], Awaitable[None]],
+    *,
+    network: MemoryNetwork | None = None,
+    **limits: Any,
+) -> Stage:
+    """Run a scene against a server with those ``NetworkLimits``, in virtual time; return the stage
+    as it was left.
+    """
     left: list[Stage] = []
 
     async def main() -> None:

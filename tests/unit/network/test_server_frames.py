@@ -67,7 +67,11 @@ def test_frame_around_and_beyond_the_buffer_size_arrives_whole(size: int) -> Non
         assert [await peer.receive() for _ in range(3)] == [b"before", content, b"after"]
         assert stage.budget.used_bytes == 0
 
-    play(scene, network=MemoryNetwork(Random(1), Weather(max_chunk_bytes=700)), receive_buffer_bytes=1_024)
+    play(
+        scene,
+        network=MemoryNetwork(Random(1), Weather(max_chunk_bytes=700)),
+        receive_buffer_bytes=1_024,
+    )
 
 
 def test_answers_leave_in_the_order_of_their_requests() -> None:
@@ -127,7 +131,9 @@ def test_answers_that_were_complete_at_once_are_sent() -> None:
     play(scene)
 
 
-def test_at_most_one_send_is_under_way_also_when_a_frame_makes_no_sense(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_most_one_send_is_under_way_also_when_a_frame_makes_no_sense(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     sending: list[MemoryConnection] = []
     overlaps: list[MemoryConnection] = []
     send_gathered = MemoryConnection.send_gathered
@@ -158,9 +164,17 @@ def test_at_most_one_send_is_under_way_also_when_a_frame_makes_no_sense(monkeypa
     assert overlaps == []
 
 
-@pytest.mark.parametrize("last", [b"bad", b"bug", b"bad" + bytes(5_000)], ids=["not the protocol", "a bug", "in memory of its own"])
-def test_answers_that_are_ready_are_sent_before_a_frame_that_ends_the_connection(last: bytes) -> None:
-    """A producer of acks=0 whose records were refused took the answers to the requests before it along."""
+@pytest.mark.parametrize(
+    "last",
+    [b"bad", b"bug", b"bad" + bytes(5_000)],
+    ids=["not the protocol", "a bug", "in memory of its own"],
+)
+def test_answers_that_are_ready_are_sent_before_a_frame_that_ends_the_connection(
+    last: bytes,
+) -> None:
+    """A producer of acks=0 whose records were refused took the answers to the requests before it
+    along.
+    """
 
     async def scene(stage: Stage) -> None:
         peer = await stage.connect()
@@ -170,9 +184,18 @@ def test_answers_that_are_ready_are_sent_before_a_frame_that_ends_the_connection
         await trio.sleep(0.001)
         await peer.send(last)
         await trio.sleep(0.001)
-        assert [await peer.receive() for _ in range(4)] == [bytes(5_000), b"ready", b"ready too", None]
+        assert [await peer.receive() for _ in range(4)] == [
+            bytes(5_000),
+            b"ready",
+            b"ready too",
+            None,
+        ]
 
-    play(scene, network=MemoryNetwork(weather=Weather(window_bytes=1_000)), receive_buffer_bytes=1_024)
+    play(
+        scene,
+        network=MemoryNetwork(weather=Weather(window_bytes=1_000)),
+        receive_buffer_bytes=1_024,
+    )
 
 
 def test_answers_are_sent_before_one_that_cannot_be_read() -> None:
@@ -212,7 +235,9 @@ def test_full_queue_stops_reading_until_an_answer_leaves() -> None:
 
 
 def handled_after(sizes: list[int], **limits: Any) -> int:
-    """Return how many requests of those sizes a connection hands over while none is answered; all are once they are, one by one."""
+    """Return how many requests of those sizes a connection hands over while none is answered; all
+    are once they are, one by one.
+    """
     counts = []
 
     async def scene(stage: Stage) -> None:
@@ -231,10 +256,20 @@ def handled_after(sizes: list[int], **limits: Any) -> int:
     return counts[0]
 
 
-@pytest.mark.parametrize(("sizes", "expected"), [([400] * 10, 3), ([996, 4, 4], 2), ([1_000, 4], 1), ([50_000, 50_000], 1), ([4] * 20, 20)])
-def test_a_client_has_a_bounded_number_of_bytes_unanswered_and_one_request_of_any_size(sizes: list[int], expected: int) -> None:
-    """A client that floods a partition would have others wait until all that it ever sent is replicated."""
-    assert handled_after(sizes, max_unanswered_bytes_per_connection=1_000, receive_buffer_bytes=4_096) == expected
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [([400] * 10, 3), ([996, 4, 4], 2), ([1_000, 4], 1), ([50_000, 50_000], 1), ([4] * 20, 20)],
+)
+def test_a_client_has_a_bounded_number_of_bytes_unanswered_and_one_request_of_any_size(
+    sizes: list[int], expected: int
+) -> None:
+    """A client that floods a partition would have others wait until all that it ever sent is
+    replicated.
+    """
+    assert (
+        handled_after(sizes, max_unanswered_bytes_per_connection=1_000, receive_buffer_bytes=4_096)
+        == expected
+    )
 
 
 def test_full_queue_leaves_bytes_with_the_sender() -> None:
@@ -248,7 +283,9 @@ def test_full_queue_leaves_bytes_with_the_sender() -> None:
         assert peer.connection.bytes_sent < 2_000 + 4_096
         assert len(stage.handler.frames) == 4
 
-    play(scene, network=network, max_requests_in_flight_per_connection=4, receive_buffer_bytes=4_096)
+    play(
+        scene, network=network, max_requests_in_flight_per_connection=4, receive_buffer_bytes=4_096
+    )
 
 
 def test_answers_held_behind_an_unfinished_one_count_as_memory_and_stop_reading() -> None:
@@ -354,6 +391,10 @@ def test_one_wake_up_sends_before_it_piles_up_more_answers(monkeypatch: pytest.M
         await peer.send(*contents)
         assert [await peer.receive() for _ in contents] == contents
 
-    play(scene, network=MemoryNetwork(weather=Weather(window_bytes=10_000_000)), receive_buffer_bytes=8 << 20)
+    play(
+        scene,
+        network=MemoryNetwork(weather=Weather(window_bytes=10_000_000)),
+        receive_buffer_bytes=8 << 20,
+    )
     assert len(sizes) > 10
     assert max(sizes) < JOIN_BYTES + 30_004

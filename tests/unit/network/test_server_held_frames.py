@@ -1,4 +1,6 @@
-"""Frames that their handler still reads, and frames that it puts off: nothing is handled behind them, and nothing of them is lost."""
+"""Frames that their handler still reads, and frames that it puts off: nothing is handled behind
+them, and nothing of them is lost.
+"""
 
 import pytest
 import trio
@@ -17,7 +19,9 @@ def content_of(word: bytes, size: int) -> bytes:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("max_chunk_bytes", [0, 7])
-def test_a_held_frame_stays_as_it_is_and_nothing_is_handled_behind_it(size: int, max_chunk_bytes: int) -> None:
+def test_a_held_frame_stays_as_it_is_and_nothing_is_handled_behind_it(
+    size: int, max_chunk_bytes: int
+) -> None:
     held = content_of(b"hold", size)
     behind = [b"next %d" % number + bytes(300) for number in range(20)]
 
@@ -31,10 +35,16 @@ def test_a_held_frame_stays_as_it_is_and_nothing_is_handled_behind_it(size: int,
         assert [await peer.receive() for _ in range(21)] == [held, *behind]
         assert stage.budget.used_bytes == 0
 
-    play(scene, network=MemoryNetwork(weather=Weather(max_chunk_bytes=max_chunk_bytes)), receive_buffer_bytes=BUFFER_BYTES)
+    play(
+        scene,
+        network=MemoryNetwork(weather=Weather(max_chunk_bytes=max_chunk_bytes)),
+        receive_buffer_bytes=BUFFER_BYTES,
+    )
 
 
-def test_a_held_frame_waits_for_the_responses_before_it_and_frees_the_frames_behind_it_at_once() -> None:
+def test_a_held_frame_waits_for_the_responses_before_it_and_frees_the_frames_behind_it_at_once() -> (
+    None
+):
     async def scene(stage: Stage) -> None:
         peer = await stage.connect()
         await peer.send(b"wait", b"hold", b"hold again", b"last")
@@ -46,7 +56,12 @@ def test_a_held_frame_waits_for_the_responses_before_it_and_frees_the_frames_beh
         await trio.sleep(0.001)
         assert stage.handler.frames == [b"wait", b"hold", b"hold again", b"last"]
         stage.handler.pending[0].complete_encoded([framed(b"done")])
-        assert [await peer.receive() for _ in range(4)] == [b"done", b"hold", b"hold again", b"last"]
+        assert [await peer.receive() for _ in range(4)] == [
+            b"done",
+            b"hold",
+            b"hold again",
+            b"last",
+        ]
 
     play(scene)
 
@@ -65,7 +80,9 @@ def test_a_peer_that_leaves_ends_the_work_for_a_held_frame(size: int) -> None:
         other = await stage.connect()
         await other.send(b"none" + bytes(size))
         await trio.sleep(0.001)
-        assert bytes(frame) == content_of(b"hold", size), "memory that may still be read was given to another frame"
+        assert bytes(frame) == content_of(b"hold", size), (
+            "memory that may still be read was given to another frame"
+        )
         assert stage.budget.used_bytes == 0
 
     play(scene, receive_buffer_bytes=BUFFER_BYTES)

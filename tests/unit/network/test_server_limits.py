@@ -25,7 +25,9 @@ def log(caplog: Log) -> Log:
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 1_001, 2**31 - 1])
 @pytest.mark.parametrize("receive_buffer_bytes", [256, 8_192])
-def test_size_out_of_bounds_closes_the_connection_with_one_line(log: Log, size: int, receive_buffer_bytes: int) -> None:
+def test_size_out_of_bounds_closes_the_connection_with_one_line(
+    log: Log, size: int, receive_buffer_bytes: int
+) -> None:
     async def scene(stage: Stage) -> None:
         peer, other = await stage.connect(), await stage.connect()
         await peer.send_raw(framed(b"good") + struct.pack(">i", size) + bytes(2_000))
@@ -39,7 +41,9 @@ def test_size_out_of_bounds_closes_the_connection_with_one_line(log: Log, size: 
     assert f"announced {size} bytes" in log.messages[0]
 
 
-def test_frame_that_makes_no_sense_closes_the_connection_after_the_answers_before_it(log: Log) -> None:
+def test_frame_that_makes_no_sense_closes_the_connection_after_the_answers_before_it(
+    log: Log,
+) -> None:
     async def scene(stage: Stage) -> None:
         peer = await stage.connect()
         await peer.send(b"good", b"bad", b"never handled")
@@ -90,7 +94,9 @@ def test_limit_per_address_and_its_exceptions(log: Log) -> None:
         assert not await (await stage.connect("few")).is_closed()
         assert await (await stage.connect("few")).is_closed()
 
-    play(scene, connections=ConnectionLimits(max_count_per_host=1, max_count_of_host=(("many", 2),)))
+    play(
+        scene, connections=ConnectionLimits(max_count_per_host=1, max_count_of_host=(("many", 2),))
+    )
     assert len(log.messages) == 2
 
 
@@ -101,7 +107,10 @@ def test_connections_leave_descriptors_for_logs(log: Log) -> None:
         assert await (await stage.connect()).is_closed()
 
     play(scene, connections=ConnectionLimits(max_count=5))
-    assert "there are 1 connections already, and the descriptors that are left are for logs: raise ulimit -n" in log.messages[0]
+    assert (
+        "there are 1 connections already, and the descriptors that are left are for logs: raise ulimit -n"
+        in log.messages[0]
+    )
 
 
 def test_limit_of_one_listener_is_its_own(log: Log) -> None:
@@ -126,7 +135,10 @@ def test_limits_change_while_connections_are_open() -> None:
     play(scene)
 
 
-@pytest.mark.parametrize("limits", [ConnectionLimits(max_rate=10), ConnectionLimits(max_rate_of_listener=((LISTENER, 10),))])
+@pytest.mark.parametrize(
+    "limits",
+    [ConnectionLimits(max_rate=10), ConnectionLimits(max_rate_of_listener=((LISTENER, 10),))],
+)
 def test_connections_above_the_rate_wait_and_are_served_later(limits: ConnectionLimits) -> None:
     async def scene(stage: Stage) -> None:
         peers = [await stage.connect() for _ in range(30)]
@@ -153,7 +165,10 @@ def test_lines_about_refusals_are_bounded(log: Log) -> None:
     assert "(and 80 times more before)" in log.messages[-1]
 
 
-@pytest.mark.parametrize("started", [b"\0\0\x10", struct.pack(">i", 1_000) + bytes(50), struct.pack(">i", 100_000) + bytes(50)])
+@pytest.mark.parametrize(
+    "started",
+    [b"\0\0\x10", struct.pack(">i", 1_000) + bytes(50), struct.pack(">i", 100_000) + bytes(50)],
+)
 def test_half_a_frame_must_not_take_longer_than_the_deadline(log: Log, started: bytes) -> None:
     async def scene(stage: Stage) -> None:
         peer = await stage.connect()
@@ -369,7 +384,12 @@ def test_counters_cover_open_and_closed_connections() -> None:
         peer.connection.close()
         await trio.sleep(0.001)
         server = stage.server
-        assert (server.connection_count, server.request_count, server.bytes_received, server.bytes_sent) == (1, 2, 24, 24)
+        assert (
+            server.connection_count,
+            server.request_count,
+            server.bytes_received,
+            server.bytes_sent,
+        ) == (1, 2, 24, 24)
 
     play(scene)
 

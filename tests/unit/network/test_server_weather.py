@@ -1,4 +1,6 @@
-"""A listener in any weather: whatever is sent, cut, reset and completed in whatever order, answers keep their order and nothing is left."""
+"""A listener in any weather: whatever is sent, cut, reset and completed in whatever order, answers
+keep their order and nothing is left.
+"""
 
 import struct
 from pathlib import Path
@@ -9,7 +11,15 @@ import trio
 
 from log_service.common.errors import ProtocolError
 from log_service.config.views import ListenerConfig, NetworkLimits
-from log_service.network.server import PUT_OFF, Chunk, ConnectionContext, PendingResponse, Response, Server, ServerBudget
+from log_service.network.server import (
+    PUT_OFF,
+    Chunk,
+    ConnectionContext,
+    PendingResponse,
+    Response,
+    Server,
+    ServerBudget,
+)
 from tests.sim import MemoryFiles, Weather, World, sim_run
 from tests.unit.network.harness import Peer, framed
 
@@ -24,7 +34,9 @@ LIMITS = NetworkLimits(
 
 
 class MoodyHandler:
-    """Answers with the request's number, in bytes or slices of a file: at once, later, after a pause, from a held frame, never."""
+    """Answers with the request's number, in bytes or slices of a file: at once, later, after a
+    pause, from a held frame, never.
+    """
 
     def __init__(self, rng: Random, nursery: trio.Nursery) -> None:
         self.rng = rng
@@ -74,7 +86,9 @@ class MoodyHandler:
 
 
 async def client(world: World, rng: Random, port: int, is_honest: bool) -> None:
-    """Send numbered requests while reading answers; an honest client checks that it gets what it asked for, in order."""
+    """Send numbered requests while reading answers; an honest client checks that it gets what it
+    asked for, in order.
+    """
     peer = Peer(await world.network.host("client").connect("server", port))
     moods = [rng.choice([b"r", b"r", b"l", b"n", b"h", b"o"]) for _ in range(30)]
     expected = [number for number, mood in enumerate(moods) if mood != b"n"]
@@ -86,7 +100,15 @@ async def client(world: World, rng: Random, port: int, is_honest: bool) -> None:
             if rng.random() < 0.2:
                 await trio.sleep(rng.uniform(0, 1))
             if not is_honest and rng.random() < 0.1:
-                ending = rng.choice([framed(b"\0\0\0\0x"), b"\xff" * 9, struct.pack(">i", 2**30), framed(b"\0"), b"\0\0\1"])
+                ending = rng.choice(
+                    [
+                        framed(b"\0\0\0\0x"),
+                        b"\xff" * 9,
+                        struct.pack(">i", 2**30),
+                        framed(b"\0"),
+                        b"\0\0\1",
+                    ]
+                )
                 await peer.send_raw(ending)
                 return
 
@@ -116,15 +138,29 @@ async def scene(world: World) -> int:
         window_bytes=world.rng.choice([2_000, 100_000]),
     )
     budget = ServerBudget(LIMITS)
-    listener = ListenerConfig(name="PLAINTEXT", host="", port=9092, advertised_host="", advertised_port=0)
+    listener = ListenerConfig(
+        name="PLAINTEXT", host="", port=9092, advertised_host="", advertised_port=0
+    )
     async with trio.open_nursery() as nursery:
         handler = MoodyHandler(world.rng, nursery)
-        server = Server(env=world.client_env("server"), listener=listener, limits=LIMITS, handler=handler, shared=budget)
+        server = Server(
+            env=world.client_env("server"),
+            listener=listener,
+            limits=LIMITS,
+            handler=handler,
+            shared=budget,
+        )
         await nursery.start(server.run)
         with trio.fail_after(3_000):
             async with trio.open_nursery() as clients:
                 for number in range(6):
-                    clients.start_soon(client, world, Random(f"{world.seed} {number}"), server.bound_port, number % 2 == 0)
+                    clients.start_soon(
+                        client,
+                        world,
+                        Random(f"{world.seed} {number}"),
+                        server.bound_port,
+                        number % 2 == 0,
+                    )
             await trio.sleep(100)  # those who only sit there are closed by now
             assert server.connection_count == 0
             await server.drain(1_000)

@@ -1,4 +1,6 @@
-"""Real sockets keep the contract of ``Network``; and what only they have: sendfile, addresses, buffers."""
+"""Real sockets keep the contract of ``Network``; and what only they have: sendfile, addresses,
+buffers.
+"""
 
 import socket
 from pathlib import Path
@@ -89,7 +91,10 @@ def has_ipv6() -> bool:
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
-@pytest.mark.parametrize(("host", "target", "peer"), [("::1", "::1", "::1"), ("", "::1", "::1"), ("", "127.0.0.1", "127.0.0.1")])
+@pytest.mark.parametrize(
+    ("host", "target", "peer"),
+    [("::1", "::1", "::1"), ("", "::1", "::1"), ("", "127.0.0.1", "127.0.0.1")],
+)
 def test_ipv6_and_every_address_of_the_machine(host: str, target: str, peer: str) -> None:
     async def main() -> None:
         network = SocketNetwork()

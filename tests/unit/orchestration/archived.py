@@ -1,4 +1,6 @@
-"""The topic ``orders`` of a log in memory, archived into a lake: how a test archives, and what archive and log hold then."""
+"""The topic ``orders`` of a log in memory, archived into a lake: how a test archives, and what
+archive and log hold then.
+"""
 
 from typing import Any
 
@@ -11,7 +13,13 @@ from tests.unit.orchestration.memory_log import MemoryLog
 
 
 def archive(
-    log: MemoryLog, lake: Lake, topic: str = "orders", *, chunk_records: int = 4, kept_days: float | None = None, **changes: Any
+    log: MemoryLog,
+    lake: Lake,
+    topic: str = "orders",
+    *,
+    chunk_records: int = 4,
+    kept_days: float | None = None,
+    **changes: Any,
 ) -> None:
     """Archive all that waits."""
     context: dict[str, Any] = {

@@ -21,7 +21,9 @@ RECORDS = pa.schema(
         ("headers", HEADERS),
     ]
 )
-TARGET_SCHEMA = pa.schema([("_topic_id", pa.string()), ("_partition", pa.int32()), ("_offset", pa.int64())])
+TARGET_SCHEMA = pa.schema(
+    [("_topic_id", pa.string()), ("_partition", pa.int32()), ("_offset", pa.int64())]
+)
 
 
 def origin(target: str = "clean") -> Origin:
@@ -29,7 +31,10 @@ def origin(target: str = "clean") -> Origin:
 
 
 def letters_for(*places: tuple[int, int], target: str = "clean", reason: str = "bad") -> pa.Table:
-    rejections = [Rejection(partition=partition, offset=offset, reason=reason, rule="rule") for partition, offset in places]
+    rejections = [
+        Rejection(partition=partition, offset=offset, reason=reason, rule="rule")
+        for partition, offset in places
+    ]
     count = len(places)
     values = [
         [one[0] for one in places],
@@ -43,12 +48,27 @@ def letters_for(*places: tuple[int, int], target: str = "clean", reason: str = "
 
 
 def ranges(*bounds: tuple[int, int, int]) -> OffsetRanges:
-    return OffsetRanges(topic="t", topic_id="T", ranges=tuple(OffsetRange(partition=one[0], start=one[1], end=one[2]) for one in bounds))
+    return OffsetRanges(
+        topic="t",
+        topic_id="T",
+        ranges=tuple(OffsetRange(partition=one[0], start=one[1], end=one[2]) for one in bounds),
+    )
 
 
-def commit_target(lake: Lake, *bounds: tuple[int, int, int], attempt: int | None, target: str = "clean") -> None:
-    """Commit what a run commits: the rows, which do not matter here, checkpoints, and the attempt of its dead letters."""
+def commit_target(
+    lake: Lake, *bounds: tuple[int, int, int], attempt: int | None, target: str = "clean"
+) -> None:
+    """Commit what a run commits: the rows, which do not matter here, checkpoints, and the attempt
+    of its dead letters.
+    """
     snapshot = lake.snapshot(target) or lake.create(target, TARGET_SCHEMA)
     covered = ranges(*bounds)
     expected = snapshot.checkpoints("T", covered.ends())
-    append_with_offsets(snapshot, TARGET_SCHEMA.empty_table(), covered, {}, expected=expected, transactions=naming("T", attempt))
+    append_with_offsets(
+        snapshot,
+        TARGET_SCHEMA.empty_table(),
+        covered,
+        {},
+        expected=expected,
+        transactions=naming("T", attempt),
+    )

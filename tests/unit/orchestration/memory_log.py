@@ -1,4 +1,6 @@
-"""A log service in memory that keeps ``LogClient``'s promises: for tests of what the platform does with a log, not of the log."""
+"""A log service in memory that keeps ``LogClient``'s promises: for tests of what the platform does
+with a log, not of the log.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -41,7 +43,13 @@ class MemoryPartition:
     leader_epoch: int = 0
     epoch_ends: dict[int, int] = field(default_factory=dict)
 
-    def append(self, value: bytes | None, key: bytes | None = None, timestamp_ms: int = 1_700_000_000_000, headers: Headers = ()) -> int:
+    def append(
+        self,
+        value: bytes | None,
+        key: bytes | None = None,
+        timestamp_ms: int = 1_700_000_000_000,
+        headers: Headers = (),
+    ) -> int:
         offset = self.log_end_offset
         self.records[offset] = (timestamp_ms, self.leader_epoch, key, value)
         self.headers[offset] = headers
@@ -53,7 +61,9 @@ class MemoryPartition:
         start, end = self.log_end_offset, self.log_end_offset + count
         for offset in range(start, end):
             self.append(raw if offset == start else None, timestamp_ms=0)
-            self.unreadable[offset] = f"{UNREADABLE_BATCH}{start} to {end - 1} cannot be read: CORRUPT_MESSAGE"
+            self.unreadable[offset] = (
+                f"{UNREADABLE_BATCH}{start} to {end - 1} cannot be read: CORRUPT_MESSAGE"
+            )
 
     def skip(self, count: int) -> None:
         """Offsets without records, as markers and compaction leave them."""
@@ -74,27 +84,43 @@ class MemoryReader:
     reads: list[tuple[str, int, int, int]]
     is_tolerant: bool = False
 
-    def __call__(self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None) -> Iterator[pa.RecordBatch]:
+    def __call__(
+        self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None
+    ) -> Iterator[pa.RecordBatch]:
         self.reads.append((topic, wanted.partition, wanted.start, wanted.end))
         found = self.topics[topic]
         if topic_id not in {None, found.topic_id}:
-            raise OtherTopicError(f"the topic {topic} has the id {found.topic_id}, not {topic_id}: it was deleted and created anew")
+            raise OtherTopicError(
+                f"the topic {topic} has the id {found.topic_id}, not {topic_id}: it was deleted and created anew"
+            )
         partition = found.partitions[wanted.partition]
         if wanted.start < partition.log_start_offset:
             raise LogServiceError("OFFSET_OUT_OF_RANGE")
         if wanted.end > partition.log_end_offset:
-            raise LogServiceError(f"REQUEST_TIMED_OUT: the partition stood still at {partition.log_end_offset}")
+            raise LogServiceError(
+                f"REQUEST_TIMED_OUT: the partition stood still at {partition.log_end_offset}"
+            )
         offsets = [offset for offset in sorted(partition.records) if offset in wanted]
-        chosen = [(offset, *partition.records[offset], partition.headers.get(offset, ())) for offset in offsets]
+        chosen = [
+            (offset, *partition.records[offset], partition.headers.get(offset, ()))
+            for offset in offsets
+        ]
         for at in range(0, len(chosen), 1_000):
             columns = list(zip(*chosen[at : at + 1_000], strict=True))
             stamps = [datetime.fromtimestamp(ms / 1000, UTC) for ms in columns[1]]
             headers = [[{"key": name, "value": value} for name, value in one] for one in columns[5]]
-            batch = pa.record_batch([columns[0], stamps, columns[2], columns[3], columns[4], headers], schema=READ_SCHEMA)
+            batch = pa.record_batch(
+                [columns[0], stamps, columns[2], columns[3], columns[4], headers],
+                schema=READ_SCHEMA,
+            )
             reasons = [partition.unreadable.get(offset) for offset in columns[0]]
             if any(reasons) and not self.is_tolerant:
                 raise LogServiceError(next(filter(None, reasons)))
-            yield batch.append_column(UNREADABLE, pa.array(reasons, pa.string())) if any(reasons) else batch
+            yield (
+                batch.append_column(UNREADABLE, pa.array(reasons, pa.string()))
+                if any(reasons)
+                else batch
+            )
 
 
 class MemorySender:
@@ -108,7 +134,13 @@ class MemorySender:
         self.epoch = log.epochs[transactional_id] = log.epochs.get(transactional_id, -1) + 1
 
     def send(
-        self, topic: str, records: Iterable[OutgoingRecord], *, group_id: str, source: str, offsets: Mapping[int, CommittedOffset]
+        self,
+        topic: str,
+        records: Iterable[OutgoingRecord],
+        *,
+        group_id: str,
+        source: str,
+        offsets: Mapping[int, CommittedOffset],
     ) -> None:
         taken = list(records)
         self._append([(topic, one) for one in taken])
@@ -122,12 +154,22 @@ class MemorySender:
         if self._log.epochs[self._transactional_id] != self.epoch:
             raise SenderFencedError(f"{self._transactional_id} is fenced")
         for topic, one in records:
-            limit = min(self.max_record_bytes, int(self._log.topics[topic].configs.get("max.message.bytes", 1 << 20)))
-            if len(one.key or b"") + len(one.value or b"") + sum(len(name) + len(value or b"") for name, value in one.headers) > limit:
+            limit = min(
+                self.max_record_bytes,
+                int(self._log.topics[topic].configs.get("max.message.bytes", 1 << 20)),
+            )
+            if (
+                len(one.key or b"")
+                + len(one.value or b"")
+                + sum(len(name) + len(value or b"") for name, value in one.headers)
+                > limit
+            ):
                 raise LogServiceError("MESSAGE_TOO_LARGE")
         for topic, one in records:
             partitions = self._log.topics[topic].partitions
-            partitions[sum(one.key or b"") % len(partitions)].append(one.value, one.key, one.timestamp_ms or 0, one.headers)
+            partitions[sum(one.key or b"") % len(partitions)].append(
+                one.value, one.key, one.timestamp_ms or 0, one.headers
+            )
 
 
 class MemoryLog:
@@ -147,7 +189,10 @@ class MemoryLog:
         self.sent: list[tuple[str, list[OutgoingRecord]]] = []
 
     def add_topic(self, name: str, partitions: int = 1, topic_id: str | None = None) -> MemoryTopic:
-        topic = MemoryTopic(topic_id=topic_id or f"id-of-{name}", partitions=[MemoryPartition() for _ in range(partitions)])
+        topic = MemoryTopic(
+            topic_id=topic_id or f"id-of-{name}",
+            partitions=[MemoryPartition() for _ in range(partitions)],
+        )
         self.topics[name] = topic
         return topic
 
@@ -156,7 +201,10 @@ class MemoryLog:
         if found is None:
             return None
         return TopicDescription(
-            topic=topic, topic_id=found.topic_id, partitions=len(found.partitions), replication_factor=found.replication_factor
+            topic=topic,
+            topic_id=found.topic_id,
+            partitions=len(found.partitions),
+            replication_factor=found.replication_factor,
         )
 
     def partition_offsets(self, topic: str) -> tuple[PartitionOffsets, ...]:
@@ -164,7 +212,9 @@ class MemoryLog:
             PartitionOffsets(
                 partition=number,
                 log_start_offset=one.log_start_offset,
-                last_stable_offset=one.log_end_offset if one.last_stable_offset is None else one.last_stable_offset,
+                last_stable_offset=one.log_end_offset
+                if one.last_stable_offset is None
+                else one.last_stable_offset,
                 high_watermark=one.log_end_offset,
             )
             for number, one in enumerate(self.topics[topic].partitions)
@@ -173,20 +223,27 @@ class MemoryLog:
     def leader_epoch_ends(self, topic: str, epochs: Mapping[int, int]) -> dict[int, int]:
         partitions = self.topics[topic].partitions
         return {
-            partition: partitions[partition].epoch_ends.get(epoch, partitions[partition].log_end_offset)
+            partition: partitions[partition].epoch_ends.get(
+                epoch, partitions[partition].log_end_offset
+            )
             for partition, epoch in epochs.items()
         }
 
     def offsets_at(self, topic: str, timestamp_ms: int) -> dict[int, int | None]:
         return {
-            number: min((offset for offset, record in one.records.items() if record[0] >= timestamp_ms), default=None)
+            number: min(
+                (offset for offset, record in one.records.items() if record[0] >= timestamp_ms),
+                default=None,
+            )
             for number, one in enumerate(self.topics[topic].partitions)
         }
 
     def range_reader(self, *, is_tolerant: bool = False) -> RangeReader:
         return MemoryReader(self.topics, self.reads, is_tolerant)
 
-    def create_topic(self, topic: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> None:
+    def create_topic(
+        self, topic: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]
+    ) -> None:
         self.calls.append("create_topic")
         created = self.add_topic(topic, partitions)
         created.replication_factor = replication_factor
@@ -204,11 +261,17 @@ class MemoryLog:
         self.calls.append("alter_topic_configs")
         self.topics[topic].configs.update(configs)
 
-    def wait_for_records(self, positions: Mapping[tuple[str, int], int], timeout_ms: int) -> set[tuple[str, int]]:
+    def wait_for_records(
+        self, positions: Mapping[tuple[str, int], int], timeout_ms: int
+    ) -> set[tuple[str, int]]:
         self.waits.append(timeout_ms)
         if self.on_wait is not None:
             self.on_wait(timeout_ms)
-        return {place for place, offset in positions.items() if self.topics[place[0]].partitions[place[1]].log_end_offset > offset}
+        return {
+            place
+            for place, offset in positions.items()
+            if self.topics[place[0]].partitions[place[1]].log_end_offset > offset
+        }
 
     def apply_retention(self) -> tuple[RetentionPass, ...] | None:
         self.calls.append("apply_retention")
@@ -223,13 +286,17 @@ class MemoryLog:
         for number, offset in before.items():
             partition = self.topics[topic].partitions[number]
             partition.log_start_offset = max(partition.log_start_offset, offset)
-            partition.records = {place: record for place, record in partition.records.items() if place >= offset}
+            partition.records = {
+                place: record for place, record in partition.records.items() if place >= offset
+            }
         return {number: self.topics[topic].partitions[number].log_start_offset for number in before}
 
     def mirror_offsets(self, group_id: str, topic: str, offsets: Mapping[int, int]) -> None:
         self.mirrored[group_id] = dict(offsets)
 
-    def committed_offsets(self, group_id: str, topic: str, partitions: Iterable[int]) -> dict[int, CommittedOffset]:
+    def committed_offsets(
+        self, group_id: str, topic: str, partitions: Iterable[int]
+    ) -> dict[int, CommittedOffset]:
         found = self.groups.get((group_id, topic), {})
         return {partition: found[partition] for partition in partitions if partition in found}
 

@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-WITH_EXAMPLES = [file for file in sorted((ROOT / "orchestration").rglob("*.py")) if ">>> " in file.read_text(encoding="utf-8")]
+WITH_EXAMPLES = [
+    file
+    for file in sorted((ROOT / "orchestration").rglob("*.py"))
+    if ">>> " in file.read_text(encoding="utf-8")
+]
 MODULES = [".".join(file.relative_to(ROOT).with_suffix("").parts) for file in WITH_EXAMPLES]
 
 

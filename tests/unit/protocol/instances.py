@@ -1,4 +1,6 @@
-"""Random messages for the tests: every field that a version carries gets a value of its wire type, every other keeps its default."""
+"""Random messages for the tests: every field that a version carries gets a value of its wire type,
+every other keeps its default.
+"""
 
 import importlib
 from collections.abc import Iterator
@@ -12,7 +14,11 @@ from log_service.protocol.api_versions import KNOWN, request_class, response_cla
 from log_service.protocol.schema import Field, Message, has_version, version_span
 
 STORED_MODULES = ("metadata_records", "group_records", "control_records", "producer_snapshot")
-OTHER_MODULES = ("messages.headers", "messages.consumer_protocol", *(f"stored.{name}" for name in STORED_MODULES))
+OTHER_MODULES = (
+    "messages.headers",
+    "messages.consumer_protocol",
+    *(f"stored.{name}" for name in STORED_MODULES),
+)
 
 INTEGERS = {
     "int8": (-(2**7), 2**7 - 1),
@@ -47,14 +53,25 @@ def versions(cls: type[Message]) -> range:
     return range(first, last + 1)
 
 
-def in_each_version(drawn: Any, cls: type[Message], *, is_tame: bool = False) -> Iterator[tuple[int, Any]]:
-    """Draw a message for each version in turn: a test of each version apart would cost more in pytest and hypothesis than in the codec."""
+def in_each_version(
+    drawn: Any, cls: type[Message], *, is_tame: bool = False
+) -> Iterator[tuple[int, Any]]:
+    """Draw a message for each version in turn: a test of each version apart would cost more in
+    pytest and hypothesis than in the codec.
+    """
     for version in versions(cls):
-        yield version, drawn.draw(instances(cls, version, is_tame=is_tame), label=f"in version {version}")
+        yield (
+            version,
+            drawn.draw(instances(cls, version, is_tame=is_tame), label=f"in version {version}"),
+        )
 
 
 def _classes(module: Any) -> list[type[Message]]:
-    return [each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__]
+    return [
+        each
+        for each in vars(module).values()
+        if isinstance(each, type) and each.__module__ == module.__name__
+    ]
 
 
 def named(cls: type[Message]) -> str:
@@ -64,9 +81,15 @@ def named(cls: type[Message]) -> str:
 
 @cache
 def instances(cls: type[Message], version: int, *, is_tame: bool = False) -> st.SearchStrategy[Any]:
-    """Return a strategy of messages that ``version`` can carry; tame ones have small numbers and plain text only."""
-    present = {field.name: field for field in cls.SCHEMA.fields if has_version(field.versions, version)}
-    return st.builds(cls, **{name: _values(field, version, is_tame=is_tame) for name, field in present.items()})
+    """Return a strategy of messages that ``version`` can carry; tame ones have small numbers and
+    plain text only.
+    """
+    present = {
+        field.name: field for field in cls.SCHEMA.fields if has_version(field.versions, version)
+    }
+    return st.builds(
+        cls, **{name: _values(field, version, is_tame=is_tame) for name, field in present.items()}
+    )
 
 
 def _values(field: Field, version: int, *, is_tame: bool) -> st.SearchStrategy[Any]:
@@ -86,7 +109,15 @@ def _elements(field: Field, version: int, *, is_tame: bool) -> st.SearchStrategy
         return instances(field.struct, version, is_tame=is_tame)
     if kind in INTEGERS:
         low, high = INTEGERS[kind]
-        return st.integers(0, 50) if is_tame else st.sampled_from((low, high, 0)) | st.integers(low, high)
+        return (
+            st.integers(0, 50)
+            if is_tame
+            else st.sampled_from((low, high, 0)) | st.integers(low, high)
+        )
     if kind == "string":
-        return st.text("abc", max_size=4) if is_tame else st.text(max_size=6) | st.integers(126, 300).map(lambda size: "x" * size)
+        return (
+            st.text("abc", max_size=4)
+            if is_tame
+            else st.text(max_size=6) | st.integers(126, 300).map(lambda size: "x" * size)
+        )
     return OTHERS[kind]

@@ -5,14 +5,24 @@ from functools import cache
 from typing import Any
 from warnings import catch_warnings
 
-THEIR_PACKAGES = ("admin", "consumer", "metadata", "producer", "sasl", "consumer.group", "consumer.metadata")
+THEIR_PACKAGES = (
+    "admin",
+    "consumer",
+    "metadata",
+    "producer",
+    "sasl",
+    "consumer.group",
+    "consumer.metadata",
+)
 
 
 @cache
 def their_class(name: str) -> Any:
     """Return their class of a message, None where they have none."""
     for package in THEIR_PACKAGES:
-        with catch_warnings(action="ignore", category=DeprecationWarning):  # they read their schemas by a deprecated function
+        with catch_warnings(
+            action="ignore", category=DeprecationWarning
+        ):  # they read their schemas by a deprecated function
             module = importlib.import_module(f"kafka.protocol.{package}")
         found = getattr(module, name, None)
         if found is not None:

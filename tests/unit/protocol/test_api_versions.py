@@ -1,4 +1,6 @@
-"""The table says what Apache Kafka 4.3 says, its rows lead to classes that agree, and nothing is imported before it is asked for."""
+"""The table says what Apache Kafka 4.3 says, its rows lead to classes that agree, and nothing is
+imported before it is asked for.
+"""
 
 import subprocess
 import sys
@@ -23,7 +25,9 @@ from log_service.protocol.schema import version_span
 def test_row_agrees_with_the_schemas_it_leads_to(spec: ApiSpec) -> None:
     for cls in (request_class(spec.key), response_class(spec.key)):
         assert version_span(cls.SCHEMA.valid) == (spec.min_version, spec.max_version)
-        first_flexible = version_span(cls.SCHEMA.flexible)[0] if cls.SCHEMA.flexible else spec.max_version + 1
+        first_flexible = (
+            version_span(cls.SCHEMA.flexible)[0] if cls.SCHEMA.flexible else spec.max_version + 1
+        )
         assert first_flexible == spec.first_flexible_version
         assert cls.SCHEMA.key == spec.key
         assert cls.__name__.startswith(spec.name)

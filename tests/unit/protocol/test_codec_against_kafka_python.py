@@ -1,4 +1,6 @@
-"""Our bytes are kafka-python's bytes, and it reads all of them: two codecs from the same public schemas."""
+"""Our bytes are kafka-python's bytes, and it reads all of them: two codecs from the same public
+schemas.
+"""
 
 from dataclasses import fields
 from io import BytesIO
@@ -29,7 +31,9 @@ few = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthC
 
 
 def as_theirs(value: Any) -> Any:
-    """Return a message as nested dictionaries, sets of operations as sets of bit numbers, and the zero uuid as their default for it."""
+    """Return a message as nested dictionaries, sets of operations as sets of bit numbers, and the
+    zero uuid as their default for it.
+    """
     if isinstance(value, list):
         return [as_theirs(each) for each in value]
     if not hasattr(value, "SCHEMA"):
@@ -46,7 +50,11 @@ def shared() -> list[type[Message]]:
 
 def test_every_served_api_of_kafka_is_compared() -> None:
     compared = {cls.__name__ for cls in shared()}
-    served = {spec.name for key, spec in KNOWN.items() if key in REGISTRY and Side.BROKER in REGISTRY[ApiKey(key)].sides}
+    served = {
+        spec.name
+        for key, spec in KNOWN.items()
+        if key in REGISTRY and Side.BROKER in REGISTRY[ApiKey(key)].sides
+    }
     unknown_to_them = {
         "AddRaftVoter",
         "AlterShareGroupOffsets",
@@ -76,7 +84,9 @@ def test_every_served_api_of_kafka_is_compared() -> None:
         "WriteShareGroupState",
     }
     missing = {f"{name}{way}" for name in served for way in ("Request", "Response")} - compared
-    assert missing == {f"{name}{way}" for name in unknown_to_them for way in ("Request", "Response")}
+    assert missing == {
+        f"{name}{way}" for name in unknown_to_them for way in ("Request", "Response")
+    }
 
 
 @pytest.mark.parametrize("cls", shared(), ids=named)
@@ -87,7 +97,12 @@ def test_bytes_are_the_same(cls: type[Message], drawn: Any) -> None:
     for version, message in in_each_version(drawn, cls):
         encoded = encode(message, version)
         flexible = has_version(cls.SCHEMA.flexible, version)
-        assert theirs.encode(as_theirs(message), version=version, compact=flexible, tagged=flexible).hex() == encoded.hex()
+        assert (
+            theirs.encode(
+                as_theirs(message), version=version, compact=flexible, tagged=flexible
+            ).hex()
+            == encoded.hex()
+        )
         unread = BytesIO(encoded)
         theirs.decode(unread, version=version, compact=flexible, tagged=flexible)
         assert unread.read() == b""

@@ -1,4 +1,6 @@
-"""Our bytes of what kafka-python does not know are kio's bytes, and it reads all of them: what nodes say to each other, and newer APIs."""
+"""Our bytes of what kafka-python does not know are kio's bytes, and it reads all of them: what
+nodes say to each other, and newer APIs.
+"""
 
 import importlib
 from dataclasses import fields, is_dataclass
@@ -19,7 +21,10 @@ from tests.unit.protocol.instances import in_each_version, named
 from tests.unit.protocol.kafka_python_classes import their_class as theirs_of_kafka_python
 
 COMPARED = {
-    key for key, spec in KNOWN.items() if theirs_of_kafka_python(f"{spec.name}Request") is None and spec.advertised_min_version is not None
+    key
+    for key, spec in KNOWN.items()
+    if theirs_of_kafka_python(f"{spec.name}Request") is None
+    and spec.advertised_min_version is not None
 }
 """Every API of Kafka that kafka-python does not know."""
 
@@ -31,25 +36,41 @@ def compared() -> list[type[Message]]:
 
 
 def their_class(cls: type[Message], version: int) -> Any:
-    api, way = cls.__module__.rpartition(".")[2], "request" if cls.__name__.endswith("Request") else "response"
+    api, way = (
+        cls.__module__.rpartition(".")[2],
+        "request" if cls.__name__.endswith("Request") else "response",
+    )
     module = importlib.import_module(f"kio.schema.{api}.v{version}.{way}")
     return getattr(module, cls.__name__)
 
 
 def same(ours: Any, theirs: Any, version: int) -> bool:
-    """Whether both have the same values; kio says None for the zero uuid, and has no fields that the version lacks."""
+    """Whether both have the same values; kio says None for the zero uuid, and has no fields that
+    the version lacks.
+    """
     if isinstance(ours, list):
-        return len(ours) == len(theirs) and all(same(one, other, version) for one, other in zip(ours, theirs, strict=True))
+        return len(ours) == len(theirs) and all(
+            same(one, other, version) for one, other in zip(ours, theirs, strict=True)
+        )
     if hasattr(ours, "SCHEMA"):
-        present = {field.name for field in ours.SCHEMA.fields if has_version(field.versions, version)}
-        pairs = zip((each for each in fields(ours) if each.name in present), fields(theirs), strict=True)
-        return all(same(getattr(ours, one.name), getattr(theirs, other.name), version) for one, other in pairs)
+        present = {
+            field.name for field in ours.SCHEMA.fields if has_version(field.versions, version)
+        }
+        pairs = zip(
+            (each for each in fields(ours) if each.name in present), fields(theirs), strict=True
+        )
+        return all(
+            same(getattr(ours, one.name), getattr(theirs, other.name), version)
+            for one, other in pairs
+        )
     return _same_plain(ours, theirs)
 
 
 def _same_plain(ours: Any, theirs: Any) -> bool:
     if ours is None:
-        return theirs is None or is_dataclass(theirs)  # a tagged struct that is not there has its defaults with them
+        return theirs is None or is_dataclass(
+            theirs
+        )  # a tagged struct that is not there has its defaults with them
     if isinstance(ours, UUID):
         return (theirs or UUID(int=0)) == ours
     if isinstance(theirs, timedelta):
@@ -63,8 +84,13 @@ def _same_plain(ours: Any, theirs: Any) -> bool:
 @few
 @given(drawn=st.data())
 def test_bytes_are_the_same(cls: type[Message], drawn: Any) -> None:
-    """Tame values where kio knows more than the wire: it takes only error codes that exist, and times that a clock can show."""
-    is_tame = cls.__name__.endswith(("Response", "DelegationTokenRequest")) or cls.__name__ == "AddRaftVoterRequest"
+    """Tame values where kio knows more than the wire: it takes only error codes that exist, and
+    times that a clock can show.
+    """
+    is_tame = (
+        cls.__name__.endswith(("Response", "DelegationTokenRequest"))
+        or cls.__name__ == "AddRaftVoterRequest"
+    )
     for version, message in in_each_version(drawn, cls, is_tame=is_tame):
         encoded = encode(message, version)
         theirs, size_bytes = entity_reader(their_class(cls, version))(encoded, 0)

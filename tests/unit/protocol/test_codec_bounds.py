@@ -1,4 +1,6 @@
-"""What a peer may claim is bounded by what it sent: counts, lengths, tags, memory; and the error says which field it was."""
+"""What a peer may claim is bounded by what it sent: counts, lengths, tags, memory; and the error
+says which field it was.
+"""
 
 import tracemalloc
 from uuid import UUID
@@ -8,12 +10,27 @@ import pytest
 from log_service.common.errors import ProtocolError
 from log_service.protocol.codec import MAX_REQUEST_ELEMENTS, decode, encode, encode_chunks
 from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from log_service.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, RequestCursor
-from log_service.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData, ReplicaState
+from log_service.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    RequestCursor,
+)
+from log_service.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+    ReplicaState,
+)
 from log_service.protocol.messages.fetch import LeaderIdAndEpoch as FetchLeader
 from log_service.protocol.messages.list_groups import ListGroupsRequest
 from log_service.protocol.messages.metadata import MetadataRequest
-from log_service.protocol.messages.produce import LeaderIdAndEpoch, PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from log_service.protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from log_service.protocol.messages.produce import PartitionProduceResponse as ProducedPartition
 from log_service.protocol.messages.produce import TopicProduceResponse as ProducedTopic
 from log_service.protocol.schema import Message
@@ -29,7 +46,9 @@ def test_ten_bytes_that_claim_four_billion_topics_are_refused() -> None:
 
 
 def test_count_is_compared_with_the_least_that_its_elements_take() -> None:
-    refused(MetadataRequest, 12, "05" + "00" * 30, "topics: a list of 4 elements with 30 bytes left")
+    refused(
+        MetadataRequest, 12, "05" + "00" * 30, "topics: a list of 4 elements with 30 bytes left"
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,7 +100,9 @@ def test_unknown_tags_are_ordered_and_bounded(tags: str, match: str) -> None:
 
 def test_unknown_tags_are_stepped_over() -> None:
     message, end = decode(MetadataRequest, 12, bytes.fromhex("010100" + "02050277770900"))
-    assert message == MetadataRequest(topics=[], allow_auto_topic_creation=True, include_topic_authorized_operations=False)
+    assert message == MetadataRequest(
+        topics=[], allow_auto_topic_creation=True, include_topic_authorized_operations=False
+    )
     assert end == 10
 
 
@@ -93,13 +114,25 @@ def test_known_tag_must_fill_its_size() -> None:
     state = "00000001" + "0000000000000002" + "00"
     message, _ = decode(FetchRequest, 15, fetch_request("01010d" + state))
     assert message.replica_state == ReplicaState(replica_id=1, replica_epoch=2)
-    refused(FetchRequest, 15, fetch_request("01010e" + state + "00"), "tag 1 does not hold the 14 bytes")
+    refused(
+        FetchRequest, 15, fetch_request("01010e" + state + "00"), "tag 1 does not hold the 14 bytes"
+    )
     refused(FetchRequest, 15, fetch_request("01010c" + state), "tag 1 does not hold the 12 bytes")
-    refused(FetchRequest, 15, fetch_request("0201" + "0d" + state + "01" + "0d" + state), "tag 1 after tag 1")
+    refused(
+        FetchRequest,
+        15,
+        fetch_request("0201" + "0d" + state + "01" + "0d" + state),
+        "tag 1 after tag 1",
+    )
 
 
 def test_fields_inside_a_tag_end_with_the_tag() -> None:
-    refused(FetchRequest, 12, fetch_request_with_cluster("01000564" + "61" * 9), "cluster_id: a length of 99 with 4 bytes left")
+    refused(
+        FetchRequest,
+        12,
+        fetch_request_with_cluster("01000564" + "61" * 9),
+        "cluster_id: a length of 99 with 4 bytes left",
+    )
 
 
 def fetch_request_with_cluster(tags: str) -> bytes:
@@ -108,7 +141,14 @@ def fetch_request_with_cluster(tags: str) -> bytes:
 
 def test_list_of_cheap_elements_is_bounded_in_memory() -> None:
     count = 3_000_000
-    encoded = bytes([0x80 | (count + 1) & 0x7F, 0x80 | (count + 1) >> 7 & 0x7F, 0x80 | (count + 1) >> 14 & 0x7F, (count + 1) >> 21])
+    encoded = bytes(
+        [
+            0x80 | (count + 1) & 0x7F,
+            0x80 | (count + 1) >> 7 & 0x7F,
+            0x80 | (count + 1) >> 14 & 0x7F,
+            (count + 1) >> 21,
+        ]
+    )
     encoded += b"\x01" * count + b"\x00"
     tracemalloc.start()
     try:
@@ -131,7 +171,10 @@ def test_request_full_of_the_emptiest_topics_costs_tens_of_megabytes() -> None:
 
 
 def test_budget_of_elements_is_one_for_the_whole_message() -> None:
-    topics = [TopicProduceData(name="t", partition_data=[PartitionProduceData(index=i) for i in range(5)]) for _ in range(3)]
+    topics = [
+        TopicProduceData(name="t", partition_data=[PartitionProduceData(index=i) for i in range(5)])
+        for _ in range(3)
+    ]
     encoded = encode(ProduceRequest(topic_data=topics), 9)
     assert decode(ProduceRequest, 9, encoded, max_elements=18)[0].topic_data == topics
     with pytest.raises(ProtocolError):
@@ -140,7 +183,9 @@ def test_budget_of_elements_is_one_for_the_whole_message() -> None:
 
 def test_records_are_a_view_of_the_input_and_all_else_is_not() -> None:
     batch = b"\x07" * 300
-    topics = [TopicProduceData(name="flights", partition_data=[PartitionProduceData(records=batch)])]
+    topics = [
+        TopicProduceData(name="flights", partition_data=[PartitionProduceData(records=batch)])
+    ]
     buffer = bytearray(encode(ProduceRequest(topic_data=topics), 9))
     decoded, _ = decode(ProduceRequest, 9, buffer)
     records = decoded.topic_data[0].partition_data[0].records
@@ -152,20 +197,30 @@ def test_records_are_a_view_of_the_input_and_all_else_is_not() -> None:
 
 
 def test_value_that_a_version_has_no_field_for_is_dropped_only_if_ignorable() -> None:
-    topic = ProducedTopic(name="t", partition_responses=[ProducedPartition(error_message="why", log_start_offset=9)])
+    topic = ProducedTopic(
+        name="t", partition_responses=[ProducedPartition(error_message="why", log_start_offset=9)]
+    )
     old, _ = decode(ProduceResponse, 3, encode(ProduceResponse(responses=[topic]), 3))
     assert old.responses[0].partition_responses[0] == ProducedPartition()
     topic.partition_responses[0].current_leader = LeaderIdAndEpoch(leader_id=1, leader_epoch=2)
     assert encode(ProduceResponse(responses=[topic]), 10)
-    with pytest.raises(ProtocolError, match=r"ProduceResponse v9: responses.partition_responses.current_leader"):
+    with pytest.raises(
+        ProtocolError, match=r"ProduceResponse v9: responses.partition_responses.current_leader"
+    ):
         encode(ProduceResponse(responses=[topic]), 9)
 
 
 def test_value_at_its_default_is_never_in_the_way() -> None:
-    partition = PartitionData(current_leader=FetchLeader(leader_id=-1, leader_epoch=-1), records=b"")
+    partition = PartitionData(
+        current_leader=FetchLeader(leader_id=-1, leader_epoch=-1), records=b""
+    )
     response = FetchResponse(responses=[FetchableTopicResponse(partitions=[partition])])
-    plain = FetchResponse(responses=[FetchableTopicResponse(partitions=[PartitionData(records=b"")])])
-    assert [encode(response, version) for version in (11, 12)] == [encode(plain, version) for version in (11, 12)]
+    plain = FetchResponse(
+        responses=[FetchableTopicResponse(partitions=[PartitionData(records=b"")])]
+    )
+    assert [encode(response, version) for version in (11, 12)] == [
+        encode(plain, version) for version in (11, 12)
+    ]
 
 
 def test_null_that_a_version_cannot_carry_is_refused() -> None:
@@ -194,10 +249,14 @@ def test_version_that_is_not_spoken_is_refused(version: int) -> None:
 
 def test_nullable_struct_has_a_byte_before_it() -> None:
     without = DescribeTopicPartitionsRequest(response_partition_limit=1)
-    having = DescribeTopicPartitionsRequest(response_partition_limit=1, cursor=RequestCursor(topic_name="t", partition_index=2))
+    having = DescribeTopicPartitionsRequest(
+        response_partition_limit=1, cursor=RequestCursor(topic_name="t", partition_index=2)
+    )
     assert encode(without, 0).hex() == "0100000001ff00"
     assert encode(having, 0).hex() == "010000000101027400000002" + "0000"
-    assert [decode(DescribeTopicPartitionsRequest, 0, encode(each, 0))[0] for each in (without, having)] == [without, having]
+    assert [
+        decode(DescribeTopicPartitionsRequest, 0, encode(each, 0))[0] for each in (without, having)
+    ] == [without, having]
 
 
 def test_uuid_zero_and_others_come_back_equal() -> None:
@@ -207,4 +266,6 @@ def test_uuid_zero_and_others_come_back_equal() -> None:
 
 
 def test_chunks_go_on_behind_the_given_prefix() -> None:
-    assert encode_chunks(MetadataRequest(topics=None), 1, b"head") == [bytearray(b"head\xff\xff\xff\xff")]
+    assert encode_chunks(MetadataRequest(topics=None), 1, b"head") == [
+        bytearray(b"head\xff\xff\xff\xff")
+    ]

@@ -1,4 +1,6 @@
-"""Every message in every version comes back as it was, in one piece or in chunks, and no truncation of it passes for a whole one."""
+"""Every message in every version comes back as it was, in one piece or in chunks, and no truncation
+of it passes for a whole one.
+"""
 
 from dataclasses import fields, is_dataclass
 from math import isnan
@@ -29,7 +31,9 @@ def test_message_survives_the_wire(cls: type[Message], drawn: Any) -> None:
         decoded, end = decode(cls, version, b"before" + encoded, 6)
         assert decoded == message
         assert end == len(encoded) + 6
-        assert b"".join(map(bytes, encode_chunks(message, version, b"prefix"))) == b"prefix" + encoded  # type: ignore[arg-type]
+        assert (
+            b"".join(map(bytes, encode_chunks(message, version, b"prefix"))) == b"prefix" + encoded
+        )  # type: ignore[arg-type]
 
 
 @each_message
@@ -44,7 +48,9 @@ def test_every_truncation_is_refused(cls: type[Message], drawn: Any) -> None:
 
 
 def comparable(value: Any) -> Any:
-    """A message as plain values, field by field; damage may make a number into none, which is equal to nothing, itself neither."""
+    """A message as plain values, field by field; damage may make a number into none, which is equal
+    to nothing, itself neither.
+    """
     if is_dataclass(value):
         return type(value), [comparable(getattr(value, each.name)) for each in fields(value)]
     if isinstance(value, list):
@@ -55,11 +61,17 @@ def comparable(value: Any) -> Any:
 @each_message
 @settings(few, max_examples=of_a_run(4, 8))
 @given(drawn=st.data())
-def test_damaged_bytes_are_refused_or_decoded_but_nothing_else(cls: type[Message], drawn: Any) -> None:
+def test_damaged_bytes_are_refused_or_decoded_but_nothing_else(
+    cls: type[Message], drawn: Any
+) -> None:
     for version, message in in_each_version(drawn, cls, is_tame=True):
         encoded = bytearray(encode(message, version))
-        for position in drawn.draw(st.lists(st.integers(0, max(len(encoded) - 1, 0)), min_size=1, max_size=4)):
-            encoded[position : position + 1] = drawn.draw(st.sampled_from((b"\x00", b"\x01", b"\x7f", b"\x80", b"\xff", b"\xff\xff", b"")))
+        for position in drawn.draw(
+            st.lists(st.integers(0, max(len(encoded) - 1, 0)), min_size=1, max_size=4)
+        ):
+            encoded[position : position + 1] = drawn.draw(
+                st.sampled_from((b"\x00", b"\x01", b"\x7f", b"\x80", b"\xff", b"\xff\xff", b""))
+            )
         try:
             decoded, end = decode(cls, version, encoded)
         except ProtocolError:
@@ -71,7 +83,9 @@ def test_damaged_bytes_are_refused_or_decoded_but_nothing_else(cls: type[Message
 @each_message
 @settings(few, max_examples=of_a_run(4, 8))
 @given(noise=st.binary(max_size=60))
-def test_random_bytes_are_refused_or_decoded_but_nothing_else(cls: type[Message], noise: bytes) -> None:
+def test_random_bytes_are_refused_or_decoded_but_nothing_else(
+    cls: type[Message], noise: bytes
+) -> None:
     for version in versions(cls):
         try:
             _, end = decode(cls, version, noise)

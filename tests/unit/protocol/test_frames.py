@@ -3,7 +3,13 @@
 import pytest
 
 from log_service.common.errors import ProtocolError
-from log_service.protocol.api_versions import KNOWN, ApiKey, header_versions, request_class, response_class
+from log_service.protocol.api_versions import (
+    KNOWN,
+    ApiKey,
+    header_versions,
+    request_class,
+    response_class,
+)
 from log_service.protocol.codec import decode, encode
 from log_service.protocol.frames import (
     RequestHeader,
@@ -19,7 +25,9 @@ from log_service.protocol.messages.api_versions import ApiVersionsRequest, ApiVe
 from log_service.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from log_service.protocol.messages.metadata import MetadataRequest
 
-METADATA_V12 = bytes.fromhex("0003000c0000000900026d6500")  # Apache Kafka 4.3.1's own bytes of this header
+METADATA_V12 = bytes.fromhex(
+    "0003000c0000000900026d6500"
+)  # Apache Kafka 4.3.1's own bytes of this header
 
 
 class Slice:
@@ -46,7 +54,10 @@ def test_request_is_parsed_as_it_was_framed(key: ApiKey, client_id: str | None) 
         assert int.from_bytes(frame[:4], "big") == len(frame) - 4
         parsed, offset = parse_request_header(memoryview(frame)[4:])
         assert parsed == header
-        assert decode(request_class(key), version, memoryview(frame)[4:], offset) == (request_class(key)(), len(frame) - 4)
+        assert decode(request_class(key), version, memoryview(frame)[4:], offset) == (
+            request_class(key)(),
+            len(frame) - 4,
+        )
 
 
 @pytest.mark.parametrize("key", KNOWN)
@@ -58,27 +69,43 @@ def test_response_is_parsed_as_it_was_framed(key: ApiKey) -> None:
         assert parse_correlation_id(frame[4:]) == 77
         correlation_id, offset = parse_response_header(key, version, frame[4:])
         assert correlation_id == 77
-        assert decode(response_class(key), version, frame[4:], offset) == (response_class(key)(), len(frame) - 4)
+        assert decode(response_class(key), version, frame[4:], offset) == (
+            response_class(key)(),
+            len(frame) - 4,
+        )
 
 
 def test_header_is_kafkas() -> None:
-    assert parse_request_header(METADATA_V12) == (RequestHeader(ApiKey.METADATA, 12, 9, "me"), len(METADATA_V12))
-    assert joined(list(encode_request(RequestHeader(ApiKey.METADATA, 12, 9, "me"), MetadataRequest())))[4:].startswith(METADATA_V12)
+    assert parse_request_header(METADATA_V12) == (
+        RequestHeader(ApiKey.METADATA, 12, 9, "me"),
+        len(METADATA_V12),
+    )
+    assert joined(
+        list(encode_request(RequestHeader(ApiKey.METADATA, 12, 9, "me"), MetadataRequest()))
+    )[4:].startswith(METADATA_V12)
 
 
 @pytest.mark.parametrize("key", KNOWN)
 def test_header_agrees_with_the_generated_header_message(key: ApiKey) -> None:
     spec = KNOWN[key]
     for version in (spec.min_version, spec.max_version):
-        message = headers.RequestHeader(request_api_key=key, request_api_version=version, correlation_id=3, client_id="x")
+        message = headers.RequestHeader(
+            request_api_key=key, request_api_version=version, correlation_id=3, client_id="x"
+        )
         encoded = encode(message, header_versions(key, version)[0])
-        assert parse_request_header(encoded) == (RequestHeader(ApiKey(key), version, 3, "x"), len(encoded))
+        assert parse_request_header(encoded) == (
+            RequestHeader(ApiKey(key), version, 3, "x"),
+            len(encoded),
+        )
 
 
 def test_tagged_fields_of_a_header_are_stepped_over() -> None:
     tagged = METADATA_V12[:-1] + bytes([2, 0, 1, 99, 5, 0])
     assert parse_request_header(tagged)[1] == len(tagged)
-    assert parse_response_header(ApiKey.METADATA, 12, bytes([0, 0, 0, 1, 1, 4, 2, 7, 7, 42])) == (1, 9)
+    assert parse_response_header(ApiKey.METADATA, 12, bytes([0, 0, 0, 1, 1, 4, 2, 7, 7, 42])) == (
+        1,
+        9,
+    )
 
 
 def test_api_versions_response_has_the_oldest_header_even_when_flexible() -> None:
@@ -87,20 +114,34 @@ def test_api_versions_response_has_the_oldest_header_even_when_flexible() -> Non
 
 
 def test_api_versions_of_an_unknown_version_gets_a_response_of_version_0() -> None:
-    request = encode_request(RequestHeader(ApiKey.API_VERSIONS, 3, 5, "new"), ApiVersionsRequest(client_software_name="x"))
+    request = encode_request(
+        RequestHeader(ApiKey.API_VERSIONS, 3, 5, "new"),
+        ApiVersionsRequest(client_software_name="x"),
+    )
     frame = bytearray(joined(list(request))[4:])
     frame[2:4] = (9).to_bytes(2, "big")
     with pytest.raises(UnsupportedVersionError) as refused:
         parse_request_header(frame)
     header = refused.value.header
     assert header == RequestHeader(ApiKey.API_VERSIONS, 9, 5, "new")
-    response = joined(list(encode_response(header.api_key, 0, header.correlation_id, ApiVersionsResponse(error_code=35))))
+    response = joined(
+        list(
+            encode_response(
+                header.api_key, 0, header.correlation_id, ApiVersionsResponse(error_code=35)
+            )
+        )
+    )
     assert decode(ApiVersionsResponse, 0, response, 8)[0].error_code == 35
 
 
-@pytest.mark.parametrize(("key", "version"), [(ApiKey.PRODUCE, 2), (ApiKey.FETCH, 19), (ApiKey.INIT_PRODUCER_ID, 6), (ApiKey.METADATA, -1)])
+@pytest.mark.parametrize(
+    ("key", "version"),
+    [(ApiKey.PRODUCE, 2), (ApiKey.FETCH, 19), (ApiKey.INIT_PRODUCER_ID, 6), (ApiKey.METADATA, -1)],
+)
 def test_version_outside_the_table_is_refused_by_name(key: ApiKey, version: int) -> None:
-    frame = key.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + bytes(4) + b"\xff\xff\0"
+    frame = (
+        key.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + bytes(4) + b"\xff\xff\0"
+    )
     with pytest.raises(UnsupportedVersionError, match=KNOWN[key].name):
         parse_request_header(frame)
 
@@ -148,7 +189,12 @@ def test_records_stay_chunks_of_their_own_and_count_for_the_size() -> None:
         PartitionData(partition_index=2, records=Slice(0)),
         PartitionData(partition_index=3, records=None),
     ]
-    chunks = encode_response(ApiKey.FETCH, 12, 1, FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=partitions)]))
+    chunks = encode_response(
+        ApiKey.FETCH,
+        12,
+        1,
+        FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=partitions)]),
+    )
     assert chunks[1] is leased
     assert chunks[3] is view
     assert [len(chunk) for chunk in chunks[1::2]] == [1000, 5, 0]

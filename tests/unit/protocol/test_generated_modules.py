@@ -24,7 +24,12 @@ def test_module_is_what_the_generator_writes(path: Path) -> None:
 
 
 def test_nothing_else_lies_in_the_generated_folders() -> None:
-    found = {path for folder in ("messages", "stored") for path in (PROTOCOL / folder).glob("*.py") if path.name not in HAND_WRITTEN}
+    found = {
+        path
+        for folder in ("messages", "stored")
+        for path in (PROTOCOL / folder).glob("*.py")
+        if path.name not in HAND_WRITTEN
+    }
     assert found == set(GENERATED)
 
 
@@ -47,9 +52,15 @@ def test_names_become_python_names(kafka: str, ours: str) -> None:
 
 
 def test_no_class_is_compiled_while_its_module_is_imported() -> None:
-    """``dataclass`` compiles every method that it writes, in each process anew: for all messages that took a tenth of a node's start."""
+    """``dataclass`` compiles every method that it writes, in each process anew: for all messages
+    that took a tenth of a node's start.
+    """
     for cls in messages():
-        compiled = {name for name, part in vars(cls).items() if isfunction(part) and part.__code__.co_filename == "<string>"}
+        compiled = {
+            name
+            for name, part in vars(cls).items()
+            if isfunction(part) and part.__code__.co_filename == "<string>"
+        }
         assert not compiled, f"{cls.__name__}: {compiled}"
 
 
@@ -63,8 +74,14 @@ def test_each_message_has_lists_and_structs_of_its_own() -> None:
     one, other = LeaveGroupResponse(), LeaveGroupResponse()
     one.members.append(MemberResponse(member_id="m"))
     assert not other.members
-    assert ConsumerGroupMemberMetadataValue().classic_member_metadata is not ConsumerGroupMemberMetadataValue().classic_member_metadata
-    assert ConsumerGroupMemberMetadataValue(classic_member_metadata=None).classic_member_metadata is None
+    assert (
+        ConsumerGroupMemberMetadataValue().classic_member_metadata
+        is not ConsumerGroupMemberMetadataValue().classic_member_metadata
+    )
+    assert (
+        ConsumerGroupMemberMetadataValue(classic_member_metadata=None).classic_member_metadata
+        is None
+    )
 
 
 def test_messages_are_equal_by_class_and_fields() -> None:
@@ -77,14 +94,23 @@ def test_messages_are_equal_by_class_and_fields() -> None:
 
 
 def test_a_message_shows_its_fields_but_no_secrets() -> None:
-    assert repr(HeartbeatResponse(error_code=3)) == "HeartbeatResponse(throttle_time_ms=0, error_code=3)"
+    assert (
+        repr(HeartbeatResponse(error_code=3))
+        == "HeartbeatResponse(throttle_time_ms=0, error_code=3)"
+    )
     shown = repr(UserScramCredentialRecord(name="alice", salt=b"secret"))
     assert "alice" in shown
     assert "secret" not in shown
 
 
 def test_versions_that_are_not_spoken_bring_no_fields() -> None:
-    names = {field.name for field in load_message("ListOffsetsResponse", "1-11").struct.fields[1].struct.fields[1].struct.fields}  # type: ignore[union-attr]
+    names = {
+        field.name
+        for field in load_message("ListOffsetsResponse", "1-11")
+        .struct.fields[1]
+        .struct.fields[1]
+        .struct.fields
+    }  # type: ignore[union-attr]
     assert "offset" in names
     assert "old_style_offsets" not in names
 

@@ -1,7 +1,8 @@
-"""Bytes that Apache Kafka 4.3.1's own generated classes wrote for given values: ours are the same, and are read as those values.
+"""Bytes that Apache Kafka 4.3.1's own generated classes wrote for given values: ours are the same,
+and are read as those values.
 
-One line of the file is one message in one version; every stored record has all its versions, every API the versions at its ends and around
-its first flexible one.
+One line of the file is one message in one version; every stored record has all its versions, every
+API the versions at its ends and around its first flexible one.
 """
 
 import importlib
@@ -15,10 +16,21 @@ import pytest
 from log_service.protocol.codec import decode, encode
 from log_service.protocol.messages.fetch import FetchResponse
 from log_service.protocol.schema import Message
-from log_service.protocol.stored.group_records import GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
-from log_service.protocol.stored.metadata_records import PartitionChangeRecord, PartitionRecord, RegisterBrokerRecord
+from log_service.protocol.stored.group_records import (
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from log_service.protocol.stored.metadata_records import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+)
 
-VECTORS = [json.loads(line) for line in (Path(__file__).parent / "golden_kafka_4_3_1.jsonl").read_text().splitlines()]
+VECTORS = [
+    json.loads(line)
+    for line in (Path(__file__).parent / "golden_kafka_4_3_1.jsonl").read_text().splitlines()
+]
 
 
 def message_class(path: str) -> type[Message]:

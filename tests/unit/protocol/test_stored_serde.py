@@ -1,4 +1,6 @@
-"""Stored records carry the prefixes that Apache Kafka 4.3.1 writes; the hex below came from its own serdes."""
+"""Stored records carry the prefixes that Apache Kafka 4.3.1 writes; the hex below came from its own
+serdes.
+"""
 
 from uuid import UUID
 
@@ -38,7 +40,11 @@ TOPIC_ID = UUID(int=1 << 64 | 2)
 DIRECTORY_ID = UUID(int=5 << 64 | 6)
 
 METADATA = [
-    (TopicRecord(name="flights", topic_id=TOPIC_ID), 0, "01020008666c69676874730000000000000001000000000000000200"),
+    (
+        TopicRecord(name="flights", topic_id=TOPIC_ID),
+        0,
+        "01020008666c69676874730000000000000001000000000000000200",
+    ),
     (NoOpRecord(), 0, "01140000"),
     (
         PartitionRecord(
@@ -59,11 +65,18 @@ METADATA = [
         2,
         "0105020000000300000000000000010000000000000002020009030000000100000002010400000002",
     ),
-    (ProducerIdsRecord(broker_id=1, broker_epoch=9, next_producer_id=1000), 0, "010f0000000001000000000000000900000000000003e800"),
+    (
+        ProducerIdsRecord(broker_id=1, broker_epoch=9, next_producer_id=1000),
+        0,
+        "010f0000000001000000000000000900000000000003e800",
+    ),
 ]
 
 KEYS = [
-    (OffsetCommitKey(group="g", topic="flights", partition=3), "00010001670007666c696768747300000003"),
+    (
+        OffsetCommitKey(group="g", topic="flights", partition=3),
+        "00010001670007666c696768747300000003",
+    ),
     (GroupMetadataKey(group="g"), "0002000167"),
 ]
 
@@ -84,7 +97,12 @@ VALUES: list[tuple[Message, int, str]] = [
     ),
     (
         GroupMetadataValue(
-            protocol_type="consumer", generation=1, protocol="range", leader="m-1", current_state_timestamp=7, members=[MEMBER]
+            protocol_type="consumer",
+            generation=1,
+            protocol="range",
+            leader="m-1",
+            current_state_timestamp=7,
+            members=[MEMBER],
         ),
         3,
         "00030008636f6e73756d657200000001000572616e676500036d2d3100000000000000070000000100036d2d31ffff000163000a2f3132372e302e302e31"
@@ -95,7 +113,9 @@ VALUES: list[tuple[Message, int, str]] = [
 
 
 @pytest.mark.parametrize(("record", "version", "encoded"), METADATA)
-def test_metadata_record_is_framed_as_kafka_frames_it(record: MetadataRecord, version: int, encoded: str) -> None:
+def test_metadata_record_is_framed_as_kafka_frames_it(
+    record: MetadataRecord, version: int, encoded: str
+) -> None:
     assert encode_metadata_record(record, version).hex() == encoded
     assert decode_metadata_record(memoryview(bytes.fromhex(encoded))) == record
 
@@ -113,7 +133,9 @@ def test_value_begins_with_its_version(value: Message, version: int, encoded: st
 
 
 def test_value_may_be_followed_by_what_a_newer_writer_added() -> None:
-    assert decode_versioned(EndTxnMarker, bytes.fromhex("000000000007") + b"more") == EndTxnMarker(coordinator_epoch=7)
+    assert decode_versioned(EndTxnMarker, bytes.fromhex("000000000007") + b"more") == EndTxnMarker(
+        coordinator_epoch=7
+    )
 
 
 def test_highest_version_is_the_newest_that_is_written() -> None:
@@ -121,7 +143,10 @@ def test_highest_version_is_the_newest_that_is_written() -> None:
     assert highest_version(TopicRecord) == 0
 
 
-@pytest.mark.parametrize("encoded", ["", "01", "0114", "011400", "02140000", "0114010000", "0114000000", "01ffffffffff0000"])
+@pytest.mark.parametrize(
+    "encoded",
+    ["", "01", "0114", "011400", "02140000", "0114010000", "0114000000", "01ffffffffff0000"],
+)
 def test_damaged_metadata_record_is_refused(encoded: str) -> None:
     with pytest.raises(ProtocolError):
         decode_metadata_record(bytes.fromhex(encoded))
@@ -137,7 +162,10 @@ def test_unknown_record_types_are_told_apart_from_damage() -> None:
 
 @pytest.mark.parametrize("encoded", ["", "00", "0009", "00030008"])
 def test_damaged_value_is_refused(encoded: str) -> None:
-    classes: dict[int, type[GroupMetadataKey | OffsetCommitKey]] = {3: GroupMetadataKey, 0: OffsetCommitKey}
+    classes: dict[int, type[GroupMetadataKey | OffsetCommitKey]] = {
+        3: GroupMetadataKey,
+        0: OffsetCommitKey,
+    }
     with pytest.raises(ProtocolError):
         decode_versioned(GroupMetadataValue, bytes.fromhex(encoded))
     with pytest.raises(ProtocolError):

@@ -35,18 +35,26 @@ ORDER = [
 @pytest.mark.parametrize("first", range(len(ORDER)), ids=[text for text, _ in ORDER])
 def test_of_all_that_match_the_first_holds(first: int) -> None:
     rows = [(text, KEY, 100.0 + number) for number, (text, _) in enumerate(ORDER)]
-    assert limit_of(quotas(*rows[first:]), KEY, Client("u", "c")) == Limit(ORDER[first][1], 100.0 + first)
+    assert limit_of(quotas(*rows[first:]), KEY, Client("u", "c")) == Limit(
+        ORDER[first][1], 100.0 + first
+    )
 
 
 @given(st.sets(st.sampled_from(range(len(ORDER)))))
 def test_whatever_is_set_the_first_of_it_holds(chosen: set[int]) -> None:
-    found = limit_of(quotas(*((ORDER[number][0], KEY, 1.0 + number) for number in chosen)), KEY, Client("u", "c"))
+    found = limit_of(
+        quotas(*((ORDER[number][0], KEY, 1.0 + number) for number in chosen)), KEY, Client("u", "c")
+    )
     assert found == (Limit(ORDER[min(chosen)][1], 1.0 + min(chosen)) if chosen else None)
 
 
 def test_others_quotas_are_for_others() -> None:
     rows = quotas(
-        ("user=x", KEY, 1), ("client-id=x", KEY, 1), ("user=u client-id=x", KEY, 1), ("user=x client-id=c", KEY, 1), ("ip=", KEY, 1)
+        ("user=x", KEY, 1),
+        ("client-id=x", KEY, 1),
+        ("user=u client-id=x", KEY, 1),
+        ("user=x client-id=c", KEY, 1),
+        ("ip=", KEY, 1),
     )
     assert limit_of(rows, KEY, Client("u", "c")) is None
 
@@ -54,13 +62,20 @@ def test_others_quotas_are_for_others() -> None:
 def test_kinds_are_looked_up_apart() -> None:
     rows = quotas(("user=u client-id=c", "request_percentage", 5), ("client-id=", KEY, 9))
     assert limit_of(rows, KEY, Client("u", "c")) == Limit(Share("", "c"), 9)
-    assert limit_of(rows, QuotaKey.REQUEST_PERCENTAGE, Client("u", "c")) == Limit(Share("u", "c"), 5)
+    assert limit_of(rows, QuotaKey.REQUEST_PERCENTAGE, Client("u", "c")) == Limit(
+        Share("u", "c"), 5
+    )
 
 
 def test_a_client_without_an_id_has_no_default_of_client_ids() -> None:
-    rows = quotas(("client-id=", KEY, 1), ("user=u client-id=", KEY, 1), ("user= client-id=", KEY, 1))
+    rows = quotas(
+        ("client-id=", KEY, 1), ("user=u client-id=", KEY, 1), ("user= client-id=", KEY, 1)
+    )
     assert limit_of(rows, KEY, Client("u", "")) is None
-    assert limit_of(quotas(("user= client-id=", KEY, 1), ("user=", KEY, 1)), KEY, Client("", "c")) is None
+    assert (
+        limit_of(quotas(("user= client-id=", KEY, 1), ("user=", KEY, 1)), KEY, Client("", "c"))
+        is None
+    )
     assert limit_of(quotas(("user=", KEY, 7)), KEY, Client("u", "")) == Limit(Share("u", ""), 7)
 
 
@@ -82,7 +97,9 @@ def test_long_names_of_clients_are_not_kept() -> None:
     (named,) = limits.of(Client("ANONYMOUS", "n" * 40_000))
     assert named is not None
     assert named.bound == 5, "a quota is found by the whole name"
-    assert limits.of(Client("ANONYMOUS", "n" * 40_001))[0] == Limit(Share("", remembered("n" * 40_001)), 9)
+    assert limits.of(Client("ANONYMOUS", "n" * 40_001))[0] == Limit(
+        Share("", remembered("n" * 40_001)), 9
+    )
 
 
 def test_clients_that_are_too_many_are_looked_up_anew() -> None:

@@ -1,7 +1,8 @@
 """Fairness and accuracy in virtual time: what clients get that ask for more than they may.
 
-Each client sends requests as fast as it is let, and waits for each pause. It uses up ten seconds at once and is slow until these are
-forgotten, as at an Apache Kafka, so that some minutes are measured.
+Each client sends requests as fast as it is let, and waits for each pause. It uses up ten seconds at
+once and is slow until these are forgotten, as at an Apache Kafka, so that some minutes are
+measured.
 """
 
 from heapq import heapify, heapreplace
@@ -38,7 +39,9 @@ def served(clients: list[Client], known: KnownLimits) -> dict[Client, float]:
 
 @pytest.mark.parametrize("count", [1, 4, 16, 64])
 def test_clients_with_a_default_each_get_their_own_bound_within_5_percent(count: int) -> None:
-    known = KnownLimits(quotas(("client-id=", "producer_byte_rate", 20_000)), (QuotaKey.PRODUCER_BYTE_RATE,))
+    known = KnownLimits(
+        quotas(("client-id=", "producer_byte_rate", 20_000)), (QuotaKey.PRODUCER_BYTE_RATE,)
+    )
     found = served([Client("u", f"c{number}") for number in range(count)], known)
     assert all(abs(rate - 20_000) <= 1_000 for rate in found.values()), found
 
@@ -46,7 +49,9 @@ def test_clients_with_a_default_each_get_their_own_bound_within_5_percent(count:
 @pytest.mark.parametrize("count", [1, 4, 16, 64])
 def test_clients_of_one_user_share_its_bound(count: int) -> None:
     bound = 20_000.0 * count
-    known = KnownLimits(quotas(("user=u", "producer_byte_rate", bound)), (QuotaKey.PRODUCER_BYTE_RATE,))
+    known = KnownLimits(
+        quotas(("user=u", "producer_byte_rate", bound)), (QuotaKey.PRODUCER_BYTE_RATE,)
+    )
     found = served([Client("u", f"c{number}") for number in range(count)], known)
     assert abs(sum(found.values()) - bound) <= 0.05 * bound
     assert min(found.values()) > 0
@@ -54,7 +59,10 @@ def test_clients_of_one_user_share_its_bound(count: int) -> None:
 
 def test_a_greedy_client_takes_nothing_from_one_with_another_bound() -> None:
     known = KnownLimits(
-        quotas(("client-id=greedy", "producer_byte_rate", 1_000_000), ("client-id=modest", "producer_byte_rate", 10_000)),
+        quotas(
+            ("client-id=greedy", "producer_byte_rate", 1_000_000),
+            ("client-id=modest", "producer_byte_rate", 10_000),
+        ),
         (QuotaKey.PRODUCER_BYTE_RATE,),
     )
     greedy, modest = Client("u", "greedy"), Client("u", "modest")

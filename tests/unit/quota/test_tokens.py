@@ -15,16 +15,24 @@ WINDOWS = QuotaWindows()
 CLIENT = Client("u", "c")
 
 
-def charge_of(mutations: MutationQuotas, rate: float, now_ms: int, *, is_strict: bool = True) -> MutationCharge:
+def charge_of(
+    mutations: MutationQuotas, rate: float, now_ms: int, *, is_strict: bool = True
+) -> MutationCharge:
     found = mutations.charge_of(
-        quotas(("user=u", "controller_mutation_rate", rate)), CLIENT, now_ms, is_strict=is_strict, remember=lambda _: None
+        quotas(("user=u", "controller_mutation_rate", rate)),
+        CLIENT,
+        now_ms,
+        is_strict=is_strict,
+        remember=lambda _: None,
     )
     assert found is not None
     return found
 
 
 def test_two_pass_and_the_third_is_refused() -> None:
-    """The figure of a running Apache Kafka 4.3.1: at a rate of 0.1 two topics of one partition pass, the third waits for about 9 s."""
+    """The figure of a running Apache Kafka 4.3.1: at a rate of 0.1 two topics of one partition
+    pass, the third waits for about 9 s.
+    """
     mutations = MutationQuotas(WINDOWS)
     for now_ms in (0, 100):
         charge = charge_of(mutations, 0.1, now_ms)
@@ -89,12 +97,16 @@ def test_a_bucket_that_no_request_took_from_is_forgotten() -> None:
 
 
 def test_a_controller_remembers_clients_that_owe_and_few_others() -> None:
-    """Anybody may come with ever new client ids; who has used up the quota must not come back with a full bucket."""
+    """Anybody may come with ever new client ids; who has used up the quota must not come back with
+    a full bucket.
+    """
     mutations = MutationQuotas(WINDOWS)
     limits = quotas(("client-id=", "controller_mutation_rate", 1))
 
     def charge(client_id: str, now_ms: int) -> MutationCharge:
-        found = mutations.charge_of(limits, Client("u", client_id), now_ms, is_strict=True, remember=lambda _: None)
+        found = mutations.charge_of(
+            limits, Client("u", client_id), now_ms, is_strict=True, remember=lambda _: None
+        )
         assert found is not None
         return found
 

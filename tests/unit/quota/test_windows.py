@@ -55,7 +55,9 @@ def test_a_pause_has_its_longest() -> None:
 
 
 def test_a_bound_next_to_nothing_has_the_longest_pause() -> None:
-    """5e-324 is above 0, so that it can be set as a share of request time: no request of the client's came through any more."""
+    """5e-324 is above 0, so that it can be set as a share of request time: no request of the
+    client's came through any more.
+    """
     assert Meters(WINDOWS).charge("a", 1.0, 5e-324, 0) == LONGEST_PAUSE_MS
     assert Meters(WINDOWS, longest_ms=1_000).charge("a", 1.0, 1e-308, 0) == 1_000
 
@@ -82,15 +84,22 @@ def test_those_nearest_to_their_bounds_are_shown_first() -> None:
     meters = Meters(WINDOWS)
     for number in range(5):
         meters.charge(f"client {number}", 1_000 * number, 100 * (5 - number), 0)
-    assert [(each.share, each.rate) for each in meters.shown(0, 2)] == [("client 4", 400.0), ("client 3", 300.0)]
+    assert [(each.share, each.rate) for each in meters.shown(0, 2)] == [
+        ("client 4", 400.0),
+        ("client 3", 300.0),
+    ]
     assert not meters.shown(11_000, 2)
 
 
-requests = st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 100_000)), min_size=1, max_size=60)
+requests = st.lists(
+    st.tuples(st.integers(0, 5_000), st.integers(0, 100_000)), min_size=1, max_size=60
+)
 
 
 @given(requests, st.integers(1, 12), st.integers(1, 5))
-def test_a_rate_is_never_more_than_was_counted_and_never_negative(asked: list[tuple[int, int]], count: int, size_s: int) -> None:
+def test_a_rate_is_never_more_than_was_counted_and_never_negative(
+    asked: list[tuple[int, int]], count: int, size_s: int
+) -> None:
     windows = QuotaWindows(count=count, size_ms=size_s * 1_000)
     rate, now_ms, total = SampledRate(windows, 0), 0, 0
     for wait_ms, amount in asked:
@@ -103,7 +112,9 @@ def test_a_rate_is_never_more_than_was_counted_and_never_negative(asked: list[tu
 
 
 class AllSamples:
-    """A rate that adds up all of its samples each time, as Apache Kafka does. A sample is when it began, when it counted last, and what."""
+    """A rate that adds up all of its samples each time, as Apache Kafka does. A sample is when it
+    began, when it counted last, and what.
+    """
 
     def __init__(self, windows: QuotaWindows) -> None:
         self.windows = windows
@@ -124,15 +135,23 @@ class AllSamples:
             if now_ms - sample[1] >= self.windows.count * self.windows.size_ms:
                 sample[:] = [now_ms, now_ms, 0]
         span_ms = now_ms - min(sample[0] for sample in self.samples)
-        span_ms += max(0, self.windows.count - 1 - span_ms // self.windows.size_ms) * self.windows.size_ms
+        span_ms += (
+            max(0, self.windows.count - 1 - span_ms // self.windows.size_ms) * self.windows.size_ms
+        )
         return sum(sample[2] for sample in self.samples) * 1_000 / max(span_ms, 1), max(span_ms, 1)
 
 
-steps = st.lists(st.tuples(st.integers(0, 5_000), st.integers(-1_000, 100_000), st.booleans()), min_size=1, max_size=60)
+steps = st.lists(
+    st.tuples(st.integers(0, 5_000), st.integers(-1_000, 100_000), st.booleans()),
+    min_size=1,
+    max_size=60,
+)
 
 
 @given(steps, st.integers(1, 12), st.integers(1, 5), st.integers(1, 50_000))
-def test_what_was_added_up_before_is_what_all_samples_hold(asked: list[tuple[int, int, bool]], count: int, size_s: int, bound: int) -> None:
+def test_what_was_added_up_before_is_what_all_samples_hold(
+    asked: list[tuple[int, int, bool]], count: int, size_s: int, bound: int
+) -> None:
     windows = QuotaWindows(count=count, size_ms=size_s * 1_000)
     rate, plain, now_ms = SampledRate(windows, 0), AllSamples(windows), 0
     for wait_ms, amount, is_counted in asked:
@@ -145,8 +164,12 @@ def test_what_was_added_up_before_is_what_all_samples_hold(asked: list[tuple[int
 
 
 @given(requests, st.integers(1, 5_000))
-def test_who_waits_for_each_pause_gets_less_than_twice_the_bound_however_it_bursts(asked: list[tuple[int, int]], bound: int) -> None:
-    """The worst that can be had: a burst of 21 s, a pause of 11 s, and it is forgotten. It is Apache Kafka's worst, too."""
+def test_who_waits_for_each_pause_gets_less_than_twice_the_bound_however_it_bursts(
+    asked: list[tuple[int, int]], bound: int
+) -> None:
+    """The worst that can be had: a burst of 21 s, a pause of 11 s, and it is forgotten. It is
+    Apache Kafka's worst, too.
+    """
     meters, now_ms, total = Meters(WINDOWS), 0, 0
     for wait_ms, amount in asked:
         now_ms += wait_ms
@@ -159,5 +182,11 @@ def test_a_pause_is_known_to_all_who_share_it_until_it_is_over() -> None:
     meters = Meters(WINDOWS, longest_ms=1_000)
     assert meters.pause_left_ms("a", 0) == 0
     assert meters.charge("a", 1_000_000, 1, 0) == 1_000
-    assert [meters.pause_left_ms("a", now_ms) for now_ms in (0, 400, 999, 1_000, 5_000)] == [1_000, 600, 1, 0, 0]
+    assert [meters.pause_left_ms("a", now_ms) for now_ms in (0, 400, 999, 1_000, 5_000)] == [
+        1_000,
+        600,
+        1,
+        0,
+        0,
+    ]
     assert meters.pause_left_ms("b", 0) == 0

@@ -81,7 +81,13 @@ class Machine:
         network = MemoryNetwork(Random(0)).host("node")
         return NodeEnv(clock=VirtualClock(), rng=self.rng, network=network, files=self.files)
 
-    def plan(self, *, node_id: int = 1, cluster_id: str | None = None, records: Iterable[MetadataRecord] | None = None) -> FormatPlan:
+    def plan(
+        self,
+        *,
+        node_id: int = 1,
+        cluster_id: str | None = None,
+        records: Iterable[MetadataRecord] | None = None,
+    ) -> FormatPlan:
         return FormatPlan(
             node_id=NodeId(node_id),
             cluster_id=cluster_id,
@@ -95,9 +101,16 @@ class Machine:
         return format_directories(self.files, [DIRECTORY], DIRECTORY, self.plan())
 
     @asynccontextmanager
-    async def started(self, *, is_running: bool = True) -> AsyncIterator[tuple[RaftDriver, Replayed]]:
-        """A process whose metadata log is open; leaving the block kills it without closing anything."""
-        raft, replayed = RaftDriver(self.env(), DIRECTORY, node_id=NODE, config=self.config), Replayed()
+    async def started(
+        self, *, is_running: bool = True
+    ) -> AsyncIterator[tuple[RaftDriver, Replayed]]:
+        """A process whose metadata log is open; leaving the block kills it without closing
+        anything.
+        """
+        raft, replayed = (
+            RaftDriver(self.env(), DIRECTORY, node_id=NODE, config=self.config),
+            Replayed(),
+        )
         raft.subscribe(replayed)
         await raft.open()
         async with trio.open_nursery() as nursery:

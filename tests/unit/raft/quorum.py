@@ -1,7 +1,9 @@
-"""A quorum in memory: replicas that run the rules of ``raft.core`` over logs of values, and the messages between them.
+"""A quorum in memory: replicas that run the rules of ``raft.core`` over logs of values, and the
+messages between them.
 
-A ``Disk`` outlives its replica's process and loses what was not synced; a ``Process`` performs effects as the driver does. When messages
-arrive, when disks sync and what breaks is decided by the caller: a script, or a seed.
+A ``Disk`` outlives its replica's process and loses what was not synced; a ``Process`` performs
+effects as the driver does. When messages arrive, when disks sync and what breaks is decided by the
+caller: a script, or a seed.
 """
 
 from collections.abc import Callable
@@ -42,7 +44,14 @@ from log_service.raft.messages import (
     Response,
 )
 from log_service.raft.roles import ElectionState
-from log_service.raft.voters import ReplicaKey, Voter, VoterChange, VoterEndpoint, VoterHistory, VoterSet
+from log_service.raft.voters import (
+    ReplicaKey,
+    Voter,
+    VoterChange,
+    VoterEndpoint,
+    VoterHistory,
+    VoterSet,
+)
 
 LISTENER = "CONTROLLER"
 CONFIG = QuorumConfig(fetch_max_bytes=4, snapshot_max_bytes=3)
@@ -79,7 +88,9 @@ def endpoint(node_id: int) -> VoterEndpoint:
 
 def voter(node_id: int, directory_number: int | None = None) -> Voter:
     number = node_id if directory_number is None else directory_number
-    return Voter(node_id=NodeId(node_id), directory_id=directory(number), endpoints=(endpoint(node_id),))
+    return Voter(
+        node_id=NodeId(node_id), directory_id=directory(number), endpoints=(endpoint(node_id),)
+    )
 
 
 class MemoryLog:
@@ -145,7 +156,9 @@ class MemoryLog:
         """Let go of what an old enough snapshot covers."""
         del self.entries[: offset - self.start_offset]
         self.start_offset = offset
-        self.snapshots = {each: content for each, content in self.snapshots.items() if each.end_offset >= offset}
+        self.snapshots = {
+            each: content for each, content in self.snapshots.items() if each.end_offset >= offset
+        }
 
     def install(self, snapshot_id: SnapshotId, content: tuple[Entry, ...]) -> None:
         self.entries = []
@@ -154,7 +167,11 @@ class MemoryLog:
 
     def prefix(self, end_offset: int) -> tuple[Entry, ...]:
         """Return all entries below an offset, those of the oldest snapshot first."""
-        known = self.snapshots[self.earliest_snapshot] if self.start_offset and self.earliest_snapshot else ()
+        known = (
+            self.snapshots[self.earliest_snapshot]
+            if self.start_offset and self.earliest_snapshot
+            else ()
+        )
         return (*known, *self.entries[: end_offset - self.start_offset])
 
 
@@ -173,7 +190,8 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A request, or the response to one. ``request_id`` is the sender's of the request; a response may be None: the request failed.
+    """A request, or the response to one. ``request_id`` is the sender's of the request; a response
+    may be None: the request failed.
 
     ``is_refused`` says that it failed because no process listens where it was sent.
     """
@@ -189,11 +207,15 @@ class Message:
 
     def refusal(self) -> "Message":
         """Return what the sender of this request hears where no process listens."""
-        return replace(self, sender=self.receiver, receiver=self.sender, is_response=True, is_refused=True)
+        return replace(
+            self, sender=self.receiver, receiver=self.sender, is_response=True, is_refused=True
+        )
 
 
 class Process:
-    """One process of a replica: performs the effects of its rules on its disk, and hands messages to ``post``."""
+    """One process of a replica: performs the effects of its rules on its disk, and hands messages
+    to ``post``.
+    """
 
     def __init__(
         self,
@@ -210,7 +232,9 @@ class Process:
     ) -> None:
         self.node_id = node_id
         self.address = node_id if address is None else address
-        """Where it listens: the number in its host's name, which is the node's id unless two processes have one."""
+        """Where it listens: the number in its host's name, which is the node's id unless two
+        processes have one.
+        """
         self.disk = disk
         self.is_running = True
         self.is_stalled = False
@@ -225,9 +249,13 @@ class Process:
         self._watch = watch
         self._slices: dict[SnapshotId, tuple[Entry, ...]] = {}
         self._peer_ids: dict[int, NodeId] = {}
-        """To whom each request was sent; the id of a server of the configuration is not known there, and negative."""
+        """To whom each request was sent; the id of a server of the configuration is not known
+        there, and negative.
+        """
         servers = tuple(
-            Peer(NodeId(each if static_voters else -2 - each), f"node{each}", 9093) for each in bootstrap_ids if each != node_id
+            Peer(NodeId(each if static_voters else -2 - each), f"node{each}", 9093)
+            for each in bootstrap_ids
+            if each != node_id
         )
         self.core = RaftCore(
             own=ReplicaKey(NodeId(node_id), disk.directory_id),
@@ -249,15 +277,29 @@ class Process:
         for offset in range(max(first, log.start_offset), log.end_offset):
             entry = log.entry(offset)
             if entry is not None and isinstance(entry.value, Voters):
-                history.note(VoterChange(offset=offset, kraft_version=entry.value.kraft_version, voters=entry.value.voters))
+                history.note(
+                    VoterChange(
+                        offset=offset,
+                        kraft_version=entry.value.kraft_version,
+                        voters=entry.value.voters,
+                    )
+                )
         return history
 
     def _voters_in(self, snapshot_id: SnapshotId) -> VoterChange | None:
-        named = [entry.value for entry in self.disk.log.snapshots[snapshot_id] if isinstance(entry.value, Voters)]
+        named = [
+            entry.value
+            for entry in self.disk.log.snapshots[snapshot_id]
+            if isinstance(entry.value, Voters)
+        ]
         if not named:
             return None
-        version = max((value.kraft_version for value in named if value.kraft_version is not None), default=1)
-        return VoterChange(offset=snapshot_id.end_offset - 1, kraft_version=version, voters=named[-1].voters)
+        version = max(
+            (value.kraft_version for value in named if value.kraft_version is not None), default=1
+        )
+        return VoterChange(
+            offset=snapshot_id.end_offset - 1, kraft_version=version, voters=named[-1].voters
+        )
 
     # Events
 
@@ -271,8 +313,18 @@ class Process:
         if message.is_response:
             self._receive_response(message, now_ms)
         elif isinstance(message.request, KRaftVersionRequest):
-            response = KRaftVersionResponse(min_kraft_version=0, max_kraft_version=self.max_kraft_version)
-            self._post(replace(message, sender=self.address, receiver=message.sender, response=response, is_response=True))
+            response = KRaftVersionResponse(
+                min_kraft_version=0, max_kraft_version=self.max_kraft_version
+            )
+            self._post(
+                replace(
+                    message,
+                    sender=self.address,
+                    receiver=message.sender,
+                    response=response,
+                    is_response=True,
+                )
+            )
         else:
             self.step(RequestArrived(reply_to=message, request=message.request), now_ms)
 
@@ -288,7 +340,12 @@ class Process:
             )
             self.step(failed, now_ms)
         else:
-            self.step(ResponseArrived(peer_id=peer_id, request_id=message.request_id, response=message.response), now_ms)
+            self.step(
+                ResponseArrived(
+                    peer_id=peer_id, request_id=message.request_id, response=message.response
+                ),
+                now_ms,
+            )
 
     def ask(self, key: object, request: Request, now_ms: int) -> None:
         """Let an operator ask; the response is in ``outcomes`` one day."""
@@ -313,7 +370,9 @@ class Process:
         return True
 
     def snapshot(self, keep: int = 1) -> SnapshotId | None:
-        """Take a snapshot of what is committed, and let go of the log before the oldest of the newest ``keep`` ones."""
+        """Take a snapshot of what is committed, and let go of the log before the oldest of the
+        newest ``keep`` ones.
+        """
         log, end_offset = self.disk.log, self.core.high_watermark
         last = log.entry(end_offset - 1)
         if last is None or log.synced_end_offset < end_offset:
@@ -349,7 +408,15 @@ class Process:
     def _reply(self, reply_to: object, response: Response) -> None:
         if isinstance(reply_to, Message):
             filled = self._fill(response)
-            self._post(replace(reply_to, sender=self.address, receiver=reply_to.sender, response=filled, is_response=True))
+            self._post(
+                replace(
+                    reply_to,
+                    sender=self.address,
+                    receiver=reply_to.sender,
+                    response=filled,
+                    is_response=True,
+                )
+            )
         else:
             self.outcomes[reply_to] = response
 
@@ -358,7 +425,9 @@ class Process:
         if isinstance(response, FetchResponse) and response.records_from is not None:
             return replace(response, records=log.read(response.records_from, response.max_bytes))
         if isinstance(response, FetchSnapshotResponse) and response.snapshot_id is not None:
-            content = log.snapshots[response.snapshot_id][response.position : response.position + response.max_bytes]
+            content = log.snapshots[response.snapshot_id][
+                response.position : response.position + response.max_bytes
+            ]
             return replace(response, content=content)
         return response
 
@@ -369,7 +438,9 @@ class Process:
                 log.truncate_to(change.offset)
                 return LogChanged()
             case AppendFetched():
-                return self._append([entry for entry in change.records if entry.epoch <= change.max_epoch])  # type: ignore[attr-defined]
+                return self._append(
+                    [entry for entry in change.records if entry.epoch <= change.max_epoch]
+                )  # type: ignore[attr-defined]
             case AppendControl():
                 return self._append(self._control_entries(change))
             case StoreSlice():
@@ -381,14 +452,22 @@ class Process:
         first = self.disk.log.end_offset
         self.disk.log.entries += entries
         changes = [
-            VoterChange(offset=first + index, kraft_version=entry.value.kraft_version, voters=entry.value.voters)
+            VoterChange(
+                offset=first + index,
+                kraft_version=entry.value.kraft_version,
+                voters=entry.value.voters,
+            )
             for index, entry in enumerate(entries)
             if isinstance(entry.value, Voters)
         ]
         return LogChanged(changes=tuple(changes), is_refused=not entries)
 
     def _control_entries(self, change: AppendControl) -> list[Entry]:
-        entries = [Entry(change.epoch, f"leader={self.node_id}")] if change.granting_ids is not None else []
+        entries = (
+            [Entry(change.epoch, f"leader={self.node_id}")]
+            if change.granting_ids is not None
+            else []
+        )
         if change.voters is not None:
             entries.append(Entry(change.epoch, Voters(change.voters, change.kraft_version)))
         return entries
@@ -399,11 +478,15 @@ class Process:
         if not change.is_last:
             return LogChanged()
         self.disk.log.install(change.snapshot_id, content)
-        return SnapshotInstalled(snapshot_id=change.snapshot_id, change=self._voters_in(change.snapshot_id))
+        return SnapshotInstalled(
+            snapshot_id=change.snapshot_id, change=self._voters_in(change.snapshot_id)
+        )
 
 
 def first_disk(node_id: int, voters: VoterSet | None = None) -> Disk:
-    """Return the disk of a formatted node; with voters they are records (kraft.version 1), as ``--initial-controllers`` writes them."""
+    """Return the disk of a formatted node; with voters they are records (kraft.version 1), as
+    ``--initial-controllers`` writes them.
+    """
     disk = Disk(directory(node_id))
     if voters is not None:
         disk.log.snapshots[SnapshotId(0, 0)] = (Entry(0, Voters(voters, 1)),)

@@ -1,4 +1,6 @@
-"""Bugs planted in the quorum's rules, each of which the simulation must notice: one that never caught a bug proves nothing."""
+"""Bugs planted in the quorum's rules, each of which the simulation must notice: one that never
+caught a bug proves nothing.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -52,7 +54,9 @@ def _follow_and_truncate(replica: Replica, epoch: Any, leader_id: Any, endpoints
     return is_following
 
 
-def _grant_any_pre_vote(role: Role, candidate: Any, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
+def _grant_any_pre_vote(
+    role: Role, candidate: Any, *, is_up_to_date: bool, is_pre_vote: bool
+) -> bool:
     if is_pre_vote:
         return is_up_to_date and not isinstance(role, Leader)
     return _is_vote_granted(role, candidate, is_up_to_date=is_up_to_date, is_pre_vote=is_pre_vote)
@@ -90,14 +94,25 @@ def _lead_on(self: RaftCore) -> Role:
 
 
 BUGS = (
-    Bug(name="fetched before the sync", replacements=((Replica, "is_log_durable", property(lambda self: not self.is_log_changing)),)),
+    Bug(
+        name="fetched before the sync",
+        replacements=(
+            (Replica, "is_log_durable", property(lambda self: not self.is_log_changing)),
+        ),
+    ),
     Bug(
         name="leader counts what it has not synced",
-        replacements=((leadership, "note_synced", count_what_is_not_synced), (leadership, "note_log", note_log_as_synced)),
+        replacements=(
+            (leadership, "note_synced", count_what_is_not_synced),
+            (leadership, "note_log", note_log_as_synced),
+        ),
     ),
     Bug(
         name="vote not written down",
-        replacements=((roles, "remembered", _forget_the_vote), ("log_service.raft.core", "remembered", _forget_the_vote)),
+        replacements=(
+            (roles, "remembered", _forget_the_vote),
+            ("log_service.raft.core", "remembered", _forget_the_vote),
+        ),
     ),
     Bug(
         name="truncated to the high watermark",
@@ -106,12 +121,21 @@ BUGS = (
             ("log_service.raft.elections", "become_follower", _follow_and_truncate),
         ),
     ),
-    Bug(name="pre-vote that disturbs", replacements=(("log_service.raft.elections", "is_vote_granted", _grant_any_pre_vote),)),
-    Bug(name="voted for a shorter log", replacements=(("log_service.raft.elections", "is_vote_granted", _vote_for_anyone),)),
+    Bug(
+        name="pre-vote that disturbs",
+        replacements=(("log_service.raft.elections", "is_vote_granted", _grant_any_pre_vote),),
+    ),
+    Bug(
+        name="voted for a shorter log",
+        replacements=(("log_service.raft.elections", "is_vote_granted", _vote_for_anyone),),
+    ),
     Bug(
         name="second voter change before the first is committed",
         replacements=((voter_changes, "_check_no_other_change", _allow_any_change),),
     ),
-    Bug(name="committed before the epoch's start", replacements=((Leader, "_advance", _advance_before_the_start),)),
+    Bug(
+        name="committed before the epoch's start",
+        replacements=((Leader, "_advance", _advance_before_the_start),),
+    ),
     Bug(name="a restart leads on", replacements=((RaftCore, "_first_role", _lead_on),)),
 )

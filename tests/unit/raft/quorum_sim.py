@@ -1,6 +1,8 @@
-"""One seed, one quorum: three to five replicas, messages that are lost, late and out of order, cuts, crashes that lose unsynced tails.
+"""One seed, one quorum: three to five replicas, messages that are lost, late and out of order,
+cuts, crashes that lose unsynced tails.
 
-After every step the promises of the quorum are checked; at the end everything heals, and the quorum must commit again.
+After every step the promises of the quorum are checked; at the end everything heals, and the quorum
+must commit again.
 
     python -m tests.unit.raft.quorum_sim 10000          seeds 0 to 9999
     python -m tests.unit.raft.quorum_sim 17 --trace     seed 17, told
@@ -12,7 +14,15 @@ import sys
 from random import Random
 
 from log_service.common.types import NodeId
-from log_service.raft.events import AppendControl, Effects, Event, RequestArrived, ResignAsked, ResponseArrived, SnapshotInstalled
+from log_service.raft.events import (
+    AppendControl,
+    Effects,
+    Event,
+    RequestArrived,
+    ResignAsked,
+    ResponseArrived,
+    SnapshotInstalled,
+)
 from log_service.raft.leader import Leader
 from log_service.raft.messages import (
     AddVoterRequest,
@@ -23,7 +33,16 @@ from log_service.raft.messages import (
 )
 from log_service.raft.roles import Candidate, Follower
 from log_service.raft.voters import ReplicaKey, VoterSet
-from tests.unit.raft.quorum import Disk, Entry, Message, Process, Voters, directory, first_disk, voter
+from tests.unit.raft.quorum import (
+    Disk,
+    Entry,
+    Message,
+    Process,
+    Voters,
+    directory,
+    first_disk,
+    voter,
+)
 
 FAULT_MS = 10_000
 HEAL_MS = 8_000
@@ -35,7 +54,9 @@ class BrokenPromiseError(AssertionError):
 
 
 class Promises:
-    """What must hold after every step, whatever breaks (``design`` of the quorum: one leader per epoch, nothing committed is lost)."""
+    """What must hold after every step, whatever breaks (``design`` of the quorum: one leader per
+    epoch, nothing committed is lost).
+    """
 
     def __init__(self) -> None:
         self.leaders: dict[int, tuple[int, object]] = {}
@@ -46,7 +67,14 @@ class Promises:
         self.high_watermarks: dict[int, int] = {}
         self.lengths: dict[object, int] = {}
 
-    def check(self, process: Process, event: Event, effects: Effects, disks: dict[object, Disk], now_ms: int) -> None:
+    def check(
+        self,
+        process: Process,
+        event: Event,
+        effects: Effects,
+        disks: dict[object, Disk],
+        now_ms: int,
+    ) -> None:
         """Check one replica after one step.
 
         Raises:
@@ -55,7 +83,10 @@ class Promises:
         core, disk = process.core, process.disk
         self._expect(process.failure is None, f"node {process.node_id} ends: {process.failure}")
         known_epoch = self.epochs.get(disk.directory_id, 0)
-        self._expect(core.epoch >= known_epoch, f"node {process.node_id} goes from epoch {known_epoch} back to {core.epoch}")
+        self._expect(
+            core.epoch >= known_epoch,
+            f"node {process.node_id} goes from epoch {known_epoch} back to {core.epoch}",
+        )
         self.epochs[disk.directory_id] = core.epoch
         if isinstance(core.role, Leader):
             self._check_leader(process, core.role, event)
@@ -68,49 +99,87 @@ class Promises:
         this = (process.node_id, process)
         is_new = leader.epoch not in self.leaders
         first = self.leaders.setdefault(leader.epoch, this)
-        self._expect(first == this, f"epoch {leader.epoch} is led by node {first[0]} and node {this[0]}")
+        self._expect(
+            first == this, f"epoch {leader.epoch} is led by node {first[0]} and node {this[0]}"
+        )
         log = process.disk.log
         if is_new:
-            self._expect(log.end_offset >= len(self.committed), f"leader {process.node_id} of epoch {leader.epoch} lacks what is committed")
+            self._expect(
+                log.end_offset >= len(self.committed),
+                f"leader {process.node_id} of epoch {leader.epoch} lacks what is committed",
+            )
         is_started = leader.high_watermark < 0 or leader.high_watermark > leader.epoch_start_offset
-        self._expect(is_started, f"leader {process.node_id} commits {leader.high_watermark} before the start of its epoch")
-        self._expect(not isinstance(event, SnapshotInstalled), f"leader {process.node_id} loads a snapshot")
+        self._expect(
+            is_started,
+            f"leader {process.node_id} commits {leader.high_watermark} before the start of its epoch",
+        )
+        self._expect(
+            not isinstance(event, SnapshotInstalled), f"leader {process.node_id} loads a snapshot"
+        )
 
     def _check_votes(self, process: Process, effects: Effects, now_ms: int) -> None:
         for reply_to, response in effects.replies:
-            if not isinstance(response, VoteResponse) or not response.is_granted or not isinstance(reply_to, Message):
+            if (
+                not isinstance(response, VoteResponse)
+                or not response.is_granted
+                or not isinstance(reply_to, Message)
+            ):
                 continue
             request = reply_to.request
             assert isinstance(request, VoteRequest)
             if request.is_pre_vote:
                 role = process.core.role
-                hears = isinstance(role, Leader) or (isinstance(role, Follower) and role.has_fetched and role.fetch_deadline_ms > now_ms)
-                self._expect(not hears, f"node {process.node_id} hears its leader, and grants a pre-vote")
+                hears = isinstance(role, Leader) or (
+                    isinstance(role, Follower)
+                    and role.has_fetched
+                    and role.fetch_deadline_ms > now_ms
+                )
+                self._expect(
+                    not hears, f"node {process.node_id} hears its leader, and grants a pre-vote"
+                )
                 continue
             key = (process.node_id, process.disk.directory_id, request.epoch)
             first = self.votes.setdefault(key, request.candidate)
-            self._expect(first == request.candidate, f"node {process.node_id} votes twice in epoch {request.epoch}")
+            self._expect(
+                first == request.candidate,
+                f"node {process.node_id} votes twice in epoch {request.epoch}",
+            )
             state = process.disk.state
-            is_kept = state is not None and state.leader_epoch == request.epoch and state.voted == request.candidate
+            is_kept = (
+                state is not None
+                and state.leader_epoch == request.epoch
+                and state.voted == request.candidate
+            )
             self._expect(is_kept, f"node {process.node_id} votes without writing it down")
         role = process.core.role
         if isinstance(role, Candidate):
             key = (process.node_id, process.disk.directory_id, role.epoch)
             own = ReplicaKey(NodeId(process.node_id), process.disk.directory_id)
-            self._expect(self.votes.setdefault(key, own) == own, f"node {process.node_id} votes twice in epoch {role.epoch}")
+            self._expect(
+                self.votes.setdefault(key, own) == own,
+                f"node {process.node_id} votes twice in epoch {role.epoch}",
+            )
 
     def _check_promise_of_fetches(self, process: Process, effects: Effects) -> None:
         for send in effects.sends:
             if isinstance(send.request, FetchRequest):
                 synced = process.disk.log.synced_end_offset
-                self._expect(send.request.fetch_offset <= synced, f"node {process.node_id} fetches from above what it has synced")
+                self._expect(
+                    send.request.fetch_offset <= synced,
+                    f"node {process.node_id} fetches from above what it has synced",
+                )
         change = effects.log_change
-        if isinstance(change, AppendControl) and change.voters is not None and change.granting_ids is None:
+        if (
+            isinstance(change, AppendControl)
+            and change.voters is not None
+            and change.granting_ids is None
+        ):
             leader = process.core.role
             assert isinstance(leader, Leader)
             earlier = process.core.history.at(process.disk.log.end_offset - len([change.voters]))
             self._expect(
-                earlier.offset < leader.high_watermark, f"node {process.node_id} changes voters before the last change is committed"
+                earlier.offset < leader.high_watermark,
+                f"node {process.node_id} changes voters before the last change is committed",
             )
 
     def _check_written(self, process: Process) -> None:
@@ -121,17 +190,26 @@ class Promises:
             entry = log.entry(offset)
             assert entry is not None
             known = self.written.setdefault((entry.epoch, offset), entry.value)
-            self._expect(known == entry.value, f"offset {offset} of epoch {entry.epoch} holds {known} and {entry.value}")
+            self._expect(
+                known == entry.value,
+                f"offset {offset} of epoch {entry.epoch} holds {known} and {entry.value}",
+            )
         self.lengths[process] = log.end_offset
 
     def _check_high_watermark(self, process: Process, disks: dict[object, Disk]) -> None:
         high_watermark = process.core.high_watermark
         known = self.high_watermarks.get(id(process), -1)
-        self._expect(high_watermark >= known, f"the high watermark of node {process.node_id} goes back from {known} to {high_watermark}")
+        self._expect(
+            high_watermark >= known,
+            f"the high watermark of node {process.node_id} goes back from {known} to {high_watermark}",
+        )
         self.high_watermarks[id(process)] = high_watermark
         log = process.disk.log
         if high_watermark > known:
-            self._expect(high_watermark <= log.end_offset, f"node {process.node_id} knows {high_watermark} committed and does not have it")
+            self._expect(
+                high_watermark <= log.end_offset,
+                f"node {process.node_id} knows {high_watermark} committed and does not have it",
+            )
             self._check_committed(process, max(known, 0), high_watermark)
         if high_watermark > len(self.committed):
             self._commit(process, high_watermark, disks)
@@ -140,14 +218,21 @@ class Promises:
         prefix = process.disk.log.prefix(end_offset)
         for offset in range(first, min(end_offset, len(self.committed))):
             found = prefix[offset]
-            self._expect(found == self.committed[offset], f"node {process.node_id}: {offset} is {found}, was {self.committed[offset]}")
+            self._expect(
+                found == self.committed[offset],
+                f"node {process.node_id}: {offset} is {found}, was {self.committed[offset]}",
+            )
 
     def _commit(self, process: Process, end_offset: int, disks: dict[object, Disk]) -> None:
         """Note what is committed for the first time: a majority of the voters has synced it."""
         prefix = process.disk.log.prefix(end_offset)
         self.committed += prefix[len(self.committed) :]
         voters = process.core.voters
-        holders = [each for each in voters if each.directory_id in disks and holds(disks[each.directory_id], self.committed)]
+        holders = [
+            each
+            for each in voters
+            if each.directory_id in disks and holds(disks[each.directory_id], self.committed)
+        ]
         text = f"{end_offset} is committed, but only {[each.node_id for each in holders]} of {[each.node_id for each in voters]} have it"
         self._expect(len(holders) >= voters.majority_count, text)
 
@@ -174,18 +259,31 @@ class Sim:
     def __init__(self, seed: int, *, is_traced: bool = False) -> None:
         self.rng = Random(f"quorum {seed}")
         self.refusals = Random(f"refusals {seed}")
-        self.refused, self.lies = self.refusals.choice((0.0, 0.5, 1.0)), self.refusals.choice((0.0, 0.0, 0.3))
-        """How often the host of a process that is down refuses, and how often a refusal is what is told of a message that is lost."""
+        self.refused, self.lies = (
+            self.refusals.choice((0.0, 0.5, 1.0)),
+            self.refusals.choice((0.0, 0.0, 0.3)),
+        )
+        """How often the host of a process that is down refuses, and how often a refusal is what is
+        told of a message that is lost.
+        """
         self.is_traced = is_traced
         self.now_ms = 0
         self.promises = Promises()
         self.voter_ids = tuple(range(1, self.rng.choice((3, 3, 3, 4, 5)) + 1))
         self.is_dynamic = self.rng.random() < 0.6
-        self.static = VoterSet() if self.is_dynamic else VoterSet(tuple(voter(each) for each in self.voter_ids))
+        self.static = (
+            VoterSet()
+            if self.is_dynamic
+            else VoterSet(tuple(voter(each) for each in self.voter_ids))
+        )
         first = VoterSet(tuple(voter(each) for each in self.voter_ids)) if self.is_dynamic else None
         self.ids = (*self.voter_ids, max(self.voter_ids) + 1)
-        self.disks: dict[int, Disk] = {each: first_disk(each, first if each in self.voter_ids else None) for each in self.ids}
-        self.all_disks: dict[object, Disk] = {disk.directory_id: disk for disk in self.disks.values()}
+        self.disks: dict[int, Disk] = {
+            each: first_disk(each, first if each in self.voter_ids else None) for each in self.ids
+        }
+        self.all_disks: dict[object, Disk] = {
+            disk.directory_id: disk for disk in self.disks.values()
+        }
         self.processes: dict[int, Process] = {}
         self.cuts: set[tuple[int, int]] = set()
         self.wiped_count = 0
@@ -197,7 +295,10 @@ class Sim:
         self.latency_ms = pick((1, 5, 40, 150))
         self.sync_ms = pick((0, 2, 30, 200))
         self.fault_ms = pick((150, 400, 1_200))
-        self.weights = {name: self.rng.choice((0, 1, 3)) for name in ("crash", "cut", "stall", "resign", "snapshot", "voters", "wipe")}
+        self.weights = {
+            name: self.rng.choice((0, 1, 3))
+            for name in ("crash", "cut", "stall", "resign", "snapshot", "voters", "wipe")
+        }
         self._events: list[tuple[int, int, str, object]] = []
         self._ticks: dict[int, int] = {}
 
@@ -223,31 +324,56 @@ class Sim:
         )
         self.promises.lengths[process] = 0
         self.start_count += 1
-        process.core._replica.connections._last_id = self.start_count * 1_000_000  # no response to an earlier process counts
+        process.core._replica.connections._last_id = (
+            self.start_count * 1_000_000
+        )  # no response to an earlier process counts
         process.start(self.now_ms)
 
     def post(self, message: Message) -> None:
         """Carry a message, or lose it; then its request fails, sooner or later or never."""
         delay_ms = self.rng.randint(1, self.latency_ms) if self.latency_ms > 1 else 1
-        is_cut = (message.sender, message.receiver) in self.cuts or (message.receiver, message.sender) in self.cuts
+        is_cut = (message.sender, message.receiver) in self.cuts or (
+            message.receiver,
+            message.sender,
+        ) in self.cuts
         if is_cut or self.rng.random() < self.loss:
             if self.rng.random() < 0.7:
                 sender = message.receiver if message.is_response else message.sender
                 receiver = message.sender if message.is_response else message.receiver
                 is_refused = self.refusals.random() < self.lies
-                lost = Message(receiver, sender, message.request_id, message.request, is_response=True, is_refused=is_refused)
-                self.at(delay_ms + self.rng.randint(0, 300), "message", (lost, self.processes.get(sender)))
+                lost = Message(
+                    receiver,
+                    sender,
+                    message.request_id,
+                    message.request,
+                    is_response=True,
+                    is_refused=is_refused,
+                )
+                self.at(
+                    delay_ms + self.rng.randint(0, 300),
+                    "message",
+                    (lost, self.processes.get(sender)),
+                )
             return
         self.at(delay_ms, "message", (message, self.processes.get(message.receiver)))
 
     def watch(self, process: Process, event: Event, effects: Effects) -> None:
         if self.is_traced:
-            self.tell(process.core, type(event).__name__, _brief(event), effects.log_change or "", len(effects.sends))
+            self.tell(
+                process.core,
+                type(event).__name__,
+                _brief(event),
+                effects.log_change or "",
+                len(effects.sends),
+            )
         self.promises.check(process, event, effects, self.all_disks, self.now_ms)
         log = process.disk.log
         if log.synced_end_offset < log.end_offset and not process.is_stalled:
             self.at(self.rng.randint(0, self.sync_ms), "sync", process)
-        if process.deadline_ms is not None and self._ticks.get(process.node_id, 1 << 60) > process.deadline_ms:
+        if (
+            process.deadline_ms is not None
+            and self._ticks.get(process.node_id, 1 << 60) > process.deadline_ms
+        ):
             self._ticks[process.node_id] = process.deadline_ms
             self.at(max(0, process.deadline_ms - self.now_ms), "tick", process.node_id)
 
@@ -354,22 +480,36 @@ class Sim:
 
     def _change_voters(self, process: Process) -> None:
         voters = process.core.voters
-        outside = [each for each in self.ids if ReplicaKey(NodeId(each), self.disks[each].directory_id) not in voters]
-        gone = [each for each in voters if self.disks[each.node_id].directory_id != each.directory_id]
+        outside = [
+            each
+            for each in self.ids
+            if ReplicaKey(NodeId(each), self.disks[each].directory_id) not in voters
+        ]
+        gone = [
+            each for each in voters if self.disks[each.node_id].directory_id != each.directory_id
+        ]
         if gone:
             process.ask(self.step_count, RemoveVoterRequest(voter=gone[0].key), self.now_ms)
         elif outside and (len(voters) <= 3 or self.rng.random() < 0.6):
             added = voter(outside[0], self.disks[outside[0]].directory_id.int - 1_000)
             process.ask(self.step_count, AddVoterRequest(voter=added), self.now_ms)
         elif len(voters) > 3:
-            process.ask(self.step_count, RemoveVoterRequest(voter=self.rng.choice(voters.voters).key), self.now_ms)
+            process.ask(
+                self.step_count,
+                RemoveVoterRequest(voter=self.rng.choice(voters.voters).key),
+                self.now_ms,
+            )
 
     def _fault_wipe(self) -> None:
-        """Give a node a new, empty disk, at most one in a run: what is committed stays with a majority."""
+        """Give a node a new, empty disk, at most one in a run: what is committed stays with a
+        majority.
+        """
         node_id = self.rng.choice(self.ids)
         if self.wiped_count or not self.is_dynamic or len(self.promises.committed) < 5:
             return
-        holders = [each for each in self.voter_ids if holds(self.disks[each], self.promises.committed)]
+        holders = [
+            each for each in self.voter_ids if holds(self.disks[each], self.promises.committed)
+        ]
         if len(holders) < len(self.voter_ids) or self._is_voter_change_open():
             return
         self.wiped_count += 1
@@ -382,17 +522,26 @@ class Sim:
     def _is_voter_change_open(self) -> bool:
         """Whether a disk holds voters that are not committed.
 
-        A replica that they leave out stands for no election, as in Apache Kafka, though its vote may be needed until they are committed:
-        a disk that is lost in that moment can stop the quorum.
+        A replica that they leave out stands for no election, as in Apache Kafka, though its vote
+        may be needed until they are committed: a disk that is lost in that moment can stop the
+        quorum.
         """
         count = len(self.promises.committed)
         logs = [disk.log for disk in self.disks.values()]
-        return any(isinstance(entry.value, Voters) for log in logs for entry in log.entries[max(0, count - log.start_offset) :])
+        return any(
+            isinstance(entry.value, Voters)
+            for log in logs
+            for entry in log.entries[max(0, count - log.start_offset) :]
+        )
 
     def _heal(self) -> None:
         self.tell("heal")
         self.cuts.clear()
-        self.loss, self.latency_ms, self.sync_ms = 0.0, min(self.latency_ms, 40), min(self.sync_ms, 30)
+        self.loss, self.latency_ms, self.sync_ms = (
+            0.0,
+            min(self.latency_ms, 40),
+            min(self.sync_ms, 30),
+        )
         for node_id, process in list(self.processes.items()):
             process.is_stalled = False
             if process.is_running:
@@ -405,10 +554,16 @@ class Sim:
             raise BrokenPromiseError(
                 f"nothing was committed after everything had healed: {[process.core for process in self.processes.values()]}"
             )
-        leaders = [process for process in self.processes.values() if isinstance(process.core.role, Leader)]
+        leaders = [
+            process for process in self.processes.values() if isinstance(process.core.role, Leader)
+        ]
         if len(leaders) != 1:
             raise BrokenPromiseError(f"{len(leaders)} lead after everything had healed")
-        lagging = [each.node_id for each in self.processes.values() if each.core.high_watermark < committed_count]
+        lagging = [
+            each.node_id
+            for each in self.processes.values()
+            if each.core.high_watermark < committed_count
+        ]
         if lagging:
             raise BrokenPromiseError(f"nodes {lagging} do not learn what is committed")
 

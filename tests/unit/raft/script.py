@@ -4,17 +4,20 @@
     ----
     what happened
 
-Commands: ``voters 1 2 3`` (records, kraft.version 1) or ``static 1 2 3`` (configuration); ``observer 4``; ``joining N...`` (those shall
-become voters by themselves); ``upgrade N LEVEL`` (of kraft.version) and ``check N LEVEL`` (whether it could be); ``start N...``;
-``run MS`` lets time pass, with messages that take no time and disks that sync at once; ``cut N...`` and ``heal``; ``stall N`` and
-``sync N`` (the disk);
-``append N VALUE...``; ``crash N`` (what is not synced is lost) and ``restart N``; ``wipe N`` (a new disk); ``lose N`` (an empty disk with
-the same directory id); ``snapshot N``; ``add N M`` and ``remove N M`` (operator's requests to N); ``resign N``; ``shutdown N``;
-``timer N MS`` (what N draws for its timers); ``refuse`` (from now on the hosts of processes that are down refuse what is sent to them, and
-a crash ends the fetches that wait there); ``deaf N FROM...`` (so does N's host what comes from those, though N is alive); ``twin N A``
+Commands: ``voters 1 2 3`` (records, kraft.version 1) or ``static 1 2 3`` (configuration);
+``observer 4``; ``joining N...`` (those shall become voters by themselves); ``upgrade N LEVEL`` (of
+kraft.version) and ``check N LEVEL`` (whether it could be); ``start N...``; ``run MS`` lets time
+pass, with messages that take no time and disks that sync at once; ``cut N...`` and ``heal``;
+``stall N`` and ``sync N`` (the disk); ``append N VALUE...``; ``crash N`` (what is not synced is
+lost) and ``restart N``; ``wipe N`` (a new disk); ``lose N`` (an empty disk with the same directory
+id); ``snapshot N``; ``add N M`` and ``remove N M`` (operator's requests to N); ``resign N``;
+``shutdown N``; ``timer N MS`` (what N draws for its timers); ``refuse`` (from now on the hosts of
+processes that are down refuse what is sent to them, and a crash ends the fetches that wait there);
+``deaf N FROM...`` (so does N's host what comes from those, though N is alive); ``twin N A``
 (another process under N's id, with a directory of its own; it is called A); ``state``; ``log N``.
 
-Elections, changes of roles, of leaders and of voters are told; fetches only where they do not simply bring records.
+Elections, changes of roles, of leaders and of voters are told; fetches only where they do not
+simply bring records.
 """
 
 from collections.abc import Collection, Iterator
@@ -91,7 +94,9 @@ class Script:
         self.disks = {int(each): first_disk(int(each), self.first) for each in ids}
 
     def do_static(self, *ids: str) -> None:
-        self.static = VoterSet(tuple(replace(voter(int(each)), directory_id=NO_DIRECTORY) for each in ids))
+        self.static = VoterSet(
+            tuple(replace(voter(int(each)), directory_id=NO_DIRECTORY) for each in ids)
+        )
         self.disks = {int(each): first_disk(int(each)) for each in ids}
 
     def do_observer(self, node_id: str) -> None:
@@ -106,7 +111,9 @@ class Script:
                 self.disks[node_id],
                 static_voters=self.static,
                 bootstrap_ids=tuple(self.disks),
-                draw=lambda count, node_id=node_id: self.drawn.get(node_id, (node_id - 1) * 300) % count,  # type: ignore[misc]
+                draw=lambda count, node_id=node_id: (
+                    self.drawn.get(node_id, (node_id - 1) * 300) % count
+                ),  # type: ignore[misc]
                 post=self.queue.append,
                 watch=self.watch,
                 config=replace(CONFIG, is_auto_join_enabled=node_id in self.joining_ids),
@@ -139,13 +146,24 @@ class Script:
         while (due_ms := self.next_deadline()) is not None and due_ms <= end_ms:
             self.now_ms = max(self.now_ms, due_ms)
             for process in self.processes.values():
-                if process.is_running and process.deadline_ms is not None and process.deadline_ms <= self.now_ms:
+                if (
+                    process.is_running
+                    and process.deadline_ms is not None
+                    and process.deadline_ms <= self.now_ms
+                ):
                     process.tick(self.now_ms)
             self.settle()
         self.now_ms = end_ms
 
     def next_deadline(self) -> int | None:
-        return min((each.deadline_ms for each in self.processes.values() if each.is_running and each.deadline_ms is not None), default=None)
+        return min(
+            (
+                each.deadline_ms
+                for each in self.processes.values()
+                if each.is_running and each.deadline_ms is not None
+            ),
+            default=None,
+        )
 
     def do_cut(self, *ids: str) -> None:
         self.cut_ids = {int(each) for each in ids}
@@ -182,7 +200,9 @@ class Script:
         """Lose a disk's content and keep its directory id: what never may happen."""
         kept = self.disks[int(node_id)]
         self.disks[int(node_id)] = Disk(kept.directory_id)
-        self.disks[int(node_id)].log.snapshots[BOOTSTRAP_SNAPSHOT] = first_disk(int(node_id), self.first).log.snapshots[BOOTSTRAP_SNAPSHOT]
+        self.disks[int(node_id)].log.snapshots[BOOTSTRAP_SNAPSHOT] = first_disk(
+            int(node_id), self.first
+        ).log.snapshots[BOOTSTRAP_SNAPSHOT]
 
     def do_snapshot(self, node_id: str) -> None:
         self.tell(f"{node_id}: takes {_snapshot(self.processes[int(node_id)].snapshot())}")
@@ -202,7 +222,9 @@ class Script:
 
     def do_remove(self, node_id: str, removed_id: str) -> None:
         known = self.processes[int(node_id)].core.voters.get(NodeId(int(removed_id)))
-        self.ask(node_id, RemoveVoterRequest(voter=known.key if known else voter(int(removed_id)).key))
+        self.ask(
+            node_id, RemoveVoterRequest(voter=known.key if known else voter(int(removed_id)).key)
+        )
 
     def ask(self, node_id: str, request: Request) -> None:
         process = self.processes[int(node_id)]
@@ -212,7 +234,12 @@ class Script:
 
     def tell_outcomes(self, process: Process) -> None:
         for response in process.outcomes.values():
-            reason = f", {response.message}" if isinstance(response, VoterChangeResponse) and response.message.startswith("kraft") else ""
+            reason = (
+                f", {response.message}"
+                if isinstance(response, VoterChangeResponse)
+                and response.message.startswith("kraft")
+                else ""
+            )
             self.tell(f"{process.node_id}: responds {response.error.name}{reason}")
         process.outcomes.clear()
 
@@ -269,13 +296,20 @@ class Script:
                 self.deliver(self.queue.pop(0))
 
     def sync_one(self) -> bool:
-        return any(each.is_running and not each.is_stalled and each.sync(self.now_ms) for each in self.processes.values())
+        return any(
+            each.is_running and not each.is_stalled and each.sync(self.now_ms)
+            for each in self.processes.values()
+        )
 
     def deliver(self, message: Message) -> None:
         receiver = self.processes.get(message.receiver)
         is_cut = (message.sender in self.cut_ids) != (message.receiver in self.cut_ids)
         is_gone = self.is_refusing and receiver is not None and not receiver.is_running
-        if not is_cut and not message.is_response and (is_gone or (message.receiver, message.sender) in self.deaf_ids):
+        if (
+            not is_cut
+            and not message.is_response
+            and (is_gone or (message.receiver, message.sender) in self.deaf_ids)
+        ):
             self.processes[message.sender].receive(message.refusal(), self.now_ms)
             return
         if is_cut or receiver is None or not receiver.is_running:
@@ -294,12 +328,20 @@ class Script:
         for line in _log_changes(effects):
             self.tell(f"{node_id}: {line}")
         if effects.voting_directory is not None:
-            self.tell(f"{node_id}: has no vote, node {process.node_id} votes from directory {effects.voting_directory.int - 1_000}")
+            self.tell(
+                f"{node_id}: has no vote, node {process.node_id} votes from directory {effects.voting_directory.int - 1_000}"
+            )
         if effects.twins is not None and effects.twins.node_id not in self.twin_ids:
             self.twin_ids.add(effects.twins.node_id)
             directories = sorted(each.int - 1_000 for each in effects.twins.directory_ids)
-            self.tell(f"{node_id}: hears two processes as node {effects.twins.node_id}, from directories {directories}")
-        if effects.leader is not None and isinstance(core.role, Leader) and effects.leader[0] == node_id:
+            self.tell(
+                f"{node_id}: hears two processes as node {effects.twins.node_id}, from directories {directories}"
+            )
+        if (
+            effects.leader is not None
+            and isinstance(core.role, Leader)
+            and effects.leader[0] == node_id
+        ):
             self.tell(f"{node_id}: leads epoch {core.epoch}, hw={core.high_watermark}")
         if effects.failure:
             self.tell(f"{node_id}: ends: {effects.failure}")
@@ -309,17 +351,23 @@ class Script:
 
 
 def _is_told(message: Message) -> bool:
-    if isinstance(message.request, BeginQuorumEpochRequest | EndQuorumEpochRequest | UpdateVoterRequest):
+    if isinstance(
+        message.request, BeginQuorumEpochRequest | EndQuorumEpochRequest | UpdateVoterRequest
+    ):
         return not message.is_response
     if isinstance(message.request, AddVoterRequest | RemoveVoterRequest):
         return True
     response = message.response
-    is_way_back = isinstance(response, FetchResponse) and (response.diverging is not None or response.snapshot_id is not None)
+    is_way_back = isinstance(response, FetchResponse) and (
+        response.diverging is not None or response.snapshot_id is not None
+    )
     return isinstance(message.request, VoteRequest) or is_way_back
 
 
 def _text(message: Message) -> str:
-    return _response(message.response) if message.response is not None else _request(message.request)
+    return (
+        _response(message.response) if message.response is not None else _request(message.request)
+    )
 
 
 def _request(request: Request) -> str:
@@ -349,7 +397,9 @@ def _response(response: Response) -> str:
 
 
 def _snapshot(snapshot_id: object) -> str:
-    return f"snapshot {snapshot_id.end_offset}-{snapshot_id.epoch}" if snapshot_id else "no snapshot"  # type: ignore[attr-defined]
+    return (
+        f"snapshot {snapshot_id.end_offset}-{snapshot_id.epoch}" if snapshot_id else "no snapshot"
+    )  # type: ignore[attr-defined]
 
 
 def _log_changes(effects: Effects) -> Iterator[str]:
@@ -360,7 +410,11 @@ def _log_changes(effects: Effects) -> Iterator[str]:
         case StoreSlice() if change.is_last:
             yield f"begins anew behind snapshot {change.snapshot_id.end_offset}-{change.snapshot_id.epoch}"
         case AppendControl() if change.voters is not None:
-            level = f" and kraft.version {change.kraft_version}" if change.granting_ids is None and change.kraft_version is not None else ""
+            level = (
+                f" and kraft.version {change.kraft_version}"
+                if change.granting_ids is None and change.kraft_version is not None
+                else ""
+            )
             yield f"writes voters {[each.node_id for each in change.voters]}{level}"
         case _:
             pass
@@ -370,7 +424,9 @@ def play(text: str) -> str:
     """Return a script with what happens now below each of its commands."""
     script, lines = Script(), []
     for block in text.strip().split("\n\n"):
-        commands = [line for line in block.split("\n----", maxsplit=1)[0].splitlines() if line != "----"]
+        commands = [
+            line for line in block.split("\n----", maxsplit=1)[0].splitlines() if line != "----"
+        ]
         script.told.clear()
         for command in commands:
             if command and not command.startswith("#"):

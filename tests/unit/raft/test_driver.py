@@ -1,4 +1,6 @@
-"""The metadata log of one node: what is committed survives, what is not committed is never handed out."""
+"""The metadata log of one node: what is committed survives, what is not committed is never handed
+out.
+"""
 
 import errno
 from contextlib import suppress
@@ -10,7 +12,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.config.views import MetadataLogConfig
-from log_service.protocol.stored.control_records import KRaftVersionRecord, LeaderChangeMessage, VotersRecord
+from log_service.protocol.stored.control_records import (
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    VotersRecord,
+)
 from log_service.protocol.stored.metadata_records import ConfigRecord, MetadataRecord
 from log_service.raft.log_view import SnapshotId
 from log_service.raft.quorum_store import read_quorum_state
@@ -106,7 +112,9 @@ def test_appends_that_wait_share_one_sync() -> None:
             before = machine.files.sync_count
             await until_committed(raft, raft.log_end_offset)
             assert machine.files.sync_count - before <= 4
-            assert [record.value for record in replayed.records if isinstance(record, ConfigRecord)][-50:] == [str(n) for n in range(50)]
+            assert [
+                record.value for record in replayed.records if isinstance(record, ConfigRecord)
+            ][-50:] == [str(n) for n in range(50)]
 
     run(main)
 
@@ -286,7 +294,10 @@ def test_two_snapshots_are_kept_and_the_log_begins_at_the_older() -> None:
 def test_a_snapshot_is_written_by_itself_when_the_log_has_grown() -> None:
     async def main() -> None:
         machine = formatted(MetadataLogConfig(max_record_bytes_between_snapshots=2_000))
-        async with machine.started(is_running=False) as (raft, replayed), trio.open_nursery() as nursery:
+        async with (
+            machine.started(is_running=False) as (raft, replayed),
+            trio.open_nursery() as nursery,
+        ):
             await nursery.start(raft.run, lambda: list(replayed.records[-1:]))
             for value in range(30):
                 await commit(raft, config(str(value)))
@@ -321,13 +332,18 @@ def test_a_snapshot_waits_while_its_source_has_none_to_give() -> None:
 def test_a_full_disk_puts_a_snapshot_off(place: str) -> None:
     async def main() -> None:
         machine = formatted(MetadataLogConfig(max_record_bytes_between_snapshots=2_000))
-        async with machine.started(is_running=False) as (raft, replayed), trio.open_nursery() as nursery:
+        async with (
+            machine.started(is_running=False) as (raft, replayed),
+            trio.open_nursery() as nursery,
+        ):
             await nursery.start(raft.run, lambda: list(replayed.records[-1:]))
             machine.files.fail_next("open", error=errno.ENOSPC, containing=place)
             for value in range(60):
                 await commit(raft, config(str(value)))
             assert len(list_snapshots(machine.files, METADATA)) == 2
-            assert not [name for name in machine.files.list_directory(METADATA) if name.endswith(".tmp")]
+            assert not [
+                name for name in machine.files.list_directory(METADATA) if name.endswith(".tmp")
+            ]
             nursery.cancel_scope.cancel()
         async with machine.started() as (_, replayed):
             assert [*replayed.snapshots[0].records, *replayed.records][-1] == config("59")
@@ -338,8 +354,13 @@ def test_a_full_disk_puts_a_snapshot_off(place: str) -> None:
 def test_a_disk_that_fails_while_a_snapshot_is_written_is_final() -> None:
     async def main() -> None:
         machine = formatted(MetadataLogConfig(max_record_bytes_between_snapshots=2_000))
-        with pytest.RaisesGroup(pytest.RaisesExc(StorageError, match="the snapshot of offset"), flatten_subgroups=True):
-            async with machine.started(is_running=False) as (raft, replayed), trio.open_nursery() as nursery:
+        with pytest.RaisesGroup(
+            pytest.RaisesExc(StorageError, match="the snapshot of offset"), flatten_subgroups=True
+        ):
+            async with (
+                machine.started(is_running=False) as (raft, replayed),
+                trio.open_nursery() as nursery,
+            ):
                 await nursery.start(raft.run, lambda: list(replayed.records[-1:]))
                 machine.files.fail_next("open", containing=".checkpoint.tmp")
                 for value in range(60):
@@ -433,7 +454,9 @@ def test_a_directory_apart_from_the_logs_is_locked() -> None:
     run(main)
 
 
-@pytest.mark.parametrize("operation", ["append", "sync", "rename", "sync_directory", "open", "truncate"])
+@pytest.mark.parametrize(
+    "operation", ["append", "sync", "rename", "sync_directory", "open", "truncate"]
+)
 def test_a_crash_at_any_write_keeps_all_that_was_committed(operation: str) -> None:
     async def main() -> None:
         for passed_count in range(0, 60, 3):

@@ -1,4 +1,6 @@
-"""What becomes of a fetch: where a leader sends a replica that asks, and what of the leader's bytes a replica appends."""
+"""What becomes of a fetch: where a leader sends a replica that asks, and what of the leader's bytes
+a replica appends.
+"""
 
 from random import Random
 
@@ -32,7 +34,9 @@ def sent(base_offset: int, epoch: int = 1) -> bytes:
 
 def fetched(log: MetadataLog, records: bytes, *, max_epoch: int = 1) -> tuple[int, int]:
     """Append what a leader sent; return how many batches that were, and where the log ends."""
-    return len(log.append_fetched(AppendFetched(records=records, max_epoch=LeaderEpoch(max_epoch)))), log.end_offset
+    return len(
+        log.append_fetched(AppendFetched(records=records, max_epoch=LeaderEpoch(max_epoch)))
+    ), log.end_offset
 
 
 def test_a_last_batch_that_is_cut_off_is_left_out_and_fetched_again(log: MetadataLog) -> None:
@@ -43,7 +47,9 @@ def test_a_last_batch_that_is_cut_off_is_left_out_and_fetched_again(log: Metadat
     assert fetched(log, sent(count)) == (1, 2 * count)
 
 
-def test_a_batch_of_an_epoch_that_this_replica_does_not_know_is_left_out_with_all_behind_it(log: MetadataLog) -> None:
+def test_a_batch_of_an_epoch_that_this_replica_does_not_know_is_left_out_with_all_behind_it(
+    log: MetadataLog,
+) -> None:
     """KAFKA-18723: it would be there before the epoch of the replica that holds it."""
     count = len(RECORDS)
     assert fetched(log, sent(0) + sent(count, 3) + sent(2 * count), max_epoch=2) == (1, count)
@@ -51,8 +57,14 @@ def test_a_batch_of_an_epoch_that_this_replica_does_not_know_is_left_out_with_al
     assert fetched(log, sent(count, 3), max_epoch=3) == (1, 2 * count)
 
 
-@pytest.mark.parametrize("records", [sent(1), sent(0)[:-1] + b"x", b"no batch", b""], ids=["a gap", "a checksum", "no batch", "nothing"])
-def test_what_does_not_follow_the_log_or_is_damaged_is_left_out(log: MetadataLog, records: bytes) -> None:
+@pytest.mark.parametrize(
+    "records",
+    [sent(1), sent(0)[:-1] + b"x", b"no batch", b""],
+    ids=["a gap", "a checksum", "no batch", "nothing"],
+)
+def test_what_does_not_follow_the_log_or_is_damaged_is_left_out(
+    log: MetadataLog, records: bytes
+) -> None:
     assert fetched(log, records) == (0, 0)
 
 

@@ -1,4 +1,6 @@
-"""The follower's side, response by response: one replica, and a leader that says what the test has it say."""
+"""The follower's side, response by response: one replica, and a leader that says what the test has
+it say.
+"""
 
 from dataclasses import replace
 
@@ -30,7 +32,9 @@ CONTENT = (Entry(1, "a"), Entry(1, "b"))
 
 
 class Following:
-    """Node 2, or another, which follows node 1 in epoch 1. ``asked`` is the request that it sent last, with whom it asked."""
+    """Node 2, or another, which follows node 1 in epoch 1. ``asked`` is the request that it sent
+    last, with whom it asked.
+    """
 
     def __init__(self, *, own: int = OWN, static: VoterSet | None = None) -> None:
         self.now_ms = 0
@@ -45,7 +49,12 @@ class Following:
             watch=lambda _process, _event, _effects: None,
         )
         self.process.start(0)
-        began = BeginQuorumEpochRequest(voter=None, leader_id=NodeId(LEADER), epoch=LeaderEpoch(1), leader_endpoints=(endpoint(LEADER),))
+        began = BeginQuorumEpochRequest(
+            voter=None,
+            leader_id=NodeId(LEADER),
+            epoch=LeaderEpoch(1),
+            leader_endpoints=(endpoint(LEADER),),
+        )
         self.process.ask("began", began, 0)
         assert self.role_name == ("follower" if own == OWN else "observer")
 
@@ -62,12 +71,21 @@ class Following:
         told = replace(response, leader_id=NodeId(LEADER), epoch=LeaderEpoch(1))
         asked = self.sent[-1]
         self.process.receive(
-            replace(asked, sender=asked.receiver, receiver=self.process.node_id, response=told, is_response=True), self.now_ms
+            replace(
+                asked,
+                sender=asked.receiver,
+                receiver=self.process.node_id,
+                response=told,
+                is_response=True,
+            ),
+            self.now_ms,
         )
 
     def fail(self, *, is_refused: bool) -> None:
         asked = self.sent[-1]
-        failed = replace(asked, sender=asked.receiver, receiver=OWN, is_response=True, is_refused=is_refused)
+        failed = replace(
+            asked, sender=asked.receiver, receiver=OWN, is_response=True, is_refused=is_refused
+        )
         self.process.receive(failed, self.now_ms)
 
     def pass_time(self, ms: int) -> None:
@@ -82,8 +100,12 @@ def fetching_a_snapshot() -> Following:
     return following
 
 
-def slice_of(content: tuple[Entry, ...], *, position: int = 0, snapshot_id: SnapshotId = SNAPSHOT) -> FetchSnapshotResponse:
-    return FetchSnapshotResponse(snapshot_id=snapshot_id, size_bytes=2, position=position, content=content)
+def slice_of(
+    content: tuple[Entry, ...], *, position: int = 0, snapshot_id: SnapshotId = SNAPSHOT
+) -> FetchSnapshotResponse:
+    return FetchSnapshotResponse(
+        snapshot_id=snapshot_id, size_bytes=2, position=position, content=content
+    )
 
 
 def test_a_snapshot_comes_slice_by_slice_and_the_log_goes_on_behind_it() -> None:
@@ -109,7 +131,9 @@ def test_a_slice_that_was_not_asked_for_is_not_stored(other: FetchSnapshotRespon
     following.hear(other)
     assert SNAPSHOT not in following.process.disk.log.snapshots
     following.pass_time(CONFIG.retry_backoff_ms)
-    assert isinstance(following.asked[1], FetchRequest), "the leader says again what this replica needs"
+    assert isinstance(following.asked[1], FetchRequest), (
+        "the leader says again what this replica needs"
+    )
 
 
 def test_a_snapshot_that_is_installed_after_the_leader_was_lost_is_taken_over() -> None:
@@ -139,7 +163,9 @@ def test_a_static_voter_tells_its_leader_of_itself_until_the_leader_has_taken_th
     assert not is_told()
 
 
-def test_a_follower_stands_soon_where_its_leader_refuses_and_not_where_another_server_does() -> None:
+def test_a_follower_stands_soon_where_its_leader_refuses_and_not_where_another_server_does() -> (
+    None
+):
     following = Following()
     following.hear(FetchResponse(error=ErrorCode.UNKNOWN_SERVER_ERROR))
     assert following.asked[0] != LEADER, "it asks another server while the leader rests"
@@ -187,4 +213,6 @@ def test_a_leader_whose_records_cannot_be_appended_rests_before_it_is_asked_agai
     assert following.asked[0] == LEADER
     following.hear(FetchResponse())
     following.pass_time(CONFIG.fetch_timeout_ms)
-    assert following.role_name == "prospective", "nothing waits for the disk, so the silence that follows is the leader's"
+    assert following.role_name == "prospective", (
+        "nothing waits for the disk, so the silence that follows is the leader's"
+    )

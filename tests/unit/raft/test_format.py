@@ -23,7 +23,11 @@ def test_a_fresh_directory_gets_the_files_of_kafka_storage_format_standalone() -
     machine = Machine()
     identity = machine.format()
     assert identity.is_new
-    assert machine.files.list_directory(DIRECTORY) == ["__cluster_metadata-0", "bootstrap.checkpoint", "meta.properties"]
+    assert machine.files.list_directory(DIRECTORY) == [
+        "__cluster_metadata-0",
+        "bootstrap.checkpoint",
+        "meta.properties",
+    ]
     assert machine.files.list_directory(METADATA) == ["00000000000000000000-0000000000.checkpoint"]
     properties = read_meta_properties(machine.files, DIRECTORY)
     assert properties is not None
@@ -65,8 +69,12 @@ def test_another_directory_joins_the_cluster_of_the_first() -> None:
     assert machine.files.list_directory(SECOND) == ["bootstrap.checkpoint", "meta.properties"]
 
 
-def test_an_empty_directory_beside_one_that_was_used_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """It may be the empty place of a disk that is not mounted: its replicas would be gone without a word, and be copied to another disk."""
+def test_an_empty_directory_beside_one_that_was_used_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It may be the empty place of a disk that is not mounted: its replicas would be gone without a
+    word, and be copied to another disk.
+    """
     machine = Machine()
     format_directories(machine.files, [DIRECTORY, SECOND], DIRECTORY, machine.plan())
     format_directories(machine.files, [DIRECTORY, SECOND], DIRECTORY, machine.plan())
@@ -80,9 +88,14 @@ def test_an_empty_directory_beside_one_that_was_used_is_told(caplog: pytest.LogC
 def test_a_given_cluster_id_is_used_and_later_checked() -> None:
     machine = Machine()
     plan = machine.plan(cluster_id="capWTtRrTUChwS4VEDAgZg")
-    assert format_directories(machine.files, [DIRECTORY], DIRECTORY, plan).cluster_id == "capWTtRrTUChwS4VEDAgZg"
+    assert (
+        format_directories(machine.files, [DIRECTORY], DIRECTORY, plan).cluster_id
+        == "capWTtRrTUChwS4VEDAgZg"
+    )
     with pytest.raises(StorageError, match="belongs to cluster capWTtRrTUChwS4VEDAgZg"):
-        format_directories(machine.files, [DIRECTORY], DIRECTORY, machine.plan(cluster_id="AAAAAAAAAAAAAAAAAAAAAB"))
+        format_directories(
+            machine.files, [DIRECTORY], DIRECTORY, machine.plan(cluster_id="AAAAAAAAAAAAAAAAAAAAAB")
+        )
 
 
 def test_another_nodes_directory_is_refused() -> None:
@@ -118,7 +131,9 @@ def test_logs_are_not_left_without_the_metadata_log_that_knows_their_topics() ->
     machine = Machine()
     lose_the_metadata_log(machine)
     make_log(machine)
-    with pytest.raises(StorageError, match=r"__cluster_metadata-0 is not there, but .* holds logs such as orders-0"):
+    with pytest.raises(
+        StorageError, match=r"__cluster_metadata-0 is not there, but .* holds logs such as orders-0"
+    ):
         machine.format()
 
 
@@ -130,7 +145,9 @@ def test_a_metadata_log_of_no_topics_may_begin_anew() -> None:
     assert not machine.format().is_new
 
 
-@pytest.mark.parametrize("name", ["00000000000000000007.log", "00000000000000000007-0000000002.checkpoint"])
+@pytest.mark.parametrize(
+    "name", ["00000000000000000007.log", "00000000000000000007-0000000002.checkpoint"]
+)
 def test_logs_beside_a_metadata_log_or_a_snapshot_of_it_are_those_of_this_node(name: str) -> None:
     machine = Machine()
     lose_the_metadata_log(machine)
@@ -149,7 +166,9 @@ def test_a_node_whose_metadata_others_have_starts_without_its_own() -> None:
 
 
 def test_a_directory_of_older_software_gets_an_id_once_and_is_else_left_as_it_is() -> None:
-    """An id that changes with each start is a new disk to the controller, and a new voter to the quorum."""
+    """An id that changes with each start is a new disk to the controller, and a new voter to the
+    quorum.
+    """
     machine = Machine()
     machine.format()
     older = read_meta_properties(machine.files, DIRECTORY)
@@ -165,7 +184,9 @@ def test_a_directory_of_older_software_gets_an_id_once_and_is_else_left_as_it_is
 
 @pytest.mark.parametrize("operation", ["rename", "sync", "append", "sync_directory"])
 @pytest.mark.parametrize("passed_count", range(8))
-def test_a_crash_while_formatting_is_mended_by_formatting_again(operation: str, passed_count: int) -> None:
+def test_a_crash_while_formatting_is_mended_by_formatting_again(
+    operation: str, passed_count: int
+) -> None:
     machine = Machine()
     machine.files.fail_at(operation, passed_count)
     try:

@@ -1,4 +1,6 @@
-"""The directory of the metadata log: a fetched snapshot takes the place of the log at any crash, and snapshots and log keep step."""
+"""The directory of the metadata log: a fetched snapshot takes the place of the log at any crash,
+and snapshots and log keep step.
+"""
 
 from pathlib import Path
 from random import Random
@@ -37,20 +39,39 @@ def opened(files: MemoryFiles) -> tuple[MetadataLog, Snapshot | None]:
 def append(log: MetadataLog, *values: str, epoch: int = 1) -> None:
     """Append each record as a batch of its own, as a leader of ``epoch`` sends them."""
     for value in values:
-        records = encode_records([config(value)], base_offset=log.end_offset, epoch=epoch, timestamp_ms=0)
+        records = encode_records(
+            [config(value)], base_offset=log.end_offset, epoch=epoch, timestamp_ms=0
+        )
         assert log.append_fetched(AppendFetched(records=records, max_epoch=LeaderEpoch(epoch)))
 
 
 def values(log: MetadataLog, start_offset: int) -> list[str | None]:
-    return [record.value for batch in log.read_batches(start_offset) for record in batch.records if isinstance(record, ConfigRecord)]
+    return [
+        record.value
+        for batch in log.read_batches(start_offset)
+        for record in batch.records
+        if isinstance(record, ConfigRecord)
+    ]
 
 
 def slices(snapshot_id: SnapshotId, *values: str) -> list[StoreSlice]:
     """A snapshot in slices of a hundred bytes, as a leader sends it."""
     records: list[MetadataRecord] = [config(value) for value in values]
-    content = b"".join(encode_snapshot(records, epoch=snapshot_id.epoch, timestamp_ms=0, last_contained_timestamp_ms=0))
+    content = b"".join(
+        encode_snapshot(
+            records, epoch=snapshot_id.epoch, timestamp_ms=0, last_contained_timestamp_ms=0
+        )
+    )
     starts = range(0, len(content), 100)
-    return [StoreSlice(snapshot_id=snapshot_id, position=at, content=content[at : at + 100], is_last=at == starts[-1]) for at in starts]
+    return [
+        StoreSlice(
+            snapshot_id=snapshot_id,
+            position=at,
+            content=content[at : at + 100],
+            is_last=at == starts[-1],
+        )
+        for at in starts
+    ]
 
 
 def with_old_snapshot(files: MemoryFiles) -> MetadataLog:
@@ -77,7 +98,9 @@ class Crashing:
 
 @pytest.mark.parametrize("epoch", [1, 3], ids=["the same epoch", "a later epoch"])
 @pytest.mark.parametrize("seed", range(2))
-def test_a_crash_leaves_the_log_from_before_a_fetched_snapshot_or_begins_it_behind_the_snapshot(seed: int, epoch: int) -> None:
+def test_a_crash_leaves_the_log_from_before_a_fetched_snapshot_or_begins_it_behind_the_snapshot(
+    seed: int, epoch: int
+) -> None:
     new = SnapshotId(50, epoch)
     stored_count = 0
     for passed_count in range(200):
@@ -100,7 +123,13 @@ def test_a_crash_leaves_the_log_from_before_a_fetched_snapshot_or_begins_it_behi
             assert values(log, 2) == ["3", "4"][: log.end_offset - 2]
         else:
             assert snapshot.records == (config("a"), config("b"))
-            assert (snapshot.id, log.snapshots, log.start_offset, log.end_offset, log.last_epoch) == (new, [new], 50, 50, epoch)
+            assert (
+                snapshot.id,
+                log.snapshots,
+                log.start_offset,
+                log.end_offset,
+                log.last_epoch,
+            ) == (new, [new], 50, 50, epoch)
             append(log, "5", epoch=epoch)
             log.close_files()
             log, _ = opened(files)
@@ -111,16 +140,26 @@ def test_a_crash_leaves_the_log_from_before_a_fetched_snapshot_or_begins_it_behi
 
 
 def test_a_snapshot_that_is_fetched_anew_begins_at_its_first_byte() -> None:
-    """The leader changed in the middle, and the next one has another snapshot; then the first is sent once more."""
+    """The leader changed in the middle, and the next one has another snapshot; then the first is
+    sent once more.
+    """
     files = MemoryFiles(rng=Random(1))
     log = with_old_snapshot(files)
-    for half in (slices(NEW, "a", "b")[:-1], slices(SnapshotId(40, 2), "other")[:-1], slices(NEW, "a", "b")[:2]):
+    for half in (
+        slices(NEW, "a", "b")[:-1],
+        slices(SnapshotId(40, 2), "other")[:-1],
+        slices(NEW, "a", "b")[:2],
+    ):
         assert [log.store_slice(each) for each in half] == [None] * len(half)
     *_, snapshot = [log.store_slice(each) for each in slices(NEW, "a", "b")]
     assert snapshot is not None
     assert snapshot.records == (config("a"), config("b"))
     assert (log.snapshots, log.start_offset, log.end_offset) == ([NEW], 50, 50)
-    assert [name for name in files.list_directory(METADATA) if NEW.file_name in name or OLD.file_name in name] == [NEW.file_name]
+    assert [
+        name
+        for name in files.list_directory(METADATA)
+        if NEW.file_name in name or OLD.file_name in name
+    ] == [NEW.file_name]
     log.store_slice(slices(SnapshotId(60, 3), "more")[0])
     log.close_files()
     assert files.open_count == 0, "the slice's file too"
@@ -171,7 +210,9 @@ def test_a_read_is_as_large_as_was_asked_for_and_has_one_whole_batch_at_least() 
 
 
 @pytest.mark.parametrize(("kraft_version", "named"), [(0, ()), (1, VOTERS.voters.voters)])
-def test_a_snapshot_names_the_voters_where_they_are_records(kraft_version: int, named: tuple[Voter, ...]) -> None:
+def test_a_snapshot_names_the_voters_where_they_are_records(
+    kraft_version: int, named: tuple[Voter, ...]
+) -> None:
     files = MemoryFiles(rng=Random(1))
     log, _ = opened(files)
     append(log, "1")
@@ -197,7 +238,9 @@ def test_the_log_lets_go_of_what_its_oldest_snapshot_holds() -> None:
 def test_a_control_batch_holds_what_the_rules_asked_for_and_nothing_else() -> None:
     log, _ = opened(MemoryFiles(rng=Random(1)))
     asked = [
-        AppendControl(epoch=LeaderEpoch(2), granting_ids=(NodeId(1),), voter_ids=(NodeId(1), NodeId(2))),
+        AppendControl(
+            epoch=LeaderEpoch(2), granting_ids=(NodeId(1),), voter_ids=(NodeId(1), NodeId(2))
+        ),
         AppendControl(epoch=LeaderEpoch(2), kraft_version=1),
         AppendControl(epoch=LeaderEpoch(2), kraft_version=1, voters=VOTERS.voters),
     ]
@@ -207,6 +250,10 @@ def test_a_control_batch_holds_what_the_rules_asked_for_and_nothing_else() -> No
         ["KRaftVersionRecord"],
         ["KRaftVersionRecord", "VotersRecord"],
     ]
-    assert [(batch.base_offset, batch.last_offset, batch.epoch) for batch in appended] == [(0, 0, 2), (1, 1, 2), (2, 3, 2)]
+    assert [(batch.base_offset, batch.last_offset, batch.epoch) for batch in appended] == [
+        (0, 0, 2),
+        (1, 1, 2),
+        (2, 3, 2),
+    ]
     assert log.read_batches(0) == appended
     assert log.read_batches(3) == appended[2:], "the batch that holds the offset"

@@ -1,4 +1,6 @@
-"""What the keys of the quorum in a node's file do: three metadata logs in virtual time, each with one key that is not the default."""
+"""What the keys of the quorum in a node's file do: three metadata logs in virtual time, each with
+one key that is not the default.
+"""
 
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
@@ -14,7 +16,15 @@ from log_service.protocol.messages.fetch_snapshot import FetchSnapshotResponse
 from log_service.raft import wire
 from log_service.raft.messages import EndQuorumEpochRequest
 from tests.sim.world import World, sim_run
-from tests.unit.raft.three_drivers import LISTENER, Quorum, append, config, three_nodes, until, voters
+from tests.unit.raft.three_drivers import (
+    LISTENER,
+    Quorum,
+    append,
+    config,
+    three_nodes,
+    until,
+    voters,
+)
 
 VALUES = [f"{number} " + "x" * 100 for number in range(40)]
 
@@ -72,11 +82,17 @@ def test_a_later_successor_stands_for_election_after_its_share_of_the_backoff() 
         quorum.network.silent.update((f"node{leader}", f"node{first}"))
         await trio.sleep(0.01)  # what has come through already arrives
         successors = tuple(voters()[each - 1].key for each in (first, second))
-        request = EndQuorumEpochRequest(leader_id=NodeId(leader), epoch=epoch, successors=successors)
-        await driver.handle(wire.write_request(request, wire.Context("cluster", LISTENER)), listener_name=LISTENER)
+        request = EndQuorumEpochRequest(
+            leader_id=NodeId(leader), epoch=epoch, successors=successors
+        )
+        await driver.handle(
+            wire.write_request(request, wire.Context("cluster", LISTENER)), listener_name=LISTENER
+        )
         began = trio.current_time()
         await until(lambda: driver.role_name != "follower")
-        assert 20 <= trio.current_time() - began < 21, "the second of two waits for half of the longest backoff"
+        assert 20 <= trio.current_time() - began < 21, (
+            "the second of two waits for half of the longest backoff"
+        )
 
     tell("controller.quorum.election.backoff.max.ms=40000", story)
 
@@ -99,7 +115,11 @@ def test_a_peer_that_refuses_is_left_alone_for_the_retry_backoff() -> None:
         began = trio.current_time()
         await trio.sleep(40)
         way = (f"node{leader}", f"node{dead}")
-        times = [at for at, sender, receiver in quorum.network.sent if at > began + 1 and (sender, receiver) == way]
+        times = [
+            at
+            for at, sender, receiver in quorum.network.sent
+            if at > began + 1 and (sender, receiver) == way
+        ]
         assert len(times) > 3
         assert min(later - earlier for earlier, later in pairwise(times)) >= 5
 
@@ -125,8 +145,16 @@ async def catch_up(quorum: Quorum, *, is_log_gone: bool = False) -> str:
 def test_a_fetch_of_the_log_asks_for_no_more_than_the_file_says() -> None:
     async def story(quorum: Quorum) -> None:
         late = await catch_up(quorum)
-        fetched = [found for name, found in quorum.network.received if name == late and isinstance(found, FetchResponse)]
-        sizes = [len(each.responses[0].partitions[0].records or b"") for each in fetched if each.responses]
+        fetched = [
+            found
+            for name, found in quorum.network.received
+            if name == late and isinstance(found, FetchResponse)
+        ]
+        sizes = [
+            len(each.responses[0].partitions[0].records or b"")
+            for each in fetched
+            if each.responses
+        ]
         assert max(sizes) <= 1_000 < sum(sizes)
 
     tell("controller.quorum.fetch.max.bytes=1000", story)
@@ -135,7 +163,11 @@ def test_a_fetch_of_the_log_asks_for_no_more_than_the_file_says() -> None:
 def test_a_fetch_of_a_snapshot_asks_for_no_more_than_the_file_says() -> None:
     async def story(quorum: Quorum) -> None:
         late = await catch_up(quorum, is_log_gone=True)
-        fetched = [found for name, found in quorum.network.received if name == late and isinstance(found, FetchSnapshotResponse)]
+        fetched = [
+            found
+            for name, found in quorum.network.received
+            if name == late and isinstance(found, FetchSnapshotResponse)
+        ]
         sizes = [len(each.topics[0].partitions[0].unaligned_records or b"") for each in fetched]
         assert max(sizes) == 1_000 < sum(sizes)
 

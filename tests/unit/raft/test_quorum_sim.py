@@ -1,4 +1,6 @@
-"""Replicas of the quorum over lossy networks and disks: every promise holds for every seed, and every planted bug is noticed."""
+"""Replicas of the quorum over lossy networks and disks: every promise holds for every seed, and
+every planted bug is noticed.
+"""
 
 import importlib
 from unittest import mock
@@ -21,7 +23,9 @@ def test_a_quorum_keeps_its_promises(first: int) -> None:
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_noticed(bug: Bug) -> None:
     patches = [
-        mock.patch.object(importlib.import_module(owner) if isinstance(owner, str) else owner, name, replacement)
+        mock.patch.object(
+            importlib.import_module(owner) if isinstance(owner, str) else owner, name, replacement
+        )
         for owner, name, replacement in bug.replacements
     ]
     for patch in patches:

@@ -31,13 +31,21 @@ def test_the_quorum_state_is_written_as_kafka_writes_it(files: MemoryFiles) -> N
 
 
 def test_a_vote_is_remembered_with_its_directory(files: MemoryFiles) -> None:
-    voted = ElectionState(leader_id=NodeId(-1), leader_epoch=LeaderEpoch(4), voted_id=NodeId(2), voted_directory_id=UUID(int=7))
+    voted = ElectionState(
+        leader_id=NodeId(-1),
+        leader_epoch=LeaderEpoch(4),
+        voted_id=NodeId(2),
+        voted_directory_id=UUID(int=7),
+    )
     write_quorum_state(files, HOME, voted)
     assert read_quorum_state(files, HOME) == voted
 
 
 def test_data_version_zero_has_no_directory(files: MemoryFiles) -> None:
-    files.write_atomically(HOME / "quorum-state", b'{"leaderId":1,"leaderEpoch":3,"votedId":-1,"appliedOffset":0,"data_version":0}')
+    files.write_atomically(
+        HOME / "quorum-state",
+        b'{"leaderId":1,"leaderEpoch":3,"votedId":-1,"appliedOffset":0,"data_version":0}',
+    )
     assert read_quorum_state(files, HOME) == STATE
 
 
@@ -51,11 +59,19 @@ def test_without_the_file_nothing_is_known(files: MemoryFiles) -> None:
         (b"", "damaged"),
         (b"[]", "damaged"),
         (b'{"leaderId":1}', "damaged"),
-        (b'{"leaderId":1,"leaderEpoch":3,"votedId":-1,"votedDirectoryId":"?","data_version":1}', "damaged"),
-        (b'{"leaderId":1,"leaderEpoch":3,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":2}', "newer than 1"),
+        (
+            b'{"leaderId":1,"leaderEpoch":3,"votedId":-1,"votedDirectoryId":"?","data_version":1}',
+            "damaged",
+        ),
+        (
+            b'{"leaderId":1,"leaderEpoch":3,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":2}',
+            "newer than 1",
+        ),
     ],
 )
-def test_a_file_that_cannot_be_trusted_is_refused_by_name(files: MemoryFiles, content: bytes, named: str) -> None:
+def test_a_file_that_cannot_be_trusted_is_refused_by_name(
+    files: MemoryFiles, content: bytes, named: str
+) -> None:
     files.write_atomically(HOME / "quorum-state", content)
     with pytest.raises(StorageError, match=named) as raised:
         read_quorum_state(files, HOME)

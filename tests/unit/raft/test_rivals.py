@@ -15,7 +15,9 @@ THREE = NodeId(3)
 A, B = directory(3), directory(103)
 
 
-def test_two_processes_of_one_voter_are_told_once_a_minute_with_both_directories(caplog: pytest.LogCaptureFixture) -> None:
+def test_two_processes_of_one_voter_are_told_once_a_minute_with_both_directories(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     now_ms = 0
     watch = RivalWatch(NodeId(1), lambda: now_ms)
     for now_ms in range(0, TOLD_EVERY_MS + 1, 500):  # noqa: B007 - the watch reads it
@@ -33,7 +35,10 @@ def test_two_processes_of_one_voter_of_the_configuration_are_told_too() -> None:
     script = Script()
     for command in ("static 1 2 3", "start 1 2 3", "run 3000", "twin 3 103", "run 3000"):
         script.perform(command)
-    assert any(line.endswith("1: hears two processes as node 3, from directories [3, 103]") for line in script.told)
+    assert any(
+        line.endswith("1: hears two processes as node 3, from directories [3, 103]")
+        for line in script.told
+    )
 
 
 def test_a_disk_that_was_replaced_is_no_second_process() -> None:

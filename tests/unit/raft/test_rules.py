@@ -1,4 +1,6 @@
-"""The table of roles as a matrix, and the order in which requests are checked: what Apache Kafka's voters say to the same requests."""
+"""The table of roles as a matrix, and the order in which requests are checked: what Apache Kafka's
+voters say to the same requests.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -9,7 +11,13 @@ from log_service.common.errors import ErrorCode
 from log_service.common.types import LeaderEpoch, NodeId
 from log_service.protocol.codec import decode, encode
 from log_service.raft import wire
-from log_service.raft.leader import MAX_OBSERVERS, MAX_PARKED_OBSERVERS, OBSERVER_SESSION_MS, Leader, ParkedFetch
+from log_service.raft.leader import (
+    MAX_OBSERVERS,
+    MAX_PARKED_OBSERVERS,
+    OBSERVER_SESSION_MS,
+    Leader,
+    ParkedFetch,
+)
 from log_service.raft.log_view import EpochEnd, SnapshotId
 from log_service.raft.messages import (
     NO_LEADER,
@@ -31,7 +39,17 @@ from log_service.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from log_service.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached, Votes, is_vote_granted, may_follow
+from log_service.raft.roles import (
+    Candidate,
+    Follower,
+    Prospective,
+    Resigned,
+    Role,
+    Unattached,
+    Votes,
+    is_vote_granted,
+    may_follow,
+)
 from log_service.raft.voters import NO_DIRECTORY, ReplicaKey, Voter, VoterSet
 from tests.unit.raft.quorum import directory, endpoint, voter
 from tests.unit.raft.script import Script
@@ -48,7 +66,13 @@ def roles(epoch: int) -> dict[str, Role]:
         Candidate(epoch=at, own=OWN, votes=Votes(VOTERS), election_deadline_ms=0),
         Leader(epoch=at, own=OWN, epoch_start_offset=0, voters=VOTERS, check_quorum_ms=0, now_ms=0),
         Resigned(epoch=at, own=OWN, election_deadline_ms=0),
-        Follower(epoch=at, leader_id=NodeId(2), leader_endpoints=(endpoint(2),), fetch_deadline_ms=0, update_voter_deadline_ms=0),
+        Follower(
+            epoch=at,
+            leader_id=NodeId(2),
+            leader_endpoints=(endpoint(2),),
+            fetch_deadline_ms=0,
+            update_voter_deadline_ms=0,
+        ),
     )
     return {type(role).__name__.lower(): role for role in found}
 
@@ -66,8 +90,12 @@ def roles(epoch: int) -> dict[str, Role]:
 )
 def test_roles_change_as_the_table_says(before: str, same_epoch: str, next_epoch: str) -> None:
     old = roles(5)[before]
-    assert {name for name, new in roles(5).items() if may_follow(old, new)} == set(same_epoch.split())
-    assert {name for name, new in roles(6).items() if may_follow(old, new)} == set(next_epoch.split())
+    assert {name for name, new in roles(5).items() if may_follow(old, new)} == set(
+        same_epoch.split()
+    )
+    assert {name for name, new in roles(6).items() if may_follow(old, new)} == set(
+        next_epoch.split()
+    )
     assert not any(may_follow(old, new) for new in roles(4).values())
 
 
@@ -91,12 +119,16 @@ def fetched(role: Role) -> Role:
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, bool) else str(value),
 )
-def test_a_vote_is_granted_once_and_a_pre_vote_by_those_that_hear_no_leader(role: Role, binding: bool, pre_vote: bool) -> None:
+def test_a_vote_is_granted_once_and_a_pre_vote_by_those_that_hear_no_leader(
+    role: Role, binding: bool, pre_vote: bool
+) -> None:
     assert is_vote_granted(role, OTHER, is_up_to_date=True, is_pre_vote=False) is binding
     assert is_vote_granted(role, OTHER, is_up_to_date=True, is_pre_vote=True) is pre_vote
     assert not is_vote_granted(role, OTHER, is_up_to_date=False, is_pre_vote=True)
     has_its_vote = isinstance(role, Unattached) and role.voted == OTHER
-    assert is_vote_granted(role, OTHER, is_up_to_date=False, is_pre_vote=False) is has_its_vote, "what was given is not taken back"
+    assert is_vote_granted(role, OTHER, is_up_to_date=False, is_pre_vote=False) is has_its_vote, (
+        "what was given is not taken back"
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,9 +140,17 @@ def test_a_vote_is_granted_once_and_a_pre_vote_by_those_that_hear_no_leader(role
         (ReplicaKey(OTHER.node_id, NO_DIRECTORY), THIRD, False),
         (ReplicaKey(OTHER.node_id, THIRD.directory_id), THIRD, False),
     ],
-    ids=["the same disk", "another disk", "a disk that was not named", "another node", "another node with its directory id"],
+    ids=[
+        "the same disk",
+        "another disk",
+        "a disk that was not named",
+        "another node",
+        "another node with its directory id",
+    ],
 )
-def test_the_vote_of_an_epoch_belongs_to_one_node_on_one_disk(voted: ReplicaKey, candidate: ReplicaKey, *, is_granted: bool) -> None:
+def test_the_vote_of_an_epoch_belongs_to_one_node_on_one_disk(
+    voted: ReplicaKey, candidate: ReplicaKey, *, is_granted: bool
+) -> None:
     role = replace(roles(5)["unattached"], voted=voted)  # type: ignore[type-var]
     assert is_vote_granted(role, candidate, is_up_to_date=True, is_pre_vote=False) is is_granted
 
@@ -134,9 +174,15 @@ def led_by_first(*commands: str) -> Script:
 
 
 VOTE = VoteRequest(voter=OWN, candidate=OTHER, epoch=LeaderEpoch(2), last_epoch=1, end_offset=2)
-FETCH = FetchRequest(replica=OTHER, epoch=LeaderEpoch(1), fetch_offset=2, last_epoch=1, high_watermark=2)
-SNAPSHOT = FetchSnapshotRequest(replica=OTHER, epoch=LeaderEpoch(1), snapshot_id=SnapshotId(0, 0), position=0)
-BEGIN = BeginQuorumEpochRequest(voter=OWN, leader_id=NodeId(2), epoch=LeaderEpoch(2), leader_endpoints=(endpoint(2),))
+FETCH = FetchRequest(
+    replica=OTHER, epoch=LeaderEpoch(1), fetch_offset=2, last_epoch=1, high_watermark=2
+)
+SNAPSHOT = FetchSnapshotRequest(
+    replica=OTHER, epoch=LeaderEpoch(1), snapshot_id=SnapshotId(0, 0), position=0
+)
+BEGIN = BeginQuorumEpochRequest(
+    voter=OWN, leader_id=NodeId(2), epoch=LeaderEpoch(2), leader_endpoints=(endpoint(2),)
+)
 UPDATE = UpdateVoterRequest(epoch=LeaderEpoch(1), voter=voter(2))
 STRANGER = ReplicaKey(NodeId(1), directory(9))
 
@@ -147,7 +193,11 @@ STRANGER = ReplicaKey(NodeId(1), directory(9))
         (replace(VOTE, end_offset=-1), ErrorCode.INVALID_REQUEST, 1),
         (replace(VOTE, last_epoch=2), ErrorCode.INVALID_REQUEST, 1),
         (replace(VOTE, epoch=LeaderEpoch(0), last_epoch=0), ErrorCode.INVALID_REQUEST, 1),
-        (replace(VOTE, epoch=LeaderEpoch(0), last_epoch=0, is_pre_vote=True), ErrorCode.FENCED_LEADER_EPOCH, 1),
+        (
+            replace(VOTE, epoch=LeaderEpoch(0), last_epoch=0, is_pre_vote=True),
+            ErrorCode.FENCED_LEADER_EPOCH,
+            1,
+        ),
         (replace(VOTE, candidate=ReplicaKey(NodeId(-1))), ErrorCode.INVALID_REQUEST, 1),
         (replace(VOTE, voter=STRANGER), ErrorCode.INVALID_VOTER_KEY, 2),
         (VOTE, ErrorCode.NONE, 2),
@@ -164,21 +214,47 @@ STRANGER = ReplicaKey(NodeId(1), directory(9))
         (replace(SNAPSHOT, epoch=LeaderEpoch(0)), ErrorCode.FENCED_LEADER_EPOCH, 1),
         (SNAPSHOT, ErrorCode.SNAPSHOT_NOT_FOUND, 1),
         (replace(UPDATE, voter=replace(voter(2), endpoints=())), ErrorCode.INVALID_REQUEST, 1),
-        (replace(UPDATE, voter=replace(voter(2), min_kraft_version=1, max_kraft_version=0)), ErrorCode.INVALID_REQUEST, 1),
-        (replace(UPDATE, voter=replace(voter(2), max_kraft_version=0)), ErrorCode.INVALID_REQUEST, 1),
+        (
+            replace(UPDATE, voter=replace(voter(2), min_kraft_version=1, max_kraft_version=0)),
+            ErrorCode.INVALID_REQUEST,
+            1,
+        ),
+        (
+            replace(UPDATE, voter=replace(voter(2), max_kraft_version=0)),
+            ErrorCode.INVALID_REQUEST,
+            1,
+        ),
         (replace(UPDATE, voter=voter(2, 9)), ErrorCode.VOTER_NOT_FOUND, 1),
         (UPDATE, ErrorCode.NONE, 1),
-        (AddVoterRequest(voter=replace(voter(4), node_id=NodeId(-1))), ErrorCode.INVALID_REQUEST, 1),
-        (AddVoterRequest(voter=replace(voter(4), directory_id=NO_DIRECTORY)), ErrorCode.INVALID_REQUEST, 1),
+        (
+            AddVoterRequest(voter=replace(voter(4), node_id=NodeId(-1))),
+            ErrorCode.INVALID_REQUEST,
+            1,
+        ),
+        (
+            AddVoterRequest(voter=replace(voter(4), directory_id=NO_DIRECTORY)),
+            ErrorCode.INVALID_REQUEST,
+            1,
+        ),
         (AddVoterRequest(voter=replace(voter(4), endpoints=())), ErrorCode.INVALID_REQUEST, 1),
         (AddVoterRequest(voter=voter(2, 9)), ErrorCode.DUPLICATE_VOTER, 1),
         (RemoveVoterRequest(voter=ReplicaKey(OTHER.node_id)), ErrorCode.INVALID_REQUEST, 1),
-        (RemoveVoterRequest(voter=ReplicaKey(NodeId(-1), OTHER.directory_id)), ErrorCode.INVALID_REQUEST, 1),
-        (RemoveVoterRequest(voter=ReplicaKey(OTHER.node_id, directory(9))), ErrorCode.VOTER_NOT_FOUND, 1),
+        (
+            RemoveVoterRequest(voter=ReplicaKey(NodeId(-1), OTHER.directory_id)),
+            ErrorCode.INVALID_REQUEST,
+            1,
+        ),
+        (
+            RemoveVoterRequest(voter=ReplicaKey(OTHER.node_id, directory(9))),
+            ErrorCode.VOTER_NOT_FOUND,
+            1,
+        ),
     ],
     ids=repr,
 )
-def test_requests_are_checked_in_kafkas_order(request_: Request, error: ErrorCode, epoch: int) -> None:
+def test_requests_are_checked_in_kafkas_order(
+    request_: Request, error: ErrorCode, epoch: int
+) -> None:
     response = asked(request_)
     assert (response.error, response.epoch) == (error, epoch)
 
@@ -194,19 +270,36 @@ def test_a_replica_that_does_not_lead_names_the_leader_and_its_address() -> None
     process = script.processes[2]
     process.ask("asked", replace(FETCH, replica=THIRD), script.now_ms)
     response = process.outcomes[("operator", "asked")]
-    assert (response.error, response.leader_id, response.leader_endpoints) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 1, (endpoint(1),))
+    assert (response.error, response.leader_id, response.leader_endpoints) == (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        1,
+        (endpoint(1),),
+    )
 
 
 @pytest.mark.parametrize(
     "request_",
-    [replace(FETCH, replica=THIRD, epoch=LeaderEpoch(7)), replace(VOTE, voter=OTHER, candidate=THIRD)],
+    [
+        replace(FETCH, replica=THIRD, epoch=LeaderEpoch(7)),
+        replace(VOTE, voter=OTHER, candidate=THIRD),
+    ],
     ids=lambda each: type(each).__name__,
 )
-def test_a_leader_whose_address_is_not_known_is_not_named(request_: FetchRequest | VoteRequest) -> None:
-    """A peer of Apache Kafka ends that hears of a leader without an address, and does not know it as a voter."""
+def test_a_leader_whose_address_is_not_known_is_not_named(
+    request_: FetchRequest | VoteRequest,
+) -> None:
+    """A peer of Apache Kafka ends that hears of a leader without an address, and does not know it
+    as a voter.
+    """
     script = led_by_first()
     process = script.processes[2]
-    process.ask("told", BeginQuorumEpochRequest(voter=OTHER, leader_id=NodeId(9), epoch=LeaderEpoch(7), leader_endpoints=()), script.now_ms)
+    process.ask(
+        "told",
+        BeginQuorumEpochRequest(
+            voter=OTHER, leader_id=NodeId(9), epoch=LeaderEpoch(7), leader_endpoints=()
+        ),
+        script.now_ms,
+    )
     assert (process.core.epoch, process.core.leader_id) == (7, 9)
     process.ask("asked", replace(request_, epoch=LeaderEpoch(7)), script.now_ms)
     response = process.outcomes[("operator", "asked")]
@@ -243,7 +336,11 @@ def test_a_voter_that_fetches_a_snapshot_is_one_that_follows(*, is_fetching: boo
     assert (leader.core.role_name == "leader") is is_fetching
 
 
-LEADER: dict[str, Any] = {"leader_id": NodeId(2), "epoch": LeaderEpoch(7), "leader_endpoints": (endpoint(2),)}
+LEADER: dict[str, Any] = {
+    "leader_id": NodeId(2),
+    "epoch": LeaderEpoch(7),
+    "leader_endpoints": (endpoint(2),),
+}
 
 
 @pytest.mark.parametrize(
@@ -252,11 +349,24 @@ LEADER: dict[str, Any] = {"leader_id": NodeId(2), "epoch": LeaderEpoch(7), "lead
         (VOTE, VoteResponse(**LEADER, is_granted=True)),
         (replace(VOTE, is_pre_vote=True), VoteResponse(error=ErrorCode.INVALID_VOTER_KEY)),
         (BEGIN, BeginQuorumEpochResponse(**LEADER)),
-        (EndQuorumEpochRequest(leader_id=NodeId(1), epoch=LeaderEpoch(3), successors=(OTHER, THIRD)), EndQuorumEpochResponse(**LEADER)),
-        (replace(FETCH, max_wait_ms=500, max_bytes=9), FetchResponse(**LEADER, high_watermark=4, records=b"records")),
+        (
+            EndQuorumEpochRequest(
+                leader_id=NodeId(1), epoch=LeaderEpoch(3), successors=(OTHER, THIRD)
+            ),
+            EndQuorumEpochResponse(**LEADER),
+        ),
+        (
+            replace(FETCH, max_wait_ms=500, max_bytes=9),
+            FetchResponse(**LEADER, high_watermark=4, records=b"records"),
+        ),
         (FETCH, FetchResponse(**LEADER, diverging=EpochEnd(3, 5))),
         (FETCH, FetchResponse(**LEADER, snapshot_id=SnapshotId(8, 2))),
-        (replace(SNAPSHOT, max_bytes=3), FetchSnapshotResponse(**LEADER, snapshot_id=SnapshotId(8, 2), size_bytes=9, content=b"abc")),
+        (
+            replace(SNAPSHOT, max_bytes=3),
+            FetchSnapshotResponse(
+                **LEADER, snapshot_id=SnapshotId(8, 2), size_bytes=9, content=b"abc"
+            ),
+        ),
         (UPDATE, UpdateVoterResponse(**LEADER)),
     ],
     ids=lambda value: type(value).__name__,
@@ -265,7 +375,10 @@ def test_messages_come_through_the_wire_as_they_are(request_: Request, response:
     context = wire.Context("cluster", "CONTROLLER")
     sent = over_the_wire(wire.write_request(request_, context))
     assert wire.read_request(sent, context) == request_
-    assert wire.read_response(over_the_wire(wire.write_response(sent, response, context)), context) == response
+    assert (
+        wire.read_response(over_the_wire(wire.write_response(sent, response, context)), context)
+        == response
+    )
 
 
 def over_the_wire(message: Any) -> Any:
@@ -274,13 +387,22 @@ def over_the_wire(message: Any) -> Any:
 
 
 def test_fetches_of_observers_that_wait_are_bounded() -> None:
-    """Fetches that name no replica, or a made-up one, waited without a bound, and each made-up one was remembered for minutes."""
+    """Fetches that name no replica, or a made-up one, waited without a bound, and each made-up one
+    was remembered for minutes.
+    """
     own = ReplicaKey(NodeId(1))
     leader = Leader(
-        epoch=LeaderEpoch(1), own=own, epoch_start_offset=0, voters=VoterSet((Voter(node_id=NodeId(1)),)), check_quorum_ms=1, now_ms=0
+        epoch=LeaderEpoch(1),
+        own=own,
+        epoch_start_offset=0,
+        voters=VoterSet((Voter(node_id=NodeId(1)),)),
+        check_quorum_ms=1,
+        now_ms=0,
     )
     for number in range(MAX_PARKED_OBSERVERS + 1):
-        fetch = FetchRequest(replica=ReplicaKey(NodeId(-1)), epoch=LeaderEpoch(1), fetch_offset=0, last_epoch=0)
+        fetch = FetchRequest(
+            replica=ReplicaKey(NodeId(-1)), epoch=LeaderEpoch(1), fetch_offset=0, last_epoch=0
+        )
         leader.parked.append(ParkedFetch(reply_to=number, request=fetch, deadline_ms=500))
     superfluous = leader.superfluous_fetch()
     assert superfluous is not None
@@ -295,43 +417,83 @@ def test_fetches_of_observers_that_wait_are_bounded() -> None:
 
 
 def test_a_voters_fetch_waits_however_many_observers_wait() -> None:
-    leader = Leader(epoch=LeaderEpoch(1), own=OWN, epoch_start_offset=0, voters=VOTERS, check_quorum_ms=1, now_ms=0)
+    leader = Leader(
+        epoch=LeaderEpoch(1),
+        own=OWN,
+        epoch_start_offset=0,
+        voters=VOTERS,
+        check_quorum_ms=1,
+        now_ms=0,
+    )
     leader.parked.append(ParkedFetch(reply_to="voter", request=FETCH, deadline_ms=500))
     for number in range(MAX_PARKED_OBSERVERS):
-        leader.parked.append(ParkedFetch(reply_to=number, request=replace(FETCH, replica=STRANGER), deadline_ms=500))
+        leader.parked.append(
+            ParkedFetch(reply_to=number, request=replace(FETCH, replica=STRANGER), deadline_ms=500)
+        )
     assert leader.superfluous_fetch() is None
-    leader.parked.append(ParkedFetch(reply_to="one more", request=replace(FETCH, replica=STRANGER), deadline_ms=500))
+    leader.parked.append(
+        ParkedFetch(reply_to="one more", request=replace(FETCH, replica=STRANGER), deadline_ms=500)
+    )
     superfluous = leader.superfluous_fetch()
     assert superfluous is not None
     assert superfluous.reply_to == 0
 
 
 def test_an_observer_is_told_of_while_it_fetches() -> None:
-    leader = Leader(epoch=LeaderEpoch(1), own=OWN, epoch_start_offset=0, voters=VOTERS, check_quorum_ms=1, now_ms=0)
+    leader = Leader(
+        epoch=LeaderEpoch(1),
+        own=OWN,
+        epoch_start_offset=0,
+        voters=VOTERS,
+        check_quorum_ms=1,
+        now_ms=0,
+    )
     observer, began_ms = ReplicaKey(NodeId(4), directory(4)), 10 * OBSERVER_SESSION_MS
     leader.note_fetch(observer, 0, 10, began_ms)
     leader.note_fetch(ReplicaKey(NodeId(5), directory(5)), 0, 10, began_ms - OBSERVER_SESSION_MS)
-    assert [each.key for each in leader.observer_progress(began_ms + OBSERVER_SESSION_MS - 1)] == [observer]
+    assert [each.key for each in leader.observer_progress(began_ms + OBSERVER_SESSION_MS - 1)] == [
+        observer
+    ]
     assert leader.observer_progress(began_ms + OBSERVER_SESSION_MS) == []
 
 
 @pytest.mark.parametrize(("count", "is_over"), [(1, False), (2, True), (3, True)])
-def test_a_leader_asks_whether_a_majority_follows_unless_it_is_alone(count: int, *, is_over: bool) -> None:
+def test_a_leader_asks_whether_a_majority_follows_unless_it_is_alone(
+    count: int, *, is_over: bool
+) -> None:
     voters = VoterSet(VOTERS.voters[:count])
-    leader = Leader(epoch=LeaderEpoch(1), own=OWN, epoch_start_offset=0, voters=voters, check_quorum_ms=100, now_ms=0)
+    leader = Leader(
+        epoch=LeaderEpoch(1),
+        own=OWN,
+        epoch_start_offset=0,
+        voters=voters,
+        check_quorum_ms=100,
+        now_ms=0,
+    )
     assert not leader.is_check_quorum_over(99)
     assert leader.is_check_quorum_over(100) is is_over
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_what_a_majority_has_behind_the_start_of_the_epoch_is_committed_for_good(count: int) -> None:
+def test_what_a_majority_has_behind_the_start_of_the_epoch_is_committed_for_good(
+    count: int,
+) -> None:
     """Records of earlier epochs are committed only with one of the leader's own (KIP-595)."""
     voters = VoterSet(VOTERS.voters[:count])
-    leader = Leader(epoch=LeaderEpoch(2), own=OWN, epoch_start_offset=5, voters=voters, check_quorum_ms=1, now_ms=0)
+    leader = Leader(
+        epoch=LeaderEpoch(2),
+        own=OWN,
+        epoch_start_offset=5,
+        voters=voters,
+        check_quorum_ms=1,
+        now_ms=0,
+    )
     assert not leader.note_synced(9)
     assert not leader.note_fetch(OTHER, 5, 9, 0)
     assert leader.high_watermark == UNKNOWN_OFFSET
     assert leader.note_fetch(OTHER, 8, 9, 1)
     assert not leader.note_fetch(OTHER, 8, 9, 2), "nothing more than before"
-    assert not leader.note_fetch(OTHER, 6, 9, 3), "it was restarted, and what it had not synced is gone"
+    assert not leader.note_fetch(OTHER, 6, 9, 3), (
+        "it was restarted, and what it had not synced is gone"
+    )
     assert leader.high_watermark == 8

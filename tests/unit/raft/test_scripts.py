@@ -1,4 +1,5 @@
-"""Readable elections: each file of ``testdata`` is a script of commands and of what follows from them.
+"""Readable elections: each file of ``testdata`` is a script of commands and of what follows from
+them.
 
 RAFT_REWRITE=1 writes what happens now into the files; read the difference before you keep it.
 """

@@ -1,4 +1,6 @@
-"""Three nodes' metadata logs over disks in memory and a network in memory: elected, appended to, killed, and going on."""
+"""Three nodes' metadata logs over disks in memory and a network in memory: elected, appended to,
+killed, and going on.
+"""
 
 from typing import Any
 
@@ -9,7 +11,10 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import LeaderEpoch, NodeId
 from log_service.config.views import QuorumConfig
 from log_service.protocol.messages import vote
-from log_service.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from log_service.protocol.messages.remove_raft_voter import (
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+)
 from log_service.raft.voters import VoterEndpoint
 from tests.sim.world import World, sim_run
 from tests.unit.raft.three_drivers import LISTENER, Line, append, config, three_nodes, until, voters
@@ -35,7 +40,12 @@ def test_what_was_committed_survives_the_death_of_its_leader(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "times", [QuorumConfig(request_timeout_ms=500, fetch_timeout_ms=700), QuorumConfig(fetch_timeout_ms=400)], ids=["request", "fetch"]
+    "times",
+    [
+        QuorumConfig(request_timeout_ms=500, fetch_timeout_ms=700),
+        QuorumConfig(fetch_timeout_ms=400),
+    ],
+    ids=["request", "fetch"],
 )
 def test_a_leader_that_has_nothing_new_goes_on_leading(times: QuorumConfig) -> None:
     """A fetch that the leader held as long as the follower waits for it would always come too late."""
@@ -46,7 +56,9 @@ def test_a_leader_that_has_nothing_new_goes_on_leading(times: QuorumConfig) -> N
             await append(quorum, first, ["1"])
             epoch = quorum.driver(first).epoch
             await trio.sleep(20)
-            assert {(quorum.driver(each).leader_id, quorum.driver(each).epoch) for each in (1, 2, 3)} == {(first, epoch)}
+            assert {
+                (quorum.driver(each).leader_id, quorum.driver(each).epoch) for each in (1, 2, 3)
+            } == {(first, epoch)}
 
     sim_run(1, main)
 
@@ -74,7 +86,9 @@ def test_a_leader_without_a_majority_commits_nothing_and_leads_no_more() -> None
 
 
 def test_a_node_whose_end_was_cut_starts_again_after_a_crash() -> None:
-    """It stopped in order with records that no majority had, and took note of them as durable; the next leader has them cut."""
+    """It stopped in order with records that no majority had, and took note of them as durable; the
+    next leader has them cut.
+    """
 
     async def main(world: World) -> None:
         async with three_nodes(world) as quorum:
@@ -88,18 +102,24 @@ def test_a_node_whose_end_was_cut_starts_again_after_a_crash() -> None:
             quorum.network.silent.clear()
             second = await quorum.leader()
             await quorum.start(first)
-            await until(lambda: quorum.driver(first).high_watermark == quorum.driver(second).high_watermark)
+            await until(
+                lambda: quorum.driver(first).high_watermark == quorum.driver(second).high_watermark
+            )
             quorum.kill(first)
             await quorum.start(first)
             await append(quorum, second, ["afterwards"])
-            await until(lambda: quorum.driver(first).high_watermark == quorum.driver(second).high_watermark)
+            await until(
+                lambda: quorum.driver(first).high_watermark == quorum.driver(second).high_watermark
+            )
             assert quorum.records(first) == [config("committed"), config("afterwards")]
 
     sim_run(1, main)
 
 
 def test_a_leader_whose_disk_is_slow_commits_what_the_others_have_on_theirs() -> None:
-    """The others get a record at once, while the leader makes it durable: two disks of three are a majority without its own."""
+    """The others get a record at once, while the leader makes it durable: two disks of three are a
+    majority without its own.
+    """
 
     async def main(world: World) -> None:
         async with three_nodes(world) as quorum:
@@ -135,7 +155,10 @@ def test_a_leader_that_stops_waits_for_no_successor_where_no_majority_is_left() 
     async def main(world: World) -> None:
         async with three_nodes(world) as quorum:
             first = await quorum.leader()
-            driver, others = quorum.driver(first), [NodeId(each) for each in (1, 2, 3) if each != first]
+            driver, others = (
+                quorum.driver(first),
+                [NodeId(each) for each in (1, 2, 3) if each != first],
+            )
             line = driver._requests._transport
             assert isinstance(line, Line)
             for refusing_ids, is_gone in (((), False), (others[:1], False), (others, True)):
@@ -168,13 +191,19 @@ def test_records_that_were_damaged_on_the_way_are_fetched_again_after_a_pause() 
             leader = await quorum.leader()
             began_s = trio.current_time()
             await append(quorum, leader, [str(value) for value in range(100)])
-            assert trio.current_time() - began_s < 1, "records that are appended are no reason to pause"
+            assert trio.current_time() - began_s < 1, (
+                "records that are appended are no reason to pause"
+            )
             unlucky, network = min({1, 2, 3} - {leader}), quorum.network
             network.spoiled.add(f"node{unlucky}")
             await append(quorum, leader, ["damaged"])
             network.sent.clear()
             await trio.sleep(1)
-            asked = [receiver for _, sender, receiver in network.sent if (sender, receiver) == (f"node{unlucky}", f"node{leader}")]
+            asked = [
+                receiver
+                for _, sender, receiver in network.sent
+                if (sender, receiver) == (f"node{unlucky}", f"node{leader}")
+            ]
             assert 10 < len(asked) <= 1_000 / QuorumConfig().retry_backoff_ms
             assert config("damaged") not in quorum.records(unlucky)
             network.spoiled.clear()
@@ -190,7 +219,9 @@ def test_a_voter_that_is_removed_is_none_for_any_node_and_after_a_restart() -> N
             await append(quorum, leader, ["1"])
             gone, stays = (each for each in (1, 2, 3) if each != leader)
             named = voters()[gone - 1]
-            request = RemoveRaftVoterRequest(cluster_id="cluster", voter_id=gone, voter_directory_id=named.directory_id)
+            request = RemoveRaftVoterRequest(
+                cluster_id="cluster", voter_id=gone, voter_directory_id=named.directory_id
+            )
             response = await quorum.driver(leader).handle(request, listener_name=LISTENER)
             assert response == RemoveRaftVoterResponse(error_message=None)
             remaining = tuple(each for each in voters() if each != named)
@@ -205,10 +236,15 @@ def test_a_voter_that_is_removed_is_none_for_any_node_and_after_a_restart() -> N
 def test_a_node_knows_where_another_leads_and_names_no_address_for_itself() -> None:
     async def main(world: World) -> None:
         async with three_nodes(world) as quorum:
-            assert {quorum.driver(each).leader_endpoint for each in (1, 2, 3)} == {None}, "no leader is known yet"
+            assert {quorum.driver(each).leader_endpoint for each in (1, 2, 3)} == {None}, (
+                "no leader is known yet"
+            )
             leader = await quorum.leader()
             await until(lambda: all(quorum.driver(each).leader_id == leader for each in (1, 2, 3)))
-            own, led = VoterEndpoint(LISTENER, f"node{leader}", 9093), [quorum.driver(each).leader_endpoint for each in (1, 2, 3)]
+            own, led = (
+                VoterEndpoint(LISTENER, f"node{leader}", 9093),
+                [quorum.driver(each).leader_endpoint for each in (1, 2, 3)],
+            )
             assert led == [None if each == leader else own for each in (1, 2, 3)]
 
     sim_run(6, main)
@@ -230,13 +266,19 @@ def test_a_replica_that_comes_late_begins_with_a_snapshot() -> None:
             quorum.kill(late)
             await quorum.start(late)
             await append(quorum, leader, ["more"])
-            await until(lambda: quorum.records(late) == [config("3"), config("last"), config("more")])
+            await until(
+                lambda: quorum.records(late) == [config("3"), config("last"), config("more")]
+            )
 
     sim_run(7, main)
 
 
-def test_a_snapshot_of_a_later_epoch_is_gone_on_from_by_a_replica_that_knew_an_earlier_one() -> None:
-    """The epochs of the log that the snapshot replaced say nothing of the new one, which its next fetch would name else, for ever."""
+def test_a_snapshot_of_a_later_epoch_is_gone_on_from_by_a_replica_that_knew_an_earlier_one() -> (
+    None
+):
+    """The epochs of the log that the snapshot replaced say nothing of the new one, which its next
+    fetch would name else, for ever.
+    """
 
     async def main(world: World) -> None:
         async with three_nodes(world) as quorum:
@@ -261,9 +303,13 @@ def test_a_snapshot_of_a_later_epoch_is_gone_on_from_by_a_replica_that_knew_an_e
 def test_a_request_for_another_cluster_is_refused_whole() -> None:
     async def main(world: World) -> None:
         async with three_nodes(world) as quorum:
-            response = await quorum.driver(1).handle(vote.VoteRequest(cluster_id="another"), listener_name=LISTENER)
+            response = await quorum.driver(1).handle(
+                vote.VoteRequest(cluster_id="another"), listener_name=LISTENER
+            )
             assert response == vote.VoteResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
-            response = await quorum.driver(1).handle(vote.VoteRequest(cluster_id="cluster"), listener_name=LISTENER)
+            response = await quorum.driver(1).handle(
+                vote.VoteRequest(cluster_id="cluster"), listener_name=LISTENER
+            )
             assert response == vote.VoteResponse(error_code=ErrorCode.INVALID_REQUEST)
 
     sim_run(8, main)

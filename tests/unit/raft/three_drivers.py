@@ -35,7 +35,11 @@ def config(value: str) -> ConfigRecord:
 
 def voters() -> tuple[Voter, ...]:
     return tuple(
-        Voter(node_id=NodeId(each), directory_id=UUID(int=1_000 + each), endpoints=(VoterEndpoint(LISTENER, f"node{each}", 9093),))
+        Voter(
+            node_id=NodeId(each),
+            directory_id=UUID(int=1_000 + each),
+            endpoints=(VoterEndpoint(LISTENER, f"node{each}", 9093),),
+        )
         for each in (1, 2, 3)
     )
 
@@ -104,7 +108,9 @@ class Line:
         if self.name not in self.network.drivers or peer.host not in self.network.drivers:
             raise ConnectionRefusedError(peer.host)
         try:
-            response = await self.network.drivers[peer.host].handle(over_the_wire(request), listener_name=LISTENER)
+            response = await self.network.drivers[peer.host].handle(
+                over_the_wire(request), listener_name=LISTENER
+            )
         except Crashed as crashed:
             raise ConnectionResetError(peer.host) from crashed
         await self.network.come_through(self.name, peer.host)
@@ -115,7 +121,9 @@ class Line:
 class Quorum:
     """Three nodes of one world."""
 
-    def __init__(self, world: World, nursery: trio.Nursery, settings: QuorumConfig | None = None) -> None:
+    def __init__(
+        self, world: World, nursery: trio.Nursery, settings: QuorumConfig | None = None
+    ) -> None:
         self.world, self.nursery, self.settings = world, nursery, settings
         self.network = Network()
         self.replayed: dict[int, Replayed] = {}
@@ -128,9 +136,13 @@ class Quorum:
         """Format a disk as ``kafka-storage format --initial-controllers`` does."""
         files = self.world.node_env(f"node{node_id}").files
         make_durable_directory(files, METADATA)
-        batches = encode_snapshot((), epoch=0, timestamp_ms=0, last_contained_timestamp_ms=0, voters=voters())
+        batches = encode_snapshot(
+            (), epoch=0, timestamp_ms=0, last_contained_timestamp_ms=0, voters=voters()
+        )
         files.write_atomically(METADATA / BOOTSTRAP_SNAPSHOT.file_name, b"".join(batches))
-        own = MetaProperties(cluster_id="cluster", node_id=node_id, directory_id=UUID(int=1_000 + node_id))
+        own = MetaProperties(
+            cluster_id="cluster", node_id=node_id, directory_id=UUID(int=1_000 + node_id)
+        )
         write_meta_properties(files, DIRECTORY, own)
 
     async def start(self, node_id: int) -> None:

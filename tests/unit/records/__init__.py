@@ -1,1 +1,3 @@
-"""Tests of record batches: golden vectors, round trips, other people's readers and writers, hostile bytes."""
+"""Tests of record batches: golden vectors, round trips, other people's readers and writers, hostile
+bytes.
+"""

@@ -1,4 +1,6 @@
-"""Batches that Apache Kafka 4.3.1 wrote (its MemoryRecords, Java 17), and the records that are in them."""
+"""Batches that Apache Kafka 4.3.1 wrote (its MemoryRecords, Java 17), and the records that are in
+them.
+"""
 
 from log_service.records.record import NewRecord
 
@@ -6,7 +8,9 @@ RECORDS = (
     NewRecord(1700000000123, b"key-0", b"value-0"),
     NewRecord(1700000000100, None, b"value without key"),
     NewRecord(1700000090123, b"tombstone", None),
-    NewRecord(1700000000123, b"", b"", (("trace", b"abc"), ("none", None), ("", b""), ("trace", b"again"))),
+    NewRecord(
+        1700000000123, b"", b"", (("trace", b"abc"), ("none", None), ("", b""), ("trace", b"again"))
+    ),
     NewRecord(1700000000200, b"large", b"tidelog " * 40),
 )
 

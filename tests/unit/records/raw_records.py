@@ -29,7 +29,8 @@ def raw_record(
     surplus: bytes = b"",
     null: bytes = NULL,
 ) -> bytes:
-    """One record with its length in front; lengths and counts are those of the fields unless they are given.
+    """One record with its length in front; lengths and counts are those of the fields unless they
+    are given.
 
     ``null`` is the length of a key or value that is null.
     """

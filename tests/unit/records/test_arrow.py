@@ -35,7 +35,9 @@ EVERYTHING = (0, 2**63 - 1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def rows_of(buffers: Sequence[bytes | bytearray], start_offset: int, end_offset: int) -> list[tuple[Record, int]]:
+def rows_of(
+    buffers: Sequence[bytes | bytearray], start_offset: int, end_offset: int
+) -> list[tuple[Record, int]]:
     """Return (record, leader epoch) as the reader of single records sees the range."""
     return [
         (record, header.partition_leader_epoch)
@@ -47,31 +49,54 @@ def rows_of(buffers: Sequence[bytes | bytearray], start_offset: int, end_offset:
     ]
 
 
-def to_table(buffers: Iterable[bytes | bytearray], start_offset: int, end_offset: int, **options: Any) -> pa.Table:
+def to_table(
+    buffers: Iterable[bytes | bytearray], start_offset: int, end_offset: int, **options: Any
+) -> pa.Table:
     """Return all record batches of a range as one table."""
-    return pa.Table.from_batches(iterate_record_batches(buffers, start_offset, end_offset, **options), schema=schema())
+    return pa.Table.from_batches(
+        iterate_record_batches(buffers, start_offset, end_offset, **options), schema=schema()
+    )
 
 
 def rows_in(table: pa.Table) -> list[tuple[Record, int]]:
     """Return the same of a table."""
-    columns = [table.column(name).to_pylist() for name in ("offset", "key", "value", "headers", "leader_epoch")]
+    columns = [
+        table.column(name).to_pylist()
+        for name in ("offset", "key", "value", "headers", "leader_epoch")
+    ]
     timestamps = table.column("timestamp").cast(pa.int64()).to_pylist()
     return [
-        (Record(offset, -1 if timestamp is None else timestamp, key, value, tuple((h["key"], h["value"]) for h in headers)), epoch)
+        (
+            Record(
+                offset,
+                -1 if timestamp is None else timestamp,
+                key,
+                value,
+                tuple((h["key"], h["value"]) for h in headers),
+            ),
+            epoch,
+        )
         for timestamp, offset, key, value, headers, epoch in zip(timestamps, *columns, strict=True)
     ]
 
 
 @st.composite
 def logs(draw: st.DrawFn) -> bytes:
-    """Batches back to back with gaps between them, of every codec, with and without append time, markers among them."""
+    """Batches back to back with gaps between them, of every codec, with and without append time,
+    markers among them.
+    """
     next_offset = draw(st.integers(0, 2**40))
     batches: list[bytes] = []
     for _ in range(draw(st.integers(1, 4))):
         next_offset += draw(st.integers(0, 5))
         if draw(st.integers(0, 4)) == 0:
             marker = build_end_transaction_marker(
-                ControlType.ABORT, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=5, base_offset=next_offset
+                ControlType.ABORT,
+                producer_id=1,
+                producer_epoch=0,
+                coordinator_epoch=0,
+                timestamp_ms=5,
+                base_offset=next_offset,
             )
             batches.append(marker)
         else:
@@ -79,7 +104,13 @@ def logs(draw: st.DrawFn) -> bytes:
             append_time_ms = draw(st.one_of(st.none(), st.integers(0, 2**42)))
             epoch = draw(st.integers(-1, 2**31 - 1))
             batches.append(
-                build_batch(records, codec=draw(CODECS), base_offset=next_offset, leader_epoch=epoch, append_time_ms=append_time_ms)
+                build_batch(
+                    records,
+                    codec=draw(CODECS),
+                    base_offset=next_offset,
+                    leader_epoch=epoch,
+                    append_time_ms=append_time_ms,
+                )
             )
         next_offset = parse_header(batches[-1]).next_offset
     return b"".join(batches)
@@ -95,16 +126,23 @@ def test_columns_equal_the_records(log: bytes, skip_count: int, count: int) -> N
     assert table.schema == schema()
 
 
-@given(st.lists(st.lists(NEW_RECORDS, min_size=1, max_size=5), min_size=1, max_size=5), st.integers(1, 5000))
+@given(
+    st.lists(st.lists(NEW_RECORDS, min_size=1, max_size=5), min_size=1, max_size=5),
+    st.integers(1, 5000),
+)
 @settings(deadline=None)
-def test_chunks_and_buffers_make_no_difference(lists: list[list[NewRecord]], chunk_bytes: int) -> None:
+def test_chunks_and_buffers_make_no_difference(
+    lists: list[list[NewRecord]], chunk_bytes: int
+) -> None:
     buffers = [build_batch(records, base_offset=10 * index) for index, records in enumerate(lists)]
     record_batches = list(iterate_record_batches(buffers, *EVERYTHING, chunk_bytes=chunk_bytes))
     assert rows_in(pa.Table.from_batches(record_batches)) == rows_of(buffers, *EVERYTHING)
     assert 1 <= len(record_batches) <= len(buffers)
 
 
-@pytest.mark.parametrize("name", ["none", "gzip", "snappy", "lz4", "zstd", "transactional", "append_time"])
+@pytest.mark.parametrize(
+    "name", ["none", "gzip", "snappy", "lz4", "zstd", "transactional", "append_time"]
+)
 def test_columns_of_what_apache_kafka_wrote(name: str) -> None:
     assert rows_in(to_table([GOLDEN[name]], *EVERYTHING)) == rows_of([GOLDEN[name]], *EVERYTHING)
 
@@ -113,7 +151,15 @@ def test_columns_of_what_apache_kafka_wrote(name: str) -> None:
 @pytest.mark.parametrize("record_count", [3, 64, 65, 300])
 def test_headers_of_few_and_of_many_records(record_count: int, header_count: int) -> None:
     records = [
-        NewRecord(0, None, b"v", tuple((f"name-{n}", None if n % 3 else b"x" * n) for n in range(header_count if index % 2 else 1)))
+        NewRecord(
+            0,
+            None,
+            b"v",
+            tuple(
+                (f"name-{n}", None if n % 3 else b"x" * n)
+                for n in range(header_count if index % 2 else 1)
+            ),
+        )
         for index in range(record_count)
     ]
     batch = build_batch(records)
@@ -159,7 +205,9 @@ def test_batches_outside_the_range_are_not_opened() -> None:
 
 def test_batches_that_are_not_visible_are_left_out() -> None:
     buffer = GOLDEN["transactional"] + GOLDEN["none"]
-    table = to_table([buffer], *EVERYTHING, is_visible=lambda header: header.producer_id != 9000000001)
+    table = to_table(
+        [buffer], *EVERYTHING, is_visible=lambda header: header.producer_id != 9000000001
+    )
     assert table["offset"].to_pylist() == [1000, 1001, 1002, 1003, 1004]
 
 
@@ -199,28 +247,55 @@ def reader_code_of(buffer: bytes | bytearray) -> ErrorCode | None:
     return None
 
 
-@given(st.lists(st.tuples(st.integers(0, 100_000), st.integers(0, 255)), min_size=1, max_size=3), st.integers(1, 100))
+@given(
+    st.lists(st.tuples(st.integers(0, 100_000), st.integers(0, 255)), min_size=1, max_size=3),
+    st.integers(1, 100),
+)
 @settings(deadline=None, max_examples=400)
-def test_damaged_records_are_refused_where_the_reader_refuses_them(damages: list[tuple[int, int]], copies: int) -> None:
+def test_damaged_records_are_refused_where_the_reader_refuses_them(
+    damages: list[tuple[int, int]], copies: int
+) -> None:
     batch = bytearray(build_batch(list(RECORDS[:4]) * copies))
     for index, byte in damages:
         batch[HEADER_SIZE + index % (len(batch) - HEADER_SIZE)] = byte
     assert code_of(batch) == reader_code_of(batch)
     if code_of(batch) is None:
-        assert rows_in(to_table([batch], *EVERYTHING, is_crc_checked=False)) == rows_of([batch], *EVERYTHING)
+        assert rows_in(to_table([batch], *EVERYTHING, is_crc_checked=False)) == rows_of(
+            [batch], *EVERYTHING
+        )
 
 
 @given(st.binary(max_size=300), st.integers(0, 60))
 @settings(deadline=None)
-def test_random_records_are_refused_where_the_reader_refuses_them(body: bytes, record_count: int) -> None:
+def test_random_records_are_refused_where_the_reader_refuses_them(
+    body: bytes, record_count: int
+) -> None:
     batch = bytearray(HEADER_SIZE) + body
-    HEADER.pack_into(batch, 0, 0, len(batch) - 12, 0, 2, 0, 0, max(record_count - 1, 0), 0, 0, -1, -1, -1, record_count)
+    HEADER.pack_into(
+        batch,
+        0,
+        0,
+        len(batch) - 12,
+        0,
+        2,
+        0,
+        0,
+        max(record_count - 1, 0),
+        0,
+        0,
+        -1,
+        -1,
+        -1,
+        record_count,
+    )
     assert code_of(batch) == reader_code_of(batch)
 
 
 def test_importing_the_module_brings_neither_numpy_nor_pyarrow() -> None:
     code = "import sys, log_service.records.arrow; print(sorted({'numpy', 'pyarrow'} & set(sys.modules)))"
-    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    finished = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert finished.stdout.strip() == "[]"
 
 
@@ -228,7 +303,14 @@ def damaged(batch: bytes, kind: str) -> bytes:
     """Return a batch that cannot be read; but for ``checksum`` its checksum holds."""
     broken = bytearray(batch)
     if kind == "header":
-        HEADER.pack_into(broken, 0, *[value + 500 if number == 6 else value for number, value in enumerate(HEADER.unpack_from(broken))])
+        HEADER.pack_into(
+            broken,
+            0,
+            *[
+                value + 500 if number == 6 else value
+                for number, value in enumerate(HEADER.unpack_from(broken))
+            ],
+        )
     else:
         broken[HEADER_SIZE : HEADER_SIZE + 6] = b"\xff" * 6
     if kind == "codec":

@@ -32,7 +32,9 @@ def with_field(batch: bytes, **fields: int) -> bytes:
     """Return a batch with other header fields and a checksum that holds."""
     changed = bytearray(batch)
     HEADER.pack_into(changed, 0, *parse_header(batch)._replace(**fields))
-    HEADER.pack_into(changed, 0, *parse_header_unchecked(changed)._replace(crc=compute_crc(changed)))
+    HEADER.pack_into(
+        changed, 0, *parse_header_unchecked(changed)._replace(crc=compute_crc(changed))
+    )
     return bytes(changed)
 
 
@@ -61,7 +63,9 @@ def test_reads_what_apache_kafka_wrote(name: str) -> None:
     assert not header.has_producer_id
     assert header.timestamp_type == "CreateTime"
     assert is_crc_valid(batch)
-    assert list(iterate_records(batch)) == [Record(1000 + index, *record) for index, record in enumerate(RECORDS)]
+    assert list(iterate_records(batch)) == [
+        Record(1000 + index, *record) for index, record in enumerate(RECORDS)
+    ]
 
 
 def test_transactional_batch_tells_its_producer_and_wraps_its_sequence() -> None:
@@ -72,7 +76,9 @@ def test_transactional_batch_tells_its_producer_and_wraps_its_sequence() -> None
     assert (header.base_sequence, header.last_sequence) == (2147483646, 2)
 
 
-@pytest.mark.parametrize(("sequence", "count", "expected"), [(0, 1, 1), (2147483647, 1, 0), (2147483646, 5, 3)])
+@pytest.mark.parametrize(
+    ("sequence", "count", "expected"), [(0, 1, 1), (2147483647, 1, 0), (2147483646, 5, 3)]
+)
 def test_sequences_go_on_at_zero(sequence: int, count: int, expected: int) -> None:
     assert next_sequence(sequence, count) == expected
 
@@ -85,12 +91,16 @@ def test_append_time_replaces_the_records_own_timestamps() -> None:
     header = parse_header(GOLDEN["append_time"])
     assert header.is_append_time
     assert header.timestamp_type == "LogAppendTime"
-    assert {record.timestamp for record in iterate_records(GOLDEN["append_time"])} == {header.max_timestamp}
+    assert {record.timestamp for record in iterate_records(GOLDEN["append_time"])} == {
+        header.max_timestamp
+    }
 
 
 def test_records_are_read_at_a_position() -> None:
     joined = GOLDEN["none"] + GOLDEN["zstd"]
-    assert list(iterate_records(joined, len(GOLDEN["none"]))) == list(iterate_records(GOLDEN["zstd"]))
+    assert list(iterate_records(joined, len(GOLDEN["none"]))) == list(
+        iterate_records(GOLDEN["zstd"])
+    )
 
 
 def test_headers_are_found_back_to_back() -> None:
@@ -125,7 +135,9 @@ def test_stamp_changes_offset_and_epoch_and_keeps_the_checksum() -> None:
     assert (header.base_offset, header.partition_leader_epoch) == (1 << 40, 12)
     assert is_crc_valid(batch_view(buffer, position))
     assert bytes(buffer[:position]) == GOLDEN["lz4"]
-    assert [record.offset for record in iterate_records(buffer, position)] == [(1 << 40) + index for index in range(5)]
+    assert [record.offset for record in iterate_records(buffer, position)] == [
+        (1 << 40) + index for index in range(5)
+    ]
 
 
 def test_stamp_writes_through_a_memoryview() -> None:
@@ -150,7 +162,12 @@ def test_stamp_producer_renews_the_checksum() -> None:
     buffer = bytearray(GOLDEN["transactional"])
     stamp_producer(buffer, 0, producer_id=7, producer_epoch=4, base_sequence=0)
     header = parse_header(buffer)
-    assert (header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence) == (7, 4, 0, 4)
+    assert (
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.last_sequence,
+    ) == (7, 4, 0, 4)
     assert is_crc_valid(buffer)
     assert header.is_transactional
 
@@ -162,7 +179,9 @@ def test_replaced_records_keep_the_rest_of_the_header() -> None:
 
 
 @given(st.binary(min_size=HEADER_SIZE, max_size=300), st.integers(0, 299), st.integers(1, 255))
-def test_every_damaged_byte_behind_the_checksum_is_noticed(value: bytes, index: int, flip: int) -> None:
+def test_every_damaged_byte_behind_the_checksum_is_noticed(
+    value: bytes, index: int, flip: int
+) -> None:
     batch = bytearray(build_batch([NewRecord(0, None, value)]))
     assert is_crc_valid(batch)
     batch[17 + index % (len(batch) - 17)] ^= flip
@@ -220,10 +239,28 @@ def test_count_that_is_not_the_number_of_records_is_invalid(record_count: int) -
 
 
 @given(st.binary(max_size=400), st.integers(0, 1000), st.booleans())
-def test_random_records_end_or_are_invalid(body: bytes, record_count: int, is_append_time: bool) -> None:
+def test_random_records_end_or_are_invalid(
+    body: bytes, record_count: int, is_append_time: bool
+) -> None:
     batch = bytearray(HEADER_SIZE) + body
     attributes = 8 if is_append_time else 0
-    HEADER.pack_into(batch, 0, 0, len(batch) - 12, 0, 2, 0, attributes, record_count, 0, 0, -1, -1, -1, record_count)
+    HEADER.pack_into(
+        batch,
+        0,
+        0,
+        len(batch) - 12,
+        0,
+        2,
+        0,
+        attributes,
+        record_count,
+        0,
+        0,
+        -1,
+        -1,
+        -1,
+        record_count,
+    )
     assert count_or_code(batch) in (record_count, ErrorCode.INVALID_RECORD)
 
 

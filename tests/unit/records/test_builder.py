@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 from log_service.records.batch import HEADER_SIZE, is_crc_valid, iterate_records, parse_header
 from log_service.records.builder import BatchBuilder, build_batch
 from log_service.records.compression import Codec
-from log_service.records.record import NewRecord, Record, RecordHeader, encode_headers, max_record_bytes
+from log_service.records.record import (
+    NewRecord,
+    Record,
+    RecordHeader,
+    encode_headers,
+    max_record_bytes,
+)
 from log_service.records.varint import VARINTS, encode_varint, read_varint
 from tests.unit.records.golden import GOLDEN, RECORDS
 from tests.unit.records.strategies import CODECS
@@ -33,17 +39,24 @@ def test_builds_the_transactional_bytes_that_apache_kafka_builds() -> None:
 
 def test_builds_the_append_time_bytes_that_apache_kafka_builds() -> None:
     append_time_ms = parse_header(GOLDEN["append_time"]).max_timestamp
-    assert build_batch(RECORDS, base_offset=5, leader_epoch=2, append_time_ms=append_time_ms) == GOLDEN["append_time"]
+    assert (
+        build_batch(RECORDS, base_offset=5, leader_epoch=2, append_time_ms=append_time_ms)
+        == GOLDEN["append_time"]
+    )
 
 
 @given(RECORD_LISTS, CODECS, st.integers(0, 2**62))
-def test_records_come_back_as_they_were_appended(records: list[NewRecord], codec: Codec, base_offset: int) -> None:
+def test_records_come_back_as_they_were_appended(
+    records: list[NewRecord], codec: Codec, base_offset: int
+) -> None:
     batch = build_batch(records, codec=codec, base_offset=base_offset)
     header = parse_header(batch)
     assert is_crc_valid(batch)
     assert header.compression is codec
     assert header.max_timestamp == max(record.timestamp for record in records)
-    assert list(iterate_records(batch)) == [Record(base_offset + index, *record) for index, record in enumerate(records)]
+    assert list(iterate_records(batch)) == [
+        Record(base_offset + index, *record) for index, record in enumerate(records)
+    ]
 
 
 def test_header_names_longer_than_one_varint_byte_come_back() -> None:
@@ -80,14 +93,24 @@ def test_full_builder_has_no_room_but_always_for_the_first_record() -> None:
     st.integers(-(2**63), 2**63 - 1),
     st.one_of(st.none(), st.binary(max_size=200)),
     st.one_of(st.none(), st.binary(max_size=200)),
-    st.lists(st.tuples(st.text(max_size=100), st.one_of(st.none(), st.binary(max_size=100))), max_size=3),
+    st.lists(
+        st.tuples(st.text(max_size=100), st.one_of(st.none(), st.binary(max_size=100))), max_size=3
+    ),
 )
 def test_no_record_is_larger_than_its_bound(
-    offset_delta: int, timestamp_delta: int, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
+    offset_delta: int,
+    timestamp_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: list[tuple[str, bytes | None]],
 ) -> None:
     content = b"".join((key or b"", value or b"", encode_headers(headers)))
     lengths = [-1 if part is None else len(part) for part in (key, value)]
-    fields_size = 1 + sum(len(VARINTS[number]) for number in (timestamp_delta, offset_delta, *lengths)) + len(content)
+    fields_size = (
+        1
+        + sum(len(VARINTS[number]) for number in (timestamp_delta, offset_delta, *lengths))
+        + len(content)
+    )
     assert len(VARINTS[fields_size]) + fields_size <= max_record_bytes(key, value, headers)
 
 
@@ -105,23 +128,37 @@ def test_built_batch_is_ready_to_be_stamped() -> None:
 
 
 @given(
-    st.lists(st.one_of(st.none(), st.binary(max_size=40), st.sampled_from([b"x" * 63, b"x" * 64, b"x" * 9000])), max_size=80),
+    st.lists(
+        st.one_of(
+            st.none(), st.binary(max_size=40), st.sampled_from([b"x" * 63, b"x" * 64, b"x" * 9000])
+        ),
+        max_size=80,
+    ),
     st.sampled_from([(), (("name", b"content"), ("none", None))]),
     st.integers(0, 3000),
     st.integers(100, 20_000),
     st.integers(0, 20_000),
 )
 def test_values_added_together_build_the_bytes_of_single_appends(
-    values: list[bytes | None], headers: tuple[RecordHeader, ...], later_ms: int, max_size_bytes: int, limit_bytes: int
+    values: list[bytes | None],
+    headers: tuple[RecordHeader, ...],
+    later_ms: int,
+    max_size_bytes: int,
+    limit_bytes: int,
 ) -> None:
     """Up to the same record, too: none once the limit is reached, none that has no room."""
-    together, single = BatchBuilder(max_size_bytes=max_size_bytes), BatchBuilder(max_size_bytes=max_size_bytes)
+    together, single = (
+        BatchBuilder(max_size_bytes=max_size_bytes),
+        BatchBuilder(max_size_bytes=max_size_bytes),
+    )
     for builder in (together, single):
         builder.append(1_700_000_000_000, b"key", b"first")
     timestamp_ms = 1_700_000_000_000 + later_ms
     expected_count = 0
     for value in values:
-        if single.estimated_size_bytes >= limit_bytes or not single.append_within(timestamp_ms, None, value, headers):
+        if single.estimated_size_bytes >= limit_bytes or not single.append_within(
+            timestamp_ms, None, value, headers
+        ):
             break
         expected_count += 1
     assert together.append_values(timestamp_ms, values, headers, limit_bytes) == expected_count
@@ -149,7 +186,16 @@ def test_varints_come_back(number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "encoded"), [(0, "00"), (-1, "01"), (1, "02"), (63, "7e"), (64, "8001"), (-65, "8101"), (-(2**63), "ff" * 9 + "01")]
+    ("number", "encoded"),
+    [
+        (0, "00"),
+        (-1, "01"),
+        (1, "02"),
+        (63, "7e"),
+        (64, "8001"),
+        (-65, "8101"),
+        (-(2**63), "ff" * 9 + "01"),
+    ],
 )
 def test_varints_are_zig_zag(number: int, encoded: str) -> None:
     assert encode_varint(number).hex() == encoded

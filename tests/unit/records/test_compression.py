@@ -14,7 +14,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.records.compression import LEVELS, MAX_DECOMPRESSED_BYTES, Codec, compress, decompress
+from log_service.records.compression import (
+    LEVELS,
+    MAX_DECOMPRESSED_BYTES,
+    Codec,
+    compress,
+    decompress,
+)
 from tests.unit.records.strategies import CODECS
 
 MIB = 1 << 20
@@ -31,7 +37,10 @@ def code_of(codec: int, compressed: bytes, max_size_bytes: int = MIB) -> ErrorCo
     return None
 
 
-@given(st.one_of(st.binary(max_size=2000), st.binary(max_size=20).map(lambda part: part * 10_000)), CODECS)
+@given(
+    st.one_of(st.binary(max_size=2000), st.binary(max_size=20).map(lambda part: part * 10_000)),
+    CODECS,
+)
 @example(b"", Codec.SNAPPY)
 @example(b"", Codec.LZ4)
 def test_bytes_come_back(plain: bytes, codec: Codec) -> None:
@@ -64,7 +73,15 @@ def test_levels_trade_time_for_size_and_read_the_same(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize(
-    ("codec", "level"), [(Codec.GZIP, 0), (Codec.GZIP, 10), (Codec.LZ4, 18), (Codec.ZSTD, 23), (Codec.SNAPPY, 1), (Codec.NONE, 1)]
+    ("codec", "level"),
+    [
+        (Codec.GZIP, 0),
+        (Codec.GZIP, 10),
+        (Codec.LZ4, 18),
+        (Codec.ZSTD, 23),
+        (Codec.SNAPPY, 1),
+        (Codec.NONE, 1),
+    ],
 )
 def test_level_that_a_codec_does_not_have_is_refused(codec: Codec, level: int) -> None:
     with pytest.raises(ValueError, match=f"level {level}"):
@@ -72,7 +89,9 @@ def test_level_that_a_codec_does_not_have_is_refused(codec: Codec, level: int) -
 
 
 def test_codecs_have_the_names_of_configuration() -> None:
-    assert [Codec.of_name(name) for name in ("none", "gzip", "snappy", "lz4", "zstd")] == list(Codec)
+    assert [Codec.of_name(name) for name in ("none", "gzip", "snappy", "lz4", "zstd")] == list(
+        Codec
+    )
     assert Codec.of_name("uncompressed") is Codec.NONE
     with pytest.raises(KafkaError, match="brotli"):
         Codec.of_name("brotli")
@@ -111,9 +130,13 @@ def test_snappy_is_framed_in_blocks_of_the_xerial_library() -> None:
     assert len(cramjam.snappy.decompress_raw(stream[20 : 20 + first_bytes])) == 32 * 1024
 
 
-@pytest.mark.parametrize(("codec", "levels"), [(Codec.GZIP, (1, 9)), (Codec.LZ4, (1, 9)), (Codec.ZSTD, (-100, 19))])
+@pytest.mark.parametrize(
+    ("codec", "levels"), [(Codec.GZIP, (1, 9)), (Codec.LZ4, (1, 9)), (Codec.ZSTD, (-100, 19))]
+)
 def test_a_higher_level_makes_it_smaller(codec: Codec, levels: tuple[int, int]) -> None:
-    text = " ".join(f"flight {number * 7_919 % 10_007} of the day" for number in range(8_000)).encode()
+    text = " ".join(
+        f"flight {number * 7_919 % 10_007} of the day" for number in range(8_000)
+    ).encode()
     fast, small = (compress(codec, text, level) for level in levels)
     assert len(small) < len(fast)
     assert decompress(codec, fast, len(text)) == decompress(codec, small, len(text)) == text
@@ -134,7 +157,9 @@ def test_lz4_blocks_are_independent_and_small() -> None:
     assert block_descriptor == 0x40
 
 
-@pytest.mark.parametrize("plain", [PLAIN, bytes(range(256)) * 1000, b"\x00" * 65536, b"x" * 65537, b"y"])
+@pytest.mark.parametrize(
+    "plain", [PLAIN, bytes(range(256)) * 1000, b"\x00" * 65536, b"x" * 65537, b"y"]
+)
 def test_lz4_frames_are_read_by_another_reader(plain: bytes) -> None:
     assert bytes(cramjam.lz4.decompress(compress(Codec.LZ4, plain))) == plain
 
@@ -142,14 +167,18 @@ def test_lz4_frames_are_read_by_another_reader(plain: bytes) -> None:
 @pytest.mark.parametrize("is_linked", [False, True])
 @pytest.mark.parametrize("has_checksum", [False, True])
 def test_lz4_blocks_of_both_modes_are_read(is_linked: bool, has_checksum: bool) -> None:
-    compressor = cramjam.lz4.Compressor(level=1, content_checksum=has_checksum, block_linked=is_linked)
+    compressor = cramjam.lz4.Compressor(
+        level=1, content_checksum=has_checksum, block_linked=is_linked
+    )
     compressor.compress(PLAIN)
     assert decompress(Codec.LZ4, bytes(compressor.finish())) == PLAIN
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 255, 256, 300, 65535 + 256, 65536 + 256, 300_000])
 @pytest.mark.parametrize("has_content_size", [False, True])
-def test_zstd_with_and_without_content_size_is_read(size_bytes: int, has_content_size: bool) -> None:
+def test_zstd_with_and_without_content_size_is_read(
+    size_bytes: int, has_content_size: bool
+) -> None:
     plain = PLAIN[:size_bytes]
     compressor = zstandard.ZstdCompressor(write_content_size=has_content_size, write_checksum=True)
     assert decompress(Codec.ZSTD, compressor.compress(plain)) == plain
@@ -200,20 +229,35 @@ for line in sys.stdin:
 
 
 def test_no_announced_length_ends_the_process() -> None:
-    """Raw snappy and lz4 blocks that announce gigabytes abort a process whose allocator believes them (cramjam's ``decompress_raw``)."""
+    """Raw snappy and lz4 blocks that announce gigabytes abort a process whose allocator believes
+    them (cramjam's ``decompress_raw``).
+    """
     four_gib = "ffffffff0f"
     block = four_gib + "00" * 20
     cases = [
         (Codec.SNAPPY, block),
-        (Codec.SNAPPY, (b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01" + (25).to_bytes(4, "big")).hex() + block),
-        (Codec.SNAPPY, (b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01" + b"\x7f\xff\xff\xff").hex() + block),
+        (
+            Codec.SNAPPY,
+            (b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01" + (25).to_bytes(4, "big")).hex()
+            + block,
+        ),
+        (
+            Codec.SNAPPY,
+            (b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01" + b"\x7f\xff\xff\xff").hex() + block,
+        ),
         (Codec.LZ4, "04224d18 68 70".replace(" ", "") + "ff" * 8 + "00" * 8),
         (Codec.ZSTD, "28b52ffd" + "e0" + "ff" * 7 + "0f" + "00" * 16),
         (Codec.ZSTD, "28b52ffd" + "c0" + "88" + "ff" * 8 + "00" * 16),
         (Codec.GZIP, "1f8b08" + "00" * 20),
     ]
     lines = "".join(f"{codec:d} {compressed}\n" for codec, compressed in cases)
-    finished = subprocess.run([sys.executable, "-c", BOMBS_UNDER_A_MEMORY_LIMIT], input=lines, capture_output=True, text=True, check=True)
+    finished = subprocess.run(
+        [sys.executable, "-c", BOMBS_UNDER_A_MEMORY_LIMIT],
+        input=lines,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     codes = finished.stdout.split()
     assert len(codes) == len(cases)
     assert set(codes) <= {"CORRUPT_MESSAGE", "MESSAGE_TOO_LARGE"}
@@ -226,15 +270,30 @@ def test_no_announced_length_ends_the_process() -> None:
 @example(Codec.SNAPPY, b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00ab")
 @example(Codec.SNAPPY, b"\xff\xff\xff\xff\xff\xff")
 def test_random_bytes_decompress_or_are_corrupt(codec: Codec, compressed: bytes) -> None:
-    assert code_of(codec, compressed) in {None, ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE}
+    assert code_of(codec, compressed) in {
+        None,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+    }
 
 
-@given(st.sampled_from(REAL_CODECS), st.integers(0, 10_000), st.integers(0, 255), st.integers(0, 10_000))
-def test_damaged_streams_decompress_or_are_corrupt(codec: Codec, index: int, byte: int, cut_bytes: int) -> None:
+@given(
+    st.sampled_from(REAL_CODECS),
+    st.integers(0, 10_000),
+    st.integers(0, 255),
+    st.integers(0, 10_000),
+)
+def test_damaged_streams_decompress_or_are_corrupt(
+    codec: Codec, index: int, byte: int, cut_bytes: int
+) -> None:
     compressed = bytearray(compress(codec, PLAIN[:3000]))
     compressed[index % len(compressed)] = byte
     del compressed[len(compressed) - cut_bytes % 20 :]
-    assert code_of(codec, bytes(compressed)) in {None, ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE}
+    assert code_of(codec, bytes(compressed)) in {
+        None,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+    }
 
 
 @pytest.mark.parametrize("codec", REAL_CODECS)

@@ -38,15 +38,23 @@ def test_markers_of_transactions_are_those_of_apache_kafka(
     )
     assert marker == GOLDEN[name]
     (record,) = iterate_control_records(marker)
-    assert (record.offset, record.timestamp, record.type) == (base_offset, 1700000000999, control_type)
+    assert (record.offset, record.timestamp, record.type) == (
+        base_offset,
+        1700000000999,
+        control_type,
+    )
     assert parse_coordinator_epoch(record.value) == coordinator_epoch
 
 
 def test_each_partition_of_a_transaction_gets_its_marker_at_its_own_offset() -> None:
-    end = EndOfTransaction(producer_id=9000000001, producer_epoch=3, is_abort=False, coordinator_epoch=11)
+    end = EndOfTransaction(
+        producer_id=9000000001, producer_epoch=3, is_abort=False, coordinator_epoch=11
+    )
     first = end.build(timestamp_ms=1700000000999, base_offset=77, leader_epoch=4)
     second = end.build(timestamp_ms=1700000000999, base_offset=5, leader_epoch=9)
-    aborted = end._replace(is_abort=True, coordinator_epoch=12).build(timestamp_ms=1700000000999, base_offset=78, leader_epoch=4)
+    aborted = end._replace(is_abort=True, coordinator_epoch=12).build(
+        timestamp_ms=1700000000999, base_offset=78, leader_epoch=4
+    )
     assert (bytes(first), bytes(aborted)) == (GOLDEN["commit"], GOLDEN["abort"])
     header = parse_header(second)
     assert (header.base_offset, header.partition_leader_epoch, is_crc_valid(second)) == (5, 9, True)
@@ -54,7 +62,11 @@ def test_each_partition_of_a_transaction_gets_its_marker_at_its_own_offset() -> 
 
 
 def test_control_batch_holds_several_records_and_belongs_to_no_producer() -> None:
-    batch = build_control_batch([(ControlType.KRAFT_VERSION, b"one"), (ControlType.KRAFT_VOTERS, b"two")], timestamp_ms=5, base_offset=30)
+    batch = build_control_batch(
+        [(ControlType.KRAFT_VERSION, b"one"), (ControlType.KRAFT_VOTERS, b"two")],
+        timestamp_ms=5,
+        base_offset=30,
+    )
     header = parse_header(batch)
     assert header.is_control
     assert not header.is_transactional
@@ -92,4 +104,10 @@ def test_marker_without_a_coordinator_epoch_is_invalid() -> None:
 
 def test_only_commit_and_abort_end_a_transaction() -> None:
     with pytest.raises(AssertionError):
-        build_end_transaction_marker(ControlType.LEADER_CHANGE, producer_id=1, producer_epoch=1, coordinator_epoch=1, timestamp_ms=1)
+        build_end_transaction_marker(
+            ControlType.LEADER_CHANGE,
+            producer_id=1,
+            producer_epoch=1,
+            coordinator_epoch=1,
+            timestamp_ms=1,
+        )

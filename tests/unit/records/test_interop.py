@@ -1,4 +1,6 @@
-"""Other people's readers read what is written here, and their writers are read: kafka-python and aiokafka, every codec they have."""
+"""Other people's readers read what is written here, and their writers are read: kafka-python and
+aiokafka, every codec they have.
+"""
 
 import warnings
 from typing import Any
@@ -19,7 +21,9 @@ from tests.unit.records.golden import RECORDS
 from tests.unit.records.strategies import NULLABLE_BYTES
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # it reads its own schemas in a deprecated way
+    warnings.simplefilter(
+        "ignore", DeprecationWarning
+    )  # it reads its own schemas in a deprecated way
     from kafka.codec import has_lz4, has_snappy, has_zstd
     from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
@@ -30,15 +34,25 @@ KAFKA_PYTHON_CODECS = [
     *([Codec.LZ4] if has_lz4() else []),
     *([Codec.ZSTD] if has_zstd() else []),
 ]
-HEADERS = st.lists(st.tuples(st.text(min_size=1, max_size=20), st.binary(max_size=30)), max_size=3).map(tuple)
+HEADERS = st.lists(
+    st.tuples(st.text(min_size=1, max_size=20), st.binary(max_size=30)), max_size=3
+).map(tuple)
 PLAIN_RECORDS = st.lists(
-    st.builds(NewRecord, st.integers(0, 2**42), NULLABLE_BYTES, NULLABLE_BYTES, HEADERS), min_size=1, max_size=20
+    st.builds(NewRecord, st.integers(0, 2**42), NULLABLE_BYTES, NULLABLE_BYTES, HEADERS),
+    min_size=1,
+    max_size=20,
 )  # both libraries refuse what Kafka allows: negative timestamps, empty names
 
 
 def fields(record: Any) -> tuple[Any, ...]:
     """Return what a library read, in the order of our record."""
-    return record.offset, record.timestamp, record.key, record.value, tuple((name, value) for name, value in record.headers)
+    return (
+        record.offset,
+        record.timestamp,
+        record.key,
+        record.value,
+        tuple((name, value) for name, value in record.headers),
+    )
 
 
 def expected(records: list[NewRecord], base_offset: int = 0) -> list[Record]:
@@ -51,7 +65,9 @@ def test_kafka_python_reads_our_batches(records: list[NewRecord], codec: Codec) 
     log = MemoryRecords(build_batch(records, codec=codec, base_offset=70))
     batch = log.next_batch()
     assert batch.validate_crc()
-    assert [fields(record) for record in batch] == [tuple(record) for record in expected(records, 70)]
+    assert [fields(record) for record in batch] == [
+        tuple(record) for record in expected(records, 70)
+    ]
     assert not log.has_next()
 
 
@@ -62,7 +78,9 @@ def test_aiokafka_reads_our_batches(records: list[NewRecord], codec: Codec) -> N
     batch = log.next_batch()
     assert batch is not None
     assert batch.validate_crc()
-    assert [fields(record) for record in batch] == [tuple(record) for record in expected(records, 70)]
+    assert [fields(record) for record in batch] == [
+        tuple(record) for record in expected(records, 70)
+    ]
     assert not log.has_next()
 
 
@@ -71,7 +89,10 @@ def test_aiokafka_reads_our_batches(records: list[NewRecord], codec: Codec) -> N
 def test_batches_of_kafka_python_are_read(records: list[NewRecord], codec: Codec) -> None:
     builder = MemoryRecordsBuilder(magic=2, compression_type=int(codec), batch_size=1 << 24)
     for record in records:
-        assert builder.append(record.timestamp, record.key, record.value, list(record.headers)) is not None
+        assert (
+            builder.append(record.timestamp, record.key, record.value, list(record.headers))
+            is not None
+        )
     builder.close()
     check_batch(bytearray(builder.buffer()), records)
 
@@ -99,7 +120,13 @@ def check_batch(batch: bytearray, records: list[NewRecord]) -> None:
     assert parse_header(batch).record_count == len(records)
     for is_compacted in (False, all(record.key is not None for record in records)):
         validate_for_append(
-            batch, LogConfig(max_message_bytes=len(batch), is_compacted=is_compacted, message_timestamp_after_max_ms=FOREVER_MS), 2**42
+            batch,
+            LogConfig(
+                max_message_bytes=len(batch),
+                is_compacted=is_compacted,
+                message_timestamp_after_max_ms=FOREVER_MS,
+            ),
+            2**42,
         )
     assert list(iterate_records(batch)) == expected(records)
 
@@ -107,7 +134,14 @@ def check_batch(batch: bytearray, records: list[NewRecord]) -> None:
 @pytest.mark.parametrize("codec", list(Codec))
 def test_aiokafka_knows_a_transactional_batch(codec: Codec) -> None:
     batch = AiokafkaRecords(
-        build_batch(RECORDS, codec=codec, producer_id=5, producer_epoch=2, base_sequence=9, is_transactional=True)
+        build_batch(
+            RECORDS,
+            codec=codec,
+            producer_id=5,
+            producer_epoch=2,
+            base_sequence=9,
+            is_transactional=True,
+        )
     ).next_batch()
     assert batch is not None
     assert batch.is_transactional

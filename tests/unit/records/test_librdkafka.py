@@ -1,4 +1,6 @@
-"""librdkafka reads what is written here and its batches are read, every codec: over its own mock broker, which keeps bytes as they come."""
+"""librdkafka reads what is written here and its batches are read, every codec: over its own mock
+broker, which keeps bytes as they come.
+"""
 
 import socket
 import struct
@@ -18,7 +20,10 @@ pytestmark = pytest.mark.integration
 
 TIMESTAMP_MS = 1_700_000_000_000
 RECORDS = [
-    *(NewRecord(TIMESTAMP_MS + index, b"key-%d" % index, b"value of record %d, " % index * 20) for index in range(200)),
+    *(
+        NewRecord(TIMESTAMP_MS + index, b"key-%d" % index, b"value of record %d, " % index * 20)
+        for index in range(200)
+    ),
     NewRecord(TIMESTAMP_MS, None, b"no key", (("name", b"x"), ("null", None))),
     NewRecord(TIMESTAMP_MS, b"tombstone", None),
     NewRecord(TIMESTAMP_MS, b"", bytes(range(256)) * 1000),
@@ -64,7 +69,12 @@ def topic_array() -> bytes:
 
 def produce(connection: socket.socket, batch: bytes) -> None:
     """Produce v3: transactional id, acks, timeout, topics; the error code follows the partition."""
-    body = struct.pack(">hhi", -1, -1, 10_000) + topic_array() + struct.pack(">ii", 0, len(batch)) + batch
+    body = (
+        struct.pack(">hhi", -1, -1, 10_000)
+        + topic_array()
+        + struct.pack(">ii", 0, len(batch))
+        + batch
+    )
     response = exchange(connection, 0, 3, body)
     (error_code,) = struct.unpack_from(">h", response, 4 + 2 + len(TOPIC) + 4 + 4)
     assert error_code == 0
@@ -72,7 +82,11 @@ def produce(connection: socket.socket, batch: bytes) -> None:
 
 def fetch(connection: socket.socket, offset: int) -> bytes:
     """Fetch v4; the records are the last field of the response."""
-    body = struct.pack(">iiiib", -1, 1000, 1, 1 << 25, 0) + topic_array() + struct.pack(">iqi", 0, offset, 1 << 25)
+    body = (
+        struct.pack(">iiiib", -1, 1000, 1, 1 << 25, 0)
+        + topic_array()
+        + struct.pack(">iqi", 0, offset, 1 << 25)
+    )
     response = exchange(connection, 1, 4, body)
     position = 4 + 4 + 2 + len(TOPIC) + 4 + 4
     error_code, _, _, aborted_count = struct.unpack_from(">hqqi", response, position)
@@ -83,20 +97,36 @@ def fetch(connection: socket.socket, offset: int) -> bytes:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_librdkafka_reads_our_batches(codec: Codec, broker: tuple[str, int], connection: socket.socket) -> None:
+def test_librdkafka_reads_our_batches(
+    codec: Codec, broker: tuple[str, int], connection: socket.socket
+) -> None:
     produce(connection, build_batch(RECORDS, codec=codec))
-    consumer = Consumer({"bootstrap.servers": "{}:{}".format(*broker), "group.id": "unused", "check.crcs": True})
+    consumer = Consumer(
+        {"bootstrap.servers": "{}:{}".format(*broker), "group.id": "unused", "check.crcs": True}
+    )
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
     messages = consumer.consume(len(RECORDS), timeout=20)
     consumer.close()
     assert [message.error() for message in messages] == [None] * len(RECORDS)
-    assert [(message.timestamp()[1], message.key(), message.value()) for message in messages] == [record[:3] for record in RECORDS]
-    assert [list(message.headers() or ()) for message in messages] == [list(record.headers) for record in RECORDS]
+    assert [(message.timestamp()[1], message.key(), message.value()) for message in messages] == [
+        record[:3] for record in RECORDS
+    ]
+    assert [list(message.headers() or ()) for message in messages] == [
+        list(record.headers) for record in RECORDS
+    ]
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_batches_of_librdkafka_are_read(codec: Codec, broker: tuple[str, int], connection: socket.socket) -> None:
-    producer = Producer({"bootstrap.servers": "{}:{}".format(*broker), "compression.type": codec.name.lower(), "linger.ms": 50})
+def test_batches_of_librdkafka_are_read(
+    codec: Codec, broker: tuple[str, int], connection: socket.socket
+) -> None:
+    producer = Producer(
+        {
+            "bootstrap.servers": "{}:{}".format(*broker),
+            "compression.type": codec.name.lower(),
+            "linger.ms": 50,
+        }
+    )
     for timestamp, key, value, headers in RECORDS:
         producer.produce(TOPIC, value, key, partition=0, timestamp=timestamp, headers=list(headers))
     assert producer.flush(20) == 0
@@ -109,11 +139,16 @@ def test_batches_of_librdkafka_are_read(codec: Codec, broker: tuple[str, int], c
             check_validation(batch)
             read += [NewRecord(*record[1:]) for record in iterate_records(batch)]
     assert read == RECORDS
-    assert {header.compression for _, header in iterate_headers(log, is_torn_tail_ok=True)} <= {codec, Codec.NONE}
+    assert {header.compression for _, header in iterate_headers(log, is_torn_tail_ok=True)} <= {
+        codec,
+        Codec.NONE,
+    }
 
 
 def check_validation(batch: bytearray) -> None:
-    """A leader takes the batch as librdkafka sent it, with offset 0 and before a leader epoch is stamped."""
+    """A leader takes the batch as librdkafka sent it, with offset 0 and before a leader epoch is
+    stamped.
+    """
     batch[:8] = bytes(8)
     validated = validate_for_append(batch, LogConfig(), TIMESTAMP_MS)
     assert validated.batches[0][1] == parse_header(batch)

@@ -26,6 +26,17 @@ def test_what_is_found_at_once_is_what_a_loop_finds(
         monkeypatch.setattr(times, "MIN_COUNT_AT_ONCE", least)
         latest = max(records, key=lambda record: record.timestamp)
         assert latest_record(batch) == (latest.timestamp, latest.offset)
-        for timestamp, start_offset in [(0, 0), (50, 0), (50, 40 + count // 2), (99, 45), (101, 0), (0, 40 + count)]:
-            found = [(each.timestamp, each.offset) for each in records if each.timestamp >= timestamp and each.offset >= start_offset]
+        for timestamp, start_offset in [
+            (0, 0),
+            (50, 0),
+            (50, 40 + count // 2),
+            (99, 45),
+            (101, 0),
+            (0, 40 + count),
+        ]:
+            found = [
+                (each.timestamp, each.offset)
+                for each in records
+                if each.timestamp >= timestamp and each.offset >= start_offset
+            ]
             assert first_record_at(batch, timestamp, start_offset) == next(iter(found), None)

@@ -8,21 +8,38 @@ from hypothesis import strategies as st
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.views import LogConfig
-from log_service.records.batch import HEADER, HEADER_SIZE, compute_crc, is_crc_valid, iterate_records, parse_header
+from log_service.records.batch import (
+    HEADER,
+    HEADER_SIZE,
+    compute_crc,
+    is_crc_valid,
+    iterate_records,
+    parse_header,
+)
 from log_service.records.builder import build_batch
 from log_service.records.compression import Codec
 from log_service.records.control import ControlType, build_end_transaction_marker
 from log_service.records.record import NewRecord
-from log_service.records.validator import Allowance, RejectedRecordsError, ValidatedBatches, accept_own_batches, validate_for_append
+from log_service.records.validator import (
+    Allowance,
+    RejectedRecordsError,
+    ValidatedBatches,
+    accept_own_batches,
+    validate_for_append,
+)
 from tests.unit.records.golden import GOLDEN
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
 
 
-def validate(batch: bytes | bytearray, *, max_plain_bytes: int = 1 << 20, **rules: Any) -> ValidatedBatches:
+def validate(
+    batch: bytes | bytearray, *, max_plain_bytes: int = 1 << 20, **rules: Any
+) -> ValidatedBatches:
     """Validate against a topic's configuration, which has only defaults but for ``rules``."""
-    return validate_for_append(bytearray(batch), LogConfig(**rules), NOW_MS, Allowance(max_plain_bytes))
+    return validate_for_append(
+        bytearray(batch), LogConfig(**rules), NOW_MS, Allowance(max_plain_bytes)
+    )
 
 
 def record_count(validated: ValidatedBatches) -> int:
@@ -35,8 +52,12 @@ def refusal(batch: bytes | bytearray, **rules: Any) -> KafkaError:
     return caught.value
 
 
-def batch_of(*values: bytes | None, key: bytes | None = b"key", timestamp: int = NOW_MS, **fields: Any) -> bytes:
-    return build_batch([NewRecord(timestamp, key, value) for value in values or (b"value",)], **fields)
+def batch_of(
+    *values: bytes | None, key: bytes | None = b"key", timestamp: int = NOW_MS, **fields: Any
+) -> bytes:
+    return build_batch(
+        [NewRecord(timestamp, key, value) for value in values or (b"value",)], **fields
+    )
 
 
 def with_fields(batch: bytes, **fields: int) -> bytearray:
@@ -54,10 +75,16 @@ def with_fields(batch: bytes, **fields: int) -> bytearray:
 @pytest.mark.parametrize("codec", list(Codec))
 def test_batch_of_any_codec_is_accepted_as_it_is(codec: Codec) -> None:
     batch = bytearray(batch_of(b"a", b"b", b"c", codec=codec))
-    validated = validate_for_append(memoryview(batch), LogConfig(max_message_bytes=len(batch)), NOW_MS)
+    validated = validate_for_append(
+        memoryview(batch), LogConfig(max_message_bytes=len(batch)), NOW_MS
+    )
     assert bytes(validated.buffer) == bytes(batch)
     assert validated.batches == ((0, parse_header(batch)),)
-    assert (record_count(validated), validated.size_bytes, validated.max_timestamp) == (3, len(batch), NOW_MS)
+    assert (record_count(validated), validated.size_bytes, validated.max_timestamp) == (
+        3,
+        len(batch),
+        NOW_MS,
+    )
 
 
 def test_accepted_buffer_is_the_one_that_came() -> None:
@@ -67,17 +94,30 @@ def test_accepted_buffer_is_the_one_that_came() -> None:
 
 @pytest.mark.parametrize("is_transactional", [False, True])
 def test_batch_of_an_idempotent_producer_is_accepted(is_transactional: bool) -> None:
-    batch = batch_of(producer_id=0, producer_epoch=0, base_sequence=0, is_transactional=is_transactional)
+    batch = batch_of(
+        producer_id=0, producer_epoch=0, base_sequence=0, is_transactional=is_transactional
+    )
     assert record_count(validate(batch)) == 1
 
 
 @given(
     st.lists(
-        st.tuples(st.one_of(st.none(), st.binary(max_size=200)), st.one_of(st.none(), st.binary(max_size=200))), min_size=1, max_size=5
+        st.tuples(
+            st.one_of(st.none(), st.binary(max_size=200)),
+            st.one_of(st.none(), st.binary(max_size=200)),
+        ),
+        min_size=1,
+        max_size=5,
     )
 )
 def test_whatever_is_built_is_accepted(pairs: list[tuple[bytes | None, bytes | None]]) -> None:
-    assert record_count(validate(build_batch([NewRecord(NOW_MS - 5, key, value, (("h", value),)) for key, value in pairs]))) == len(pairs)
+    assert record_count(
+        validate(
+            build_batch(
+                [NewRecord(NOW_MS - 5, key, value, (("h", value),)) for key, value in pairs]
+            )
+        )
+    ) == len(pairs)
 
 
 def test_compressed_batch_that_does_not_decompress_is_invalid() -> None:
@@ -158,15 +198,24 @@ def test_field_that_no_producer_may_set_is_refused(fields: dict[str, int], code:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"attributes": 0x40}, {"attributes": 0x80}, {"producer_id": -2, "producer_epoch": 0, "base_sequence": 0}]
+    "fields",
+    [
+        {"attributes": 0x40},
+        {"attributes": 0x80},
+        {"producer_id": -2, "producer_epoch": 0, "base_sequence": 0},
+    ],
 )
 def test_field_without_a_meaning_for_producers_is_taken(fields: dict[str, int]) -> None:
-    """As in Apache Kafka 4.3: a delete horizon is the cleaner's, unused bits and ids below 0 belong to no producer."""
+    """As in Apache Kafka 4.3: a delete horizon is the cleaner's, unused bits and ids below 0 belong
+    to no producer.
+    """
     assert record_count(validate(with_fields(batch_of(), **fields))) == 1
 
 
 def test_claim_of_a_stamped_time_is_taken_out() -> None:
-    """What Apache Kafka 4.3 does: readers would else take the latest timestamp for that of every record."""
+    """What Apache Kafka 4.3 does: readers would else take the latest timestamp for that of every
+    record.
+    """
     validated = validate(with_fields(batch_of(), attributes=0x08))
     assert not validated.batches[0][1].is_append_time
     assert not parse_header(validated.buffer).is_append_time
@@ -174,11 +223,15 @@ def test_claim_of_a_stamped_time_is_taken_out() -> None:
 
 
 def test_timestamps_before_1970_are_taken() -> None:
-    assert validate(with_fields(batch_of(), base_timestamp=-2, max_timestamp=-2)).max_timestamp == -2
+    assert (
+        validate(with_fields(batch_of(), base_timestamp=-2, max_timestamp=-2)).max_timestamp == -2
+    )
 
 
 def test_producers_write_no_markers() -> None:
-    marker = build_end_transaction_marker(ControlType.ABORT, producer_id=1, producer_epoch=1, coordinator_epoch=1, timestamp_ms=NOW_MS)
+    marker = build_end_transaction_marker(
+        ControlType.ABORT, producer_id=1, producer_epoch=1, coordinator_epoch=1, timestamp_ms=NOW_MS
+    )
     assert refusal(marker).code is ErrorCode.INVALID_RECORD
 
 
@@ -187,7 +240,11 @@ def test_producers_write_no_markers() -> None:
 
 def test_timestamps_too_far_ahead_name_their_records() -> None:
     ahead = NOW_MS + HOUR_MS + 1
-    error = refusal(build_batch([NewRecord(NOW_MS, None, b"a"), NewRecord(ahead, None, b"b"), NewRecord(-1, None, b"c")]))
+    error = refusal(
+        build_batch(
+            [NewRecord(NOW_MS, None, b"a"), NewRecord(ahead, None, b"b"), NewRecord(-1, None, b"c")]
+        )
+    )
     assert isinstance(error, RejectedRecordsError)
     assert error.code is ErrorCode.INVALID_TIMESTAMP
     assert [index for index, _ in error.record_errors] == [1]
@@ -195,7 +252,10 @@ def test_timestamps_too_far_ahead_name_their_records() -> None:
 
 
 def test_timestamps_too_far_back_name_their_records() -> None:
-    batch = build_batch([NewRecord(NOW_MS, None, b"a"), NewRecord(NOW_MS - HOUR_MS - 1, None, b"b")], codec=Codec.LZ4)
+    batch = build_batch(
+        [NewRecord(NOW_MS, None, b"a"), NewRecord(NOW_MS - HOUR_MS - 1, None, b"b")],
+        codec=Codec.LZ4,
+    )
     assert record_count(validate(batch)) == 2
     error = refusal(batch, message_timestamp_before_max_ms=HOUR_MS)
     assert isinstance(error, RejectedRecordsError)
@@ -203,12 +263,22 @@ def test_timestamps_too_far_back_name_their_records() -> None:
 
 
 def test_records_without_timestamp_are_never_too_old() -> None:
-    assert validate(batch_of(timestamp=-1), message_timestamp_before_max_ms=HOUR_MS).max_timestamp == -1
+    assert (
+        validate(batch_of(timestamp=-1), message_timestamp_before_max_ms=HOUR_MS).max_timestamp
+        == -1
+    )
 
 
 def test_append_time_does_not_look_at_timestamps() -> None:
     batch = batch_of(timestamp=NOW_MS + 10 * HOUR_MS)
-    assert record_count(validate(batch, message_timestamp_type="LogAppendTime", message_timestamp_before_max_ms=1)) == 1
+    assert (
+        record_count(
+            validate(
+                batch, message_timestamp_type="LogAppendTime", message_timestamp_before_max_ms=1
+            )
+        )
+        == 1
+    )
 
 
 # Keys
@@ -230,7 +300,9 @@ def test_compacted_topic_refuses_each_record_without_key(codec: Codec) -> None:
 @pytest.mark.parametrize("source", list(Codec))
 @pytest.mark.parametrize("target", ["none", "uncompressed", "gzip", "snappy", "lz4", "zstd"])
 def test_topic_with_a_codec_of_its_own_gets_it(source: Codec, target: str) -> None:
-    batch = batch_of(b"a" * 500, None, codec=source, producer_id=4, producer_epoch=2, base_sequence=8)
+    batch = batch_of(
+        b"a" * 500, None, codec=source, producer_id=4, producer_epoch=2, base_sequence=8
+    )
     validated = validate(batch, compression_type=target)
     ((_, header),) = validated.batches
     assert header.compression is Codec.of_name(target)
@@ -243,12 +315,18 @@ def test_topic_with_a_codec_of_its_own_gets_it(source: Codec, target: str) -> No
 
 def test_batch_that_grows_past_the_bound_when_its_codec_changes_is_too_large() -> None:
     batch = batch_of(b"a" * 5000, codec=Codec.GZIP)
-    assert refusal(batch, compression_type="none", max_message_bytes=1000).code is ErrorCode.MESSAGE_TOO_LARGE
+    assert (
+        refusal(batch, compression_type="none", max_message_bytes=1000).code
+        is ErrorCode.MESSAGE_TOO_LARGE
+    )
 
 
 def test_batch_that_decompresses_to_too_much_is_too_large() -> None:
     batch = batch_of(bytes(100_000), codec=Codec.ZSTD)
-    assert refusal(batch, is_compacted=True, max_plain_bytes=10_000).code is ErrorCode.MESSAGE_TOO_LARGE
+    assert (
+        refusal(batch, is_compacted=True, max_plain_bytes=10_000).code
+        is ErrorCode.MESSAGE_TOO_LARGE
+    )
 
 
 def test_bytes_that_do_not_decompress_are_invalid_not_corrupt() -> None:
@@ -261,7 +339,12 @@ def test_bytes_that_do_not_decompress_are_invalid_not_corrupt() -> None:
 # Records
 
 
-LENGTH, TIMESTAMP, OFFSET, KEY_LENGTH = HEADER_SIZE, HEADER_SIZE + 2, HEADER_SIZE + 3, HEADER_SIZE + 4
+LENGTH, TIMESTAMP, OFFSET, KEY_LENGTH = (
+    HEADER_SIZE,
+    HEADER_SIZE + 2,
+    HEADER_SIZE + 3,
+    HEADER_SIZE + 4,
+)
 VALUE_LENGTH, HEADER_COUNT = HEADER_SIZE + 8, HEADER_SIZE + 10
 
 
@@ -290,8 +373,12 @@ def test_single_record_that_is_malformed_is_invalid(position: int, byte: int) ->
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 255)), max_size=3), st.integers(0, 3))
-def test_single_record_is_accepted_where_it_reads(damages: list[tuple[int, int]], header_count: int) -> None:
-    batch = bytearray(build_batch([NewRecord(NOW_MS, b"key", b"value", (("h", None),) * header_count)]))
+def test_single_record_is_accepted_where_it_reads(
+    damages: list[tuple[int, int]], header_count: int
+) -> None:
+    batch = bytearray(
+        build_batch([NewRecord(NOW_MS, b"key", b"value", (("h", None),) * header_count)])
+    )
     for index, byte in damages:
         batch[HEADER_SIZE + index % (len(batch) - HEADER_SIZE)] = byte
     batch = with_fields(bytes(batch))

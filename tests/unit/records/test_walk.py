@@ -1,4 +1,6 @@
-"""Many lanes find the same records as one jump after the other, whatever the records look like, and refuse the same damages."""
+"""Many lanes find the same records as one jump after the other, whatever the records look like, and
+refuse the same damages.
+"""
 
 import random
 from itertools import accumulate
@@ -28,7 +30,9 @@ ALPHABETS = {
 }
 
 
-def records_of(seed: int, count: int, alphabet: bytes, max_bytes: int, *, has_headers: bool) -> list[NewRecord]:
+def records_of(
+    seed: int, count: int, alphabet: bytes, max_bytes: int, *, has_headers: bool
+) -> list[NewRecord]:
     chosen = random.Random(seed)
 
     def some(limit: int) -> bytes:
@@ -39,15 +43,22 @@ def records_of(seed: int, count: int, alphabet: bytes, max_bytes: int, *, has_he
             1_700_000_000_000 + chosen.randrange(-5, 5) * index,
             None if chosen.randrange(2) else some(20),
             None if chosen.randrange(9) == 0 else some(max_bytes),
-            (("name", some(9)), ("other", None)) if has_headers and chosen.randrange(3) == 0 else (),
+            (("name", some(9)), ("other", None))
+            if has_headers and chosen.randrange(3) == 0
+            else (),
         )
         for index in range(count)
     ]
 
 
-def batches_of(seed: int, counts: list[int], alphabet: bytes, max_bytes: int, *, has_headers: bool) -> list[bytes]:
+def batches_of(
+    seed: int, counts: list[int], alphabet: bytes, max_bytes: int, *, has_headers: bool
+) -> list[bytes]:
     return [
-        build_batch(records_of(seed + number, count, alphabet, max_bytes, has_headers=has_headers), base_offset=10_000 * number)
+        build_batch(
+            records_of(seed + number, count, alphabet, max_bytes, has_headers=has_headers),
+            base_offset=10_000 * number,
+        )
         for number, count in enumerate(counts)
     ]
 
@@ -57,14 +68,23 @@ def layout(batches: list[bytes], gap: int) -> tuple[bytes, Integers, Integers, I
     bodies = [batch[HEADER_SIZE:] for batch in batches]
     ends = np.array(list(accumulate(gap + len(body) for body in bodies)), np.int64)
     counts = np.array([parse_header(batch).record_count for batch in batches], np.int64)
-    return b"".join(b"\xff" * gap + body for body in bodies), counts, ends - np.array([len(body) for body in bodies], np.int64), ends
+    return (
+        b"".join(b"\xff" * gap + body for body in bodies),
+        counts,
+        ends - np.array([len(body) for body in bodies], np.int64),
+        ends,
+    )
 
 
-def found_by(steps: str, body: bytes, counts: Integers, starts: Integers, ends: Integers) -> list[int] | ErrorCode | None:
+def found_by(
+    steps: str, body: bytes, counts: Integers, starts: Integers, ends: Integers
+) -> list[int] | ErrorCode | None:
     """Return the ends that lanes or single jumps find, or the code they refuse with."""
     try:
         if steps == "lanes":
-            found = finish(walk._walk_lanes(body, np.frombuffer(body, np.uint8), counts, starts, ends))
+            found = finish(
+                walk._walk_lanes(body, np.frombuffer(body, np.uint8), counts, starts, ends)
+            )
         else:
             found = finish(walk._walk_each(body, counts, starts, ends))
     except KafkaError as error:
@@ -76,9 +96,13 @@ def found_by(steps: str, body: bytes, counts: Integers, starts: Integers, ends: 
 @pytest.mark.parametrize("has_headers", [False, True])
 @pytest.mark.parametrize("max_bytes", [0, 30, 200, 3000])
 @pytest.mark.parametrize("alphabet", ALPHABETS)
-def test_lanes_find_what_single_jumps_find(alphabet: str, max_bytes: int, has_headers: bool, gap: int) -> None:
+def test_lanes_find_what_single_jumps_find(
+    alphabet: str, max_bytes: int, has_headers: bool, gap: int
+) -> None:
     counts = [1, 700, 30, 1, 900]
-    place = layout(batches_of(max_bytes, counts, ALPHABETS[alphabet], max_bytes, has_headers=has_headers), gap)
+    place = layout(
+        batches_of(max_bytes, counts, ALPHABETS[alphabet], max_bytes, has_headers=has_headers), gap
+    )
     expected = found_by("jumps", *place)
     assert isinstance(expected, list)
     assert len(expected) == sum(counts)
@@ -107,12 +131,19 @@ def test_batches_of_one_record_are_lanes_of_their_own(count: int) -> None:
 def test_lanes_agree_with_single_jumps_on_damaged_records(
     seed: int, counts: list[int], alphabet: str, damages: list[tuple[int, int]], gap: int
 ) -> None:
-    """Lanes may give up where jumps go on; they never find anything where jumps refuse, nor anything else."""
-    body, *where = layout(batches_of(seed, counts, ALPHABETS[alphabet], 60, has_headers=seed % 2 == 0), gap)
+    """Lanes may give up where jumps go on; they never find anything where jumps refuse, nor
+    anything else.
+    """
+    body, *where = layout(
+        batches_of(seed, counts, ALPHABETS[alphabet], 60, has_headers=seed % 2 == 0), gap
+    )
     damaged = bytearray(body)
     for position, byte in damages:
         damaged[position % len(damaged)] = byte
-    expected, found = found_by("jumps", bytes(damaged), *where), found_by("lanes", bytes(damaged), *where)
+    expected, found = (
+        found_by("jumps", bytes(damaged), *where),
+        found_by("lanes", bytes(damaged), *where),
+    )
     assert found is None or found == expected
 
 
@@ -120,9 +151,15 @@ Row = tuple[int, int, bytes | None, bytes | None]
 
 
 def rows_of_records(batch: bytes | bytearray) -> list[Row] | ErrorCode:
-    """Return the rows from offset 0 on as the reader of single records sees them, or the code it refuses with."""
+    """Return the rows from offset 0 on as the reader of single records sees them, or the code it
+    refuses with.
+    """
     try:
-        return [(offset, timestamp, key, value) for offset, timestamp, key, value, _ in iterate_records(batch) if offset >= 0]
+        return [
+            (offset, timestamp, key, value)
+            for offset, timestamp, key, value, _ in iterate_records(batch)
+            if offset >= 0
+        ]
     except KafkaError as error:
         return error.code
 
@@ -133,15 +170,35 @@ def rows_in_columns(batch: bytes | bytearray) -> list[Row] | ErrorCode:
         (columns,) = iterate_record_batches([batch], *EVERYTHING, is_crc_checked=False)
     except KafkaError as error:
         return error.code
-    timestamps = [-1 if value is None else value for value in columns["timestamp"].cast("int64").to_pylist()]
-    return list(zip(columns["offset"].to_pylist(), timestamps, columns["key"].to_pylist(), columns["value"].to_pylist(), strict=True))
+    timestamps = [
+        -1 if value is None else value for value in columns["timestamp"].cast("int64").to_pylist()
+    ]
+    return list(
+        zip(
+            columns["offset"].to_pylist(),
+            timestamps,
+            columns["key"].to_pylist(),
+            columns["value"].to_pylist(),
+            strict=True,
+        )
+    )
 
 
-@given(st.integers(0, 1 << 30), st.lists(st.tuples(st.integers(0, 1 << 30), st.integers(0, 255)), max_size=2), st.sampled_from(list(Codec)))
+@given(
+    st.integers(0, 1 << 30),
+    st.lists(st.tuples(st.integers(0, 1 << 30), st.integers(0, 255)), max_size=2),
+    st.sampled_from(list(Codec)),
+)
 @settings(deadline=None, max_examples=30)
-def test_columns_of_many_records_equal_the_records_or_are_refused_alike(seed: int, damages: list[tuple[int, int]], codec: Codec) -> None:
+def test_columns_of_many_records_equal_the_records_or_are_refused_alike(
+    seed: int, damages: list[tuple[int, int]], codec: Codec
+) -> None:
     """The same as with few records, but with enough of them for lanes."""
-    batch = bytearray(build_batch(records_of(seed, 700, ALPHABETS["text"], 80, has_headers=seed % 3 == 0), codec=codec))
+    batch = bytearray(
+        build_batch(
+            records_of(seed, 700, ALPHABETS["text"], 80, has_headers=seed % 3 == 0), codec=codec
+        )
+    )
     for position, byte in damages:
         batch[HEADER_SIZE + position % (len(batch) - HEADER_SIZE)] = byte
     assert rows_in_columns(batch) == rows_of_records(batch)
@@ -155,7 +212,10 @@ def test_announced_counts_cost_nothing_before_they_are_checked() -> None:
 
 
 def test_jumps_name_the_batch_and_what_is_wrong_with_it() -> None:
-    good, bad = build_batch([NewRecord(0, None, b"v" * 20)] * 3), bytearray(build_batch([NewRecord(0, None, b"v" * 20)] * 3))
+    good, bad = (
+        build_batch([NewRecord(0, None, b"v" * 20)] * 3),
+        bytearray(build_batch([NewRecord(0, None, b"v" * 20)] * 3)),
+    )
     bad[HEADER_SIZE] += 2
     with pytest.raises(KafkaError, match="batch 1 of those that were read is malformed"):
         list(iterate_record_batches([good, bad], *EVERYTHING, is_crc_checked=False))

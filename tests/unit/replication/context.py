@@ -53,9 +53,18 @@ def topic_id(name: str) -> TopicId:
 
 
 class ReplicaContext:
-    """What a test of replication works with. ``produce`` and ``read`` go through the partition as the handlers do."""
+    """What a test of replication works with. ``produce`` and ``read`` go through the partition as
+    the handlers do.
+    """
 
-    def __init__(self, env: NodeEnv, replicas: ReplicaManager, logs: LogManager, timers: TimerQueue, nursery: trio.Nursery) -> None:
+    def __init__(
+        self,
+        env: NodeEnv,
+        replicas: ReplicaManager,
+        logs: LogManager,
+        timers: TimerQueue,
+        nursery: trio.Nursery,
+    ) -> None:
         self.env = env
         self.replicas = replicas
         self.logs = logs
@@ -86,7 +95,9 @@ class ReplicaContext:
         """Create a topic whose partitions this node leads."""
         identity = identity or topic_id(name)
         records: list[MetadataRecord] = [TopicRecord(name=name, topic_id=identity)]
-        records += [config_record(name, key.replace("_", "."), value) for key, value in configs.items()]
+        records += [
+            config_record(name, key.replace("_", "."), value) for key, value in configs.items()
+        ]
         records += [
             PartitionRecord(
                 topic_id=identity,
@@ -103,7 +114,11 @@ class ReplicaContext:
 
     def elect(self, leader: int, name: str = "a", index: int = 0) -> None:
         """Change the leader, which raises the leader epoch."""
-        self.publish(PartitionChangeRecord(topic_id=self.image.topics.by_name[name].topic_id, partition_id=index, leader=leader))
+        self.publish(
+            PartitionChangeRecord(
+                topic_id=self.image.topics.by_name[name].topic_id, partition_id=index, leader=leader
+            )
+        )
 
     def delete_topic(self, name: str = "a") -> None:
         self.publish(RemoveTopicRecord(topic_id=self.image.topics.by_name[name].topic_id))
@@ -114,10 +129,22 @@ class ReplicaContext:
     def partition(self, name: str = "a", index: int = 0) -> Partition:
         return self.replicas.get_partition(name, index)
 
-    def produce(self, *values: bytes, name: str = "a", index: int = 0, acks: int = 1, timestamp_ms: int = 1_000) -> int:
+    def produce(
+        self,
+        *values: bytes,
+        name: str = "a",
+        index: int = 0,
+        acks: int = 1,
+        timestamp_ms: int = 1_000,
+    ) -> int:
         """Append a batch and announce it; returns its base offset."""
         partition = self.partition(name, index)
-        result = self.replicas.append(partition, sent(*values, timestamp_ms=timestamp_ms), acks=acks, now_ms=self.env.clock.wall_ms())
+        result = self.replicas.append(
+            partition,
+            sent(*values, timestamp_ms=timestamp_ms),
+            acks=acks,
+            now_ms=self.env.clock.wall_ms(),
+        )
         self.replicas.announce((partition,))
         return result.base_offset
 
@@ -152,14 +179,23 @@ def key_of(name: str = "a", index: int = 0) -> TopicPartition:
 
 @asynccontextmanager
 async def running(
-    files: MemoryFiles | None = None, config: LogConfig | None = None, log_dirs: tuple[Path, ...] = (LOG_DIR,)
+    files: MemoryFiles | None = None,
+    config: LogConfig | None = None,
+    log_dirs: tuple[Path, ...] = (LOG_DIR,),
 ) -> AsyncIterator[ReplicaContext]:
     """Run a replica manager; leaving cancels it and closes nothing, as a crash would."""
     clock = VirtualClock()
     files = files or MemoryFiles(clock=clock)
-    env = NodeEnv(clock=clock, rng=Random(f"7 {log_dirs}"), network=MemoryNetwork(Random(7)).host("node"), files=files)
+    env = NodeEnv(
+        clock=clock,
+        rng=Random(f"7 {log_dirs}"),
+        network=MemoryNetwork(Random(7)).host("node"),
+        files=files,
+    )
     log_config = config or LogConfig()
-    logs = LogManager(env, LogManagerConfig(log_dirs=log_dirs), log_config, node_id=NODE, cluster_id=CLUSTER_ID)
+    logs = LogManager(
+        env, LogManagerConfig(log_dirs=log_dirs), log_config, node_id=NODE, cluster_id=CLUSTER_ID
+    )
     await logs.load()
     timers = TimerQueue()
     async with trio.open_nursery() as nursery:

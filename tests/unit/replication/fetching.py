@@ -27,7 +27,11 @@ def fetcher_of(
     """Return a fetcher whose leader has no address: it fetches nothing, and waits."""
     unused: Any = None
     links = ClusterLinks(
-        controller=unused, pool=unused, broker_epoch=lambda: 1, listener_name="", config=ReplicationConfig(backoff_ms=BACKOFF_MS)
+        controller=unused,
+        pool=unused,
+        broker_epoch=lambda: 1,
+        listener_name="",
+        config=ReplicationConfig(backoff_ms=BACKOFF_MS),
     )
     return Fetcher(
         node_id=NODE,
@@ -50,7 +54,12 @@ def pair_of(context: ReplicaContext, *values: bytes, **configs: Any) -> tuple[Pa
         context.produce(value, index=0)
         context.produce(value, index=1)
     identity = context.image.topics.by_name["a"].topic_id
-    context.publish(*(PartitionChangeRecord(topic_id=identity, partition_id=index, leader=NO_LEADER) for index in (0, 1)))
+    context.publish(
+        *(
+            PartitionChangeRecord(topic_id=identity, partition_id=index, leader=NO_LEADER)
+            for index in (0, 1)
+        )
+    )
     return context.partition(index=0), context.partition(index=1)
 
 

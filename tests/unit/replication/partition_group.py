@@ -1,4 +1,6 @@
-"""A leader as a value, with its followers and a clock: what tests of ``PartitionState`` are told with."""
+"""A leader as a value, with its followers and a clock: what tests of ``PartitionState`` are told
+with.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -37,7 +39,15 @@ def registered(
 class Group:
     """A leader with its followers, and a clock. ``fetch`` is how a follower says how far it is."""
 
-    def __init__(self, *, end: int = 0, min_isr: int = 1, is_synced_first: bool = False, high_watermark: int = 0, **metadata: Any) -> None:
+    def __init__(
+        self,
+        *,
+        end: int = 0,
+        min_isr: int = 1,
+        is_synced_first: bool = False,
+        high_watermark: int = 0,
+        **metadata: Any,
+    ) -> None:
         self.now_ms = 1_000_000
         self.state = PartitionState(
             LEADER,
@@ -59,7 +69,9 @@ class Group:
 
     def fetch(self, broker_id: int, offset: int, *, broker_epoch: int | None = None) -> Change:
         epoch = BROKER_EPOCHS[broker_id] if broker_epoch is None else broker_epoch
-        return self.state.note_fetch(broker_id, offset, log_start_offset=0, broker_epoch=epoch, now_ms=self.now_ms)
+        return self.state.note_fetch(
+            broker_id, offset, log_start_offset=0, broker_epoch=epoch, now_ms=self.now_ms
+        )
 
     def after(self, ms: int) -> None:
         self.now_ms += ms
@@ -67,8 +79,12 @@ class Group:
     def shrink(self) -> IsrProposal | None:
         return self.state.propose_shrink(self.now_ms)
 
-    def accept(self, proposal: IsrProposal, *, partition_epoch: int = 1, leader_epoch: int = 0) -> Change:
-        return self.state.accept_isr(proposal, proposal.isr, leader_epoch, partition_epoch, self.now_ms)
+    def accept(
+        self, proposal: IsrProposal, *, partition_epoch: int = 1, leader_epoch: int = 0
+    ) -> Change:
+        return self.state.accept_isr(
+            proposal, proposal.isr, leader_epoch, partition_epoch, self.now_ms
+        )
 
     def refuse(self, proposal: IsrProposal, code: ErrorCode) -> Change:
         return self.state.refuse_isr(proposal, code, self.now_ms)

@@ -1,4 +1,6 @@
-"""Replicas whose log or log directory is damaged: others lead, and the replica comes back in sync where that loses nothing."""
+"""Replicas whose log or log directory is damaged: others lead, and the replica comes back in sync
+where that loses nothing.
+"""
 
 from collections.abc import Callable
 
@@ -91,8 +93,12 @@ async def filled(cluster: ReplicaCluster, *, isr: tuple[int, ...] = (1, 2)) -> N
     node.logs.checkpoint_writer.write_before_cut(node.log().home)
 
 
-@pytest.mark.parametrize("damage", [rot, lose_the_segment, lose_the_end], ids=lambda damage: damage.__name__)
-def test_a_follower_whose_log_is_damaged_fetches_it_anew(damage: Callable[[ReplicaNode], None]) -> None:
+@pytest.mark.parametrize(
+    "damage", [rot, lose_the_segment, lose_the_end], ids=lambda damage: damage.__name__
+)
+def test_a_follower_whose_log_is_damaged_fetches_it_anew(
+    damage: Callable[[ReplicaNode], None],
+) -> None:
     async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         node = cluster.node(2)

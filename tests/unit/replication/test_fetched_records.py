@@ -8,7 +8,12 @@ import pytest
 import trio
 
 from log_service.common.errors import ErrorCode
-from log_service.protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
+from log_service.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
 from log_service.replication.fetcher import Fetcher, Followed
 from log_service.replication.partition import Partition
 from log_service.replication.throttles import Throttle, ThrottledSide
@@ -16,33 +21,49 @@ from tests.unit.replication.context import NODE, ReplicaContext, batch
 from tests.unit.replication.fetching import BACKOFF_MS, active, fetcher_of, pair_of, tell
 
 
-def told(index: int, *values: bytes, base_offset: int = 0, high_watermark: int = 0, **more: Any) -> PartitionData:
+def told(
+    index: int, *values: bytes, base_offset: int = 0, high_watermark: int = 0, **more: Any
+) -> PartitionData:
     """What a leader says of a partition, with a batch of records."""
     records = batch(*values) if values else None
     if records is not None:
         records[:8] = base_offset.to_bytes(8, "big")
-    return PartitionData(partition_index=index, records=records, high_watermark=high_watermark, log_start_offset=0, **more)
+    return PartitionData(
+        partition_index=index,
+        records=records,
+        high_watermark=high_watermark,
+        log_start_offset=0,
+        **more,
+    )
 
 
-async def take(context: ReplicaContext, fetcher: Fetcher, *partitions: PartitionData, asks: bool = True) -> None:
+async def take(
+    context: ReplicaContext, fetcher: Fetcher, *partitions: PartitionData, asks: bool = True
+) -> None:
     """Ask, and take the response, in which a session is begun or goes on."""
     if asks:
         fetcher._request()
-    topic = FetchableTopicResponse(topic_id=context.image.topics.by_name["a"].topic_id, partitions=list(partitions))
+    topic = FetchableTopicResponse(
+        topic_id=context.image.topics.by_name["a"].topic_id, partitions=list(partitions)
+    )
     await fetcher._take(FetchResponse(session_id=7, responses=[topic]), cast("Any", None))
 
 
 def named(fetcher: Fetcher) -> tuple[bool, list[int]]:
     """Whether the next request begins a session, and the partitions that it names."""
     request = fetcher._request()
-    return request.session_epoch == 0, sorted(each.partition for topic in request.topics for each in topic.partitions)
+    return request.session_epoch == 0, sorted(
+        each.partition for topic in request.topics for each in topic.partitions
+    )
 
 
 def ends(*partitions: Partition) -> list[int]:
     return [each.state.log_end_offset for each in partitions]
 
 
-def play(story: Callable[[ReplicaContext, Fetcher, Partition, Partition], Awaitable[None]], **how: Any) -> None:
+def play(
+    story: Callable[[ReplicaContext, Fetcher, Partition, Partition], Awaitable[None]], **how: Any
+) -> None:
     """Run a story of a follower of two partitions."""
     configs = {key: how.pop(key) for key in ("flush_messages",) if key in how}
 
@@ -60,7 +81,9 @@ def followed_of(fetcher: Fetcher, partition: Partition) -> Followed:
 
 
 def test_a_session_names_a_partition_again_when_its_log_has_grown() -> None:
-    async def story(context: ReplicaContext, fetcher: Fetcher, first: Partition, second: Partition) -> None:
+    async def story(
+        context: ReplicaContext, fetcher: Fetcher, first: Partition, second: Partition
+    ) -> None:
         await take(context, fetcher, told(0, b"one"), told(1))
         assert (ends(first, second), named(fetcher)) == ([1, 0], (False, [0]))
         await take(context, fetcher, asks=False)
@@ -70,7 +93,9 @@ def test_a_session_names_a_partition_again_when_its_log_has_grown() -> None:
 
 
 def test_a_replica_lags_until_it_has_what_its_leader_calls_safe() -> None:
-    async def story(context: ReplicaContext, fetcher: Fetcher, first: Partition, _second: Partition) -> None:
+    async def story(
+        context: ReplicaContext, fetcher: Fetcher, first: Partition, _second: Partition
+    ) -> None:
         followed = followed_of(fetcher, first)
         assert followed.is_lagging
         await take(context, fetcher, told(0, b"0", b"1", high_watermark=10))
@@ -88,7 +113,9 @@ def test_only_what_the_throttle_names_uses_up_its_rate() -> None:
     throttle.set_rate("1000")
     throttle.set_topic("a", f"1:{NODE}")
 
-    async def story(context: ReplicaContext, fetcher: Fetcher, _first: Partition, _second: Partition) -> None:
+    async def story(
+        context: ReplicaContext, fetcher: Fetcher, _first: Partition, _second: Partition
+    ) -> None:
         for index in (0, 1):
             await take(context, fetcher, told(index, b"x" * 100_000))
             assert throttle.is_exceeded(context.env.clock.monotonic_ms()) is (index == 1)
@@ -96,23 +123,35 @@ def test_only_what_the_throttle_names_uses_up_its_rate() -> None:
     play(story, throttle=throttle)
 
 
-@pytest.mark.parametrize(("configs", "seconds"), [({}, 0), ({"flush_messages": "1"}, 1)], ids=["not synced first", "synced first"])
-def test_records_that_count_once_they_are_synced_are_so_before_the_leader_hears_of_them(configs: dict[str, str], seconds: float) -> None:
+@pytest.mark.parametrize(
+    ("configs", "seconds"),
+    [({}, 0), ({"flush_messages": "1"}, 1)],
+    ids=["not synced first", "synced first"],
+)
+def test_records_that_count_once_they_are_synced_are_so_before_the_leader_hears_of_them(
+    configs: dict[str, str], seconds: float
+) -> None:
     """Both partitions at once. A partition of which nothing came has nothing to sync."""
 
-    async def story(context: ReplicaContext, fetcher: Fetcher, _first: Partition, _second: Partition) -> None:
+    async def story(
+        context: ReplicaContext, fetcher: Fetcher, _first: Partition, _second: Partition
+    ) -> None:
         context.files.sync_seconds = (1.0, 1.0)
         for values, taken_s in (((b"one",), seconds), ((), 0)):
             began = trio.current_time()
             offset = 0 if values else 1
-            await take(context, fetcher, *(told(index, *values, base_offset=offset) for index in (0, 1)))
+            await take(
+                context, fetcher, *(told(index, *values, base_offset=offset) for index in (0, 1))
+            )
             assert trio.current_time() - began == pytest.approx(taken_s, abs=0.1)
 
     play(story, **configs)
 
 
 def test_a_full_disk_puts_a_replica_off_and_a_failed_one_stops_it() -> None:
-    async def story(context: ReplicaContext, fetcher: Fetcher, first: Partition, second: Partition) -> None:
+    async def story(
+        context: ReplicaContext, fetcher: Fetcher, first: Partition, second: Partition
+    ) -> None:
         context.files.fail_next("append", error=errno.ENOSPC, containing="a-0")
         await take(context, fetcher, told(0, b"one"), told(1, b"one"))
         assert (ends(first, second), active(fetcher)) == ([0, 1], [second])
@@ -131,7 +170,9 @@ def test_a_full_disk_puts_a_replica_off_and_a_failed_one_stops_it() -> None:
 
 
 def test_records_that_cannot_be_synced_are_not_told_of() -> None:
-    async def story(context: ReplicaContext, fetcher: Fetcher, first: Partition, _second: Partition) -> None:
+    async def story(
+        context: ReplicaContext, fetcher: Fetcher, first: Partition, _second: Partition
+    ) -> None:
         await take(context, fetcher, told(0, b"one"))
         context.files.fail_next("sync", containing="a-0")
         await take(context, fetcher, told(0, b"two", base_offset=1))
@@ -141,9 +182,20 @@ def test_records_that_cannot_be_synced_are_not_told_of() -> None:
     play(story, flush_messages="1")
 
 
-@pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.FENCED_LEADER_EPOCH])
-def test_an_error_of_one_partition_holds_up_no_other_and_takes_none_of_its_records(code: ErrorCode) -> None:
-    async def story(context: ReplicaContext, fetcher: Fetcher, first: Partition, second: Partition) -> None:
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+    ],
+)
+def test_an_error_of_one_partition_holds_up_no_other_and_takes_none_of_its_records(
+    code: ErrorCode,
+) -> None:
+    async def story(
+        context: ReplicaContext, fetcher: Fetcher, first: Partition, second: Partition
+    ) -> None:
         await take(context, fetcher, told(0, b"one", error_code=code), told(1, b"one"))
         assert (ends(first, second), active(fetcher)) == ([0, 1], [second])
         assert named(fetcher) == (False, [1])
@@ -151,10 +203,14 @@ def test_an_error_of_one_partition_holds_up_no_other_and_takes_none_of_its_recor
     play(story)
 
 
-def test_what_was_not_asked_for_in_this_way_is_left_out_and_the_next_request_begins_another_session() -> None:
+def test_what_was_not_asked_for_in_this_way_is_left_out_and_the_next_request_begins_another_session() -> (
+    None
+):
     """Within this session the leader would not say it again."""
 
-    async def story(context: ReplicaContext, fetcher: Fetcher, first: Partition, second: Partition) -> None:
+    async def story(
+        context: ReplicaContext, fetcher: Fetcher, first: Partition, second: Partition
+    ) -> None:
         fetcher._request()
         first.append_as_follower(batch(b"other"))
         await take(context, fetcher, told(0, b"one", high_watermark=1), told(1, b"one"), asks=False)
@@ -169,7 +225,9 @@ def test_what_was_not_asked_for_in_this_way_is_left_out_and_the_next_request_beg
 
 
 def test_a_response_to_a_request_from_before_a_new_leader_epoch_is_left_out() -> None:
-    async def story(context: ReplicaContext, fetcher: Fetcher, first: Partition, second: Partition) -> None:
+    async def story(
+        context: ReplicaContext, fetcher: Fetcher, first: Partition, second: Partition
+    ) -> None:
         fetcher._request()
         fetcher.add(first)
         await take(context, fetcher, told(0, b"one"), told(1, b"one"), asks=False)
@@ -179,10 +237,18 @@ def test_a_response_to_a_request_from_before_a_new_leader_epoch_is_left_out() ->
 
 
 def test_a_log_is_cut_where_it_parted_and_takes_no_records_with_that() -> None:
-    async def story(context: ReplicaContext, fetcher: Fetcher, first: Partition, _second: Partition) -> None:
+    async def story(
+        context: ReplicaContext, fetcher: Fetcher, first: Partition, _second: Partition
+    ) -> None:
         await take(context, fetcher, told(0, b"0", b"1"))
         await take(context, fetcher, told(0, b"2", base_offset=2))
-        parted = told(0, b"x", base_offset=3, high_watermark=4, diverging_epoch=EpochEndOffset(epoch=0, end_offset=2))
+        parted = told(
+            0,
+            b"x",
+            base_offset=3,
+            high_watermark=4,
+            diverging_epoch=EpochEndOffset(epoch=0, end_offset=2),
+        )
         await take(context, fetcher, parted)
         assert ends(first) == [2]
         assert named(fetcher) == (True, [0, 1])

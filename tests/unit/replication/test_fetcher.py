@@ -1,4 +1,6 @@
-"""Which partitions a fetcher goes on with when the metadata says something new while one of them waits."""
+"""Which partitions a fetcher goes on with when the metadata says something new while one of them
+waits.
+"""
 
 import errno
 from typing import Any, cast
@@ -8,7 +10,12 @@ import trio
 
 from log_service.common.errors import ErrorCode
 from log_service.protocol.messages.fetch import FetchResponse
-from log_service.replication.fetcher import PATIENCE_MS, STALE_TOLD_AFTER_MS, THROTTLED_PAUSE_MS, Fetcher
+from log_service.replication.fetcher import (
+    PATIENCE_MS,
+    STALE_TOLD_AFTER_MS,
+    THROTTLED_PAUSE_MS,
+    Fetcher,
+)
 from log_service.replication.partition import Partition
 from log_service.replication.throttles import Throttle, ThrottledSide
 from tests.unit.replication.context import NODE, ReplicaContext, batch
@@ -22,7 +29,11 @@ def followed_pair(context: ReplicaContext) -> tuple[Fetcher, Partition, Partitio
     return fetcher, *pair
 
 
-@pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH], ids=["paused", "stopped"])
+@pytest.mark.parametrize(
+    "code",
+    [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH],
+    ids=["paused", "stopped"],
+)
 def test_a_partition_that_is_taken_away_while_it_rests_is_not_resumed(code: ErrorCode) -> None:
     async def story(context: ReplicaContext) -> None:
         fetcher, first, second = followed_pair(context)
@@ -48,8 +59,12 @@ def test_an_earlier_life_of_a_partition_takes_no_later_one_along() -> None:
 
 
 @pytest.mark.parametrize("is_back", [False, True])
-def test_a_partition_that_is_taken_away_while_its_log_is_synced_is_asked_for_only_if_it_is_back(*, is_back: bool) -> None:
-    """It may be another leader's by now. Where it is back with more records, those are synced before the leader is told of them."""
+def test_a_partition_that_is_taken_away_while_its_log_is_synced_is_asked_for_only_if_it_is_back(
+    *, is_back: bool
+) -> None:
+    """It may be another leader's by now. Where it is back with more records, those are synced
+    before the leader is told of them.
+    """
 
     async def story(context: ReplicaContext) -> None:
         first, _ = pair_of(context, flush_messages="1")
@@ -73,12 +88,17 @@ def test_a_partition_that_is_taken_away_while_its_log_is_synced_is_asked_for_onl
 
 
 @pytest.mark.parametrize("is_disk_well", [True, False])
-def test_a_leader_is_asked_once_the_log_is_synced_and_not_where_the_disk_fails(*, is_disk_well: bool) -> None:
+def test_a_leader_is_asked_once_the_log_is_synced_and_not_where_the_disk_fails(
+    *, is_disk_well: bool
+) -> None:
     async def story(context: ReplicaContext) -> None:
         first, _ = pair_of(context, flush_messages="1")
         first.append_as_follower(batch(b"one"))
         asked_at: list[float] = []
-        fetcher, began = fetcher_of(context, find_leader=lambda: asked_at.append(trio.current_time())), trio.current_time()
+        fetcher, began = (
+            fetcher_of(context, find_leader=lambda: asked_at.append(trio.current_time())),
+            trio.current_time(),
+        )
         context.files.sync_seconds = (1.0, 1.0)
         if not is_disk_well:
             context.files.fail_next("sync")
@@ -104,7 +124,9 @@ def test_a_log_is_synced_first_only_where_the_topic_asks_for_it() -> None:
 
 
 def test_a_log_that_knows_no_epochs_is_fetched_from_what_is_safe() -> None:
-    """What is behind that may not be the leader's, and without an epoch the leader cannot say where the two parted."""
+    """What is behind that may not be the leader's, and without an epoch the leader cannot say where
+    the two parted.
+    """
 
     async def story(context: ReplicaContext) -> None:
         for first in pair_of(context, b"one", b"two"):
@@ -117,20 +139,31 @@ def test_a_log_that_knows_no_epochs_is_fetched_from_what_is_safe() -> None:
 
 
 @pytest.mark.parametrize("is_log_there", [False, True])
-def test_a_partition_whose_directory_is_offline_is_not_asked_for(caplog: pytest.LogCaptureFixture, *, is_log_there: bool) -> None:
+def test_a_partition_whose_directory_is_offline_is_not_asked_for(
+    caplog: pytest.LogCaptureFixture, *, is_log_there: bool
+) -> None:
     async def story(context: ReplicaContext) -> None:
         first, _ = pair_of(context)
         fetcher = fetcher_of(context)
         assert first.log is not None
         first.log.home.fail(OSError(errno.EIO, "the disk failed"))
-        fetcher.add(Partition(first.topic_partition, first.topic_id, first.log if is_log_there else None, node_id=NODE))
+        fetcher.add(
+            Partition(
+                first.topic_partition,
+                first.topic_id,
+                first.log if is_log_there else None,
+                node_id=NODE,
+            )
+        )
         assert (len(fetcher), active(fetcher)) == (1, [])
         assert "a-0 is not fetched until its leader changes" in caplog.text
 
     tell(story)
 
 
-def test_a_leader_that_cannot_be_reached_is_looked_for_after_a_pause_or_when_there_is_something_new() -> None:
+def test_a_leader_that_cannot_be_reached_is_looked_for_after_a_pause_or_when_there_is_something_new() -> (
+    None
+):
     asked_at: list[float] = []
 
     def find_leader() -> None:
@@ -158,7 +191,9 @@ def test_a_partition_that_comes_while_all_others_rest_is_asked_for_at_once() -> 
         asked: list[None] = []
         fetcher = fetcher_of(context, find_leader=lambda: asked.append(None))
         fetcher.add(first)
-        fetcher._take_error(next(iter(fetcher._followed.values())), ErrorCode.FENCED_LEADER_EPOCH, [])
+        fetcher._take_error(
+            next(iter(fetcher._followed.values())), ErrorCode.FENCED_LEADER_EPOCH, []
+        )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(fetcher.run)
             await trio.sleep(1)
@@ -172,14 +207,18 @@ def test_a_partition_that_comes_while_all_others_rest_is_asked_for_at_once() -> 
 
 
 @pytest.mark.parametrize(("metadata_version", "is_in_state"), [(13, False), (14, True), (30, True)])
-def test_a_request_names_its_follower_where_its_version_has_room_for_it(metadata_version: int, *, is_in_state: bool) -> None:
+def test_a_request_names_its_follower_where_its_version_has_room_for_it(
+    metadata_version: int, *, is_in_state: bool
+) -> None:
     """To a leader that finds no follower named it is a consumer, which gets only what is safe."""
 
     async def story(context: ReplicaContext) -> None:
         request = fetcher_of(context, metadata_version=metadata_version)._request()
         state = request.replica_state
         assert request.replica_id == (-1 if is_in_state else NODE)
-        assert (None if state is None else (state.replica_id, state.replica_epoch)) == ((NODE, 1) if is_in_state else None)
+        assert (None if state is None else (state.replica_id, state.replica_epoch)) == (
+            (NODE, 1) if is_in_state else None
+        )
 
     tell(story)
 
@@ -223,7 +262,9 @@ def test_a_throttle_that_is_exceeded_holds_back_what_it_names_and_what_lags() ->
         for followed in fetcher._followed.values():
             followed.is_lagging = False
         fetcher._hold_back_throttled()
-        assert sorted(active(fetcher), key=str) == [first, second], "what keeps records safe is never held back"
+        assert sorted(active(fetcher), key=str) == [first, second], (
+            "what keeps records safe is never held back"
+        )
 
     tell(story)
 

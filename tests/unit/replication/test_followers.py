@@ -1,4 +1,6 @@
-"""Followers of a running cluster: they copy their leader byte for byte, join and leave the in-sync replicas, and mend their logs."""
+"""Followers of a running cluster: they copy their leader byte for byte, join and leave the in-sync
+replicas, and mend their logs.
+"""
 
 import logging
 from uuid import UUID
@@ -10,7 +12,11 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicId
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.alter_partition import AlterPartitionRequest
-from log_service.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from log_service.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from log_service.protocol.messages.fetch import FetchResponse
 from log_service.replication.fetcher import Fetcher
 from log_service.replication.isr_changes import RESEND_MS
@@ -28,7 +34,9 @@ def test_what_is_acknowledged_is_on_every_in_sync_replica_byte_for_byte() -> Non
             assert (result.error_code, result.base_offset) == (0, number)
             for node in cluster.nodes.values():
                 assert node.log().log_end_offset == number + 1
-        assert cluster.node(1).bytes_of() == cluster.node(2).bytes_of() == cluster.node(3).bytes_of()
+        assert (
+            cluster.node(1).bytes_of() == cluster.node(2).bytes_of() == cluster.node(3).bytes_of()
+        )
         assert cluster.node(3).log().leader_epochs.entries == [(0, 0)]
         await trio.sleep(1)
         assert cluster.node(3).partition().high_watermark == 20
@@ -42,11 +50,18 @@ def test_a_replica_that_catches_up_joins_and_one_that_dies_leaves() -> None:
         await cluster.node(1).produce("a", batch(b"one"))
         await until(lambda: sorted(cluster.isr()) == [1, 2, 3])
         (joined,) = cluster.alterations
-        members = {each.broker_id: each.broker_epoch for each in joined.topics[0].partitions[0].new_isr_with_epochs}
+        members = {
+            each.broker_id: each.broker_epoch
+            for each in joined.topics[0].partitions[0].new_isr_with_epochs
+        }
         assert (members[1], members[3]) == (-1, cluster.node(3).epoch)
-        assert members[2] in (-1, cluster.node(2).epoch), "it has fetched since this node leads, or not yet"
+        assert members[2] in (-1, cluster.node(2).epoch), (
+            "it has fetched since this node leads, or not yet"
+        )
         await cluster.node(3).kill()
-        assert (await cluster.node(1).produce("a", batch(b"two"))).error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert (
+            await cluster.node(1).produce("a", batch(b"two"))
+        ).error_code == ErrorCode.REQUEST_TIMED_OUT
         took = await until(lambda: sorted(cluster.isr()) == [1, 2], 60)
         assert 28 < took + 1 < 46
         assert (await cluster.node(1).produce("a", batch(b"three"))).error_code == 0
@@ -86,9 +101,17 @@ def test_an_old_leader_cuts_off_what_the_new_one_never_had() -> None:
         cluster.world.network.heal()
         cluster.tell(1)
         await until(lambda: sorted(cluster.isr()) == [1, 2, 3], 10)
-        assert cluster.node(1).values() == cluster.node(2).values() == cluster.node(3).values() == [b"one", b"two"]
+        assert (
+            cluster.node(1).values()
+            == cluster.node(2).values()
+            == cluster.node(3).values()
+            == [b"one", b"two"]
+        )
         assert cluster.node(1).bytes_of() == cluster.node(2).bytes_of()
-        assert cluster.node(1).log().leader_epochs.entries == cluster.node(2).log().leader_epochs.entries
+        assert (
+            cluster.node(1).log().leader_epochs.entries
+            == cluster.node(2).log().leader_epochs.entries
+        )
 
     tell_cluster(story)
 
@@ -102,13 +125,23 @@ def test_an_old_leader_learns_what_is_safe_from_a_leader_that_appends_no_more() 
     tell_cluster(story)
 
 
-def test_what_came_too_late_for_its_leader_epoch_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The response that says what is safe comes with the news of another epoch, and the leader takes it for told, as Apache Kafka's do."""
+def test_what_came_too_late_for_its_leader_epoch_is_told_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The response that says what is safe comes with the news of another epoch, and the leader
+    takes it for told, as Apache Kafka's do.
+    """
     take = Fetcher._take
 
     async def story(cluster: ReplicaCluster) -> None:
-        async def take_too_late(fetcher: Fetcher, response: FetchResponse, connection: RpcConnection) -> None:
-            if any(told.high_watermark == 1 for topic in response.responses for told in topic.partitions):
+        async def take_too_late(
+            fetcher: Fetcher, response: FetchResponse, connection: RpcConnection
+        ) -> None:
+            if any(
+                told.high_watermark == 1
+                for topic in response.responses
+                for told in topic.partitions
+            ):
                 monkeypatch.setattr(Fetcher, "_take", take)
                 cluster.change(leader=1)
             await take(fetcher, response, connection)
@@ -117,14 +150,19 @@ def test_what_came_too_late_for_its_leader_epoch_is_told_again(monkeypatch: pyte
         cluster.create_topic(replicas=(1, 2))
         assert (await cluster.node(1).produce("a", batch(b"one"))).error_code == 0
         await until(lambda: Fetcher._take is take)
-        assert (cluster.node(2).partition().leader_epoch, cluster.node(2).partition().high_watermark) == (1, 0)
+        assert (
+            cluster.node(2).partition().leader_epoch,
+            cluster.node(2).partition().high_watermark,
+        ) == (1, 0)
         await until(lambda: cluster.node(2).partition().high_watermark == 1)
 
     tell_cluster(story, count=2)
 
 
 async def follow_a_leader_that_has_less(cluster: ReplicaCluster) -> None:
-    """Node 1 has led, and has a record more than node 2, which leads now; it does not know that the first record is safe."""
+    """Node 1 has led, and has a record more than node 2, which leads now; it does not know that the
+    first record is safe.
+    """
     await cluster.node(3).kill()
     cluster.create_topic(replicas=(1, 2, 3))
     await cluster.node(1).produce("a", batch(b"one"), acks=1)
@@ -133,7 +171,10 @@ async def follow_a_leader_that_has_less(cluster: ReplicaCluster) -> None:
     await cluster.node(1).produce("a", batch(b"lost"), acks=1)
     cluster.node(1).is_deaf = True
     cluster.change(leader=2, isr=[2])
-    assert (cluster.node(1).partition().high_watermark, cluster.node(2).partition().high_watermark) == (0, 1)
+    assert (
+        cluster.node(1).partition().high_watermark,
+        cluster.node(2).partition().high_watermark,
+    ) == (0, 1)
     cluster.world.network.heal()
     cluster.tell(1)
     await until(lambda: cluster.node(1).values() == [b"one"], 10)
@@ -141,7 +182,9 @@ async def follow_a_leader_that_has_less(cluster: ReplicaCluster) -> None:
 
 
 def test_logs_that_parted_in_several_epochs_meet_again() -> None:
-    """KIP-279: the leader's largest epoch may be one that the follower does not know, so that it asks again."""
+    """KIP-279: the leader's largest epoch may be one that the follower does not know, so that it
+    asks again.
+    """
 
     async def story(cluster: ReplicaCluster) -> None:
         cluster.create_topic(replicas=(1, 2))
@@ -150,7 +193,9 @@ def test_logs_that_parted_in_several_epochs_meet_again() -> None:
             await cluster.node(other).kill()
             cluster.change(leader=leader, isr=[leader])
             for number in range(3):
-                await cluster.node(leader).produce("a", batch(b"%d of %d" % (number, leader)), acks=1)
+                await cluster.node(leader).produce(
+                    "a", batch(b"%d of %d" % (number, leader)), acks=1
+                )
             await cluster.node(leader).kill()
             await cluster.start(other)
             cluster.change(leader=other, isr=[other])
@@ -176,7 +221,10 @@ def test_a_leader_that_appended_nothing_in_its_epoch_follows_again() -> None:
         cluster.tell(2)
         assert (await cluster.node(2).produce("a", batch(b"two"))).error_code == 0
         assert cluster.node(1).bytes_of() == cluster.node(2).bytes_of()
-        assert cluster.node(1).log().leader_epochs.entries == cluster.node(2).log().leader_epochs.entries
+        assert (
+            cluster.node(1).log().leader_epochs.entries
+            == cluster.node(2).log().leader_epochs.entries
+        )
 
     tell_cluster(story, count=2)
 
@@ -219,10 +267,14 @@ def test_a_log_start_inside_a_batch_reaches_an_empty_follower() -> None:
 
 @pytest.mark.parametrize("start_offset", [2, 3, 4, 5])
 @pytest.mark.parametrize("lost", [(1, 1, 1), (3,), (2, 3), (4,)], ids=str)
-def test_an_old_leader_keeps_nothing_of_its_own_below_the_start_of_the_new_one(lost: tuple[int, ...], start_offset: int) -> None:
-    """The new leader has deleted the place where the logs parted; a kill must not bring back what the old leader had there.
+def test_an_old_leader_keeps_nothing_of_its_own_below_the_start_of_the_new_one(
+    lost: tuple[int, ...], start_offset: int
+) -> None:
+    """The new leader has deleted the place where the logs parted; a kill must not bring back what
+    the old leader had there.
 
-    ``lost`` are the batches of the old leader from offset 1 on; the new one has a batch of two records at offsets 1, 3 and 5 each.
+    ``lost`` are the batches of the old leader from offset 1 on; the new one has a batch of two
+    records at offsets 1, 3 and 5 each.
     """
 
     async def story(cluster: ReplicaCluster) -> None:
@@ -246,7 +298,9 @@ def test_an_old_leader_keeps_nothing_of_its_own_below_the_start_of_the_new_one(l
         await until(lambda: old.partition().state.leader == 2)
         log = old.log()
         assert b"lost" not in b"".join(log.read_batches(log.log_start_offset))
-        assert [epoch for epoch, _ in log.leader_epochs.entries] == [1], "the epoch of the new leader alone"
+        assert [epoch for epoch, _ in log.leader_epochs.entries] == [1], (
+            "the epoch of the new leader alone"
+        )
         assert old.values()[-1] == b"6"
 
     tell_cluster(story, count=2)
@@ -254,7 +308,9 @@ def test_an_old_leader_keeps_nothing_of_its_own_below_the_start_of_the_new_one(l
 
 def delete_request(offset: int, timeout_ms: int = 5_000) -> DeleteRecordsRequest:
     wanted = DeleteRecordsPartition(partition_index=0, offset=offset)
-    return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="a", partitions=[wanted])], timeout_ms=timeout_ms)
+    return DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name="a", partitions=[wanted])], timeout_ms=timeout_ms
+    )
 
 
 def test_deleted_records_go_on_followers_too_before_the_response() -> None:
@@ -271,7 +327,9 @@ def test_deleted_records_go_on_followers_too_before_the_response() -> None:
 
 
 def test_a_follower_whose_log_was_compared_keeps_its_files_where_all_is_deleted() -> None:
-    """Only what nobody can compare any more is dropped at once, with what it says of producers. Retention takes the rest."""
+    """Only what nobody can compare any more is dropped at once, with what it says of producers.
+    Retention takes the rest.
+    """
 
     async def story(cluster: ReplicaCluster) -> None:
         leader, follower = cluster.node(1), cluster.node(2)
@@ -299,7 +357,9 @@ def test_a_deletion_waits_for_live_replicas_alone() -> None:
         for number in range(5):
             await cluster.node(1).produce("a", batch(b"%d" % number))
         await cluster.node(3).kill()
-        (late,) = (await cluster.node(1).ask(delete_request(3, timeout_ms=2_000), 2)).topics[0].partitions
+        (late,) = (
+            (await cluster.node(1).ask(delete_request(3, timeout_ms=2_000), 2)).topics[0].partitions
+        )
         assert (late.error_code, late.low_watermark) == (ErrorCode.REQUEST_TIMED_OUT, 0)
         cluster.nursery.start_soon(fence_later, cluster)
         began = trio.current_time()
@@ -316,7 +376,9 @@ async def fence_later(cluster: ReplicaCluster) -> None:
 
 
 def test_a_follower_that_syncs_promises_only_what_is_synced() -> None:
-    """The next fetch tells the leader what this replica has: with flush.messages=1 that outlives the loss of power."""
+    """The next fetch tells the leader what this replica has: with flush.messages=1 that outlives
+    the loss of power.
+    """
 
     async def story(cluster: ReplicaCluster) -> None:
         cluster.create_topic(replicas=(1, 2), flush_messages="1")
@@ -331,7 +393,9 @@ def test_a_follower_that_syncs_promises_only_what_is_synced() -> None:
     tell_cluster(story, count=2)
 
 
-def test_a_follower_whose_leader_changes_while_it_syncs_tells_the_next_one_only_what_is_synced() -> None:
+def test_a_follower_whose_leader_changes_while_it_syncs_tells_the_next_one_only_what_is_synced() -> (
+    None
+):
     async def story(cluster: ReplicaCluster) -> None:
         cluster.create_topic(replicas=(1, 2, 3), flush_messages="1")
         await cluster.node(1).produce("a", batch(b"zero"))
@@ -339,7 +403,9 @@ def test_a_follower_whose_leader_changes_while_it_syncs_tells_the_next_one_only_
         slow.sync_seconds = (0.5, 0.5)  # type: ignore[attr-defined]  # of the memory disk
         async with trio.open_nursery() as nursery:
             nursery.start_soon(cluster.node(1).produce, "a", batch(b"one"))
-            await until(lambda: all(cluster.node(number).log().log_end_offset == 2 for number in (2, 3)))
+            await until(
+                lambda: all(cluster.node(number).log().log_end_offset == 2 for number in (2, 3))
+            )
             cluster.change(leader=3)
             assert cluster.node(2).log().recovery_point == 1
             await until(lambda: cluster.node(3).partition().high_watermark == 2)
@@ -366,14 +432,18 @@ def test_many_new_partitions_do_not_cost_a_connection_each() -> None:
         cluster.create_topic("idle", replicas=(1, 2))
         await trio.sleep(2)
         for number in range(100):
-            cluster.create_topic(f"a{number}", replicas=(1, 2), identity=TopicId(UUID(int=5_000 + number)))
+            cluster.create_topic(
+                f"a{number}", replicas=(1, 2), identity=TopicId(UUID(int=5_000 + number))
+            )
             await trio.sleep(0.01)
         await trio.sleep(1)
         assert len(cluster.node(2).replicas.partitions) == 101
         fetches = cluster.node(1).meters[ApiKey.FETCH].followers
         assert fetches is not None
         assert 0 < fetches.versions[18] < 40
-        assert cluster.node(1).meters[ApiKey.API_VERSIONS].versions[3] < 15, "each connection begins with one"
+        assert cluster.node(1).meters[ApiKey.API_VERSIONS].versions[3] < 15, (
+            "each connection begins with one"
+        )
 
     tell_cluster(story, count=2)
 
@@ -448,7 +518,9 @@ def test_a_replica_that_is_taken_away_is_fetched_no_more_and_its_log_goes() -> N
 
 
 def test_a_replica_that_is_left_alone_fetches_no_more() -> None:
-    """As after a move of a partition with one replica: its fetcher would ask the leader from before without a pause, for ever."""
+    """As after a move of a partition with one replica: its fetcher would ask the leader from before
+    without a pause, for ever.
+    """
 
     async def story(cluster: ReplicaCluster) -> None:
         cluster.create_topic(replicas=(1, 2))
@@ -462,7 +534,9 @@ def test_a_replica_that_is_left_alone_fetches_no_more() -> None:
     tell_cluster(story, count=2)
 
 
-def test_a_follower_that_gets_no_metadata_of_a_later_epoch_says_so_once_and_only_when_that_lasts(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_follower_that_gets_no_metadata_of_a_later_epoch_says_so_once_and_only_when_that_lasts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Every election leaves followers behind for a moment, and that is no news."""
     caplog.set_level(logging.INFO)
 
@@ -480,7 +554,9 @@ def test_a_follower_that_gets_no_metadata_of_a_later_epoch_says_so_once_and_only
             await cluster.node(1).produce("a", batch(b"more"))
             await trio.sleep(60)
             assert len(told()) == is_long, told()
-        assert told()[0].startswith("a-0 has waited 10 s for the metadata of a later leader epoch, which broker 1 has")
+        assert told()[0].startswith(
+            "a-0 has waited 10 s for the metadata of a later leader epoch, which broker 1 has"
+        )
 
     tell_cluster(story, count=2)
 
@@ -498,8 +574,12 @@ REFUSALS: list[tuple[ErrorCode | KafkaError, int]] = [
 
 
 @pytest.mark.parametrize(("refusal", "least"), REFUSALS, ids=str)
-def test_what_becomes_of_a_proposal_that_is_refused(refusal: ErrorCode | KafkaError, least: int) -> None:
-    """0: it waits for metadata; 1: it is void, and another fetch proposes again; 2: it is sent again, after a pause."""
+def test_what_becomes_of_a_proposal_that_is_refused(
+    refusal: ErrorCode | KafkaError, least: int
+) -> None:
+    """0: it waits for metadata; 1: it is void, and another fetch proposes again; 2: it is sent
+    again, after a pause.
+    """
 
     def refuse(_request: AlterPartitionRequest) -> ErrorCode | KafkaError:
         return refusal
@@ -516,7 +596,9 @@ def test_what_becomes_of_a_proposal_that_is_refused(refusal: ErrorCode | KafkaEr
             cluster.change(isr=[1])
         else:
             assert len(cluster.alterations) > (1 if least == 1 else 10)
-            assert len(cluster.alterations) <= 2.2 * 1_000 / RESEND_MS + 1, "a controller in trouble is not asked without a pause"
+            assert len(cluster.alterations) <= 2.2 * 1_000 / RESEND_MS + 1, (
+                "a controller in trouble is not asked without a pause"
+            )
             cluster.refusal = lambda _request: None
         await until(lambda: sorted(cluster.isr()) == [1, 2])
         assert state.proposal is None
@@ -527,7 +609,9 @@ def test_what_becomes_of_a_proposal_that_is_refused(refusal: ErrorCode | KafkaEr
 def test_a_leader_counts_what_became_of_its_proposals() -> None:
     async def story(cluster: ReplicaCluster) -> None:
         counts = cluster.node(1).replicas.remote
-        cluster.refusal = lambda _request: ErrorCode.INELIGIBLE_REPLICA if not cluster.alterations[1:] else None
+        cluster.refusal = lambda _request: (
+            ErrorCode.INELIGIBLE_REPLICA if not cluster.alterations[1:] else None
+        )
         cluster.create_topic(replicas=(1, 2), isr=(1,))
         await until(lambda: sorted(cluster.isr()) == [1, 2])
         await until(lambda: counts.isr_change_counts == (0, 1, 1))
@@ -542,7 +626,11 @@ def test_a_leader_counts_what_became_of_its_proposals() -> None:
 def test_proposals_of_many_partitions_travel_together_one_request_at_a_time() -> None:
     async def story(cluster: ReplicaCluster) -> None:
         cluster.create_topic(replicas=(1, 2), isr=(1,), partitions=40)
-        await until(lambda: all(len(each.isr) == 2 for each in cluster.image.topics.by_name["a"].partitions.values()))
+        await until(
+            lambda: all(
+                len(each.isr) == 2 for each in cluster.image.topics.by_name["a"].partitions.values()
+            )
+        )
         assert len(cluster.alterations) <= 3
 
     tell_cluster(story, count=2)
@@ -561,7 +649,9 @@ def test_a_proposal_waits_for_the_response_to_the_one_before() -> None:
     tell_cluster(story, count=2)
 
 
-def test_a_follower_that_restarts_within_an_earlier_proposal_is_not_taken_for_its_earlier_life() -> None:
+def test_a_follower_that_restarts_within_an_earlier_proposal_is_not_taken_for_its_earlier_life() -> (
+    None
+):
     """KIP-903: the proposal names the epoch of the fetch, not that of the newest registration."""
 
     async def story(cluster: ReplicaCluster) -> None:
@@ -573,7 +663,10 @@ def test_a_follower_that_restarts_within_an_earlier_proposal_is_not_taken_for_it
         await cluster.start(2)
         await until(lambda: len(cluster.isr()) == 2)
         epochs = [
-            {each.broker_id: each.broker_epoch for each in request.topics[0].partitions[0].new_isr_with_epochs}[2]
+            {
+                each.broker_id: each.broker_epoch
+                for each in request.topics[0].partitions[0].new_isr_with_epochs
+            }[2]
             for request in cluster.alterations
         ]
         assert epochs == [first, cluster.node(2).epoch]
@@ -581,7 +674,9 @@ def test_a_follower_that_restarts_within_an_earlier_proposal_is_not_taken_for_it
     tell_cluster(story, count=2)
 
 
-def test_the_high_watermark_is_known_after_a_failover_only_when_the_isr_has_what_the_epoch_began_with() -> None:
+def test_the_high_watermark_is_known_after_a_failover_only_when_the_isr_has_what_the_epoch_began_with() -> (
+    None
+):
     async def story(cluster: ReplicaCluster) -> None:
         cluster.create_topic(replicas=(1, 2, 3))
         await cluster.node(1).produce("a", batch(b"one"))

@@ -1,4 +1,6 @@
-"""What a follower asks for, and what it makes of a response: versions, truncation, errors, and the session with its leader."""
+"""What a follower asks for, and what it makes of a response: versions, truncation, errors, and the
+session with its leader.
+"""
 
 from uuid import UUID
 
@@ -30,10 +32,25 @@ def wish(offset: int) -> Wish:
 
 @pytest.mark.parametrize(
     ("metadata_version", "version"),
-    [(7, 13), (13, 13), (14, 15), (18, 15), (19, 16), (20, 16), (21, 17), (26, 17), (27, 18), (30, 18)],
+    [
+        (7, 13),
+        (13, 13),
+        (14, 15),
+        (18, 15),
+        (19, 16),
+        (20, 16),
+        (21, 17),
+        (26, 17),
+        (27, 18),
+        (30, 18),
+    ],
 )
-def test_brokers_speak_the_version_of_fetch_that_all_of_them_know(metadata_version: int, version: int) -> None:
-    """Apache Kafka's brokers go by the same levels; one of a higher version than the level has may not be understood."""
+def test_brokers_speak_the_version_of_fetch_that_all_of_them_know(
+    metadata_version: int, version: int
+) -> None:
+    """Apache Kafka's brokers go by the same levels; one of a higher version than the level has may
+    not be understood.
+    """
     assert fetch_version(metadata_version) == version
 
 
@@ -69,7 +86,10 @@ def test_a_new_follower_begins_at_its_end_or_at_what_is_safe_where_it_knows_no_e
     ],
 )
 def test_a_log_is_cut_where_it_parted_from_the_leaders(
-    leader_epoch_end: tuple[int, int], own_epoch_end: tuple[int, int], log_end_offset: int, cut_at: int
+    leader_epoch_end: tuple[int, int],
+    own_epoch_end: tuple[int, int],
+    log_end_offset: int,
+    cut_at: int,
 ) -> None:
     assert truncation_offset(leader_epoch_end, own_epoch_end, log_end_offset) == cut_at
 
@@ -81,7 +101,9 @@ def test_an_offset_out_of_range_is_too_far_too_early_or_in_order_again() -> None
     assert not must_restart(10, 10), "the leader still has the next record"
 
 
-def test_records_that_all_lie_below_the_leaders_start_are_beyond_comparison_but_for_those_of_its_epoch() -> None:
+def test_records_that_all_lie_below_the_leaders_start_are_beyond_comparison_but_for_those_of_its_epoch() -> (
+    None
+):
     assert is_beyond_comparison((0, 5), 2, 5, 3)
     assert not is_beyond_comparison((0, 6), 2, 5, 3), "one of them can be compared"
     assert not is_beyond_comparison((5, 5), 2, 5, 3), "there are none"
@@ -105,7 +127,14 @@ def test_an_error_asks_for_a_step(code: ErrorCode, step: Step) -> None:
 
 
 def test_a_short_pause_doubles_up_to_the_usual_one() -> None:
-    assert [pause_ms(Step.PAUSE_SHORTLY, count, 1_000) for count in (1, 2, 3, 6, 7, 1_000)] == [20, 40, 80, 640, 1_000, 1_000]
+    assert [pause_ms(Step.PAUSE_SHORTLY, count, 1_000) for count in (1, 2, 3, 6, 7, 1_000)] == [
+        20,
+        40,
+        80,
+        640,
+        1_000,
+        1_000,
+    ]
     assert pause_ms(Step.PAUSE, 1, 1_000) == 1_000
 
 
@@ -129,11 +158,17 @@ def all_wishes() -> list[tuple[PartitionKey, Wish]]:
 
 def test_a_session_names_what_changed_and_forgets_what_is_gone(session: FollowerSession) -> None:
     assert not session.is_full
-    assert session.next([(FIRST, wish(7)), (SECOND, wish(6))], [])[1:] == (1, [(FIRST, wish(7))], [])
+    assert session.next([(FIRST, wish(7)), (SECOND, wish(6))], [])[1:] == (
+        1,
+        [(FIRST, wish(7))],
+        [],
+    )
     session.accept(77)
     assert session.next([(FIRST, wish(7))], [SECOND, SECOND])[:] == (77, 2, [], [SECOND])
     session.accept(77)
-    assert session.next([(SECOND, wish(6))], [])[1:] == (3, [(SECOND, wish(6))], []), "what came back is named again"
+    assert session.next([(SECOND, wish(6))], [])[1:] == (3, [(SECOND, wish(6))], []), (
+        "what came back is named again"
+    )
 
 
 def test_a_leader_without_room_for_a_session_is_told_everything_each_time() -> None:
@@ -144,22 +179,30 @@ def test_a_leader_without_room_for_a_session_is_told_everything_each_time() -> N
         session.accept(0)
 
 
-def test_a_session_that_the_leader_closed_is_followed_by_one_that_names_all(session: FollowerSession) -> None:
+def test_a_session_that_the_leader_closed_is_followed_by_one_that_names_all(
+    session: FollowerSession,
+) -> None:
     session.accept(0)
     assert session.is_full
     assert session.next([(FIRST, wish(8))], [SECOND])[:] == (0, 0, [(FIRST, wish(8))], [])
     assert set(session.known) == {FIRST}, "what the leader no longer knows is not remembered"
 
 
-def test_a_failure_ends_the_session_with_the_next_request_which_names_all(session: FollowerSession) -> None:
-    """A session that the leader still has is ended by its id: left there, it takes the place of another."""
+def test_a_failure_ends_the_session_with_the_next_request_which_names_all(
+    session: FollowerSession,
+) -> None:
+    """A session that the leader still has is ended by its id: left there, it takes the place of
+    another.
+    """
     session.fail()
     assert session.next(all_wishes(), [])[:] == (77, 0, all_wishes(), [])
     session.accept(78)
     assert session.next([], [])[:2] == (78, 1)
 
 
-def test_a_session_that_the_leader_does_not_know_is_not_named_again(session: FollowerSession) -> None:
+def test_a_session_that_the_leader_does_not_know_is_not_named_again(
+    session: FollowerSession,
+) -> None:
     session.fail(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
     assert session.next(all_wishes(), []).session_id == 77
     session.fail(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

@@ -9,7 +9,9 @@ from log_service.common.errors import ErrorCode
 from tests.helpers.replica_cluster import ReplicaCluster, tell_cluster, until
 
 
-def test_a_proposal_that_metadata_made_void_while_it_waited_is_not_sent_and_later_ones_are() -> None:
+def test_a_proposal_that_metadata_made_void_while_it_waited_is_not_sent_and_later_ones_are() -> (
+    None
+):
     async def story(cluster: ReplicaCluster) -> None:
         cluster.decision_seconds = 2.0
         cluster.create_topic("a", replicas=(1, 2), isr=(1,))
@@ -28,7 +30,9 @@ def test_a_proposal_that_metadata_made_void_while_it_waited_is_not_sent_and_late
     tell_cluster(story, count=2)
 
 
-def test_in_sync_replicas_that_are_refused_together_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_in_sync_replicas_that_are_refused_together_are_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """It was a line for each partition, with the state that the partition has in memory."""
     caplog.set_level(logging.INFO, "log_service.replication.isr_changes")
 

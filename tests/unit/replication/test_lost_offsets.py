@@ -1,4 +1,6 @@
-"""A follower whose next offset its leader does not have: it asks where the leader's log begins and ends, and goes there."""
+"""A follower whose next offset its leader does not have: it asks where the leader's log begins and
+ends, and goes there.
+"""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -21,24 +23,37 @@ from tests.unit.replication.fetching import BACKOFF_MS, active, fetcher_of, pair
 
 
 class Leader:
-    """The connection to a leader whose log begins and ends at these offsets. ``refuse`` may raise, or say another error."""
+    """The connection to a leader whose log begins and ends at these offsets. ``refuse`` may raise,
+    or say another error.
+    """
 
-    def __init__(self, start_offset: int, end_offset: int, refuse: Callable[[], ErrorCode | None] = lambda: ErrorCode.NONE) -> None:
+    def __init__(
+        self,
+        start_offset: int,
+        end_offset: int,
+        refuse: Callable[[], ErrorCode | None] = lambda: ErrorCode.NONE,
+    ) -> None:
         self.offsets = {OffsetSpec.EARLIEST: start_offset, OffsetSpec.LATEST: end_offset}
         self.refuse = refuse
         self.asked: list[ListOffsetsRequest] = []
         self.announced: list[Partition] = []
         """Partitions whose high watermark moved at the follower."""
 
-    async def request(self, request: ListOffsetsRequest, _response_type: type[ListOffsetsResponse]) -> ListOffsetsResponse:
+    async def request(
+        self, request: ListOffsetsRequest, _response_type: type[ListOffsetsResponse]
+    ) -> ListOffsetsResponse:
         self.asked.append(request)
         code, wanted = self.refuse(), request.topics[0].partitions[0]
         if code is None:
             return ListOffsetsResponse()
         told = ListOffsetsPartitionResponse(
-            partition_index=wanted.partition_index, error_code=code, offset=self.offsets[OffsetSpec(wanted.timestamp)]
+            partition_index=wanted.partition_index,
+            error_code=code,
+            offset=self.offsets[OffsetSpec(wanted.timestamp)],
         )
-        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=request.topics[0].name, partitions=[told])])
+        return ListOffsetsResponse(
+            topics=[ListOffsetsTopicResponse(name=request.topics[0].name, partitions=[told])]
+        )
 
 
 async def lost(context: ReplicaContext, leader: Leader) -> tuple[Fetcher, Partition]:
@@ -57,31 +72,53 @@ async def lost(context: ReplicaContext, leader: Leader) -> tuple[Fetcher, Partit
 
 def named(fetcher: Fetcher) -> list[int]:
     """Return the partitions that the next request names."""
-    return [partition.partition for topic in fetcher._request().topics for partition in topic.partitions]
+    return [
+        partition.partition for topic in fetcher._request().topics for partition in topic.partitions
+    ]
 
 
 @pytest.mark.parametrize(
     ("leader_offsets", "own_offsets"),
     [((0, 3), (0, 3)), ((7, 9), (7, 7)), ((5, 9), (0, 5)), ((2, 5), (0, 5))],
-    ids=["the leader has less", "the leader begins later", "the leader begins just here", "the leader has it by now"],
+    ids=[
+        "the leader has less",
+        "the leader begins later",
+        "the leader begins just here",
+        "the leader has it by now",
+    ],
 )
-def test_a_follower_goes_where_its_leaders_log_begins_or_ends(leader_offsets: tuple[int, int], own_offsets: tuple[int, int]) -> None:
+def test_a_follower_goes_where_its_leaders_log_begins_or_ends(
+    leader_offsets: tuple[int, int], own_offsets: tuple[int, int]
+) -> None:
     async def story(context: ReplicaContext) -> None:
         leader = Leader(*leader_offsets)
         fetcher, partition = await lost(context, leader)
         assert partition.log is not None
         assert (partition.log.log_start_offset, partition.log.log_end_offset) == own_offsets
-        assert (leader.announced, partition.high_watermark) == (([partition], 7) if own_offsets == (7, 7) else ([], 0))
+        assert (leader.announced, partition.high_watermark) == (
+            ([partition], 7) if own_offsets == (7, 7) else ([], 0)
+        )
         assert active(fetcher) == [partition]
-        asked = [(request.replica_id, request.topics[0].partitions[0].current_leader_epoch) for request in leader.asked]
-        assert set(asked) == {(NODE, partition.leader_epoch)}, "as a follower, which may read what is not safe yet"
+        asked = [
+            (request.replica_id, request.topics[0].partitions[0].current_leader_epoch)
+            for request in leader.asked
+        ]
+        assert set(asked) == {(NODE, partition.leader_epoch)}, (
+            "as a follower, which may read what is not safe yet"
+        )
         assert named(fetcher) == [0], "it is asked for again"
 
     tell(story)
 
 
 @pytest.mark.parametrize(
-    "failure", [ErrorCode.NOT_LEADER_OR_FOLLOWER, None, KafkaError(ErrorCode.NETWORK_EXCEPTION, "the way is cut")], ids=str
+    "failure",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        None,
+        KafkaError(ErrorCode.NETWORK_EXCEPTION, "the way is cut"),
+    ],
+    ids=str,
 )
 def test_a_follower_whose_leader_does_not_tell_its_offsets_keeps_its_log_and_asks_again_later(
     failure: ErrorCode | KafkaError | None, caplog: pytest.LogCaptureFixture
@@ -104,9 +141,13 @@ def test_a_follower_whose_leader_does_not_tell_its_offsets_keeps_its_log_and_ask
     assert "a-0" in caplog.text
 
 
-@pytest.mark.parametrize("asked_count", [1, 2], ids=["while the end is asked for", "while the start is asked for"])
+@pytest.mark.parametrize(
+    "asked_count", [1, 2], ids=["while the end is asked for", "while the start is asked for"]
+)
 def test_what_a_leader_tells_counts_for_its_own_epoch_alone(asked_count: int) -> None:
-    """News of another leader came while it was asked: that one may have the records, and is asked anew."""
+    """News of another leader came while it was asked: that one may have the records, and is asked
+    anew.
+    """
 
     async def story(context: ReplicaContext) -> None:
         def elect() -> ErrorCode:

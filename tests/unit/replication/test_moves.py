@@ -1,4 +1,6 @@
-"""Replicas that move between the log directories of their node, and topics whose many logs go in turns."""
+"""Replicas that move between the log directories of their node, and topics whose many logs go in
+turns.
+"""
 
 import errno
 from itertools import pairwise
@@ -13,7 +15,17 @@ from log_service.common.types import TopicId
 from log_service.protocol.stored.metadata_records import PartitionRecord, TopicRecord
 from log_service.replication.log_deletions import DELETED_AT_ONCE
 from log_service.storage.future_logs import COPIED_AT_ONCE, MOVED_HERE
-from tests.unit.replication.context import LOG_DIR, NODE, OTHER_DIR, Hearing, ReplicaContext, key_of, run_story, running, topic_id
+from tests.unit.replication.context import (
+    LOG_DIR,
+    NODE,
+    OTHER_DIR,
+    Hearing,
+    ReplicaContext,
+    key_of,
+    run_story,
+    running,
+    topic_id,
+)
 
 
 async def settled(context: ReplicaContext) -> None:
@@ -51,7 +63,11 @@ def test_thousands_of_moves_take_their_turns() -> None:
             for index in range(300):
                 context.produce(b"value", name="wide", index=index)
                 context.replicas.move("wide", index, str(OTHER_DIR))
-            moving = {log.topic_partition for log in context.logs.logs.values() if log.home.path == LOG_DIR}
+            moving = {
+                log.topic_partition
+                for log in context.logs.logs.values()
+                if log.home.path == LOG_DIR
+            }
             most_waiting = 0
             while any(context.logs.logs[each].home.path == LOG_DIR for each in moving):
                 most_waiting = max(most_waiting, len(context.logs.futures.logs))
@@ -117,7 +133,9 @@ def test_a_move_that_failed_may_be_asked_for_again() -> None:
 
 
 @pytest.mark.parametrize("is_target_well", [True, False])
-def test_a_move_that_a_stop_interrupted_begins_again_where_its_target_is_well(*, is_target_well: bool) -> None:
+def test_a_move_that_a_stop_interrupted_begins_again_where_its_target_is_well(
+    *, is_target_well: bool
+) -> None:
     async def main() -> None:
         async with running(log_dirs=(LOG_DIR, OTHER_DIR)) as context:
             context.create_topic(partitions=2)
@@ -129,7 +147,9 @@ def test_a_move_that_a_stop_interrupted_begins_again_where_its_target_is_well(*,
         files.write_atomically(copy / MOVED_HERE, b"")
         async with running(files, log_dirs=(LOG_DIR, OTHER_DIR)) as context:
             if not is_target_well:
-                next(home for home in context.logs.directories if home.path == target).fail(OSError(errno.EIO, "the disk is gone"))
+                next(home for home in context.logs.directories if home.path == target).fail(
+                    OSError(errno.EIO, "the disk is gone")
+                )
             context.create_topic(partitions=2)
             assert (other_directory(context), context.partition().high_watermark) == (target, 1)
             await trio.sleep(1)
@@ -153,7 +173,9 @@ def test_a_topic_that_is_deleted_on_its_way_leaves_nothing() -> None:
             await settled(context)
             assert key_of() not in context.logs.logs
             await context.logs.removals.run_due(context.env.clock.monotonic_ms() + 120_000)
-            names = [name for path in (LOG_DIR, OTHER_DIR) for name in context.files.list_directory(path)]
+            names = [
+                name for path in (LOG_DIR, OTHER_DIR) for name in context.files.list_directory(path)
+            ]
             assert not [name for name in names if name.startswith("a-0")]
 
     run_story(main)
@@ -164,7 +186,9 @@ def test_a_replica_whose_own_directory_is_offline_cannot_move() -> None:
         async with running(log_dirs=(LOG_DIR, OTHER_DIR)) as context:
             context.create_topic()
             target = other_directory(context)
-            next(home for home in context.logs.directories if home.path != target).fail(OSError(errno.EIO, "the disk is gone"))
+            next(home for home in context.logs.directories if home.path != target).fail(
+                OSError(errno.EIO, "the disk is gone")
+            )
             with pytest.raises(KafkaError) as caught:
                 context.replicas.move("a", 0, str(target))
             assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -202,7 +226,9 @@ def test_a_topic_of_thousands_of_partitions_goes_in_turns() -> None:
                 await trio.lowlevel.checkpoint()
                 left.append(len(context.logs.logs))
             assert left[0] == 1_000 - DELETED_AT_ONCE
-            assert max(before - after for before, after in pairwise(left)) <= 2 * DELETED_AT_ONCE  # two turns of the other task, at most
+            assert (
+                max(before - after for before, after in pairwise(left)) <= 2 * DELETED_AT_ONCE
+            )  # two turns of the other task, at most
 
     run_story(main)
 
@@ -219,7 +245,9 @@ def test_a_topic_may_come_back_while_the_logs_of_the_old_one_go() -> None:
             assert len(context.replicas.partitions) == len(context.logs.logs) == 300
             assert context.partition("wide", 299).log_start_offset == 0
             assert context.produce(b"new", name="wide", index=299) == 0
-            assert not [name for name in context.files.list_directory(LOG_DIR) if name.endswith("-stray")]
+            assert not [
+                name for name in context.files.list_directory(LOG_DIR) if name.endswith("-stray")
+            ]
 
     run_story(main)
 
@@ -258,7 +286,9 @@ def test_a_log_begins_in_the_directory_to_which_the_controller_assigned_it() -> 
             context.logs.directory_ids.update({LOG_DIR: UUID(int=501), OTHER_DIR: UUID(int=502)})
             for number, name in enumerate("abcd"):
                 assign(context, UUID(int=501 + number // 2), name)
-            homes = [log.home.path for name in "abcd" if (log := context.partition(name).log) is not None]
+            homes = [
+                log.home.path for name in "abcd" if (log := context.partition(name).log) is not None
+            ]
             assert homes == [LOG_DIR, LOG_DIR, OTHER_DIR, OTHER_DIR]
             assign(context, UUID(int=1), "anywhere")
             assert not context.partition("anywhere").is_offline

@@ -1,4 +1,6 @@
-"""Consumers that read from followers (KIP-392): who is sent where, and what a follower lets them see."""
+"""Consumers that read from followers (KIP-392): who is sent where, and what a follower lets them
+see.
+"""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -34,7 +36,15 @@ def stand_in_racks(cluster: ReplicaCluster) -> None:
         )
 
 
-async def fetch(cluster: ReplicaCluster, number: int, offset: int, *, version: int = 12, rack: str = "", **wanted: Any) -> PartitionData:
+async def fetch(
+    cluster: ReplicaCluster,
+    number: int,
+    offset: int,
+    *,
+    version: int = 12,
+    rack: str = "",
+    **wanted: Any,
+) -> PartitionData:
     max_wait_ms = wanted.pop("max_wait_ms", 0)
     request = replace(fetch_request("a", offset, max_wait_ms=max_wait_ms, **wanted), rack_id=rack)
     response: FetchResponse = await cluster.node(number).ask(request, version)
@@ -42,9 +52,12 @@ async def fetch(cluster: ReplicaCluster, number: int, offset: int, *, version: i
 
 
 @pytest.mark.parametrize(
-    ("selector", "rack", "sent_to"), [(SELECTOR, "south", {2, 3}), (SELECTOR, "north", {-1}), (SELECTOR, "east", {-1})]
+    ("selector", "rack", "sent_to"),
+    [(SELECTOR, "south", {2, 3}), (SELECTOR, "north", {-1}), (SELECTOR, "east", {-1})],
 )
-def test_a_consumer_is_sent_to_the_replica_in_its_rack(selector: str, rack: str, sent_to: set[int]) -> None:
+def test_a_consumer_is_sent_to_the_replica_in_its_rack(
+    selector: str, rack: str, sent_to: set[int]
+) -> None:
     async def story(cluster: ReplicaCluster) -> None:
         stand_in_racks(cluster)
         cluster.create_topic(replicas=(1, 2, 3))
@@ -101,9 +114,15 @@ def test_a_follower_refuses_older_consumers_and_those_of_another_leader_epoch() 
     async def story(cluster: ReplicaCluster) -> None:
         cluster.create_topic(replicas=(1, 2))
         cluster.change(leader=1)
-        assert (await fetch(cluster, 2, 0, version=10)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert (await fetch(cluster, 2, 0, current_leader_epoch=2)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
-        assert (await fetch(cluster, 2, 0, current_leader_epoch=0)).error_code == ErrorCode.FENCED_LEADER_EPOCH
+        assert (
+            await fetch(cluster, 2, 0, version=10)
+        ).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (
+            await fetch(cluster, 2, 0, current_leader_epoch=2)
+        ).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert (
+            await fetch(cluster, 2, 0, current_leader_epoch=0)
+        ).error_code == ErrorCode.FENCED_LEADER_EPOCH
         assert (await fetch(cluster, 2, 0, current_leader_epoch=1)).error_code == 0
 
     tell_cluster(story, count=2)
@@ -132,8 +151,12 @@ def test_a_consumer_that_waits_at_a_follower_goes_when_records_become_safe_there
 
 
 @pytest.mark.parametrize("lost_count", [6, 2], ids=["up to the leader's start", "short of it"])
-def test_a_consumer_that_waits_at_a_follower_hears_at_once_that_the_log_begins_anew(lost_count: int) -> None:
-    """An old leader whose records the new one never had, and which has deleted all that it has instead."""
+def test_a_consumer_that_waits_at_a_follower_hears_at_once_that_the_log_begins_anew(
+    lost_count: int,
+) -> None:
+    """An old leader whose records the new one never had, and which has deleted all that it has
+    instead.
+    """
 
     async def story(cluster: ReplicaCluster) -> None:
         old, new = cluster.node(1), cluster.node(2)
@@ -147,7 +170,9 @@ def test_a_consumer_that_waits_at_a_follower_hears_at_once_that_the_log_begins_a
         came: list[float] = []
 
         async def wait() -> None:
-            assert (await fetch(cluster, 1, 1, max_wait_ms=30_000)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+            assert (
+                await fetch(cluster, 1, 1, max_wait_ms=30_000)
+            ).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
             came.append(trio.current_time())
 
         cluster.nursery.start_soon(wait)
@@ -162,17 +187,29 @@ def test_a_consumer_that_waits_at_a_follower_hears_at_once_that_the_log_begins_a
 
 @pytest.mark.parametrize(
     ("fields", "fetch_offset", "sent_to"),
-    [({}, 7, 2), ({"is_fenced": True}, 7, None), ({"endpoints": {"INTERNAL": None}}, 7, None), ({}, 11, None), ({}, 4, None)],
+    [
+        ({}, 7, 2),
+        ({"is_fenced": True}, 7, None),
+        ({"endpoints": {"INTERNAL": None}}, 7, None),
+        ({}, 11, None),
+        ({}, 4, None),
+    ],
     ids=["there", "fenced", "not on this listener", "beyond the log", "before the log"],
 )
-def test_a_replica_that_cannot_be_reached_or_read_takes_no_consumer(fields: dict[str, Any], fetch_offset: int, sent_to: int | None) -> None:
+def test_a_replica_that_cannot_be_reached_or_read_takes_no_consumer(
+    fields: dict[str, Any], fetch_offset: int, sent_to: int | None
+) -> None:
     """Broker 2 is in the consumer's rack and in sync; the leader is elsewhere."""
     leader = SimpleNamespace(node_id=1, rack="a", is_fenced=False, endpoints={"EXTERNAL": None})
-    follower = SimpleNamespace(**{"node_id": 2, "rack": "b", "is_fenced": False, "endpoints": {"EXTERNAL": None}, **fields})
+    follower = SimpleNamespace(
+        **{"node_id": 2, "rack": "b", "is_fenced": False, "endpoints": {"EXTERNAL": None}, **fields}
+    )
     image: Any = SimpleNamespace(cluster=SimpleNamespace(brokers={1: leader, 2: follower}))
     known = SimpleNamespace(log_start_offset=0, log_end_offset=20, last_caught_up_ms=0)
     state: Any = SimpleNamespace(node_id=1, isr=(1, 2), followers={2: known})
     log: Any = SimpleNamespace(log_start_offset=5, log_end_offset=10)
     assert Nearest(image, "EXTERNAL", "b").replica_for(log, state, fetch_offset) == sent_to
     follower.rack = "a"
-    assert Nearest(image, "EXTERNAL", "a").replica_for(log, state, fetch_offset) is None, "the leader is in that rack, too"
+    assert Nearest(image, "EXTERNAL", "a").replica_for(log, state, fetch_offset) is None, (
+        "the leader is in that rack, too"
+    )

@@ -1,4 +1,6 @@
-"""Observers as leaders treat them: they copy everything, and acknowledge nothing unless a partition is in need."""
+"""Observers as leaders treat them: they copy everything, and acknowledge nothing unless a partition
+is in need.
+"""
 
 import trio
 
@@ -12,10 +14,18 @@ BROKERS = 4
 
 
 def configure(cluster: ReplicaCluster, name: str, value: str, broker: str = "3") -> None:
-    cluster.publish(ConfigRecord(resource_type=BROKERS, resource_name=broker, name=name, value=value))
+    cluster.publish(
+        ConfigRecord(resource_type=BROKERS, resource_name=broker, name=name, value=value)
+    )
 
 
-def with_observer(cluster: ReplicaCluster, *, promotes: bool = False, min_isr: str = "1", isr: tuple[int, ...] = (1, 2)) -> None:
+def with_observer(
+    cluster: ReplicaCluster,
+    *,
+    promotes: bool = False,
+    min_isr: str = "1",
+    isr: tuple[int, ...] = (1, 2),
+) -> None:
     """Let broker 3 be an observer, and create the topic."""
     cluster.publish(FeatureLevelRecord(name="tidelog.observers", feature_level=1))
     configure(cluster, OBSERVER, "true")
@@ -56,7 +66,9 @@ def test_an_observer_does_not_count_for_min_insync_replicas() -> None:
         await cluster.node(2).kill()
         cluster.fence(2)
         await trio.sleep(5)
-        assert (await cluster.node(1).produce("a", batch(b"one"))).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert (
+            await cluster.node(1).produce("a", batch(b"one"))
+        ).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
 
     tell_cluster(story)
 
@@ -73,7 +85,9 @@ def test_a_broker_that_becomes_an_observer_leaves_the_in_sync_sets_and_returns()
     tell_cluster(story)
 
 
-def test_the_policy_promotes_an_observer_under_min_isr_and_lets_it_go_when_others_are_back() -> None:
+def test_the_policy_promotes_an_observer_under_min_isr_and_lets_it_go_when_others_are_back() -> (
+    None
+):
     async def story(cluster: ReplicaCluster) -> None:
         with_observer(cluster, promotes=True, min_isr="2")
         assert (await cluster.node(1).produce("a", batch(b"one"))).error_code == 0

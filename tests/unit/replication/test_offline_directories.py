@@ -1,4 +1,6 @@
-"""A replica whose log directory is offline at a start, and a stale log of it in another directory (KIP-858)."""
+"""A replica whose log directory is offline at a start, and a stale log of it in another directory
+(KIP-858).
+"""
 
 import errno
 from pathlib import Path
@@ -14,7 +16,16 @@ from log_service.protocol.stored.metadata_records import PartitionRecord, TopicR
 from log_service.storage.checkpoints import read_offsets
 from log_service.storage.rivals import FoundLog
 from tests.sim import MemoryFiles, VirtualClock
-from tests.unit.replication.context import LOG_DIR, NODE, OTHER_DIR, ReplicaContext, key_of, run_story, running, topic_id
+from tests.unit.replication.context import (
+    LOG_DIR,
+    NODE,
+    OTHER_DIR,
+    ReplicaContext,
+    key_of,
+    run_story,
+    running,
+    topic_id,
+)
 
 BOTH = (LOG_DIR, OTHER_DIR)
 THIRD_DIR = Path("/data/third")
@@ -47,7 +58,9 @@ async def written(files: MemoryFiles, path: Path, *values: bytes) -> UUID:
 
 
 async def two_logs(*, is_loaded_late: bool) -> tuple[MemoryFiles, UUID, UUID]:
-    """A stale log in the first directory, and the newer one in the other, which fails; return their ids, too."""
+    """A stale log in the first directory, and the newer one in the other, which fails; return their
+    ids, too.
+    """
     files = MemoryFiles(clock=VirtualClock())
     stale_id = await written(files, LOG_DIR, b"stale")
     newer_id = await written(files, OTHER_DIR, b"one", b"two")
@@ -92,8 +105,14 @@ def test_a_stale_log_is_not_served_while_the_directory_that_counts_is_offline(
             await context.replicas.checkpoint_high_watermarks()
             await context.logs.close()
         assert content(files, LOG_DIR / "a-0") == before
-        assert read_offsets(files, LOG_DIR / "replication-offset-checkpoint") == {key_of(): 1, key_of("b"): 1}
-        assert f"a-0 is offline: the metadata has it in log directory {newer_id}, which is not online" in caplog.text
+        assert read_offsets(files, LOG_DIR / "replication-offset-checkpoint") == {
+            key_of(): 1,
+            key_of("b"): 1,
+        }
+        assert (
+            f"a-0 is offline: the metadata has it in log directory {newer_id}, which is not online"
+            in caplog.text
+        )
         files.disk.failed = None
         async with running(files, log_dirs=BOTH) as context:
             settle(context, newer_id)
@@ -104,9 +123,13 @@ def test_a_stale_log_is_not_served_while_the_directory_that_counts_is_offline(
     run_story(main)
 
 
-@pytest.mark.parametrize("named", [UNKNOWN, LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, None])
+@pytest.mark.parametrize(
+    "named", [UNKNOWN, LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, None]
+)
 @pytest.mark.parametrize("is_offline", [False, True])
-def test_a_log_is_served_unless_it_may_lie_in_a_directory_that_is_offline(named: UUID | None, *, is_offline: bool) -> None:
+def test_a_log_is_served_unless_it_may_lie_in_a_directory_that_is_offline(
+    named: UUID | None, *, is_offline: bool
+) -> None:
     async def main() -> None:
         files = MemoryFiles(clock=VirtualClock())
         own_id = await written(files, LOG_DIR, b"one")
@@ -135,7 +158,11 @@ def test_two_stale_logs_stay_where_they_are_while_the_directory_that_counts_is_o
             publish(context, newer_id)
             assert context.partition().is_offline
             await context.logs.close()
-        assert [end for path in (LOG_DIR, THIRD_DIR) for end in read_offsets(files, path / "replication-offset-checkpoint").values()] == [
+        assert [
+            end
+            for path in (LOG_DIR, THIRD_DIR)
+            for end in read_offsets(files, path / "replication-offset-checkpoint").values()
+        ] == [
             1,
             2,
         ]
@@ -167,7 +194,9 @@ def test_a_stale_log_is_not_served_where_the_other_one_fails_before_they_are_set
         files, _, newer_id = await two_logs(is_loaded_late=False)
         files.disk.failed = None
         async with running(files, log_dirs=BOTH) as context:
-            next(home for home in context.logs.directories if home.path == OTHER_DIR).fail(OSError(errno.EROFS, "read-only"))
+            next(home for home in context.logs.directories if home.path == OTHER_DIR).fail(
+                OSError(errno.EROFS, "read-only")
+            )
             settle(context, newer_id)
             publish(context, newer_id)
             assert context.partition().is_offline

@@ -29,7 +29,11 @@ def read(
     epoch: int = -1,
 ) -> bytes | None:
     found = context.partition().read(
-        offset, isolation=isolation, max_bytes=max_bytes, current_leader_epoch=epoch, is_one_batch_guaranteed=True
+        offset,
+        isolation=isolation,
+        max_bytes=max_bytes,
+        current_leader_epoch=epoch,
+        is_one_batch_guaranteed=True,
     )
     if found is None or found.file_slice is None:
         return None
@@ -76,7 +80,9 @@ def test_a_read_outside_the_log_is_out_of_range(offset: int) -> None:
     run_story(main)
 
 
-@pytest.mark.parametrize(("epoch", "code"), [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)])
+@pytest.mark.parametrize(
+    ("epoch", "code"), [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)]
+)
 def test_a_reader_of_another_leader_epoch_is_told(epoch: int, code: ErrorCode) -> None:
     async def main() -> None:
         async with running() as context:
@@ -272,7 +278,12 @@ def test_what_this_node_appends_itself_needs_the_in_sync_replicas_too() -> None:
                 context.replicas.append_own(context.partition(), accept_own_batches(batch(b"one")))
             assert code_of(caught) is ErrorCode.NOT_ENOUGH_REPLICAS
             context.configure("min.insync.replicas", "1")
-            assert context.replicas.append_own(context.partition(), accept_own_batches(batch(b"one"))).base_offset == 0
+            assert (
+                context.replicas.append_own(
+                    context.partition(), accept_own_batches(batch(b"one"))
+                ).base_offset
+                == 0
+            )
 
     run_story(main)
 
@@ -318,7 +329,9 @@ def test_transactional_batches_are_refused_until_there_are_transactions() -> Non
             context.create_topic()
             builder = BatchBuilder()
             builder.append(1_000, None, b"one")
-            content = builder.build(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+            content = builder.build(
+                producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True
+            )
             with pytest.raises(KafkaError) as caught:
                 context.partition().append_as_leader(content, 1_000)
             assert code_of(caught) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -349,7 +362,9 @@ def test_special_timestamps_are_found() -> None:
     run_story(main)
 
 
-@pytest.mark.parametrize(("timestamp", "offset"), [(0, 0), (1_000, 0), (1_001, 1), (2_000, 1), (2_001, -1)])
+@pytest.mark.parametrize(
+    ("timestamp", "offset"), [(0, 0), (1_000, 0), (1_001, 1), (2_000, 1), (2_001, -1)]
+)
 def test_a_time_finds_the_first_record_at_or_after_it(timestamp: int, offset: int) -> None:
     async def main() -> None:
         async with running() as context:
@@ -426,11 +441,15 @@ def test_a_damaged_batch_is_refused_and_leaves_no_trace() -> None:
 
 
 def led_elsewhere(base_offset: int, leader_epoch: int) -> bytes:
-    return build_batch([(1_000, None, b"value")], base_offset=base_offset, leader_epoch=leader_epoch)
+    return build_batch(
+        [(1_000, None, b"value")], base_offset=base_offset, leader_epoch=leader_epoch
+    )
 
 
 def test_a_follower_leaves_out_a_last_batch_that_is_cut_off() -> None:
-    """Either product sends a slice of its file, which may end anywhere: it is no damage, and is fetched again."""
+    """Either product sends a slice of its file, which may end anywhere: it is no damage, and is
+    fetched again.
+    """
 
     async def main() -> None:
         async with running() as context:
@@ -447,7 +466,9 @@ def test_a_follower_leaves_out_a_last_batch_that_is_cut_off() -> None:
     run_story(main)
 
 
-def test_a_follower_leaves_out_a_batch_of_a_later_epoch_than_it_follows_with_all_behind_it() -> None:
+def test_a_follower_leaves_out_a_batch_of_a_later_epoch_than_it_follows_with_all_behind_it() -> (
+    None
+):
     """KAFKA-18723: the log would hold an epoch before this replica knows its leader."""
 
     async def main() -> None:
@@ -455,7 +476,9 @@ def test_a_follower_leaves_out_a_batch_of_a_later_epoch_than_it_follows_with_all
             context.create_topic(replicas=(NODE, NodeId(2)), isr=(NODE, NodeId(2)))
             context.elect(2)
             partition = context.partition()
-            partition.append_as_follower(led_elsewhere(0, 1) + led_elsewhere(1, 2) + led_elsewhere(2, 1))
+            partition.append_as_follower(
+                led_elsewhere(0, 1) + led_elsewhere(1, 2) + led_elsewhere(2, 1)
+            )
             assert partition.state.log_end_offset == 1
             context.elect(2)
             partition.append_as_follower(led_elsewhere(1, 2))
@@ -464,16 +487,22 @@ def test_a_follower_leaves_out_a_batch_of_a_later_epoch_than_it_follows_with_all
     run_story(main)
 
 
-def test_a_response_counts_for_the_leader_epoch_and_the_log_end_that_it_was_asked_for_with() -> None:
+def test_a_response_counts_for_the_leader_epoch_and_the_log_end_that_it_was_asked_for_with() -> (
+    None
+):
     async def main() -> None:
         async with running() as context:
-            context.create_topic(replicas=(NODE, NodeId(2), NodeId(3)), isr=(NODE, NodeId(2), NodeId(3)))
+            context.create_topic(
+                replicas=(NODE, NodeId(2), NodeId(3)), isr=(NODE, NodeId(2), NodeId(3))
+            )
             context.elect(2)
             followed = Followed(context.partition())
             Fetcher._wish(followed)
             assert is_as_asked(followed)
             context.elect(3)
-            assert not is_as_asked(followed), "another leader: what the one before sent may be no part of its log"
+            assert not is_as_asked(followed), (
+                "another leader: what the one before sent may be no part of its log"
+            )
             Fetcher._wish(followed)
             followed.partition.append_as_follower(led_elsewhere(0, 2))
             assert not is_as_asked(followed), "what comes next was asked for already"

@@ -1,4 +1,6 @@
-"""A leader and its followers as values: who is in sync, how far records are safe, what is proposed, when an append is acknowledged."""
+"""A leader and its followers as values: who is in sync, how far records are safe, what is proposed,
+when an append is acknowledged.
+"""
 
 from typing import Any
 
@@ -7,7 +9,14 @@ import pytest
 from log_service.common.errors import ErrorCode
 from log_service.replication.partition_state import Change, Isolation, IsrProposal, PartitionState
 from log_service.storage.unstable_transactions import UnstableTransactions
-from tests.unit.replication.partition_group import BROKER_EPOCHS, LAG_MS, LEADER, SECOND, THIRD, Group
+from tests.unit.replication.partition_group import (
+    BROKER_EPOCHS,
+    LAG_MS,
+    LEADER,
+    SECOND,
+    THIRD,
+    Group,
+)
 
 # The high watermark
 
@@ -28,7 +37,9 @@ def test_alone_and_synced_first_what_is_synced_is_safe() -> None:
     assert group.high_watermark == 2
 
 
-def test_a_leader_that_had_records_before_its_epoch_begins_with_all_of_them_safe_when_it_is_alone() -> None:
+def test_a_leader_that_had_records_before_its_epoch_begins_with_all_of_them_safe_when_it_is_alone() -> (
+    None
+):
     group = Group(end=7, high_watermark=4, replicas=(1,), isr=(1,))
     assert group.change == Change.LED | Change.HIGH_WATERMARK
     assert group.high_watermark == 7
@@ -91,7 +102,9 @@ def test_a_follower_that_gave_up_joining_is_not_waited_for() -> None:
 
 
 def test_a_follower_that_may_not_join_is_not_waited_for() -> None:
-    """It is fenced or shuts down (KIP-841), or the broker that fetched is an earlier one of the same id (KIP-903)."""
+    """It is fenced or shuts down (KIP-841), or the broker that fetched is an earlier one of the
+    same id (KIP-903).
+    """
     for eligible in ({LEADER: 101, SECOND: 102}, {**BROKER_EPOCHS, THIRD: 999}):
         group = Group(isr=(1, 2))
         group.state.eligible_brokers = eligible
@@ -122,8 +135,14 @@ def test_a_change_of_configuration_takes_effect_on_what_waits() -> None:
     group = Group(min_isr=2, isr=(1,), is_synced_first=True)
     group.append(5)
     reconfigure = group.state.reconfigure
-    assert reconfigure(min_insync_replicas=1, is_synced_first=True, now_ms=group.now_ms) == Change.NOTHING
-    assert reconfigure(min_insync_replicas=1, is_synced_first=False, now_ms=group.now_ms) == Change.HIGH_WATERMARK
+    assert (
+        reconfigure(min_insync_replicas=1, is_synced_first=True, now_ms=group.now_ms)
+        == Change.NOTHING
+    )
+    assert (
+        reconfigure(min_insync_replicas=1, is_synced_first=False, now_ms=group.now_ms)
+        == Change.HIGH_WATERMARK
+    )
     assert group.high_watermark == 5
 
 
@@ -161,7 +180,12 @@ def test_a_transaction_is_not_read_before_its_marker_is_safe() -> None:
 
 
 @pytest.mark.parametrize(
-    ("level", "isolation"), [(0, Isolation.READ_UNCOMMITTED), (1, Isolation.READ_COMMITTED), (7, Isolation.READ_UNCOMMITTED)]
+    ("level", "isolation"),
+    [
+        (0, Isolation.READ_UNCOMMITTED),
+        (1, Isolation.READ_COMMITTED),
+        (7, Isolation.READ_UNCOMMITTED),
+    ],
 )
 def test_isolation_levels_of_requests(level: int, isolation: Isolation) -> None:
     assert Isolation.of(level) is isolation
@@ -216,7 +240,9 @@ def test_a_follower_keeps_its_high_watermark_and_moves_it_no_more() -> None:
 
 
 def test_a_follower_believes_no_leader_that_knows_less_than_the_one_before() -> None:
-    """A new leader's high watermark begins below what was safe already: readers of this follower may have read that (KIP-392)."""
+    """A new leader's high watermark begins below what was safe already: readers of this follower
+    may have read that (KIP-392).
+    """
     state = PartitionState(1, log_end_offset=9)
     assert state.follow_high_watermark(6)
     assert not state.follow_high_watermark(4)
@@ -225,7 +251,9 @@ def test_a_follower_believes_no_leader_that_knows_less_than_the_one_before() -> 
     assert state.high_watermark == 9, "and none that knows more than this follower has"
 
 
-def test_a_new_leader_knows_no_followers_end_and_a_leader_of_a_new_epoch_keeps_what_it_knows() -> None:
+def test_a_new_leader_knows_no_followers_end_and_a_leader_of_a_new_epoch_keeps_what_it_knows() -> (
+    None
+):
     group = Group(isr=(1, 2), replicas=(1, 2))
     group.append(5)
     group.fetch(SECOND, 5)
@@ -249,7 +277,9 @@ def test_a_reassignment_brings_replicas_and_takes_them() -> None:
 # Acknowledgements
 
 
-def acknowledged(group: Group, offset: int, *, epoch: int = 0, needs_all: bool = True) -> ErrorCode | None:
+def acknowledged(
+    group: Group, offset: int, *, epoch: int = 0, needs_all: bool = True
+) -> ErrorCode | None:
     return group.state.acknowledgement(epoch, offset, needs_all=needs_all)
 
 
@@ -287,7 +317,9 @@ def test_an_isr_that_shrank_below_the_minimum_after_the_append_is_told() -> None
     [{"leader": SECOND, "leader_epoch": 1}, {"leader_epoch": 1}, {"is_online": False}],
     ids=["led elsewhere", "led anew", "offline"],
 )
-def test_an_append_whose_leader_epoch_ended_is_refused_whichever_broker_leads_now(metadata: dict[str, Any]) -> None:
+def test_an_append_whose_leader_epoch_ended_is_refused_whichever_broker_leads_now(
+    metadata: dict[str, Any],
+) -> None:
     """Another leader may have put another record at that offset."""
     group = Group()
     group.append(5)
@@ -307,7 +339,9 @@ def test_a_follower_that_has_all_that_is_safe_is_proposed() -> None:
     assert group.state.propose_expansion(THIRD) is None
     group.fetch(THIRD, 8)
     proposal = group.state.propose_expansion(THIRD)
-    assert proposal == IsrProposal(members=((1, -1), (2, 102), (3, 103)), leader_epoch=0, partition_epoch=0, is_expansion=True)
+    assert proposal == IsrProposal(
+        members=((1, -1), (2, 102), (3, 103)), leader_epoch=0, partition_epoch=0, is_expansion=True
+    )
 
 
 def test_a_follower_needs_what_the_epoch_began_with() -> None:
@@ -365,7 +399,9 @@ def test_a_leader_alone_waits_from_the_proposal_on() -> None:
     assert not group.append()
 
 
-def test_a_follower_that_lags_too_long_is_proposed_out_and_counts_until_the_controller_agrees() -> None:
+def test_a_follower_that_lags_too_long_is_proposed_out_and_counts_until_the_controller_agrees() -> (
+    None
+):
     group = Group()
     group.append(10)
     group.fetch(SECOND, 10)
@@ -399,7 +435,9 @@ def test_a_follower_that_is_always_one_fetch_behind_is_caught_up() -> None:
     assert group.shrink() is None
 
 
-def test_a_member_that_never_fetched_is_proposed_out_and_one_that_did_not_fetch_in_this_epoch_has_no_broker_epoch() -> None:
+def test_a_member_that_never_fetched_is_proposed_out_and_one_that_did_not_fetch_in_this_epoch_has_no_broker_epoch() -> (
+    None
+):
     group = Group()
     group.append()
     group.after(LAG_MS + 1)
@@ -452,14 +490,18 @@ def test_a_refusal_that_tells_of_newer_metadata_waits_for_it(code: ErrorCode) ->
 
 
 def test_late_metadata_of_the_epoch_that_a_proposal_was_made_against_leaves_it() -> None:
-    """The controller's response brought that epoch already; the controller may still take what was proposed since."""
+    """The controller's response brought that epoch already; the controller may still take what was
+    proposed since.
+    """
     group, proposal = proposed()
     group.apply(isr=(1, 2))
     assert group.state.proposal is proposal
     assert group.state.maximal_isr == {1, 2, 3}
 
 
-@pytest.mark.parametrize("code", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT])
+@pytest.mark.parametrize(
+    "code", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT]
+)
 def test_any_other_refusal_is_sent_again(code: ErrorCode) -> None:
     group, proposal = proposed()
     assert group.refuse(proposal, code) == Change.MUST_RESEND

@@ -1,16 +1,28 @@
-"""What a leader and a follower carry over: through moves, truncations, responses that come late, and followers that fall silent."""
+"""What a leader and a follower carry over: through moves, truncations, responses that come late,
+and followers that fall silent.
+"""
 
 from log_service.common.errors import ErrorCode
 from log_service.common.types import LeaderEpoch, NodeId, PartitionEpoch
 from log_service.metadata.observers import Observers
 from log_service.metadata.partition import PartitionRegistration
 from log_service.replication.partition_state import UNKNOWN_OFFSET, Change, PartitionState
-from tests.unit.replication.partition_group import BROKER_EPOCHS, LAG_MS, LEADER, SECOND, THIRD, Group, ids
+from tests.unit.replication.partition_group import (
+    BROKER_EPOCHS,
+    LAG_MS,
+    LEADER,
+    SECOND,
+    THIRD,
+    Group,
+    ids,
+)
 
 # Responses and metadata
 
 
-def test_metadata_of_the_partition_epoch_that_a_response_told_brings_what_the_response_did_not() -> None:
+def test_metadata_of_the_partition_epoch_that_a_response_told_brings_what_the_response_did_not() -> (
+    None
+):
     """The response names the new set alone; a move that ended with it takes replicas away."""
     group = Group(isr=(1, 2))
     group.fetch(THIRD, 0)
@@ -23,7 +35,9 @@ def test_metadata_of_the_partition_epoch_that_a_response_told_brings_what_the_re
 
 
 def test_a_response_that_changed_nothing_ends_the_proposal() -> None:
-    """A controller that has such a set already responds with the epoch that it had: a leader that waited on could never propose again."""
+    """A controller that has such a set already responds with the epoch that it had: a leader that
+    waited on could never propose again.
+    """
     group = Group(isr=(1, 2))
     group.fetch(THIRD, 0)
     proposal = group.state.propose_expansion(THIRD)
@@ -100,7 +114,9 @@ def test_a_follower_that_caught_up_beside_the_isr_is_waited_for_from_its_fetch_o
     assert group.high_watermark == 15
 
 
-def test_a_follower_beside_the_isr_that_fell_silent_is_not_waited_for_once_a_member_fetches() -> None:
+def test_a_follower_beside_the_isr_that_fell_silent_is_not_waited_for_once_a_member_fetches() -> (
+    None
+):
     group = Group(isr=(1, 2))
     group.append(10)
     group.fetch(SECOND, 10)
@@ -116,7 +132,13 @@ def test_where_a_followers_log_begins_is_not_known_before_it_fetches() -> None:
     assert group.state.low_watermark == UNKNOWN_OFFSET
     for broker_id in (SECOND, THIRD):
         assert group.state.low_watermark == UNKNOWN_OFFSET
-        group.state.note_fetch(broker_id, 10, log_start_offset=broker_id, broker_epoch=BROKER_EPOCHS[broker_id], now_ms=group.now_ms)
+        group.state.note_fetch(
+            broker_id,
+            10,
+            log_start_offset=broker_id,
+            broker_epoch=BROKER_EPOCHS[broker_id],
+            now_ms=group.now_ms,
+        )
     assert group.state.low_watermark == SECOND
 
 
@@ -135,17 +157,32 @@ def test_an_observer_that_the_set_needs_is_not_proposed_out() -> None:
 
 
 def follower(*, end: int, high_watermark: int) -> PartitionState:
-    return PartitionState(SECOND, log_end_offset=end, synced_end_offset=end, high_watermark=high_watermark, is_synced_first=True)
+    return PartitionState(
+        SECOND,
+        log_end_offset=end,
+        synced_end_offset=end,
+        high_watermark=high_watermark,
+        is_synced_first=True,
+    )
 
 
 def test_what_a_follower_cut_off_is_neither_safe_nor_synced() -> None:
-    """An unclean election may take away what was safe: readers at this replica, and a leader's own end, go by what is there."""
+    """An unclean election may take away what was safe: readers at this replica, and a leader's own
+    end, go by what is there.
+    """
     state = follower(end=10, high_watermark=8)
     state.note_truncation(6)
-    assert (state.log_end_offset, state.high_watermark, state.last_stable_offset, state.own_end_offset) == (6, 6, 6, 6)
+    assert (
+        state.log_end_offset,
+        state.high_watermark,
+        state.last_stable_offset,
+        state.own_end_offset,
+    ) == (6, 6, 6, 6)
 
 
 def test_a_truncation_above_what_is_safe_leaves_it() -> None:
-    state = PartitionState(SECOND, log_end_offset=10, synced_end_offset=3, high_watermark=4, is_synced_first=True)
+    state = PartitionState(
+        SECOND, log_end_offset=10, synced_end_offset=3, high_watermark=4, is_synced_first=True
+    )
     state.note_truncation(6)
     assert (state.log_end_offset, state.high_watermark, state.own_end_offset) == (6, 4, 3)

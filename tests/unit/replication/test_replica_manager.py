@@ -11,12 +11,26 @@ from trio.testing import wait_all_tasks_blocked
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TOPIC_ID, NodeId, TopicId, TopicPartition
 from log_service.config.views import LogConfig
-from log_service.protocol.stored.metadata_records import PartitionChangeRecord, PartitionRecord, TopicRecord
+from log_service.protocol.stored.metadata_records import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    TopicRecord,
+)
 from log_service.replication.partition import Partition
 from log_service.replication.replica_manager import OPENED_AT_ONCE, ReplicaListener
 from log_service.storage.checkpoints import write_offsets
 from tests.sim import MemoryFiles, VirtualClock
-from tests.unit.replication.context import LOG_DIR, NODE, OTHER_DIR, Hearing, ReplicaContext, key_of, run_story, running, topic_id
+from tests.unit.replication.context import (
+    LOG_DIR,
+    NODE,
+    OTHER_DIR,
+    Hearing,
+    ReplicaContext,
+    key_of,
+    run_story,
+    running,
+    topic_id,
+)
 
 
 class Waiting:
@@ -34,7 +48,9 @@ class Waiting:
     def on_expired(self) -> None: ...
 
 
-def code_of_find(context: ReplicaContext, topic: str, index: int, identity: UUID = NO_TOPIC_ID) -> ErrorCode:
+def code_of_find(
+    context: ReplicaContext, topic: str, index: int, identity: UUID = NO_TOPIC_ID
+) -> ErrorCode:
     with pytest.raises(KafkaError) as caught:
         context.replicas.find(topic, identity, index)
     return caught.value.code
@@ -58,12 +74,22 @@ def test_what_is_not_here_is_told_apart() -> None:
             elsewhere = TopicId(UUID(int=9))
             context.publish(
                 TopicRecord(name="far", topic_id=elsewhere),
-                PartitionRecord(topic_id=elsewhere, partition_id=0, replicas=[2], isr=[2], leader=2, leader_epoch=0, partition_epoch=0),
+                PartitionRecord(
+                    topic_id=elsewhere,
+                    partition_id=0,
+                    replicas=[2],
+                    isr=[2],
+                    leader=2,
+                    leader_epoch=0,
+                    partition_epoch=0,
+                ),
             )
             assert code_of_find(context, "z", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             assert code_of_find(context, "a", 5) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             assert code_of_find(context, "", 0, UUID(int=77)) is ErrorCode.UNKNOWN_TOPIC_ID
-            assert code_of_find(context, "", 5, topic_id("a")) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert (
+                code_of_find(context, "", 5, topic_id("a")) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
             assert code_of_find(context, "far", 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     run_story(main)
@@ -126,11 +152,15 @@ def test_records_that_waited_for_a_sync_are_released_when_the_policy_is_dropped(
     run_story(main)
 
 
-def test_an_append_that_waits_for_this_replica_alone_is_released_when_the_policy_is_dropped() -> None:
+def test_an_append_that_waits_for_this_replica_alone_is_released_when_the_policy_is_dropped() -> (
+    None
+):
     async def main() -> None:
         async with running() as context:
             context.files.sync_seconds = (1_000, 1_000)
-            context.create_topic("a", flush_messages="1", replicas=(NODE, NodeId(2)), isr=(NODE, NodeId(2)))
+            context.create_topic(
+                "a", flush_messages="1", replicas=(NODE, NodeId(2)), isr=(NODE, NodeId(2))
+            )
             waiting = Waiting()
             context.produce(b"one")
             context.replicas.delayed_produces.watch(waiting, [key_of("a")], 1_000_000)
@@ -141,7 +171,9 @@ def test_an_append_that_waits_for_this_replica_alone_is_released_when_the_policy
     run_story(main)
 
 
-def test_a_partition_that_is_deleted_while_it_is_synced_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_partition_that_is_deleted_while_it_is_synced_is_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def main() -> None:
         async with running() as context:
             context.files.sync_seconds = (1, 1)
@@ -175,10 +207,14 @@ def test_all_that_wait_are_asked_once_after_a_whole_request() -> None:
         async with running() as context:
             context.create_topic("a", partitions=3)
             fetch, produce = Waiting(), Waiting()
-            context.replicas.delayed_fetches.watch(fetch, [key_of(index=index) for index in range(3)], 10_000)
+            context.replicas.delayed_fetches.watch(
+                fetch, [key_of(index=index) for index in range(3)], 10_000
+            )
             context.replicas.delayed_produces.watch(produce, [key_of(index=0)], 10_000)
             marks: list[int] = []
-            context.partition(index=0).high_watermark_listeners.add(lambda partition: marks.append(partition.high_watermark))
+            context.partition(index=0).high_watermark_listeners.add(
+                lambda partition: marks.append(partition.high_watermark)
+            )
             context.produce(b"one", index=0)
             assert (fetch.asked, produce.asked, marks) == (1, 1, [1])
             context.produce(b"one", index=2)
@@ -198,7 +234,14 @@ def test_leadership_that_comes_and_goes_is_told() -> None:
             context.elect(-1)
             context.elect(1)
             context.delete_topic()
-            assert told == ["led a-0 in 0", "led a-0 in 1", "lost a-0", "led a-0 in 4", "lost a-0", "deleted a-0"]
+            assert told == [
+                "led a-0 in 0",
+                "led a-0 in 1",
+                "lost a-0",
+                "led a-0 in 4",
+                "lost a-0",
+                "deleted a-0",
+            ]
 
     run_story(main)
 
@@ -210,9 +253,15 @@ def test_high_watermarks_are_written_down_and_come_back() -> None:
             context.create_topic("a", partitions=2)
             context.produce(b"one", b"two", index=1)
             await trio.sleep(6)
-            assert "a 1 2" in context.files.read_bytes(LOG_DIR / "replication-offset-checkpoint").decode()
+            assert (
+                "a 1 2"
+                in context.files.read_bytes(LOG_DIR / "replication-offset-checkpoint").decode()
+            )
         async with running(files) as context:
-            assert [context.logs.checkpointed_high_watermark(log) for _, log in sorted(context.logs.logs.items())] == [0, 2]
+            assert [
+                context.logs.checkpointed_high_watermark(log)
+                for _, log in sorted(context.logs.logs.items())
+            ] == [0, 2]
             context.create_topic("a", partitions=2)
             assert context.partition(index=1).high_watermark == 2
 
@@ -220,8 +269,12 @@ def test_high_watermarks_are_written_down_and_come_back() -> None:
 
 
 @pytest.mark.parametrize("is_first", [False, True])
-def test_a_high_watermark_comes_back_from_the_directory_that_holds_the_log(*, is_first: bool) -> None:
-    """What another directory said of an earlier log of that name won, and records that were not safe were handed out."""
+def test_a_high_watermark_comes_back_from_the_directory_that_holds_the_log(
+    *, is_first: bool
+) -> None:
+    """What another directory said of an earlier log of that name won, and records that were not
+    safe were handed out.
+    """
 
     async def main() -> None:
         files = MemoryFiles(clock=VirtualClock())
@@ -288,7 +341,11 @@ def test_a_partition_that_moves_away_is_dropped_here() -> None:
     async def main() -> None:
         async with running() as context:
             context.create_topic("a")
-            context.publish(PartitionChangeRecord(topic_id=topic_id("a"), partition_id=0, replicas=[2], isr=[2], leader=2))
+            context.publish(
+                PartitionChangeRecord(
+                    topic_id=topic_id("a"), partition_id=0, replicas=[2], isr=[2], leader=2
+                )
+            )
             assert code_of_find(context, "a", 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     run_story(main)
@@ -393,7 +450,11 @@ def test_a_replica_that_moves_away_before_it_is_open_is_not_opened_and_its_log_g
         async with running(files) as context:
             context.create_topic("wide", partitions=100)
             assert ("wide", 99) not in context.replicas.partitions
-            context.publish(PartitionChangeRecord(topic_id=topic_id("wide"), partition_id=99, replicas=[2], isr=[2], leader=2))
+            context.publish(
+                PartitionChangeRecord(
+                    topic_id=topic_id("wide"), partition_id=99, replicas=[2], isr=[2], leader=2
+                )
+            )
             await trio.sleep(1)
             assert sorted(context.replicas.partitions) == [("wide", index) for index in range(99)]
             assert sorted(context.logs.logs) == [("wide", index) for index in range(99)]
@@ -402,7 +463,9 @@ def test_a_replica_that_moves_away_before_it_is_open_is_not_opened_and_its_log_g
     run_story(main)
 
 
-def test_a_partition_whose_leader_changes_before_it_is_open_opens_as_the_newest_image_says() -> None:
+def test_a_partition_whose_leader_changes_before_it_is_open_opens_as_the_newest_image_says() -> (
+    None
+):
     async def main() -> None:
         async with running() as context:
             context.create_topic("wide", partitions=100)
@@ -410,7 +473,12 @@ def test_a_partition_whose_leader_changes_before_it_is_open_opens_as_the_newest_
             context.elect(-1, "wide", 99)
             await trio.sleep(1)
             last, lost = context.partition("wide", 98), context.partition("wide", 99)
-            assert (last.is_leader, last.leader_epoch, lost.is_leader, lost.leader_epoch) == (True, 1, False, 1)
+            assert (last.is_leader, last.leader_epoch, lost.is_leader, lost.leader_epoch) == (
+                True,
+                1,
+                False,
+                1,
+            )
             assert len(context.replicas.partitions) == 100
 
     run_story(main)
@@ -452,7 +520,11 @@ def test_a_partition_that_was_not_led_is_deleted_without_a_loss() -> None:
             context.elect(-1)
             told: list[str] = []
             context.replicas.add_listener(Hearing(told))
-            context.publish(PartitionChangeRecord(topic_id=topic_id("a"), partition_id=0, replicas=[2], isr=[2], leader=2))
+            context.publish(
+                PartitionChangeRecord(
+                    topic_id=topic_id("a"), partition_id=0, replicas=[2], isr=[2], leader=2
+                )
+            )
             assert told == ["deleted a-0"]
 
     run_story(main)
@@ -491,7 +563,9 @@ def test_a_bug_of_a_listener_fails_the_node_and_nothing_else(event: str) -> None
 
 
 def test_a_partition_that_came_while_the_node_runs_begins_its_log_whatever_its_epoch() -> None:
-    """One that was there when the node started may have its log where nothing could be read: it does not begin anew."""
+    """One that was there when the node started may have its log where nothing could be read: it
+    does not begin anew.
+    """
 
     async def main() -> None:
         files = MemoryFiles(clock=VirtualClock())
@@ -502,11 +576,22 @@ def test_a_partition_that_came_while_the_node_runs_begins_its_log_whatever_its_e
         files.fail_next("stat", containing=f"{OTHER_DIR}/old", count=100)
         async with running(files, log_dirs=(LOG_DIR, OTHER_DIR)) as context:
             context.create_topic("old", partitions=2)
-            assert sorted(context.partition("old", index).is_offline for index in range(2)) == [False, True]
+            assert sorted(context.partition("old", index).is_offline for index in range(2)) == [
+                False,
+                True,
+            ]
             identity = topic_id("new")
             context.publish(
                 TopicRecord(name="new", topic_id=identity),
-                PartitionRecord(topic_id=identity, partition_id=0, replicas=[1], isr=[1], leader=1, leader_epoch=0, partition_epoch=0),
+                PartitionRecord(
+                    topic_id=identity,
+                    partition_id=0,
+                    replicas=[1],
+                    isr=[1],
+                    leader=1,
+                    leader_epoch=0,
+                    partition_epoch=0,
+                ),
                 PartitionChangeRecord(topic_id=identity, partition_id=0, leader=1),
             )
             assert context.partition("new").leader_epoch == 1
@@ -526,12 +611,20 @@ def test_a_directory_that_fails_ends_every_wait_in_it() -> None:
             waiting = [Waiting() for _ in range(4)]
             for index, operation in enumerate(waiting):
                 context.replicas.delayed_fetches.watch(operation, [key_of(index=index)], 1_000_000)
-            homes = [log.home for index in range(4) if (log := context.partition(index=index).log) is not None]
+            homes = [
+                log.home
+                for index in range(4)
+                if (log := context.partition(index=index).log) is not None
+            ]
             failed = homes[0]
             failed.fail(OSError(errno.EIO, "the disk is gone"))
             await trio.sleep(0.01)
-            assert [operation.asked > 0 for operation in waiting] == [home is failed for home in homes]
-            assert sorted(told) == sorted(f"lost a-{index}" for index in range(4) if homes[index] is failed)
+            assert [operation.asked > 0 for operation in waiting] == [
+                home is failed for home in homes
+            ]
+            assert sorted(told) == sorted(
+                f"lost a-{index}" for index in range(4) if homes[index] is failed
+            )
             assert 0 < len(told) < 4
 
     run_story(main)

@@ -1,4 +1,6 @@
-"""What the keys of replication do, seen from outside: requests, connections, times. Each test fails where its key is ignored."""
+"""What the keys of replication do, seen from outside: requests, connections, times. Each test fails
+where its key is ignored.
+"""
 
 import pytest
 import trio
@@ -28,7 +30,9 @@ def test_num_replica_fetchers(count: int) -> None:
 
 
 @pytest.mark.parametrize("of_topic", [False, True], ids=["of the file", "of the topic"])
-@pytest.mark.parametrize(("wanted", "code"), [(1, ErrorCode.NONE), (2, ErrorCode.NOT_ENOUGH_REPLICAS)])
+@pytest.mark.parametrize(
+    ("wanted", "code"), [(1, ErrorCode.NONE), (2, ErrorCode.NOT_ENOUGH_REPLICAS)]
+)
 def test_min_insync_replicas(wanted: int, code: ErrorCode, of_topic: bool) -> None:
     configs = {"min_insync_replicas": str(wanted)}
 
@@ -61,11 +65,18 @@ async def fetches_of_ten_batches(cluster: ReplicaCluster, partitions: int = 1) -
         await cluster.node(1).produce("a", batch(RECORD), acks=1, partition=number % partitions)
     before = fetch_count(cluster)
     await cluster.start(2)
-    await until(lambda: all(cluster.node(2).log(index=index).log_end_offset == 10 // partitions for index in range(partitions)))
+    await until(
+        lambda: all(
+            cluster.node(2).log(index=index).log_end_offset == 10 // partitions
+            for index in range(partitions)
+        )
+    )
     return fetch_count(cluster) - before
 
 
-@pytest.mark.parametrize(("max_bytes", "least", "most"), [(1 << 20, 1, 3), (2_500, 5, 7), (0, 10, 12)])
+@pytest.mark.parametrize(
+    ("max_bytes", "least", "most"), [(1 << 20, 1, 3), (2_500, 5, 7), (0, 10, 12)]
+)
 def test_replica_fetch_max_bytes(max_bytes: int, least: int, most: int) -> None:
     async def story(cluster: ReplicaCluster) -> None:
         assert least <= await fetches_of_ten_batches(cluster) <= most

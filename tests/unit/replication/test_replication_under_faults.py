@@ -1,7 +1,8 @@
-"""Replication under faults that a seed draws: deaths, lost power, cuts, elections, nodes that hear late. Nothing acknowledged is lost.
+"""Replication under faults that a seed draws: deaths, lost power, cuts, elections, nodes that hear
+late. Nothing acknowledged is lost.
 
-The cluster's controller is honest and simple: it elects living members of the in-sync replicas only. Each run ends with a calm in which all
-replicas have to get in sync and hold the same bytes.
+The cluster's controller is honest and simple: it elects living members of the in-sync replicas
+only. Each run ends with a calm in which all replicas have to get in sync and hold the same bytes.
 """
 
 from random import Random
@@ -48,7 +49,9 @@ class Faults:
         if leader is None or not leader.is_running:
             return
         try:
-            client = RawClient(await self.cluster.world.client_env().network.connect(leader.host, PORT))
+            client = RawClient(
+                await self.cluster.world.client_env().network.connect(leader.host, PORT)
+            )
             response: ProduceResponse = await client.ask(produce_request("a", batch(value)), 9)
         except (OSError, EOFError):
             return
@@ -61,7 +64,18 @@ class Faults:
 
     async def happen(self) -> None:
         """Let one thing happen."""
-        what = self.rng.choice([self.die, self.die, self.come_back, self.cut, self.heal, self.elect, self.turn_deaf, self.hear])
+        what = self.rng.choice(
+            [
+                self.die,
+                self.die,
+                self.come_back,
+                self.cut,
+                self.heal,
+                self.elect,
+                self.turn_deaf,
+                self.hear,
+            ]
+        )
         await what()
         await self.lead()
 
@@ -85,7 +99,9 @@ class Faults:
         self.cluster.world.network.heal()
 
     async def elect(self) -> None:
-        candidates = [number for number in self.registration.isr if self.cluster.nodes[number].is_running]
+        candidates = [
+            number for number in self.registration.isr if self.cluster.nodes[number].is_running
+        ]
         if candidates:
             self.cluster.change(leader=self.rng.choice(candidates))
 
@@ -101,7 +117,9 @@ class Faults:
         """Elect where the leader is dead: a living member of the in-sync replicas, if there is one."""
         leader = self.cluster.nodes.get(self.registration.leader)
         if leader is None or not leader.is_running:
-            candidates = [number for number in self.registration.isr if self.cluster.nodes[number].is_running]
+            candidates = [
+                number for number in self.registration.isr if self.cluster.nodes[number].is_running
+            ]
             self.cluster.change(leader=candidates[0] if candidates else -1)
 
     async def calm(self) -> None:
@@ -129,9 +147,13 @@ def test_nothing_acknowledged_is_lost_and_all_replicas_end_alike(seed: int) -> N
             await trio.sleep(rng.choice([0, 0.01, 0.3, 3]))
         await faults.calm()
         await faults.write(3)
-        await until(lambda: len({node.log().log_end_offset for node in cluster.nodes.values()}) == 1, 30)
+        await until(
+            lambda: len({node.log().log_end_offset for node in cluster.nodes.values()}) == 1, 30
+        )
         contents = [node.bytes_of() for node in cluster.nodes.values()]
-        assert contents[0] == contents[1] == contents[2], f"seed {seed}: {[len(content) for content in contents]}"
+        assert contents[0] == contents[1] == contents[2], (
+            f"seed {seed}: {[len(content) for content in contents]}"
+        )
         values = cluster.node(1).values()
         assert len(faults.acknowledged) >= 3
         lost = [value for value, offset in faults.acknowledged.items() if values[offset] != value]

@@ -9,7 +9,12 @@ from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicPartition
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.stored.metadata_records import ConfigRecord
-from log_service.replication.throttles import ByteRate, Throttle, ThrottledSide, throttled_partitions
+from log_service.replication.throttles import (
+    ByteRate,
+    Throttle,
+    ThrottledSide,
+    throttled_partitions,
+)
 from tests.helpers.replica_cluster import ReplicaCluster, tell_cluster, until
 from tests.unit.broker.context import batch
 from tests.unit.replication.context import NODE, ReplicaContext, config_record, run_story, running
@@ -52,8 +57,15 @@ def test_a_throttle_holds_whatever_else_is_configured_with_it() -> None:
 
     async def main() -> None:
         async with running() as context:
-            rate = ConfigRecord(resource_type=4, resource_name=str(NODE), name="follower.replication.throttled.rate", value="1000")
-            other = ConfigRecord(resource_type=4, resource_name=str(NODE), name="log.cleaner.threads", value="1")
+            rate = ConfigRecord(
+                resource_type=4,
+                resource_name=str(NODE),
+                name="follower.replication.throttled.rate",
+                value="1000",
+            )
+            other = ConfigRecord(
+                resource_type=4, resource_name=str(NODE), name="log.cleaner.threads", value="1"
+            )
             context.publish(other)
             assert not has_throttles(context), "most nodes never need any"
             named = config_record("a", "follower.replication.throttled.replicas", "*")
@@ -87,8 +99,12 @@ async def seconds_to_catch_up(cluster: ReplicaCluster, side: str, named: str) ->
     return await until(lambda: cluster.node(2).log().log_end_offset == 100, 60)
 
 
-@pytest.mark.parametrize(("named", "least", "most"), [("0:1", 8, 25), ("*", 8, 25), ("0:2", 0, 1), ("1:1", 0, 1)])
-def test_a_leader_gives_a_follower_out_of_sync_no_more_than_its_rate(named: str, least: float, most: float) -> None:
+@pytest.mark.parametrize(
+    ("named", "least", "most"), [("0:1", 8, 25), ("*", 8, 25), ("0:2", 0, 1), ("1:1", 0, 1)]
+)
+def test_a_leader_gives_a_follower_out_of_sync_no_more_than_its_rate(
+    named: str, least: float, most: float
+) -> None:
     async def story(cluster: ReplicaCluster) -> None:
         assert least <= await seconds_to_catch_up(cluster, "leader", named) <= most
 
@@ -96,7 +112,9 @@ def test_a_leader_gives_a_follower_out_of_sync_no_more_than_its_rate(named: str,
 
 
 @pytest.mark.parametrize(("named", "least", "most"), [("0:2", 8, 25), ("*", 8, 25), ("0:1", 0, 1)])
-def test_a_follower_that_lags_fetches_no_faster_than_its_rate(named: str, least: float, most: float) -> None:
+def test_a_follower_that_lags_fetches_no_faster_than_its_rate(
+    named: str, least: float, most: float
+) -> None:
     async def story(cluster: ReplicaCluster) -> None:
         assert least <= await seconds_to_catch_up(cluster, "follower", named) <= most
 
@@ -106,7 +124,9 @@ def test_a_follower_that_lags_fetches_no_faster_than_its_rate(named: str, least:
 @pytest.mark.parametrize("side", ["leader", "follower"])
 def test_replicas_in_sync_are_never_slowed_down(side: str) -> None:
     async def story(cluster: ReplicaCluster) -> None:
-        cluster.create_topic(replicas=(1, 2), **cast("Any", {f"{side}_replication_throttled_replicas": "*"}))
+        cluster.create_topic(
+            replicas=(1, 2), **cast("Any", {f"{side}_replication_throttled_replicas": "*"})
+        )
         configure(cluster, side, 1)
         began = trio.current_time()
         for _ in range(50):
@@ -126,11 +146,16 @@ def test_a_rate_that_is_taken_away_lets_all_go_at_once() -> None:
         await cluster.start(2)
         await trio.sleep(20)
         assert cluster.node(2).log().log_end_offset < 20
-        assert 80 < cluster.node(2).replicas.remote.max_lag <= 100, "the metrics page shows how far it is behind"
+        assert 80 < cluster.node(2).replicas.remote.max_lag <= 100, (
+            "the metrics page shows how far it is behind"
+        )
         key = "leader.replication.throttled.rate"
         cluster.publish(ConfigRecord(resource_type=4, resource_name="1", name=key, value=None))
         assert await until(lambda: cluster.node(2).log().log_end_offset == 100) < 1
-        assert (cluster.node(1).replicas.remote.max_lag, cluster.node(2).replicas.remote.max_lag) == (0, 0)
+        assert (
+            cluster.node(1).replicas.remote.max_lag,
+            cluster.node(2).replicas.remote.max_lag,
+        ) == (0, 0)
 
     tell_cluster(story, count=2, replica_fetch_max_bytes="20200")
 

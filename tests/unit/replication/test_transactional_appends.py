@@ -1,4 +1,6 @@
-"""What a leader asks of batches and markers of a producer's transaction before it appends them, and what readers then see."""
+"""What a leader asks of batches and markers of a producer's transaction before it appends them, and
+what readers then see.
+"""
 
 from collections.abc import Awaitable, Callable
 
@@ -15,18 +17,27 @@ from log_service.storage.verifications import Verification
 from tests.unit.replication.context import NODE, ReplicaContext, run_story, running
 
 PRODUCER_ID, NOW_MS = 7, 1_000
-ABORT = EndOfTransaction(producer_id=PRODUCER_ID, producer_epoch=0, is_abort=True, coordinator_epoch=1)
+ABORT = EndOfTransaction(
+    producer_id=PRODUCER_ID, producer_epoch=0, is_abort=True, coordinator_epoch=1
+)
 Append = Callable[[Partition, Verification], AppendResult]
 
 
 def transactional(*, base_sequence: int) -> bytearray:
     builder = BatchBuilder()
     builder.append(NOW_MS, None, b"one")
-    return builder.build(producer_id=PRODUCER_ID, producer_epoch=0, base_sequence=base_sequence, is_transactional=True)
+    return builder.build(
+        producer_id=PRODUCER_ID,
+        producer_epoch=0,
+        base_sequence=base_sequence,
+        is_transactional=True,
+    )
 
 
 def append_of_client(partition: Partition, shown: Verification) -> AppendResult:
-    return partition.append_in_transaction(transactional(base_sequence=0), shown, NOW_MS, needs_all=True)
+    return partition.append_in_transaction(
+        transactional(base_sequence=0), shown, NOW_MS, needs_all=True
+    )
 
 
 def append_of_coordinator(partition: Partition, shown: Verification) -> AppendResult:
@@ -49,7 +60,9 @@ def tell(story: Callable[[ReplicaContext], Awaitable[None]]) -> None:
 
 
 @EITHER
-def test_readers_of_committed_records_wait_from_the_first_batch_of_a_transaction_to_its_marker(append: Append) -> None:
+def test_readers_of_committed_records_wait_from_the_first_batch_of_a_transaction_to_its_marker(
+    append: Append,
+) -> None:
     async def story(context: ReplicaContext) -> None:
         context.create_topic()
         context.produce(b"before")
@@ -80,7 +93,9 @@ def test_a_batch_that_comes_after_its_transaction_has_ended_is_refused(append: A
 
 
 @EITHER
-def test_batches_and_markers_need_the_in_sync_replicas_that_the_topic_asks_for(append: Append) -> None:
+def test_batches_and_markers_need_the_in_sync_replicas_that_the_topic_asks_for(
+    append: Append,
+) -> None:
     async def story(context: ReplicaContext) -> None:
         context.create_topic(replicas=(NODE, NodeId(2)), min_insync_replicas="2")
         partition = context.partition()

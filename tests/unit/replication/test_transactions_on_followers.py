@@ -1,9 +1,16 @@
-"""Transactions of a leader that is Apache Kafka, on its followers: the index of those that were aborted, and the last stable offset."""
+"""Transactions of a leader that is Apache Kafka, on its followers: the index of those that were
+aborted, and the last stable offset.
+"""
 
 from typing import Any
 
 from log_service.common.types import NO_LEADER_EPOCH
-from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from log_service.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionData,
+)
 from log_service.records.control import ControlType, build_end_transaction_marker
 from log_service.replication.partition import Partition
 from log_service.storage.aborted_transactions import INDEX_ENTRY
@@ -18,7 +25,9 @@ COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 
 
 def write(node: ReplicaNode, producer_id: int, marker: ControlType | None = None) -> None:
-    """Append three records of a transaction, or its end, to the leader's log, as Apache Kafka's leader would."""
+    """Append three records of a transaction, or its end, to the leader's log, as Apache Kafka's
+    leader would.
+    """
     partition = node.partition()
     log = node.log()
     header: dict[str, Any] = {
@@ -30,7 +39,9 @@ def write(node: ReplicaNode, producer_id: int, marker: ControlType | None = None
     if marker is None:
         log.append_as_follower(batch(3, base_sequence=0, is_transactional=True, **header))
     else:
-        log.append_as_follower(build_end_transaction_marker(marker, coordinator_epoch=3, timestamp_ms=NOW_MS, **header))
+        log.append_as_follower(
+            build_end_transaction_marker(marker, coordinator_epoch=3, timestamp_ms=NOW_MS, **header)
+        )
     partition._note_transactions()
     partition.state.note_append(log.log_end_offset)
     node.replicas.announce((partition,))
@@ -48,8 +59,17 @@ def index_of(log: Log) -> list[tuple[int, ...]]:
 
 async def committed(node: ReplicaNode, offset: int) -> PartitionData:
     """Ask a follower as a consumer of committed records does that was sent there (KIP-392)."""
-    wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=NO_LEADER_EPOCH)
-    request = FetchRequest(max_bytes=1 << 20, isolation_level=1, topics=[FetchTopic(topic_id=topic_id("a"), partitions=[wanted])])
+    wanted = FetchPartition(
+        partition=0,
+        fetch_offset=offset,
+        partition_max_bytes=1 << 20,
+        current_leader_epoch=NO_LEADER_EPOCH,
+    )
+    request = FetchRequest(
+        max_bytes=1 << 20,
+        isolation_level=1,
+        topics=[FetchTopic(topic_id=topic_id("a"), partitions=[wanted])],
+    )
     response = await node.ask(request, 13)
     told: PartitionData = response.responses[0].partitions[0]
     return told
@@ -62,18 +82,28 @@ def test_a_follower_answers_readers_of_committed_records_as_the_leader_does() ->
         write(leader, FIRST)
         write(leader, SECOND)
         partition = await until_safe(follower, 6)
-        assert partition.state.last_stable_offset == leader.partition().state.last_stable_offset == 0
+        assert (
+            partition.state.last_stable_offset == leader.partition().state.last_stable_offset == 0
+        )
         assert not (await committed(follower, 0)).records
         write(leader, SECOND, ABORT)
         write(leader, SECOND)
         write(leader, FIRST, ABORT)
         await until_safe(follower, 11)
-        assert partition.state.last_stable_offset == leader.partition().state.last_stable_offset == 7
+        assert (
+            partition.state.last_stable_offset == leader.partition().state.last_stable_offset == 7
+        )
         told = await committed(follower, 0)
         assert len(told.records or b"")
-        assert [(each.producer_id, each.first_offset) for each in told.aborted_transactions or ()] == [(SECOND, 3), (FIRST, 0)]
+        assert [
+            (each.producer_id, each.first_offset) for each in told.aborted_transactions or ()
+        ] == [(SECOND, 3), (FIRST, 0)]
         assert (told.high_watermark, told.last_stable_offset) == (11, 7)
-        assert index_of(follower.log()) == index_of(leader.log()) == [(0, SECOND, 3, 6, 0), (0, FIRST, 0, 10, 7)]
+        assert (
+            index_of(follower.log())
+            == index_of(leader.log())
+            == [(0, SECOND, 3, 6, 0), (0, FIRST, 0, 10, 7)]
+        )
         entry = follower.log().producer_state.get(SECOND)
         assert entry is not None
         assert (entry.coordinator_epoch, entry.current_txn_first_offset) == (3, 7)

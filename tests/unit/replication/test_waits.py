@@ -1,4 +1,6 @@
-"""What ends the wait of a request for a partition: news of its leader, of the topic, and of the brokers that it waited for."""
+"""What ends the wait of a request for a partition: news of its leader, of the topic, and of the
+brokers that it waited for.
+"""
 
 from collections.abc import Callable
 
@@ -52,7 +54,9 @@ def test_every_request_that_waits_for_a_leader_is_asked_when_it_leads_no_more(
 
 
 def test_an_append_waits_for_a_broker_that_is_about_to_join_until_that_is_fenced() -> None:
-    """It has caught up, so that records that it lacks are not safe yet. A fenced broker joins no more."""
+    """It has caught up, so that records that it lacks are not safe yet. A fenced broker joins no
+    more.
+    """
 
     async def story(cluster: ReplicaCluster) -> None:
         cluster.refusal = lambda _request: ErrorCode.INELIGIBLE_REPLICA

@@ -1,4 +1,6 @@
-"""A node at the end of a wire that does what a test tells it: typed requests in, typed responses or raw bytes out."""
+"""A node at the end of a wire that does what a test tells it: typed requests in, typed responses or
+raw bytes out.
+"""
 
 import struct
 from collections.abc import Awaitable, Callable
@@ -31,7 +33,9 @@ Reply = Message | bytes
 
 
 class ScriptedNode:
-    """``replies`` holds, by API, what comes back: a response, or bytes as they are; HANG_UP closes, SILENCE sends nothing."""
+    """``replies`` holds, by API, what comes back: a response, or bytes as they are; HANG_UP closes,
+    SILENCE sends nothing.
+    """
 
     def __init__(self, world: World) -> None:
         self.network = world.network.host(HOST)
@@ -51,7 +55,10 @@ class ScriptedNode:
 
     def api_versions(self) -> ApiVersionsResponse:
         return ApiVersionsResponse(
-            api_keys=[ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in self.ranges.items()]
+            api_keys=[
+                ApiVersion(api_key=key, min_version=low, max_version=high)
+                for key, (low, high) in self.ranges.items()
+            ]
         )
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -82,7 +89,9 @@ class ScriptedNode:
         if reply == HANG_UP:
             raise OSError("scripted")
         chunks: Any = (
-            [reply] if isinstance(reply, bytes) else encode_response(header.api_key, header.api_version, header.correlation_id, reply)
+            [reply]
+            if isinstance(reply, bytes)
+            else encode_response(header.api_key, header.api_version, header.correlation_id, reply)
         )
         await connection.send_gathered(chunks)
         if header.api_key is ApiKey.API_VERSIONS and self.hangs_up_after_versions:
@@ -96,7 +105,9 @@ def encoded(header: RequestHeader, reply: Reply) -> Any:
 
 
 def parse_request_header_of_any(frame: bytes) -> tuple[RequestHeader, int]:
-    """Return (header, offset of the body); also of requests between nodes, which no listener of clients takes."""
+    """Return (header, offset of the body); also of requests between nodes, which no listener of
+    clients takes.
+    """
     key, version, correlation_id, size = struct.unpack_from(">hhih", frame)
     if key == ApiKey.API_VERSIONS:
         return parse_request_header(frame)
@@ -119,17 +130,28 @@ def tell(story: Callable[[World, ScriptedNode], Awaitable[None]], seed: int = 1)
     sim_run(seed, main)
 
 
-def tell_with_connection(story: Callable[[RpcConnection, ScriptedNode], Awaitable[None]], **settings: Any) -> None:
+def tell_with_connection(
+    story: Callable[[RpcConnection, ScriptedNode], Awaitable[None]], **settings: Any
+) -> None:
     async def connected(world: World, node: ScriptedNode) -> None:
-        async with open_connection(world.client_env(), DESTINATION, RpcSettings(client_id="raft-client-1", **settings)) as connection:
+        async with open_connection(
+            world.client_env(), DESTINATION, RpcSettings(client_id="raft-client-1", **settings)
+        ) as connection:
             await story(connection, node)
 
     tell(connected)
 
 
-def tell_with_pool(story: Callable[[ConnectionPool, World, ScriptedNode], Awaitable[None]], *, seed: int = 1, **settings: Any) -> None:
+def tell_with_pool(
+    story: Callable[[ConnectionPool, World, ScriptedNode], Awaitable[None]],
+    *,
+    seed: int = 1,
+    **settings: Any,
+) -> None:
     async def pooled(world: World, node: ScriptedNode) -> None:
-        async with open_pool(world.client_env(), RpcSettings(client_id="raft-client-1", **settings)) as pool:
+        async with open_pool(
+            world.client_env(), RpcSettings(client_id="raft-client-1", **settings)
+        ) as pool:
             await story(pool, world, node)
 
     tell(pooled, seed)

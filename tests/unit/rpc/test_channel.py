@@ -1,4 +1,6 @@
-"""Requests over one outbound connection: order, deadlines, bounds, and what every waiting task gets when it breaks."""
+"""Requests over one outbound connection: order, deadlines, bounds, and what every waiting task gets
+when it breaks.
+"""
 
 import contextlib
 import struct
@@ -54,7 +56,12 @@ class Broker:
                 return
 
 
-def play(scene: Callable[[Channel, Broker], Awaitable[None]], *, weather: Weather | None = None, **bounds: Any) -> None:
+def play(
+    scene: Callable[[Channel, Broker], Awaitable[None]],
+    *,
+    weather: Weather | None = None,
+    **bounds: Any,
+) -> None:
     async def main() -> None:
         network = MemoryNetwork(Random(1), weather)
         env = Env(clock=VirtualClock(), rng=Random(1), network=network)
@@ -68,7 +75,17 @@ def play(scene: Callable[[Channel, Broker], Awaitable[None]], *, weather: Weathe
 
 @pytest.mark.parametrize(
     ("size", "max_chunk_bytes"),
-    [(0, 1), (0, 0), (50, 1), (65_528, 0), (65_528, 1_000), (65_536, 0), (65_536, 1_000), (200_000, 0), (200_000, 5_000)],
+    [
+        (0, 1),
+        (0, 0),
+        (50, 1),
+        (65_528, 0),
+        (65_528, 1_000),
+        (65_536, 0),
+        (65_536, 1_000),
+        (200_000, 0),
+        (200_000, 5_000),
+    ],
 )
 def test_response_comes_back_whole_however_it_is_cut(size: int, max_chunk_bytes: int) -> None:
     content = Random(size).randbytes(size)
@@ -90,7 +107,9 @@ def test_responses_that_arrive_together_reach_their_requests() -> None:
         responses: dict[int, bytes] = {}
 
         async def ask(number: int) -> None:
-            responses[number] = bytes((await channel.request(request_of(b"%d" % number), timeout_ms=1_000))[4:])
+            responses[number] = bytes(
+                (await channel.request(request_of(b"%d" % number), timeout_ms=1_000))[4:]
+            )
 
         async with trio.open_nursery() as nursery:
             for number in range(20):
@@ -298,7 +317,9 @@ def test_refused_and_silent_connections_are_os_errors() -> None:
             async with open_channel(env, "nobody", 9092):
                 pass
         network.cut("client", "nobody")
-        with pytest.raises(TimeoutError, match="nobody:9092 did not accept a connection within 3000 ms"):
+        with pytest.raises(
+            TimeoutError, match="nobody:9092 did not accept a connection within 3000 ms"
+        ):
             async with open_channel(env, "nobody", 9092, connect_timeout_ms=3_000):
                 pass
         assert trio.current_time() == 3

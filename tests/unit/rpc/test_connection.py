@@ -1,4 +1,6 @@
-"""Typed requests over one connection: what happens before the first one, versions, deadlines, and what a hostile peer achieves."""
+"""Typed requests over one connection: what happens before the first one, versions, deadlines, and
+what a hostile peer achieves.
+"""
 
 import struct
 from collections.abc import Callable
@@ -10,12 +12,26 @@ from log_service.common.env import Connection
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.frames import RequestHeader
-from log_service.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
-from log_service.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from log_service.protocol.messages.begin_quorum_epoch import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+)
+from log_service.protocol.messages.end_quorum_epoch import (
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+)
 from log_service.protocol.messages.vote import VoteRequest, VoteResponse
 from log_service.rpc.connection import Destination, RpcConnection, RpcSettings, open_connection
 from tests.sim.world import World
-from tests.unit.rpc.scripted_node import DESTINATION, HANG_UP, SILENCE, Reply, ScriptedNode, tell, tell_with_connection
+from tests.unit.rpc.scripted_node import (
+    DESTINATION,
+    HANG_UP,
+    SILENCE,
+    Reply,
+    ScriptedNode,
+    tell,
+    tell_with_connection,
+)
 
 
 def test_versions_are_negotiated_first_and_a_request_goes_out_in_the_highest_common_one() -> None:
@@ -36,7 +52,9 @@ def test_versions_are_negotiated_first_and_a_request_goes_out_in_the_highest_com
 def test_a_peer_that_does_not_know_our_question_is_asked_the_oldest_one() -> None:
     async def story(world: World, node: ScriptedNode) -> None:
         node.is_old = True
-        async with open_connection(world.client_env(), DESTINATION, RpcSettings(client_id="c")) as connection:
+        async with open_connection(
+            world.client_env(), DESTINATION, RpcSettings(client_id="c")
+        ) as connection:
             assert connection.version_of(ApiKey.VOTE) == 2
         assert [header.api_version for header, _ in node.requests] == [3, 0]
 
@@ -45,7 +63,10 @@ def test_a_peer_that_does_not_know_our_question_is_asked_the_oldest_one() -> Non
 
 def test_a_request_that_the_peer_does_not_speak_is_refused_here() -> None:
     async def story(connection: RpcConnection, node: ScriptedNode) -> None:
-        with pytest.raises(KafkaError, match="no common version of EndQuorumEpoch: the broker speaks none, this client 0-1") as caught:
+        with pytest.raises(
+            KafkaError,
+            match="no common version of EndQuorumEpoch: the broker speaks none, this client 0-1",
+        ) as caught:
             await connection.request(EndQuorumEpochRequest(), EndQuorumEpochResponse)
         assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
         assert len(node.requests) == 1
@@ -57,7 +78,9 @@ def test_a_request_timeout_is_kept_also_when_it_is_short() -> None:
     async def story(connection: RpcConnection, node: ScriptedNode) -> None:
         node.replies[ApiKey.VOTE] = lambda _: SILENCE
         started = trio.current_time()
-        with pytest.raises(KafkaError, match="node-2:9093 did not respond within 1000 ms") as caught:
+        with pytest.raises(
+            KafkaError, match="node-2:9093 did not respond within 1000 ms"
+        ) as caught:
             await connection.request(VoteRequest(), VoteResponse)
         assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
         assert trio.current_time() - started == pytest.approx(1)
@@ -118,19 +141,31 @@ def body_of_another_api(header: RequestHeader) -> Reply:
 
 def count_beyond_the_frame(header: RequestHeader) -> Reply:
     """An array of two thousand million topics in ten bytes."""
-    return struct.pack(">iibhb", 14, header.correlation_id, 0, 0, 0) + b"\xff\xff\xff\xff\x07" + b"\0"
+    return (
+        struct.pack(">iibhb", 14, header.correlation_id, 0, 0, 0) + b"\xff\xff\xff\xff\x07" + b"\0"
+    )
 
 
 def hang_up(header: RequestHeader) -> Reply:
     return HANG_UP
 
 
-HOSTILE = [wrong_correlation_id, cut_frame, huge_length, negative_length, body_of_another_api, count_beyond_the_frame, hang_up]
+HOSTILE = [
+    wrong_correlation_id,
+    cut_frame,
+    huge_length,
+    negative_length,
+    body_of_another_api,
+    count_beyond_the_frame,
+    hang_up,
+]
 
 
 @pytest.mark.parametrize("key", [ApiKey.VOTE, ApiKey.API_VERSIONS], ids=lambda key: key.name)
 @pytest.mark.parametrize("reply", HOSTILE)
-def test_a_hostile_peer_gets_a_closed_connection_and_its_user_a_clear_error(reply: Callable[[RequestHeader], Reply], key: ApiKey) -> None:
+def test_a_hostile_peer_gets_a_closed_connection_and_its_user_a_clear_error(
+    reply: Callable[[RequestHeader], Reply], key: ApiKey
+) -> None:
     async def story(world: World, node: ScriptedNode) -> None:
         node.replies[key] = reply
         settings = RpcSettings(client_id="c", request_timeout_ms=2_000, max_response_bytes=1 << 20)
@@ -157,7 +192,9 @@ def test_silence_between_connecting_and_the_first_response_ends_by_the_deadline(
     async def story(world: World, node: ScriptedNode) -> None:
         node.replies[ApiKey.API_VERSIONS] = lambda _: SILENCE
         with pytest.raises(KafkaError, match="did not respond within 700 ms"):
-            async with open_connection(world.client_env(), DESTINATION, RpcSettings(client_id="c", request_timeout_ms=700)):
+            async with open_connection(
+                world.client_env(), DESTINATION, RpcSettings(client_id="c", request_timeout_ms=700)
+            ):
                 pass
 
     tell(story)
@@ -189,7 +226,9 @@ class Watched:
 def test_a_connection_is_secured_then_authenticated_then_negotiated() -> None:
     async def story(world: World, node: ScriptedNode) -> None:
         security = Watched()
-        async with open_connection(world.client_env(), DESTINATION, RpcSettings(client_id="c"), security) as connection:
+        async with open_connection(
+            world.client_env(), DESTINATION, RpcSettings(client_id="c"), security
+        ) as connection:
             assert security.seen == ["secure node-2:9093", "authenticate"]
             assert node.count(ApiKey.API_VERSIONS) == 1, "the authentication's own is not repeated"
             await connection.request(BeginQuorumEpochRequest(), BeginQuorumEpochResponse)
@@ -200,7 +239,9 @@ def test_a_connection_is_secured_then_authenticated_then_negotiated() -> None:
 def test_a_peer_that_refuses_who_we_are_is_told_with_its_own_code() -> None:
     async def story(world: World, node: ScriptedNode) -> None:
         with pytest.raises(KafkaError, match="wrong password") as caught:
-            async with open_connection(world.client_env(), DESTINATION, RpcSettings(client_id="c"), Watched(refuses=True)):
+            async with open_connection(
+                world.client_env(), DESTINATION, RpcSettings(client_id="c"), Watched(refuses=True)
+            ):
                 pass
         assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
 
@@ -211,7 +252,12 @@ def test_a_stalled_handshake_ends_by_the_deadline_of_connecting_and_leaves_no_st
     async def story(world: World, node: ScriptedNode) -> None:
         security = Watched(stalls=True)
         with pytest.raises(TimeoutError, match="within 3000 ms"):
-            async with open_connection(world.client_env(), DESTINATION, RpcSettings(client_id="c", connect_timeout_ms=3_000), security):
+            async with open_connection(
+                world.client_env(),
+                DESTINATION,
+                RpcSettings(client_id="c", connect_timeout_ms=3_000),
+                security,
+            ):
                 pass
         assert trio.current_time() == pytest.approx(3)
         assert security.stream is not None

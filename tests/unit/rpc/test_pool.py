@@ -1,4 +1,6 @@
-"""One connection per destination: opened once for all who ask, opened again after it broke, never in a tight loop."""
+"""One connection per destination: opened once for all who ask, opened again after it broke, never
+in a tight loop.
+"""
 
 from itertools import pairwise
 from random import Random
@@ -14,10 +16,22 @@ from log_service.rpc.connection import Destination, RpcSettings
 from log_service.rpc.pool import ConnectionPool
 from log_service.rpc.retry import Backoff
 from tests.sim.world import World
-from tests.unit.rpc.scripted_node import DESTINATION, HANG_UP, HOST, SILENCE, ScriptedNode, tell, tell_with_pool
+from tests.unit.rpc.scripted_node import (
+    DESTINATION,
+    HANG_UP,
+    HOST,
+    SILENCE,
+    ScriptedNode,
+    tell,
+    tell_with_pool,
+)
 
 NOWHERE = Destination(host="nowhere", port=9093)
-RAFT: dict[str, Any] = {"request_timeout_ms": 2_000, "reconnect_backoff": Backoff(first_ms=50, max_ms=500), "max_requests_in_flight": 1}
+RAFT: dict[str, Any] = {
+    "request_timeout_ms": 2_000,
+    "reconnect_backoff": Backoff(first_ms=50, max_ms=500),
+    "max_requests_in_flight": 1,
+}
 
 
 async def vote(pool: ConnectionPool, destination: Destination = DESTINATION) -> None:
@@ -58,7 +72,10 @@ def test_a_node_that_refuses_is_asked_after_pauses_that_double_up_to_the_bound()
     async def story(pool: ConnectionPool, world: World, node: ScriptedNode) -> None:
         failed_at = []
         for _ in range(8):
-            with pytest.raises(KafkaError, match=r"^cannot reach a broker at nowhere:9093( of \S+)?: Connection refused$") as caught:
+            with pytest.raises(
+                KafkaError,
+                match=r"^cannot reach a broker at nowhere:9093( of \S+)?: Connection refused$",
+            ) as caught:
                 await vote(pool, NOWHERE)
             assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
             failed_at.append(trio.current_time())
@@ -179,21 +196,29 @@ def test_a_task_outside_of_the_pools_nursery_hears_that_the_pool_ended() -> None
 
 @pytest.mark.parametrize("seed", range(12))
 def test_every_response_belongs_to_its_request_in_any_weather(seed: int) -> None:
-    """Latency, odd chunks, small windows, resets and cuts: a request ends with its own response or a clear error, and in time."""
+    """Latency, odd chunks, small windows, resets and cuts: a request ends with its own response or
+    a clear error, and in time.
+    """
     succeeded: list[int] = []
     failed_with: set[ErrorCode] = set()
 
     async def story(pool: ConnectionPool, world: World, node: ScriptedNode) -> None:
         world.network.weather = world.draw_weather()
         node.replies[ApiKey.VOTE] = lambda _: VoteResponse(
-            node_endpoints=[NodeEndpoint(node_id=node.requests[-1][1].voter_id, host="x" * node.requests[-1][1].voter_id)]
+            node_endpoints=[
+                NodeEndpoint(
+                    node_id=node.requests[-1][1].voter_id, host="x" * node.requests[-1][1].voter_id
+                )
+            ]
         )
 
         async def ask(number: int) -> None:
             await trio.sleep(world.rng.random() * 20)
             started = trio.current_time()
             try:
-                response = await pool.request(DESTINATION, VoteRequest(voter_id=number), VoteResponse)
+                response = await pool.request(
+                    DESTINATION, VoteRequest(voter_id=number), VoteResponse
+                )
             except KafkaError as error:
                 failed_with.add(error.code)
             else:
@@ -223,5 +248,8 @@ def test_every_response_belongs_to_its_request_in_any_weather(seed: int) -> None
 
 def test_the_same_seed_makes_the_same_pauses() -> None:
     backoff = Backoff(first_ms=50, max_ms=500)
-    drawn = [[backoff.delay_ms(attempt, rng) for attempt in range(6)] for rng in (Random(7), Random(7), Random(8))]
+    drawn = [
+        [backoff.delay_ms(attempt, rng) for attempt in range(6)]
+        for rng in (Random(7), Random(7), Random(8))
+    ]
     assert drawn[0] == drawn[1] != drawn[2]

@@ -13,7 +13,9 @@ from log_service.rpc.retry import Backoff, retry
 BACKOFF = Backoff(first_ms=100, max_ms=1_000)
 
 
-def play(attempt: Callable[[int], Awaitable[str]], **options: Callable[[KafkaError], bool]) -> tuple[str, float]:
+def play(
+    attempt: Callable[[int], Awaitable[str]], **options: Callable[[KafkaError], bool]
+) -> tuple[str, float]:
     """Return (result, seconds) of ``retry`` within ten virtual seconds."""
 
     async def main() -> tuple[str, float]:

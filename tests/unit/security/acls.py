@@ -1,4 +1,6 @@
-"""ACLs as tests write them, and a walk over a list of them that decides as the documentation of Apache Kafka says."""
+"""ACLs as tests write them, and a walk over a list of them that decides as the documentation of
+Apache Kafka says.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,13 +25,27 @@ IMPLIED_BY = {8: {3, 4, 6, 7}, 10: {11}}
 """DESCRIBE is allowed with READ, WRITE, DELETE and ALTER, DESCRIBE_CONFIGS with ALTER_CONFIGS."""
 
 
-def walk(acls: Iterable[Acl], principal: str, host: str, operation: int, resource_type: int, name: str, *, is_open: bool) -> bool:  # noqa: PLR0917 - the question
+def walk(  # noqa: PLR0917 - the question
+    acls: Iterable[Acl],
+    principal: str,
+    host: str,
+    operation: int,
+    resource_type: int,
+    name: str,
+    *,
+    is_open: bool,
+) -> bool:
     """Decide by looking at every ACL."""
     about = [acl for acl in acls if acl.resource_type == resource_type and _is_about(acl, name)]
-    meant = [acl for acl in about if acl.principal in (principal, "User:*") and acl.host in (host, "*")]
+    meant = [
+        acl for acl in about if acl.principal in (principal, "User:*") and acl.host in (host, "*")
+    ]
     if any(acl.permission_type == 2 and acl.operation in (operation, 2) for acl in meant):
         return False
-    if any(acl.permission_type == 3 and acl.operation in {operation, 2, *IMPLIED_BY.get(operation, ())} for acl in meant):
+    if any(
+        acl.permission_type == 3 and acl.operation in {operation, 2, *IMPLIED_BY.get(operation, ())}
+        for acl in meant
+    ):
         return True
     return is_open and not about
 

@@ -34,7 +34,11 @@ filters = st.builds(
 
 @settings(max_examples=300, deadline=None)
 @given(present=st.lists(acls, max_size=30), wanted=st.lists(filters, min_size=1, max_size=10))
-def test_a_filter_finds_what_a_walk_over_all_acls_finds(present: list[Acl], wanted: list[AclFilter]) -> None:
+def test_a_filter_finds_what_a_walk_over_all_acls_finds(
+    present: list[Acl], wanted: list[AclFilter]
+) -> None:
     index = NO_INDEX.changed(present, ())
     for each in wanted:
-        assert sorted(map(id, each.find(index))) == sorted(id(acl) for acl in present if each.matches(acl)), each
+        assert sorted(map(id, each.find(index))) == sorted(
+            id(acl) for acl in present if each.matches(acl)
+        ), each

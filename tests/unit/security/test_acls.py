@@ -25,7 +25,12 @@ from tests.unit.security.acls import Acl, walk
 ANN = Principal("User", "ann")
 BOB = Principal("User", "bob")
 HERE = "10.0.0.1"
-READ, WRITE, DESCRIBE, ALTER = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.ALTER
+READ, WRITE, DESCRIBE, ALTER = (
+    AclOperation.READ,
+    AclOperation.WRITE,
+    AclOperation.DESCRIBE,
+    AclOperation.ALTER,
+)
 TOPIC, CLUSTER = AclResource.TOPIC, AclResource.CLUSTER
 DENY = 2
 PREFIXED = 4
@@ -119,7 +124,9 @@ def test_an_open_cluster_is_closed_by_the_first_acl_on_a_resource() -> None:
 
 
 def test_super_users_are_compared_with_type_and_case() -> None:
-    authorizer = deciding(Acl(permission_type=DENY, operation=ALL), super_users=("User:ann", "Group:ops"))
+    authorizer = deciding(
+        Acl(permission_type=DENY, operation=ALL), super_users=("User:ann", "Group:ops")
+    )
     assert authorizer.rights_of(ANN, HERE).decide(READ, TOPIC, "orders").reason is Reason.SUPER_USER
     assert not may(authorizer, principal=Principal("User", "Ann"))
     assert not may(authorizer, principal=Principal("Group", "ann"))
@@ -146,7 +153,9 @@ def test_an_acl_for_an_address_holds_for_that_address() -> None:
     authorizer = deciding(Acl(host="0:0:0:0:0:0:0:1"))
     assert may(authorizer, host="::1")
     assert not may(authorizer, host="127.0.0.1")
-    assert not may(deciding(Acl(), Acl(host="10.1.2.3", permission_type=DENY)), host="::ffff:10.1.2.3")
+    assert not may(
+        deciding(Acl(), Acl(host="10.1.2.3", permission_type=DENY)), host="::ffff:10.1.2.3"
+    )
 
 
 def test_a_right_that_is_taken_away_is_gone_at_once() -> None:
@@ -172,7 +181,9 @@ def test_what_is_remembered_is_bounded() -> None:
 
 
 def test_many_acls_of_one_principal_go_without_being_compared() -> None:
-    """In whatever order: comparing each that goes with those before it holds the controller up for seconds."""
+    """In whatever order: comparing each that goes with those before it holds the controller up for
+    seconds.
+    """
     compared: list[object] = []
 
     class Counting(Acl):
@@ -185,7 +196,11 @@ def test_many_acls_of_one_principal_go_without_being_compared() -> None:
     acls = [Counting(resource_name=f"topic-{number}") for number in range(500)]
     kept, *gone = acls
     index = NO_INDEX.changed(acls, ()).changed((), reversed(gone))
-    assert (list(index.all()), list(index.of_principal(2, "User:ann")), index.count) == ([kept], [kept], 1)
+    assert (list(index.all()), list(index.of_principal(2, "User:ann")), index.count) == (
+        [kept],
+        [kept],
+        1,
+    )
     assert len(compared) < len(acls)
 
 
@@ -213,17 +228,31 @@ def test_names_that_clients_choose_take_little_memory(monkeypatch: pytest.Monkey
         for number in range(100):
             assert not rights.decide(AclOperation.READ, AclResource.TOPIC, f"t{number}").is_allowed
         assert not rights.decide(AclOperation.READ, AclResource.GROUP, "g" * 30_000).is_allowed
-    remembered = [name for rights in authorizer._memory.callers.values() for _, _, name in rights._decided]
+    remembered = [
+        name for rights in authorizer._memory.callers.values() for _, _, name in rights._decided
+    ]
     assert 0 < len(remembered) <= 1_100
     assert max(map(len, remembered)) < 100
 
 
 def test_the_first_denial_decides_and_else_the_last_acl_that_allows() -> None:
-    star, prefix, literal = Acl(resource_name="*"), Acl(resource_name="ord", pattern_type=PREFIXED), Acl()
-    assert deciding(star, literal, prefix).rights_of(ANN, HERE).decide(READ, TOPIC, "orders").acl is star
-    assert deciding(literal, prefix).rights_of(ANN, HERE).decide(READ, TOPIC, "orders").acl is prefix
+    star, prefix, literal = (
+        Acl(resource_name="*"),
+        Acl(resource_name="ord", pattern_type=PREFIXED),
+        Acl(),
+    )
+    assert (
+        deciding(star, literal, prefix).rights_of(ANN, HERE).decide(READ, TOPIC, "orders").acl
+        is star
+    )
+    assert (
+        deciding(literal, prefix).rights_of(ANN, HERE).decide(READ, TOPIC, "orders").acl is prefix
+    )
     denial = Acl(resource_name="o", pattern_type=PREFIXED, permission_type=DENY)
-    assert deciding(star, literal, denial).rights_of(ANN, HERE).decide(READ, TOPIC, "orders").acl is denial
+    assert (
+        deciding(star, literal, denial).rights_of(ANN, HERE).decide(READ, TOPIC, "orders").acl
+        is denial
+    )
 
 
 # Some resource of a type
@@ -240,21 +269,48 @@ def test_the_first_denial_decides_and_else_the_last_acl_that_allows() -> None:
         ((Acl(operation=WRITE, principal="User:bob"),), False),
         ((Acl(operation=WRITE, host="10.0.0.9"),), False),
         ((Acl(operation=WRITE, resource_name="*"),), True),
-        ((Acl(operation=WRITE, resource_name="*"), Acl(operation=WRITE, resource_name="*", permission_type=DENY)), False),
-        ((Acl(operation=WRITE), Acl(operation=WRITE, permission_type=DENY)), False),
-        ((Acl(operation=WRITE), Acl(operation=ALL, resource_name="ord", pattern_type=PREFIXED, permission_type=DENY)), False),
-        ((Acl(operation=WRITE, resource_name="o", pattern_type=PREFIXED), Acl(operation=WRITE, permission_type=DENY)), True),
         (
             (
-                Acl(operation=WRITE, resource_name="ord", pattern_type=PREFIXED),
-                Acl(operation=WRITE, resource_name="o", pattern_type=PREFIXED, permission_type=DENY),
+                Acl(operation=WRITE, resource_name="*"),
+                Acl(operation=WRITE, resource_name="*", permission_type=DENY),
+            ),
+            False,
+        ),
+        ((Acl(operation=WRITE), Acl(operation=WRITE, permission_type=DENY)), False),
+        (
+            (
+                Acl(operation=WRITE),
+                Acl(
+                    operation=ALL, resource_name="ord", pattern_type=PREFIXED, permission_type=DENY
+                ),
             ),
             False,
         ),
         (
             (
                 Acl(operation=WRITE, resource_name="o", pattern_type=PREFIXED),
-                Acl(operation=WRITE, resource_name="ord", pattern_type=PREFIXED, permission_type=DENY),
+                Acl(operation=WRITE, permission_type=DENY),
+            ),
+            True,
+        ),
+        (
+            (
+                Acl(operation=WRITE, resource_name="ord", pattern_type=PREFIXED),
+                Acl(
+                    operation=WRITE, resource_name="o", pattern_type=PREFIXED, permission_type=DENY
+                ),
+            ),
+            False,
+        ),
+        (
+            (
+                Acl(operation=WRITE, resource_name="o", pattern_type=PREFIXED),
+                Acl(
+                    operation=WRITE,
+                    resource_name="ord",
+                    pattern_type=PREFIXED,
+                    permission_type=DENY,
+                ),
             ),
             True,
         ),
@@ -310,21 +366,31 @@ def test_the_index_decides_as_a_walk_over_all_acls(
     authorizer = deciding(*first, is_open=is_open)
     gone = [acl for number, acl in enumerate(first) if number in removed]
     kept = [acl for number, acl in enumerate(first) if number not in removed] + later
-    for principal, host, operation, resource, name in asked:  # so that there are decisions to forget
-        assert may(authorizer, operation, name, principal=principal, host=host, resource=resource) is walk(
-            first, str(principal), host, operation, resource, name, is_open=is_open
-        )
+    for (
+        principal,
+        host,
+        operation,
+        resource,
+        name,
+    ) in asked:  # so that there are decisions to forget
+        assert may(
+            authorizer, operation, name, principal=principal, host=host, resource=resource
+        ) is walk(first, str(principal), host, operation, resource, name, is_open=is_open)
     with mock.patch.object(index_module, "BLOCK_SIZE", 2):
         change(authorizer, later, gone)
     assert authorizer.index.count == len(kept)
-    assert [authorizer.index.holds(place(acl)) for acl in (*first, *later)] == [acl in kept for acl in (*first, *later)]
+    assert [authorizer.index.holds(place(acl)) for acl in (*first, *later)] == [
+        acl in kept for acl in (*first, *later)
+    ]
     for named in PRINCIPALS:
         found = Counter(map(id, authorizer.index.of_principal(TOPIC, named)))
-        assert found == Counter(id(acl) for acl in kept if (acl.resource_type, acl.principal) == (TOPIC, named))
-    for principal, host, operation, resource, name in asked:
-        assert may(authorizer, operation, name, principal=principal, host=host, resource=resource) is walk(
-            kept, str(principal), host, operation, resource, name, is_open=is_open
+        assert found == Counter(
+            id(acl) for acl in kept if (acl.resource_type, acl.principal) == (TOPIC, named)
         )
+    for principal, host, operation, resource, name in asked:
+        assert may(
+            authorizer, operation, name, principal=principal, host=host, resource=resource
+        ) is walk(kept, str(principal), host, operation, resource, name, is_open=is_open)
     change(authorizer, (), kept)
     assert authorizer.index == NO_INDEX or not authorizer.index.literal
     assert not authorizer.index.prefixed
@@ -337,7 +403,11 @@ def test_the_index_decides_as_a_walk_over_all_acls(
 
 def many(count: int) -> list[Acl]:
     return [
-        Acl(resource_name=f"team-{number % 100}.topic-{number}", pattern_type=3 + number % 2, principal=f"User:{number % 1000}")
+        Acl(
+            resource_name=f"team-{number % 100}.topic-{number}",
+            pattern_type=3 + number % 2,
+            principal=f"User:{number % 1000}",
+        )
         for number in range(count)
     ]
 
@@ -372,13 +442,25 @@ def test_a_change_does_not_rebuild_the_index() -> None:
 # Filters
 
 
-ANY = AclFilter(resource_type=1, resource_name=None, pattern_type=1, principal=None, host=None, operation=1, permission_type=1)
+ANY = AclFilter(
+    resource_type=1,
+    resource_name=None,
+    pattern_type=1,
+    principal=None,
+    host=None,
+    operation=1,
+    permission_type=1,
+)
 
 
 def matching(acl: Acl, **wanted: Any) -> bool:
     """Whether a filter means an ACL, which it finds among others then."""
     asked = replace(ANY, **wanted)
-    others = [Acl(resource_name=name, pattern_type=kind, resource_type=3) for name in ("x", "*") for kind in (3, 4)]
+    others = [
+        Acl(resource_name=name, pattern_type=kind, resource_type=3)
+        for name in ("x", "*")
+        for kind in (3, 4)
+    ]
     found = list(asked.find(NO_INDEX.changed([acl, *others], ())))
     assert (acl in found) is asked.matches(acl)
     return acl in found
@@ -387,7 +469,15 @@ def matching(acl: Acl, **wanted: Any) -> bool:
 def test_a_filter_finds_what_its_fields_say() -> None:
     acl = Acl()
     assert ANY.matches(acl)
-    assert matching(acl, resource_name="orders", principal="User:ann", host="*", operation=3, permission_type=3, resource_type=2)
+    assert matching(
+        acl,
+        resource_name="orders",
+        principal="User:ann",
+        host="*",
+        operation=3,
+        permission_type=3,
+        resource_type=2,
+    )
     for wrong in (
         {"resource_name": "order"},
         {"principal": "User:*"},
@@ -405,7 +495,15 @@ def test_a_filter_finds_what_its_fields_say() -> None:
 def test_the_pattern_match_finds_what_has_an_effect_on_a_name() -> None:
     assert matching(Acl(), resource_name="orders", pattern_type=2)
     assert matching(Acl(resource_name="*"), resource_name="orders", pattern_type=2)
-    assert matching(Acl(resource_name="ord", pattern_type=PREFIXED), resource_name="orders", pattern_type=2)
-    assert not matching(Acl(resource_name="orders.eu", pattern_type=PREFIXED), resource_name="orders", pattern_type=2)
-    assert not matching(Acl(resource_name="*", pattern_type=PREFIXED), resource_name="orders", pattern_type=2)
+    assert matching(
+        Acl(resource_name="ord", pattern_type=PREFIXED), resource_name="orders", pattern_type=2
+    )
+    assert not matching(
+        Acl(resource_name="orders.eu", pattern_type=PREFIXED),
+        resource_name="orders",
+        pattern_type=2,
+    )
+    assert not matching(
+        Acl(resource_name="*", pattern_type=PREFIXED), resource_name="orders", pattern_type=2
+    )
     assert not matching(Acl(resource_name="*"), resource_name="orders", pattern_type=1)

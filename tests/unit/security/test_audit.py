@@ -11,7 +11,16 @@ TED = Principal("User", "t")
 def test_a_line_as_apache_kafka_writes_it() -> None:
     acl = Acl(resource_name="foo", principal="User:t", operation=8, permission_type=2)
     decision = Decision(is_allowed=False, reason=Reason.MATCHING_ACL, acl=acl)
-    assert audit_line(TED, decision, AclOperation.DESCRIBE, "127.0.0.1", AclResource.TOPIC, "foo", "DeleteTopics", 1) == (
+    assert audit_line(
+        TED,
+        decision,
+        AclOperation.DESCRIBE,
+        "127.0.0.1",
+        AclResource.TOPIC,
+        "foo",
+        "DeleteTopics",
+        1,
+    ) == (
         "Principal = User:t is Denied operation = DESCRIBE from host = 127.0.0.1 on resource = Topic:LITERAL:foo for request = DeleteTopics"
         " with resourceRefCount = 1 based on rule MatchingAcl(acl=StandardAcl[resourceType=TOPIC, resourceName=foo, patternType=LITERAL,"
         " principal=User:t, host=*, operation=DESCRIBE, permissionType=DENY])"
@@ -19,18 +28,38 @@ def test_a_line_as_apache_kafka_writes_it() -> None:
 
 
 def test_the_other_rules() -> None:
-    allowed = audit_line(TED, SUPER_USER, AclOperation.TWO_PHASE_COMMIT, "h", AclResource.TRANSACTIONAL_ID, "x", "InitProducerId", 2)
+    allowed = audit_line(
+        TED,
+        SUPER_USER,
+        AclOperation.TWO_PHASE_COMMIT,
+        "h",
+        AclResource.TRANSACTIONAL_ID,
+        "x",
+        "InitProducerId",
+        2,
+    )
     assert allowed == (
         "Principal = User:t is Allowed operation = TWO_PHASE_COMMIT from host = h on resource = TransactionalId:LITERAL:x"
         " for request = InitProducerId with resourceRefCount = 2 based on rule SuperUser"
     )
-    denied = audit_line(TED, DEFAULT_DENY, AclOperation.READ, "h", AclResource.GROUP, "g", "Heartbeat", 1)
+    denied = audit_line(
+        TED, DEFAULT_DENY, AclOperation.READ, "h", AclResource.GROUP, "g", "Heartbeat", 1
+    )
     assert denied.endswith("based on rule DefaultDeny")
 
 
 def test_a_name_cannot_forge_a_line() -> None:
     forged = "g\nPrincipal = User:root is Allowed\r\x1b[2J\u2028\x00"
-    line = audit_line(Principal("User", "a\nb"), DEFAULT_DENY, AclOperation.READ, "h", AclResource.GROUP, forged, "Heartbeat", 1)
+    line = audit_line(
+        Principal("User", "a\nb"),
+        DEFAULT_DENY,
+        AclOperation.READ,
+        "h",
+        AclResource.GROUP,
+        forged,
+        "Heartbeat",
+        1,
+    )
     assert line.isprintable()
     assert "User:a\\nb is" in line
     assert "Group:LITERAL:g\\nPrincipal = User:root is Allowed\\r\\x1b[2J\\u2028\\x00 for" in line

@@ -1,4 +1,6 @@
-"""Exchanges with an issuer of tokens: whom TLS trusts, how long they take and how much they read, and what their failures are called."""
+"""Exchanges with an issuer of tokens: whom TLS trusts, how long they take and how much they read,
+and what their failures are called.
+"""
 
 import socket
 import threading
@@ -39,16 +41,23 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 def test_private_authority_of_the_jaas_text_is_trusted(authority: Authority) -> None:
     with serving(lambda _: (200, b"keys"), server_context(authority.issue("issuer"))) as issuer:
-        assert exchange(f"{issuer.base}/keys?of=all", trusting(authority.truststore)).body == b"keys"
+        assert (
+            exchange(f"{issuer.base}/keys?of=all", trusting(authority.truststore)).body == b"keys"
+        )
         assert fetch_document(f"{issuer.base}/keys", trusting(authority.truststore)) == b"keys"
         assert [request.path for request in issuer.asked] == ["/keys?of=all", "/keys"]
         assert issuer.asked[0].headers["Host"] == issuer.base.removeprefix("https://")
 
 
-def test_distrust_names_the_url_and_whose_certificates_are_trusted(authority: Authority, tmp_path: Path) -> None:
+def test_distrust_names_the_url_and_whose_certificates_are_trusted(
+    authority: Authority, tmp_path: Path
+) -> None:
     other = Authority(tmp_path).truststore
     with serving(lambda _: (200, b"keys"), server_context(authority.issue("issuer"))) as issuer:
-        for tls, trusted in ((NO_ENTRY, "the system's authorities"), (trusting(other), f"ssl.truststore.location={other}")):
+        for tls, trusted in (
+            (NO_ENTRY, "the system's authorities"),
+            (trusting(other), f"ssl.truststore.location={other}"),
+        ):
             with pytest.raises(IssuerError) as caught:
                 exchange(f"{issuer.base}/keys?key={PLANTED}", tls)
             assert f"certificate of {issuer.base}/keys is not trusted" in str(caught.value)
@@ -60,45 +69,69 @@ def test_distrust_names_the_url_and_whose_certificates_are_trusted(authority: Au
 
 @pytest.mark.parametrize(
     ("sans", "lasts", "told"),
-    [(["elsewhere.example"], timedelta(days=1), "not valid for '127.0.0.1'"), (LOOPBACK, timedelta(days=-1), "certificate has expired")],
+    [
+        (["elsewhere.example"], timedelta(days=1), "not valid for '127.0.0.1'"),
+        (LOOPBACK, timedelta(days=-1), "certificate has expired"),
+    ],
 )
-def test_certificates_that_nobody_accepts(authority: Authority, sans: list[str], lasts: timedelta, told: str) -> None:
+def test_certificates_that_nobody_accepts(
+    authority: Authority, sans: list[str], lasts: timedelta, told: str
+) -> None:
     issued = authority.issue("issuer", sans, lasts=lasts)
-    with serving(lambda _: (200, b"keys"), server_context(issued)) as issuer, pytest.raises(IssuerError, match=told) as caught:
+    with (
+        serving(lambda _: (200, b"keys"), server_context(issued)) as issuer,
+        pytest.raises(IssuerError, match=told) as caught,
+    ):
         exchange(f"{issuer.base}/keys", trusting(authority.truststore))
     assert "ssl.truststore" not in str(caught.value), "no other trust store helps"
     assert not caught.value.may_pass
 
 
-def test_issuer_that_asks_for_a_certificate_gets_that_of_the_jaas_text(authority: Authority) -> None:
+def test_issuer_that_asks_for_a_certificate_gets_that_of_the_jaas_text(
+    authority: Authority,
+) -> None:
     service = authority.issue("service")
-    tls = trusting(authority.truststore, ssl_keystore_type="PEM", ssl_keystore_location=str(service.keystore))
-    with serving(lambda _: (200, b"keys"), server_context(authority.issue("issuer"), wants=authority)) as issuer:
+    tls = trusting(
+        authority.truststore, ssl_keystore_type="PEM", ssl_keystore_location=str(service.keystore)
+    )
+    with serving(
+        lambda _: (200, b"keys"), server_context(authority.issue("issuer"), wants=authority)
+    ) as issuer:
         assert exchange(f"{issuer.base}/keys", tls).body == b"keys"
         with pytest.raises(IssuerError):
             exchange(f"{issuer.base}/keys", trusting(authority.truststore))
 
 
 def test_stores_that_cannot_be_used(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"the options of sasl\.jaas\.config: ssl\.truststore\.password does not belong"):
+    with pytest.raises(
+        ConfigError,
+        match=r"the options of sasl\.jaas\.config: ssl\.truststore\.password does not belong",
+    ):
         trusting(tmp_path, ssl_truststore_password="x")
     with pytest.raises(ConfigError, match=r"none\.pem"):
         trusting(tmp_path / "none.pem").context()
-    with serving(lambda _: (200, b"")) as issuer, pytest.raises(IssuerError, match=r"TLS with https://127.*none\.pem"):
+    with (
+        serving(lambda _: (200, b"")) as issuer,
+        pytest.raises(IssuerError, match=r"TLS with https://127.*none\.pem"),
+    ):
         exchange(issuer.base.replace("http:", "https:"), trusting(tmp_path / "none.pem"))
 
 
 def test_issuer_that_is_down_may_be_up_later() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(IssuerError, match=f"http://127.0.0.1:{port}/keys cannot be reached") as caught:
+    with pytest.raises(
+        IssuerError, match=f"http://127.0.0.1:{port}/keys cannot be reached"
+    ) as caught:
         exchange(f"http://user:{PLANTED}@127.0.0.1:{port}/keys", NO_ENTRY)
     assert caught.value.may_pass
     assert PLANTED not in str(caught.value)
 
 
 def test_host_that_is_not_known() -> None:
-    with pytest.raises(IssuerError, match=r"http://issuer\.invalid/keys cannot be reached") as caught:
+    with pytest.raises(
+        IssuerError, match=r"http://issuer\.invalid/keys cannot be reached"
+    ) as caught:
         exchange("http://issuer.invalid/keys", NO_ENTRY)
     assert caught.value.may_pass
 
@@ -136,10 +169,21 @@ def drip(head: bytes) -> Callable[[socket.socket], None]:
 
 
 @pytest.mark.parametrize(
-    "head", [b"", b"HTTP/1.1 200 OK\r\nA: ", b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"]
+    "head",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\nA: ",
+        b"HTTP/1.1 200 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n",
+    ],
 )
 def test_document_that_trickles_in_is_given_up(head: bytes) -> None:
-    with saying(drip(head)) as url, pytest.raises(IssuerError, match=r"did not send its whole response within 0\.3 s") as caught:
+    with (
+        saying(drip(head)) as url,
+        pytest.raises(
+            IssuerError, match=r"did not send its whole response within 0\.3 s"
+        ) as caught,
+    ):
         exchange(url, NO_ENTRY, timeout_s=0.3)
     assert caught.value.may_pass
 
@@ -171,24 +215,41 @@ def flood(head: bytes, part: bytes) -> Callable[[socket.socket], None]:
     ("head", "part"),
     [
         (b"HTTP/1.1 200 OK\r\n\r\n", bytes(1 << 16)),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"10000\r\n" + bytes(1 << 16) + b"\r\n"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+            b"10000\r\n" + bytes(1 << 16) + b"\r\n",
+        ),
         (b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 100 Continue\r\n\r\n" * 1_000),
     ],
 )
 def test_document_without_an_end_is_given_up(head: bytes, part: bytes) -> None:
-    with saying(flood(head, part)) as url, pytest.raises(IssuerError, match=f"sent more than {MAX_DOCUMENT_BYTES} bytes") as caught:
+    with (
+        saying(flood(head, part)) as url,
+        pytest.raises(IssuerError, match=f"sent more than {MAX_DOCUMENT_BYTES} bytes") as caught,
+    ):
         exchange(url, NO_ENTRY)
     assert not caught.value.may_pass
 
 
 @pytest.mark.parametrize(
-    "said", [b"SSH-2.0-x\r\n", b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200 + b"\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"]
+    "said",
+    [
+        b"SSH-2.0-x\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200 + b"\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx",
+    ],
 )
 def test_what_is_no_http_or_ends_early(said: bytes) -> None:
-    with saying(lambda stream: stream.sendall(said)) as url, pytest.raises(IssuerError, match="did not respond in HTTP"):
+    with (
+        saying(lambda stream: stream.sendall(said)) as url,
+        pytest.raises(IssuerError, match="did not respond in HTTP"),
+    ):
         exchange(url, NO_ENTRY)
 
 
 def test_issuer_without_tls_where_tls_is_wanted() -> None:
-    with serving(lambda _: (200, b"keys")) as issuer, pytest.raises(IssuerError, match=r"the TLS handshake with https://.* failed"):
+    with (
+        serving(lambda _: (200, b"keys")) as issuer,
+        pytest.raises(IssuerError, match=r"the TLS handshake with https://.* failed"),
+    ):
         exchange(issuer.base.replace("http:", "https:"), NO_ENTRY)

@@ -1,4 +1,6 @@
-"""The keys of an issuer: when they are fetched, from where they may be fetched, and what a failure costs."""
+"""The keys of an issuer: when they are fetched, from where they may be fetched, and what a failure
+costs.
+"""
 
 import http.server
 import os
@@ -14,7 +16,15 @@ import trio.lowlevel
 from trio.testing import MockClock
 
 from log_service.security.issuer_requests import MAX_DOCUMENT_BYTES
-from log_service.security.jwks import FILE_CHECK_INTERVAL_S, MAX_MISSING_KEYS, MIN_PAUSE_MS, Fetch, Jwks, JwksConfig, fetch_document
+from log_service.security.jwks import (
+    FILE_CHECK_INTERVAL_S,
+    MAX_MISSING_KEYS,
+    MIN_PAUSE_MS,
+    Fetch,
+    Jwks,
+    JwksConfig,
+    fetch_document,
+)
 from log_service.security.sasl.oauthbearer import TokenRefusedError
 from log_service.security.sasl.web_tokens import WebTokenRules
 from tests.unit.security.sasl.issuer import NOW_S, jwk, key_set, token
@@ -54,7 +64,13 @@ async def at_once(work: Callable[[], Any]) -> Any:
 
 def play(issuer: Issuer, story: Callable[[Jwks], Any], **config: Any) -> None:
     async def main() -> None:
-        jwks = Jwks(JwksConfig(url="https://issuer/keys", **config), WebTokenRules(), TrioTime(), fetch=issuer.fetch, run_in_thread=at_once)
+        jwks = Jwks(
+            JwksConfig(url="https://issuer/keys", **config),
+            WebTokenRules(),
+            TrioTime(),
+            fetch=issuer.fetch,
+            run_in_thread=at_once,
+        )
         await jwks.refresh()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(jwks.run)
@@ -165,12 +181,19 @@ def test_document_over_http() -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 307, 404, 500])
 def test_redirects_and_failures_are_no_documents(status: int) -> None:
-    with serving(200, b"stolen") as elsewhere, serving(status, b"", Location=elsewhere) as url, pytest.raises(OSError, match=str(status)):
+    with (
+        serving(200, b"stolen") as elsewhere,
+        serving(status, b"", Location=elsewhere) as url,
+        pytest.raises(OSError, match=str(status)),
+    ):
         fetch_document(url)
 
 
 def test_document_that_is_too_large() -> None:
-    with serving(200, bytes(MAX_DOCUMENT_BYTES + 1)) as url, pytest.raises(OSError, match="more than"):
+    with (
+        serving(200, bytes(MAX_DOCUMENT_BYTES + 1)) as url,
+        pytest.raises(OSError, match="more than"),
+    ):
         fetch_document(url)
 
 
@@ -188,7 +211,13 @@ def keep_reading(path: Path, fetch: Fetch, story: Callable[[Jwks], Any]) -> None
     """Play a story while the keys in a file are kept."""
 
     async def main() -> None:
-        jwks = Jwks(JwksConfig(url=f"file://{path}"), WebTokenRules(), TrioTime(), fetch=fetch, run_in_thread=at_once)
+        jwks = Jwks(
+            JwksConfig(url=f"file://{path}"),
+            WebTokenRules(),
+            TrioTime(),
+            fetch=fetch,
+            run_in_thread=at_once,
+        )
         await jwks.refresh()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(jwks.run)
@@ -218,7 +247,9 @@ def test_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
     keep_reading(path, fetch_document, story)
 
 
-def test_file_that_is_written_in_place_as_old_and_as_long_as_before_is_read_again(tmp_path: Path) -> None:
+def test_file_that_is_written_in_place_as_old_and_as_long_as_before_is_read_again(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "keys.json"
 
     def write(content: bytes) -> None:

@@ -1,4 +1,6 @@
-"""A login with a token that an endpoint gives: what a broker is sent, and which failures end a client."""
+"""A login with a token that an endpoint gives: what a broker is sent, and which failures end a
+client.
+"""
 
 from collections.abc import Callable
 from random import Random
@@ -10,13 +12,18 @@ import trio
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 from log_service.common.secrets import SecretText
 from log_service.config.client_security import LoginConfig, TokenEndpointConfig
-from log_service.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from log_service.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
 from log_service.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from log_service.security.issuer_errors import IssuerError
 from log_service.security.login import ClientLogin
 from log_service.security.sasl.jaas import OAUTHBEARER_MODULE, SCRAM_MODULE
 
-ENDPOINT = TokenEndpointConfig(url="http://issuer/token", client_id="shop", client_secret=SecretText("s"))
+ENDPOINT = TokenEndpointConfig(
+    url="http://issuer/token", client_id="shop", client_secret=SecretText("s")
+)
 
 
 class Broker:
@@ -41,9 +48,15 @@ class Broker:
             return SaslHandshakeResponse(mechanisms=["OAUTHBEARER"])
         assert isinstance(request, SaslAuthenticateRequest)
         if request.auth_bytes == b"\x01":
-            return SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message="invalid_token")
-        is_good = any(f"auth=Bearer {each}\x01".encode() in request.auth_bytes for each in self.good)
-        return SaslAuthenticateResponse(auth_bytes=b"" if is_good else b'{"status":"invalid_token"}')
+            return SaslAuthenticateResponse(
+                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message="invalid_token"
+            )
+        is_good = any(
+            f"auth=Bearer {each}\x01".encode() in request.auth_bytes for each in self.good
+        )
+        return SaslAuthenticateResponse(
+            auth_bytes=b"" if is_good else b'{"status":"invalid_token"}'
+        )
 
 
 class Tokens:
@@ -70,7 +83,9 @@ class Tokens:
 
 def login(tokens: Tokens, jaas: str | None = None) -> ClientLogin:
     text = None if jaas is None else SecretText(jaas)
-    made = ClientLogin(LoginConfig(mechanism="OAUTHBEARER", endpoint=ENDPOINT, jaas=text), Random(1))
+    made = ClientLogin(
+        LoginConfig(mechanism="OAUTHBEARER", endpoint=ENDPOINT, jaas=text), Random(1)
+    )
     source: Any = tokens
     made._endpoint = source
     return made
@@ -93,7 +108,13 @@ def test_the_same_token_is_shown_to_each_broker() -> None:
 
 def test_extensions_of_the_jaas_text_come_with_the_token() -> None:
     broker = Broker("a")
-    play(login(Tokens("a"), f'{OAUTHBEARER_MODULE} required extension_logicalCluster="lkc 1" clientId="x";'), broker)
+    play(
+        login(
+            Tokens("a"),
+            f'{OAUTHBEARER_MODULE} required extension_logicalCluster="lkc 1" clientId="x";',
+        ),
+        broker,
+    )
     assert broker.came[-1].auth_bytes == b"n,,\x01auth=Bearer a\x01logicalCluster=lkc 1\x01\x01"
 
 
@@ -132,10 +153,15 @@ def test_older_token_that_is_refused_is_replaced_by_a_fresh_one() -> None:
     play(made, Broker("b"))
 
 
-@pytest.mark.parametrize(("may_pass", "code"), [(True, ErrorCode.NETWORK_EXCEPTION), (False, ErrorCode.SASL_AUTHENTICATION_FAILED)])
+@pytest.mark.parametrize(
+    ("may_pass", "code"),
+    [(True, ErrorCode.NETWORK_EXCEPTION), (False, ErrorCode.SASL_AUTHENTICATION_FAILED)],
+)
 def test_endpoint_that_fails(may_pass: bool, code: ErrorCode) -> None:
     broker = Broker("a")
-    error = refused(lambda: play(login(Tokens(IssuerError("issuer is down", may_pass=may_pass))), broker))
+    error = refused(
+        lambda: play(login(Tokens(IssuerError("issuer is down", may_pass=may_pass))), broker)
+    )
     assert error.code is code
     assert "OAUTHBEARER login at broker:9092 has no token: issuer is down" in str(error)
     assert broker.came == [], "no broker waits for an issuer in the middle of a login"

@@ -31,13 +31,19 @@ class World:
     clock = FixedTime()
 
 
-def offer(directory: Path | None, options: str = "", more: Mapping[str, str] = NOTHING, **texts: str) -> OAuthOffer:
+def offer(
+    directory: Path | None, options: str = "", more: Mapping[str, str] = NOTHING, **texts: str
+) -> OAuthOffer:
     """An offer whose keys are in a file, with keys named by underscores."""
     named = {f"{P}{name.replace('_', '.')}": text for name, text in texts.items()}
     if directory is not None:
         path = directory / "keys.json"
         path.write_bytes(key_set(jwk("rsa")))
-        named = {f"{P}jwks.endpoint.url": f"file://{path}", f"{P}allowed.urls": f"http://x,file://{path}", **named}
+        named = {
+            f"{P}jwks.endpoint.url": f"file://{path}",
+            f"{P}allowed.urls": f"http://x,file://{path}",
+            **named,
+        }
     jaas = f"{OAUTHBEARER_MODULE} required {options};"
     general = {
         "node.id": "1",
@@ -97,7 +103,11 @@ def test_what_is_not_asked_of_a_token_is_warned_of(
     and any of their tokens would be let in.
     """
     offer(tmp_path, more=named)
-    assert [line.rpartition("; set sasl.oauthbearer.")[2] for line in caplog.messages if "OAUTHBEARER on listener A" in line] == warned_of
+    assert [
+        line.rpartition("; set sasl.oauthbearer.")[2]
+        for line in caplog.messages
+        if "OAUTHBEARER on listener A" in line
+    ] == warned_of
 
 
 def test_keys_that_come_in_the_clear_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
@@ -116,9 +126,13 @@ def test_algorithms_that_are_allowed(tmp_path: Path) -> None:
     assert made.validate(token("rsa", "PS256")).subject == "alice"
     with pytest.raises(TokenRefusedError, match="an algorithm that is not allowed"):
         made.validate(token("rsa", "RS256"))
-    with pytest.raises(ConfigError, match="no key of the JWKS takes any of the algorithms that are allowed: ES256"):
+    with pytest.raises(
+        ConfigError, match="no key of the JWKS takes any of the algorithms that are allowed: ES256"
+    ):
         offer(tmp_path, allowed_algorithms="ES256")
-    with pytest.raises(ConfigError, match=r"allowed\.algorithms: 'HS256' is none of RS256, .* EdDSA"):
+    with pytest.raises(
+        ConfigError, match=r"allowed\.algorithms: 'HS256' is none of RS256, .* EdDSA"
+    ):
         offer(tmp_path, allowed_algorithms="RS256,HS256")
     with pytest.raises(ConfigError, match=r"allowed\.algorithms says how they are signed"):
         offer(None, allowed_algorithms="RS256", unsecured_tokens_allowed="true")
@@ -137,7 +151,12 @@ def test_skew_of_clocks(tmp_path: Path) -> None:
 
 
 def test_times_of_fetching(tmp_path: Path) -> None:
-    made = offer(tmp_path, jwks_endpoint_refresh_ms="1", jwks_endpoint_retry_backoff_ms="2", jwks_endpoint_retry_backoff_max_ms="3")
+    made = offer(
+        tmp_path,
+        jwks_endpoint_refresh_ms="1",
+        jwks_endpoint_retry_backoff_ms="2",
+        jwks_endpoint_retry_backoff_max_ms="3",
+    )
     assert made.jwks is not None
     config = made.jwks._config
     assert (config.refresh_ms, config.retry_backoff_ms, config.retry_backoff_max_ms) == (1, 2, 3)
@@ -149,14 +168,27 @@ def test_url_has_to_be_allowed(tmp_path: Path) -> None:
         offer(tmp_path, allowed_urls="file:///elsewhere")
 
 
-@pytest.mark.parametrize("url", ["https://issuer/keys/", "https://issuer", "HTTPS://issuer/keys", "ftp://issuer/keys", "issuer/keys"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://issuer/keys/",
+        "https://issuer",
+        "HTTPS://issuer/keys",
+        "ftp://issuer/keys",
+        "issuer/keys",
+    ],
+)
 def test_only_what_is_listed_exactly_is_fetched(url: str) -> None:
     with pytest.raises(ConfigError, match=r"sasl\.oauthbearer\.jwks\.endpoint\.url is"):
         offer(None, jwks_endpoint_url=url, allowed_urls="https://issuer/keys,file:/keys")
 
 
-@pytest.mark.parametrize(("key", "value"), [("clock_skew_seconds", "-1"), ("jwks_endpoint_refresh_ms", "soon")])
-def test_values_of_the_keys_are_judged_with_the_prefix_of_a_listener_too(tmp_path: Path, key: str, value: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "value"), [("clock_skew_seconds", "-1"), ("jwks_endpoint_refresh_ms", "soon")]
+)
+def test_values_of_the_keys_are_judged_with_the_prefix_of_a_listener_too(
+    tmp_path: Path, key: str, value: str
+) -> None:
     name = f"listener.name.a.oauthbearer.{P}{key.replace('_', '.')}"
     with pytest.raises(ConfigError, match=key.replace("_", r"\.")):
         offer(tmp_path, more={name: value})
@@ -164,7 +196,11 @@ def test_values_of_the_keys_are_judged_with_the_prefix_of_a_listener_too(tmp_pat
 
 def test_keys_that_cannot_be_fetched_stop_the_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be fetched"):
-        offer(None, jwks_endpoint_url=f"file://{tmp_path}/none", allowed_urls=f"file://{tmp_path}/none")
+        offer(
+            None,
+            jwks_endpoint_url=f"file://{tmp_path}/none",
+            allowed_urls=f"file://{tmp_path}/none",
+        )
 
 
 def test_tokens_without_signatures_only_where_they_are_asked_for(tmp_path: Path) -> None:
@@ -172,7 +208,9 @@ def test_tokens_without_signatures_only_where_they_are_asked_for(tmp_path: Path)
         offer(None)
     with pytest.raises(ConfigError, match="remove one of them"):
         offer(tmp_path, unsecured_tokens_allowed="true")
-    made = offer(None, 'unsecuredValidatorPrincipalClaimName="user"', unsecured_tokens_allowed="true")
+    made = offer(
+        None, 'unsecuredValidatorPrincipalClaimName="user"', unsecured_tokens_allowed="true"
+    )
     assert made.validate(unsigned(user="alice")).subject == "alice"
     for text in (unsigned(), unsigned(user="alice", exp=NOW_S - 1), token("rsa", user="alice")):
         with pytest.raises(TokenRefusedError):
@@ -181,10 +219,19 @@ def test_tokens_without_signatures_only_where_they_are_asked_for(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("scope", "is_enough"),
-    [("write more read", True), (["read", "write"], True), (None, False), ("read", False), ([], False), ("read,write", False)],
+    [
+        ("write more read", True),
+        (["read", "write"], True),
+        (None, False),
+        ("read", False),
+        ([], False),
+        ("read,write", False),
+    ],
 )
 def test_scopes_that_tokens_without_signatures_must_have(scope: object, is_enough: bool) -> None:
-    made = offer(None, 'unsecuredValidatorRequiredScope="read write"', unsecured_tokens_allowed="true")
+    made = offer(
+        None, 'unsecuredValidatorRequiredScope="read write"', unsecured_tokens_allowed="true"
+    )
     if is_enough:
         assert made.validate(unsigned(scope=scope)).subject == "alice"
         return
@@ -192,7 +239,9 @@ def test_scopes_that_tokens_without_signatures_must_have(scope: object, is_enoug
         made.validate(unsigned(scope=scope))
 
 
-@pytest.mark.parametrize("key", ["sasl.server.callback.handler.class", "sasl.oauthbearer.jwt.validator.class"])
+@pytest.mark.parametrize(
+    "key", ["sasl.server.callback.handler.class", "sasl.oauthbearer.jwt.validator.class"]
+)
 def test_java_classes(tmp_path: Path, key: str) -> None:
     name = "OAuthBearerValidatorCallbackHandler" if "handler" in key else "DefaultJwtValidator"
     offer(tmp_path, more={key: f"org.apache.kafka.common.security.oauthbearer.{name}"})

@@ -1,4 +1,6 @@
-"""Tokens of an endpoint: what it is asked, how long its token is kept, and what its refusals are called."""
+"""Tokens of an endpoint: what it is asked, how long its token is kept, and what its refusals are
+called.
+"""
 
 import base64
 import json
@@ -27,7 +29,9 @@ NOTHING: dict[str, Any] = {}
 
 
 class Endpoint:
-    """What is behind the URL; it responds with ``status`` and ``document``, and its tokens are numbered."""
+    """What is behind the URL; it responds with ``status`` and ``document``, and its tokens are
+    numbered.
+    """
 
     def __init__(self, document: dict[str, Any] | None = None, status: int = 200) -> None:
         self.document = {"expires_in": 100} if document is None else document
@@ -39,7 +43,11 @@ class Endpoint:
         assert url == URL
         self.asked.append(request)
         self.tls = tls
-        content = {"access_token": f"token-{len(self.asked)}", **self.document} if self.status == 200 else self.document
+        content = (
+            {"access_token": f"token-{len(self.asked)}", **self.document}
+            if self.status == 200
+            else self.document
+        )
         return Response(status=self.status, body=json.dumps(content).encode())
 
 
@@ -57,16 +65,30 @@ def play(story: Callable[[], Any]) -> None:
     trio.run(story, clock=MockClock(autojump_threshold=0))
 
 
-@pytest.mark.parametrize(("url", "is_told"), [("http://issuer.example/token?key=planted", True), (URL, False)])
-def test_secret_that_goes_out_in_the_clear_is_warned_of(caplog: pytest.LogCaptureFixture, url: str, *, is_told: bool) -> None:
-    TokenEndpoint(TokenEndpointConfig(url=url, client_id="shop", client_secret=SecretText(PLANTED)), None)
-    told = [line for line in caplog.messages if "secret of this client goes to http://issuer.example/token in the clear" in line]
+@pytest.mark.parametrize(
+    ("url", "is_told"), [("http://issuer.example/token?key=planted", True), (URL, False)]
+)
+def test_secret_that_goes_out_in_the_clear_is_warned_of(
+    caplog: pytest.LogCaptureFixture, url: str, *, is_told: bool
+) -> None:
+    TokenEndpoint(
+        TokenEndpointConfig(url=url, client_id="shop", client_secret=SecretText(PLANTED)), None
+    )
+    told = [
+        line
+        for line in caplog.messages
+        if "secret of this client goes to http://issuer.example/token in the clear" in line
+    ]
     assert bool(told) is is_told
     assert "planted" not in caplog.text
 
 
-def tokens_of(endpoint: Endpoint, count: int = 1, pause_s: float = 0, **config: Any) -> list[tuple[str, bool]]:
-    """Ask for tokens one after another, with pauses, and return them and whether each was fetched just then."""
+def tokens_of(
+    endpoint: Endpoint, count: int = 1, pause_s: float = 0, **config: Any
+) -> list[tuple[str, bool]]:
+    """Ask for tokens one after another, with pauses, and return them and whether each was fetched
+    just then.
+    """
     told: list[tuple[str, bool]] = []
 
     async def main() -> None:
@@ -102,7 +124,9 @@ def test_id_and_secret_are_encoded_where_that_is_asked_for() -> None:
 
 def test_jaas_text_says_what_no_key_does() -> None:
     endpoint = Endpoint()
-    entry = parse_jaas(f'{OAUTHBEARER_MODULE} required clientId="of text" clientSecret="s" scope="wide";')
+    entry = parse_jaas(
+        f'{OAUTHBEARER_MODULE} required clientId="of text" clientSecret="s" scope="wide";'
+    )
     tokens_of(endpoint, entry=entry, client_id=None, client_secret=None)
     assert authorization(endpoint) == "of text:s"
     assert endpoint.asked[0]["body"].endswith(b"scope=wide")
@@ -126,7 +150,16 @@ def test_token_is_kept_for_four_fifths_of_its_lifetime(document: dict[str, Any])
     assert [is_fresh for _, is_fresh in tokens_of(endpoint, 4, 39)] == [True, False, False, True]
 
 
-@pytest.mark.parametrize("document", [NOTHING, {"expires_in": -1}, {"expires_in": "soon"}, {"expires_in": True}, {"access_token": "a.b.c"}])
+@pytest.mark.parametrize(
+    "document",
+    [
+        NOTHING,
+        {"expires_in": -1},
+        {"expires_in": "soon"},
+        {"expires_in": True},
+        {"access_token": "a.b.c"},
+    ],
+)
 def test_token_of_unknown_lifetime_is_for_one_login(document: dict[str, Any]) -> None:
     assert [is_fresh for _, is_fresh in tokens_of(Endpoint(document), 3)] == [True, True, True]
 
@@ -163,23 +196,37 @@ def test_token_that_a_broker_refused_is_not_used_again() -> None:
     play(main)
 
 
-@pytest.mark.parametrize(("status", "may_pass"), [(400, False), (401, False), (302, False), (429, True), (500, True), (503, True)])
+@pytest.mark.parametrize(
+    ("status", "may_pass"),
+    [(400, False), (401, False), (302, False), (429, True), (500, True), (503, True)],
+)
 def test_refusals_say_what_the_endpoint_says_and_no_secret(status: int, may_pass: bool) -> None:
-    endpoint = Endpoint({"error": "invalid_client", "error_description": f"not\n{PLANTED}", "access_token": "leaked"}, status)
+    endpoint = Endpoint(
+        {
+            "error": "invalid_client",
+            "error_description": f"not\n{PLANTED}",
+            "access_token": "leaked",
+        },
+        status,
+    )
     with pytest.raises(IssuerError) as caught:
         tokens_of(endpoint)
     assert str(caught.value) == f"{URL} responded with status {status} (invalid_client: not?***)"
     assert caught.value.may_pass is may_pass
 
 
-@pytest.mark.parametrize("document", [{"access_token": ""}, {"access_token": 7}, {"access_token": "x" * 70_000}])
+@pytest.mark.parametrize(
+    "document", [{"access_token": ""}, {"access_token": 7}, {"access_token": "x" * 70_000}]
+)
 def test_response_without_a_token(document: dict[str, Any]) -> None:
     with pytest.raises(IssuerError, match="responded with no access_token") as caught:
         tokens_of(Endpoint(document))
     assert not caught.value.may_pass
 
 
-@pytest.mark.parametrize(("missing", "option"), [("client_id", "clientId"), ("client_secret", "clientSecret")])
+@pytest.mark.parametrize(
+    ("missing", "option"), [("client_id", "clientId"), ("client_secret", "clientSecret")]
+)
 def test_id_and_secret_have_to_be_named(missing: str, option: str) -> None:
     with pytest.raises(ConfigError, match=rf"{missing.replace('_', '.')} is missing.*{option}"):
         made(Endpoint(), parse_jaas(f"{OAUTHBEARER_MODULE} required;"), **{missing: None})
@@ -196,15 +243,30 @@ def test_endpoint_with_a_private_authority(tmp_path: Path) -> None:
     document = json.dumps({"access_token": "mine", "expires_in": 5}).encode()
 
     async def main() -> None:
-        with serving(lambda _: (200, document), server_context(authority.issue("issuer"))) as issuer:
+        with serving(
+            lambda _: (200, document), server_context(authority.issue("issuer"))
+        ) as issuer:
             for ca in (str(authority.truststore), authority.truststore.read_text()):
-                config = TokenEndpointConfig(url=f"{issuer.base}/token", client_id="shop", client_secret=SecretText(PLANTED), ca=ca)
+                config = TokenEndpointConfig(
+                    url=f"{issuer.base}/token",
+                    client_id="shop",
+                    client_secret=SecretText(PLANTED),
+                    ca=ca,
+                )
                 found, _ = await TokenEndpoint(config, None).token()
                 assert found.reveal() == "mine"
-            config = TokenEndpointConfig(url=f"{issuer.base}/token", client_id="shop", client_secret=SecretText(PLANTED))
-            with pytest.raises(IssuerError, match=r"is not trusted.*sasl_oauthbearer_ca; the ssl\.truststore\.\* of the connections"):
+            config = TokenEndpointConfig(
+                url=f"{issuer.base}/token", client_id="shop", client_secret=SecretText(PLANTED)
+            )
+            with pytest.raises(
+                IssuerError,
+                match=r"is not trusted.*sasl_oauthbearer_ca; the ssl\.truststore\.\* of the connections",
+            ):
                 await TokenEndpoint(config, None).token()
-            assert issuer.asked[0].headers["Authorization"] == f"Basic {base64.b64encode(f'shop:{PLANTED}'.encode()).decode()}"
+            assert (
+                issuer.asked[0].headers["Authorization"]
+                == f"Basic {base64.b64encode(f'shop:{PLANTED}'.encode()).decode()}"
+            )
 
     trio.run(main)
 
@@ -215,6 +277,8 @@ def test_authority_that_cannot_be_read_is_told_before_anything_is_connected(tmp_
 
 
 def test_authority_is_named_once(tmp_path: Path) -> None:
-    entry = parse_jaas(f'{OAUTHBEARER_MODULE} required ssl.truststore.type=PEM ssl.truststore.location="{tmp_path}/a.pem";')
+    entry = parse_jaas(
+        f'{OAUTHBEARER_MODULE} required ssl.truststore.type=PEM ssl.truststore.location="{tmp_path}/a.pem";'
+    )
     with pytest.raises(ConfigError, match="keep one of them"):
         made(Endpoint(), entry, ca=str(tmp_path / "b.pem"))

@@ -1,4 +1,6 @@
-"""One machine over one log: what a decision does, when its reply leaves, and what is left when it is refused."""
+"""One machine over one log: what a decision does, when its reply leaves, and what is left when it
+is refused.
+"""
 
 import logging
 from collections.abc import Callable, Hashable, Sequence
@@ -81,11 +83,15 @@ class Machine:
 class Stage:
     def __init__(self, **options: Any) -> None:
         self.clock, self.timers, self.log, self.machine = Clock(), TimerQueue(), Log(), Machine()
-        self.runtime: Runtime[str] = Runtime(self.machine, self.log, clock=self.clock, timers=self.timers, appended_end=0, **options)
+        self.runtime: Runtime[str] = Runtime(
+            self.machine, self.log, clock=self.clock, timers=self.timers, appended_end=0, **options
+        )
         self.heard: list[Any] = []
 
     def write(self, *names: str) -> Hashable:
-        return self.runtime.ask(partial(self.machine.write, names), self.heard.append, lambda error: error.code)
+        return self.runtime.ask(
+            partial(self.machine.write, names), self.heard.append, lambda error: error.code
+        )
 
     def set_timer(self, key: str, deadline_ms: int) -> None:
         self.runtime.tell(lambda decision: decision.set_timer(key, deadline_ms))
@@ -133,7 +139,9 @@ def test_a_refused_append_takes_soft_state_back_and_is_told_at_once() -> None:
     assert stage.machine.replayed == [(0, "a"), (1, "c")]
 
 
-def test_a_record_that_cannot_be_replayed_ends_the_node_because_the_machine_is_behind_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_cannot_be_replayed_ends_the_node_because_the_machine_is_behind_its_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     stage = Stage()
 
     def fail(_record: str, _context: ReplayContext) -> None:
@@ -149,7 +157,9 @@ def test_a_record_that_cannot_be_replayed_ends_the_node_because_the_machine_is_b
 
 
 @pytest.mark.parametrize("is_announced", [False, True])
-def test_a_reply_that_its_receiver_cannot_take_ends_the_node_and_not_the_request_that_is_decided_on(*, is_announced: bool) -> None:
+def test_a_reply_that_its_receiver_cannot_take_ends_the_node_and_not_the_request_that_is_decided_on(
+    *, is_announced: bool
+) -> None:
     def fail(_told: object) -> None:
         raise LookupError("no such room")
 
@@ -214,7 +224,9 @@ def test_a_timer_whose_decision_is_refused_fires_again() -> None:
     assert stage.log.batches == [["timer t"]]
 
 
-def test_refused_timers_are_told_of_when_it_begins_then_seldom_and_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
+def test_refused_timers_are_told_of_when_it_begins_then_seldom_and_when_it_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """It used to be a line a second for each of them, for as long as too few replicas were in sync."""
     caplog.set_level(logging.INFO)
     stage, tries = Stage(), 2 * INTERVAL_MS // RETRY_MS
@@ -267,7 +279,11 @@ def test_the_end_of_the_epoch_refuses_what_waits_and_fires_nothing_more() -> Non
     assert stage.heard == [ErrorCode.NOT_COORDINATOR]
     stage.commit_below(1)
     stage.fire(100)
-    assert (stage.heard, stage.machine.fired, len(stage.timers)) == ([ErrorCode.NOT_COORDINATOR], [], 0)
+    assert (stage.heard, stage.machine.fired, len(stage.timers)) == (
+        [ErrorCode.NOT_COORDINATOR],
+        [],
+        0,
+    )
 
 
 def test_an_epoch_that_ends_inside_an_append_leaves_no_timer_and_no_second_reply() -> None:
@@ -302,11 +318,15 @@ def test_records_that_stand_for_themselves_may_be_several_batches() -> None:
     stage.log.failures = [None, REFUSED]
     stage.write("a", "b", "c")
     assert stage.log.batches == [["a", "b"]]
-    assert stage.machine.replayed == [(0, "a"), (1, "b")], "what was appended is replayed, whatever comes of the rest"
+    assert stage.machine.replayed == [(0, "a"), (1, "b")], (
+        "what was appended is replayed, whatever comes of the rest"
+    )
     assert stage.heard == [ErrorCode.NOT_ENOUGH_REPLICAS]
 
 
-def test_a_reply_that_waits_too_long_is_refused_and_those_behind_it_have_time_of_their_own() -> None:
+def test_a_reply_that_waits_too_long_is_refused_and_those_behind_it_have_time_of_their_own() -> (
+    None
+):
     stage = Stage(reply_timeout_ms=100)
     stage.write("a")
     stage.clock.now_ms = 60
@@ -332,7 +352,9 @@ def test_a_closed_runtime_refuses_nothing_a_second_time() -> None:
     assert stage.heard == [ErrorCode.NOT_COORDINATOR]
 
 
-def test_an_announcement_waits_for_the_high_watermark_without_a_bound_and_is_lost_with_the_epoch() -> None:
+def test_an_announcement_waits_for_the_high_watermark_without_a_bound_and_is_lost_with_the_epoch() -> (
+    None
+):
     announced: list[object] = []
     stage = Stage(reply_timeout_ms=100, on_announcement=announced.append)
 

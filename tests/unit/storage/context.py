@@ -1,4 +1,6 @@
-"""What storage tests are written with: a clock to set, a log over a memory disk or the real one, batches of given size."""
+"""What storage tests are written with: a clock to set, a log over a memory disk or the real one,
+batches of given size.
+"""
 
 from pathlib import Path
 from random import Random
@@ -38,13 +40,21 @@ class SettableClock:
         self.now_ms += by_ms
 
 
-def batch(count: int = 1, *, timestamp: int = NOW_MS, value: bytes = b"value", **options: Any) -> bytearray:
+def batch(
+    count: int = 1, *, timestamp: int = NOW_MS, value: bytes = b"value", **options: Any
+) -> bytearray:
     """Return a batch of ``count`` records with rising timestamps."""
-    return bytearray(build_batch([(timestamp + index, b"key", value) for index in range(count)], **options))
+    return bytearray(
+        build_batch([(timestamp + index, b"key", value) for index in range(count)], **options)
+    )
 
 
-def idempotent(producer_id: int, sequence: int, count: int = 1, *, epoch: int = 0, **options: Any) -> bytearray:
-    return batch(count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, **options)
+def idempotent(
+    producer_id: int, sequence: int, count: int = 1, *, epoch: int = 0, **options: Any
+) -> bytearray:
+    return batch(
+        count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, **options
+    )
 
 
 def validated(*batches: bytes | bytearray) -> ValidatedBatches:
@@ -54,9 +64,17 @@ def validated(*batches: bytes | bytearray) -> ValidatedBatches:
 class LogContext:
     """One log, its disk, and what it is asked most often."""
 
-    def __init__(self, files: Files | None = None, root: Path = Path("/logs"), clock: SettableClock | None = None, **config: Any) -> None:
+    def __init__(
+        self,
+        files: Files | None = None,
+        root: Path = Path("/logs"),
+        clock: SettableClock | None = None,
+        **config: Any,
+    ) -> None:
         self.clock = clock or SettableClock()
-        self.files: Any = files if files is not None else MemoryFiles(rng=Random(1), clock=self.clock)
+        self.files: Any = (
+            files if files is not None else MemoryFiles(rng=Random(1), clock=self.clock)
+        )
         self.files.make_directory(root)
         self.files.sync_directory(root.parent)
         self.directory = root / str(PARTITION)
@@ -64,24 +82,42 @@ class LogContext:
         self.log: Log = self.open()
 
     def open(self, **known: Any) -> Log:
-        self.log = open_log(self.files, self.clock, self.directory, PARTITION, self.config, known=OpenedFrom(**known))
+        self.log = open_log(
+            self.files,
+            self.clock,
+            self.directory,
+            PARTITION,
+            self.config,
+            known=OpenedFrom(**known),
+        )
         return self.log
 
     def reopen_clean(self) -> Log:
         import trio
 
         trio.run(self.log.close)
-        return self.open(is_clean=True, recovery_point=self.log.recovery_point, log_start_offset=self.log.log_start_offset)
+        return self.open(
+            is_clean=True,
+            recovery_point=self.log.recovery_point,
+            log_start_offset=self.log.log_start_offset,
+        )
 
     def append(self, *batches: bytes | bytearray, leader_epoch: int = 0) -> AppendResult:
-        return self.log.append_as_leader(validated(*batches), leader_epoch=leader_epoch, now_ms=self.clock.now_ms)
+        return self.log.append_as_leader(
+            validated(*batches), leader_epoch=leader_epoch, now_ms=self.clock.now_ms
+        )
 
     def append_records(self, *counts: int, size_bytes: int = 5, leader_epoch: int = 0) -> None:
         for count in counts:
             self.append(batch(count, value=b"v" * size_bytes), leader_epoch=leader_epoch)
 
     def read(
-        self, offset: int, *, max_bytes: int = 1 << 20, upper_offset: int | None = None, is_one_batch_guaranteed: bool = True
+        self,
+        offset: int,
+        *,
+        max_bytes: int = 1 << 20,
+        upper_offset: int | None = None,
+        is_one_batch_guaranteed: bool = True,
     ) -> bytes:
         leased = self.log.read(
             offset,
@@ -97,7 +133,10 @@ class LogContext:
         return content
 
     def base_offsets(self, offset: int = 0, **options: Any) -> list[int]:
-        return [header.base_offset for _, header in iterate_headers(self.read(offset, **options), is_torn_tail_ok=True)]
+        return [
+            header.base_offset
+            for _, header in iterate_headers(self.read(offset, **options), is_torn_tail_ok=True)
+        ]
 
     def all_values(self, start_offset: int = 0) -> list[tuple[int, bytes | None]]:
         return [

@@ -26,18 +26,30 @@ class Node:
     """A log manager over a memory disk, started and stopped by a test."""
 
     def __init__(
-        self, files: MemoryFiles | None = None, *, dirs: tuple[Path, ...] = (FIRST,), node_id: int = 1, cluster_id: str = "c"
+        self,
+        files: MemoryFiles | None = None,
+        *,
+        dirs: tuple[Path, ...] = (FIRST,),
+        node_id: int = 1,
+        cluster_id: str = "c",
     ) -> None:
         self.clock = SettableClock()
         self.files = files or MemoryFiles(rng=Random(3), clock=self.clock)
-        env = NodeEnv(clock=self.clock, rng=Random(f"5 {dirs}"), network=MemoryNetwork(Random(4)).host("node"), files=self.files)
+        env = NodeEnv(
+            clock=self.clock,
+            rng=Random(f"5 {dirs}"),
+            network=MemoryNetwork(Random(4)).host("node"),
+            files=self.files,
+        )
         config = LogManagerConfig(log_dirs=dirs)
         self.config = LogConfig(segment_bytes=2 * SIZE)
         self.manager = LogManager(env, config, self.config, node_id=node_id, cluster_id=cluster_id)
 
     def append(self, topic_partition: TopicPartition, count: int = 1) -> None:
         for _ in range(count):
-            self.manager.logs[topic_partition].append_as_leader(validated(batch(1)), leader_epoch=0, now_ms=NOW_MS)
+            self.manager.logs[topic_partition].append_as_leader(
+                validated(batch(1)), leader_epoch=0, now_ms=NOW_MS
+            )
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:

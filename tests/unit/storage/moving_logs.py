@@ -20,7 +20,9 @@ def filled(files: MemoryFiles | None = None, count: int = 7) -> Node:
 
 
 def write(log: Log, sequence: int) -> None:
-    log.append_as_leader(validated(idempotent(7, sequence, value=b"%d" % sequence)), leader_epoch=0, now_ms=NOW_MS)
+    log.append_as_leader(
+        validated(idempotent(7, sequence, value=b"%d" % sequence)), leader_epoch=0, now_ms=NOW_MS
+    )
 
 
 def second(node: Node) -> LogDirectory:

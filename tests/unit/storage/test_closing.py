@@ -1,4 +1,6 @@
-"""Closing many logs at once: one sync of the file system instead of one of each file, and no weaker promise for it."""
+"""Closing many logs at once: one sync of the file system instead of one of each file, and no weaker
+promise for it.
+"""
 
 import errno
 import os
@@ -23,7 +25,9 @@ def partitions(count: int = COUNT) -> list[TopicPartition]:
     return [TopicPartition("many", index) for index in range(count)]
 
 
-def with_many_logs(count: int = COUNT, *, dirs: tuple[Path, ...] = (FIRST,), topic_id: TopicId = ID_A) -> Node:
+def with_many_logs(
+    count: int = COUNT, *, dirs: tuple[Path, ...] = (FIRST,), topic_id: TopicId = ID_A
+) -> Node:
     node = Node(dirs=dirs)
     run(node.manager.load)
     for topic_partition in partitions(count):
@@ -48,7 +52,9 @@ def test_what_was_closed_together_survives_a_loss_of_power(seed: int) -> None:
     node.files.crash(Random(seed))
     found = again(node.files)
     assert found.manager.had_clean_shutdown
-    assert {key: log.log_end_offset for key, log in found.manager.logs.items()} == {key: 1 + key.partition % 5 for key in partitions()}
+    assert {key: log.log_end_offset for key, log in found.manager.logs.items()} == {
+        key: 1 + key.partition % 5 for key in partitions()
+    }
     assert all(log.leader_epochs.entries == [(0, 0)] for log in found.manager.logs.values())
     assert all(log.recovery_point == log.log_end_offset for log in found.manager.logs.values())
 
@@ -68,7 +74,9 @@ def test_a_loss_of_power_before_the_one_sync_leaves_no_marker(seed: int) -> None
     node.files.crash(Random(seed))
     found = again(node.files)
     assert not found.manager.had_clean_shutdown
-    assert all(log.log_end_offset <= 1 + key.partition % 5 for key, log in found.manager.logs.items())
+    assert all(
+        log.log_end_offset <= 1 + key.partition % 5 for key, log in found.manager.logs.items()
+    )
 
 
 def test_a_sync_that_fails_counts_against_all_and_leaves_no_marker() -> None:
@@ -96,7 +104,9 @@ def test_each_directory_is_closed_by_itself() -> None:
 
 
 @pytest.mark.parametrize("count", [LEAST_TOGETHER - 1, COUNT])
-def test_few_logs_and_other_file_systems_are_synced_file_by_file(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_logs_and_other_file_systems_are_synced_file_by_file(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node = with_many_logs(count)
     monkeypatch.setattr(MemoryDirectoryLock, "can_sync_file_system", count < COUNT)
     operations: list[str] = []
@@ -127,24 +137,36 @@ def test_only_known_local_file_systems_of_kernels_that_report(
 ) -> None:
     device = tmp_path.stat().st_dev
     mounts = tmp_path / "mountinfo"
-    mounts.write_text(f"29 1 {os.major(device)}:{os.minor(device)} / / rw,relatime shared:1 - {kind} /dev/x rw\n")
+    mounts.write_text(
+        f"29 1 {os.major(device)}:{os.minor(device)} / / rw,relatime shared:1 - {kind} /dev/x rw\n"
+    )
     monkeypatch.setattr(file_system_sync, "MOUNTS", mounts)
-    monkeypatch.setattr(file_system_sync, "_kernel", lambda: tuple(int(part) for part in release.split("-", maxsplit=1)[0].split(".")[:2]))
+    monkeypatch.setattr(
+        file_system_sync,
+        "_kernel",
+        lambda: tuple(int(part) for part in release.split("-", maxsplit=1)[0].split(".")[:2]),
+    )
     number = os.open(tmp_path, os.O_RDONLY)
     try:
-        assert file_system_sync.can_sync_file_system(number) is (can and sys.platform.startswith("linux"))
+        assert file_system_sync.can_sync_file_system(number) is (
+            can and sys.platform.startswith("linux")
+        )
     finally:
         os.close(number)
 
 
-def test_an_unreadable_list_of_mounts_is_a_no(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_list_of_mounts_is_a_no(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(file_system_sync, "MOUNTS", tmp_path / "nothing")
     lock = RealFiles().lock_directory(tmp_path)
     assert not lock.can_sync_file_system
     lock.release()
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="syncfs is Linux's: nothing was tested here")
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="syncfs is Linux's: nothing was tested here"
+)
 def test_the_real_sync_returns_and_tells_a_closed_descriptor(tmp_path: Path) -> None:
     number = os.open(tmp_path, os.O_RDONLY)
     file_system_sync.sync_file_system(number)

@@ -1,4 +1,6 @@
-"""A crash before each single operation on the disk: of appending, syncing, rolling, cutting, closing, and of recovering from that."""
+"""A crash before each single operation on the disk: of appending, syncing, rolling, cutting,
+closing, and of recovering from that.
+"""
 
 from contextlib import suppress
 from itertools import product
@@ -69,12 +71,19 @@ def check(context: LogContext, history: History) -> None:
     values = [value for _, value in held]
     start = context.log.log_start_offset
     assert [offset for offset, _ in held] == list(range(start, context.log.log_end_offset))
-    assert values in (history.values[start:][: len(values)], history.previous[start:][: len(values)])
+    assert values in (
+        history.values[start:][: len(values)],
+        history.previous[start:][: len(values)],
+    )
     assert context.log.log_end_offset >= history.synced
     for segment in context.log.segments:
         believed = list(segment.offset_index), segment.max_timestamp, segment.max_timestamp_offset
         segment.rebuild_indexes()
-        assert believed == (list(segment.offset_index), segment.max_timestamp, segment.max_timestamp_offset)
+        assert believed == (
+            list(segment.offset_index),
+            segment.max_timestamp,
+            segment.max_timestamp_offset,
+        )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -84,7 +93,9 @@ def test_a_crash_before_any_operation_leaves_a_log_that_opens(seed: int) -> None
         disk, rng, clock = Disk(), Random(f"{seed} {countdown}"), SettableClock()
         files = CrashingFiles(disk, rng=rng, clock=clock)
         history = History()
-        context = LogContext(files, clock=clock, segment_bytes=300, index_interval_bytes=1, retention_bytes=600)
+        context = LogContext(
+            files, clock=clock, segment_bytes=300, index_interval_bytes=1, retention_bytes=600
+        )
         files.countdown = countdown
         try:
             play(context, history)
@@ -105,12 +116,25 @@ def test_a_crash_before_any_operation_leaves_a_log_that_opens(seed: int) -> None
 
 @pytest.mark.parametrize("is_reordering", [False, True])
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_a_crash_before_any_operation_of_a_rebuild_leaves_no_part_of_an_index(suffix: str, *, is_reordering: bool) -> None:
-    """A part of one was believed below the recovery point: lookups by time missed records, and segments seemed older than they are."""
+def test_a_crash_before_any_operation_of_a_rebuild_leaves_no_part_of_an_index(
+    suffix: str, *, is_reordering: bool
+) -> None:
+    """A part of one was believed below the recovery point: lookups by time missed records, and
+    segments seemed older than they are.
+    """
     crash_count = 0
     for countdown, attempt in product(range(1, 30), range(10)):
-        disk, rng, clock = Disk(is_reordering=is_reordering), Random(f"{countdown} {attempt}"), SettableClock()
-        context = LogContext(MemoryFiles(disk, rng=rng, clock=clock), clock=clock, segment_bytes=600, index_interval_bytes=64)
+        disk, rng, clock = (
+            Disk(is_reordering=is_reordering),
+            Random(f"{countdown} {attempt}"),
+            SettableClock(),
+        )
+        context = LogContext(
+            MemoryFiles(disk, rng=rng, clock=clock),
+            clock=clock,
+            segment_bytes=600,
+            index_interval_bytes=64,
+        )
         for offset in range(20):
             context.append(batch(timestamp=NOW_MS + offset))
         trio.run(context.log.sync)
@@ -131,4 +155,6 @@ def test_a_crash_before_any_operation_of_a_rebuild_leaves_no_part_of_an_index(su
 
 
 def indexes_of(context: LogContext) -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
-    return [(list(segment.offset_index), list(segment.time_index)) for segment in context.log.segments]
+    return [
+        (list(segment.offset_index), list(segment.time_index)) for segment in context.log.segments
+    ]

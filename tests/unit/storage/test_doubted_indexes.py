@@ -1,4 +1,6 @@
-"""The indexes of large segments that turn out damaged or gone when a read needs them: built again in the pool, not on the event loop."""
+"""The indexes of large segments that turn out damaged or gone when a read needs them: built again
+in the pool, not on the event loop.
+"""
 
 from pathlib import Path
 
@@ -21,7 +23,9 @@ def nothing_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def read(node: Story, offset: int) -> LogSlice:
-    found = node.log.read(offset, max_bytes=SIZE, upper_offset=node.log.log_end_offset, is_one_batch_guaranteed=True)
+    found = node.log.read(
+        offset, max_bytes=SIZE, upper_offset=node.log.log_end_offset, is_one_batch_guaranteed=True
+    )
     if found.file_slice is not None:
         found.file_slice.release()
     return found
@@ -45,7 +49,9 @@ def test_a_reader_finds_nothing_until_they_are_built_in_the_pool(content: bytes 
         await lose_index(node, content)
         before = node.log.segments[0].size_bytes
         appended: list[str] = []
-        node.files.on_operation = lambda operation, path: appended.append(operation) if path.name.endswith("index.tmp") else None
+        node.files.on_operation = lambda operation, path: (
+            appended.append(operation) if path.name.endswith("index.tmp") else None
+        )
         assert read(node, 3) is NOTHING
         assert read(node, 3) is NOTHING
         assert not appended
@@ -106,7 +112,9 @@ def test_a_file_that_is_gone_too_is_told() -> None:
 
 
 def test_who_reads_while_they_are_built_does_not_take_a_part_for_all() -> None:
-    """In another thread: what was noted so far ended the segment for readers, who stepped over the rest, and lookups by time missed it."""
+    """In another thread: what was noted so far ended the segment for readers, who stepped over the
+    rest, and lookups by time missed it.
+    """
     context = LogContext(segment_bytes=40_000, index_interval_bytes=1)
     for index in range(300):
         context.append(batch(timestamp=NOW_MS + index, value=b"x" * 400))

@@ -1,4 +1,6 @@
-"""What only the real disk has: short writes, syncs in threads, leases of descriptors, locks of two kinds."""
+"""What only the real disk has: short writes, syncs in threads, leases of descriptors, locks of two
+kinds.
+"""
 
 import errno
 import gc
@@ -27,7 +29,9 @@ def opened(path: Path, content: bytes = b"") -> RealFile:
     return file
 
 
-def test_a_write_that_fails_halfway_is_cut_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_fails_halfway_is_cut_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = opened(tmp_path, b"kept")
     write = os.pwritev
 
@@ -47,7 +51,9 @@ def test_a_write_that_fails_halfway_is_cut_back(tmp_path: Path, monkeypatch: pyt
     assert file.append_gathered([b"!"]) == 4
 
 
-def test_a_small_file_that_finds_no_room_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_file_that_finds_no_room_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files, path = RealFiles(), tmp_path / "small"
     files.write_atomically(path, b"before")
 
@@ -65,7 +71,11 @@ def test_a_small_file_that_finds_no_room_leaves_what_was_there(tmp_path: Path, m
 def test_a_short_write_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = opened(tmp_path)
     write = os.pwritev
-    monkeypatch.setattr(os, "pwritev", lambda number, buffers, position: write(number, [bytes(buffers[0])[:3]], position))
+    monkeypatch.setattr(
+        os,
+        "pwritev",
+        lambda number, buffers, position: write(number, [bytes(buffers[0])[:3]], position),
+    )
     file.append_gathered([b"12345", b"6789"])
     assert (tmp_path / "file").read_bytes() == b"123456789"
 
@@ -112,7 +122,9 @@ def test_a_cancelled_caller_waits_for_its_sync(tmp_path: Path, gate: Gate) -> No
                     await wait_all_tasks_blocked()
                     scope.cancel()
                     await wait_all_tasks_blocked()
-                    assert not gate.is_over, "another sync could begin beside it, and would not hear of its failure"
+                    assert not gate.is_over, (
+                        "another sync could begin beside it, and would not hear of its failure"
+                    )
                     gate.opened.set()
 
                 nursery.start_soon(cancel)
@@ -140,7 +152,9 @@ def test_a_failed_sync_is_final_for_the_file(tmp_path: Path, gate: Gate) -> None
         file.sync_nowait()
 
 
-def test_a_file_closed_during_its_sync_keeps_the_descriptor_until_then(tmp_path: Path, gate: Gate) -> None:
+def test_a_file_closed_during_its_sync_keeps_the_descriptor_until_then(
+    tmp_path: Path, gate: Gate
+) -> None:
     file = opened(tmp_path, b"x")
     number = file.slice(0, 1).fileno()
 
@@ -225,7 +239,9 @@ def test_a_lock_excludes_this_process_and_others(tmp_path: Path) -> None:
     with pytest.raises(BlockingIOError):
         files.lock_directory(tmp_path)
     program = "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)"  # what Java does
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / ".lock")], check=False, capture_output=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / ".lock")], check=False, capture_output=True
+    )
     assert b"BlockingIOError" in done.stderr
     lock.release()
     lock.release()
@@ -294,7 +310,9 @@ def test_free_bytes_are_those_of_the_file_system(tmp_path: Path) -> None:
 
 
 def calls_during(function: Callable[[], object]) -> int:
-    """Return how many Python functions ``function`` calls; a collection of garbage, whose callbacks would count, waits."""
+    """Return how many Python functions ``function`` calls; a collection of garbage, whose callbacks
+    would count, waits.
+    """
     count = 0
 
     def note(_frame: object, event: str, _argument: object) -> None:
@@ -312,7 +330,9 @@ def calls_during(function: Callable[[], object]) -> int:
 
 
 def test_renaming_a_directory_costs_the_same_however_many_files_are_open(tmp_path: Path) -> None:
-    """A topic of thousands of partitions was deleted in minutes, in which nothing else ran: each rename looked at every open file."""
+    """A topic of thousands of partitions was deleted in minutes, in which nothing else ran: each
+    rename looked at every open file.
+    """
     files = RealFiles(pool_threads=1)
     for index in range(100):
         files.make_directory(tmp_path / f"a-{index}")

@@ -1,4 +1,6 @@
-"""A log that moves to another directory of its node, and what a crash or a broken disk leaves of the move (KIP-113)."""
+"""A log that moves to another directory of its node, and what a crash or a broken disk leaves of
+the move (KIP-113).
+"""
 
 import errno
 from collections.abc import Callable
@@ -166,19 +168,28 @@ def test_a_start_throws_an_unfinished_copy_away_and_knows_what_it_was_for() -> N
     again = Node(node.files, dirs=BOTH)
     run(again.manager.load)
     assert copies(again.files, SECOND) == [foreign], "it may be a copy of Apache Kafka"
-    assert {key: directory.path for key, directory in again.manager.futures.unfinished.items()} == {A: SECOND}
+    assert {key: directory.path for key, directory in again.manager.futures.unfinished.items()} == {
+        A: SECOND
+    }
     assert again.manager.logs[A].home.path == FIRST
 
 
 def test_two_directories_that_no_move_explains_are_refused() -> None:
     node = filled()
     run(node.manager.close)
-    written = next(name for name in node.files.list_directory(FIRST / "a-0") if name.endswith(".log"))
+    written = next(
+        name for name in node.files.list_directory(FIRST / "a-0") if name.endswith(".log")
+    )
     node.files.make_directory(SECOND / "a-0")
-    node.files.write_atomically(SECOND / "a-0" / written, node.files.read_bytes(FIRST / "a-0" / written) or b"")
+    node.files.write_atomically(
+        SECOND / "a-0" / written, node.files.read_bytes(FIRST / "a-0" / written) or b""
+    )
     again = Node(node.files, dirs=BOTH)
     run(again.manager.load)
-    with pytest.raises(StorageError, match="the metadata does not say which of them counts: move all but one of them away"):
+    with pytest.raises(
+        StorageError,
+        match="the metadata does not say which of them counts: move all but one of them away",
+    ):
         again.manager.settle_rivals(lambda _log: True, lambda _log: None)
     again.manager.release()
     assert node.files.open_count == 0
@@ -186,8 +197,12 @@ def test_two_directories_that_no_move_explains_are_refused() -> None:
 
 
 @pytest.mark.parametrize("named", BOTH)
-def test_of_two_directories_of_one_topic_that_counts_which_the_metadata_names(named: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Each start was refused, once the directory was back that had failed before the replica left this node and came to another one."""
+def test_of_two_directories_of_one_topic_that_counts_which_the_metadata_names(
+    named: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each start was refused, once the directory was back that had failed before the replica left
+    this node and came to another one.
+    """
     other = FIRST if named == SECOND else SECOND
     files = MemoryFiles()
     for path, count in ((other, 5), (named, 2)):
@@ -195,23 +210,34 @@ def test_of_two_directories_of_one_topic_that_counts_which_the_metadata_names(na
         run(node.manager.load)
         node.manager.create_log(A, ID_A, node.config)
         node.append(A, count)
-        node.manager.checkpoint_writer.write_high_watermarks(node.manager.directories[0], {A: count - 1})
+        node.manager.checkpoint_writer.write_high_watermarks(
+            node.manager.directories[0], {A: count - 1}
+        )
         run(node.manager.close)
     again = Node(files, dirs=BOTH)
     run(again.manager.load)
     again.manager.settle_rivals(lambda _log: True, lambda _log: again.manager.directory_ids[named])
     log = again.manager.create_log(A, ID_A, again.config)
-    assert (log.home.path, log.log_end_offset, again.manager.checkpointed_high_watermark(log)) == (named, 2, 1)
+    assert (log.home.path, log.log_end_offset, again.manager.checkpointed_high_watermark(log)) == (
+        named,
+        2,
+        1,
+    )
     (stray,) = [name for name in files.list_directory(other) if name.startswith("a-0")]
     assert stray.endswith("-stray")
-    assert f"the log in {other}/a-0 was moved to {other}/{stray}: another one, in {named}/a-0, counts by the metadata" in caplog.text
+    assert (
+        f"the log in {other}/a-0 was moved to {other}/{stray}: another one, in {named}/a-0, counts by the metadata"
+        in caplog.text
+    )
     run(again.manager.close)
     assert files.open_count == 0
 
 
 @pytest.mark.parametrize("is_known", [True, False])
 @pytest.mark.parametrize("filled_in", BOTH)
-def test_a_blank_directory_beside_a_log_gives_way_to_it_unless_its_topic_is_gone(filled_in: Path, *, is_known: bool) -> None:
+def test_a_blank_directory_beside_a_log_gives_way_to_it_unless_its_topic_is_gone(
+    filled_in: Path, *, is_known: bool
+) -> None:
     blank = FIRST if filled_in == SECOND else SECOND
     node = Node(dirs=(filled_in,))
     run(node.manager.load)
@@ -221,7 +247,10 @@ def test_a_blank_directory_beside_a_log_gives_way_to_it_unless_its_topic_is_gone
     node.files.make_directory(blank / "a-0")
     again = Node(node.files, dirs=BOTH)
     run(again.manager.load)
-    again.manager.settle_rivals(lambda log: is_known or log.topic_id is None, lambda _log: again.manager.directory_ids[blank])
+    again.manager.settle_rivals(
+        lambda log: is_known or log.topic_id is None,
+        lambda _log: again.manager.directory_ids[blank],
+    )
     log = again.manager.create_log(A, ID_A if is_known else ID_B, again.config)
     assert (log.home.path, log.log_end_offset) == ((filled_in, 3) if is_known else (blank, 0))
     run(again.manager.close)
@@ -255,7 +284,10 @@ def test_a_crash_before_any_operation_of_a_move_keeps_all_that_was_durable(seed:
         again = Node(MemoryFiles(disk, rng=rng, clock=clock), dirs=BOTH)
         run(again.manager.load)
         log = again.manager.logs[A]
-        assert log.log_end_offset == (8 if is_done else max(log.log_end_offset, 7)), (countdown, log)
+        assert log.log_end_offset == (8 if is_done else max(log.log_end_offset, 7)), (
+            countdown,
+            log,
+        )
         places = [path for path in BOTH if "a-0" in again.files.list_directory(path)]
         assert places == [log.home.path], countdown
         assert not [name for path in BOTH for name in copies(again.files, path)], countdown
@@ -290,7 +322,9 @@ def drop_segments(log: Log, *, first: bool = False, last: bool = False) -> None:
 
 
 def test_a_log_that_starts_inside_a_batch_moves() -> None:
-    """The copy began below the log's start, was taken for one that retention had overtaken, and begun again for ever."""
+    """The copy began below the log's start, was taken for one that retention had overtaken, and
+    begun again for ever.
+    """
     node = filled(count=0)
     log = node.manager.logs[A]
     log.append_as_leader(validated(batch(3)), leader_epoch=0, now_ms=NOW_MS)
@@ -306,7 +340,9 @@ def test_a_log_that_starts_inside_a_batch_moves() -> None:
 
 
 @pytest.mark.parametrize("quiet_bytes", [0, 4 << 20])
-def test_no_offset_is_handed_out_again_where_compaction_took_the_last_records(quiet_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_offset_is_handed_out_again_where_compaction_took_the_last_records(
+    quiet_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(future_logs, "QUIET_BYTES", quiet_bytes)
     node = filled(count=6)
     drop_segments(node.manager.logs[A], last=True)
@@ -360,7 +396,9 @@ def test_a_start_that_was_moved_durably_does_not_go_back_with_a_move() -> None:
 
 
 @pytest.mark.parametrize("is_rename_failing", [False, True])
-def test_a_last_step_that_fails_does_not_bring_the_copy_back_at_the_next_start(is_rename_failing: bool) -> None:
+def test_a_last_step_that_fails_does_not_bring_the_copy_back_at_the_next_start(
+    is_rename_failing: bool,
+) -> None:
     """What was acknowledged since was thrown away with the old directory."""
     node = filled()
 
@@ -382,7 +420,9 @@ def test_a_last_step_that_fails_does_not_bring_the_copy_back_at_the_next_start(i
     assert "a-0" not in node.files.list_directory(SECOND)
 
 
-def test_a_loss_of_power_that_brings_the_mark_of_an_earlier_move_back_does_not_stop_a_start() -> None:
+def test_a_loss_of_power_that_brings_the_mark_of_an_earlier_move_back_does_not_stop_a_start() -> (
+    None
+):
     """Two directories that both said to be the copy were refused."""
     node = filled()
     [log] = moved(node)
@@ -405,8 +445,12 @@ def test_the_mark_of_a_move_does_not_come_back_with_a_loss_of_power() -> None:
     assert not is_marked(node)
 
 
-def test_a_mark_goes_for_good_at_the_first_start_that_sees_all_directories_and_no_other_log() -> None:
-    """It outlived its move, and counted before the metadata once the partition had a log in another directory."""
+def test_a_mark_goes_for_good_at_the_first_start_that_sees_all_directories_and_no_other_log() -> (
+    None
+):
+    """It outlived its move, and counted before the metadata once the partition had a log in another
+    directory.
+    """
     node = filled()
     node.files.fail_next("rename", containing="/first/a-0")
     moved(node)
@@ -426,7 +470,9 @@ def test_a_mark_goes_for_good_at_the_first_start_that_sees_all_directories_and_n
 
 
 def test_a_directory_in_which_the_old_log_stayed_is_not_believed_after_a_clean_stop() -> None:
-    """The end of the old log was never synced: after a loss of power it was damaged, counted by the metadata, and the copy was a stray."""
+    """The end of the old log was never synced: after a loss of power it was damaged, counted by the
+    metadata, and the copy was a stray.
+    """
     node = filled()
     node.files.fail_next("rename", error=errno.EMFILE, containing="/first/a-0")
     moved(node)
@@ -458,8 +504,12 @@ def test_a_copy_does_not_stay_beside_a_log_of_a_later_leader_epoch(*, is_later: 
 
 
 @pytest.mark.parametrize("of_old_topic", [FIRST, SECOND])
-def test_a_topic_that_was_made_again_while_its_directory_was_offline_does_not_stop_a_start(of_old_topic: Path) -> None:
-    """Its directory is back with the disk, and with the log of the deleted topic, which may have more records."""
+def test_a_topic_that_was_made_again_while_its_directory_was_offline_does_not_stop_a_start(
+    of_old_topic: Path,
+) -> None:
+    """Its directory is back with the disk, and with the log of the deleted topic, which may have
+    more records.
+    """
     of_new_topic = FIRST if of_old_topic == SECOND else SECOND
     files = MemoryFiles()
     for path, topic_id, count in ((of_old_topic, ID_A, 5), (of_new_topic, ID_B, 2)):
@@ -470,10 +520,14 @@ def test_a_topic_that_was_made_again_while_its_directory_was_offline_does_not_st
         run(node.manager.close)
     again = Node(files, dirs=BOTH)
     run(again.manager.load)
-    again.manager.settle_rivals(lambda log: log.topic_id == ID_B, lambda _log: again.manager.directory_ids[of_old_topic])
+    again.manager.settle_rivals(
+        lambda log: log.topic_id == ID_B, lambda _log: again.manager.directory_ids[of_old_topic]
+    )
     log = again.manager.create_log(A, ID_B, again.config)
     assert (log.home.path, log.log_end_offset) == (of_new_topic, 2)
-    assert next(name for name in files.list_directory(of_old_topic) if name.startswith("a-0")).endswith("-stray")
+    assert next(
+        name for name in files.list_directory(of_old_topic) if name.startswith("a-0")
+    ).endswith("-stray")
     run(again.manager.close)
     assert files.open_count == 0
 
@@ -496,7 +550,9 @@ def test_a_producer_whose_batches_retention_took_is_remembered() -> None:
     log.advance_log_start_offset(7)
     log.apply_retention(NOW_MS, 7)
     [log] = moved(node)
-    repeated = log.append_as_leader(validated(idempotent(7, 6, value=b"6")), leader_epoch=0, now_ms=NOW_MS)
+    repeated = log.append_as_leader(
+        validated(idempotent(7, 6, value=b"6")), leader_epoch=0, now_ms=NOW_MS
+    )
     assert (repeated.is_duplicate, repeated.base_offset, log.log_end_offset) == (True, 6, 7)
 
 
@@ -514,7 +570,9 @@ def moved_to(node: Node, path: Path) -> list[Log]:
     replaced: list[Log] = []
 
     async def main() -> None:
-        await node.manager.futures.move(node.manager.logs[A], node.manager.find_directory(str(path)), replaced.append)
+        await node.manager.futures.move(
+            node.manager.logs[A], node.manager.find_directory(str(path)), replaced.append
+        )
 
     run(main)
     return replaced

@@ -37,7 +37,16 @@ def test_lookup_finds_the_last_entry_at_or_below_an_offset() -> None:
     index = offset_index(MemoryFiles())
     for offset, position in ((103, 4100), (110, 9000), (120, 14000)):
         index.append(offset, position)
-    assert [index.lookup(offset) for offset in (100, 102, 103, 109, 110, 119, 120, 500)] == [0, 0, 4100, 4100, 9000, 9000, 14000, 14000]
+    assert [index.lookup(offset) for offset in (100, 102, 103, 109, 110, 119, 120, 500)] == [
+        0,
+        0,
+        4100,
+        4100,
+        9000,
+        9000,
+        14000,
+        14000,
+    ]
     assert index.last_entry == (120, 14000)
 
 
@@ -134,7 +143,13 @@ def test_time_lookup_finds_the_last_entry_at_or_below_a_timestamp() -> None:
     index = time_index(MemoryFiles())
     index.maybe_append(1_000, 103)
     index.maybe_append(2_000, 110)
-    assert [index.lookup(timestamp) for timestamp in (999, 1_000, 1_999, 2_000, 9_999)] == [100, 103, 103, 110, 110]
+    assert [index.lookup(timestamp) for timestamp in (999, 1_000, 1_999, 2_000, 9_999)] == [
+        100,
+        103,
+        103,
+        110,
+        110,
+    ]
 
 
 def test_the_time_index_keeps_room_for_the_entry_of_a_roll() -> None:

@@ -1,4 +1,6 @@
-"""A broker claims its last run only where all logs of it are there: what is missing or exchanged is told by name (KIP-966)."""
+"""A broker claims its last run only where all logs of it are there: what is missing or exchanged is
+told by name (KIP-966).
+"""
 
 import errno
 from collections.abc import Callable
@@ -12,7 +14,12 @@ from log_service.common.errors import KafkaError
 from log_service.common.types import TopicPartition
 from log_service.storage.log_directory import LogDirectory
 from log_service.storage.running_files import RUNNING_FILE, VOTES
-from log_service.storage.running_logs import RUNNING_LOGS_FILE, Extent, RunningLogs, read_running_logs
+from log_service.storage.running_logs import (
+    RUNNING_LOGS_FILE,
+    Extent,
+    RunningLogs,
+    read_running_logs,
+)
 from tests.sim.files import MemoryFiles
 from tests.unit.storage.managed_logs import FIRST, ID_A, ID_B, SECOND, A, B, Node, run
 
@@ -23,7 +30,9 @@ LOG_OF_A = FIRST / "a-0"
 
 
 def running(*, dirs: tuple[Path, ...] = (FIRST,), files: MemoryFiles | None = None) -> Node:
-    """Return a node of a registered broker: seven records in segments 0, 2, 4 and 6 of ``a-0``, three in ``b-1``."""
+    """Return a node of a registered broker: seven records in segments 0, 2, 4 and 6 of ``a-0``,
+    three in ``b-1``.
+    """
     node = Node(files, dirs=dirs)
     run(node.manager.load)
     node.manager.note_registered(EPOCH)
@@ -119,15 +128,29 @@ KINDS: list[tuple[str, Callable[[MemoryFiles], None], str]] = [
     ("bytes of the last segment", cut_last_segment, "a-0 ends at offset 6 instead of 7"),
     ("topic id", exchange_topic, "a-0 is of topic id"),
     ("file of the topic id", remove("a-0/partition.metadata"), "a-0 is of topic id none"),
-    ("places of two directories", exchange_directories, "b-1 is of topic id AAAAAAAAAAAAAAAAAAAAAQ instead of AAAAAAAAAAAAAAAAAAAAAg"),
+    (
+        "places of two directories",
+        exchange_directories,
+        "b-1 is of topic id AAAAAAAAAAAAAAAAAAAAAQ instead of AAAAAAAAAAAAAAAAAAAAAg",
+    ),
     ("list", remove(RUNNING_LOGS_FILE), f"/first has no {RUNNING_LOGS_FILE}"),
-    ("recovery points", remove("recovery-point-offset-checkpoint"), "/first/recovery-point-offset-checkpoint is missing"),
-    ("high watermarks", remove("replication-offset-checkpoint"), "/first/replication-offset-checkpoint is missing"),
+    (
+        "recovery points",
+        remove("recovery-point-offset-checkpoint"),
+        "/first/recovery-point-offset-checkpoint is missing",
+    ),
+    (
+        "high watermarks",
+        remove("replication-offset-checkpoint"),
+        "/first/replication-offset-checkpoint is missing",
+    ),
     ("leader epochs", remove("a-0/leader-epoch-checkpoint"), "a-0 has no leader-epoch-checkpoint"),
 ]
 
 
-@pytest.mark.parametrize(("act", "text"), [kind[1:] for kind in KINDS], ids=[kind[0] for kind in KINDS])
+@pytest.mark.parametrize(
+    ("act", "text"), [kind[1:] for kind in KINDS], ids=[kind[0] for kind in KINDS]
+)
 def test_what_is_missing_after_a_kill_is_named_and_not_claimed(
     act: Callable[[MemoryFiles], None], text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -140,16 +163,29 @@ def test_what_is_missing_after_a_kill_is_named_and_not_claimed(
 
 
 @pytest.mark.parametrize(
-    "act", [remove_directory, empty_directory, remove_segment(0), remove_segment(2), remove_segment(6), exchange_topic, cut_last_segment]
+    "act",
+    [
+        remove_directory,
+        empty_directory,
+        remove_segment(0),
+        remove_segment(2),
+        remove_segment(6),
+        exchange_topic,
+        cut_last_segment,
+    ],
 )
-def test_what_is_missing_after_a_clean_stop_is_not_claimed(act: Callable[[MemoryFiles], None]) -> None:
+def test_what_is_missing_after_a_clean_stop_is_not_claimed(
+    act: Callable[[MemoryFiles], None],
+) -> None:
     files = stopped(running())
     assert files.exists(FIRST / MARKER)
     act(files)
     assert previous_epoch(files) == -1
 
 
-def test_a_clean_stop_of_apache_kafka_is_measured_by_the_recovery_points(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_clean_stop_of_apache_kafka_is_measured_by_the_recovery_points(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     files = stopped(running())
     files.remove(FIRST / RUNNING_LOGS_FILE)
     files.remove_tree(LOG_OF_A)
@@ -157,7 +193,9 @@ def test_a_clean_stop_of_apache_kafka_is_measured_by_the_recovery_points(caplog:
     assert "a-0 is missing, it ended at offset 7" in caplog.text
 
 
-def test_a_clean_stop_without_recovery_points_is_not_claimed(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_clean_stop_without_recovery_points_is_not_claimed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     files = stopped(running())
     files.remove(FIRST / RUNNING_LOGS_FILE)
     files.remove(FIRST / "recovery-point-offset-checkpoint")
@@ -167,7 +205,9 @@ def test_a_clean_stop_without_recovery_points_is_not_claimed(caplog: pytest.LogC
 
 def test_an_older_copy_of_a_directory_is_not_claimed(caplog: pytest.LogCaptureFixture) -> None:
     node = running()
-    older = {name: node.files.read_bytes(LOG_OF_A / name) for name in node.files.list_directory(LOG_OF_A)}
+    older = {
+        name: node.files.read_bytes(LOG_OF_A / name) for name in node.files.list_directory(LOG_OF_A)
+    }
     node.append(A, 3)
     run(lambda: node.manager.save_high_watermarks({A: 10}))
     files = killed(node)
@@ -191,7 +231,10 @@ def test_many_missing_logs_are_one_line(caplog: pytest.LogCaptureFixture) -> Non
     started(files)
     lines = [record.getMessage() for record in caplog.records if "missing" in record.getMessage()]
     assert len(lines) == 1
-    assert "in 20 places: many-10 is missing, it ended at offset 1 in /first; many-11 is missing" in lines[0]
+    assert (
+        "in 20 places: many-10 is missing, it ended at offset 1 in /first; many-11 is missing"
+        in lines[0]
+    )
     assert "; and 15 more. This broker counts as one that lost records" in lines[0]
 
 
@@ -310,7 +353,10 @@ def test_an_only_replica_begins_behind_its_last_known_offset() -> None:
 
 def test_a_replica_that_lost_its_log_does_not_lead_others_with_an_empty_one() -> None:
     node = without_a()
-    with pytest.raises(KafkaError, match=r"a-0 is missing, it ended at offset 7 in /first\. Another replica has to lead"):
+    with pytest.raises(
+        KafkaError,
+        match=r"a-0 is missing, it ended at offset 7 in /first\. Another replica has to lead",
+    ):
         node.manager.create_log(A, ID_A, node.config, is_new=False)
     node.manager.begin_anew(A)
     log = node.manager.create_log(A, ID_A, node.config, is_new=False)
@@ -318,15 +364,21 @@ def test_a_replica_that_lost_its_log_does_not_lead_others_with_an_empty_one() ->
 
 
 @pytest.mark.parametrize("base_offset", [0, 2])
-def test_a_follower_fetches_a_log_anew_of_which_the_head_or_the_middle_is_missing(base_offset: int) -> None:
-    """It fetches on from its end otherwise, comes in sync, and leads without the records that were missing."""
+def test_a_follower_fetches_a_log_anew_of_which_the_head_or_the_middle_is_missing(
+    base_offset: int,
+) -> None:
+    """It fetches on from its end otherwise, comes in sync, and leads without the records that were
+    missing.
+    """
     files = killed(checkpointed(running()))
     remove_segment(base_offset)(files)
     node = started(files)
     node.manager.begin_anew(A)
     log = node.manager.create_log(A, ID_A, node.config, is_new=False)
     assert (log.log_start_offset, log.log_end_offset) == (0, 0)
-    assert any(name.endswith("-stray") for name in files.list_directory(FIRST)), "what was left is kept"
+    assert any(name.endswith("-stray") for name in files.list_directory(FIRST)), (
+        "what was left is kept"
+    )
 
 
 def test_a_follower_goes_on_from_the_end_of_a_log_that_ends_too_early() -> None:
@@ -337,7 +389,9 @@ def test_a_follower_goes_on_from_the_end_of_a_log_that_ends_too_early() -> None:
     assert node.manager.create_log(A, ID_A, node.config, is_new=False).log_end_offset == 6
 
 
-def test_a_node_whose_metadata_log_is_gone_says_so_and_does_not_claim_its_run(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_node_whose_metadata_log_is_gone_says_so_and_does_not_claim_its_run(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """It forgot its votes, and what it told the quorum to be safe."""
     node = Node()
     run(node.manager.load)
@@ -413,7 +467,9 @@ def test_a_disk_that_does_not_take_the_list_takes_the_directory_offline() -> Non
     assert previous_epoch(killed(node), dirs=BOTH) == -1
 
 
-def test_the_list_is_written_anew_before_it_grows_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_is_written_anew_before_it_grows_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("log_service.storage.running_logs.NEEDLESS_LINES", 5)
     files = MemoryFiles()
     files.make_directory(FIRST)
@@ -425,10 +481,22 @@ def test_the_list_is_written_anew_before_it_grows_without_end(monkeypatch: pytes
     assert files.read_bytes(FIRST / RUNNING_LOGS_FILE).count(b"\n") < 10
     found = read_running_logs(files, FIRST)
     assert found is not None
-    assert found.extents == {A: Extent(topic_id=ID_A, start_offset=0, end_offset=49, base_offsets=(0,))}
+    assert found.extents == {
+        A: Extent(topic_id=ID_A, start_offset=0, end_offset=49, base_offsets=(0,))
+    }
 
 
-@pytest.mark.parametrize("content", [b"", b"\n", b"{}\n", b"[]\n", b"\xff\n", b'{"brokerEpoch":41,"pageCacheId":"boot 1"}\n[1,2,3]\n'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n",
+        b"{}\n",
+        b"[]\n",
+        b"\xff\n",
+        b'{"brokerEpoch":41,"pageCacheId":"boot 1"}\n[1,2,3]\n',
+    ],
+)
 def test_a_list_that_says_nothing_is_not_believed(content: bytes) -> None:
     files = killed(running())
     files.write_atomically(FIRST / RUNNING_LOGS_FILE, content)

@@ -85,7 +85,9 @@ def test_the_file_is_kafkas() -> None:
     assert LeaderEpochs.load(files, PATH).entries == [(0, 0), (3, 17)]
 
 
-@pytest.mark.parametrize("content", [b"\n", b"1\n0\n", b"0\n2\n0 0\n", b"0\n1\nx 0\n", b"0\n1\n0 0 0\n", b"\xff\n0\n"])
+@pytest.mark.parametrize(
+    "content", [b"\n", b"1\n0\n", b"0\n2\n0 0\n", b"0\n1\nx 0\n", b"0\n1\n0 0 0\n", b"\xff\n0\n"]
+)
 def test_a_damaged_file_is_named(content: bytes) -> None:
     files = MemoryFiles()
     files.open(PATH).append_gathered([content])

@@ -44,7 +44,11 @@ def test_everything_too_old_leaves_an_empty_segment_at_the_end() -> None:
     context = segments_of_one(3, retention_ms=0)
     assert context.log.apply_retention(NOW_MS + 100_000, 3).segments_deleted == 3
     assert context.segment_offsets() == [3]
-    assert (context.log.log_start_offset, context.log.log_end_offset, context.log.size_bytes) == (3, 3, 0)
+    assert (context.log.log_start_offset, context.log.log_end_offset, context.log.size_bytes) == (
+        3,
+        3,
+        0,
+    )
     assert context.log.apply_retention(NOW_MS + 100_000, 3).segments_deleted == 0
     assert context.append(batch(1)).base_offset == 3
 
@@ -83,7 +87,9 @@ def test_deleted_files_are_renamed_and_go_after_the_delay() -> None:
 def test_snapshots_of_deleted_segments_go_with_them() -> None:
     context = segments_of_one(5, retention_ms=0)
     context.log.apply_retention(NOW_MS + 100_000, 4)
-    assert [name for name in context.names() if name.endswith(".snapshot")] == ["00000000000000000004.snapshot"]
+    assert [name for name in context.names() if name.endswith(".snapshot")] == [
+        "00000000000000000004.snapshot"
+    ]
 
 
 def test_leader_epochs_follow_the_log_start_offset() -> None:
@@ -142,7 +148,9 @@ def test_truncation_saves_the_lower_recovery_point_before_bytes_go() -> None:
     context.append_records(1, 1, 1)
     trio.run(context.log.sync)
     seen: list[tuple[int, int]] = []
-    context.log.home.save_recovery_points = lambda: seen.append((context.log.recovery_point, context.log.size_bytes))
+    context.log.home.save_recovery_points = lambda: seen.append(
+        (context.log.recovery_point, context.log.size_bytes)
+    )
     context.log.truncate_to(1)
     assert seen == [(1, 3 * SIZE)]
     assert context.log.recovery_point == 1

@@ -25,7 +25,9 @@ def started(*topics: TopicPartition, dirs: tuple[Path, ...] = (FIRST,), count: i
     node = Node(dirs=dirs)
     run(node.manager.load)
     for topic_partition in topics:
-        node.manager.create_log(topic_partition, ID_A if topic_partition == A else ID_B, node.config)
+        node.manager.create_log(
+            topic_partition, ID_A if topic_partition == A else ID_B, node.config
+        )
         node.append(topic_partition, count)
     return node
 
@@ -92,17 +94,23 @@ def test_a_directory_of_another_node_or_cluster_is_refused(other: dict[str, Any]
 
 
 def test_a_directory_with_logs_that_names_no_node_is_not_taken() -> None:
-    """The node that looks at its directories first does not see one whose disk fails then, and the node made it its own a moment later."""
+    """The node that looks at its directories first does not see one whose disk fails then, and the
+    node made it its own a moment later.
+    """
     files = stopped(A)
     files.remove(FIRST / "meta.properties")
-    with pytest.raises(StorageError, match=r"/first holds logs such as a-0 but no meta\.properties"):
+    with pytest.raises(
+        StorageError, match=r"/first holds logs such as a-0 but no meta\.properties"
+    ):
         run(Node(files).manager.load)
     assert not files.exists(FIRST / "meta.properties")
 
 
 @pytest.mark.parametrize("name", ["lost+found", "old logs"])
 def test_a_fresh_disk_is_taken_whatever_else_lies_there(name: str) -> None:
-    """Only root may look into ``lost+found``, which each new file system has, and what no partition is called holds no partition's log."""
+    """Only root may look into ``lost+found``, which each new file system has, and what no partition
+    is called holds no partition's log.
+    """
 
     class Guarded(MemoryFiles):
         def list_directory(self, path: Path) -> list[str]:
@@ -216,7 +224,9 @@ def test_a_damaged_log_stays_offline_and_the_others_serve() -> None:
     assert node.manager.create_log(A, ID_A, node.config).log_end_offset == 0
 
 
-def test_the_metadata_log_and_unknown_directories_are_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_metadata_log_and_unknown_directories_are_left_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     files = stopped(A)
     files.make_directory(FIRST / "__cluster_metadata-0")
     files.make_directory(FIRST / "photos")
@@ -228,7 +238,9 @@ def test_the_metadata_log_and_unknown_directories_are_left_alone(caplog: pytest.
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_partition_made_again_in_another_directory_is_in_one_after_a_loss_of_power(seed: int) -> None:
+def test_a_partition_made_again_in_another_directory_is_in_one_after_a_loss_of_power(
+    seed: int,
+) -> None:
     node = started(A, dirs=(FIRST, SECOND))
 
     async def main() -> None:
@@ -264,7 +276,9 @@ def test_a_log_that_a_full_disk_did_not_take_leaves_nothing_behind(seed: int) ->
     assert again.manager.logs[A].home.path == SECOND
 
 
-def test_a_damaged_checkpoint_costs_a_verification_and_not_the_logs(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_checkpoint_costs_a_verification_and_not_the_logs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     files = stopped(A)
     files.remove(FIRST / "recovery-point-offset-checkpoint")
     files.open(FIRST / "recovery-point-offset-checkpoint").append_gathered([b"junk"])
@@ -298,7 +312,10 @@ def test_high_watermarks_are_kept_per_directory_and_written_when_they_change() -
     run(node.manager.close)
     again = Node(node.files, dirs=(FIRST, SECOND))
     run(again.manager.load)
-    assert {key: again.manager.checkpointed_high_watermark(log) for key, log in again.manager.logs.items()} == {A: 1, B: 0}
+    assert {
+        key: again.manager.checkpointed_high_watermark(log)
+        for key, log in again.manager.logs.items()
+    } == {A: 1, B: 0}
 
 
 def test_retention_on_request_tells_what_went_and_touches_claimed_logs_only() -> None:
@@ -353,7 +370,9 @@ def test_appends_stop_before_the_disk_is_full_and_go_on_when_there_is_room() -> 
 
 
 def test_a_batch_behind_one_that_a_full_disk_did_not_take_is_not_out_of_order() -> None:
-    """Its producer sent both at once. It takes out of order for lost records, begins a new epoch, and sends again what other logs have."""
+    """Its producer sent both at once. It takes out of order for lost records, begins a new epoch,
+    and sends again what other logs have.
+    """
     node = started(A)
     log = node.manager.logs[A]
     log.append_as_leader(validated(idempotent(7, 0)), leader_epoch=0, now_ms=NOW_MS)
@@ -389,7 +408,9 @@ def test_a_crash_at_any_time_leaves_a_node_that_starts_with_all_that_was_synced(
 
 
 def made_again(save: Callable[[Node], None], *, is_restarted: bool = False) -> Node:
-    """A node that was killed after a topic had been deleted and made again; of the first one ``save`` wrote a checkpoint."""
+    """A node that was killed after a topic had been deleted and made again; of the first one
+    ``save`` wrote a checkpoint.
+    """
     node = started(A, count=7)
     run_sync(node, A)
     save(node)
@@ -429,8 +450,12 @@ def save_high_watermark(node: Node) -> None:
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 @pytest.mark.parametrize("save", [save_recovery_points, save_start, save_high_watermark])
-def test_a_topic_that_is_made_again_is_not_taken_for_the_one_before(save: Callable[[Node], None], is_restarted: bool) -> None:
-    """Recovery would find damage below the old recovery point, or begin at the old start and throw everything away."""
+def test_a_topic_that_is_made_again_is_not_taken_for_the_one_before(
+    save: Callable[[Node], None], is_restarted: bool
+) -> None:
+    """Recovery would find damage below the old recovery point, or begin at the old start and throw
+    everything away.
+    """
     again = made_again(save, is_restarted=is_restarted)
     assert not again.manager.damaged
     log = again.manager.logs[A]

@@ -15,9 +15,14 @@ from tests.unit.storage.context import NOW_MS, LogContext, batch, idempotent
 class LogModel(RuleBasedStateMachine):
     """The model: values by offset from ``start``, batch boundaries, what was synced."""
 
-    @initialize(segment_bytes=st.sampled_from([400, 1_000, 10_000]), interval=st.sampled_from([1, 200, 4_096]))
+    @initialize(
+        segment_bytes=st.sampled_from([400, 1_000, 10_000]),
+        interval=st.sampled_from([1, 200, 4_096]),
+    )
     def begin(self, segment_bytes: int, interval: int) -> None:
-        self.context = LogContext(segment_bytes=segment_bytes, index_interval_bytes=interval, retention_ms=1_000)
+        self.context = LogContext(
+            segment_bytes=segment_bytes, index_interval_bytes=interval, retention_ms=1_000
+        )
         self.values: dict[int, bytes] = {}
         self.batch_starts: list[int] = []
         self.timestamps: dict[int, int] = {}
@@ -38,12 +43,19 @@ class LogModel(RuleBasedStateMachine):
             self.timestamps[self.end + index] = timestamp + index
         self.end += count
 
-    @rule(count=st.integers(1, 4), size=st.integers(0, 60), drift=st.integers(-50, 200), has_new_epoch=st.booleans())
+    @rule(
+        count=st.integers(1, 4),
+        size=st.integers(0, 60),
+        drift=st.integers(-50, 200),
+        has_new_epoch=st.booleans(),
+    )
     def append(self, count: int, size: int, drift: int, has_new_epoch: bool) -> None:
         self.epoch += has_new_epoch
         self.clock_ms += drift
         value = b"%d " % self.end + b"v" * size
-        result = self.context.append(batch(count, value=value, timestamp=self.clock_ms), leader_epoch=self.epoch)
+        result = self.context.append(
+            batch(count, value=value, timestamp=self.clock_ms), leader_epoch=self.epoch
+        )
         assert (result.base_offset, result.last_offset) == (self.end, self.end + count - 1)
         self._remember(count, value, self.clock_ms)
 
@@ -51,7 +63,11 @@ class LogModel(RuleBasedStateMachine):
     def append_with_sequence_and_again(self) -> None:
         content = idempotent(9, self.sequence, value=b"%d" % self.end, timestamp=self.clock_ms)
         first = self.context.append(bytes(content), leader_epoch=self.epoch)
-        assert self.context.append(bytes(content), leader_epoch=self.epoch).base_offset == first.base_offset == self.end
+        assert (
+            self.context.append(bytes(content), leader_epoch=self.epoch).base_offset
+            == first.base_offset
+            == self.end
+        )
         self._remember(1, b"%d" % self.end, self.clock_ms)
         self.sequence += 1
 
@@ -112,7 +128,10 @@ class LogModel(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 1_000))
     def crash(self, seed: int) -> None:
-        known = {"recovery_point": self.log.recovery_point, "log_start_offset": self.log.log_start_offset}
+        known = {
+            "recovery_point": self.log.recovery_point,
+            "log_start_offset": self.log.log_start_offset,
+        }
         self.context.files.crash(Random(seed))
         self.context.open(**known)
         assert self.log.log_end_offset >= max(self.synced, self.start)
@@ -123,7 +142,9 @@ class LogModel(RuleBasedStateMachine):
     @rule(data=st.data(), max_bytes=st.integers(0, 3_000))
     def read(self, data: st.DataObject, max_bytes: int) -> None:
         offset = data.draw(st.integers(self.start, self.end - 1))
-        upper_offset = data.draw(st.sampled_from([*(start for start in self.batch_starts if start > offset), self.end]))
+        upper_offset = data.draw(
+            st.sampled_from([*(start for start in self.batch_starts if start > offset), self.end])
+        )
         content = self.context.read(offset, max_bytes=max_bytes, upper_offset=upper_offset)
         headers = list(iterate_headers(content, is_torn_tail_ok=True))
         assert headers, "a whole batch at least"
@@ -138,7 +159,9 @@ class LogModel(RuleBasedStateMachine):
     @rule(data=st.data())
     def find_by_time(self, data: st.DataObject) -> None:
         held = range(self.start, self.end)
-        timestamp = data.draw(st.sampled_from([self.timestamps[offset] for offset in held])) + data.draw(st.integers(-1, 1))
+        timestamp = data.draw(
+            st.sampled_from([self.timestamps[offset] for offset in held])
+        ) + data.draw(st.integers(-1, 1))
         found = self.log.offset_for_timestamp(timestamp)
         expected = next((offset for offset in held if self.timestamps[offset] >= timestamp), None)
         assert (None if found is None else found.offset) == expected
@@ -154,7 +177,11 @@ class LogModel(RuleBasedStateMachine):
     def loaders_read_everything(self) -> None:
         if hasattr(self, "values"):
             held = {offset: value for offset, value in self.values.items() if offset >= self.start}
-            assert {offset: value for offset, value in self.context.all_values(self.start) if offset >= self.start} == held
+            assert {
+                offset: value
+                for offset, value in self.context.all_values(self.start)
+                if offset >= self.start
+            } == held
 
 
 LogModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -31,7 +31,14 @@ def test_a_read_begins_with_the_batch_that_holds_the_offset() -> None:
 
 def test_a_read_stays_in_one_segment() -> None:
     context = three_segments()
-    assert [context.base_offsets(offset) for offset in range(6)] == [[0, 1], [1], [2, 3], [3], [4, 5], [5]]
+    assert [context.base_offsets(offset) for offset in range(6)] == [
+        [0, 1],
+        [1],
+        [2, 3],
+        [3],
+        [4, 5],
+        [5],
+    ]
 
 
 def test_a_read_at_the_end_is_empty_and_beyond_it_out_of_range() -> None:
@@ -146,7 +153,12 @@ def test_offset_of_the_largest_timestamp() -> None:
 def test_loaders_read_whole_batches_across_segments() -> None:
     context = three_segments()
     chunks = list(context.log.read_batches(1, 5, chunk_bytes=1))
-    assert [header.base_offset for chunk in chunks for _, header in iterate_headers(chunk)] == [1, 2, 3, 4]
+    assert [header.base_offset for chunk in chunks for _, header in iterate_headers(chunk)] == [
+        1,
+        2,
+        3,
+        4,
+    ]
     assert [offset for offset, _ in context.all_values()] == list(range(6))
 
 
@@ -233,7 +245,11 @@ def test_an_index_entry_that_points_behind_its_batch_is_not_believed() -> None:
     path = context.directory / "00000000000000000000.index"
     entry = context.files.read_bytes(path)[8 * 9 : 8 * 10]
     assert int.from_bytes(entry[:4], "big") == 10
-    for damaged in (b"\0\0\0\x09" + entry[4:], entry[:4] + b"\0\0\0\x07", entry[:4] + b"\x7f\0\0\0"):
+    for damaged in (
+        b"\0\0\0\x09" + entry[4:],
+        entry[:4] + b"\0\0\0\x07",
+        entry[:4] + b"\x7f\0\0\0",
+    ):
         context.files.open(path).write_at(8 * 9, damaged)
         context.open(is_clean=True)
         for offset in (9, 10, 11):
@@ -242,7 +258,9 @@ def test_an_index_entry_that_points_behind_its_batch_is_not_believed() -> None:
 
 
 def test_an_empty_index_of_many_batches_is_built_again() -> None:
-    """Its name may outlive a loss of power without its content: retention took the segment before it was synced, and that was undone."""
+    """Its name may outlive a loss of power without its content: retention took the segment before
+    it was synced, and that was undone.
+    """
     context = LogContext(index_interval_bytes=1, segment_bytes=1_000)
     context.append_records(*[1] * 30)
     trio.run(context.log.close)
@@ -254,7 +272,9 @@ def test_an_empty_index_of_many_batches_is_built_again() -> None:
 
 
 def test_indexes_that_were_built_again_hold_the_last_time() -> None:
-    """A segment of one batch has no entry by offset, and so is built again at each start: its only entry by time was lost."""
+    """A segment of one batch has no entry by offset, and so is built again at each start: its only
+    entry by time was lost.
+    """
     context = LogContext(index_interval_bytes=1, segment_bytes=100)
     context.append_records(*[1] * 4)
     newest = context.log.segments[0].max_timestamp
@@ -277,6 +297,15 @@ def test_the_first_batch_of_an_empty_log_that_was_opened_again_is_found_whole() 
 def test_a_batch_that_reaches_beyond_both_ends_is_read_whole_and_no_other_after_it() -> None:
     context = LogContext()
     context.append_records(5, 5, 5)
-    for start, end, expected in ((1, 3, [0]), (5, 6, [5]), (4, 6, [0, 5]), (9, 10, [5]), (14, 15, [10]), (5, 5, [])):
+    for start, end, expected in (
+        (1, 3, [0]),
+        (5, 6, [5]),
+        (4, 6, [0, 5]),
+        (9, 10, [5]),
+        (14, 15, [10]),
+        (5, 5, []),
+    ):
         chunks = list(context.log.read_batches(start, end))
-        assert [header.base_offset for chunk in chunks for _, header in iterate_headers(chunk)] == expected, (start, end)
+        assert [
+            header.base_offset for chunk in chunks for _, header in iterate_headers(chunk)
+        ] == expected, (start, end)

@@ -73,7 +73,11 @@ def test_a_segment_that_rolls_with_all_records_synced_leaves_whole_indexes(seed:
     context.files.crash(Random(seed))
     context.open(recovery_point=3)
     oldest = context.log.segments[0]
-    assert (len(oldest.offset_index), oldest.max_timestamp, oldest.max_timestamp_offset) == (2, NOW_MS, 0)
+    assert (len(oldest.offset_index), oldest.max_timestamp, oldest.max_timestamp_offset) == (
+        2,
+        NOW_MS,
+        0,
+    )
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -95,12 +99,18 @@ def test_a_segment_that_rolls_while_it_is_synced_leaves_whole_indexes(seed: int)
     context.files.crash(Random(seed))
     context.open(recovery_point=4)
     oldest = context.log.segments[0]
-    assert (len(oldest.offset_index), oldest.max_timestamp, oldest.max_timestamp_offset) == (2, NOW_MS, 0)
+    assert (len(oldest.offset_index), oldest.max_timestamp, oldest.max_timestamp_offset) == (
+        2,
+        NOW_MS,
+        0,
+    )
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_sync_waits_for_the_names_that_another_is_making_durable(seed: int) -> None:
-    """Two syncs at once, after a roll: the second found nothing left to do but its own file, whose name was not durable yet."""
+    """Two syncs at once, after a roll: the second found nothing left to do but its own file, whose
+    name was not durable yet.
+    """
     context = LogContext()
 
     async def main() -> None:
@@ -139,8 +149,12 @@ def test_a_sync_that_waited_for_one_that_failed_fails_too() -> None:
 
 
 @pytest.mark.parametrize("is_rolled", [False, True])
-def test_a_sync_that_came_while_another_failed_does_not_end_as_if_all_were_well(is_rolled: bool) -> None:
-    """The operating system reports a failed write once: a second sync of the same file at that time succeeds."""
+def test_a_sync_that_came_while_another_failed_does_not_end_as_if_all_were_well(
+    is_rolled: bool,
+) -> None:
+    """The operating system reports a failed write once: a second sync of the same file at that time
+    succeeds.
+    """
     context = LogContext()
     refusals: list[str] = []
 
@@ -225,7 +239,9 @@ def test_a_full_disk_that_does_not_take_the_leader_epochs_costs_one_sync() -> No
 
 @pytest.mark.parametrize("seed", range(4))
 def test_what_a_failed_sync_left_in_memory_is_written_again_by_the_next_start(seed: int) -> None:
-    """The next sync would succeed without writing: the pages count as written. The process starts again, the machine does not."""
+    """The next sync would succeed without writing: the pages count as written. The process starts
+    again, the machine does not.
+    """
     context = LogContext(segment_bytes=3 * SIZE, index_interval_bytes=1)
     context.append_records(1)
     trio.run(context.log.sync)
@@ -333,7 +349,9 @@ def test_closing_twice_is_closing_once() -> None:
 
 
 def test_a_segment_that_was_begun_and_not_written_to_before_a_clean_stop_keeps_its_name() -> None:
-    """Closing wrote nothing, as no offset had changed: what was appended to that segment after the start was lost with its name."""
+    """Closing wrote nothing, as no offset had changed: what was appended to that segment after the
+    start was lost with its name.
+    """
     context = LogContext()
     context.append_records(2)
     context.reopen_clean()

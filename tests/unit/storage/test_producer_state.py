@@ -6,7 +6,12 @@ import pytest
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.records.batch import BatchHeader, parse_header
-from log_service.storage.producer_snapshots import DamagedSnapshot, ProducerSnapshots, decode_snapshot, encode_snapshot
+from log_service.storage.producer_snapshots import (
+    DamagedSnapshot,
+    ProducerSnapshots,
+    decode_snapshot,
+    encode_snapshot,
+)
 from log_service.storage.producer_state import ProducerState
 from tests.sim.files import MemoryFiles
 from tests.unit.storage.context import NOW_MS, LogContext, batch, idempotent
@@ -56,7 +61,9 @@ def test_a_batch_that_overlaps_is_no_repetition() -> None:
 
 
 def test_an_older_epoch_is_fenced() -> None:
-    assert refusal(state(header(0, epoch=3)), header(1, epoch=2)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert (
+        refusal(state(header(0, epoch=3)), header(1, epoch=2)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    )
 
 
 def test_a_new_epoch_begins_at_sequence_zero() -> None:
@@ -128,7 +135,11 @@ def test_a_repeated_append_returns_the_first_offsets() -> None:
     context.append_records(3)
     first = context.append(idempotent(7, 0, 2))
     again = context.append(idempotent(7, 0, 2))
-    assert (again.base_offset, again.last_offset, again.is_duplicate) == (first.base_offset, first.last_offset, True)
+    assert (again.base_offset, again.last_offset, again.is_duplicate) == (
+        first.base_offset,
+        first.last_offset,
+        True,
+    )
     assert context.log.log_end_offset == 5
 
 
@@ -142,16 +153,22 @@ def test_a_refused_append_leaves_no_trace() -> None:
 
 
 def test_snapshot_holds_every_remembered_batch_the_newest_last() -> None:
-    producers = state(header(0), header(0, producer_id=8), *(header(sequence) for sequence in range(1, 7)))
+    producers = state(
+        header(0), header(0, producer_id=8), *(header(sequence) for sequence in range(1, 7))
+    )
     content = encode_snapshot(producers)
     assert len(content) == 10 + 46 * 6
     first, second = decode_snapshot(content)
     by_id = {first.producer_id: first, second.producer_id: second}
-    assert {entry.producer_id: entry.batches for entry in producers} == {key: entry.batches for key, entry in by_id.items()}
+    assert {entry.producer_id: entry.batches for entry in producers} == {
+        key: entry.batches for key, entry in by_id.items()
+    }
 
 
 def test_producers_survive_a_clean_stop_with_all_batches_that_may_come_again() -> None:
-    """A client with several batches in flight whose responses were lost repeats the oldest first: it must not look out of order."""
+    """A client with several batches in flight whose responses were lost repeats the oldest first:
+    it must not look out of order.
+    """
     context = LogContext()
     context.append(idempotent(7, 0, 2))
     context.append(idempotent(7, 2, 2))

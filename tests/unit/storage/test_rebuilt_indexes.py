@@ -1,4 +1,6 @@
-"""Many logs whose indexes are missing, as where only the files of batches were copied: a start builds them again with one sync for all."""
+"""Many logs whose indexes are missing, as where only the files of batches were copied: a start
+builds them again with one sync for all.
+"""
 
 import errno
 from pathlib import Path
@@ -19,7 +21,9 @@ COUNT = LEAST_TOGETHER // 2 + 3
 
 
 def without_indexes(count: int = COUNT) -> tuple[MemoryFiles, dict[Path, bytes]]:
-    """Return the disk of a node that was stopped, and what its indexes held before they were removed."""
+    """Return the disk of a node that was stopped, and what its indexes held before they were
+    removed.
+    """
     node = Node()
     run(node.manager.load)
     for index in range(count):
@@ -28,7 +32,9 @@ def without_indexes(count: int = COUNT) -> tuple[MemoryFiles, dict[Path, bytes]]
     run(node.manager.close)
     files = node.files
     paths = [path for path in all_paths(files) if path.suffix in {".index", ".timeindex"}]
-    held = {path: files.read_bytes(path) for path in paths if files.size_bytes(path.with_suffix(".log"))}
+    held = {
+        path: files.read_bytes(path) for path in paths if files.size_bytes(path.with_suffix(".log"))
+    }
     for path in paths:
         files.remove(path)
         files.sync_directory(path.parent)
@@ -67,12 +73,16 @@ def test_many_missing_indexes_cost_one_sync() -> None:
 
 
 @pytest.mark.parametrize(("count", "can_sync"), [(2, True), (COUNT, False)])
-def test_few_or_on_another_file_system_are_synced_one_by_one(count: int, monkeypatch: pytest.MonkeyPatch, *, can_sync: bool) -> None:
+def test_few_or_on_another_file_system_are_synced_one_by_one(
+    count: int, monkeypatch: pytest.MonkeyPatch, *, can_sync: bool
+) -> None:
     monkeypatch.setattr(MemoryDirectoryLock, "can_sync_file_system", can_sync)
     files, held = without_indexes(count)
     seen = operations(files)
     start(files)
-    assert sorted(path for operation, path in seen if operation == "sync") == sorted(path.with_name(f"{path.name}.tmp") for path in held)
+    assert sorted(path for operation, path in seen if operation == "sync") == sorted(
+        path.with_name(f"{path.name}.tmp") for path in held
+    )
     assert {path: files.read_bytes(path) for path in held} == held
 
 
@@ -110,7 +120,11 @@ def test_a_loss_of_power_at_any_operation_leaves_whole_indexes_or_none(
 @pytest.mark.parametrize("operation", ["sync_file_system", "rename"])
 def test_a_failure_to_put_them_in_place_is_the_disk_s(operation: str) -> None:
     files, held = without_indexes()
-    files.fail_next(operation, error=errno.EIO, containing="first" if operation == "sync_file_system" else "many-7")
+    files.fail_next(
+        operation,
+        error=errno.EIO,
+        containing="first" if operation == "sync_file_system" else "many-7",
+    )
     with pytest.raises(StorageError, match=r"none of the log directories.*injected failure"):
         start(files)
     run(start(files).manager.close)

@@ -23,10 +23,16 @@ def damage(context: LogContext, position: int, name: str = ACTIVE) -> None:
 def test_a_whole_log_is_kept_and_its_indexes_built_again() -> None:
     context = LogContext(index_interval_bytes=1)
     context.append_records(*[1] * 10)
-    before = list(context.log.segments.active.offset_index), list(context.log.segments.active.time_index)
+    before = (
+        list(context.log.segments.active.offset_index),
+        list(context.log.segments.active.time_index),
+    )
     context.open()
     assert context.log.log_end_offset == 10
-    assert (list(context.log.segments.active.offset_index), list(context.log.segments.active.time_index)) == before
+    assert (
+        list(context.log.segments.active.offset_index),
+        list(context.log.segments.active.time_index),
+    ) == before
 
 
 def test_a_torn_tail_is_cut(caplog: pytest.LogCaptureFixture) -> None:
@@ -58,7 +64,9 @@ def test_what_follows_a_torn_batch_goes_with_it() -> None:
 
 
 @pytest.mark.parametrize("recovery_point", [2, 3])
-def test_damage_below_the_recovery_point_refuses_the_log_and_changes_nothing(recovery_point: int) -> None:
+def test_damage_below_the_recovery_point_refuses_the_log_and_changes_nothing(
+    recovery_point: int,
+) -> None:
     context = LogContext()
     context.append_records(1, 1, 1)
     damage(context, SIZE + 70)
@@ -109,14 +117,20 @@ def test_a_segment_above_the_recovery_point_that_never_was_durable_ends_the_log(
 
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("base_offset", [2, 4])
-def test_a_segment_whose_index_is_there_vanished_and_is_named(base_offset: int, *, is_clean: bool) -> None:
-    """Files of batches are created first and removed last: an index alone means that its records were taken away."""
+def test_a_segment_whose_index_is_there_vanished_and_is_named(
+    base_offset: int, *, is_clean: bool
+) -> None:
+    """Files of batches are created first and removed last: an index alone means that its records
+    were taken away.
+    """
     context = LogContext(segment_bytes=2 * SIZE)
     context.append_records(*[1] * 6)
     if is_clean:
         trio.run(context.log.close)
     remove_segment(context, base_offset, ".log")
-    with pytest.raises(StorageError, match=rf"not {base_offset:020d}\.log, with the records from {base_offset} on"):
+    with pytest.raises(
+        StorageError, match=rf"not {base_offset:020d}\.log, with the records from {base_offset} on"
+    ):
         context.open(recovery_point=1, is_clean=is_clean)
 
 
@@ -139,7 +153,9 @@ def test_a_log_that_was_closed_further_on_than_it_ends_is_refused() -> None:
 
 
 def test_a_read_does_not_step_over_a_segment_that_vanished() -> None:
-    """Nobody looks into the older segments of a log that was closed in order: the reader who comes there is told."""
+    """Nobody looks into the older segments of a log that was closed in order: the reader who comes
+    there is told.
+    """
     context = LogContext(segment_bytes=2 * SIZE)
     context.append_records(*[1] * 6)
     trio.run(context.log.close)
@@ -238,17 +254,35 @@ def test_a_start_offset_behind_the_end_begins_there() -> None:
 def test_another_topic_id_is_refused() -> None:
     context = LogContext()
     first, second = TopicId(__import__("uuid").UUID(int=1)), TopicId(__import__("uuid").UUID(int=2))
-    opened = open_log(context.files, context.clock, context.directory, PARTITION, context.config, topic_id=first, known=OpenedFrom())
+    opened = open_log(
+        context.files,
+        context.clock,
+        context.directory,
+        PARTITION,
+        context.config,
+        topic_id=first,
+        known=OpenedFrom(),
+    )
     assert opened.topic_id == first
     assert context.open().topic_id == first
     with pytest.raises(StorageError, match="topic id"):
-        open_log(context.files, context.clock, context.directory, PARTITION, context.config, topic_id=second, known=OpenedFrom())
+        open_log(
+            context.files,
+            context.clock,
+            context.directory,
+            PARTITION,
+            context.config,
+            topic_id=second,
+            known=OpenedFrom(),
+        )
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_a_crash_leaves_recovers_to_a_prefix_with_all_that_was_synced(seed: int) -> None:
     rng = Random(seed)
-    context = LogContext(segment_bytes=rng.choice([200, 500, 5_000]), index_interval_bytes=rng.choice([1, 100, 4096]))
+    context = LogContext(
+        segment_bytes=rng.choice([200, 500, 5_000]), index_interval_bytes=rng.choice([1, 100, 4096])
+    )
     written: list[bytes] = []
     synced_count = 0
     for number in range(rng.randint(1, 40)):
@@ -274,5 +308,7 @@ def test_whatever_a_crash_leaves_recovers_to_a_prefix_with_all_that_was_synced(s
         segment.rebuild_indexes()
         assert believed == list(segment.offset_index)
     if values:
-        assert context.append(idempotent(7, len(values) - 1, value=written[len(values) - 1])).is_duplicate
+        assert context.append(
+            idempotent(7, len(values) - 1, value=written[len(values) - 1])
+        ).is_duplicate
     assert context.append(idempotent(7, len(values))).base_offset == len(values)

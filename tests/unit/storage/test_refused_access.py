@@ -1,4 +1,6 @@
-"""Files of another user: the error names the operation, the user, and whose the file is, and never another process."""
+"""Files of another user: the error names the operation, the user, and whose the file is, and never
+another process.
+"""
 
 import errno
 import os
@@ -117,7 +119,12 @@ def test_missing_rights_are_told_with_user_owner_and_mode(
 
 
 def test_the_advice_is_to_give_the_directory_to_the_user(files: RealFiles) -> None:
-    with pytest.raises(StorageError, match=rf"data cannot be used: .*data/\.lock.*chown -R {own_name()} data"), directory_named(DATA):
+    with (
+        pytest.raises(
+            StorageError, match=rf"data cannot be used: .*data/\.lock.*chown -R {own_name()} data"
+        ),
+        directory_named(DATA),
+    ):
         write_lock(files)
 
 

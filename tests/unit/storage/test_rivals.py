@@ -1,4 +1,6 @@
-"""Logs that a start finds and does not serve: several of one partition in different directories, and damaged ones."""
+"""Logs that a start finds and does not serve: several of one partition in different directories,
+and damaged ones.
+"""
 
 import errno
 from collections.abc import Callable
@@ -41,14 +43,18 @@ def loaded(files: MemoryFiles, dirs: tuple[Path, ...]) -> Node:
     return node
 
 
-def settle(node: Node, named: Path, *, is_known: Callable[[FoundLog | LostLog], bool] = lambda _log: True) -> None:
+def settle(
+    node: Node, named: Path, *, is_known: Callable[[FoundLog | LostLog], bool] = lambda _log: True
+) -> None:
     node.manager.settle_rivals(is_known, lambda _log: node.manager.directory_ids[named])
     node.manager.set_aside_strays(is_known)
 
 
 def names_in(files: MemoryFiles, path: Path) -> list[str]:
     """Return what becomes of the partition's directories there: the end of each name."""
-    return [name.rpartition("-")[2] for name in files.list_directory(path) if name.startswith("a-0")]
+    return [
+        name.rpartition("-")[2] for name in files.list_directory(path) if name.startswith("a-0")
+    ]
 
 
 @pytest.mark.parametrize("named", BOTH)
@@ -69,7 +75,9 @@ def test_a_damaged_log_that_the_metadata_names_is_not_replaced_by_a_stale_one(na
 
 
 @pytest.mark.parametrize("named", BOTH)
-def test_a_damaged_log_beside_the_one_that_counts_is_set_aside_and_the_next_start_is_clean(named: Path) -> None:
+def test_a_damaged_log_beside_the_one_that_counts_is_set_aside_and_the_next_start_is_clean(
+    named: Path,
+) -> None:
     """It stayed, and each start counted as one that had lost records."""
     other = FIRST if named == SECOND else SECOND
     files = MemoryFiles()
@@ -101,7 +109,9 @@ def test_of_two_damaged_logs_the_one_that_the_metadata_names_stays(named: Path) 
 
 @pytest.mark.parametrize("named", [FIRST, SECOND, THIRD])
 @pytest.mark.parametrize("damaged", [None, FIRST, SECOND, THIRD])
-def test_of_three_logs_that_counts_which_the_metadata_names(named: Path, damaged: Path | None) -> None:
+def test_of_three_logs_that_counts_which_the_metadata_names(
+    named: Path, damaged: Path | None
+) -> None:
     """A start was refused where the named one was not the last that was found."""
     files = MemoryFiles()
     dirs = (FIRST, SECOND, THIRD)
@@ -118,14 +128,18 @@ def test_of_three_logs_that_counts_which_the_metadata_names(named: Path, damaged
     assert files.open_count == 0
 
 
-def test_logs_of_a_topic_that_is_gone_are_strays_for_that_and_no_other_reason(caplog: pytest.LogCaptureFixture) -> None:
+def test_logs_of_a_topic_that_is_gone_are_strays_for_that_and_no_other_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     files = MemoryFiles()
     for count, path in enumerate((*BOTH, THIRD), 2):
         written(files, path, count)
     node = loaded(files, (*BOTH, THIRD))
     settle(node, THIRD, is_known=lambda _log: False)
     assert [names_in(files, path) for path in (*BOTH, THIRD)] == [["stray"]] * 3
-    assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == ["it is of no topic of this cluster"] * 3
+    assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == [
+        "it is of no topic of this cluster"
+    ] * 3
     run(node.manager.close)
     assert files.open_count == 0
 
@@ -159,14 +173,18 @@ def test_a_directory_that_turns_read_only_before_its_logs_are_settled_goes_offli
     node = loaded(files, BOTH)
     files.fail_next("rename", error=errno.EROFS, containing=str(failed), count=100)
     settle(node, named)
-    assert [home.path for home in node.manager.directories if home.is_offline] == ([] if failed == named else [failed])
+    assert [home.path for home in node.manager.directories if home.is_offline] == (
+        [] if failed == named else [failed]
+    )
     if damaged == named:
         with pytest.raises(KafkaError, match="is damaged below"):
             node.manager.create_log(A, ID_A, node.config)
     else:
         log = node.manager.create_log(A, ID_A, node.config)
         assert (log.home.path, log.log_end_offset) == (named, 5)
-    assert [path for path in BOTH if "a-0" in files.list_directory(path)] == [path for path in BOTH if path in {named, failed}]
+    assert [path for path in BOTH if "a-0" in files.list_directory(path)] == [
+        path for path in BOTH if path in {named, failed}
+    ]
     run(node.manager.close)
     assert files.open_count == 0
 
@@ -220,7 +238,9 @@ def test_a_log_that_waited_while_a_start_was_given_up_was_closed_in_order() -> N
 
 @pytest.mark.parametrize("is_stopped", [True, False])
 def test_a_damaged_log_is_not_taken_for_a_whole_one_at_a_later_start(*, is_stopped: bool) -> None:
-    """The checkpoint lost its recovery point: the next start cut the damage off, and served what was left."""
+    """The checkpoint lost its recovery point: the next start cut the damage off, and served what
+    was left.
+    """
     files = MemoryFiles()
     written(files, FIRST, 5)
     cut(files, FIRST)
@@ -256,7 +276,9 @@ def test_what_a_start_after_a_crash_found_damaged_is_not_believed_after_a_clean_
 
 
 @pytest.mark.parametrize("is_clean", [False, True])
-def test_damage_that_only_the_producers_are_read_from_does_not_stop_a_start(*, is_clean: bool) -> None:
+def test_damage_that_only_the_producers_are_read_from_does_not_stop_a_start(
+    *, is_clean: bool
+) -> None:
     """It was no damage of a log to the start, which ended with all other logs of the node."""
     files = MemoryFiles()
     written(files, FIRST, 6)

@@ -1,4 +1,6 @@
-"""``tidelog-running``: what a start believes after a kill, and after what it believes nothing (KIP-966)."""
+"""``tidelog-running``: what a start believes after a kill, and after what it believes nothing
+(KIP-966).
+"""
 
 import errno
 import json
@@ -12,7 +14,12 @@ import trio
 
 from log_service.common.errors import KafkaError
 from log_service.storage.page_cache import page_cache_id
-from log_service.storage.running_files import RUNNING_FILE, RunningFiles, read_running_epoch, write_running_epoch
+from log_service.storage.running_files import (
+    RUNNING_FILE,
+    RunningFiles,
+    read_running_epoch,
+    write_running_epoch,
+)
 from tests.sim.files import MemoryFiles
 from tests.unit.storage.managed_logs import FIRST, ID_A, ID_B, SECOND, SIZE, A, B, Node, run
 
@@ -128,11 +135,15 @@ def test_a_broker_that_never_registered_has_no_file() -> None:
     assert previous_epoch(killed(node)) == -1
 
 
-def test_a_kill_while_a_broker_stops_leaves_a_marker_in_one_directory_and_the_file_in_the_other() -> None:
+def test_a_kill_while_a_broker_stops_leaves_a_marker_in_one_directory_and_the_file_in_the_other() -> (
+    None
+):
     node = running(dirs=BOTH)
     node.files.fail_next("rename", error=errno.ENOSPC, containing=f"/second/{MARKER}")
     run(lambda: node.manager.close(broker_epoch=EPOCH))
-    write_running_epoch(node.files, SECOND, EPOCH)  # a full disk is not a kill, after which the file would be there
+    write_running_epoch(
+        node.files, SECOND, EPOCH
+    )  # a full disk is not a kill, after which the file would be there
     node = started(killed(node), dirs=BOTH)
     assert node.manager.previous_broker_epoch == EPOCH
     assert not node.manager.had_clean_shutdown
@@ -160,7 +171,16 @@ def test_a_directory_that_is_new_has_no_file() -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"[]", b"{}", b"\xff", b'{"brokerEpoch": 41}', b'{"brokerEpoch": "x", "pageCacheId": "boot 1"}', b'{"pageCacheId": 1}']
+    "content",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b"\xff",
+        b'{"brokerEpoch": 41}',
+        b'{"brokerEpoch": "x", "pageCacheId": "boot 1"}',
+        b'{"pageCacheId": 1}',
+    ],
 )
 def test_a_file_that_says_nothing_is_not_believed(content: bytes) -> None:
     files = killed(running())
@@ -168,7 +188,9 @@ def test_a_file_that_says_nothing_is_not_believed(content: bytes) -> None:
     assert previous_epoch(files) == -1
 
 
-def test_without_an_identity_of_the_page_cache_there_is_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_identity_of_the_page_cache_there_is_no_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     files = killed(running())
     monkeypatch.setattr(MemoryFiles, "page_cache_id", lambda _files, _path: None)
     assert read_running_epoch(files, FIRST) is None
@@ -202,10 +224,18 @@ def test_a_write_may_be_cut_off_anywhere(tail: int) -> None:
         lambda files: files.open(FIRST / "a-0" / "sync-failed").close(),
         lambda files: files.write_atomically(FIRST / "recovery-point-offset-checkpoint", b"\xaa"),
     ],
-    ids=["zeros at the end", "a checksum that does not hold", "a hole before the last segment", "a failed sync", "a checkpoint"],
+    ids=[
+        "zeros at the end",
+        "a checksum that does not hold",
+        "a hole before the last segment",
+        "a failed sync",
+        "a checkpoint",
+    ],
 )
 def test_what_no_kill_leaves_is_a_loss_for_good(damage: Callable[[MemoryFiles], None]) -> None:
-    """The kernel could not write what the process left: nobody is told, and recovery finds other bytes than were written."""
+    """The kernel could not write what the process left: nobody is told, and recovery finds other
+    bytes than were written.
+    """
     files = killed(running())
     damage(files)
     node = started(files)
@@ -235,8 +265,12 @@ def synced(node: Node) -> None:
     trio.run(node.manager.logs[A].sync)
 
 
-@pytest.mark.parametrize(("operation", "act"), [("sync", synced), ("append", lambda node: node.append(A))])
-def test_a_disk_that_fails_takes_the_file_from_all_directories_for_good(operation: str, act: Callable[[Node], None]) -> None:
+@pytest.mark.parametrize(
+    ("operation", "act"), [("sync", synced), ("append", lambda node: node.append(A))]
+)
+def test_a_disk_that_fails_takes_the_file_from_all_directories_for_good(
+    operation: str, act: Callable[[Node], None]
+) -> None:
     node = running(dirs=BOTH)
     node.files.fail_next(operation, containing="a-0")
     with pytest.raises(KafkaError):
@@ -301,19 +335,27 @@ def test_a_file_that_cannot_be_removed_takes_its_directory_offline() -> None:
     assert node.manager.previous_broker_epoch == -1
 
 
-def test_a_disk_that_has_failed_and_keeps_the_file_is_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_disk_that_has_failed_and_keeps_the_file_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     node = running()
     node.files.fail_next("remove", containing=RUNNING_FILE)
     node.manager.note_disk_failed()
     assert "/first keeps tidelog-running" in caplog.text
-    assert repr(RunningFiles(node.files, node.manager.directories)) == "<RunningFiles 1 directories>"
+    assert (
+        repr(RunningFiles(node.files, node.manager.directories)) == "<RunningFiles 1 directories>"
+    )
 
 
 def test_the_file_is_json_with_the_epoch_and_the_page_cache() -> None:
     files = MemoryFiles()
     files.make_directory(FIRST)
     write_running_epoch(files, FIRST, EPOCH)
-    assert json.loads(files.read_bytes(FIRST / RUNNING_FILE)) == {"version": 0, "brokerEpoch": 41, "pageCacheId": "boot 1"}
+    assert json.loads(files.read_bytes(FIRST / RUNNING_FILE)) == {
+        "version": 0,
+        "brokerEpoch": 41,
+        "pageCacheId": "boot 1",
+    }
 
 
 # The identity of a page cache
@@ -322,7 +364,9 @@ def test_the_file_is_json_with_the_epoch_and_the_page_cache() -> None:
 def mounts_of(tmp_path: Path, kind: str, device: str | None = None) -> Path:
     number = tmp_path.stat().st_dev
     path = tmp_path / "mounts"
-    path.write_text(f"27 1 {device or f'{os.major(number)}:{os.minor(number)}'} / / rw,relatime - {kind} /dev/vda rw\n")
+    path.write_text(
+        f"27 1 {device or f'{os.major(number)}:{os.minor(number)}'} / / rw,relatime - {kind} /dev/vda rw\n"
+    )
     return path
 
 
@@ -333,7 +377,9 @@ def boot_id(tmp_path: Path) -> Path:
     return path
 
 
-def test_another_boot_and_another_directory_have_another_page_cache(tmp_path: Path, boot_id: Path) -> None:
+def test_another_boot_and_another_directory_have_another_page_cache(
+    tmp_path: Path, boot_id: Path
+) -> None:
     mounts = mounts_of(tmp_path, "ext4")
     here, beside = tmp_path / "here", tmp_path / "beside"
     here.mkdir()
@@ -355,7 +401,9 @@ def test_another_boot_and_another_directory_have_another_page_cache(tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", ["fuse.s3fs", "9p", "nfs4"])
-def test_a_file_system_that_may_keep_writes_elsewhere_has_none(tmp_path: Path, boot_id: Path, kind: str) -> None:
+def test_a_file_system_that_may_keep_writes_elsewhere_has_none(
+    tmp_path: Path, boot_id: Path, kind: str
+) -> None:
     assert page_cache_id(tmp_path, boot_id=boot_id, mounts=mounts_of(tmp_path, kind)) is None
 
 
@@ -363,7 +411,10 @@ def test_a_system_that_does_not_tell_has_none(tmp_path: Path, boot_id: Path) -> 
     mounts = mounts_of(tmp_path, "ext4")
     assert page_cache_id(tmp_path, boot_id=tmp_path / "missing", mounts=mounts) is None
     assert page_cache_id(tmp_path, boot_id=boot_id, mounts=tmp_path / "missing") is None
-    assert page_cache_id(tmp_path, boot_id=boot_id, mounts=mounts_of(tmp_path, "ext4", "999:1")) is None
+    assert (
+        page_cache_id(tmp_path, boot_id=boot_id, mounts=mounts_of(tmp_path, "ext4", "999:1"))
+        is None
+    )
     boot_id.write_bytes(b"\xff\xff")
     assert page_cache_id(tmp_path, boot_id=boot_id, mounts=mounts) is None
     boot_id.write_bytes(b"\n")

@@ -1,4 +1,6 @@
-"""Finding a batch in a file without building headers: what a walk over all headers finds, and the same complaints."""
+"""Finding a batch in a file without building headers: what a walk over all headers finds, and the
+same complaints.
+"""
 
 import struct
 from itertools import pairwise
@@ -26,7 +28,9 @@ class Bytes:
 
 
 def segment(sizes: list[int], *, gap: int = 0) -> tuple[bytes, list[int]]:
-    """Batches of two records with values of these sizes, and where each begins; ``gap`` offsets are missing between them."""
+    """Batches of two records with values of these sizes, and where each begins; ``gap`` offsets are
+    missing between them.
+    """
     content, positions, offset = b"", [], 100
     for size in sizes:
         positions.append(len(content))
@@ -63,13 +67,19 @@ def test_a_batch_near_by_takes_one_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("position", "layout", "value"), [(LENGTH, ">i", 12), (LENGTH, ">i", 1 << 20), (MAGIC, ">b", 1), (LAST_DELTA, ">i", -1)]
+    ("position", "layout", "value"),
+    [(LENGTH, ">i", 12), (LENGTH, ">i", 1 << 20), (MAGIC, ">b", 1), (LAST_DELTA, ">i", -1)],
 )
-def test_bytes_that_are_no_batch_are_complained_about(position: int, layout: str, value: int) -> None:
+def test_bytes_that_are_no_batch_are_complained_about(
+    position: int, layout: str, value: int
+) -> None:
     content, positions = segment([50] * 5)
     damaged = bytearray(content)
     struct.pack_into(layout, damaged, positions[2] + position, value)
-    assert find_batch(Bytes(bytes(damaged)).read, 0, len(content), 102) == (positions[1], parse_header(content, positions[1]).size_bytes)
+    assert find_batch(Bytes(bytes(damaged)).read, 0, len(content), 102) == (
+        positions[1],
+        parse_header(content, positions[1]).size_bytes,
+    )
     with pytest.raises(CorruptBatch):
         find_batch(Bytes(bytes(damaged)).read, 0, len(content), 106)
 

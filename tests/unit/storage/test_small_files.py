@@ -9,9 +9,26 @@ from log_service.common.errors import StorageError
 from log_service.common.types import TopicId, TopicPartition
 from log_service.storage.checkpoints import read_offsets, write_offsets
 from log_service.storage.clean_shutdown import read_marker, remove_marker, write_marker
-from log_service.storage.file_names import file_name, is_set_aside, offsets_by_suffix, parse_directory_name, parse_file_name, set_aside_name
-from log_service.storage.meta_properties import MetaProperties, check_owner, read_meta_properties, write_meta_properties
-from log_service.storage.partition_metadata import format_uuid, parse_uuid, read_topic_id, write_topic_id
+from log_service.storage.file_names import (
+    file_name,
+    is_set_aside,
+    offsets_by_suffix,
+    parse_directory_name,
+    parse_file_name,
+    set_aside_name,
+)
+from log_service.storage.meta_properties import (
+    MetaProperties,
+    check_owner,
+    read_meta_properties,
+    write_meta_properties,
+)
+from log_service.storage.partition_metadata import (
+    format_uuid,
+    parse_uuid,
+    read_topic_id,
+    write_topic_id,
+)
 from tests.sim.files import MemoryFiles
 
 ROOT = Path("/")
@@ -38,7 +55,19 @@ def test_a_missing_checkpoint_is_empty_and_an_empty_one_too() -> None:
     assert read_offsets(files, ROOT / "c") == {}
 
 
-@pytest.mark.parametrize("content", [b"\n", b"0\n", b"0\nx\n", b"1\n0\n", b"0\n2\na 0 1\n", b"0\n1\na 0\n", b"0\n1\na 0 x\n", b"\xff\xff"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\n",
+        b"0\n",
+        b"0\nx\n",
+        b"1\n0\n",
+        b"0\n2\na 0 1\n",
+        b"0\n1\na 0\n",
+        b"0\n1\na 0 x\n",
+        b"\xff\xff",
+    ],
+)
 def test_a_damaged_checkpoint_is_named(content: bytes) -> None:
     files = MemoryFiles()
     put(files, "recovery-point-offset-checkpoint", content)
@@ -49,12 +78,24 @@ def test_a_damaged_checkpoint_is_named(content: bytes) -> None:
 def test_topic_ids_are_written_as_kafka_writes_them() -> None:
     files = MemoryFiles()
     write_topic_id(files, ROOT, TOPIC_ID)
-    assert files.read_bytes(ROOT / "partition.metadata") == b"version: 0\ntopic_id: C4xaX2scTw6dU2oabR8sOw"
+    assert (
+        files.read_bytes(ROOT / "partition.metadata")
+        == b"version: 0\ntopic_id: C4xaX2scTw6dU2oabR8sOw"
+    )
     assert read_topic_id(files, ROOT) == TOPIC_ID
     assert parse_uuid(format_uuid(TOPIC_ID)) == TOPIC_ID
 
 
-@pytest.mark.parametrize("content", [b"", b"\0" * 40, b"version: 0\ntopic_id: C4xaX2scT", b"version: 0\n" + b"\0" * 30, b"version: 0\n"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\0" * 40,
+        b"version: 0\ntopic_id: C4xaX2scT",
+        b"version: 0\n" + b"\0" * 30,
+        b"version: 0\n",
+    ],
+)
 def test_partition_metadata_that_a_crash_tore_says_nothing(content: bytes) -> None:
     files = MemoryFiles()
     put(files, "partition.metadata", content)
@@ -64,7 +105,12 @@ def test_partition_metadata_that_a_crash_tore_says_nothing(content: bytes) -> No
 
 @pytest.mark.parametrize(
     "content",
-    [b"version: 1\ntopic_id: C4xaX2scTw6dU2oabR8sOw", b"version: 0\ntopic_id: C4xaX2scTw6dU2oabR8s/w", b"C4xaX2scTw6dU2oabR8sOw", b"x"],
+    [
+        b"version: 1\ntopic_id: C4xaX2scTw6dU2oabR8sOw",
+        b"version: 0\ntopic_id: C4xaX2scTw6dU2oabR8s/w",
+        b"C4xaX2scTw6dU2oabR8sOw",
+        b"x",
+    ],
 )
 def test_damaged_partition_metadata_is_named(content: bytes) -> None:
     files = MemoryFiles()
@@ -75,7 +121,9 @@ def test_damaged_partition_metadata_is_named(content: bytes) -> None:
 
 def test_meta_properties_round_trip() -> None:
     files = MemoryFiles()
-    properties = MetaProperties(cluster_id="4L6g3nShT-eMCtK--X86sw", node_id=3, directory_id=TOPIC_ID)
+    properties = MetaProperties(
+        cluster_id="4L6g3nShT-eMCtK--X86sw", node_id=3, directory_id=TOPIC_ID
+    )
     write_meta_properties(files, ROOT, properties)
     assert read_meta_properties(files, ROOT) == properties
 
@@ -87,11 +135,21 @@ def test_meta_properties_of_kafka_are_read() -> None:
         "meta.properties",
         b"#\n#Fri Nov 21 10:00:00 UTC 2025\nnode.id=1\ndirectory.id=C4xaX2scTw6dU2oabR8sOw\nversion=1\ncluster.id=abc\n",
     )
-    assert read_meta_properties(files, ROOT) == MetaProperties(cluster_id="abc", node_id=1, directory_id=TOPIC_ID)
+    assert read_meta_properties(files, ROOT) == MetaProperties(
+        cluster_id="abc", node_id=1, directory_id=TOPIC_ID
+    )
     assert read_meta_properties(MemoryFiles(), ROOT) is None
 
 
-@pytest.mark.parametrize("content", [b"version=0\nbroker.id=1\n", b"version=1\nnode.id=x\ncluster.id=a\n", b"node.id=1\n", b"version=1\n"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"version=0\nbroker.id=1\n",
+        b"version=1\nnode.id=x\ncluster.id=a\n",
+        b"node.id=1\n",
+        b"version=1\n",
+    ],
+)
 def test_meta_properties_that_cannot_be_used_are_named(content: bytes) -> None:
     files = MemoryFiles()
     put(files, "meta.properties", content)
@@ -128,7 +186,12 @@ def test_a_marker_without_an_epoch_still_marks(content: bytes) -> None:
 def test_segment_names() -> None:
     assert file_name(1234, ".log") == "00000000000000001234.log"
     assert parse_file_name("00000000000000001234.log", ".log") == 1234
-    for name in ("1234.log", "00000000000000001234.index", "0000000000000000123x.log", "00000000000000001234.log.deleted"):
+    for name in (
+        "1234.log",
+        "00000000000000001234.index",
+        "0000000000000000123x.log",
+        "00000000000000001234.log.deleted",
+    ):
         assert parse_file_name(name, ".log") is None
 
 

@@ -1,4 +1,6 @@
-"""What a leader asks of transactional batches and markers: verification, sequences, epochs (KIP-98, KIP-890, KIP-1228)."""
+"""What a leader asks of transactional batches and markers: verification, sequences, epochs (KIP-98,
+KIP-890, KIP-1228).
+"""
 
 from typing import Any
 
@@ -8,7 +10,13 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.records.batch import BatchHeader, parse_header
 from log_service.records.control import EndOfTransaction
 from log_service.storage.producer_state import ProducerState
-from log_service.storage.transaction_checks import LAST_EPOCH, begin_verification, check_client_batch, check_marker, check_own_batch
+from log_service.storage.transaction_checks import (
+    LAST_EPOCH,
+    begin_verification,
+    check_client_batch,
+    check_marker,
+    check_own_batch,
+)
 from log_service.storage.verifications import ONGOING, UNCHECKED, Verification, Verifications
 from tests.unit.storage.context import NOW_MS, LogContext, idempotent
 
@@ -16,12 +24,22 @@ PRODUCER = 7
 DAY_MS = 86_400_000
 
 
-def data(sequence: int = 0, *, epoch: int = 0, count: int = 1, is_transactional: bool = True) -> BatchHeader:
-    return parse_header(idempotent(PRODUCER, sequence, count, epoch=epoch, is_transactional=is_transactional))
+def data(
+    sequence: int = 0, *, epoch: int = 0, count: int = 1, is_transactional: bool = True
+) -> BatchHeader:
+    return parse_header(
+        idempotent(PRODUCER, sequence, count, epoch=epoch, is_transactional=is_transactional)
+    )
 
 
 def marker(epoch: int = 0, *, coordinator_epoch: int = 0, version: int = 1) -> EndOfTransaction:
-    return EndOfTransaction(PRODUCER, epoch, is_abort=False, coordinator_epoch=coordinator_epoch, transaction_version=version)
+    return EndOfTransaction(
+        PRODUCER,
+        epoch,
+        is_abort=False,
+        coordinator_epoch=coordinator_epoch,
+        transaction_version=version,
+    )
 
 
 class Story:
@@ -31,8 +49,12 @@ class Story:
         self.producers = ProducerState(expiration_ms=DAY_MS)
         self.end = 0
 
-    def begin(self, *, sequence: int = 0, epoch: int = 0, is_version_2: bool = False, now_ms: int = 0) -> Verification:
-        return begin_verification(self.producers, PRODUCER, epoch, sequence, is_version_2=is_version_2, now_ms=now_ms)
+    def begin(
+        self, *, sequence: int = 0, epoch: int = 0, is_version_2: bool = False, now_ms: int = 0
+    ) -> Verification:
+        return begin_verification(
+            self.producers, PRODUCER, epoch, sequence, is_version_2=is_version_2, now_ms=now_ms
+        )
 
     def append(self, header: BatchHeader, shown: Verification) -> None:
         assert check_client_batch(self.producers, header, shown) is None
@@ -40,12 +62,19 @@ class Story:
         self.end += header.last_offset_delta + 1
 
     def write(self, header: BatchHeader, *, is_version_2: bool = False) -> None:
-        shown = self.begin(sequence=header.base_sequence, epoch=header.producer_epoch, is_version_2=is_version_2)
+        shown = self.begin(
+            sequence=header.base_sequence, epoch=header.producer_epoch, is_version_2=is_version_2
+        )
         self.append(header, shown)
 
     def mark(self, epoch: int = 0, **more: Any) -> None:
         told = marker(epoch, **more)
-        check_marker(self.producers.get(PRODUCER), told.producer_epoch, told.coordinator_epoch, told.transaction_version)
+        check_marker(
+            self.producers.get(PRODUCER),
+            told.producer_epoch,
+            told.coordinator_epoch,
+            told.transaction_version,
+        )
         header = parse_header(told.build(timestamp_ms=0, base_offset=self.end, leader_epoch=0))
         self.producers.end_transaction(header, told.coordinator_epoch)
         self.end += 1
@@ -65,7 +94,9 @@ class Story:
 
 
 @pytest.mark.parametrize("is_version_2", [False, True])
-def test_the_first_batch_shows_what_was_verified_and_the_next_ones_need_nothing(is_version_2: bool) -> None:
+def test_the_first_batch_shows_what_was_verified_and_the_next_ones_need_nothing(
+    is_version_2: bool,
+) -> None:
     story = Story()
     shown = story.begin(is_version_2=is_version_2)
     assert shown is story.begin(is_version_2=is_version_2), "asked for again, it is the same"
@@ -82,7 +113,9 @@ def test_a_batch_that_comes_after_its_transaction_has_ended_is_refused() -> None
     assert story.refusal(data(1), ONGOING) is ErrorCode.INVALID_TXN_STATE
     shown = story.begin(sequence=1)
     story.mark()
-    assert story.refusal(data(1), shown) is ErrorCode.INVALID_TXN_STATE, "a marker came while the coordinator was being asked"
+    assert story.refusal(data(1), shown) is ErrorCode.INVALID_TXN_STATE, (
+        "a marker came while the coordinator was being asked"
+    )
     story.append(data(1), UNCHECKED)
 
 
@@ -112,7 +145,9 @@ def test_no_batch_overtakes_the_lowest_sequence_that_is_being_verified() -> None
 
 
 @pytest.mark.parametrize("sequences", [(5, 3), (3, 5), (3, 3)])
-def test_no_batch_of_an_unknown_producer_overtakes_the_lowest_one_in_whatever_order_they_are_asked_for(sequences: tuple[int, int]) -> None:
+def test_no_batch_of_an_unknown_producer_overtakes_the_lowest_one_in_whatever_order_they_are_asked_for(
+    sequences: tuple[int, int],
+) -> None:
     story = Story()
     shown, _ = (story.begin(sequence=sequence) for sequence in sequences)
     assert story.refusal(data(5), shown) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -131,7 +166,10 @@ def test_a_later_epoch_begins_its_sequences_anew() -> None:
 
 def test_with_version_2_an_unknown_producer_begins_with_0() -> None:
     story = Story()
-    assert story.refusal(data(3), story.begin(sequence=3, is_version_2=True)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert (
+        story.refusal(data(3), story.begin(sequence=3, is_version_2=True))
+        is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    )
     older = Story()
     older.append(data(3), older.begin(sequence=3))
 
@@ -158,7 +196,10 @@ def test_a_coordinators_own_batch_is_asked_for_epoch_and_verification() -> None:
     story = Story()
     shown = story.begin(sequence=-1, epoch=2)
     check_own_batch(story.producers, data(-1, epoch=2), shown)
-    for header, error in ((data(-1, epoch=2), ErrorCode.INVALID_TXN_STATE), (data(-1, epoch=1), ErrorCode.INVALID_PRODUCER_EPOCH)):
+    for header, error in (
+        (data(-1, epoch=2), ErrorCode.INVALID_TXN_STATE),
+        (data(-1, epoch=1), ErrorCode.INVALID_PRODUCER_EPOCH),
+    ):
         story.mark(2)
         with pytest.raises(KafkaError) as caught:
             check_own_batch(story.producers, header, shown)
@@ -203,7 +244,9 @@ def test_a_batch_outside_of_transactions_waits_for_the_marker() -> None:
         (2, 6, True, None),
     ],
 )
-def test_which_epochs_a_marker_may_have(version: int, epoch: int, refusal: ErrorCode | None, *, is_open: bool) -> None:
+def test_which_epochs_a_marker_may_have(
+    version: int, epoch: int, refusal: ErrorCode | None, *, is_open: bool
+) -> None:
     story = Story()
     story.write(data(epoch=5))
     if not is_open:
@@ -247,7 +290,9 @@ def test_a_log_takes_markers_and_remembers_them_after_a_restart() -> None:
     assert (appended.base_offset, context.log.log_end_offset) == (2, 3)
     assert [tuple(each) for each in context.log.aborted_transactions.ended] == [(PRODUCER, 0, 2, 3)]
     with pytest.raises(KafkaError) as caught:
-        context.log.append_marker(aborting._replace(coordinator_epoch=2), leader_epoch=0, now_ms=NOW_MS)
+        context.log.append_marker(
+            aborting._replace(coordinator_epoch=2), leader_epoch=0, now_ms=NOW_MS
+        )
     assert caught.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert context.log.log_end_offset == 3, "nothing was appended"
     context.append(idempotent(PRODUCER, 2, is_transactional=True))
@@ -282,9 +327,19 @@ def test_the_last_batch_of_the_first_open_transaction_tells_how_late_it_is() -> 
     assert told() is None
     for first_ms, producer_id in ((NOW_MS - 50, PRODUCER), (NOW_MS - 90, PRODUCER + 1)):
         for sequence in range(2):
-            context.append(idempotent(producer_id, sequence, is_transactional=True, timestamp=first_ms + sequence))
+            context.append(
+                idempotent(
+                    producer_id, sequence, is_transactional=True, timestamp=first_ms + sequence
+                )
+            )
     for reopen in (context.open, context.reopen_clean):
-        assert told() == NOW_MS - 49, "the second one wrote longer ago, and does not hold readers back"
+        assert told() == NOW_MS - 49, (
+            "the second one wrote longer ago, and does not hold readers back"
+        )
         reopen()
-    context.log.append_marker(EndOfTransaction(PRODUCER, 0, is_abort=False, coordinator_epoch=0), leader_epoch=0, now_ms=NOW_MS)
+    context.log.append_marker(
+        EndOfTransaction(PRODUCER, 0, is_abort=False, coordinator_epoch=0),
+        leader_epoch=0,
+        now_ms=NOW_MS,
+    )
     assert told() == NOW_MS - 89

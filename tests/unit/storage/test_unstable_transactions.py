@@ -1,4 +1,6 @@
-"""How far readers of committed records may read: transactions that are open, and those whose marker is not safe yet (KIP-98)."""
+"""How far readers of committed records may read: transactions that are open, and those whose marker
+is not safe yet (KIP-98).
+"""
 
 from log_service.storage.unstable_transactions import UnstableTransactions
 
@@ -15,7 +17,9 @@ def test_the_first_open_transaction_holds_readers_back_and_its_marker_until_it_i
     assert transactions.last_stable_offset(25) == 10, "the marker may still be lost"
     assert transactions.last_stable_offset(26) == 20
     transactions.end(2, 28)
-    assert [transactions.last_stable_offset(high_watermark) for high_watermark in (25, 26, 28, 29)] == [10, 20, 20, 29]
+    assert [
+        transactions.last_stable_offset(high_watermark) for high_watermark in (25, 26, 28, 29)
+    ] == [10, 20, 20, 29]
 
 
 def test_what_has_ended_is_forgotten_once_its_marker_is_safe() -> None:
@@ -24,10 +28,14 @@ def test_what_has_ended_is_forgotten_once_its_marker_is_safe() -> None:
     transactions.end(1, 25)
     assert transactions.settle(25) == 10
     assert transactions.settle(26) == 26
-    assert transactions.last_stable_offset(25) == 25, "it is forgotten: the high watermark does not go back"
+    assert transactions.last_stable_offset(25) == 25, (
+        "it is forgotten: the high watermark does not go back"
+    )
 
 
-def test_readers_are_held_back_at_the_start_of_the_log_at_most_and_below_the_high_watermark() -> None:
+def test_readers_are_held_back_at_the_start_of_the_log_at_most_and_below_the_high_watermark() -> (
+    None
+):
     transactions = UnstableTransactions()
     transactions.begin(1, 10)
     transactions.start_at(15)

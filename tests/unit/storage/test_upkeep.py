@@ -18,7 +18,9 @@ def test_retention_runs_at_its_interval_and_files_go_after_the_delay() -> None:
         assert node.log.log_start_offset == 2
         assert any(name.endswith(".deleted") for name in node.files.list_directory(ROOT / "a-0"))
         await trio.sleep(60)
-        assert not any(name.endswith(".deleted") for name in node.files.list_directory(ROOT / "a-0"))
+        assert not any(
+            name.endswith(".deleted") for name in node.files.list_directory(ROOT / "a-0")
+        )
 
     play(story, LogConfig(retention_ms=1_000), retention_check_interval_ms=10_000)
 

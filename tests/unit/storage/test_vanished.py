@@ -38,7 +38,9 @@ def held(context: LogContext) -> list[int]:
 
 
 @pytest.mark.parametrize("base_offset", [0, 2, 4])
-def test_a_segment_that_vanished_while_open_is_there_again(context: LogContext, base_offset: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_segment_that_vanished_while_open_is_there_again(
+    context: LogContext, base_offset: int, caplog: pytest.LogCaptureFixture
+) -> None:
     before = context.all_values()
     remove(context, base_offset)
     restore(context.log)

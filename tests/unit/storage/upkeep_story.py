@@ -33,15 +33,23 @@ class Story:
 
     def append(self, content: bytearray | None = None) -> None:
         now_ms = self.manager.env.clock.wall_ms()
-        self.log.append_as_leader(validated(content or batch(1, timestamp=now_ms)), leader_epoch=0, now_ms=now_ms)
+        self.log.append_as_leader(
+            validated(content or batch(1, timestamp=now_ms)), leader_epoch=0, now_ms=now_ms
+        )
 
 
-def play(story: Callable[[Story], Awaitable[None]], config: LogConfig | None = None, **intervals: int) -> None:
+def play(
+    story: Callable[[Story], Awaitable[None]], config: LogConfig | None = None, **intervals: int
+) -> None:
     async def main() -> None:
         clock = VirtualClock()
         files = MemoryFiles(rng=Random(1), clock=clock)
-        env = NodeEnv(clock=clock, rng=Random(2), network=MemoryNetwork(Random(4)).host("node"), files=files)
-        settings = replace(LogManagerConfig(log_dirs=(ROOT,), initial_task_delay_ms=1_000), **intervals)  # type: ignore[arg-type]
+        env = NodeEnv(
+            clock=clock, rng=Random(2), network=MemoryNetwork(Random(4)).host("node"), files=files
+        )
+        settings = replace(
+            LogManagerConfig(log_dirs=(ROOT,), initial_task_delay_ms=1_000), **intervals
+        )  # type: ignore[arg-type]
         manager = LogManager(env, settings, LogConfig())
         await manager.load()
         manager.create_log(A, TopicId(UUID(int=1)), config or LogConfig())

@@ -39,13 +39,22 @@ def listener(name: str, directory: Path, *after: str, port: int | None = None) -
 
 def installation(directory: Path, *components: Component) -> InstallationSpec:
     context = ServiceContext(
-        data_directory=directory, project_directory=directory, host="127.0.0.1", bootstrap_servers="", ui_port=0, spark_port=0
+        data_directory=directory,
+        project_directory=directory,
+        host="127.0.0.1",
+        bootstrap_servers="",
+        ui_port=0,
+        spark_port=0,
     )
     return InstallationSpec(context=context, components=components)
 
 
 def left_behind(directory: Path) -> list[psutil.Process]:
-    return [candidate for candidate in psutil.process_iter(["cmdline"]) if str(directory) in (candidate.info["cmdline"] or [])]
+    return [
+        candidate
+        for candidate in psutil.process_iter(["cmdline"])
+        if str(directory) in (candidate.info["cmdline"] or [])
+    ]
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 20) -> bool:

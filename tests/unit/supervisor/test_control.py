@@ -1,4 +1,6 @@
-"""Another process asks a running supervisor: one response for each request, and none where nothing runs."""
+"""Another process asks a running supervisor: one response for each request, and none where nothing
+runs.
+"""
 
 import json
 import threading
@@ -39,7 +41,9 @@ async def echo(request: ControlRequest) -> Mapping[str, Any]:
 
 def test_a_request_gets_its_response_and_a_refusal_its_reason(tmp_path: Path) -> None:
     def body() -> None:
-        assert asked(tmp_path, ControlRequest(command=RESTART, node_id=3), timeout_s=20) == {"node_id": 3}
+        assert asked(tmp_path, ControlRequest(command=RESTART, node_id=3), timeout_s=20) == {
+            "node_id": 3
+        }
         with pytest.raises(ControlRefused, match="there is no room"):
             asked(tmp_path, ControlRequest(command=ADD), timeout_s=20)
         assert list((tmp_path / "control").iterdir()) == []
@@ -66,7 +70,11 @@ def test_many_requests_at_once_are_carried_out_one_after_the_other(tmp_path: Pat
         return {"node_id": request.node_id}
 
     def one(number: int) -> None:
-        found.append(asked(tmp_path, ControlRequest(command=RESTART, node_id=number), timeout_s=30)["node_id"])
+        found.append(
+            asked(tmp_path, ControlRequest(command=RESTART, node_id=number), timeout_s=30)[
+                "node_id"
+            ]
+        )
 
     def body() -> None:
         threads = [threading.Thread(target=one, args=(number,)) for number in range(5)]
@@ -95,7 +103,9 @@ def test_many_requests_at_once_are_carried_out_one_after_the_other(tmp_path: Pat
 def test_what_is_no_request_is_answered_and_ends_nothing(tmp_path: Path, text: str) -> None:
     def body() -> None:
         (tmp_path / "control" / "bad.request").write_text(text)
-        assert asked(tmp_path, ControlRequest(command=RESTART, node_id=1), timeout_s=20) == {"node_id": 1}
+        assert asked(tmp_path, ControlRequest(command=RESTART, node_id=1), timeout_s=20) == {
+            "node_id": 1
+        }
         response, deadline = tmp_path / "control" / "bad.response", time.monotonic() + 20
         while not response.exists():  # requests of one moment are taken in no order
             assert time.monotonic() < deadline
@@ -120,7 +130,12 @@ def test_where_nothing_runs_nothing_is_asked(tmp_path: Path) -> None:
         asked(tmp_path, ControlRequest(command=ADD), timeout_s=1)
 
 
-def test_a_supervisor_that_does_not_respond_is_told_and_the_request_is_taken_back(tmp_path: Path) -> None:
-    with state.held_lock(tmp_path), pytest.raises(ControlRefused, match="did not respond to the request to add a node"):
+def test_a_supervisor_that_does_not_respond_is_told_and_the_request_is_taken_back(
+    tmp_path: Path,
+) -> None:
+    with (
+        state.held_lock(tmp_path),
+        pytest.raises(ControlRefused, match="did not respond to the request to add a node"),
+    ):
         asked(tmp_path, ControlRequest(command=ADD), timeout_s=0.2)
     assert list((tmp_path / "control").iterdir()) == []

@@ -1,4 +1,6 @@
-"""Nodes come, go and restart under a supervisor that runs; what cannot be leaves everything as it was."""
+"""Nodes come, go and restart under a supervisor that runs; what cannot be leaves everything as it
+was.
+"""
 
 import os
 import signal
@@ -15,7 +17,14 @@ from log_service.common.errors import ConfigError, first_error
 from log_service.supervisor import process, state
 from log_service.supervisor.control import ADD, REMOVE, RESTART, START, STOP, ControlRequest
 from log_service.supervisor.fleet import Fleet
-from log_service.supervisor.nodes import ClusterSpec, NodeFactory, NodeSpec, broker_port, new_cluster, read_cluster
+from log_service.supervisor.nodes import (
+    ClusterSpec,
+    NodeFactory,
+    NodeSpec,
+    broker_port,
+    new_cluster,
+    read_cluster,
+)
 from log_service.supervisor.process import ComponentProcess, start
 from log_service.supervisor.spec import Component, HttpReadiness, InstallationSpec, ServiceContext
 from log_service.supervisor.supervisor import StartFailed, Supervisor
@@ -40,8 +49,19 @@ class ServerFactory(NodeFactory):
     def component(self, cluster: ClusterSpec, node: NodeSpec) -> Component:
         made = NodeFactory.component(self, cluster, node)
         port = broker_port(self.first_port, node)
-        argv = (sys.executable, "-c", SERVER if node.node_id not in self.failing else "raise SystemExit('no')", str(port))
-        return replace(made, argv=argv, readiness=HttpReadiness(url=f"http://127.0.0.1:{port}/"), start_deadline_s=8.0, stop_deadline_s=5.0)
+        argv = (
+            sys.executable,
+            "-c",
+            SERVER if node.node_id not in self.failing else "raise SystemExit('no')",
+            str(port),
+        )
+        return replace(
+            made,
+            argv=argv,
+            readiness=HttpReadiness(url=f"http://127.0.0.1:{port}/"),
+            start_deadline_s=8.0,
+            stop_deadline_s=5.0,
+        )
 
 
 def free_range(count: int) -> int:
@@ -52,15 +72,29 @@ def free_range(count: int) -> int:
     raise AssertionError("no ports")
 
 
-def tell(directory: Path, story: Callable[[Fleet, list[str]], Awaitable[None]], *, count: int = 2, failing: tuple[int, ...] = ()) -> None:
+def tell(
+    directory: Path,
+    story: Callable[[Fleet, list[str]], Awaitable[None]],
+    *,
+    count: int = 2,
+    failing: tuple[int, ...] = (),
+) -> None:
     async def main() -> None:
         context = ServiceContext(
-            data_directory=directory, project_directory=directory, host="127.0.0.1", bootstrap_servers="", ui_port=0, spark_port=0
+            data_directory=directory,
+            project_directory=directory,
+            host="127.0.0.1",
+            bootstrap_servers="",
+            ui_port=0,
+            spark_port=0,
         )
         factory = ServerFactory(context=context, first_port=free_range(5), failing=failing)
         cluster = new_cluster(count, "c")
         told: list[str] = []
-        supervisor = Supervisor(InstallationSpec(context=context, components=tuple(factory.components(cluster))), told.append)
+        supervisor = Supervisor(
+            InstallationSpec(context=context, components=tuple(factory.components(cluster))),
+            told.append,
+        )
         async with trio.open_nursery() as nursery:
             await nursery.start(supervisor.run)
             await story(Fleet(supervisor, cluster, factory), told)
@@ -99,7 +133,10 @@ def test_a_node_restarts_as_a_new_process(tmp_path: Path) -> None:
         after = {component.name: component.pid for component in state.read(tmp_path)}
         assert after["broker2"] not in {None, before["broker2"]}
         assert after["broker"] == before["broker"]
-        assert [line.split()[:2] for line in told[-2:]] == [["broker2", "stopped"], ["broker2", "ready"]]
+        assert [line.split()[:2] for line in told[-2:]] == [
+            ["broker2", "stopped"],
+            ["broker2", "ready"],
+        ]
 
     tell(tmp_path, story)
 
@@ -128,8 +165,12 @@ def test_a_node_that_is_stopped_stays_down_until_it_is_started(tmp_path: Path) -
     tell(tmp_path, story)
 
 
-def test_a_node_that_is_stopped_while_it_is_started_again_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its process used to come after the stop had looked for one: a node that was told to be down ran, and nobody knew of it."""
+def test_a_node_that_is_stopped_while_it_is_started_again_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process used to come after the stop had looked for one: a node that was told to be down
+    ran, and nobody knew of it.
+    """
 
     async def story(fleet: Fleet, _told: list[str]) -> None:
         made: list[ComponentProcess] = []

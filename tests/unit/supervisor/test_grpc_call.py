@@ -35,7 +35,9 @@ TRUE = frame(HEADERS, 4, STREAM, b"\x88")
     ],
 )
 @pytest.mark.parametrize("size", [1, 7, 1_000])
-def test_headers_of_the_call_are_its_response(sent: bytes, has_responded: bool | None, size: int) -> None:
+def test_headers_of_the_call_are_its_response(
+    sent: bytes, has_responded: bool | None, size: int
+) -> None:
     watch = ResponseWatch()
     for at in range(0, len(sent), size):
         watch.receive(sent[at : at + size])
@@ -50,7 +52,10 @@ def test_settings_are_acknowledged_once() -> None:
     assert (watch.take(), watch.take()) == (frame(SETTINGS, ACKNOWLEDGED, 0, b""), b"")
 
 
-@pytest.mark.parametrize(("length", "prefix"), [(0, "00"), (126, "7e"), (127, "7f00"), (128, "7f01"), (254, "7f7f"), (255, "7f8001")])
+@pytest.mark.parametrize(
+    ("length", "prefix"),
+    [(0, "00"), (126, "7e"), (127, "7f00"), (128, "7f01"), (254, "7f7f"), (255, "7f8001")],
+)
 def test_the_length_of_a_literal_is_written_as_hpack_has_it(length: int, prefix: str) -> None:
     assert literal(b"x" * length) == bytes.fromhex(prefix) + b"x" * length
 

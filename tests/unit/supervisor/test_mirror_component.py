@@ -8,7 +8,9 @@ from log_service.common.errors import ConfigError
 from log_service.supervisor.components import mirror_components
 from log_service.supervisor.spec import HeartbeatReadiness, ServiceContext
 
-FILE = "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
+FILE = (
+    "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
+)
 
 
 @pytest.fixture
@@ -31,7 +33,11 @@ def test_a_project_without_a_file_has_no_mirror(context: ServiceContext) -> None
 def test_the_mirror_starts_after_the_brokers_and_gives_signs(context: ServiceContext) -> None:
     (context.project_directory / "mirror.properties").write_text(FILE)
     (component,) = mirror_components(context, ["broker-1", "broker-2"])
-    assert (component.name, component.address, component.after) == ("mirror", "A->B", ("broker-1", "broker-2"))
+    assert (component.name, component.address, component.after) == (
+        "mirror",
+        "A->B",
+        ("broker-1", "broker-2"),
+    )
     assert isinstance(component.readiness, HeartbeatReadiness)
     assert str(component.readiness.path) in component.argv
     assert component.complaint_path is not None

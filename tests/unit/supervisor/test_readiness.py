@@ -1,4 +1,6 @@
-"""Probes ask for a response: what only accepts connections, as the system does for a process that is stopped, is not ready."""
+"""Probes ask for a response: what only accepts connections, as the system does for a process that
+is stopped, is not ready.
+"""
 
 import os
 import socket
@@ -18,7 +20,13 @@ from log_service.supervisor import readiness
 from log_service.supervisor.components import external_broker, service_context
 from log_service.supervisor.grpc_call import FRAME_HEADER_BYTES, PREFACE, SETTINGS, frame
 from log_service.supervisor.readiness import is_ready
-from log_service.supervisor.spec import GrpcReadiness, HeartbeatReadiness, HttpReadiness, KafkaReadiness, Readiness
+from log_service.supervisor.spec import (
+    GrpcReadiness,
+    HeartbeatReadiness,
+    HttpReadiness,
+    KafkaReadiness,
+    Readiness,
+)
 from tests.helpers.authority import Authority
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.ports import free_port
@@ -33,7 +41,9 @@ from tests.helpers.ports import free_port
     ],
     ids=["http", "grpc", "kafka"],
 )
-def test_accepting_a_connection_is_no_response(make: Callable[[int], Readiness], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accepting_a_connection_is_no_response(
+    make: Callable[[int], Readiness], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(readiness, "PROBE_DEADLINE_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1]
@@ -44,10 +54,15 @@ def test_accepting_a_connection_is_no_response(make: Callable[[int], Readiness],
 
 def test_a_broker_that_responds_is_ready_under_any_of_its_addresses(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path) as broker:
-        assert trio.run(is_ready, KafkaReadiness(bootstrap_servers=f"127.0.0.1:{free_port()}, {broker.bootstrap}"))
+        assert trio.run(
+            is_ready,
+            KafkaReadiness(bootstrap_servers=f"127.0.0.1:{free_port()}, {broker.bootstrap}"),
+        )
 
 
-def test_a_cluster_of_the_user_s_own_is_asked_as_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_of_the_user_s_own_is_asked_as_the_environment_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     authority = Authority(tmp_path / "authority")
     properties = {
         "listeners": "SSL://127.0.0.1:0",
@@ -75,19 +90,25 @@ def test_a_cluster_of_the_user_s_own_is_asked_as_the_environment_says(tmp_path: 
         with pytest.raises(ConfigError, match=r"none\.properties"):
             external_broker(context)
         broken = tmp_path / "broken.properties"
-        broken.write_text(client.read_text() + f"\nssl.truststore.location={tmp_path / 'no-store.pem'}\n")
+        broken.write_text(
+            client.read_text() + f"\nssl.truststore.location={tmp_path / 'no-store.pem'}\n"
+        )
         monkeypatch.setenv("TIDELOG_CLIENT_CONFIG", str(broken))
         with pytest.raises(ConfigError, match=r"no-store\.pem"):
             external_broker(context)
 
 
 @contextmanager
-def grpc_server(serve: Callable[[bytes, Any], bytes], address: str = "127.0.0.1:0") -> Iterator[int]:
+def grpc_server(
+    serve: Callable[[bytes, Any], bytes], address: str = "127.0.0.1:0"
+) -> Iterator[int]:
     """Yield the port of a server with one thread, whose one method is ``serve``."""
     grpc = pytest.importorskip("grpc", reason="needs the platform extra")
     server = grpc.server(ThreadPoolExecutor(max_workers=1))
     handler = grpc.unary_unary_rpc_method_handler(serve)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("shop.Till", {"Ping": handler}),))
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("shop.Till", {"Ping": handler}),)
+    )
     port = server.add_insecure_port(address)
     server.start()
     try:
@@ -105,11 +126,15 @@ def test_a_call_that_is_served_and_one_that_is_refused_are_responses(method: str
         return b"x" * 100_000
 
     with grpc_server(serve) as port:
-        assert trio.run(is_ready, GrpcReadiness(host="127.0.0.1", port=port, method=method, message=b"hello"))
+        assert trio.run(
+            is_ready, GrpcReadiness(host="127.0.0.1", port=port, method=method, message=b"hello")
+        )
     assert asked == ([b"hello"] if method.endswith("Ping") else [])
 
 
-def test_a_server_on_a_unix_socket_is_asked_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_on_a_unix_socket_is_asked_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)  # the whole path may be longer than one of a socket can be
     ping = GrpcReadiness(socket_path=Path("till.sock"), method="/shop.Till/Ping")
     assert not trio.run(is_ready, ping)
@@ -117,7 +142,9 @@ def test_a_server_on_a_unix_socket_is_asked_there(tmp_path: Path, monkeypatch: p
         assert trio.run(is_ready, ping)
 
 
-def test_a_program_that_hangs_is_not_ready_though_its_grpc_greets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_hangs_is_not_ready_though_its_grpc_greets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(readiness, "PROBE_DEADLINE_S", 0.5)
     is_over, hangs = Event(), Event()
 
@@ -140,7 +167,9 @@ def test_a_program_that_hangs_is_not_ready_though_its_grpc_greets(monkeypatch: p
         assert trio.run(is_ready, ping)
 
 
-def test_a_call_shows_the_token_of_the_environment_or_else_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_shows_the_token_of_the_environment_or_else_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shown: list[str | None] = []
 
     def serve(_message: bytes, context: Any) -> bytes:
@@ -149,7 +178,13 @@ def test_a_call_shows_the_token_of_the_environment_or_else_of_the_file(tmp_path:
 
     token = tmp_path / "token"
     with grpc_server(serve) as port:
-        ping = GrpcReadiness(host="127.0.0.1", port=port, method="/shop.Till/Ping", token_path=token, token_variable="TILL_TOKEN")
+        ping = GrpcReadiness(
+            host="127.0.0.1",
+            port=port,
+            method="/shop.Till/Ping",
+            token_path=token,
+            token_variable="TILL_TOKEN",
+        )
         assert trio.run(is_ready, ping)
         token.write_text("in-the-file\n")
         assert trio.run(is_ready, ping)
@@ -158,7 +193,9 @@ def test_a_call_shows_the_token_of_the_environment_or_else_of_the_file(tmp_path:
     assert shown == [None, "Bearer in-the-file", f"Bearer {'t' * 1_000}"]
 
 
-def test_the_token_in_the_file_is_not_shown_where_another_account_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_token_in_the_file_is_not_shown_where_another_account_listens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shown: list[str | None] = []
 
     def serve(_message: bytes, context: Any) -> bytes:
@@ -168,8 +205,16 @@ def test_the_token_in_the_file_is_not_shown_where_another_account_listens(tmp_pa
     token = tmp_path / "token"
     token.write_text("in-the-file\n")
     with grpc_server(serve) as port:
-        monkeypatch.setattr(readiness, "strangers_at", lambda *asked: {("127.0.0.1", port): {65534}}[asked])
-        ping = GrpcReadiness(host="127.0.0.1", port=port, method="/shop.Till/Ping", token_path=token, token_variable="TILL_TOKEN")
+        monkeypatch.setattr(
+            readiness, "strangers_at", lambda *asked: {("127.0.0.1", port): {65534}}[asked]
+        )
+        ping = GrpcReadiness(
+            host="127.0.0.1",
+            port=port,
+            method="/shop.Till/Ping",
+            token_path=token,
+            token_variable="TILL_TOKEN",
+        )
         assert not trio.run(is_ready, ping)
         assert shown == []
         monkeypatch.setenv("TILL_TOKEN", "of-a-server-elsewhere")

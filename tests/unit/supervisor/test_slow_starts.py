@@ -1,4 +1,6 @@
-"""Components that are slow, broken or away at their first start are tried again, the others go on, and what waits for what is told."""
+"""Components that are slow, broken or away at their first start are tried again, the others go on,
+and what waits for what is told.
+"""
 
 import sys
 from collections.abc import Callable
@@ -30,7 +32,12 @@ def slow(tmp_path: Path, *after: str) -> Component:
     base = listener("slow", tmp_path, *after)
     assert isinstance(base.readiness, HttpReadiness)
     program = f"import os, time\nwhile not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.01)\n{base.argv[2]}"
-    return replace(base, argv=(*base.argv[:2], program, *base.argv[3:]), is_essential=False, start_deadline_s=0.3)
+    return replace(
+        base,
+        argv=(*base.argv[:2], program, *base.argv[3:]),
+        is_essential=False,
+        start_deadline_s=0.3,
+    )
 
 
 def states(directory: Path) -> dict[str, str]:
@@ -45,7 +52,9 @@ def test_a_slow_start_takes_nothing_down_and_what_waits_for_it_is_told(tmp_path:
     told: list[str] = []
 
     def look_and_go_on(_supervisor: Supervisor) -> None:
-        assert eventually(lambda: any("was not ready after 0 s; starts again" in line for line in told))
+        assert eventually(
+            lambda: any("was not ready after 0 s; starts again" in line for line in told)
+        )
         first = {one.name: one.pid for one in state.read(tmp_path)}["broker"]
         assert eventually(lambda: "waiting for slow" in shown(tmp_path))
         assert eventually(lambda: "slow: was not ready after" in shown(tmp_path))
@@ -58,13 +67,19 @@ def test_a_slow_start_takes_nothing_down_and_what_waits_for_it_is_told(tmp_path:
         assert "was not ready" not in shown(tmp_path)
 
     code = replace(listener("code", tmp_path, "broker", "slow"), is_essential=False)
-    run(installation(tmp_path, listener("broker", tmp_path), slow(tmp_path), code), told, look_and_go_on)
+    run(
+        installation(tmp_path, listener("broker", tmp_path), slow(tmp_path), code),
+        told,
+        look_and_go_on,
+    )
     assert eventually(lambda: not left_behind(tmp_path))
 
 
 def test_everything_is_ready_only_when_the_slow_one_is(tmp_path: Path) -> None:
     async def main() -> None:
-        supervisor = Supervisor(installation(tmp_path, listener("broker", tmp_path), slow(tmp_path)), lambda _: None)
+        supervisor = Supervisor(
+            installation(tmp_path, listener("broker", tmp_path), slow(tmp_path)), lambda _: None
+        )
         async with trio.open_nursery() as nursery:
             await nursery.start(supervisor.run)
             with trio.move_on_after(0.5) as waited:
@@ -90,14 +105,27 @@ def test_patience_grows_with_each_start_that_took_too_long(tmp_path: Path) -> No
     assert waits[:3] == ["1", "1", "2"], "0.51, 1.02 and 2.04 seconds"
 
 
-def test_what_breaks_at_its_first_start_is_tried_again_with_the_end_of_its_log(tmp_path: Path) -> None:
+def test_what_breaks_at_its_first_start_is_tried_again_with_the_end_of_its_log(
+    tmp_path: Path,
+) -> None:
     told: list[str] = []
     broken = Component(
-        name="broken", argv=(sys.executable, "-c", "raise SystemExit('no such luck')"), readiness=UptimeReadiness(), is_essential=False
+        name="broken",
+        argv=(sys.executable, "-c", "raise SystemExit('no such luck')"),
+        readiness=UptimeReadiness(),
+        is_essential=False,
     )
     spec = installation(tmp_path, listener("broker", tmp_path), broken)
-    run(spec, told, lambda _: eventually(lambda: sum("exit code 1; starts again" in line for line in told) >= 2))
-    assert [line.split(maxsplit=1)[1] for line in told if "log:\n" in line] == ["the end of its log:\n  no such luck"]
+    run(
+        spec,
+        told,
+        lambda _: eventually(
+            lambda: sum("exit code 1; starts again" in line for line in told) >= 2
+        ),
+    )
+    assert [line.split(maxsplit=1)[1] for line in told if "log:\n" in line] == [
+        "the end of its log:\n  no such luck"
+    ]
     assert states(tmp_path) == {}
 
 
@@ -118,11 +146,16 @@ def test_what_is_the_user_s_own_and_away_is_waited_for(tmp_path: Path) -> None:
         told,
         lambda _: eventually(lambda: "MY_PAGE names, did" in "".join(told)),
     )
-    assert f"page    127.0.0.1:{port}, which MY_PAGE names, did not respond within 0 s: start it, or unset MY_PAGE" in "\n".join(told)
+    assert (
+        f"page    127.0.0.1:{port}, which MY_PAGE names, did not respond within 0 s: start it, or unset MY_PAGE"
+        in "\n".join(told)
+    )
     assert any(line.startswith("broker  stopped") for line in told), "it ran until the end"
 
 
-def test_what_cannot_be_asked_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_asked_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[int] = []
     was_ready: Callable[..., object] = readiness.is_ready
 
@@ -136,5 +169,9 @@ def test_what_cannot_be_asked_is_asked_again(tmp_path: Path, monkeypatch: pytest
     told: list[str] = []
     page = replace(listener("page", tmp_path), is_essential=False, health_interval_s=0.05)
     spec: InstallationSpec = installation(tmp_path, page)
-    run(spec, told, lambda _: eventually(lambda: any(line.startswith("page  ready") for line in told)))
+    run(
+        spec,
+        told,
+        lambda _: eventually(lambda: any(line.startswith("page  ready") for line in told)),
+    )
     assert told[:1] == ["page  cannot be asked: there is no key"]

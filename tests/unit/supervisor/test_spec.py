@@ -14,7 +14,9 @@ def names(components: list[Component]) -> list[str]:
 
 
 def test_each_component_comes_behind_what_it_waits_for() -> None:
-    ordered = start_order([component("daemon", "broker", "spark"), component("spark"), component("broker")])
+    ordered = start_order(
+        [component("daemon", "broker", "spark"), component("spark"), component("broker")]
+    )
     assert names(ordered) == ["spark", "broker", "daemon"]
 
 

@@ -1,4 +1,6 @@
-"""The lock of an installation: its owner alone can hold it, whatever the umask was, and others are told whose it is."""
+"""The lock of an installation: its owner alone can hold it, whatever the umask was, and others are
+told whose it is.
+"""
 
 import fcntl
 import os
@@ -49,7 +51,9 @@ def test_a_lock_of_an_earlier_release_is_closed(tmp_path: Path) -> None:
         assert mode_of(tmp_path / state.LOCK_FILE) == 0o600
 
 
-def test_another_account_is_told_whose_installation_it_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_account_is_told_whose_installation_it_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(_path: Path, *_: Any, **__: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
@@ -72,13 +76,22 @@ def test_two_that_ask_at_once_do_not_take_each_other_for_a_supervisor(tmp_path: 
     assert not state.is_locked(tmp_path)
 
 
-def test_a_supervisor_starts_while_another_process_asks_whether_one_runs(tmp_path: Path, asking: BinaryIO) -> None:
+def test_a_supervisor_starts_while_another_process_asks_whether_one_runs(
+    tmp_path: Path, asking: BinaryIO
+) -> None:
     threading.Timer(2 * state.LOCK_PAUSE_S, fcntl.flock, (asking, fcntl.LOCK_UN)).start()
     with state.held_lock(tmp_path):
         assert state.is_locked(tmp_path)
 
 
 def test_what_an_earlier_supervisor_ran_is_forgotten_at_the_start(tmp_path: Path) -> None:
-    state.write(tmp_path, {"broker": ComponentState(name="broker", state="ready", address="", pid=1, restart_count=0, log_path="")})
+    state.write(
+        tmp_path,
+        {
+            "broker": ComponentState(
+                name="broker", state="ready", address="", pid=1, restart_count=0, log_path=""
+            )
+        },
+    )
     with state.held_lock(tmp_path):
         assert state.read(tmp_path) == []

@@ -1,4 +1,6 @@
-"""A supervisor over real processes: it starts in order, restarts what dies, and leaves nothing behind, however it ends."""
+"""A supervisor over real processes: it starts in order, restarts what dies, and leaves nothing
+behind, however it ends.
+"""
 
 import os
 import signal
@@ -33,28 +35,49 @@ def pause(component: state.ComponentState) -> None:
 
 def test_components_start_in_order_and_stop_in_the_opposite_one(tmp_path: Path) -> None:
     told: list[str] = []
-    run(installation(tmp_path, listener("second", tmp_path, "first"), listener("first", tmp_path)), told, lambda _: None)
-    assert [line.split()[:2] for line in told] == [["first", "ready"], ["second", "ready"], ["second", "stopped"], ["first", "stopped"]]
+    run(
+        installation(tmp_path, listener("second", tmp_path, "first"), listener("first", tmp_path)),
+        told,
+        lambda _: None,
+    )
+    assert [line.split()[:2] for line in told] == [
+        ["first", "ready"],
+        ["second", "ready"],
+        ["second", "stopped"],
+        ["first", "stopped"],
+    ]
     assert eventually(lambda: not left_behind(tmp_path))
 
 
 def test_components_of_one_stop_group_stop_together(tmp_path: Path) -> None:
-    """Nodes of one cluster that stopped one after the other would leave the last ones without a quorum that lets them go."""
+    """Nodes of one cluster that stopped one after the other would leave the last ones without a
+    quorum that lets them go.
+    """
     slow = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: (time.sleep(2), sys.exit(0))); time.sleep(600)"
     nodes = [
         Component(
-            name=name, argv=(sys.executable, "-c", slow), readiness=UptimeReadiness(seconds=1.0), stop_group="broker", stop_deadline_s=30.0
+            name=name,
+            argv=(sys.executable, "-c", slow),
+            readiness=UptimeReadiness(seconds=1.0),
+            stop_group="broker",
+            stop_deadline_s=30.0,
         )
         for name in ("one", "two", "three")
     ]
     stopping: list[float] = []
     run(installation(tmp_path, *nodes), [], lambda _: stopping.append(time.monotonic()))
-    assert 2.0 <= time.monotonic() - stopping[0] < 4.0, "three times two seconds, one after the other, are six"
+    assert 2.0 <= time.monotonic() - stopping[0] < 4.0, (
+        "three times two seconds, one after the other, are six"
+    )
 
 
 def test_state_tells_what_runs_while_it_runs(tmp_path: Path) -> None:
     seen: list[str] = []
-    run(installation(tmp_path, listener("one", tmp_path)), [], lambda _: seen.extend(c.state for c in state.read(tmp_path)))
+    run(
+        installation(tmp_path, listener("one", tmp_path)),
+        [],
+        lambda _: seen.extend(c.state for c in state.read(tmp_path)),
+    )
     assert seen == ["ready"]
     assert state.read(tmp_path) == []
 
@@ -75,7 +98,9 @@ def test_component_that_dies_is_started_again(tmp_path: Path) -> None:
 
 def test_component_that_cannot_start_is_named_with_the_end_of_its_log(tmp_path: Path) -> None:
     broken = Component(
-        name="broken", argv=(sys.executable, "-c", "raise SystemExit('no such luck')"), readiness=UptimeReadiness(seconds=30)
+        name="broken",
+        argv=(sys.executable, "-c", "raise SystemExit('no such luck')"),
+        readiness=UptimeReadiness(seconds=30),
     )
     with pytest.raises(StartFailed, match=r"(?s)broken could not be started.*no such luck"):
         run(installation(tmp_path, broken, listener("fine", tmp_path)), [], lambda _: None)
@@ -90,7 +115,9 @@ def test_failed_preparation_keeps_a_component_from_starting(tmp_path: Path) -> N
         readiness=base.readiness,
         prepare=((sys.executable, "-c", "print('not prepared'); raise SystemExit(3)"),),
     )
-    with pytest.raises(StartFailed, match=r"(?s): it failed in its preparation, with exit code 3\..*not prepared"):
+    with pytest.raises(
+        StartFailed, match=r"(?s): it failed in its preparation, with exit code 3\..*not prepared"
+    ):
         run(installation(tmp_path, component), [], lambda _: None)
 
 
@@ -102,11 +129,18 @@ def test_second_supervisor_on_the_same_data_is_refused(tmp_path: Path) -> None:
     run(installation(tmp_path, listener("one", tmp_path)), [], start_another)
 
 
-def test_what_is_to_be_done_before_stopping_is_done_while_the_component_is_alive(tmp_path: Path) -> None:
+def test_what_is_to_be_done_before_stopping_is_done_while_the_component_is_alive(
+    tmp_path: Path,
+) -> None:
     port = free_port()
     base = listener("one", tmp_path, port=port)
     ask = f"import socket; socket.create_connection(('127.0.0.1', {port})); open({str(tmp_path / 'asked')!r}, 'w')"
-    component = Component(name="one", argv=base.argv, readiness=base.readiness, before_stop=((sys.executable, "-c", ask),))
+    component = Component(
+        name="one",
+        argv=base.argv,
+        readiness=base.readiness,
+        before_stop=((sys.executable, "-c", ask),),
+    )
     run(installation(tmp_path, component), [], lambda _: None)
     assert (tmp_path / "asked").exists()
 
@@ -133,7 +167,9 @@ trio.run(Supervisor(installation(directory, listener("one", directory)), lambda 
 
 
 def test_nothing_outlives_a_supervisor_that_is_killed(tmp_path: Path) -> None:
-    child = subprocess.Popen([sys.executable, "-c", SUPERVISOR_PROCESS, str(tmp_path)], stdout=subprocess.PIPE)
+    child = subprocess.Popen(
+        [sys.executable, "-c", SUPERVISOR_PROCESS, str(tmp_path)], stdout=subprocess.PIPE
+    )
     assert child.stdout is not None
     assert b"ready" in child.stdout.readline()
     assert len(left_behind(tmp_path)) > 2
@@ -163,7 +199,9 @@ def web_page(directory: Path, port: int) -> Component:
     )
 
 
-def test_a_component_that_hangs_is_killed_and_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_component_that_hangs_is_killed_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(readiness, "PROBE_DEADLINE_S", 0.5)
     told: list[str] = []
 
@@ -174,16 +212,23 @@ def test_a_component_that_hangs_is_killed_and_started_again(tmp_path: Path, monk
         assert eventually(lambda: sum("ready" in line for line in told) == 2)
 
     run(installation(tmp_path, web_page(tmp_path, free_port())), told, stop_it_and_wait)
-    assert any("page  did not respond for 0 s, and was killed; starts again in 1 s" in line for line in told)
+    assert any(
+        "page  did not respond for 0 s, and was killed; starts again in 1 s" in line
+        for line in told
+    )
     assert eventually(lambda: not left_behind(tmp_path))
 
 
-def test_a_component_of_the_user_s_own_is_looked_at_and_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_component_of_the_user_s_own_is_looked_at_and_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(readiness, "PROBE_DEADLINE_S", 0.5)
     port = free_port()
     told: list[str] = []
     own = subprocess.Popen([sys.executable, "-c", WEB_PAGE, str(port), str(tmp_path)])
-    page = replace(web_page(tmp_path, port), argv=(), address=f"127.0.0.1:{port}", external_setting="MY_PAGE")
+    page = replace(
+        web_page(tmp_path, port), argv=(), address=f"127.0.0.1:{port}", external_setting="MY_PAGE"
+    )
 
     def own_page() -> state.ComponentState:
         return next(one for one in state.read(tmp_path) if one.name == "page")
@@ -198,7 +243,11 @@ def test_a_component_of_the_user_s_own_is_looked_at_and_left_alone(tmp_path: Pat
         assert eventually(lambda: any("ready again" in line for line in told))
 
     try:
-        run(installation(tmp_path, page, listener("after", tmp_path, "page")), told, stop_and_continue)
+        run(
+            installation(tmp_path, page, listener("after", tmp_path, "page")),
+            told,
+            stop_and_continue,
+        )
         assert told[0] == f"page   ready  127.0.0.1:{port}  (yours: MY_PAGE)"
         assert own.poll() is None
     finally:
@@ -206,8 +255,12 @@ def test_a_component_of_the_user_s_own_is_looked_at_and_left_alone(tmp_path: Pat
         own.wait()
 
 
-def test_settings_that_cannot_be_used_for_a_moment_end_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key and its certificates are two files: one that asks between the two changes finds them unlike."""
+def test_settings_that_cannot_be_used_for_a_moment_end_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key and its certificates are two files: one that asks between the two changes finds them
+    unlike.
+    """
     told: list[str] = []
     page = replace(web_page(tmp_path, free_port()), argv=(), external_setting="MY_PAGE")
     fault: list[str] = []
@@ -222,7 +275,9 @@ def test_settings_that_cannot_be_used_for_a_moment_end_nothing(tmp_path: Path, m
 
     def break_and_mend(_supervisor: Supervisor) -> None:
         fault.append("the key is not that of the certificate")
-        assert eventually(lambda: any("cannot be asked" in line and "the key is not" in line for line in told))
+        assert eventually(
+            lambda: any("cannot be asked" in line and "the key is not" in line for line in told)
+        )
         fault.clear()
         assert eventually(lambda: any("ready again" in line for line in told))
 
@@ -232,7 +287,9 @@ def test_settings_that_cannot_be_used_for_a_moment_end_nothing(tmp_path: Path, m
 def test_a_component_that_cannot_be_asked_for_a_moment_goes_on_and_one_that_hangs_then_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The supervisor ended, and all components with it, when it looked in the moment in which a certificate was exchanged."""
+    """The supervisor ended, and all components with it, when it looked in the moment in which a
+    certificate was exchanged.
+    """
     monkeypatch.setattr(readiness, "PROBE_DEADLINE_S", 0.5)
     told: list[str] = []
     fault: list[str] = []
@@ -252,7 +309,9 @@ def test_a_component_that_cannot_be_asked_for_a_moment_goes_on_and_one_that_hang
     def break_and_mend(_supervisor: Supervisor) -> None:
         (before,) = state.read(tmp_path)
         fault.append("the key is not that of the certificate")
-        assert eventually(lambda: times("page  cannot be asked: the key is not that of the certificate") == 1)
+        assert eventually(
+            lambda: times("page  cannot be asked: the key is not that of the certificate") == 1
+        )
         fault.clear()
         assert eventually(lambda: times("page  can be asked again") == 1)
         assert state.read(tmp_path)[0].pid == before.pid, "it was not started again"
@@ -260,7 +319,9 @@ def test_a_component_that_cannot_be_asked_for_a_moment_goes_on_and_one_that_hang
         fault.append("there is no key")
         assert eventually(lambda: times("there is no key") == 1)
         psutil.Process(before.pid).kill()
-        assert eventually(lambda: times("there is no key") == 2), "what is started again is asked again"
+        assert eventually(lambda: times("there is no key") == 2), (
+            "what is started again is asked again"
+        )
         fault.clear()
         assert eventually(lambda: times("ready") == 2)
         pause(state.read(tmp_path)[0])
@@ -271,8 +332,12 @@ def test_a_component_that_cannot_be_asked_for_a_moment_goes_on_and_one_that_hang
     assert eventually(lambda: not left_behind(tmp_path))
 
 
-def test_a_component_that_was_started_again_and_cannot_be_asked_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It serves, and was killed at the deadline of each start, for as long as the certificate was not there."""
+def test_a_component_that_was_started_again_and_cannot_be_asked_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It serves, and was killed at the deadline of each start, for as long as the certificate was
+    not there.
+    """
     told: list[str] = []
     fault: list[str] = []
     failed: list[str] = []
@@ -304,55 +369,102 @@ def test_a_component_that_was_started_again_and_cannot_be_asked_goes_on(tmp_path
     assert eventually(lambda: not left_behind(tmp_path))
 
 
-def test_what_cannot_be_asked_at_its_first_start_is_told_and_ends_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_asked_at_its_first_start_is_told_and_ends_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def asked(_readiness: object) -> bool:
         raise ConfigError("there is no key")
 
     monkeypatch.setattr(readiness, "is_ready", asked)
     with pytest.raises(ConfigError, match="there is no key"):
-        trio.run(Supervisor(installation(tmp_path, web_page(tmp_path, free_port())), lambda _: None).run)
+        trio.run(
+            Supervisor(installation(tmp_path, web_page(tmp_path, free_port())), lambda _: None).run
+        )
     assert eventually(lambda: not left_behind(tmp_path))
 
 
 def test_what_is_the_user_s_own_and_not_there_is_named_with_its_setting(tmp_path: Path) -> None:
-    page = replace(web_page(tmp_path, free_port()), argv=(), address="127.0.0.1:1", external_setting="MY_PAGE", start_deadline_s=0.5)
-    with pytest.raises(StartFailed, match=r"page at 127.0.0.1:1, which MY_PAGE names, did not respond .* unset MY_PAGE"):
+    page = replace(
+        web_page(tmp_path, free_port()),
+        argv=(),
+        address="127.0.0.1:1",
+        external_setting="MY_PAGE",
+        start_deadline_s=0.5,
+    )
+    with pytest.raises(
+        StartFailed,
+        match=r"page at 127.0.0.1:1, which MY_PAGE names, did not respond .* unset MY_PAGE",
+    ):
         run(installation(tmp_path, page), [], lambda _: None)
 
 
-def test_a_long_wait_for_what_is_the_user_s_own_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_wait_for_what_is_the_user_s_own_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(supervisor_module, "TOLD_TO_WAIT_AFTER_S", 0.1)
-    page = replace(web_page(tmp_path, free_port()), argv=(), address="127.0.0.1:1", external_setting="MY_PAGE", start_deadline_s=1)
+    page = replace(
+        web_page(tmp_path, free_port()),
+        argv=(),
+        address="127.0.0.1:1",
+        external_setting="MY_PAGE",
+        start_deadline_s=1,
+    )
     told: list[str] = []
     with pytest.raises(StartFailed):
         run(installation(tmp_path, page), told, lambda _: None)
     assert told == ["page  waiting for up to 1 s for 127.0.0.1:1, which MY_PAGE names"]
 
 
-def test_what_a_component_says_to_be_wrong_is_told_and_in_the_state_until_it_is_mended(tmp_path: Path) -> None:
+def test_what_a_component_says_to_be_wrong_is_told_and_in_the_state_until_it_is_mended(
+    tmp_path: Path,
+) -> None:
     complaint = tmp_path / "complaint.txt"
     told: list[str] = []
 
     def complain_and_mend(_supervisor: Supervisor) -> None:
         complaint.write_text("assets/orders.py, line 3, cannot be loaded: NameError: orders\n")
-        assert eventually(lambda: "page  assets/orders.py, line 3, cannot be loaded: NameError: orders" in told)
-        assert [(one.state, one.complaint[:16]) for one in state.read(tmp_path)] == [("ready", "assets/orders.py")]
+        assert eventually(
+            lambda: "page  assets/orders.py, line 3, cannot be loaded: NameError: orders" in told
+        )
+        assert [(one.state, one.complaint[:16]) for one in state.read(tmp_path)] == [
+            ("ready", "assets/orders.py")
+        ]
         told_by_status = CliRunner().invoke(status, ["--data", str(tmp_path)])
         assert told_by_status.exit_code == 1
         assert "at fault" in told_by_status.output
-        assert "page: assets/orders.py, line 3, cannot be loaded: NameError: orders" in told_by_status.output
-        complaint.write_text("assets/orders.py, line 3, cannot be loaded: NameError: orders\nlake/clean_orders failed in its last run\n")
+        assert (
+            "page: assets/orders.py, line 3, cannot be loaded: NameError: orders"
+            in told_by_status.output
+        )
+        complaint.write_text(
+            "assets/orders.py, line 3, cannot be loaded: NameError: orders\nlake/clean_orders failed in its last run\n"
+        )
         assert eventually(lambda: "page  lake/clean_orders failed in its last run" in told)
-        assert len([line for line in told if "NameError" in line]) == 1, "what was told is not told again"
-        assert "\npage: lake/clean_orders failed in its last run" in CliRunner().invoke(status, ["--data", str(tmp_path)]).output
-        complaint.write_text("lake/clean_orders failed in its last run\ttried again at 12:00:05 UTC\n")
+        assert len([line for line in told if "NameError" in line]) == 1, (
+            "what was told is not told again"
+        )
+        assert (
+            "\npage: lake/clean_orders failed in its last run"
+            in CliRunner().invoke(status, ["--data", str(tmp_path)]).output
+        )
+        complaint.write_text(
+            "lake/clean_orders failed in its last run\ttried again at 12:00:05 UTC\n"
+        )
         again = "page: lake/clean_orders failed in its last run; tried again at 12:00:05 UTC\n"
-        assert eventually(lambda: again in CliRunner().invoke(status, ["--data", str(tmp_path)]).output)
+        assert eventually(
+            lambda: again in CliRunner().invoke(status, ["--data", str(tmp_path)]).output
+        )
         complaint.write_text("lake/clean_orders failed in its last run\n")
-        assert eventually(lambda: state.read(tmp_path)[0].complaint == "lake/clean_orders failed in its last run")
+        assert eventually(
+            lambda: state.read(tmp_path)[0].complaint == "lake/clean_orders failed in its last run"
+        )
         complaint.write_text("")
         assert eventually(lambda: "page  all is well again" in told)
         assert len([line for line in told if line.startswith("page  lake/clean_orders")]) == 1
         assert CliRunner().invoke(status, ["--data", str(tmp_path)]).exit_code == 0
 
-    run(installation(tmp_path, replace(web_page(tmp_path, free_port()), complaint_path=complaint)), told, complain_and_mend)
+    run(
+        installation(tmp_path, replace(web_page(tmp_path, free_port()), complaint_path=complaint)),
+        told,
+        complain_and_mend,
+    )

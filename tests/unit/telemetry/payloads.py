@@ -13,7 +13,10 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 )
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-DELTA, CUMULATIVE = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA, AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
+DELTA, CUMULATIVE = (
+    AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA,
+    AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE,
+)
 
 
 def labels(**values: str) -> list[KeyValue]:
@@ -21,16 +24,28 @@ def labels(**values: str) -> list[KeyValue]:
 
 
 def gauge(name: str, value: float, **own: str) -> Metric:
-    return Metric(name=name, gauge=Gauge(data_points=[NumberDataPoint(as_double=value, attributes=labels(**own))]))
+    return Metric(
+        name=name,
+        gauge=Gauge(data_points=[NumberDataPoint(as_double=value, attributes=labels(**own))]),
+    )
 
 
-def counter(name: str, value: int, temporality: AggregationTemporality.ValueType = DELTA, **own: str) -> Metric:
+def counter(
+    name: str, value: int, temporality: AggregationTemporality.ValueType = DELTA, **own: str
+) -> Metric:
     point = NumberDataPoint(as_int=value, attributes=labels(**own))
-    return Metric(name=name, sum=Sum(data_points=[point], is_monotonic=True, aggregation_temporality=temporality))
+    return Metric(
+        name=name,
+        sum=Sum(data_points=[point], is_monotonic=True, aggregation_temporality=temporality),
+    )
 
 
 def payload(*metrics: Metric, **common: str) -> bytes:
     scope = ScopeMetrics(metrics=metrics)
-    data = MetricsData(resource_metrics=[ResourceMetrics(resource=Resource(attributes=labels(**common)), scope_metrics=[scope])])
+    data = MetricsData(
+        resource_metrics=[
+            ResourceMetrics(resource=Resource(attributes=labels(**common)), scope_metrics=[scope])
+        ]
+    )
     content: bytes = data.SerializeToString()
     return content

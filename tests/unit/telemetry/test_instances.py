@@ -16,9 +16,21 @@ def instance() -> Instance:
     return Instance(SUBSCRIPTION, version=1, connection_id=1)
 
 
-def push_at(one: Instance, now_ms: int, *, number: int = 5, is_last: bool = False, codec: int = 4, size: int = 10) -> ErrorCode:
+def push_at(
+    one: Instance,
+    now_ms: int,
+    *,
+    number: int = 5,
+    is_last: bool = False,
+    codec: int = 4,
+    size: int = 10,
+) -> ErrorCode:
     try:
-        one.begin_push(Push(subscription_id=number, is_terminating=is_last, codec=codec, size_bytes=size), MAX_BYTES, now_ms)
+        one.begin_push(
+            Push(subscription_id=number, is_terminating=is_last, codec=codec, size_bytes=size),
+            MAX_BYTES,
+            now_ms,
+        )
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE
@@ -50,12 +62,18 @@ def test_a_client_that_was_refused_may_ask_out_of_its_turn_once() -> None:
     assert get_at(one, 30) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert push_at(one, 1_010, number=6) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     assert push_at(one, 2_010) is ErrorCode.NONE
-    assert get_at(one, 2_020) is ErrorCode.THROTTLING_QUOTA_EXCEEDED, "it was told nothing new since"
+    assert get_at(one, 2_020) is ErrorCode.THROTTLING_QUOTA_EXCEEDED, (
+        "it was told nothing new since"
+    )
 
 
 @pytest.mark.parametrize(("interval_ms", "memory_ms"), [(1_000, 60_000), (300_000, 900_000)])
 def test_a_client_is_remembered_for_some_of_its_intervals(interval_ms: int, memory_ms: int) -> None:
-    one = Instance(Subscription(subscription_id=5, metrics=("*",), interval_ms=interval_ms), version=1, connection_id=1)
+    one = Instance(
+        Subscription(subscription_id=5, metrics=("*",), interval_ms=interval_ms),
+        version=1,
+        connection_id=1,
+    )
     assert not one.is_silent_at(memory_ms - 1)
     assert one.is_silent_at(memory_ms)
 
@@ -80,7 +98,9 @@ def test_a_client_that_asks_or_pushes_twice_at_a_time_is_refused() -> None:
         ({"size": 100, "codec": 0}, ErrorCode.NONE),
     ],
 )
-def test_what_is_wrong_is_told_in_kafkas_order_and_uses_up_the_turn(wrong: dict[str, int], code: ErrorCode) -> None:
+def test_what_is_wrong_is_told_in_kafkas_order_and_uses_up_the_turn(
+    wrong: dict[str, int], code: ErrorCode
+) -> None:
     one = instance()
     assert get_at(one, 0) is ErrorCode.NONE
     assert push_at(one, 10, **wrong) is code  # type: ignore[arg-type]
@@ -89,7 +109,9 @@ def test_what_is_wrong_is_told_in_kafkas_order_and_uses_up_the_turn(wrong: dict[
 
 
 @pytest.mark.parametrize("wrong", [{"number": 6}, {"codec": 9}])
-def test_after_a_changed_subscription_or_codec_a_client_asks_at_once_and_pushes_when_its_time_has_come(wrong: dict[str, int]) -> None:
+def test_after_a_changed_subscription_or_codec_a_client_asks_at_once_and_pushes_when_its_time_has_come(
+    wrong: dict[str, int],
+) -> None:
     one = instance()
     push_at(one, 0, **wrong)  # type: ignore[arg-type]
     assert get_at(one, 1) is ErrorCode.NONE
@@ -105,7 +127,14 @@ def test_the_last_push_may_come_early_and_the_next_one_is_refused() -> None:
     assert push_at(one, 5_000) is ErrorCode.INVALID_REQUEST
 
 
-def found(all_of_them: Instances, number: int, *, version: int = 1, connection_id: int = 1, now_ms: int = 0) -> Instance:
+def found(
+    all_of_them: Instances,
+    number: int,
+    *,
+    version: int = 1,
+    connection_id: int = 1,
+    now_ms: int = 0,
+) -> Instance:
     return all_of_them.find(UUID(int=number), version, connection_id, lambda: SUBSCRIPTION, now_ms)
 
 

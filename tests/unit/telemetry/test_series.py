@@ -8,7 +8,9 @@ from log_service.telemetry.series import PushedSeries, are_counts
 ONE, TWO = UUID(int=1), UUID(int=2)
 
 
-def take(series: PushedSeries, client: UUID, *points: Point, now_ms: int = 0, left_out: int = 0) -> None:
+def take(
+    series: PushedSeries, client: UUID, *points: Point, now_ms: int = 0, left_out: int = 0
+) -> None:
     series.take(client, f"client-{client.int}", Pushed(points, left_out), now_ms, 1_000)
 
 

@@ -5,7 +5,12 @@ from uuid import UUID
 
 import pytest
 
-from log_service.telemetry.subscriptions import ClientAttributes, Resource, resource, subscription_of
+from log_service.telemetry.subscriptions import (
+    ClientAttributes,
+    Resource,
+    resource,
+    subscription_of,
+)
 
 CLIENT = ClientAttributes(
     client_instance_id="abc",
@@ -52,13 +57,17 @@ def test_a_client_pushes_what_all_resources_ask_for_as_often_as_the_hastiest() -
 
 
 def test_a_client_that_nothing_is_for_pushes_nothing_and_asks_again_after_five_minutes() -> None:
-    found = subscription_of(ID, CLIENT, [made(metrics="*", interval_ms="100", match="client_id=other")])
+    found = subscription_of(
+        ID, CLIENT, [made(metrics="*", interval_ms="100", match="client_id=other")]
+    )
     assert (found.metrics, found.interval_ms) == ((), 300_000)
 
 
 def test_the_id_changes_with_what_is_pushed_and_with_the_client() -> None:
     first = subscription_of(ID, CLIENT, [made(metrics="a")])
-    assert first == subscription_of(ID, replace(CLIENT, client_id="orders-8"), [made(metrics="a", match="client_id=orders.*")])
+    assert first == subscription_of(
+        ID, replace(CLIENT, client_id="orders-8"), [made(metrics="a", match="client_id=orders.*")]
+    )
     others = [
         subscription_of(ID, CLIENT, [made(metrics="b")]),
         subscription_of(ID, CLIENT, [made(metrics="a", interval_ms="1000")]),
@@ -68,6 +77,8 @@ def test_the_id_changes_with_what_is_pushed_and_with_the_client() -> None:
     assert -(1 << 31) <= first.subscription_id < 1 << 31
 
 
-def test_a_resource_of_javas_syntax_is_for_no_client_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_resource_of_javas_syntax_is_for_no_client_and_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     assert resource("mine", {"metrics": "*", "match": "client_id=(?=orders).*"}) is None
     assert "client metrics mine" in caplog.text

@@ -1,4 +1,6 @@
-"""The bill of materials: each package that is needed stands in it, with its licence, and each reference leads somewhere."""
+"""The bill of materials: each package that is needed stands in it, with its licence, and each
+reference leads somewhere.
+"""
 
 import re
 import tomllib
@@ -33,11 +35,18 @@ def test_extras_bring_what_they_need() -> None:
 def test_each_reference_of_the_document_leads_to_a_component() -> None:
     told = document(installed(["platform"]))
     assert (told["bomFormat"], told["specVersion"]) == ("CycloneDX", "1.6")
-    references = [told["metadata"]["component"]["bom-ref"], *(each["bom-ref"] for each in told["components"])]
+    references = [
+        told["metadata"]["component"]["bom-ref"],
+        *(each["bom-ref"] for each in told["components"]),
+    ]
     assert len(references) == len(set(references))
     assert [each["ref"] for each in told["dependencies"]] == references
-    assert {one for each in told["dependencies"] for one in each["dependsOn"]} == set(references[1:])
-    assert told == document(installed(["platform"])), "the same installation gives the same document"
+    assert {one for each in told["dependencies"] for one in each["dependsOn"]} == set(
+        references[1:]
+    )
+    assert told == document(installed(["platform"])), (
+        "the same installation gives the same document"
+    )
 
 
 def test_the_command_prints_a_document_or_a_table(capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,13 @@ that named it before.
 """
 
 from log_service.broker.handlers.fetch.in_turns import fetch_in_turns, respond_in_turns
-from log_service.broker.handlers.fetch.reads import DelayedFetch, PartitionReads, build_response, must_respond_now, replica_of_request
+from log_service.broker.handlers.fetch.reads import (
+    DelayedFetch,
+    PartitionReads,
+    build_response,
+    must_respond_now,
+    replica_of_request,
+)
 from log_service.broker.node import Node
 from log_service.broker.requests.call import Call, Deferred
 from log_service.common.access import AclOperation
@@ -38,7 +44,9 @@ def handle_fetch(node: Node, call: Call, request: FetchRequest) -> FetchResponse
     now_ms = node.clock.monotonic_ms()
     try:
         is_by_id, is_privileged = call.version >= FIRST_VERSION_BY_ID, _is_privileged(call, request)
-        context = node.fetch_sessions.open(request, now_ms, is_by_id=is_by_id, is_privileged=is_privileged)
+        context = node.fetch_sessions.open(
+            request, now_ms, is_by_id=is_by_id, is_privileged=is_privileged
+        )
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     replica = replica_of_request(node, request, is_noted=False)
@@ -59,7 +67,9 @@ def handle_fetch(node: Node, call: Call, request: FetchRequest) -> FetchResponse
 
 def is_of_follower(request: FetchRequest) -> bool:
     """Whether a request names a replica, as those of followers do."""
-    return request.replica_id >= 0 or (request.replica_state is not None and request.replica_state.replica_id >= 0)
+    return request.replica_id >= 0 or (
+        request.replica_state is not None and request.replica_state.replica_id >= 0
+    )
 
 
 def _is_privileged(call: Call, request: FetchRequest) -> bool:
@@ -71,7 +81,11 @@ def _is_privileged(call: Call, request: FetchRequest) -> bool:
     if not is_of_follower(request):
         return False
     access = call.access
-    return access is None or request.session_epoch != INITIAL_EPOCH or access.could_cluster(AclOperation.CLUSTER_ACTION)
+    return (
+        access is None
+        or request.session_epoch != INITIAL_EPOCH
+        or access.could_cluster(AclOperation.CLUSTER_ACTION)
+    )
 
 
 def _delay(operation: DelayedFetch, deadline_ms: int) -> Deferred:

@@ -14,7 +14,13 @@ from typing import TypeVar
 
 import trio
 
-from log_service.broker.handlers.fetch.reads import DelayedFetch, PartitionReads, add_results, must_respond_now, paused_response
+from log_service.broker.handlers.fetch.reads import (
+    DelayedFetch,
+    PartitionReads,
+    add_results,
+    must_respond_now,
+    paused_response,
+)
 from log_service.broker.requests.call import Deferred
 from log_service.common.types import TopicPartition
 from log_service.protocol.messages.fetch import FetchResponse
@@ -100,7 +106,9 @@ class _Work:
         if not keys:
             return False
         async with self._turn():
-            self._watch = watch = reads.node.replicas.delayed_fetches.watch(operation, keys, deadline_ms)
+            self._watch = watch = reads.node.replicas.delayed_fetches.watch(
+                operation, keys, deadline_ms
+            )
         reading.release()
         for some_keys in _portions(keys):
             async with self._turn():

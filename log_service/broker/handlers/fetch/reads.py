@@ -90,7 +90,13 @@ class Reading:
         "results",
     )
 
-    def __init__(self, replica: "FetchingReplica | None", nearest: "Nearest | None", *, is_leader_needed: bool) -> None:
+    def __init__(
+        self,
+        replica: "FetchingReplica | None",
+        nearest: "Nearest | None",
+        *,
+        is_leader_needed: bool,
+    ) -> None:
         self.replica = replica
         self.nearest = nearest
         self.is_leader_needed = is_leader_needed
@@ -113,7 +119,9 @@ class Reading:
         """Add the result of a partition."""
         self.results.append((target, found, size_bytes))
         self.record_bytes += size_bytes
-        is_wrong = (found.error_code and found.error_code not in _NOT_THERE) or found.diverging_epoch is not None
+        is_wrong = (
+            found.error_code and found.error_code not in _NOT_THERE
+        ) or found.diverging_epoch is not None
         if is_wrong or found.preferred_read_replica != NO_NODE:
             self.must_respond = True
 
@@ -139,7 +147,15 @@ class _Awaited:
     ``place`` is the position of the fetch offset, if bytes are counted.
     """
 
-    __slots__ = ("is_leader", "leader_epoch", "max_bytes", "offset", "partition", "place", "readable_bytes")
+    __slots__ = (
+        "is_leader",
+        "leader_epoch",
+        "max_bytes",
+        "offset",
+        "partition",
+        "place",
+        "readable_bytes",
+    )
 
     def __init__(self, partition: Partition, target: FetchTarget, place: ReadPlace | None) -> None:
         self.partition = partition
@@ -173,7 +189,9 @@ class DelayedFetch:
         "node",
     )
 
-    def __init__(self, reads: "PartitionReads", deferred: Deferred, respond_in_turns: "RespondInTurns") -> None:
+    def __init__(
+        self, reads: "PartitionReads", deferred: Deferred, respond_in_turns: "RespondInTurns"
+    ) -> None:
         """``respond_in_turns`` is called after the wait if reading again takes more than a turn."""
         self.node = reads.node
         self._call = reads.call
@@ -222,7 +240,11 @@ class DelayedFetch:
         awaited = self._awaited[key]
         partition = awaited.partition
         state = partition.state
-        if state.is_leader != awaited.is_leader or state.leader_epoch != awaited.leader_epoch or partition.is_offline:
+        if (
+            state.is_leader != awaited.is_leader
+            or state.leader_epoch != awaited.leader_epoch
+            or partition.is_offline
+        ):
             return True
         return self._has_enough(awaited)
 
@@ -230,12 +252,16 @@ class DelayedFetch:
         """Update one partition's bytes, and return whether all partitions have enough."""
         partition = awaited.partition
         state = partition.state
-        end_offset = state.log_end_offset if self._is_by_replica else state.read_limit(self._isolation)
+        end_offset = (
+            state.log_end_offset if self._is_by_replica else state.read_limit(self._isolation)
+        )
         if end_offset <= awaited.offset or partition.topic_partition in self._held_back:
             return False
         if not self._counts_bytes:
             return True
-        readable_bytes = None if awaited.place is None else partition.readable_bytes(awaited.place, end_offset)
+        readable_bytes = (
+            None if awaited.place is None else partition.readable_bytes(awaited.place, end_offset)
+        )
         if readable_bytes is None:
             return True  # a response has records of one segment, so no more will come
         readable_bytes = min(readable_bytes, awaited.max_bytes)
@@ -249,14 +275,20 @@ class DelayedFetch:
             return
         try:
             with self._call.counted():
-                replica = replica_of_request(self.node, self._request, is_noted=True) if self._is_by_replica else None
+                replica = (
+                    replica_of_request(self.node, self._request, is_noted=True)
+                    if self._is_by_replica
+                    else None
+                )
                 reads = PartitionReads(self.node, self._call, self._request, self.context, replica)
                 is_all = reads.read_some()
         except Exception as error:  # noqa: BLE001 - as above
             self.deferred.fail(error)
             return
         if is_all:
-            self.deferred.complete_with(lambda: build_response(self.node, self._call, self.context, reads.reading))
+            self.deferred.complete_with(
+                lambda: build_response(self.node, self._call, self.context, reads.reading)
+            )
             return
         self._respond_in_turns(reads, self.deferred)
 
@@ -271,11 +303,15 @@ def must_respond_now(request: FetchRequest, reading: Reading) -> bool:
     return missing_bytes <= 0 or reading.must_respond or request.max_wait_ms <= 0
 
 
-def replica_of_request(node: Node, request: FetchRequest, *, is_noted: bool) -> "FetchingReplica | None":
+def replica_of_request(
+    node: Node, request: FetchRequest, *, is_noted: bool
+) -> "FetchingReplica | None":
     """Return the follower that sent a request, or None for a consumer."""
     if request.replica_id < 0 and request.replica_state is None:
         return None
-    from log_service.broker.handlers.fetch.replica import replica_of  # noqa: PLC0415 - a node alone has no followers
+    from log_service.broker.handlers.fetch.replica import (  # noqa: PLC0415 - a node alone has no followers
+        replica_of,
+    )
 
     return replica_of(node, request, is_noted=is_noted)
 
@@ -284,7 +320,9 @@ def _nearest_of(node: Node, call: Call, request: FetchRequest) -> "Nearest | Non
     """Return the finder of replicas nearer to a consumer, or None if it is not enabled."""
     if not node.config.replication.is_rack_aware or not request.rack_id:
         return None
-    from log_service.broker.handlers.nearest_replica import Nearest  # noqa: PLC0415 - few nodes look for them
+    from log_service.broker.handlers.nearest_replica import (  # noqa: PLC0415 - few nodes look for them
+        Nearest,
+    )
 
     return Nearest(node.image(), call.connection.listener_name, request.rack_id)
 
@@ -294,7 +332,9 @@ RespondInTurns = Callable[["PartitionReads", Deferred], None]
 
 
 class PartitionReads:
-    """One pass over the partitions of a fetch, in the session's order, within request and broker limits."""
+    """One pass over the partitions of a fetch, in the session's order, within request and broker
+    limits.
+    """
 
     __slots__ = (
         "_absent",
@@ -312,9 +352,20 @@ class PartitionReads:
         "request",
     )
 
-    def __init__(self, node: Node, call: Call, request: FetchRequest, context: FetchContext, replica: "FetchingReplica | None") -> None:
+    def __init__(
+        self,
+        node: Node,
+        call: Call,
+        request: FetchRequest,
+        context: FetchContext,
+        replica: "FetchingReplica | None",
+    ) -> None:
         nearest = None if replica is not None else _nearest_of(node, call, request)
-        self.reading = Reading(replica, nearest, is_leader_needed=replica is not None or call.version < FIRST_VERSION_WITH_RACK)
+        self.reading = Reading(
+            replica,
+            nearest,
+            is_leader_needed=replica is not None or call.version < FIRST_VERSION_WITH_RACK,
+        )
         left_bytes = min(request.max_bytes, node.config.fetch.max_bytes)
         if call.account is not None:
             left_bytes = _quota_bytes(call.account, left_bytes)
@@ -327,7 +378,10 @@ class PartitionReads:
         # ``_guard`` decides on each topic. Without it ``_is_readable`` is for all topics.
         self._is_readable, self._guard = True, call.access
         if self._guard is not None and replica is not None:
-            self._is_readable, self._guard = self._guard.may_cluster(AclOperation.CLUSTER_ACTION), None  # followers are brokers
+            self._is_readable, self._guard = (
+                self._guard.may_cluster(AclOperation.CLUSTER_ACTION),
+                None,
+            )  # followers are brokers
         self._readable: dict[str, bool] = {}
         self._absent: list[tuple[FetchTarget, PartitionData]] = []
         self._asked: FetchTarget | None = None
@@ -336,14 +390,27 @@ class PartitionReads:
     def read_some(self) -> bool:
         """Read partitions for as long as a turn may take. Return whether all are read."""
         work = WORK_PER_TURN
-        node, reading, context, isolation, guard = self.node, self.reading, self.context, self._isolation, self._guard
+        node, reading, context, isolation, guard = (
+            self.node,
+            self.reading,
+            self.context,
+            self._isolation,
+            self._guard,
+        )
         replica, nearest, left_bytes = reading.replica, reading.nearest, self._left_bytes
         for target in self._left:
             partition = node.replicas.find_open(target.topic, target.topic_id, target.partition)
             asked = self._asked
-            if guard is not None and (asked is None or target.topic_id is not asked.topic_id or target.topic is not asked.topic):
+            if guard is not None and (
+                asked is None
+                or target.topic_id is not asked.topic_id
+                or target.topic is not asked.topic
+            ):
                 # Once for consecutive partitions of a topic, because they share its name and id.
-                self._asked, self._is_readable = target, _is_readable(node, guard, target, partition, self._readable)
+                self._asked, self._is_readable = (
+                    target,
+                    _is_readable(node, guard, target, partition, self._readable),
+                )
             if not self._is_readable:
                 reading.add(target, _failed(target, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None), 0)
             elif partition is None and (partition := self._find(target)) is None:
@@ -353,7 +420,9 @@ class PartitionReads:
                 if not target.name:
                     target.name = partition.topic_partition.topic
                 if context.is_incremental and (
-                    nearest is None and _is_quiet(partition, target, isolation) if replica is None else replica.is_quiet(partition, target)
+                    nearest is None and _is_quiet(partition, target, isolation)
+                    if replica is None
+                    else replica.is_quiet(partition, target)
                 ):
                     work += WORK_OF_READ - WORK_OF_QUIET
                 else:
@@ -385,7 +454,13 @@ class PartitionReads:
             return None
 
 
-def _is_readable(node: Node, access: Access, target: FetchTarget, partition: Partition | None, known: dict[str, bool]) -> bool:
+def _is_readable(
+    node: Node,
+    access: Access,
+    target: FetchTarget,
+    partition: Partition | None,
+    known: dict[str, bool],
+) -> bool:
     """Return whether the client may read the topic of a partition.
 
     ``known`` caches the decisions of this pass. Each pass checks all partitions again, also those
@@ -428,14 +503,21 @@ def _read_one(
     replica, is_leader_needed = reading.replica, reading.is_leader_needed
     try:
         if reading.nearest is not None and partition.is_leader:
-            preferred = reading.nearest.replica_for(partition.served_log(target.current_leader_epoch), partition.state, target.fetch_offset)
+            preferred = reading.nearest.replica_for(
+                partition.served_log(target.current_leader_epoch),
+                partition.state,
+                target.fetch_offset,
+            )
             if preferred is not None:
                 return _elsewhere(partition, target, preferred), 0
         if target.last_fetched_epoch >= 0:
             if replica is not None:
                 partition.log_for_follower(replica.broker_id, target.current_leader_epoch)
             diverging = partition.diverging_epoch(
-                target.last_fetched_epoch, target.fetch_offset, target.current_leader_epoch, is_leader_needed=is_leader_needed
+                target.last_fetched_epoch,
+                target.fetch_offset,
+                target.current_leader_epoch,
+                is_leader_needed=is_leader_needed,
             )
             if diverging is not None:
                 return _diverged(partition, target, diverging), 0
@@ -454,7 +536,11 @@ def _read_one(
             if found.file_slice is None and replica.is_held_back(partition):
                 reading.held_back = (*reading.held_back, partition.topic_partition)
         is_too_large = found is not None and found.file_slice is None and max_bytes > 0
-        aborted = _aborted_in(partition, target, found) if isolation is Isolation.READ_COMMITTED and not is_too_large else None
+        aborted = (
+            _aborted_in(partition, target, found)
+            if isolation is Isolation.READ_COMMITTED and not is_too_large
+            else None
+        )
     except KafkaError as error:
         partition.failed_read_count += error.code not in _EXPECTED
         return _failed(target, error.code, partition), 0
@@ -474,7 +560,9 @@ def _read_one(
     return partition_data, found.size_bytes
 
 
-def _aborted_in(partition: Partition, target: FetchTarget, found: LogSlice | None) -> list[AbortedTransaction]:
+def _aborted_in(
+    partition: Partition, target: FetchTarget, found: LogSlice | None
+) -> list[AbortedTransaction]:
     if found is None or found.file_slice is None:
         return []
     try:
@@ -482,7 +570,10 @@ def _aborted_in(partition: Partition, target: FetchTarget, found: LogSlice | Non
     except BaseException:
         found.file_slice.release()
         raise
-    return [AbortedTransaction(producer_id=producer_id, first_offset=first_offset) for producer_id, first_offset in pairs]
+    return [
+        AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+        for producer_id, first_offset in pairs
+    ]
 
 
 def _elsewhere(partition: Partition, target: FetchTarget, broker_id: int) -> PartitionData:
@@ -498,7 +589,9 @@ def _elsewhere(partition: Partition, target: FetchTarget, broker_id: int) -> Par
     )
 
 
-def _diverged(partition: Partition, target: FetchTarget, diverging: tuple[int, int]) -> PartitionData:
+def _diverged(
+    partition: Partition, target: FetchTarget, diverging: tuple[int, int]
+) -> PartitionData:
     return PartitionData(
         partition_index=target.partition,
         high_watermark=partition.high_watermark,
@@ -510,7 +603,9 @@ def _diverged(partition: Partition, target: FetchTarget, diverging: tuple[int, i
     )
 
 
-def _not_there(node: Node, target: FetchTarget, code: ErrorCode, *, is_by_id: bool) -> PartitionData:
+def _not_there(
+    node: Node, target: FetchTarget, code: ErrorCode, *, is_by_id: bool
+) -> PartitionData:
     """Return the result of a partition that is not found.
 
     A session that found its topic by id knows whether the topic was deleted or replaced.
@@ -523,24 +618,34 @@ def _not_there(node: Node, target: FetchTarget, code: ErrorCode, *, is_by_id: bo
             code = ErrorCode.UNKNOWN_TOPIC_ID
     elif code is ErrorCode.UNKNOWN_TOPIC_ID:
         is_replaced = topics.partition(target.name, target.partition) is not None
-        code = ErrorCode.INCONSISTENT_TOPIC_ID if is_replaced else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        code = (
+            ErrorCode.INCONSISTENT_TOPIC_ID if is_replaced else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
     found = _failed(target, code, None)
     if code in STALE_LEADER:
         leader = leader_hint(node.image(), target.name, target.topic_id, target.partition)
-        found.current_leader = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
+        found.current_leader = LeaderIdAndEpoch(
+            leader_id=leader.leader_id, leader_epoch=leader.leader_epoch
+        )
     return found
 
 
 def _failed(target: FetchTarget, code: ErrorCode, partition: Partition | None) -> PartitionData:
-    found = PartitionData(partition_index=target.partition, error_code=code, high_watermark=-1, records=NO_RECORDS)
+    found = PartitionData(
+        partition_index=target.partition, error_code=code, high_watermark=-1, records=NO_RECORDS
+    )
     if code not in _NOT_THERE:
         found.aborted_transactions = None
     if code in STALE_LEADER and partition is not None:
-        found.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
+        found.current_leader = LeaderIdAndEpoch(
+            leader_id=partition.leader, leader_epoch=partition.leader_epoch
+        )
     return found
 
 
-def build_response(node: Node, call: Call, context: FetchContext, reading: Reading) -> FetchResponse:
+def build_response(
+    node: Node, call: Call, context: FetchContext, reading: Reading
+) -> FetchResponse:
     """Return all partitions, or those that changed since the session's last response.
 
     Consecutive partitions of one topic share one topic entry.
@@ -555,15 +660,29 @@ def build_response(node: Node, call: Call, context: FetchContext, reading: Readi
 
 
 def add_results(
-    node: Node, call: Call, context: FetchContext, reading: Reading, response: FetchResponse, *, results: Iterable[Result]
+    node: Node,
+    call: Call,
+    context: FetchContext,
+    reading: Reading,
+    response: FetchResponse,
+    *,
+    results: Iterable[Result],
 ) -> None:
     """Add results to a response, and remember them as sent in the session."""
     session, last = context.session, response.responses[-1] if response.responses else None
-    key: str | UUID | None = None if last is None else last.topic_id if context.is_by_id else last.topic
+    key: str | UUID | None = (
+        None if last is None else last.topic_id if context.is_by_id else last.topic
+    )
     for target, found, size_bytes in results:
         if session is not None:
-            is_told = target.is_changed(found.error_code, size_bytes, found.high_watermark, found.log_start_offset)
-            is_told = is_told or found.diverging_epoch is not None or found.preferred_read_replica != NO_NODE
+            is_told = target.is_changed(
+                found.error_code, size_bytes, found.high_watermark, found.log_start_offset
+            )
+            is_told = (
+                is_told
+                or found.diverging_epoch is not None
+                or found.preferred_read_replica != NO_NODE
+            )
             if context.is_incremental and not is_told:
                 continue
             if size_bytes and context.is_incremental:
@@ -572,11 +691,15 @@ def add_results(
             _tell_leader(node, call, response, found, is_client=reading.replica is None)
         last_key, key = key, target.topic_id if context.is_by_id else target.topic
         if key != last_key:
-            response.responses.append(FetchableTopicResponse(topic=target.topic, topic_id=target.topic_id))
+            response.responses.append(
+                FetchableTopicResponse(topic=target.topic, topic_id=target.topic_id)
+            )
         response.responses[-1].partitions.append(found)
 
 
-def _tell_leader(node: Node, call: Call, response: FetchResponse, found: PartitionData, *, is_client: bool) -> None:
+def _tell_leader(
+    node: Node, call: Call, response: FetchResponse, found: PartitionData, *, is_client: bool
+) -> None:
     """Add the endpoint of the leader that a partition names (KIP-951).
 
     Older versions have no field for the leader. Brokers know the endpoints of others.
@@ -584,17 +707,25 @@ def _tell_leader(node: Node, call: Call, response: FetchResponse, found: Partiti
     if call.version < FIRST_VERSION_WITH_LEADER or found.current_leader is None:
         found.current_leader = None
         return
-    if is_client and all(known.node_id != found.current_leader.leader_id for known in response.node_endpoints):
+    if is_client and all(
+        known.node_id != found.current_leader.leader_id for known in response.node_endpoints
+    ):
         response.node_endpoints += [
-            NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
-            for broker in hinted_brokers(node.image(), call.connection.listener_name, (found.current_leader.leader_id,))
+            NodeEndpoint(
+                node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
+            )
+            for broker in hinted_brokers(
+                node.image(), call.connection.listener_name, (found.current_leader.leader_id,)
+            )
         ]
 
 
 # Quotas
 
 
-def paused_response(node: Node, call: Call, context: FetchContext, reading: Reading) -> FetchResponse | None:
+def paused_response(
+    node: Node, call: Call, context: FetchContext, reading: Reading
+) -> FetchResponse | None:
     """Return the response without records if the consumer has to pause, or None."""
     if call.account is None or not call.account.must_pause(_response_bytes(context, reading)):
         return None
@@ -619,10 +750,15 @@ def _response_bytes(context: FetchContext, reading: Reading) -> int:
     told = [
         target
         for target, found, size_bytes in reading.results
-        if not context.is_incremental or target.differs(found.error_code, size_bytes, found.high_watermark, found.log_start_offset)
+        if not context.is_incremental
+        or target.differs(
+            found.error_code, size_bytes, found.high_watermark, found.log_start_offset
+        )
     ]
     topic_count = len({(target.topic, target.topic_id) for target in told})
-    return HEAD_BYTES + TOPIC_BYTES * topic_count + PARTITION_BYTES * len(told) + reading.record_bytes
+    return (
+        HEAD_BYTES + TOPIC_BYTES * topic_count + PARTITION_BYTES * len(told) + reading.record_bytes
+    )
 
 
 def _without_records(node: Node, context: FetchContext, reading: Reading) -> FetchResponse:

@@ -25,7 +25,16 @@ class FetchingReplica:
     It has a broker id, and a broker epoch if the fetch names one (version 15, KIP-903).
     """
 
-    __slots__ = ("_is_stale", "_moved", "_node", "_now_ms", "_throttle", "broker_epoch", "broker_id", "is_noted")
+    __slots__ = (
+        "_is_stale",
+        "_moved",
+        "_node",
+        "_now_ms",
+        "_throttle",
+        "broker_epoch",
+        "broker_id",
+        "is_noted",
+    )
 
     def __init__(self, node: Node, broker_id: int, broker_epoch: int, *, is_noted: bool) -> None:
         """``is_noted`` marks a reading after a wait, whose fetch was noted when it came."""
@@ -38,7 +47,9 @@ class FetchingReplica:
         self._throttle = None if throttles is None else throttles.leader
         self._moved: list[Partition] = []
         known = node.image().cluster.brokers.get(NodeId(broker_id))
-        self._is_stale = broker_epoch != NO_BROKER_EPOCH and known is not None and broker_epoch < known.epoch
+        self._is_stale = (
+            broker_epoch != NO_BROKER_EPOCH and known is not None and broker_epoch < known.epoch
+        )
 
     def is_quiet(self, partition: Partition, target: FetchTarget) -> bool:
         """Return whether a fetch needs no response, and note such a fetch.
@@ -61,7 +72,9 @@ class FetchingReplica:
         self._note(partition, target)
         return True
 
-    def read(self, partition: Partition, target: FetchTarget, *, max_bytes: int, is_first: bool) -> LogSlice:
+    def read(
+        self, partition: Partition, target: FetchTarget, *, max_bytes: int, is_first: bool
+    ) -> LogSlice:
         """Return the records for the follower, and note its fetch.
 
         Raises:
@@ -76,7 +89,11 @@ class FetchingReplica:
             is_one_batch_guaranteed=is_first,
         )
         throttle = self._throttle
-        if throttle is not None and found.file_slice is not None and throttle.covers(partition.topic_partition):
+        if (
+            throttle is not None
+            and found.file_slice is not None
+            and throttle.covers(partition.topic_partition)
+        ):
             if self.is_held_back(partition):
                 found.file_slice.release()
                 found = NOTHING
@@ -84,7 +101,10 @@ class FetchingReplica:
         if self._is_stale:
             if found.file_slice is not None:
                 found.file_slice.release()
-            text = f"broker {self.broker_id} fetches with epoch {self.broker_epoch}, it has registered again since"
+            text = (
+                f"broker {self.broker_id} fetches with epoch {self.broker_epoch}, it has registered"
+                " again since"
+            )
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
         self._note(partition, target)
         return found
@@ -123,5 +143,13 @@ class FetchingReplica:
 def replica_of(node: Node, request: FetchRequest, *, is_noted: bool) -> FetchingReplica | None:
     """Return the follower that sent a request, or None for a consumer."""
     state = request.replica_state
-    broker_id, broker_epoch = (request.replica_id, NO_BROKER_EPOCH) if state is None else (state.replica_id, state.replica_epoch)
-    return FetchingReplica(node, broker_id, broker_epoch, is_noted=is_noted) if broker_id >= 0 else None
+    broker_id, broker_epoch = (
+        (request.replica_id, NO_BROKER_EPOCH)
+        if state is None
+        else (state.replica_id, state.replica_epoch)
+    )
+    return (
+        FetchingReplica(node, broker_id, broker_epoch, is_noted=is_noted)
+        if broker_id >= 0
+        else None
+    )

@@ -32,7 +32,9 @@ def handle_describe_groups(node: Node, call: Call, request: DescribeGroupsReques
     deferred = call.defer()
     request.groups = list(dict.fromkeys(request.groups))
 
-    node.groups.describe_groups(request, call.client(), deferred.completing(partial(with_group_operations, request)))
+    node.groups.describe_groups(
+        request, call.client(), deferred.completing(partial(with_group_operations, request))
+    )
     return deferred
 
 

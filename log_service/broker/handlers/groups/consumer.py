@@ -21,7 +21,10 @@ from log_service.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     DescribedGroup,
 )
-from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from log_service.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 
 
 def handle_consumer_group_heartbeat(
@@ -41,11 +44,16 @@ def handle_consumer_group_describe(
     """Respond with state, epochs and members of each group, once per named group."""
     request.group_ids = list(dict.fromkeys(request.group_ids))
     if not _is_enabled(node):
-        groups = [DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION) for group_id in request.group_ids]
+        groups = [
+            DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
+            for group_id in request.group_ids
+        ]
         return ConsumerGroupDescribeResponse(groups=groups)
     deferred = call.defer()
 
-    node.groups.describe_consumer_groups(request, call.client(), deferred.completing(partial(with_group_operations, request)))
+    node.groups.describe_consumer_groups(
+        request, call.client(), deferred.completing(partial(with_group_operations, request))
+    )
     return deferred
 
 

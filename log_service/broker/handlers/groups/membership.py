@@ -37,9 +37,14 @@ def handle_join_group(node: Node, call: Call, request: JoinGroupRequest) -> Defe
     return deferred
 
 
-def handle_sync_group(node: Node, call: Call, request: SyncGroupRequest) -> SyncGroupResponse | Deferred:
+def handle_sync_group(
+    node: Node, call: Call, request: SyncGroupRequest
+) -> SyncGroupResponse | Deferred:
     """Respond when the leader has sent the assignments."""
-    if call.version >= FIRST_SYNC_VERSION_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
+    if call.version >= FIRST_SYNC_VERSION_WITH_PROTOCOL and None in (
+        request.protocol_type,
+        request.protocol_name,
+    ):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     deferred = call.defer()
     node.groups.sync_group(request, call.client(), deferred.complete)

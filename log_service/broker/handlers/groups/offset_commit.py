@@ -43,7 +43,9 @@ def handle_offset_commit(node: Node, call: Call, request: OffsetCommitRequest) -
 
     if known:
         request.topics = known
-        on_reply = deferred.completing(partial(_with_refused, refused)) if refused else deferred.complete
+        on_reply = (
+            deferred.completing(partial(_with_refused, refused)) if refused else deferred.complete
+        )
         node.groups.offset_commit(request, call.client(), on_reply)
     else:
         deferred.complete(OffsetCommitResponse(topics=list(refused.values())))
@@ -68,17 +70,38 @@ def _sort_out(
     is_by_id: bool,
 ) -> None:
     topic = _find(image, wanted, is_by_id=is_by_id)
-    name, topic_id = (wanted.name, wanted.topic_id) if topic is None else (topic.name, topic.topic_id)
-    code = ErrorCode.UNKNOWN_TOPIC_ID if topic is None and is_by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    name, topic_id = (
+        (wanted.name, wanted.topic_id) if topic is None else (topic.name, topic.topic_id)
+    )
+    code = (
+        ErrorCode.UNKNOWN_TOPIC_ID
+        if topic is None and is_by_id
+        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
     indexes = {} if topic is None else topic.partitions
     there = [partition for partition in wanted.partitions if partition.partition_index in indexes]
-    missing = [partition.partition_index for partition in wanted.partitions if partition.partition_index not in indexes]
+    missing = [
+        partition.partition_index
+        for partition in wanted.partitions
+        if partition.partition_index not in indexes
+    ]
     if there:
         known.append(OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=there))
     if missing or topic is None:
-        responses = refused.setdefault((name, topic_id), OffsetCommitResponseTopic(name=name, topic_id=topic_id)).partitions
-        responses += [OffsetCommitResponsePartition(partition_index=index, error_code=code) for index in missing]
+        responses = refused.setdefault(
+            (name, topic_id), OffsetCommitResponseTopic(name=name, topic_id=topic_id)
+        ).partitions
+        responses += [
+            OffsetCommitResponsePartition(partition_index=index, error_code=code)
+            for index in missing
+        ]
 
 
-def _find(image: MetadataImage, wanted: OffsetCommitRequestTopic, *, is_by_id: bool) -> TopicImage | None:
-    return image.topics.by_id.get(TopicId(wanted.topic_id)) if is_by_id else image.topics.by_name.get(wanted.name)
+def _find(
+    image: MetadataImage, wanted: OffsetCommitRequestTopic, *, is_by_id: bool
+) -> TopicImage | None:
+    return (
+        image.topics.by_id.get(TopicId(wanted.topic_id))
+        if is_by_id
+        else image.topics.by_name.get(wanted.name)
+    )

@@ -37,8 +37,13 @@ def handle_offset_delete(node: Node, call: Call, request: OffsetDeleteRequest) -
         if there:
             known.append(OffsetDeleteRequestTopic(name=topic.name, partitions=there))
         if gone or topic.name not in image.topics.by_name:
-            missing.setdefault(topic.name, OffsetDeleteResponseTopic(name=topic.name)).partitions += [
-                OffsetDeleteResponsePartition(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for index in gone
+            missing.setdefault(
+                topic.name, OffsetDeleteResponseTopic(name=topic.name)
+            ).partitions += [
+                OffsetDeleteResponsePartition(
+                    partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                )
+                for index in gone
             ]
 
     def with_missing(response: OffsetDeleteResponse) -> OffsetDeleteResponse:
@@ -47,7 +52,9 @@ def handle_offset_delete(node: Node, call: Call, request: OffsetDeleteRequest) -
         return response
 
     node.groups.offset_delete(
-        OffsetDeleteRequest(group_id=request.group_id, topics=known), call.client(), deferred.completing(with_missing)
+        OffsetDeleteRequest(group_id=request.group_id, topics=known),
+        call.client(),
+        deferred.completing(with_missing),
     )
     return deferred
 
@@ -56,7 +63,9 @@ def _exists(image: MetadataImage, topic: str, partition: int) -> bool:
     return image.topics.partition(topic, partition) is not None
 
 
-def _merged(missing: dict[str, OffsetDeleteResponseTopic], deleted: list[OffsetDeleteResponseTopic]) -> list[OffsetDeleteResponseTopic]:
+def _merged(
+    missing: dict[str, OffsetDeleteResponseTopic], deleted: list[OffsetDeleteResponseTopic]
+) -> list[OffsetDeleteResponseTopic]:
     """Merge the responses so that each topic appears once, with missing partitions first."""
     for topic in deleted:
         there = missing.setdefault(topic.name, topic)

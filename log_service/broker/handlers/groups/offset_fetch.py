@@ -43,7 +43,12 @@ def handle_offset_fetch(node: Node, call: Call, request: OffsetFetchRequest) -> 
         def of_one(responses: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
             return _one_group_response(call, group, responses[0])
 
-        node.groups.offset_fetch([group], call.client(), deferred.completing(of_one), is_stable_required=request.require_stable)
+        node.groups.offset_fetch(
+            [group],
+            call.client(),
+            deferred.completing(of_one),
+            is_stable_required=request.require_stable,
+        )
         return deferred
     request.groups = _each_whole_once(request.groups)
     image = node.image()
@@ -56,7 +61,12 @@ def handle_offset_fetch(node: Node, call: Call, request: OffsetFetchRequest) -> 
                 _add_ids(image, group, response)
         return OffsetFetchResponse(groups=responses)
 
-    node.groups.offset_fetch(groups, call.client(), deferred.completing(of_all), is_stable_required=request.require_stable)
+    node.groups.offset_fetch(
+        groups,
+        call.client(),
+        deferred.completing(of_all),
+        is_stable_required=request.require_stable,
+    )
     return deferred
 
 
@@ -74,9 +84,14 @@ def refuse_offset_fetch(call: Refusable, error: KafkaError) -> OffsetFetchRespon
     request: OffsetFetchRequest = call.request
     if call.version < FIRST_VERSION_WITH_GROUPS:
         group = _only_group(request)
-        return _one_group_response(call, group, OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code))
+        return _one_group_response(
+            call, group, OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+        )
     return OffsetFetchResponse(
-        groups=[OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code) for group in request.groups]
+        groups=[
+            OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+            for group in request.groups
+        ]
     )
 
 
@@ -86,15 +101,24 @@ def refuse_offset_fetch(call: Refusable, error: KafkaError) -> OffsetFetchRespon
 def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
     topics = None
     if request.topics is not None:
-        topics = [OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes) for topic in request.topics]
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
     return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
 
 
-def _one_group_response(call: Refusable, group: OffsetFetchRequestGroup, response: OffsetFetchResponseGroup) -> OffsetFetchResponse:
+def _one_group_response(
+    call: Refusable, group: OffsetFetchRequestGroup, response: OffsetFetchResponseGroup
+) -> OffsetFetchResponse:
     if response.error_code and call.version < FIRST_VERSION_WITH_ERROR:
-        return OffsetFetchResponse(topics=[_failed_topic(topic, response.error_code) for topic in group.topics or ()])
+        return OffsetFetchResponse(
+            topics=[_failed_topic(topic, response.error_code) for topic in group.topics or ()]
+        )
     topics = [
-        OffsetFetchResponseTopic(name=topic.name, partitions=[_old_shape(partition) for partition in topic.partitions])
+        OffsetFetchResponseTopic(
+            name=topic.name, partitions=[_old_shape(partition) for partition in topic.partitions]
+        )
         for topic in response.topics
     ]
     return OffsetFetchResponse(error_code=response.error_code, topics=topics)
@@ -104,7 +128,9 @@ def _failed_topic(topic: OffsetFetchRequestTopics, error_code: int) -> OffsetFet
     return OffsetFetchResponseTopic(
         name=topic.name,
         partitions=[
-            OffsetFetchResponsePartition(partition_index=index, committed_offset=NO_OFFSET, error_code=error_code)
+            OffsetFetchResponsePartition(
+                partition_index=index, committed_offset=NO_OFFSET, error_code=error_code
+            )
             for index in topic.partition_indexes
         ],
     )
@@ -128,14 +154,23 @@ def _named(image: MetadataImage, group: OffsetFetchRequestGroup) -> OffsetFetchR
     topics = None
     if group.topics is not None:
         topics = [
-            OffsetFetchRequestTopics(name=found.name, topic_id=found.topic_id, partition_indexes=topic.partition_indexes)
+            OffsetFetchRequestTopics(
+                name=found.name, topic_id=found.topic_id, partition_indexes=topic.partition_indexes
+            )
             for topic in group.topics
             if (found := image.topics.by_id.get(TopicId(topic.topic_id))) is not None
         ]
-    return OffsetFetchRequestGroup(group_id=group.group_id, member_id=group.member_id, member_epoch=group.member_epoch, topics=topics)
+    return OffsetFetchRequestGroup(
+        group_id=group.group_id,
+        member_id=group.member_id,
+        member_epoch=group.member_epoch,
+        topics=topics,
+    )
 
 
-def _add_ids(image: MetadataImage, group: OffsetFetchRequestGroup, response: OffsetFetchResponseGroup) -> None:
+def _add_ids(
+    image: MetadataImage, group: OffsetFetchRequestGroup, response: OffsetFetchResponseGroup
+) -> None:
     """Set the topic ids of a response, and add topics that do not exist."""
     by_name = image.topics.by_name
     response.topics = [topic for topic in response.topics if topic.name in by_name]
@@ -150,7 +185,9 @@ def _add_ids(image: MetadataImage, group: OffsetFetchRequestGroup, response: Off
 
 def _unknown_topic(wanted: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
     partitions = [
-        OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+        OffsetFetchResponsePartitions(
+            partition_index=index, committed_offset=NO_OFFSET, error_code=ErrorCode.UNKNOWN_TOPIC_ID
+        )
         for index in wanted.partition_indexes
     ]
     return OffsetFetchResponseTopics(topic_id=wanted.topic_id, partitions=partitions)

@@ -41,9 +41,15 @@ def handle_streams_group_heartbeat(
     """Respond at once, or once the decision is safe."""
     if not _is_enabled(node):
         return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    fault = None if request.topology is None else fault_of_names(list(dict.fromkeys(named_topics(request.topology))))
+    fault = (
+        None
+        if request.topology is None
+        else fault_of_names(list(dict.fromkeys(named_topics(request.topology))))
+    )
     if fault is not None:
-        return StreamsGroupHeartbeatResponse(error_code=ErrorCode.STREAMS_INVALID_TOPOLOGY, error_message=fault)
+        return StreamsGroupHeartbeatResponse(
+            error_code=ErrorCode.STREAMS_INVALID_TOPOLOGY, error_message=fault
+        )
     deferred = call.defer()
 
     def created(reply: StreamsHeartbeatReply) -> StreamsGroupHeartbeatResponse:
@@ -59,14 +65,19 @@ def named_topics(topology: Topology | DescribedTopology) -> Iterable[str]:
     """Yield the topics that a topology or its description names."""
     for each in topology.subtopologies or ():
         yield from (*each.source_topics, *each.repartition_sink_topics)
-        yield from (topic.name for topic in (*each.repartition_source_topics, *each.state_changelog_topics))
+        yield from (
+            topic.name for topic in (*each.repartition_source_topics, *each.state_changelog_topics)
+        )
 
 
 def fault_of_names(names: list[str]) -> str | None:
     """Return the reason why an application may not use these topic names, or None if it may."""
     internal = [name for name in names if name in INTERNAL_TOPICS]
     if internal:
-        return f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited."
+        return (
+            f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is"
+            " prohibited."
+        )
     wrong = [name for name in names if topic_name_fault(name) is not None]
     return f"Topic names {','.join(wrong)} are not valid topic names." if wrong else None
 
@@ -100,7 +111,9 @@ def _not_to_be_created(call: Call, names: list[str]) -> list[str]:
 
 
 def _creation_failed(refusals: dict[str, str]) -> str:
-    told = ", ".join(f"{name} ({reason})" for name, reason in list(refusals.items())[:MAX_TOLD_REFUSALS])
+    told = ", ".join(
+        f"{name} ({reason})" for name, reason in list(refusals.items())[:MAX_TOLD_REFUSALS]
+    )
     rest = len(refusals) - MAX_TOLD_REFUSALS
     return f"Creation failed: {told}{f' and {rest} more' if rest > 0 else ''}."
 
@@ -112,15 +125,22 @@ def _tell(response: StreamsGroupHeartbeatResponse, text: str) -> None:
             status.status_detail += f"; {text}"
 
 
-def handle_streams_group_describe(node: Node, call: Call, request: StreamsGroupDescribeRequest) -> StreamsGroupDescribeResponse | Deferred:
+def handle_streams_group_describe(
+    node: Node, call: Call, request: StreamsGroupDescribeRequest
+) -> StreamsGroupDescribeResponse | Deferred:
     """Respond with state, epochs, topology and members of each group, once per named group."""
     request.group_ids = list(dict.fromkeys(request.group_ids))
     if not _is_enabled(node):
-        groups = [DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION) for group_id in request.group_ids]
+        groups = [
+            DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
+            for group_id in request.group_ids
+        ]
         return StreamsGroupDescribeResponse(groups=groups)
     deferred = call.defer()
 
-    node.groups.describe_streams_groups(request, call.client(), deferred.completing(partial(with_group_operations, request)))
+    node.groups.describe_streams_groups(
+        request, call.client(), deferred.completing(partial(with_group_operations, request))
+    )
     return deferred
 
 

@@ -63,7 +63,9 @@ def handle_txn_offset_commit(node: Node, call: Call, request: TxnOffsetCommitReq
         def commit(verdict: Verdict) -> None:
             code = verdict.errors.get(where)
             if code is None:
-                node.groups.txn_offset_commit(request, call.client(), respond, shown=verdict.shown[where])
+                node.groups.txn_offset_commit(
+                    request, call.client(), respond, shown=verdict.shown[where]
+                )
             else:
                 respond(refused_txn_commit(request, api_error(KafkaError(code))))
 
@@ -71,7 +73,9 @@ def handle_txn_offset_commit(node: Node, call: Call, request: TxnOffsetCommitReq
     return deferred
 
 
-def _sort_out(image: MetadataImage, topics: list[TxnOffsetCommitRequestTopic]) -> tuple[list[TxnOffsetCommitRequestTopic], Refused]:
+def _sort_out(
+    image: MetadataImage, topics: list[TxnOffsetCommitRequestTopic]
+) -> tuple[list[TxnOffsetCommitRequestTopic], Refused]:
     """Return the topics with existing partitions, and the responses for the other partitions."""
     known: list[TxnOffsetCommitRequestTopic] = []
     refused: Refused = {}
@@ -87,12 +91,19 @@ def _sort_out(image: MetadataImage, topics: list[TxnOffsetCommitRequestTopic]) -
             known.append(TxnOffsetCommitRequestTopic(name=topic.name, partitions=there))
         if missing:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            responses = refused.setdefault(topic.name, TxnOffsetCommitResponseTopic(name=topic.name)).partitions
-            responses += [TxnOffsetCommitResponsePartition(partition_index=index, error_code=code) for index in missing]
+            responses = refused.setdefault(
+                topic.name, TxnOffsetCommitResponseTopic(name=topic.name)
+            ).partitions
+            responses += [
+                TxnOffsetCommitResponsePartition(partition_index=index, error_code=code)
+                for index in missing
+            ]
     return known, refused
 
 
-def _with_refused(call: Call, refused: Refused, response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
+def _with_refused(
+    call: Call, refused: Refused, response: TxnOffsetCommitResponse
+) -> TxnOffsetCommitResponse:
     """Merge the responses so that each topic appears once, with refused partitions first."""
     for topic in response.topics:
         there = refused.setdefault(topic.name, topic)
@@ -100,6 +111,9 @@ def _with_refused(call: Call, refused: Refused, response: TxnOffsetCommitRespons
             there.partitions.extend(topic.partitions)
     for topic in refused.values():
         for partition in topic.partitions:
-            if partition.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and call.version < FIRST_VERSION_WITH_LOADING:
+            if (
+                partition.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                and call.version < FIRST_VERSION_WITH_LOADING
+            ):
                 partition.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     return replace(response, topics=list(refused.values()))

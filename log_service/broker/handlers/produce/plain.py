@@ -27,32 +27,46 @@ from log_service.records.validator import Allowance, NoRoomError, TurnRoom
 from log_service.replication.partition import Batch
 
 
-def handle_produce(node: Node, call: Call, request: ProduceRequest) -> ProduceResponse | Deferred | Nothing:
+def handle_produce(
+    node: Node, call: Call, request: ProduceRequest
+) -> ProduceResponse | Deferred | Nothing:
     """Append the batches of a request, and respond now, later or never."""
     if request.transactional_id is not None:
-        from log_service.broker.handlers.produce.transactional import handle_transactional_produce  # noqa: PLC0415 - few nodes need it
+        from log_service.broker.handlers.produce.transactional import (  # noqa: PLC0415 - few nodes need it
+            handle_transactional_produce,
+        )
 
         return handle_transactional_produce(node, call, request)
     topics = request.topic_data
     if len(topics) > 1 or (topics and len(topics[0].partition_data) > 1):
         topics = each_once(topics)
-        if any(looks_transactional(wanted.records) for topic in topics for wanted in topic.partition_data):
+        if any(
+            looks_transactional(wanted.records)
+            for topic in topics
+            for wanted in topic.partition_data
+        ):
             text = "a batch is part of a transaction, and the request names no transactional id"
-            return refuse_produce(call, KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text))
+            return refuse_produce(
+                call, KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
+            )
     appends = PlainAppends(node, terms_of(request, call.version), topics)
     if not node.produce_lines.is_busy(call.connection) and appends.append_some(TurnRoom()):
         return respond(node, call, request, appends.outcomes)
     return append_later(node, call, request, appends)
 
 
-def append_later(node: Node, call: Call, request: ProduceRequest, appends: "PlainAppends") -> Deferred:
+def append_later(
+    node: Node, call: Call, request: ProduceRequest, appends: "PlainAppends"
+) -> Deferred:
     """Append the remaining batches of a request in its turn."""
     appends.announce()
 
     async def work(standing: Standing) -> None:
         if await appends.append_rest(standing):
             with call.counted():
-                reply = respond(node, call, request, appends.outcomes, standing.deferred, is_announced=True)
+                reply = respond(
+                    node, call, request, appends.outcomes, standing.deferred, is_announced=True
+                )
             if reply is NOTHING:
                 standing.deferred.complete_without_response()
             elif isinstance(reply, ProduceResponse):
@@ -72,7 +86,9 @@ class PlainAppends:
         self._now_ms = node.clock.wall_ms()
         self._checked: Batch | None = None
         self._announced_count = 0
-        self.outcomes: list[tuple[TopicProduceData, list[Outcome]]] = [(topic, []) for topic in topics]
+        self.outcomes: list[tuple[TopicProduceData, list[Outcome]]] = [
+            (topic, []) for topic in topics
+        ]
 
     @property
     def done_count(self) -> int:
@@ -84,9 +100,15 @@ class PlainAppends:
         replicas, terms, now_ms = self._node.replicas, self._terms, self._now_ms
         try:
             for topic, of_topic in self.outcomes:
-                for wanted in topic.partition_data[len(of_topic) :] if of_topic else topic.partition_data:
+                for wanted in (
+                    topic.partition_data[len(of_topic) :] if of_topic else topic.partition_data
+                ):
                     records = wanted.records if self._checked is None else self._checked
-                    of_topic.append(append_batch(replicas, terms, topic, wanted.index, records, now_ms=now_ms, room=room))
+                    of_topic.append(
+                        append_batch(
+                            replicas, terms, topic, wanted.index, records, now_ms=now_ms, room=room
+                        )
+                    )
                     self._checked = None
         except NoRoomError:
             return False
@@ -113,7 +135,9 @@ class PlainAppends:
 
     async def _check_next(self, allowance: Allowance, standing: Standing) -> Batch | None:
         topic, wanted = next(
-            (topic, topic.partition_data[len(of_topic)]) for topic, of_topic in self.outcomes if len(of_topic) < len(topic.partition_data)
+            (topic, topic.partition_data[len(of_topic)])
+            for topic, of_topic in self.outcomes
+            if len(of_topic) < len(topic.partition_data)
         )
         assert isinstance(wanted.records, memoryview), "anything else is refused at once"
         try:
@@ -126,7 +150,9 @@ class PlainAppends:
     def announce(self) -> None:
         """Announce new appends to waiting requests. Each append is announced once."""
         done = [outcome for _, of_topic in self.outcomes for outcome in of_topic]
-        moved = [outcome[0] for outcome in done[self._announced_count :] if isinstance(outcome, tuple)]
+        moved = [
+            outcome[0] for outcome in done[self._announced_count :] if isinstance(outcome, tuple)
+        ]
         self._announced_count = len(done)
         if moved:
             self._node.replicas.announce(moved)

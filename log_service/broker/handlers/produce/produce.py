@@ -46,7 +46,12 @@ from log_service.protocol.messages.produce import (
 )
 from log_service.records.batch import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SIZE
 from log_service.records.compression import Codec
-from log_service.records.validator import NotOneBatchError, RejectedRecordsError, TurnRoom, ValidatedBatches
+from log_service.records.validator import (
+    NotOneBatchError,
+    RejectedRecordsError,
+    TurnRoom,
+    ValidatedBatches,
+)
 from log_service.replication.partition import Batch, Partition
 from log_service.storage.append_result import AppendResult
 
@@ -92,7 +97,13 @@ class _Waiting:
     __slots__ = ("leader_epoch", "needs_all", "partition", "required_offset", "result")
 
     def __init__(
-        self, partition: Partition, leader_epoch: int, required_offset: int, result: PartitionProduceResponse, *, needs_all: bool
+        self,
+        partition: Partition,
+        leader_epoch: int,
+        required_offset: int,
+        result: PartitionProduceResponse,
+        *,
+        needs_all: bool,
     ) -> None:
         self.partition = partition
         self.leader_epoch = leader_epoch
@@ -102,7 +113,9 @@ class _Waiting:
 
     def maybe_finish(self) -> bool:
         """Write an error into the result, and return whether the outcome is known."""
-        code = self.partition.acknowledgement(self.leader_epoch, self.required_offset, needs_all=self.needs_all)
+        code = self.partition.acknowledgement(
+            self.leader_epoch, self.required_offset, needs_all=self.needs_all
+        )
         if code:
             _tell(self.result, code)
         return code is not None
@@ -191,12 +204,22 @@ def respond(
                 partition, leader_epoch, appended = outcome
                 result = _appended_result(wanted.index, appended)
                 moved.append(partition)
-                if leader_epoch != partition.leader_epoch or not partition.state.is_safe_at_once:  # turns may lie between
+                if (
+                    leader_epoch != partition.leader_epoch or not partition.state.is_safe_at_once
+                ):  # turns may lie between
                     required_offset, needs_all = appended.last_offset + 1, request.acks == ACKS_ALL
-                    waiting.append(_Waiting(partition, leader_epoch, required_offset, result, needs_all=needs_all))
+                    waiting.append(
+                        _Waiting(
+                            partition, leader_epoch, required_offset, result, needs_all=needs_all
+                        )
+                    )
             results.append(result)
         if results:
-            response.responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
+            response.responses.append(
+                TopicProduceResponse(
+                    name=topic.name, topic_id=topic.topic_id, partition_responses=results
+                )
+            )
     if moved and not is_announced:
         node.replicas.announce(moved)
     if request.acks == ACKS_NONE:
@@ -204,7 +227,15 @@ def respond(
         return NOTHING
     waiting = [item for item in waiting if not item.maybe_finish()]
     if waiting:
-        return _delay(node, call, request, response, waiting, deferred=deferred or call.defer(), is_leader_stale=is_leader_stale)
+        return _delay(
+            node,
+            call,
+            request,
+            response,
+            waiting,
+            deferred=deferred or call.defer(),
+            is_leader_stale=is_leader_stale,
+        )
     if is_leader_stale and call.version >= FIRST_VERSION_WITH_LEADER:
         _name_leaders(node, call, response)
     return response
@@ -240,7 +271,9 @@ def _name_leaders(node: Node, call: Call, response: ProduceResponse) -> None:
         for result in topic.partition_responses:
             if result.error_code in STALE_LEADER:
                 leader = _leader_of(node, topic, result.index)
-                result.current_leader = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
+                result.current_leader = LeaderIdAndEpoch(
+                    leader_id=leader.leader_id, leader_epoch=leader.leader_epoch
+                )
                 leaders.append(leader.leader_id)
     response.node_endpoints = [
         NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
@@ -270,11 +303,14 @@ def each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
     count = 0
     for topic in topics:
         count += len(topic.partition_data)
-        found.setdefault((topic.name, topic.topic_id), {}).update({wanted.index: wanted for wanted in topic.partition_data})
+        found.setdefault((topic.name, topic.topic_id), {}).update(
+            {wanted.index: wanted for wanted in topic.partition_data}
+        )
     if len(found) == len(topics) and sum(map(len, found.values())) == count:
         return topics
     return [
-        TopicProduceData(name=name, topic_id=topic_id, partition_data=list(wanted.values())) for (name, topic_id), wanted in found.items()
+        TopicProduceData(name=name, topic_id=topic_id, partition_data=list(wanted.values()))
+        for (name, topic_id), wanted in found.items()
     ]
 
 
@@ -319,7 +355,9 @@ class Appends(Protocol):
     def find(self, topic: str, topic_id: UUID, index: int) -> Partition:
         """Return a partition. See ``ReplicaManager.find``."""
 
-    def append(self, partition: Partition, records: Batch, *, acks: int, now_ms: int, room: TurnRoom | None) -> AppendResult:
+    def append(
+        self, partition: Partition, records: Batch, *, acks: int, now_ms: int, room: TurnRoom | None
+    ) -> AppendResult:
         """Append a batch. See ``ReplicaManager.append``."""
 
 
@@ -352,18 +390,28 @@ def append_batch(
             if not terms.knows_zstd:
                 refuse_zstd(records)
         elif not isinstance(records, ValidatedBatches | KafkaError):
-            return _failed(index, ErrorCode.INVALID_RECORD, "the request carries no records for the partition")
+            return _failed(
+                index, ErrorCode.INVALID_RECORD, "the request carries no records for the partition"
+            )
         if terms.refusal is not None:
             return _failed(index, *terms.refusal)
         if partition.topic_partition.topic in INTERNAL_TOPICS:
-            return _failed(index, ErrorCode.INVALID_TOPIC_EXCEPTION, "only brokers write to this topic")
-        return partition, partition.leader_epoch, replicas.append(partition, records, acks=terms.acks, now_ms=now_ms, room=room)
+            return _failed(
+                index, ErrorCode.INVALID_TOPIC_EXCEPTION, "only brokers write to this topic"
+            )
+        return (
+            partition,
+            partition.leader_epoch,
+            replicas.append(partition, records, acks=terms.acks, now_ms=now_ms, room=room),
+        )
     except KafkaError as error:
         if partition is not None:
             partition.failed_append_count += error.code not in _EXPECTED
             return _error_result(index, error, partition)
         names_nothing = terms.is_by_id and topic.topic_id == NO_TOPIC_ID
-        return _failed(index, ErrorCode.UNKNOWN_TOPIC_ID if names_nothing else error.code, str(error))
+        return _failed(
+            index, ErrorCode.UNKNOWN_TOPIC_ID if names_nothing else error.code, str(error)
+        )
 
 
 def _appended_result(index: int, appended: AppendResult) -> PartitionProduceResponse:
@@ -386,10 +434,18 @@ def _delay(
     deferred: Deferred,
     is_leader_stale: bool,
 ) -> Deferred:
-    name_leaders = partial(_name_leaders, node, call) if call.version >= FIRST_VERSION_WITH_LEADER else _name_no_leaders
-    operation = DelayedProduce(response, waiting, deferred, name_leaders, is_leader_stale=is_leader_stale)
+    name_leaders = (
+        partial(_name_leaders, node, call)
+        if call.version >= FIRST_VERSION_WITH_LEADER
+        else _name_no_leaders
+    )
+    operation = DelayedProduce(
+        response, waiting, deferred, name_leaders, is_leader_stale=is_leader_stale
+    )
     deadline_ms = node.clock.monotonic_ms() + max(request.timeout_ms, 0)
-    watch = node.replicas.delayed_produces.watch(operation, [item.partition.topic_partition for item in waiting], deadline_ms)
+    watch = node.replicas.delayed_produces.watch(
+        operation, [item.partition.topic_partition for item in waiting], deadline_ms
+    )
     deferred.on_discard(watch.cancel)
     return deferred
 
@@ -404,15 +460,25 @@ def _close_if_failed(response: ProduceResponse) -> None:
         for result in topic.partition_responses:
             if result.error_code:
                 code = ErrorCode.of(result.error_code)
-                raise ProtocolError(f"produce with acks=0 to {topic.name or topic.topic_id}-{result.index} failed with {code.name}")
+                raise ProtocolError(
+                    f"produce with acks=0 to {topic.name or topic.topic_id}-{result.index} failed"
+                    f" with {code.name}"
+                )
 
 
 def _failed(index: int, code: ErrorCode, text: str | None) -> PartitionProduceResponse:
-    return PartitionProduceResponse(index=index, error_code=code, base_offset=-1, error_message=text)
+    return PartitionProduceResponse(
+        index=index, error_code=code, base_offset=-1, error_message=text
+    )
 
 
 def _tell(result: PartitionProduceResponse, code: ErrorCode) -> None:
-    result.error_code, result.base_offset, result.log_append_time_ms, result.log_start_offset = code, -1, -1, -1
+    result.error_code, result.base_offset, result.log_append_time_ms, result.log_start_offset = (
+        code,
+        -1,
+        -1,
+        -1,
+    )
 
 
 def refuse_zstd(records: memoryview) -> None:
@@ -429,10 +495,13 @@ def refuse_zstd(records: memoryview) -> None:
 def _error_result(index: int, error: KafkaError, partition: Partition) -> PartitionProduceResponse:
     """Return the result of a partition that refused its batch."""
     result = _failed(index, error.code, str(error))
-    if error.code in _CODES_OF_RECORDS and not isinstance(error, NotOneBatchError | UnverifiedError):
+    if error.code in _CODES_OF_RECORDS and not isinstance(
+        error, NotOneBatchError | UnverifiedError
+    ):
         result.log_start_offset = partition.log_start_offset
     if isinstance(error, RejectedRecordsError):
         result.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=text) for batch_index, text in error.record_errors
+            BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=text)
+            for batch_index, text in error.record_errors
         ]
     return result

@@ -25,7 +25,14 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is a class
 
 from log_service.broker.handlers.produce.plain import PlainAppends, append_later
-from log_service.broker.handlers.produce.produce import ACKS_NONE, FIRST_VERSION_BY_ID, Terms, append_batch, respond, terms_of
+from log_service.broker.handlers.produce.produce import (
+    ACKS_NONE,
+    FIRST_VERSION_BY_ID,
+    Terms,
+    append_batch,
+    respond,
+    terms_of,
+)
 from log_service.broker.node import Node
 from log_service.broker.requests.call import Call, Deferred, Nothing, Route
 from log_service.common.access import Principal
@@ -65,7 +72,9 @@ _RESPONSE_TAIL_BYTES = 9  # errors per record, error message, tags; tags of the 
 _TELLS_NO_PAUSE = ProduceResponse()
 """A response without a throttle time, as cached bytes contain it."""
 
-_unpack_head = Struct(">iih").unpack_from  # API key and version, correlation id, size of the client id
+_unpack_head = Struct(
+    ">iih"
+).unpack_from  # API key and version, correlation id, size of the client id
 
 
 @dataclass(slots=True)
@@ -107,7 +116,15 @@ class _Known:
     def encode(self, correlation_id: int, appended: AppendResult) -> bytes:
         """Return the response with the offsets of the records, as a frame."""
         base_offset, _, append_time_ms, log_start_offset, _, _ = appended
-        return self.pack(self.size, correlation_id, self.before, base_offset, append_time_ms, log_start_offset, self.after)
+        return self.pack(
+            self.size,
+            correlation_id,
+            self.before,
+            base_offset,
+            append_time_ms,
+            log_start_offset,
+            self.after,
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -118,7 +135,9 @@ class RepeatedCall(Call):
     records: memoryview
 
 
-def handle_repeated_produce(node: Node, call: Call, request: ProduceRequest) -> list[Chunk] | ProduceResponse | Deferred | Nothing:
+def handle_repeated_produce(
+    node: Node, call: Call, request: ProduceRequest
+) -> list[Chunk] | ProduceResponse | Deferred | Nothing:
     """Append the records of a recognized request.
 
     A response without errors is built from cached bytes.
@@ -129,7 +148,13 @@ def handle_repeated_produce(node: Node, call: Call, request: ProduceRequest) -> 
         return _append_later(node, call)
     try:
         outcome = append_batch(
-            node.replicas, known.terms, known.topic, known.index, call.records, now_ms=node.clock.wall_ms(), room=TurnRoom()
+            node.replicas,
+            known.terms,
+            known.topic,
+            known.index,
+            call.records,
+            now_ms=node.clock.wall_ms(),
+            room=TurnRoom(),
         )
     except NoRoomError:
         return _append_later(node, call)
@@ -146,8 +171,18 @@ def handle_repeated_produce(node: Node, call: Call, request: ProduceRequest) -> 
 def _append_later(node: Node, call: RepeatedCall) -> Deferred:
     """Append the batch in its turn, like that of any other request."""
     known = call.known
-    topics = [replace(known.topic, partition_data=[PartitionProduceData(index=known.index, records=call.records)])]
-    return append_later(node, call, replace(known.request, topic_data=topics), PlainAppends(node, known.terms, topics))
+    topics = [
+        replace(
+            known.topic,
+            partition_data=[PartitionProduceData(index=known.index, records=call.records)],
+        )
+    ]
+    return append_later(
+        node,
+        call,
+        replace(known.request, topic_data=topics),
+        PlainAppends(node, known.terms, topics),
+    )
 
 
 class RepeatedProduces:
@@ -169,13 +204,25 @@ class RepeatedProduces:
             requests = self._known.get((head, connection.listener_name, connection.principal))
             if not requests:
                 return None
-            end, start, stop = _find_records(frame, client_id_bytes, is_by_id=head >= FIRST_VERSION_BY_ID)
+            end, start, stop = _find_records(
+                frame, client_id_bytes, is_by_id=head >= FIRST_VERSION_BY_ID
+            )
             known = requests.get(bytes(frame[_AFTER_CORRELATION:end]))
             if known is None or stop < start or frame[stop:] != _NO_TAGS:
                 return None
         except (IndexError, StructError, ProtocolError):
             return None  # decoding reports the error
-        return RepeatedCall(known.route, head, correlation_id, known.client_id, connection, known.request, None, known, frame[start:stop])
+        return RepeatedCall(
+            known.route,
+            head,
+            correlation_id,
+            known.client_id,
+            connection,
+            known.request,
+            None,
+            known,
+            frame[start:stop],
+        )
 
     def learn(self, call: Call, frame: memoryview) -> None:
         """Cache a request that was decoded from ``frame``, if it can be recognized."""
@@ -185,7 +232,14 @@ class RepeatedProduces:
         end = _end_of_key(call, request, frame)
         if not end:
             return
-        key, listener = bytes(frame[_AFTER_CORRELATION:end]), (call.version, call.connection.listener_name, call.connection.principal)
+        key, listener = (
+            bytes(frame[_AFTER_CORRELATION:end]),
+            (
+                call.version,
+                call.connection.listener_name,
+                call.connection.principal,
+            ),
+        )
         if key in self._known.get(listener, ()):
             return
         if len(self) >= MAX_KNOWN_COUNT:
@@ -198,8 +252,15 @@ def _known(call: Call, request: ProduceRequest) -> _Known:
     partition = replace(topic.partition_data[0], records=None)
     without_records = replace(topic, partition_data=[partition])
     told = PartitionProduceResponse(index=partition.index, log_append_time_ms=0, log_start_offset=0)
-    topics = [TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[told])]
-    whole = b"".join(map(bytes, encode_response(ApiKey.PRODUCE, call.version, 0, ProduceResponse(responses=topics))))  # type: ignore[arg-type]  # it holds no records
+    topics = [
+        TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[told])
+    ]
+    whole = b"".join(
+        map(
+            bytes,
+            encode_response(ApiKey.PRODUCE, call.version, 0, ProduceResponse(responses=topics)),
+        )
+    )  # type: ignore[arg-type]  # it holds no records
     before = whole[_AFTER_CORRELATION : -_RESPONSE_TAIL_BYTES - _NUMBERS.size]
     return _Known(
         route=replace(call.route, handle=handle_repeated_produce),
@@ -218,27 +279,45 @@ def _known(call: Call, request: ProduceRequest) -> _Known:
 def _end_of_key(call: Call, request: ProduceRequest, frame: memoryview) -> int:
     """Return the end of the bytes by which a request can be recognized, or 0 if it cannot."""
     topics = request.topic_data
-    if len(topics) != 1 or len(topics[0].partition_data) != 1 or request.acks == ACKS_NONE or call.client_id is None:
+    if (
+        len(topics) != 1
+        or len(topics[0].partition_data) != 1
+        or request.acks == ACKS_NONE
+        or call.client_id is None
+    ):
         return 0
     records = topics[0].partition_data[0].records
     after_client_id = _AFTER_HEAD + len(call.client_id.encode())
     is_by_id = call.version >= FIRST_VERSION_BY_ID
     has_tags_or_transaction = frame[after_client_id] or frame[after_client_id + 1]
-    if records is None or has_tags_or_transaction or (not is_by_id and frame[after_client_id + 9] >= _ONE_BYTE_SIZES):
+    if (
+        records is None
+        or has_tags_or_transaction
+        or (not is_by_id and frame[after_client_id + 9] >= _ONE_BYTE_SIZES)
+    ):
         return 0
     end, start, stop = _find_records(frame, after_client_id - _AFTER_HEAD, is_by_id=is_by_id)
     has_long_sizes = frame[after_client_id + 8] != _ONE or frame[end - 5] != _ONE
-    if has_long_sizes or stop - start != len(records) or frame[stop:] != _NO_TAGS or end - _AFTER_CORRELATION > MAX_KEY_BYTES:
+    if (
+        has_long_sizes
+        or stop - start != len(records)
+        or frame[stop:] != _NO_TAGS
+        or end - _AFTER_CORRELATION > MAX_KEY_BYTES
+    ):
         return 0
     return end
 
 
-def _find_records(frame: memoryview, client_id_bytes: int, *, is_by_id: bool) -> tuple[int, int, int]:
+def _find_records(
+    frame: memoryview, client_id_bytes: int, *, is_by_id: bool
+) -> tuple[int, int, int]:
     """Return the position of the records' length in a frame, and the start and end of the records.
 
     The values are meaningless if the frame is not of the expected form.
     """
-    position = 19 + client_id_bytes  # of the topic: head, client id, tags, transactional id, acks, timeout, count
+    position = (
+        19 + client_id_bytes
+    )  # of the topic: head, client id, tags, transactional id, acks, timeout, count
     position += 21 if is_by_id else frame[position] + 5  # id or name, count, index
     size, start = frame[position], position + 1
     if size > 0x7F:

@@ -49,7 +49,9 @@ Checked = dict[TopicPartition, Batch]
 """The result of each batch's check. A partition that is missing here has none."""
 
 
-def handle_transactional_produce(node: Node, call: Call, request: ProduceRequest) -> ProduceResponse | Deferred:
+def handle_transactional_produce(
+    node: Node, call: Call, request: ProduceRequest
+) -> ProduceResponse | Deferred:
     """Append the partitions that the coordinator accepts, and respond now or later."""
     request.topic_data = each_once(request.topic_data)
     headers = _headers(node.replicas, request)
@@ -98,7 +100,9 @@ def _verify(
         held_bytes=_held_bytes(request, checked) if is_kept else _kept_bytes(request, checked),
         keep=_nothing if is_kept else partial(_keep_records, request, checked, deferred),
     )
-    node.transaction_verifier.verify(question, partial(_append, node, call, checked, deferred), deferred)
+    node.transaction_verifier.verify(
+        question, partial(_append, node, call, checked, deferred), deferred
+    )
 
 
 def _nothing() -> None:
@@ -109,16 +113,25 @@ def _held_bytes(request: ProduceRequest, checked: Checked) -> int:
     """Return the size of the records that a line holds, and of batches that were recompressed."""
     records = _records(request)
     views = {id(each) for each in records}
-    return sum(map(len, records)) + sum(len(buffer) for buffer in _buffers(checked) if id(buffer) not in views)
+    return sum(map(len, records)) + sum(
+        len(buffer) for buffer in _buffers(checked) if id(buffer) not in views
+    )
 
 
 def _kept_bytes(request: ProduceRequest, checked: Checked) -> int:
     """Return how many bytes ``_keep_records`` will keep."""
-    return sum(min(len(each), HEADER_SIZE) for each in _records(request)) + sum(map(len, _buffers(checked)))
+    return sum(min(len(each), HEADER_SIZE) for each in _records(request)) + sum(
+        map(len, _buffers(checked))
+    )
 
 
 def _records(request: ProduceRequest) -> list[Buffer]:
-    return [wanted.records for topic in request.topic_data for wanted in topic.partition_data if wanted.records is not None]
+    return [
+        wanted.records
+        for topic in request.topic_data
+        for wanted in topic.partition_data
+        if wanted.records is not None
+    ]
 
 
 def _buffers(checked: Checked) -> list[Buffer]:
@@ -137,7 +150,9 @@ def _keep_records(request: ProduceRequest, checked: Checked, deferred: Deferred)
             if wanted.records is not None:
                 wanted.records = memoryview(bytearray(wanted.records[:HEADER_SIZE]))
     for where, batch in checked.items():
-        if isinstance(batch, ValidatedBatches) and isinstance(batch.buffer, memoryview):  # a recompressed one is our own
+        if isinstance(batch, ValidatedBatches) and isinstance(
+            batch.buffer, memoryview
+        ):  # a recompressed one is our own
             checked[where] = batch._replace(buffer=bytearray(batch.buffer))
 
 
@@ -153,7 +168,9 @@ class _Checks:
     def __init__(self, node: Node, request: ProduceRequest) -> None:
         self._node = node
         self._now_ms = node.clock.wall_ms()
-        self._left = [(topic, wanted) for topic in request.topic_data for wanted in topic.partition_data]
+        self._left = [
+            (topic, wanted) for topic in request.topic_data for wanted in topic.partition_data
+        ]
         self.done: Checked = {}
 
     def check_some(self, room: TurnRoom) -> bool:
@@ -191,7 +208,9 @@ class _Checks:
             begun = self._begin(allowance)  # it takes more than a turn
             if begun is not None:
                 where, steps = begun
-                found = await self._node.produce_lines.check(self._node.run_in_pool, steps, standing)
+                found = await self._node.produce_lines.check(
+                    self._node.run_in_pool, steps, standing
+                )
                 if found is not None:
                     self.done[where] = found
             self._left.pop()
@@ -209,13 +228,17 @@ class _Checks:
             return None
         try:
             if isinstance(wanted.records, memoryview):
-                return partition.topic_partition, partition.check_in_steps(wanted.records, self._now_ms, allowance)
+                return partition.topic_partition, partition.check_in_steps(
+                    wanted.records, self._now_ms, allowance
+                )
         except KafkaError as error:
             self.done[partition.topic_partition] = error
         return None
 
 
-def _headers(replicas: ReplicaManager, request: ProduceRequest) -> dict[TopicPartition, BatchHeader]:
+def _headers(
+    replicas: ReplicaManager, request: ProduceRequest
+) -> dict[TopicPartition, BatchHeader]:
     """Return the headers of the batches in transactions.
 
     The append refuses batches that cannot be read, or have no partition here.
@@ -245,15 +268,29 @@ def _append(node: Node, call: Call, checked: Checked, deferred: Deferred, verdic
         deferred.complete(reply)  # type: ignore[arg-type]  # the only message among the replies
 
 
-def _append_all(node: Node, call: Call, checked: Checked, deferred: Deferred, verdict: Verdict) -> ProduceResponse | Deferred | Nothing:
+def _append_all(
+    node: Node, call: Call, checked: Checked, deferred: Deferred, verdict: Verdict
+) -> ProduceResponse | Deferred | Nothing:
     """Append all partitions of a request, except those that the coordinator refuses."""
     request: ProduceRequest = call.request
     asker = Asker.of_produce(call.version)
-    appends, terms, now_ms = _Appends(node.replicas, checked, asker, verdict), terms_of(request, call.version), node.clock.wall_ms()
+    appends, terms, now_ms = (
+        _Appends(node.replicas, checked, asker, verdict),
+        terms_of(request, call.version),
+        node.clock.wall_ms(),
+    )
     # The verdict is of this moment, so all batches are appended at once.
     room = TurnRoom(UNITS_PER_BATCH * MAX_REQUEST_ELEMENTS)
     outcomes = [
-        (topic, [append_batch(appends, terms, topic, each.index, each.records, now_ms=now_ms, room=room) for each in topic.partition_data])
+        (
+            topic,
+            [
+                append_batch(
+                    appends, terms, topic, each.index, each.records, now_ms=now_ms, room=room
+                )
+                for each in topic.partition_data
+            ],
+        )
         for topic in request.topic_data
     ]
     return respond(node, call, request, outcomes, deferred)
@@ -262,7 +299,9 @@ def _append_all(node: Node, call: Call, checked: Checked, deferred: Deferred, ve
 class _Appends:
     """Appends to this node's partitions, with the coordinator's verdict for each log."""
 
-    def __init__(self, replicas: ReplicaManager, checked: Checked, asker: Asker, verdict: Verdict) -> None:
+    def __init__(
+        self, replicas: ReplicaManager, checked: Checked, asker: Asker, verdict: Verdict
+    ) -> None:
         self._replicas = replicas
         self._checked = checked
         self._asker = asker
@@ -272,7 +311,15 @@ class _Appends:
         """Return a partition. Raises as ``ReplicaManager.find``."""
         return self._replicas.find(topic, topic_id, index)
 
-    def append(self, partition: Partition, records: Batch, *, acks: int, now_ms: int, room: TurnRoom | None) -> AppendResult:  # noqa: ARG002 - one shape for all
+    def append(
+        self,
+        partition: Partition,
+        records: Batch,  # noqa: ARG002 - one shape for all
+        *,
+        acks: int,
+        now_ms: int,
+        room: TurnRoom | None,  # noqa: ARG002 - one shape for all
+    ) -> AppendResult:
         """Append a checked batch. Raises as ``ReplicaManager.append``, and UnverifiedError.
 
         If a partition was not here when the coordinator was asked about the others, it is reported
@@ -282,10 +329,21 @@ class _Appends:
         code = self._verdict.errors.get(where)
         if code is not None:
             told = told_to_producer(code, self._asker)
-            raise UnverifiedError(told, f"{where} is not known to be part of the transaction: {code.name}")
+            raise UnverifiedError(
+                told, f"{where} is not known to be part of the transaction: {code.name}"
+            )
         shown, checked = self._verdict.shown.get(where), self._checked.get(where)
-        if checked is None or (shown is None and isinstance(checked, ValidatedBatches) and _is_of_transaction(checked.batches[0][1])):
-            raise UnverifiedError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{where} came to this node while others were asked about")
+        if checked is None or (
+            shown is None
+            and isinstance(checked, ValidatedBatches)
+            and _is_of_transaction(checked.batches[0][1])
+        ):
+            raise UnverifiedError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"{where} came to this node while others were asked about",
+            )
         if shown is None:
             return self._replicas.append(partition, checked, acks=acks, now_ms=now_ms)
-        return self._replicas.append_in_transaction(partition, checked, shown, acks=acks, now_ms=now_ms)
+        return self._replicas.append_in_transaction(
+            partition, checked, shown, acks=acks, now_ms=now_ms
+        )

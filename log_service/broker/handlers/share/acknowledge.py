@@ -55,11 +55,15 @@ def session_key(node: Node, group_id: str | None, member_id: str | None) -> Sess
             group or an invalid member id.
     """
     if not node.image().features.get(SHARE_VERSION, 0):
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "share groups are not switched on: share.version is 0")
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION, "share groups are not switched on: share.version is 0"
+        )
     if group_id is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names no group")
     if not member_id or len(member_id) > MAX_MEMBER_ID_LENGTH:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a member id has 1 to {MAX_MEMBER_ID_LENGTH} characters")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"a member id has 1 to {MAX_MEMBER_ID_LENGTH} characters"
+        )
     return SessionKey(group_id=group_id, member_id=member_id)
 
 
@@ -85,11 +89,21 @@ def batches_of(topics: Iterable[Any]) -> dict[SharedPartition, list[Any]]:
     The last batches of a repeated partition count.
     """
     return {
-        (topic.topic_id, partition.partition_index): partition.acknowledgement_batches for topic in topics for partition in topic.partitions
+        (topic.topic_id, partition.partition_index): partition.acknowledgement_batches
+        for topic in topics
+        for partition in topic.partitions
     }
 
 
-def acknowledge(node: Node, call: Call, key: SessionKey, asked: Asked, on_done: Callable[[Outcomes], None], *, is_renewing: bool) -> None:
+def acknowledge(
+    node: Node,
+    call: Call,
+    key: SessionKey,
+    asked: Asked,
+    on_done: Callable[[Outcomes], None],
+    *,
+    is_renewing: bool,
+) -> None:
     """Acknowledge the batches of each partition, and call ``on_done`` once with all outcomes.
 
     A partition without batches is in the outcomes only if another partition has batches to store.
@@ -102,7 +116,11 @@ def acknowledge(node: Node, call: Call, key: SessionKey, asked: Asked, on_done: 
     for where, batches in asked.items():
         try:
             check_readable(image, call, where)
-            ranges = validated_ranges(batches, has_renewal=call.version >= FIRST_VERSION_WITH_RENEWAL, is_renewing=is_renewing)
+            ranges = validated_ranges(
+                batches,
+                has_renewal=call.version >= FIRST_VERSION_WITH_RENEWAL,
+                is_renewing=is_renewing,
+            )
             check_exists(image, where)
         except KafkaError as error:
             outcomes[where] = error
@@ -128,12 +146,21 @@ def acknowledge(node: Node, call: Call, key: SessionKey, asked: Asked, on_done: 
 
 
 def _acknowledge_one(
-    shares: Shares, key: SessionKey, where: SharedPartition, ranges: list[AcknowledgedRange], on_done: Callable[[KafkaError | None], None]
+    shares: Shares,
+    key: SessionKey,
+    where: SharedPartition,
+    ranges: list[AcknowledgedRange],
+    on_done: Callable[[KafkaError | None], None],
 ) -> None:
     topic_id, index = where
     led = shares.find(ShareKey(group_id=key.group_id, topic_id=topic_id, partition=index))
     if led is None:
-        on_done(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the group has acquired nothing of this partition here"))
+        on_done(
+            KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                "the group has acquired nothing of this partition here",
+            )
+        )
         return
     partition, core = led.partition, led.core
     start_offset = 0 if core is None else core.start_offset
@@ -172,11 +199,15 @@ def check_exists(image: MetadataImage, where: SharedPartition) -> str:
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of id {topic_id}")
     if index not in topic.partitions:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic.name}-{index}")
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic.name}-{index}"
+        )
     return topic.name
 
 
-def validated_ranges(batches: Iterable[Any], *, has_renewal: bool, is_renewing: bool) -> list[AcknowledgedRange]:
+def validated_ranges(
+    batches: Iterable[Any], *, has_renewal: bool, is_renewing: bool
+) -> list[AcknowledgedRange]:
     """Return the acknowledged ranges of a partition's batches, in the order of their offsets.
 
     Raises:
@@ -189,24 +220,39 @@ def validated_ranges(batches: Iterable[Any], *, has_renewal: bool, is_renewing: 
     for batch in batches:
         first, last, types = batch.first_offset, batch.last_offset, batch.acknowledge_types
         if first > last or first < previous:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"offsets {first} to {last} are in no order")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"offsets {first} to {last} are in no order"
+            )
         if not types or (len(types) > 1 and len(types) != last - first + 1):
-            text = f"{len(types)} types for offsets {first} to {last}: send one type for all, or one for each"
+            text = (
+                f"{len(types)} types for offsets {first} to {last}: send one type for all, or one"
+                " for each"
+            )
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         if min(types) < 0 or max(types) > last_type:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"acknowledge types are 0 to {last_type}, not {min(types)} to {max(types)}")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"acknowledge types are 0 to {last_type}, not {min(types)} to {max(types)}",
+            )
         if not is_renewing and AcknowledgeType.RENEW in types:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "locks are renewed by a request that says so: set IsRenewAck")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                "locks are renewed by a request that says so: set IsRenewAck",
+            )
         ranges.append(AcknowledgedRange(first_offset=first, last_offset=last, types=types))
         previous = last
     return ranges
 
 
-def _response(node: Node, call: Call, group_id: str, outcomes: Outcomes) -> ShareAcknowledgeResponse:
+def _response(
+    node: Node, call: Call, group_id: str, outcomes: Outcomes
+) -> ShareAcknowledgeResponse:
     image = node.image()
     response = ShareAcknowledgeResponse()
     if call.version >= FIRST_VERSION_WITH_RENEWAL:
-        response.acquisition_lock_timeout_ms = node.shares.settings(group_id).records.record_lock_duration_ms
+        response.acquisition_lock_timeout_ms = node.shares.settings(
+            group_id
+        ).records.record_lock_duration_ms
     topics: dict[UUID, ShareAcknowledgeTopicResponse] = {}
     leaders: list[int] = []
     for (topic_id, index), error in outcomes.items():
@@ -215,9 +261,13 @@ def _response(node: Node, call: Call, group_id: str, outcomes: Outcomes) -> Shar
             told.error_code, told.error_message = error.code, str(error)
             if error.code in STALE_LEADER:
                 leader = leader_hint(image, "", topic_id, index)
-                told.current_leader = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
+                told.current_leader = LeaderIdAndEpoch(
+                    leader_id=leader.leader_id, leader_epoch=leader.leader_epoch
+                )
                 leaders.append(leader.leader_id)
-        topics.setdefault(topic_id, ShareAcknowledgeTopicResponse(topic_id=topic_id)).partitions.append(told)
+        topics.setdefault(
+            topic_id, ShareAcknowledgeTopicResponse(topic_id=topic_id)
+        ).partitions.append(told)
     response.responses = list(topics.values())
     response.node_endpoints = [
         NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)

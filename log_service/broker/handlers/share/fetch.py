@@ -34,7 +34,14 @@ from log_service.broker.handlers.share.acknowledge import (
 )
 from log_service.broker.node import Node
 from log_service.broker.requests.call import Call, Deferred
-from log_service.broker.share.delayed_share_fetch import DelayedShareFetch, Fetched, Wanted, acquirable, fetch_all, has_enough
+from log_service.broker.share.delayed_share_fetch import (
+    DelayedShareFetch,
+    Fetched,
+    Wanted,
+    acquirable,
+    fetch_all,
+    has_enough,
+)
 from log_service.broker.share.led_share_partition import LedSharePartition
 from log_service.broker.share.session import SessionKey, SharedPartition, ShareFetchContext
 from log_service.common.access import AclOperation, AclResource
@@ -88,7 +95,11 @@ def handle_share_fetch(node: Node, call: Call, request: ShareFetchRequest) -> De
             key,
             request.share_session_epoch,
             added=asked,
-            forgotten=[(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions],
+            forgotten=[
+                (topic.topic_id, index)
+                for topic in request.forgotten_topics_data
+                for index in topic.partitions
+            ],
             connection_id=call.connection.connection_id,
             has_acknowledgements=any(asked.values()),
         )
@@ -96,10 +107,22 @@ def handle_share_fetch(node: Node, call: Call, request: ShareFetchRequest) -> De
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             return _refuse_later(node, call, error, request.max_wait_ms)
         raise
-    call.connection.on_closed.setdefault(SESSIONS, partial(node.shares.end_connection, call.connection.connection_id))
-    fetch = _Fetch(node, call, request, context, call.defer(), _wanted(node, call, request, key, mode), node.clock.monotonic_ms())
+    call.connection.on_closed.setdefault(
+        SESSIONS, partial(node.shares.end_connection, call.connection.connection_id)
+    )
+    fetch = _Fetch(
+        node,
+        call,
+        request,
+        context,
+        call.defer(),
+        _wanted(node, call, request, key, mode),
+        node.clock.monotonic_ms(),
+    )
     if any(asked.values()):
-        acknowledge(node, call, key, asked, partial(_acknowledged, fetch), is_renewing=request.is_renew_ack)
+        acknowledge(
+            node, call, key, asked, partial(_acknowledged, fetch), is_renewing=request.is_renew_ack
+        )
     else:
         fetch.outcomes = {}
     if context.is_final or request.is_renew_ack:
@@ -126,11 +149,16 @@ def _checked(request: ShareFetchRequest, version: int) -> AcquireMode:
         }
         wrong = [name for name, value in wanted.items() if value]
         if wrong:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a request that renews locks fetches nothing: {', '.join(wrong)} must be 0")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"a request that renews locks fetches nothing: {', '.join(wrong)} must be 0",
+            )
     try:
         return AcquireMode(request.share_acquire_mode)
     except ValueError as error:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"acquire mode {request.share_acquire_mode} does not exist") from error
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"acquire mode {request.share_acquire_mode} does not exist"
+        ) from error
 
 
 def _refuse_later(node: Node, call: Call, error: KafkaError, wait_ms: int) -> Deferred:
@@ -142,12 +170,16 @@ def _refuse_later(node: Node, call: Call, error: KafkaError, wait_ms: int) -> De
     if wait_ms <= 0:
         deferred.complete(call.refusal(error))
         return deferred
-    timer = node.shares.timers.schedule(node.clock.monotonic_ms() + wait_ms, lambda: deferred.complete(call.refusal(error)))
+    timer = node.shares.timers.schedule(
+        node.clock.monotonic_ms() + wait_ms, lambda: deferred.complete(call.refusal(error))
+    )
     deferred.on_discard(timer.cancel)
     return deferred
 
 
-def _wanted(node: Node, call: Call, request: ShareFetchRequest, key: SessionKey, mode: AcquireMode) -> Wanted:
+def _wanted(
+    node: Node, call: Call, request: ShareFetchRequest, key: SessionKey, mode: AcquireMode
+) -> Wanted:
     max_bytes = min(request.max_bytes, node.config.fetch.max_bytes)
     if call.account is not None and call.account.max_fetch_bytes is not None:
         max_bytes = min(max_bytes, call.account.max_fetch_bytes)
@@ -179,11 +211,22 @@ def _begin_fetch(fetch: _Fetch) -> None:
             led.partition.share_fetch_count += 1
     all_led = tuple(fetch.led.values())
     has_work = bool(all_led) and wanted.max_records > 0 and wanted.max_bytes > 0
-    if not has_work or request.max_wait_ms <= 0 or all(led.error is not None for led in all_led) or has_enough(all_led, wanted):
+    if (
+        not has_work
+        or request.max_wait_ms <= 0
+        or all(led.error is not None for led in all_led)
+        or has_enough(all_led, wanted)
+    ):
         _fetch_now(fetch)
         return
     fetch.waits_for_partition = not acquirable(all_led)
-    operation = DelayedShareFetch(fetch.led, wanted, fetch.deferred, partial(_fetch_late, fetch), partial(_fetch_at_deadline, fetch))
+    operation = DelayedShareFetch(
+        fetch.led,
+        wanted,
+        fetch.deferred,
+        partial(_fetch_late, fetch),
+        partial(_fetch_at_deadline, fetch),
+    )
     deadline_ms = node.clock.monotonic_ms() + request.max_wait_ms
     watch = node.shares.delayed_fetches.watch(operation, fetch.led, deadline_ms)
     fetch.deferred.on_discard(watch.cancel)
@@ -201,7 +244,9 @@ def _open(node: Node, key: SessionKey, where: SharedPartition) -> LedSharePartit
     name = check_exists(node.image(), where)
     partition = node.replicas.find("", topic_id, index)
     partition.served_log()
-    found = node.shares.open(ShareKey(group_id=key.group_id, topic_id=topic_id, partition=index), partition)
+    found = node.shares.open(
+        ShareKey(group_id=key.group_id, topic_id=topic_id, partition=index), partition
+    )
     assert found.partition.topic_partition.topic == name, "ids of topics are unique"
     return found
 
@@ -262,7 +307,9 @@ def _count(fetch: _Fetch, all_led: tuple[LedSharePartition, ...]) -> None:
     """Count a fetch that acquires records now."""
     counts = fetch.node.shares.fetch_counts.get(fetch.context.key.group_id)
     if counts is not None and all_led:
-        waited_ms = fetch.node.clock.monotonic_ms() - fetch.began_ms if fetch.waits_for_partition else 0
+        waited_ms = (
+            fetch.node.clock.monotonic_ms() - fetch.began_ms if fetch.waits_for_partition else 0
+        )
         counts.note(len(acquirable(all_led)), len(all_led), waited_ms)
 
 
@@ -298,7 +345,9 @@ def _response(fetch: _Fetch, fetched: list[Fetched], outcomes: Outcomes) -> Shar
     if context.session is not None and not _is_current(fetch):
         response.error_code = ErrorCode.INVALID_SHARE_SESSION_EPOCH
         return response
-    response.acquisition_lock_timeout_ms = node.shares.settings(context.key.group_id).records.record_lock_duration_ms
+    response.acquisition_lock_timeout_ms = node.shares.settings(
+        context.key.group_id
+    ).records.record_lock_duration_ms
     told = {} if fetch.is_paused else _told(fetch, fetched)
     _add_outcomes(told, outcomes)
     _fill(fetch, response, told)
@@ -310,7 +359,13 @@ def _response_bytes(fetch: _Fetch, fetched: list[Fetched]) -> int:
     acquired = sum(len(each.acquired) for each in fetched)
     topic_count = len({each.led.key.topic_id for each in fetched})
     partition_bytes = PARTITION_BYTES * (len(fetched) + len(fetch.errors))
-    return HEAD_BYTES + TOPIC_BYTES * topic_count + partition_bytes + ACQUIRED_BYTES * acquired + records
+    return (
+        HEAD_BYTES
+        + TOPIC_BYTES * topic_count
+        + partition_bytes
+        + ACQUIRED_BYTES * acquired
+        + records
+    )
 
 
 def _told(fetch: _Fetch, fetched: list[Fetched]) -> dict[SharedPartition, PartitionData]:
@@ -320,7 +375,9 @@ def _told(fetch: _Fetch, fetched: list[Fetched]) -> dict[SharedPartition, Partit
     changes.
     """
     context = fetch.context
-    found: dict[SharedPartition, PartitionData] = {where: _failed(where, error) for where, error in fetch.errors.items()}
+    found: dict[SharedPartition, PartitionData] = {
+        where: _failed(where, error) for where, error in fetch.errors.items()
+    }
     for each in fetched:
         where = (each.led.key.topic_id, each.led.key.partition)
         if each.error is not None:
@@ -333,7 +390,11 @@ def _told(fetch: _Fetch, fetched: list[Fetched]) -> dict[SharedPartition, Partit
             partition_index=where[1],
             records=NO_RECORDS if records is None else records,
             acquired_records=[
-                AcquiredRecords(first_offset=one.first_offset, last_offset=one.last_offset, delivery_count=one.delivery_count)
+                AcquiredRecords(
+                    first_offset=one.first_offset,
+                    last_offset=one.last_offset,
+                    delivery_count=one.delivery_count,
+                )
                 for one in each.acquired
             ],
         )
@@ -343,12 +404,19 @@ def _told(fetch: _Fetch, fetched: list[Fetched]) -> dict[SharedPartition, Partit
     return {
         where: told
         for where, told in found.items()
-        if session.must_name(where, has_records=told.records is not NO_RECORDS, has_error=bool(told.error_code))
+        if session.must_name(
+            where, has_records=told.records is not NO_RECORDS, has_error=bool(told.error_code)
+        )
     }
 
 
 def _failed(where: SharedPartition, error: KafkaError) -> PartitionData:
-    return PartitionData(partition_index=where[1], error_code=error.code, error_message=str(error), records=NO_RECORDS)
+    return PartitionData(
+        partition_index=where[1],
+        error_code=error.code,
+        error_message=str(error),
+        records=NO_RECORDS,
+    )
 
 
 def _add_outcomes(told: dict[SharedPartition, PartitionData], outcomes: Outcomes) -> None:
@@ -358,10 +426,15 @@ def _add_outcomes(told: dict[SharedPartition, PartitionData], outcomes: Outcomes
         if partition is None:
             partition = told[where] = PartitionData(partition_index=where[1], records=NO_RECORDS)
         if error is not None:
-            partition.acknowledge_error_code, partition.acknowledge_error_message = error.code, str(error)
+            partition.acknowledge_error_code, partition.acknowledge_error_message = (
+                error.code,
+                str(error),
+            )
 
 
-def _fill(fetch: _Fetch, response: ShareFetchResponse, told: dict[SharedPartition, PartitionData]) -> None:
+def _fill(
+    fetch: _Fetch, response: ShareFetchResponse, told: dict[SharedPartition, PartitionData]
+) -> None:
     """Group partitions by topic, and add leaders of those that are led elsewhere (KIP-951)."""
     image = fetch.node.image()
     topics: dict[Any, ShareFetchableTopicResponse] = {}
@@ -369,9 +442,13 @@ def _fill(fetch: _Fetch, response: ShareFetchResponse, told: dict[SharedPartitio
     for (topic_id, index), partition in told.items():
         if partition.error_code in STALE_LEADER:
             leader = leader_hint(image, "", topic_id, index)
-            partition.current_leader = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
+            partition.current_leader = LeaderIdAndEpoch(
+                leader_id=leader.leader_id, leader_epoch=leader.leader_epoch
+            )
             leaders.append(leader.leader_id)
-        topics.setdefault(topic_id, ShareFetchableTopicResponse(topic_id=topic_id)).partitions.append(partition)
+        topics.setdefault(
+            topic_id, ShareFetchableTopicResponse(topic_id=topic_id)
+        ).partitions.append(partition)
     response.responses = list(topics.values())
     response.node_endpoints = [
         NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)

@@ -21,7 +21,12 @@ from log_service.common.types import NO_TOPIC_ID, TopicPartition
 from log_service.coordinator.gathering import Gathering
 from log_service.coordinator.group.share.groups import names_of
 from log_service.coordinator.group.values.partitions import Partitions, in_order
-from log_service.coordinator.share.share_state import UNKNOWN_COUNT, UNKNOWN_START_OFFSET, ShareKey, ShareState
+from log_service.coordinator.share.share_state import (
+    UNKNOWN_COUNT,
+    UNKNOWN_START_OFFSET,
+    ShareKey,
+    ShareState,
+)
 from log_service.metadata.features import has_share_groups
 from log_service.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
@@ -46,19 +51,32 @@ def handle_describe_share_group_offsets(
     A repeated request for all of a group is answered once.
     """
     whole = {group.group_id: group for group in request.groups if group.topics is None}
-    request.groups = [group for group in request.groups if group.topics is not None or whole[group.group_id] is group]
+    request.groups = [
+        group
+        for group in request.groups
+        if group.topics is not None or whole[group.group_id] is group
+    ]
     if not has_share_groups(node.image().features):
         code = ErrorCode.UNSUPPORTED_VERSION
-        groups = [DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id, error_code=code) for group in request.groups]
+        groups = [
+            DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id, error_code=code)
+            for group in request.groups
+        ]
         return DescribeShareGroupOffsetsResponse(groups=groups)
     return call.run(_describe_all(node, request))
 
 
-async def _describe_all(node: Node, request: DescribeShareGroupOffsetsRequest) -> DescribeShareGroupOffsetsResponse:
-    return DescribeShareGroupOffsetsResponse(groups=[await _describe(node, group) for group in request.groups])
+async def _describe_all(
+    node: Node, request: DescribeShareGroupOffsetsRequest
+) -> DescribeShareGroupOffsetsResponse:
+    return DescribeShareGroupOffsetsResponse(
+        groups=[await _describe(node, group) for group in request.groups]
+    )
 
 
-async def _describe(node: Node, group: DescribeShareGroupOffsetsRequestGroup) -> DescribeShareGroupOffsetsResponseGroup:
+async def _describe(
+    node: Node, group: DescribeShareGroupOffsetsRequestGroup
+) -> DescribeShareGroupOffsetsResponseGroup:
     told = DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id)
     by_name = node.image().topics.by_name
     if group.topics is None:
@@ -66,10 +84,20 @@ async def _describe(node: Node, group: DescribeShareGroupOffsetsRequestGroup) ->
         if isinstance(initialized, KafkaError):
             told.error_code, told.error_message = initialized.code, str(initialized)
             return told
-        wanted = [(topic_id, index) for topic_id, indexes in in_order(initialized) for index in indexes]
+        wanted = [
+            (topic_id, index) for topic_id, indexes in in_order(initialized) for index in indexes
+        ]
     else:
-        known = [(topic, by_name[topic.topic_name].topic_id) for topic in group.topics if topic.topic_name in by_name]
-        wanted = [(topic_id, index) for topic, topic_id in known for index in dict.fromkeys(topic.partitions)]
+        known = [
+            (topic, by_name[topic.topic_name].topic_id)
+            for topic in group.topics
+            if topic.topic_name in by_name
+        ]
+        wanted = [
+            (topic_id, index)
+            for topic, topic_id in known
+            for index in dict.fromkeys(topic.partitions)
+        ]
         told.topics = [_unknown(topic) for topic in group.topics if topic.topic_name not in by_name]
     names = names_of({topic_id for topic_id, _ in wanted}, node.image())
     places = [place for place in dict.fromkeys(wanted) if place[0] in names]
@@ -77,12 +105,19 @@ async def _describe(node: Node, group: DescribeShareGroupOffsetsRequestGroup) ->
     return told
 
 
-def _unknown(topic: DescribeShareGroupOffsetsRequestTopic) -> DescribeShareGroupOffsetsResponseTopic:
+def _unknown(
+    topic: DescribeShareGroupOffsetsRequestTopic,
+) -> DescribeShareGroupOffsetsResponseTopic:
     """Return the result of a topic that does not exist."""
     partitions = [
-        DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=UNKNOWN_START_OFFSET) for index in topic.partitions
+        DescribeShareGroupOffsetsResponsePartition(
+            partition_index=index, start_offset=UNKNOWN_START_OFFSET
+        )
+        for index in topic.partitions
     ]
-    return DescribeShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=NO_TOPIC_ID, partitions=partitions)
+    return DescribeShareGroupOffsetsResponseTopic(
+        topic_name=topic.topic_name, topic_id=NO_TOPIC_ID, partitions=partitions
+    )
 
 
 async def _describe_places(
@@ -90,12 +125,16 @@ async def _describe_places(
 ) -> list[DescribeShareGroupOffsetsResponseTopic]:
     summaries = await _summaries(node, group_id, places)
     ends = await node.end_offsets.of(
-        TopicPartition(names[place[0]], place[1]) for place, summary in summaries.items() if _lag_base(summary) is not None
+        TopicPartition(names[place[0]], place[1])
+        for place, summary in summaries.items()
+        if _lag_base(summary) is not None
     )
     topics: dict[UUID, DescribeShareGroupOffsetsResponseTopic] = {}
     for (topic_id, index), summary in summaries.items():
         name = names[topic_id]
-        told = topics.setdefault(topic_id, DescribeShareGroupOffsetsResponseTopic(topic_id=topic_id, topic_name=name))
+        told = topics.setdefault(
+            topic_id, DescribeShareGroupOffsetsResponseTopic(topic_id=topic_id, topic_name=name)
+        )
         told.partitions.append(_described(index, summary, ends.get(TopicPartition(name, index))))
     return list(topics.values())
 
@@ -103,17 +142,29 @@ async def _describe_places(
 def _lag_base(summary: Summary) -> int | None:
     """Return the offset from which the lag counts, or None if it is not known."""
     is_known = isinstance(summary, ShareState) and summary.start_offset != UNKNOWN_START_OFFSET
-    if isinstance(summary, KafkaError) or not is_known or summary.delivery_complete_count == UNKNOWN_COUNT:
+    if (
+        isinstance(summary, KafkaError)
+        or not is_known
+        or summary.delivery_complete_count == UNKNOWN_COUNT
+    ):
         return None
     return summary.start_offset + summary.delivery_complete_count
 
 
-def _described(index: int, summary: Summary, end: int | ErrorCode | None) -> DescribeShareGroupOffsetsResponsePartition:
-    told = DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=UNKNOWN_START_OFFSET, lag=UNKNOWN_LAG)
+def _described(
+    index: int, summary: Summary, end: int | ErrorCode | None
+) -> DescribeShareGroupOffsetsResponsePartition:
+    told = DescribeShareGroupOffsetsResponsePartition(
+        partition_index=index, start_offset=UNKNOWN_START_OFFSET, lag=UNKNOWN_LAG
+    )
     if isinstance(summary, KafkaError):
         return told
     if isinstance(end, ErrorCode):
-        told.start_offset, told.error_code, told.error_message = 0, end, f"the end of the partition is not known: {end.name}"
+        told.start_offset, told.error_code, told.error_message = (
+            0,
+            end,
+            f"the end of the partition is not known: {end.name}",
+        )
         return told
     told.start_offset, told.leader_epoch = summary.start_offset, summary.leader_epoch
     base = _lag_base(summary)

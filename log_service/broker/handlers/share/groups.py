@@ -15,15 +15,30 @@ from log_service.broker.requests.call import Call, Deferred
 from log_service.broker.share.session import MAX_MEMBER_ID_LENGTH
 from log_service.common.errors import ErrorCode
 from log_service.metadata.features import has_share_groups
-from log_service.protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
-from log_service.protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse
-from log_service.protocol.messages.share_group_describe import DescribedGroup, ShareGroupDescribeRequest, ShareGroupDescribeResponse
-from log_service.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from log_service.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+)
+from log_service.protocol.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+)
+from log_service.protocol.messages.share_group_describe import (
+    DescribedGroup,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
+from log_service.protocol.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
 
 NO_GROUP = "the request names no group"
 
 
-def handle_share_group_heartbeat(node: Node, call: Call, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse | Deferred:
+def handle_share_group_heartbeat(
+    node: Node, call: Call, request: ShareGroupHeartbeatRequest
+) -> ShareGroupHeartbeatResponse | Deferred:
     """Respond once the decision is safe."""
     if not has_share_groups(node.image().features):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
@@ -34,15 +49,22 @@ def handle_share_group_heartbeat(node: Node, call: Call, request: ShareGroupHear
     return deferred
 
 
-def handle_share_group_describe(node: Node, call: Call, request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse | Deferred:
+def handle_share_group_describe(
+    node: Node, call: Call, request: ShareGroupDescribeRequest
+) -> ShareGroupDescribeResponse | Deferred:
     """Respond with state, epochs and members of each group, once per named group."""
     request.group_ids = list(dict.fromkeys(request.group_ids))
     if not has_share_groups(node.image().features):
-        groups = [DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION) for group_id in request.group_ids]
+        groups = [
+            DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
+            for group_id in request.group_ids
+        ]
         return ShareGroupDescribeResponse(groups=groups)
     deferred = call.defer()
 
-    node.groups.share.describe(request, call.client().context, deferred.completing(partial(with_group_operations, request)))
+    node.groups.share.describe(
+        request, call.client().context, deferred.completing(partial(with_group_operations, request))
+    )
     return deferred
 
 
@@ -53,7 +75,9 @@ def handle_alter_share_group_offsets(
     if not has_share_groups(node.image().features):
         return AlterShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not request.group_id:
-        return AlterShareGroupOffsetsResponse(error_code=ErrorCode.INVALID_GROUP_ID, error_message=NO_GROUP)
+        return AlterShareGroupOffsetsResponse(
+            error_code=ErrorCode.INVALID_GROUP_ID, error_message=NO_GROUP
+        )
     deferred = call.defer()
     node.groups.share.alter_offsets(request, call.client().context, deferred.complete)
     return deferred
@@ -66,7 +90,9 @@ def handle_delete_share_group_offsets(
     if not has_share_groups(node.image().features):
         return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not request.group_id:
-        return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.INVALID_GROUP_ID, error_message=NO_GROUP)
+        return DeleteShareGroupOffsetsResponse(
+            error_code=ErrorCode.INVALID_GROUP_ID, error_message=NO_GROUP
+        )
     deferred = call.defer()
     node.groups.share.delete_offsets(request, call.client().context, deferred.complete)
     return deferred

@@ -18,35 +18,45 @@ from log_service.protocol.messages import read_share_group_state_summary as summ
 from log_service.protocol.messages import write_share_group_state as writing
 
 
-def handle_initialize_share_group_state(node: Node, call: Call, request: initializing.InitializeShareGroupStateRequest) -> Deferred:
+def handle_initialize_share_group_state(
+    node: Node, call: Call, request: initializing.InitializeShareGroupStateRequest
+) -> Deferred:
     """Initialize states, for a group coordinator."""
     deferred = call.defer()
     node.share_states.initialize(request, deferred.complete)
     return deferred
 
 
-def handle_read_share_group_state(node: Node, call: Call, request: reading.ReadShareGroupStateRequest) -> Deferred:
+def handle_read_share_group_state(
+    node: Node, call: Call, request: reading.ReadShareGroupStateRequest
+) -> Deferred:
     """Return states to the leaders of partitions."""
     deferred = call.defer()
     node.share_states.read(request, deferred.complete)
     return deferred
 
 
-def handle_write_share_group_state(node: Node, call: Call, request: writing.WriteShareGroupStateRequest) -> Deferred:
+def handle_write_share_group_state(
+    node: Node, call: Call, request: writing.WriteShareGroupStateRequest
+) -> Deferred:
     """Store changed states of records."""
     deferred = call.defer()
     node.share_states.write(request, deferred.complete)
     return deferred
 
 
-def handle_delete_share_group_state(node: Node, call: Call, request: deleting.DeleteShareGroupStateRequest) -> Deferred:
+def handle_delete_share_group_state(
+    node: Node, call: Call, request: deleting.DeleteShareGroupStateRequest
+) -> Deferred:
     """Delete states, for a group coordinator."""
     deferred = call.defer()
     node.share_states.delete(request, deferred.complete)
     return deferred
 
 
-def handle_read_share_group_state_summary(node: Node, call: Call, request: summarizing.ReadShareGroupStateSummaryRequest) -> Deferred:
+def handle_read_share_group_state_summary(
+    node: Node, call: Call, request: summarizing.ReadShareGroupStateSummaryRequest
+) -> Deferred:
     """Return start offsets and delivery complete counts of states."""
     deferred = call.defer()
     node.share_states.read_summary(request, deferred.complete)

@@ -35,7 +35,9 @@ def subscription_of(metadata: bytes) -> ConsumerProtocolSubscription:
     Raises:
         ProtocolError: the bytes are not a subscription.
     """
-    subscription, _ = decode(ConsumerProtocolSubscription, _known_version(metadata), metadata, _VERSION.size)
+    subscription, _ = decode(
+        ConsumerProtocolSubscription, _known_version(metadata), metadata, _VERSION.size
+    )
     return subscription
 
 
@@ -58,25 +60,35 @@ def assignment_of(assignment: bytes, image: MetadataImage) -> Partitions:
     """
     if not assignment:
         return {}
-    message, _ = decode(ConsumerProtocolAssignment, _known_version(assignment), assignment, _VERSION.size)
+    message, _ = decode(
+        ConsumerProtocolAssignment, _known_version(assignment), assignment, _VERSION.size
+    )
     if message.user_data:
         raise ProtocolError("the assignment holds user data of a custom assignor")
     return _by_topic_id(message.assigned_partitions, image)
 
 
-def owned_partitions_of(subscription: ConsumerProtocolSubscription, image: MetadataImage) -> Partitions:
+def owned_partitions_of(
+    subscription: ConsumerProtocolSubscription, image: MetadataImage
+) -> Partitions:
     """Return the partitions that a member reports as owned, without topics that do not exist."""
     return _by_topic_id(subscription.owned_partitions, image)
 
 
 def _by_topic_id(
-    topics: list[ConsumerProtocolAssignmentTopicPartition] | list[ConsumerProtocolSubscriptionTopicPartition], image: MetadataImage
+    topics: (
+        list[ConsumerProtocolAssignmentTopicPartition]
+        | list[ConsumerProtocolSubscriptionTopicPartition]
+    ),
+    image: MetadataImage,
 ) -> Partitions:
     found: dict[UUID, frozenset[int]] = {}
     for each in topics:
         topic = image.topics.by_name.get(each.topic)
         if topic is not None and each.partitions:
-            found[topic.topic_id] = found.get(topic.topic_id, frozenset()) | frozenset(each.partitions)
+            found[topic.topic_id] = found.get(topic.topic_id, frozenset()) | frozenset(
+                each.partitions
+            )
     return found
 
 
@@ -90,9 +102,14 @@ def encode_assignment(partitions: Partitions, image: MetadataImage, subscription
         for topic_id, indexes in in_order(partitions)
         if (topic := image.topics.by_id.get(TopicId(topic_id))) is not None
     }
-    topics = [ConsumerProtocolAssignmentTopicPartition(topic=name, partitions=indexes) for name, indexes in named.items()]
+    topics = [
+        ConsumerProtocolAssignmentTopicPartition(topic=name, partitions=indexes)
+        for name, indexes in named.items()
+    ]
     version = max(_known_version(subscription), 0) if len(subscription) >= _VERSION.size else 0
-    return _VERSION.pack(version) + encode(ConsumerProtocolAssignment(assigned_partitions=topics), version)
+    return _VERSION.pack(version) + encode(
+        ConsumerProtocolAssignment(assigned_partitions=topics), version
+    )
 
 
 def _known_version(metadata: bytes) -> int:

@@ -22,7 +22,10 @@ from enum import Enum
 
 from log_service.common.errors import ErrorCode, ProtocolError
 from log_service.common.java_hashing import in_hash_map_order
-from log_service.coordinator.group.classic.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics_of
+from log_service.coordinator.group.classic.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    subscribed_topics_of,
+)
 from log_service.coordinator.group.member_sessions import Session
 
 Protocols = tuple[tuple[str, bytes], ...]
@@ -43,8 +46,12 @@ class GroupState(Enum):
 
 TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
     GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
-    GroupState.PREPARING_REBALANCE: frozenset({GroupState.COMPLETING_REBALANCE, GroupState.EMPTY, GroupState.DEAD}),
-    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
+    GroupState.PREPARING_REBALANCE: frozenset(
+        {GroupState.COMPLETING_REBALANCE, GroupState.EMPTY, GroupState.DEAD}
+    ),
+    GroupState.COMPLETING_REBALANCE: frozenset(
+        {GroupState.STABLE, GroupState.PREPARING_REBALANCE, GroupState.DEAD}
+    ),
     GroupState.STABLE: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
     GroupState.DEAD: frozenset(),
 }
@@ -113,7 +120,10 @@ class ClassicGroup:
     """The size of all members' assignments."""
 
     def __repr__(self) -> str:
-        return f"<ClassicGroup {self.group_id!r} {self.state.value} generation={self.generation_id} members={len(self.members)}>"
+        return (
+            f"<ClassicGroup {self.group_id!r} {self.state.value} generation={self.generation_id}"
+            f" members={len(self.members)}>"
+        )
 
     def is_in(self, *states: GroupState) -> bool:
         """Whether the group is in one of ``states``."""
@@ -178,7 +188,10 @@ class ClassicGroup:
         del self.members[member.member_id]
         self._count(member, -1)
         self.pending_sync_members.discard(member.member_id)
-        if member.group_instance_id is not None and self.static_members.get(member.group_instance_id) == member.member_id:
+        if (
+            member.group_instance_id is not None
+            and self.static_members.get(member.group_instance_id) == member.member_id
+        ):
             del self.static_members[member.group_instance_id]
         if self.leader_id == member.member_id:
             self.leader_id = next(iter(self.members), None)
@@ -228,7 +241,11 @@ class ClassicGroup:
         """Make a member that has joined the leader. Return false if no member has joined."""
         leader = self.members.get(self.leader_id or "")
         if leader is None or leader.awaiting_join is None:
-            joined = (member.member_id for member in self.members.values() if member.awaiting_join is not None)
+            joined = (
+                member.member_id
+                for member in self.members.values()
+                if member.awaiting_join is not None
+            )
             chosen = next(joined, None)
             if chosen is None:
                 return False
@@ -244,7 +261,9 @@ class ClassicGroup:
 
     def common_protocols(self) -> frozenset[str]:
         """Return the protocols that every member supports."""
-        return frozenset(name for name, count in self.supporters.items() if count == len(self.members))
+        return frozenset(
+            name for name, count in self.supporters.items() if count == len(self.members)
+        )
 
     def select_protocol(self) -> str:
         """Return the common protocol that most members prefer.

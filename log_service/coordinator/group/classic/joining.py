@@ -19,7 +19,11 @@ from log_service.coordinator.group.member_sessions import session_timer
 from log_service.coordinator.group.records.codec import GroupRecord
 from log_service.coordinator.group.timer_kinds import TimerKind
 from log_service.coordinator.request_context import RequestContext
-from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from log_service.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
 from log_service.protocol.messages.sync_group import SyncGroupResponse
 from log_service.state_machine.decision import Decision
 
@@ -40,7 +44,9 @@ ANNOUNCED_RECORDS = 8
 """The bound of all members' metadata under all protocols, as a multiple of the largest record."""
 
 
-_ERRORS_WITHOUT_MEMBER_ID = frozenset({ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.UNKNOWN_SERVER_ERROR})
+_ERRORS_WITHOUT_MEMBER_ID = frozenset(
+    {ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.UNKNOWN_SERVER_ERROR}
+)
 """Errors whose response holds no member id."""
 
 
@@ -61,7 +67,13 @@ class Joining:
         self._config = config
         self._new_member_id = new_member_id
 
-    def handle_join(self, group: ClassicGroup, request: JoinGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
+    def handle_join(
+        self,
+        group: ClassicGroup,
+        request: JoinGroupRequest,
+        context: RequestContext,
+        decision: GroupDecision,
+    ) -> None:
         """Respond at once, or keep the request open until the join phase ends."""
         error = self._validate_joiner(group, request)
         if error is not ErrorCode.NONE:
@@ -81,21 +93,43 @@ class Joining:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if not group.accepts(request.member_id, self._config.max_size):
             return ErrorCode.GROUP_MAX_SIZE_REACHED
-        if not group.supports(request.protocol_type, (protocol.name for protocol in request.protocols)):
+        if not group.supports(
+            request.protocol_type, (protocol.name for protocol in request.protocols)
+        ):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if request.group_instance_id is not None and request.member_id in group.pending_join_members:
-            return ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka: pending ids never belong to static members
+        if (
+            request.group_instance_id is not None
+            and request.member_id in group.pending_join_members
+        ):
+            return (
+                ErrorCode.UNKNOWN_SERVER_ERROR
+            )  # as Kafka: pending ids never belong to static members
         announced_bytes = sum(len(protocol.metadata) for protocol in request.protocols)
-        if group.metadata_bytes() + announced_bytes > ANNOUNCED_RECORDS * self._config.max_metadata_record_bytes:
+        if (
+            group.metadata_bytes() + announced_bytes
+            > ANNOUNCED_RECORDS * self._config.max_metadata_record_bytes
+        ):
             return ErrorCode.GROUP_MAX_SIZE_REACHED
         return ErrorCode.NONE
 
-    def _join_without_id(self, group: ClassicGroup, request: JoinGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
+    def _join_without_id(
+        self,
+        group: ClassicGroup,
+        request: JoinGroupRequest,
+        context: RequestContext,
+        decision: GroupDecision,
+    ) -> None:
         member_id = self._new_member_id(request.group_instance_id or context.client_id)
-        if request.group_instance_id is None and context.api_version >= FIRST_JOIN_VERSION_WITH_REQUIRED_ID:
+        if (
+            request.group_instance_id is None
+            and context.api_version >= FIRST_JOIN_VERSION_WITH_REQUIRED_ID
+        ):
             self._make_room_for_pending(group, decision)
             group.pending_join_members[member_id] = None
-            decision.set_timer(session_timer(group.group_id, member_id), decision.now_ms + request.session_timeout_ms)
+            decision.set_timer(
+                session_timer(group.group_id, member_id),
+                decision.now_ms + request.session_timeout_ms,
+            )
             decision.reply(context.reply_to, refused(member_id, ErrorCode.MEMBER_ID_REQUIRED))
         elif request.group_instance_id in group.static_members:
             self._replace_static_member(group, member_id, request, context, decision)
@@ -112,7 +146,13 @@ class Joining:
             del group.pending_join_members[oldest]
             decision.cancel_timer(session_timer(group.group_id, oldest))
 
-    def _join_again(self, group: ClassicGroup, request: JoinGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
+    def _join_again(
+        self,
+        group: ClassicGroup,
+        request: JoinGroupRequest,
+        context: RequestContext,
+        decision: GroupDecision,
+    ) -> None:
         error = group.validate_member(request.member_id, request.group_instance_id)
         if error is not ErrorCode.NONE:
             decision.reply(context.reply_to, refused(request.member_id, error))
@@ -121,12 +161,20 @@ class Joining:
         is_unchanged = member.protocols == protocols_of(request)
         follows = group.is_in(GroupState.STABLE) and group.leader_id != member.member_id
         if is_unchanged and (follows or group.is_in(GroupState.COMPLETING_REBALANCE)):
-            decision.reply(context.reply_to, joined(group, member, has_members=group.leader_id == member.member_id))
+            decision.reply(
+                context.reply_to,
+                joined(group, member, has_members=group.leader_id == member.member_id),
+            )
         else:
             self._let_wait(group, member, request, context, decision)
 
     def _admit(
-        self, group: ClassicGroup, member_id: str, request: JoinGroupRequest, context: RequestContext, decision: GroupDecision
+        self,
+        group: ClassicGroup,
+        member_id: str,
+        request: JoinGroupRequest,
+        context: RequestContext,
+        decision: GroupDecision,
     ) -> None:
         member = ClassicMember(
             member_id=member_id,
@@ -154,7 +202,9 @@ class Joining:
     ) -> None:
         decision.stage(member)
         if member.awaiting_join is not None:
-            decision.reply(member.awaiting_join, refused(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
+            decision.reply(
+                member.awaiting_join, refused(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+            )
         group.await_join(member, context.reply_to)
         group.announce(member, protocols_of(request))
         member.session_timeout_ms = request.session_timeout_ms
@@ -162,7 +212,12 @@ class Joining:
         self.rebalance_or_complete_join(group, decision)
 
     def _replace_static_member(
-        self, group: ClassicGroup, member_id: str, request: JoinGroupRequest, context: RequestContext, decision: GroupDecision
+        self,
+        group: ClassicGroup,
+        member_id: str,
+        request: JoinGroupRequest,
+        context: RequestContext,
+        decision: GroupDecision,
     ) -> None:
         assert request.group_instance_id is not None
         old_id = group.static_members[request.group_instance_id]
@@ -178,7 +233,9 @@ class Joining:
             decision.reply(member.awaiting_join, refused(old_id, ErrorCode.FENCED_INSTANCE_ID))
             group.await_join(member, None)
         if member.awaiting_sync is not None:
-            decision.reply(member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+            decision.reply(
+                member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID)
+            )
             member.awaiting_sync = None
         member.client_id, member.client_host = context.client_id, context.client_host
         group.announce(member, protocols_of(request))
@@ -188,7 +245,9 @@ class Joining:
         else:
             self._let_wait(group, member, request, context, decision)
 
-    def _returned(self, group: ClassicGroup, member: ClassicMember, old_id: str, context: RequestContext) -> JoinGroupResponse:
+    def _returned(
+        self, group: ClassicGroup, member: ClassicMember, old_id: str, context: RequestContext
+    ) -> JoinGroupResponse:
         """Return the response for a static member that rejoins under a new member id.
 
         The generation continues, so a leader that returns must not assign partitions again.
@@ -221,7 +280,9 @@ class Joining:
             timeout_ms = delay_ms
         decision.set_timer(join_timer(group.group_id), decision.now_ms + timeout_ms)
 
-    def abandon_generation(self, group: ClassicGroup, error: ErrorCode, decision: GroupDecision) -> None:
+    def abandon_generation(
+        self, group: ClassicGroup, error: ErrorCode, decision: GroupDecision
+    ) -> None:
         """Begin a rebalance because the record of a generation cannot be stored.
 
         The open syncs of this generation get ``error``.
@@ -241,7 +302,11 @@ class Joining:
 
     def maybe_complete_join(self, group: ClassicGroup, decision: GroupDecision) -> None:
         """End the join phase if all members have joined and the initial delay is over."""
-        if group.is_in(GroupState.PREPARING_REBALANCE) and group.initial_delay_remaining_ms is None and group.has_all_members_joined:
+        if (
+            group.is_in(GroupState.PREPARING_REBALANCE)
+            and group.initial_delay_remaining_ms is None
+            and group.has_all_members_joined
+        ):
             self.complete_join(group, decision)
 
     def on_join_timer(self, group: ClassicGroup, decision: GroupDecision) -> None:
@@ -282,7 +347,9 @@ class Joining:
         for member in group.members.values():
             self._respond_to_join(group, member, decision)
 
-    def _respond_to_join(self, group: ClassicGroup, member: ClassicMember, decision: GroupDecision) -> None:
+    def _respond_to_join(
+        self, group: ClassicGroup, member: ClassicMember, decision: GroupDecision
+    ) -> None:
         decision.stage(member)
         if member.awaiting_join is not None:
             is_leader = member.member_id == group.leader_id
@@ -292,7 +359,9 @@ class Joining:
         keep_alive(group, member, member.session_timeout_ms, decision)
 
 
-def keep_alive(group: ClassicGroup, member: ClassicMember, session_ms: int, decision: GroupDecision) -> None:
+def keep_alive(
+    group: ClassicGroup, member: ClassicMember, session_ms: int, decision: GroupDecision
+) -> None:
     """Restart a member's session.
 
     A timer that is already set for an earlier time stays. When it fires, it finds the later
@@ -341,4 +410,8 @@ def rebalance_timeout_of(request: JoinGroupRequest) -> int:
 
     Version 0 has none and uses the session timeout.
     """
-    return request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms
+    return (
+        request.rebalance_timeout_ms
+        if request.rebalance_timeout_ms >= 0
+        else request.session_timeout_ms
+    )

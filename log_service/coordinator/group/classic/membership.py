@@ -10,7 +10,13 @@ from collections.abc import Iterable
 from log_service.common.errors import ErrorCode
 from log_service.config.views import GroupConfig
 from log_service.coordinator.group.classic.group import ClassicGroup, ClassicMember, GroupState
-from log_service.coordinator.group.classic.joining import GroupDecision, Joining, keep_alive, refused, sync_timer
+from log_service.coordinator.group.classic.joining import (
+    GroupDecision,
+    Joining,
+    keep_alive,
+    refused,
+    sync_timer,
+)
 from log_service.coordinator.group.classic.stored_group import store_group
 from log_service.coordinator.group.member_sessions import session_timer
 from log_service.coordinator.request_context import RequestContext
@@ -25,7 +31,13 @@ class Membership:
         self._config = config
         self._joining = joining
 
-    def handle_sync(self, group: ClassicGroup, request: SyncGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
+    def handle_sync(
+        self,
+        group: ClassicGroup,
+        request: SyncGroupRequest,
+        context: RequestContext,
+        decision: GroupDecision,
+    ) -> None:
         """Respond with the member's assignment, now or once the leader has sent it."""
         error = self._validate_sync(group, request)
         if error is not ErrorCode.NONE:
@@ -41,24 +53,34 @@ class Membership:
             decision.reply(context.reply_to, assigned(group, member))
             return
         if member.awaiting_sync is not None:
-            decision.reply(member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+            decision.reply(
+                member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+            )
         member.awaiting_sync = context.reply_to
         if member.member_id == group.leader_id:
             self._take_assignments(group, request, decision)
 
     def _validate_sync(self, group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
-        error = self.validate_request(group, request.member_id, request.group_instance_id, request.generation_id)
+        error = self.validate_request(
+            group, request.member_id, request.group_instance_id, request.generation_id
+        )
         if error is not ErrorCode.NONE:
             return error
-        has_other_type = request.protocol_type is not None and request.protocol_type != group.protocol_type
-        has_other_name = request.protocol_name is not None and request.protocol_name != group.protocol_name
+        has_other_type = (
+            request.protocol_type is not None and request.protocol_type != group.protocol_type
+        )
+        has_other_name = (
+            request.protocol_name is not None and request.protocol_name != group.protocol_name
+        )
         if has_other_type or has_other_name:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if group.is_in(GroupState.PREPARING_REBALANCE):
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
-    def validate_request(self, group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
+    def validate_request(
+        self, group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int
+    ) -> ErrorCode:
         """Validate the member id, instance id and generation of a member's request."""
         if group.is_in(GroupState.DEAD):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -67,9 +89,13 @@ class Membership:
             return ErrorCode.ILLEGAL_GENERATION
         return error
 
-    def _take_assignments(self, group: ClassicGroup, request: SyncGroupRequest, decision: GroupDecision) -> None:
+    def _take_assignments(
+        self, group: ClassicGroup, request: SyncGroupRequest, decision: GroupDecision
+    ) -> None:
         decision.stage(group)
-        assignments = {assignment.member_id: assignment.assignment for assignment in request.assignments}
+        assignments = {
+            assignment.member_id: assignment.assignment for assignment in request.assignments
+        }
         assigned_bytes = sum(map(len, assignments.values()))
         if group.subscription_bytes() + assigned_bytes > self._config.max_metadata_record_bytes:
             self._joining.abandon_generation(group, ErrorCode.UNKNOWN_SERVER_ERROR, decision)
@@ -92,27 +118,44 @@ class Membership:
         if not group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return
         decision.stage(group)
-        silent = [group.members[member_id] for member_id in sorted(group.pending_sync_members) if member_id in group.members]
+        silent = [
+            group.members[member_id]
+            for member_id in sorted(group.pending_sync_members)
+            if member_id in group.members
+        ]
         for member in silent:
             self._remove(group, member, decision)
         if silent:
             self._joining.rebalance_or_complete_join(group, decision)
 
     def handle_heartbeat(
-        self, group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int, decision: GroupDecision
+        self,
+        group: ClassicGroup,
+        member_id: str,
+        group_instance_id: str | None,
+        generation_id: int,
+        decision: GroupDecision,
     ) -> ErrorCode:
         """Restart the member's session. Return REBALANCE_IN_PROGRESS during a join phase."""
         error = self.validate_request(group, member_id, group_instance_id, generation_id)
         if error is not ErrorCode.NONE:
             return error
         self.keep_alive(group, group.members[member_id], decision)
-        return ErrorCode.REBALANCE_IN_PROGRESS if group.is_in(GroupState.PREPARING_REBALANCE) else ErrorCode.NONE
+        return (
+            ErrorCode.REBALANCE_IN_PROGRESS
+            if group.is_in(GroupState.PREPARING_REBALANCE)
+            else ErrorCode.NONE
+        )
 
-    def keep_alive(self, group: ClassicGroup, member: ClassicMember, decision: GroupDecision) -> None:
+    def keep_alive(
+        self, group: ClassicGroup, member: ClassicMember, decision: GroupDecision
+    ) -> None:
         """Restart the member's session."""
         keep_alive(group, member, member.session_timeout_ms, decision)
 
-    def handle_leave(self, group: ClassicGroup, leavers: Iterable[MemberIdentity], decision: GroupDecision) -> list[ErrorCode]:
+    def handle_leave(
+        self, group: ClassicGroup, leavers: Iterable[MemberIdentity], decision: GroupDecision
+    ) -> list[ErrorCode]:
         """Remove all leaving members, then begin one rebalance. Return a code for each of them.
 
         An administrator may name a static member by its instance id alone.
@@ -123,7 +166,9 @@ class Membership:
             self._joining.rebalance_or_complete_join(group, decision)
         return errors
 
-    def _leave(self, group: ClassicGroup, leaver: MemberIdentity, decision: GroupDecision) -> ErrorCode:
+    def _leave(
+        self, group: ClassicGroup, leaver: MemberIdentity, decision: GroupDecision
+    ) -> ErrorCode:
         member_id = leaver.member_id
         if member_id in group.pending_join_members:
             self._forget_pending(group, member_id, decision)
@@ -135,7 +180,9 @@ class Membership:
             self._remove(group, group.members[member_id], decision)
         return error
 
-    def on_session_timer(self, group: ClassicGroup, member_id: str, decision: GroupDecision) -> None:
+    def on_session_timer(
+        self, group: ClassicGroup, member_id: str, decision: GroupDecision
+    ) -> None:
         """Remove a member or a pending member id whose session has expired.
 
         A member with an open join or sync stays, unless it is new.
@@ -169,7 +216,9 @@ class Membership:
         if member.awaiting_join is not None:
             decision.reply(member.awaiting_join, refused("", ErrorCode.UNKNOWN_MEMBER_ID))
         if member.awaiting_sync is not None:
-            decision.reply(member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+            decision.reply(
+                member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+            )
         group.remove(member)
 
     def resume(self, group: ClassicGroup, decision: GroupDecision) -> None:
@@ -180,4 +229,8 @@ class Membership:
 
 def assigned(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
     """Return the response for a sync, with the member's assignment."""
-    return SyncGroupResponse(protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment)
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=member.assignment,
+    )

@@ -1,7 +1,11 @@
 """Convert a classic group to its record and back."""
 
 from log_service.coordinator.group.classic.group import ClassicGroup, ClassicMember, GroupState
-from log_service.coordinator.group.records.classic import GenerationRecord, StoredGeneration, StoredMember
+from log_service.coordinator.group.records.classic import (
+    GenerationRecord,
+    StoredGeneration,
+    StoredMember,
+)
 
 
 def store_group(group: ClassicGroup, wall_ms: int) -> GenerationRecord:

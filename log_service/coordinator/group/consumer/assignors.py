@@ -34,7 +34,9 @@ Assignor = Callable[[Sequence[MemberSpec], PartitionCounts], dict[str, Partition
 _Growing = dict[str, dict[UUID, set[int]]]
 
 
-def assign_range(members: Sequence[MemberSpec], partition_counts: PartitionCounts) -> dict[str, Partitions]:
+def assign_range(
+    members: Sequence[MemberSpec], partition_counts: PartitionCounts
+) -> dict[str, Partitions]:
     """Give each member a contiguous part of each topic.
 
     Static members come first, by instance id.
@@ -59,7 +61,9 @@ def _place(member: MemberSpec) -> tuple[bool, str, str]:
     return (member.instance_id is None, member.instance_id or "", member.member_id)
 
 
-def assign_uniform(members: Sequence[MemberSpec], partition_counts: PartitionCounts) -> dict[str, Partitions]:
+def assign_uniform(
+    members: Sequence[MemberSpec], partition_counts: PartitionCounts
+) -> dict[str, Partitions]:
     """Give all members almost the same number of partitions, and move as few as possible."""
     subscriptions = {member.topic_ids.intersection(partition_counts) for member in members}
     growing = _uniform_alike if len(subscriptions) == 1 else _uniform_mixed
@@ -70,7 +74,9 @@ def assign_uniform(members: Sequence[MemberSpec], partition_counts: PartitionCou
     }
 
 
-def _kept(members: Sequence[MemberSpec], partition_counts: PartitionCounts) -> dict[str, list[tuple[UUID, int]]]:
+def _kept(
+    members: Sequence[MemberSpec], partition_counts: PartitionCounts
+) -> dict[str, list[tuple[UUID, int]]]:
     """Return the partitions that each member may keep from its last target.
 
     A member keeps a partition if the partition exists, the member still subscribes to its topic,
@@ -103,12 +109,22 @@ def _uniform_alike(members: Sequence[MemberSpec], partition_counts: PartitionCou
         extra -= has_extra
         del kept[member.member_id][share + has_extra :]
     taken = {partition for partitions in kept.values() for partition in partitions}
-    free = iter([each for topic_id in wanted for index in range(partition_counts[topic_id]) if (each := (topic_id, index)) not in taken])
+    free = iter(
+        [
+            each
+            for topic_id in wanted
+            for index in range(partition_counts[topic_id])
+            if (each := (topic_id, index)) not in taken
+        ]
+    )
     for member in members:
         mine = kept[member.member_id]
         gets_extra = extra > 0 and len(mine) <= share
         extra -= gets_extra
-        mine.extend(partition for _, partition in zip(range(share + gets_extra - len(mine)), free, strict=False))
+        mine.extend(
+            partition
+            for _, partition in zip(range(share + gets_extra - len(mine)), free, strict=False)
+        )
     return {member_id: _by_topic(partitions) for member_id, partitions in kept.items()}
 
 
@@ -125,9 +141,13 @@ def _uniform_mixed(members: Sequence[MemberSpec], partition_counts: PartitionCou
     Each free partition goes to the subscribed member with the fewest partitions. Topics with the
     most partitions for each subscribed member come first.
     """
-    readers = {topic_id: [member.member_id for member in members if topic_id in member.topic_ids] for topic_id in partition_counts}
+    readers = {
+        topic_id: [member.member_id for member in members if topic_id in member.topic_ids]
+        for topic_id in partition_counts
+    }
     topics = sorted(
-        (topic_id for topic_id in partition_counts if readers[topic_id]), key=lambda each: _scarcity(each, readers, partition_counts)
+        (topic_id for topic_id in partition_counts if readers[topic_id]),
+        key=lambda each: _scarcity(each, readers, partition_counts),
     )
     targets: _Growing = {member.member_id: {} for member in members}
     sizes = dict.fromkeys(targets, 0)
@@ -143,12 +163,20 @@ def _uniform_mixed(members: Sequence[MemberSpec], partition_counts: PartitionCou
     return targets
 
 
-def _scarcity(topic_id: UUID, readers: Mapping[UUID, Sequence[str]], partition_counts: PartitionCounts) -> tuple[float, int, UUID]:
+def _scarcity(
+    topic_id: UUID, readers: Mapping[UUID, Sequence[str]], partition_counts: PartitionCounts
+) -> tuple[float, int, UUID]:
     reader_count = len(readers[topic_id])
     return (-partition_counts[topic_id] / reader_count, reader_count, topic_id)
 
 
-def _hand_out(topic_id: UUID, partition_count: int, readers: Sequence[str], targets: _Growing, sizes: dict[str, int]) -> None:
+def _hand_out(
+    topic_id: UUID,
+    partition_count: int,
+    readers: Sequence[str],
+    targets: _Growing,
+    sizes: dict[str, int],
+) -> None:
     taken = {index for member_id in readers for index in targets[member_id].get(topic_id, ())}
     heap = [(sizes[member_id], place) for place, member_id in enumerate(readers)]
     heapify(heap)
@@ -162,7 +190,9 @@ def _hand_out(topic_id: UUID, partition_count: int, readers: Sequence[str], targ
         sizes[member_id] = size + 1
 
 
-def _even_out(topic_id: UUID, readers: Sequence[str], targets: _Growing, sizes: dict[str, int]) -> bool:
+def _even_out(
+    topic_id: UUID, readers: Sequence[str], targets: _Growing, sizes: dict[str, int]
+) -> bool:
     """Move partitions of one topic from its most loaded to its least loaded subscriber.
 
     The moves end when the partition counts of the two members differ by at most one. Return whether

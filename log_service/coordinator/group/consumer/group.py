@@ -24,9 +24,17 @@ from log_service.coordinator.group.records.consumer import (
     TargetEpochRecord,
     TargetRecord,
 )
-from log_service.coordinator.group.values.consumer_member import ConsumerMember, CurrentAssignment, Subscription
+from log_service.coordinator.group.values.consumer_member import (
+    ConsumerMember,
+    CurrentAssignment,
+    Subscription,
+)
 from log_service.coordinator.group.values.epochs import FIRST_EPOCH, GroupEpoch, TargetEpoch
-from log_service.coordinator.group.values.partitions import NO_PARTITIONS, HeldPartitions, Partitions
+from log_service.coordinator.group.values.partitions import (
+    NO_PARTITIONS,
+    HeldPartitions,
+    Partitions,
+)
 
 
 class ConsumerGroupState(Enum):
@@ -55,7 +63,10 @@ class ConsumerGroup:
         self._subscribed: frozenset[str] | None = None
 
     def __repr__(self) -> str:
-        return f"<ConsumerGroup {self.group_id!r} epoch={self.epoch.epoch} target={self.target_epoch.epoch} members={len(self.members)}>"
+        return (
+            f"<ConsumerGroup {self.group_id!r} epoch={self.epoch.epoch}"
+            f" target={self.target_epoch.epoch} members={len(self.members)}>"
+        )
 
     # Stored state
 
@@ -87,7 +98,10 @@ class ConsumerGroup:
     def _replay_subscription(self, member_id: str, subscription: Subscription | None) -> None:
         self._subscribed = None
         old = self.members.get(member_id)
-        if old is not None and self.static_members.get(old.subscription.instance_id or "") == member_id:
+        if (
+            old is not None
+            and self.static_members.get(old.subscription.instance_id or "") == member_id
+        ):
             del self.static_members[old.subscription.instance_id or ""]
         self._count_regex(old.subscription if old is not None else None, -1)
         self._count_regex(subscription, 1)
@@ -96,7 +110,9 @@ class ConsumerGroup:
             self.members.pop(member_id, None)
             return
         current = old.current if old is not None else CurrentAssignment()
-        self.members[member_id] = ConsumerMember(member_id=member_id, subscription=subscription, current=current)
+        self.members[member_id] = ConsumerMember(
+            member_id=member_id, subscription=subscription, current=current
+        )
         if subscription.instance_id is not None:
             self.static_members[subscription.instance_id] = member_id
 
@@ -128,7 +144,9 @@ class ConsumerGroup:
                     del self._holders[topic_id]
         for topic_id, index in _each(current):
             self._holders.setdefault(topic_id, {})[index] = member_id
-        self.members[member_id] = ConsumerMember(member_id=member_id, subscription=old.subscription, current=current)
+        self.members[member_id] = ConsumerMember(
+            member_id=member_id, subscription=old.subscription, current=current
+        )
 
     # Views of the stored state
 
@@ -143,7 +161,10 @@ class ConsumerGroup:
             return ConsumerGroupState.EMPTY
         if self.epoch.epoch > self.target_epoch.epoch:
             return ConsumerGroupState.ASSIGNING
-        is_stable = all(member.current.is_reconciled_to(self.target_epoch.epoch) for member in self.members.values())
+        is_stable = all(
+            member.current.is_reconciled_to(self.target_epoch.epoch)
+            for member in self.members.values()
+        )
         return ConsumerGroupState.STABLE if is_stable else ConsumerGroupState.RECONCILING
 
     def static_member(self, instance_id: str) -> ConsumerMember | None:
@@ -167,34 +188,52 @@ class ConsumerGroup:
 
     def topics_of(self, members: Iterable[ConsumerMember]) -> frozenset[str]:
         """Return all topics that any of the members subscribes to."""
-        return frozenset(topic for member in members for topic in self.topics_of_subscription(member.subscription))
+        return frozenset(
+            topic
+            for member in members
+            for topic in self.topics_of_subscription(member.subscription)
+        )
 
     def topics_of_subscription(self, subscription: Subscription) -> frozenset[str]:
         """Return a subscription's named topics and the known matches of its expression."""
         resolved = self.regexes.get(subscription.regex)
-        return frozenset(subscription.topics) | (resolved.topics if resolved is not None and subscription.regex else frozenset())
+        return frozenset(subscription.topics) | (
+            resolved.topics if resolved is not None and subscription.regex else frozenset()
+        )
 
-    def preferred_assignor(self, members: Iterable[ConsumerMember], offered: tuple[str, ...]) -> str:
+    def preferred_assignor(
+        self, members: Iterable[ConsumerMember], offered: tuple[str, ...]
+    ) -> str:
         """Return the assignor that most members prefer.
 
         Without preferences, return the first offered.
         """
-        votes = Counter(assignor for member in members if (assignor := member.subscription.assignor) in offered)
+        votes = Counter(
+            assignor for member in members if (assignor := member.subscription.assignor) in offered
+        )
         return max(in_hash_map_order(votes), key=lambda name: votes[name]) if votes else offered[0]
 
 
-def tombstones(group: ConsumerGroup, replaced: Mapping[str, str] | None = None) -> list[ConsumerGroupRecord]:
+def tombstones(
+    group: ConsumerGroup, replaced: Mapping[str, str] | None = None
+) -> list[ConsumerGroupRecord]:
     """Return tombstones for all records of a group except its committed offsets.
 
     ``replaced`` maps the id of each member that was just replaced to the id of its successor.
     """
     group_id = group.group_id
     members = sorted((replaced or {}).get(each, each) for each in group.members)
-    records: list[ConsumerGroupRecord] = [CurrentAssignmentRecord(group_id=group_id, member_id=each, content=None) for each in members]
+    records: list[ConsumerGroupRecord] = [
+        CurrentAssignmentRecord(group_id=group_id, member_id=each, content=None) for each in members
+    ]
     records += [TargetRecord(group_id=group_id, member_id=each, content=None) for each in members]
     records.append(TargetEpochRecord(group_id=group_id, content=None))
-    records += [SubscriptionRecord(group_id=group_id, member_id=each, content=None) for each in members]
-    records += [RegexRecord(group_id=group_id, regex=regex, content=None) for regex in sorted(group.regexes)]
+    records += [
+        SubscriptionRecord(group_id=group_id, member_id=each, content=None) for each in members
+    ]
+    records += [
+        RegexRecord(group_id=group_id, regex=regex, content=None) for regex in sorted(group.regexes)
+    ]
     if group.has_legacy_topics:
         records.append(LegacyTopicsRecord(group_id=group_id))
     records.append(GroupEpochRecord(group_id=group_id, content=None))
@@ -204,4 +243,6 @@ def tombstones(group: ConsumerGroup, replaced: Mapping[str, str] | None = None) 
 def _each(current: CurrentAssignment) -> Iterable[tuple[UUID, int]]:
     """Iterate over all partitions that a member holds, including those yet to be revoked."""
     both: tuple[HeldPartitions, ...] = (current.assigned, current.pending_revocation)
-    return ((topic_id, index) for held in both for topic_id, epochs in held.items() for index in epochs)
+    return (
+        (topic_id, index) for held in both for topic_id, epochs in held.items() for index in epochs
+    )

@@ -35,7 +35,10 @@ from log_service.coordinator.group.values.consumer_member import (
 from log_service.coordinator.group.values.epochs import JOIN_EPOCH, STATIC_LEAVE_EPOCH
 from log_service.coordinator.group.values.partitions import NOTHING_HELD, in_epoch, is_same_set
 from log_service.coordinator.request_context import RequestContext
-from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from log_service.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from log_service.state_machine.decision import Decision
 
 GroupDecision = Decision[GroupRecord]
@@ -70,7 +73,11 @@ class ConsumerHeartbeats:
         validate_heartbeat(request, context.api_version, self._settings.assignors)
 
     def handle_heartbeat(
-        self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, context: RequestContext, decision: GroupDecision
+        self,
+        group: ConsumerGroup,
+        request: ConsumerGroupHeartbeatRequest,
+        context: RequestContext,
+        decision: GroupDecision,
     ) -> None:
         """Advance a member by one step, and respond.
 
@@ -85,23 +92,39 @@ class ConsumerHeartbeats:
         group_id, member_id = group.group_id, request.member_id or self._new_member_id("")[1:]
         validate_size(group, member_id, self._settings)
         member, replaced_id = self._find(group, member_id, request, decision)
-        updated = replace(member, subscription=updated_subscription(member.subscription, request, context))
-        beat = Beat(group=group, member=member, updated=updated, replaced_id=replaced_id, visible=context.visible)
+        updated = replace(
+            member, subscription=updated_subscription(member.subscription, request, context)
+        )
+        beat = Beat(
+            group=group,
+            member=member,
+            updated=updated,
+            replaced_id=replaced_id,
+            visible=context.visible,
+        )
         epoch = self._steps.note(beat, decision)
         current = self._steps.advance(beat, epoch, owned_partitions(request), decision)
-        self._sessions.keep_alive(group_id, member_id, self._settings.session_timeout_ms(group_id), decision)
+        self._sessions.keep_alive(
+            group_id, member_id, self._settings.session_timeout_ms(group_id), decision
+        )
         if member.is_classic:
             self._sessions.note_join(group_id, member_id, decision)
             self._sessions.note_sync(group_id, member_id, decision)
         response = ConsumerGroupHeartbeatResponse(
-            member_id=member_id, member_epoch=current.epoch, heartbeat_interval_ms=self._settings.heartbeat_interval_ms(group_id)
+            member_id=member_id,
+            member_epoch=current.epoch,
+            heartbeat_interval_ms=self._settings.heartbeat_interval_ms(group_id),
         )
         if is_full(request) or not is_same_set(member.current.assigned, current.assigned):
             response.assignment = told_assignment(current)
         decision.reply(context.reply_to, response)
 
     def _find(
-        self, group: ConsumerGroup, member_id: str, request: ConsumerGroupHeartbeatRequest, decision: GroupDecision
+        self,
+        group: ConsumerGroup,
+        member_id: str,
+        request: ConsumerGroupHeartbeatRequest,
+        decision: GroupDecision,
     ) -> tuple[ConsumerMember, str | None]:
         """Return the member, and the id of the member that it replaces.
 
@@ -114,14 +137,20 @@ class ConsumerHeartbeats:
                 return ConsumerMember(member_id=member_id, subscription=Subscription()), None
             member = known(member, member_id, group)
         elif is_joining:
-            return self._removals.join_statically(group, member_id, request.instance_id, decision, is_classic=False)
+            return self._removals.join_statically(
+                group, member_id, request.instance_id, decision, is_classic=False
+            )
         else:
             member = holder_of(group, request.instance_id, member_id)
         validate_epoch(member, request.member_epoch, owned_partitions(request))
         return member, None
 
     def _leave(
-        self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, context: RequestContext, decision: GroupDecision
+        self,
+        group: ConsumerGroup,
+        request: ConsumerGroupHeartbeatRequest,
+        context: RequestContext,
+        decision: GroupDecision,
     ) -> None:
         if request.instance_id is None:
             member = known(group.members.get(request.member_id), request.member_id, group)
@@ -135,10 +164,19 @@ class ConsumerHeartbeats:
                 assigned=in_epoch(member.current.assigned, 0),
                 pending_revocation=NOTHING_HELD,
             )
-            decision.append(CurrentAssignmentRecord(group_id=group.group_id, member_id=member.member_id, content=current))
+            decision.append(
+                CurrentAssignmentRecord(
+                    group_id=group.group_id, member_id=member.member_id, content=current
+                )
+            )
         else:
             self._removals.remove(group, [member], decision)
-        decision.reply(context.reply_to, ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch))
+        decision.reply(
+            context.reply_to,
+            ConsumerGroupHeartbeatResponse(
+                member_id=request.member_id, member_epoch=request.member_epoch
+            ),
+        )
 
     def resume(self, group: ConsumerGroup, decision: GroupDecision) -> None:
         """Start a full session for every member of a group that was just loaded from the log.
@@ -160,5 +198,7 @@ def validate_size(group: ConsumerGroup, member_id: str, settings: GroupSettings)
         KafkaError: GROUP_MAX_SIZE_REACHED.
     """
     if member_id not in group.members and len(group.members) >= settings.max_size:
-        text = f"The consumer group has reached its maximum capacity of {settings.max_size} members."
+        text = (
+            f"The consumer group has reached its maximum capacity of {settings.max_size} members."
+        )
         raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, text)

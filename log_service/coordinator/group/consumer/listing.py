@@ -10,10 +10,20 @@ from log_service.common.errors import ErrorCode
 from log_service.common.types import NO_TOPIC_ID, TopicId
 from log_service.coordinator.group.consumer.group import ConsumerGroup
 from log_service.coordinator.group.values.consumer_member import ConsumerMember
-from log_service.coordinator.group.values.partitions import Partitions, in_order, merged, without_epochs
+from log_service.coordinator.group.values.partitions import (
+    Partitions,
+    in_order,
+    merged,
+    without_epochs,
+)
 from log_service.coordinator.request_context import RequestContext
 from log_service.metadata.image import MetadataImage
-from log_service.protocol.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
+from log_service.protocol.messages.consumer_group_describe import (
+    Assignment,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
 from log_service.protocol.messages.offset_commit import OffsetCommitRequest
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from log_service.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
@@ -22,14 +32,20 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 FIRST_COMMIT_VERSION_WITH_EPOCHS = 9
 
 
-def describe_consumer_group(group_id: str, group: ConsumerGroup | None, image: MetadataImage, assignors: Sequence[str]) -> DescribedGroup:
+def describe_consumer_group(
+    group_id: str, group: ConsumerGroup | None, image: MetadataImage, assignors: Sequence[str]
+) -> DescribedGroup:
     """Return the description of one group.
 
     If ``group`` is None, no consumer group has the id, and the description holds
     GROUP_ID_NOT_FOUND.
     """
     if group is None:
-        return DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=f"Group {group_id} not found.")
+        return DescribedGroup(
+            group_id=group_id,
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=f"Group {group_id} not found.",
+        )
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state.value,
@@ -51,7 +67,10 @@ def _member(group: ConsumerGroup, member: ConsumerMember, image: MetadataImage) 
         client_host=subscription.client_host,
         subscribed_topic_names=list(subscription.topics),
         subscribed_topic_regex=subscription.regex,
-        assignment=_named(without_epochs(merged(member.current.assigned, member.current.pending_revocation)), image),
+        assignment=_named(
+            without_epochs(merged(member.current.assigned, member.current.pending_revocation)),
+            image,
+        ),
         target_assignment=_named(group.target_of(member), image),
         member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
     )
@@ -67,7 +86,12 @@ def _named(partitions: Partitions, image: MetadataImage) -> Assignment:
     return Assignment(topic_partitions=topics)
 
 
-def validate_commit(group: ConsumerGroup, request: OffsetCommitRequest, context: RequestContext, image: MetadataImage) -> ErrorCode:
+def validate_commit(
+    group: ConsumerGroup,
+    request: OffsetCommitRequest,
+    context: RequestContext,
+    image: MetadataImage,
+) -> ErrorCode:
     """Return NONE if a commit is valid, else its error.
 
     A commit of an older epoch is valid if the member has held all its partitions since then
@@ -81,13 +105,21 @@ def validate_commit(group: ConsumerGroup, request: OffsetCommitRequest, context:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if not member.is_classic and context.api_version < FIRST_COMMIT_VERSION_WITH_EPOCHS:
         return ErrorCode.UNSUPPORTED_VERSION
-    wanted = ((_topic_id(topic.topic_id, topic.name, image), each.partition_index) for topic in request.topics for each in topic.partitions)
-    if epoch == member.current.epoch or (epoch < member.current.epoch and _has_held_since(member, epoch, wanted)):
+    wanted = (
+        (_topic_id(topic.topic_id, topic.name, image), each.partition_index)
+        for topic in request.topics
+        for each in topic.partitions
+    )
+    if epoch == member.current.epoch or (
+        epoch < member.current.epoch and _has_held_since(member, epoch, wanted)
+    ):
         return ErrorCode.NONE
     return ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
 
 
-def validate_commit_in_transaction(group: ConsumerGroup, request: TxnOffsetCommitRequest, image: MetadataImage) -> ErrorCode:
+def validate_commit_in_transaction(
+    group: ConsumerGroup, request: TxnOffsetCommitRequest, image: MetadataImage
+) -> ErrorCode:
     """Return NONE if a transactional commit is valid, else its error.
 
     A commit without member and generation is valid, because older producers send neither. A commit
@@ -95,21 +127,31 @@ def validate_commit_in_transaction(group: ConsumerGroup, request: TxnOffsetCommi
     gets ILLEGAL_GENERATION, because producers know only generations.
     """
     is_outsider = request.generation_id < 0
-    if is_outsider and (not group.members or (request.member_id == "" and request.group_instance_id is None)):
+    if is_outsider and (
+        not group.members or (request.member_id == "" and request.group_instance_id is None)
+    ):
         return ErrorCode.NONE
     member = group.members.get(request.member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     epoch = request.generation_id
-    wanted = ((_topic_id(NO_TOPIC_ID, topic.name, image), each.partition_index) for topic in request.topics for each in topic.partitions)
-    if epoch == member.current.epoch or (epoch < member.current.epoch and _has_held_since(member, epoch, wanted)):
+    wanted = (
+        (_topic_id(NO_TOPIC_ID, topic.name, image), each.partition_index)
+        for topic in request.topics
+        for each in topic.partitions
+    )
+    if epoch == member.current.epoch or (
+        epoch < member.current.epoch and _has_held_since(member, epoch, wanted)
+    ):
         return ErrorCode.NONE
     return ErrorCode.ILLEGAL_GENERATION
 
 
 def _has_held_since(member: ConsumerMember, epoch: int, wanted: Iterable[tuple[UUID, int]]) -> bool:
     """Return whether a member already held all partitions of a commit in ``epoch``."""
-    return all(_assignment_epoch(member, topic_id, index, epoch + 1) <= epoch for topic_id, index in wanted)
+    return all(
+        _assignment_epoch(member, topic_id, index, epoch + 1) <= epoch for topic_id, index in wanted
+    )
 
 
 def _topic_id(topic_id: UUID, name: str, image: MetadataImage) -> UUID:
@@ -119,7 +161,9 @@ def _topic_id(topic_id: UUID, name: str, image: MetadataImage) -> UUID:
 
 def _assignment_epoch(member: ConsumerMember, topic_id: UUID, index: int, default: int) -> int:
     held = (member.current.assigned, member.current.pending_revocation)
-    return next((epochs[index] for each in held if index in (epochs := each.get(topic_id, {}))), default)
+    return next(
+        (epochs[index] for each in held if index in (epochs := each.get(topic_id, {}))), default
+    )
 
 
 def validate_fetch(group: ConsumerGroup, request: OffsetFetchRequestGroup) -> ErrorCode:

@@ -27,7 +27,14 @@ from uuid import UUID
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.coordinator.group.values.consumer_member import CurrentAssignment, MemberState
-from log_service.coordinator.group.values.partitions import NOTHING_HELD, HeldPartitions, Partitions, merged, overlaps, split
+from log_service.coordinator.group.values.partitions import (
+    NOTHING_HELD,
+    HeldPartitions,
+    Partitions,
+    merged,
+    overlaps,
+    split,
+)
 
 IsHeld = Callable[[UUID, int], bool]
 """Tells whether another member holds a partition, or has not confirmed its revocation yet."""
@@ -46,7 +53,9 @@ class Target:
     has_new_subscription: bool = False
 
 
-def reconcile(current: CurrentAssignment, target: Target, owned: Partitions | None, is_held: IsHeld) -> CurrentAssignment:
+def reconcile(
+    current: CurrentAssignment, target: Target, owned: Partitions | None, is_held: IsHeld
+) -> CurrentAssignment:
     """Return the member's next assignment, which may equal the current one.
 
     ``owned`` holds the partitions that the member reports, or None if it does not report.
@@ -60,7 +69,10 @@ def reconcile(current: CurrentAssignment, target: Target, owned: Partitions | No
         case MemberState.UNREVOKED_PARTITIONS if _still_owns(owned, current.pending_revocation):
             return _without_unwanted(current, target, owned)
         case MemberState.UNKNOWN if owned is None or owned:
-            text = "the member's state was written by a newer version; it has to give up its partitions and join again"
+            text = (
+                "the member's state was written by a newer version; it has to give up its"
+                " partitions and join again"
+            )
             raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, text)
         case _:
             return _computed(current, target, owned, is_held)
@@ -74,27 +86,55 @@ def _still_owns(owned: Partitions | None, lost: HeldPartitions) -> bool:
     return bool(lost) and (owned is None or overlaps(owned, lost))
 
 
-def _without_unwanted(current: CurrentAssignment, target: Target, owned: Partitions | None) -> CurrentAssignment:
+def _without_unwanted(
+    current: CurrentAssignment, target: Target, owned: Partitions | None
+) -> CurrentAssignment:
     """Revoke the partitions of topics that the member no longer subscribes to."""
     if not target.has_new_subscription:
         return current
-    unwanted = {topic_id: epochs for topic_id, epochs in current.assigned.items() if topic_id not in target.wanted_topics}
+    unwanted = {
+        topic_id: epochs
+        for topic_id, epochs in current.assigned.items()
+        if topic_id not in target.wanted_topics
+    }
     pending = merged(current.pending_revocation, unwanted)
     if not pending:
         return current
-    kept = {topic_id: epochs for topic_id, epochs in current.assigned.items() if topic_id not in unwanted}
+    kept = {
+        topic_id: epochs
+        for topic_id, epochs in current.assigned.items()
+        if topic_id not in unwanted
+    }
     if _still_owns(owned, pending):
         state = MemberState.UNREVOKED_PARTITIONS
-        return replace(current, state=state, previous_epoch=current.epoch, assigned=kept, pending_revocation=pending)
+        return replace(
+            current,
+            state=state,
+            previous_epoch=current.epoch,
+            assigned=kept,
+            pending_revocation=pending,
+        )
     return replace(current, previous_epoch=current.epoch, assigned=kept)
 
 
-def _computed(current: CurrentAssignment, target: Target, owned: Partitions | None, is_held: IsHeld) -> CurrentAssignment:
-    wanted = {topic_id: indexes for topic_id, indexes in target.partitions.items() if topic_id in target.wanted_topics}
+def _computed(
+    current: CurrentAssignment, target: Target, owned: Partitions | None, is_held: IsHeld
+) -> CurrentAssignment:
+    wanted = {
+        topic_id: indexes
+        for topic_id, indexes in target.partitions.items()
+        if topic_id in target.wanted_topics
+    }
     kept, lost = split(current.assigned, wanted)
     if _still_owns(owned, lost):
         state = MemberState.UNREVOKED_PARTITIONS
-        return replace(current, state=state, previous_epoch=current.epoch, assigned=kept, pending_revocation=lost)
+        return replace(
+            current,
+            state=state,
+            previous_epoch=current.epoch,
+            assigned=kept,
+            pending_revocation=lost,
+        )
     added: dict[UUID, dict[int, int]] = {}
     is_something_missing = False
     for topic_id, indexes in wanted.items():

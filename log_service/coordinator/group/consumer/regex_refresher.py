@@ -85,7 +85,9 @@ class _Refresh:
 class RegexRefresher:
     """The refreshes of one shard's groups."""
 
-    def __init__(self, settings: GroupSettings, image: Callable[[], MetadataImage], begin_epoch: BeginEpoch) -> None:
+    def __init__(
+        self, settings: GroupSettings, image: Callable[[], MetadataImage], begin_epoch: BeginEpoch
+    ) -> None:
         self._settings = settings
         self._image = image
         self._begin_epoch = begin_epoch
@@ -100,7 +102,13 @@ class RegexRefresher:
         """Drop the refresh of a removed group."""
         self._under_way.pop(group_id, None)
 
-    def maybe_refresh(self, group: ConsumerGroup, new_regex: str, decision: GroupDecision, visible: VisibleOf | None) -> None:
+    def maybe_refresh(
+        self,
+        group: ConsumerGroup,
+        new_regex: str,
+        decision: GroupDecision,
+        visible: VisibleOf | None,
+    ) -> None:
         """Begin a refresh if one is due.
 
         ``new_regex`` is the regular expression of the member that sent the heartbeat, or empty.
@@ -111,17 +119,25 @@ class RegexRefresher:
         if group.group_id in self._under_way or not self._is_due(group, regexes, decision.wall_ms):
             return
         image = self._image()
-        self._under_way[group.group_id] = _Refresh(tuple(sorted(regexes)), tuple(image.topics.by_name), image.offset, visible)
+        self._under_way[group.group_id] = _Refresh(
+            tuple(sorted(regexes)), tuple(image.topics.by_name), image.offset, visible
+        )
         decision.on_refused(partial(self.forget, group.group_id))
         decision.set_timer(regex_timer(group.group_id), decision.now_ms)
 
     def _is_due(self, group: ConsumerGroup, regexes: set[str], wall_ms: int) -> bool:
         resolved = group.regexes.values()
-        age_ms = wall_ms - max((each.resolved_ms for each in resolved), default=wall_ms - MIN_INTERVAL_MS - 1)
+        age_ms = wall_ms - max(
+            (each.resolved_ms for each in resolved), default=wall_ms - MIN_INTERVAL_MS - 1
+        )
         if 0 <= age_ms <= MIN_INTERVAL_MS:  # a time ahead of this clock counts as old
             return False
         is_outdated = any(each.version < self._newest_topics for each in resolved)
-        return is_outdated or not regexes <= group.regexes.keys() or age_ms > self._settings.regex_refresh_interval_ms
+        return (
+            is_outdated
+            or not regexes <= group.regexes.keys()
+            or age_ms > self._settings.regex_refresh_interval_ms
+        )
 
     def on_timer(self, group: ConsumerGroup | None, group_id: str, decision: GroupDecision) -> None:
         """Do one step of a refresh, and store the matches after the last step."""
@@ -141,14 +157,24 @@ class RegexRefresher:
     def _store(self, group: ConsumerGroup, refresh: _Refresh, decision: GroupDecision) -> None:
         used = [regex for regex in refresh.regexes if group.regex_users[regex]]
         resolved = {
-            regex: ResolvedRegex(topics=refresh.found[regex], version=refresh.version, resolved_ms=decision.wall_ms) for regex in used
+            regex: ResolvedRegex(
+                topics=refresh.found[regex], version=refresh.version, resolved_ms=decision.wall_ms
+            )
+            for regex in used
         }
         for regex, content in resolved.items():
             decision.append(RegexRecord(group_id=group.group_id, regex=regex, content=content))
         if any(content.topics != known_topics(group, regex) for regex, content in resolved.items()):
-            named = {topic for member in group.members.values() for topic in member.subscription.topics}
+            named = {
+                topic for member in group.members.values() for topic in member.subscription.topics
+            }
             after = {**group.regexes, **resolved}
-            matched = {topic for regex in group.regex_users if regex in after for topic in after[regex].topics}
+            matched = {
+                topic
+                for regex in group.regex_users
+                if regex in after
+                for topic in after[regex].topics
+            }
             self._begin_epoch(group, named | matched, decision)
 
 

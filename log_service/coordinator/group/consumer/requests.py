@@ -13,7 +13,12 @@ from log_service.coordinator.group.values.consumer_member import (
     Subscription,
 )
 from log_service.coordinator.group.values.epochs import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
-from log_service.coordinator.group.values.partitions import Partitions, in_order, is_subset, partitions_of
+from log_service.coordinator.group.values.partitions import (
+    Partitions,
+    in_order,
+    is_subset,
+    partitions_of,
+)
 from log_service.coordinator.request_context import RequestContext
 from log_service.protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -25,7 +30,9 @@ FIRST_VERSION_WITH_CLIENT_IDS = 1
 NO_TIMEOUT = -1
 
 
-def validate_heartbeat(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: tuple[str, ...]) -> None:
+def validate_heartbeat(
+    request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: tuple[str, ...]
+) -> None:
     """Validate the fields of a request, without its group.
 
     Raises:
@@ -36,7 +43,10 @@ def validate_heartbeat(request: ConsumerGroupHeartbeatRequest, api_version: int,
         raise KafkaError(ErrorCode.INVALID_REQUEST, complaint)
     if request.server_assignor is not None and request.server_assignor not in assignors:
         offered = ", ".join(assignors)
-        text = f"ServerAssignor {request.server_assignor} is not offered; the assignors of this broker are {offered}"
+        text = (
+            f"ServerAssignor {request.server_assignor} is not offered; the assignors of this broker"
+            f" are {offered}"
+        )
         raise KafkaError(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
 
 
@@ -48,17 +58,29 @@ def _complaint(request: ConsumerGroupHeartbeatRequest, api_version: int) -> str 
         (not request.group_id.strip(), "GroupId can't be empty."),
         (_is_blank(request.instance_id), "InstanceId can't be empty."),
         (_is_blank(request.rack_id), "RackId can't be empty."),
-        (epoch == JOIN_EPOCH and request.rebalance_timeout_ms == NO_TIMEOUT, "RebalanceTimeoutMs must be provided in first request."),
         (
-            epoch == JOIN_EPOCH and (request.topic_partitions is None or bool(request.topic_partitions)),
+            epoch == JOIN_EPOCH and request.rebalance_timeout_ms == NO_TIMEOUT,
+            "RebalanceTimeoutMs must be provided in first request.",
+        ),
+        (
+            epoch == JOIN_EPOCH
+            and (request.topic_partitions is None or bool(request.topic_partitions)),
             "TopicPartitions must be empty when (re-)joining.",
         ),
         (
-            epoch == JOIN_EPOCH and request.subscribed_topic_names is None and request.subscribed_topic_regex is None,
-            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+            epoch == JOIN_EPOCH
+            and request.subscribed_topic_names is None
+            and request.subscribed_topic_regex is None,
+            (
+                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when"
+                " (re-)joining."
+            ),
         ),
         (epoch == STATIC_LEAVE_EPOCH and request.instance_id is None, "InstanceId can't be null."),
-        (epoch < STATIC_LEAVE_EPOCH, f"MemberEpoch is {epoch}, but must be greater than or equal to -2."),
+        (
+            epoch < STATIC_LEAVE_EPOCH,
+            f"MemberEpoch is {epoch}, but must be greater than or equal to -2.",
+        ),
     )
     return next((text for is_wrong, text in rules if is_wrong), None)
 
@@ -77,8 +99,14 @@ def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
 
     The response to such a request must hold the assignment.
     """
-    has_subscription = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
-    is_complete = request.rebalance_timeout_ms != NO_TIMEOUT and has_subscription and request.topic_partitions is not None
+    has_subscription = (
+        request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
+    )
+    is_complete = (
+        request.rebalance_timeout_ms != NO_TIMEOUT
+        and has_subscription
+        and request.topic_partitions is not None
+    )
     return request.member_epoch == JOIN_EPOCH or is_complete
 
 
@@ -87,7 +115,9 @@ def owned_partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | Non
     return None if request.topic_partitions is None else partitions_of(request.topic_partitions)
 
 
-def updated_subscription(old: Subscription, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Subscription:
+def updated_subscription(
+    old: Subscription, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+) -> Subscription:
     """Return a member's subscription after a request. A null field leaves its value unchanged."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     return replace(
@@ -98,7 +128,11 @@ def updated_subscription(old: Subscription, request: ConsumerGroupHeartbeatReque
         client_host=context.client_host,
         topics=old.topics if names is None else tuple(sorted(set(names))),
         regex=old.regex if regex is None else regex,
-        rebalance_timeout_ms=old.rebalance_timeout_ms if request.rebalance_timeout_ms == NO_TIMEOUT else request.rebalance_timeout_ms,
+        rebalance_timeout_ms=(
+            old.rebalance_timeout_ms
+            if request.rebalance_timeout_ms == NO_TIMEOUT
+            else request.rebalance_timeout_ms
+        ),
         assignor=old.assignor if request.server_assignor is None else request.server_assignor,
         classic=None,
     )
@@ -118,20 +152,27 @@ def validate_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None)
         return
     if epoch > current.epoch:
         text = (
-            f"The consumer group member has a greater member epoch ({epoch}) than the one known by the group coordinator "
-            f"({current.epoch}). The member must abandon all its partitions and rejoin."
+            f"The consumer group member has a greater member epoch ({epoch}) than the one known by"
+            f" the group coordinator ({current.epoch}). The member must abandon all its partitions"
+            " and rejoin."
         )
         raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, text)
-    was_reply_lost = epoch == current.previous_epoch and owned is not None and is_subset(owned, current.assigned)
+    was_reply_lost = (
+        epoch == current.previous_epoch and owned is not None and is_subset(owned, current.assigned)
+    )
     if not was_reply_lost:
         text = (
-            f"The consumer group member has a smaller member epoch ({epoch}) than the one known by the group coordinator "
-            f"({current.epoch}). The member must abandon all its partitions and rejoin."
+            f"The consumer group member has a smaller member epoch ({epoch}) than the one known by"
+            f" the group coordinator ({current.epoch}). The member must abandon all its partitions"
+            " and rejoin."
         )
         raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, text)
 
 
 def told_assignment(current: CurrentAssignment) -> Assignment:
     """Return the assignment for a response, without partitions yet to be revoked."""
-    topics = [ResponseTopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in in_order(current.assigned)]
+    topics = [
+        ResponseTopicPartitions(topic_id=topic_id, partitions=indexes)
+        for topic_id, indexes in in_order(current.assigned)
+    ]
     return Assignment(topic_partitions=topics)

@@ -42,7 +42,9 @@ class ConsumerSessions:
         self._sessions = MemberSessions(session_timer)
         self._awaited_joins: set[tuple[str, str]] = set()
 
-    def keep_alive(self, group_id: str, member_id: str, timeout_ms: int, decision: GroupDecision) -> None:
+    def keep_alive(
+        self, group_id: str, member_id: str, timeout_ms: int, decision: GroupDecision
+    ) -> None:
         """Restart a member's session."""
         self._sessions.keep_alive(group_id, member_id, timeout_ms, decision)
 
@@ -53,7 +55,11 @@ class ConsumerSessions:
     def timeout_ms(self, group_id: str, member: ConsumerMember) -> int:
         """Return a member's session timeout. A classic member has a timeout of its own."""
         classic = member.subscription.classic
-        return self._settings.session_timeout_ms(group_id) if classic is None else classic.session_timeout_ms
+        return (
+            self._settings.session_timeout_ms(group_id)
+            if classic is None
+            else classic.session_timeout_ms
+        )
 
     def end(self, group_id: str, member: ConsumerMember, decision: GroupDecision) -> None:
         """Cancel all timers of a removed member."""
@@ -66,7 +72,9 @@ class ConsumerSessions:
 
     # Members of the consumer protocol
 
-    def await_revocation(self, group_id: str, member: ConsumerMember, decision: GroupDecision) -> None:
+    def await_revocation(
+        self, group_id: str, member: ConsumerMember, decision: GroupDecision
+    ) -> None:
         """Start the timer within which a member must revoke partitions.
 
         A classic member has no such timer, because it must rejoin instead.
@@ -75,7 +83,9 @@ class ConsumerSessions:
             key = rebalance_timer(group_id, member.member_id, member.current.epoch)
             decision.set_timer(key, decision.now_ms + member.subscription.rebalance_timeout_ms)
 
-    def note_revocation(self, group_id: str, member: ConsumerMember, decision: GroupDecision) -> None:
+    def note_revocation(
+        self, group_id: str, member: ConsumerMember, decision: GroupDecision
+    ) -> None:
         """Cancel a member's rebalance timer, because the member has revoked its partitions."""
         decision.cancel_timer(rebalance_timer(group_id, member.member_id, member.current.epoch))
 
@@ -87,7 +97,9 @@ class ConsumerSessions:
         if key not in self._awaited_joins:
             self._awaited_joins.add(key)
             decision.on_refused(partial(self._awaited_joins.discard, key))
-            decision.set_timer(join_timer(*key), decision.now_ms + member.subscription.rebalance_timeout_ms)
+            decision.set_timer(
+                join_timer(*key), decision.now_ms + member.subscription.rebalance_timeout_ms
+            )
 
     def note_join(self, group_id: str, member_id: str, decision: GroupDecision) -> None:
         """Cancel a member's join timer, because the member has joined or need not join any more."""
@@ -97,7 +109,9 @@ class ConsumerSessions:
             decision.on_refused(partial(self._awaited_joins.add, key))
             decision.cancel_timer(join_timer(*key))
 
-    def await_sync(self, group_id: str, member_id: str, timeout_ms: int, decision: GroupDecision) -> None:
+    def await_sync(
+        self, group_id: str, member_id: str, timeout_ms: int, decision: GroupDecision
+    ) -> None:
         """Start the sync timer of a member that has joined."""
         decision.set_timer(sync_timer(group_id, member_id), decision.now_ms + timeout_ms)
 

@@ -35,7 +35,11 @@ from log_service.coordinator.group.records.consumer import (
     TargetRecord,
 )
 from log_service.coordinator.group.topic_hash import TopicHashes
-from log_service.coordinator.group.values.consumer_member import ConsumerMember, CurrentAssignment, MemberState
+from log_service.coordinator.group.values.consumer_member import (
+    ConsumerMember,
+    CurrentAssignment,
+    MemberState,
+)
 from log_service.coordinator.group.values.epochs import GroupEpoch, TargetEpoch
 from log_service.coordinator.group.values.partitions import Partitions
 from log_service.coordinator.request_context import VisibleOf
@@ -67,7 +71,10 @@ class Beat:
     def members(self) -> list[ConsumerMember]:
         """Return the group's members after the request."""
         gone = {self.replaced_id, self.updated.member_id}
-        return [*(member for member in self.group.members.values() if member.member_id not in gone), self.updated]
+        return [
+            *(member for member in self.group.members.values() if member.member_id not in gone),
+            self.updated,
+        ]
 
     @property
     def has_new_subscription(self) -> bool:
@@ -79,7 +86,12 @@ class Beat:
 class ConsumerSteps:
     """Advances members of one shard's consumer groups. ``image`` returns the newest metadata."""
 
-    def __init__(self, settings: GroupSettings, sessions: ConsumerSessions, image: Callable[[], MetadataImage]) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings,
+        sessions: ConsumerSessions,
+        image: Callable[[], MetadataImage],
+    ) -> None:
         self._settings = settings
         self._sessions = sessions
         self._image = image
@@ -101,7 +113,9 @@ class ConsumerSteps:
         group, updated = beat.group, beat.updated
         is_bump_needed = False
         if updated.subscription != beat.member.subscription:
-            record = SubscriptionRecord(group_id=group.group_id, member_id=updated.member_id, content=updated.subscription)
+            record = SubscriptionRecord(
+                group_id=group.group_id, member_id=updated.member_id, content=updated.subscription
+            )
             validate_size(record, self._settings.max_record_bytes)
             decision.append(record)
             is_bump_needed = updated.subscription.topics != beat.member.subscription.topics
@@ -115,7 +129,11 @@ class ConsumerSteps:
 
         Return whether the group's topics change at once.
         """
-        group, old, new = beat.group, beat.member.subscription.regex, beat.updated.subscription.regex
+        group, old, new = (
+            beat.group,
+            beat.member.subscription.regex,
+            beat.updated.subscription.regex,
+        )
         if old == new:
             return False
         if old and group.regex_users[old] == 1:
@@ -141,11 +159,15 @@ class ConsumerSteps:
         """Return the hash of ``topics``, computed from the newest metadata."""
         return self._hashes.of(topics, self._image())
 
-    def next_epoch(self, group: ConsumerGroup, topics: Iterable[str], decision: GroupDecision) -> None:
+    def next_epoch(
+        self, group: ConsumerGroup, topics: Iterable[str], decision: GroupDecision
+    ) -> None:
         """Begin a new epoch of the group. The group reads ``topics`` in this epoch."""
         self._append_epoch(group, self.hash_of(topics), decision)
 
-    def _append_epoch(self, group: ConsumerGroup, metadata_hash: int, decision: GroupDecision) -> int:
+    def _append_epoch(
+        self, group: ConsumerGroup, metadata_hash: int, decision: GroupDecision
+    ) -> int:
         epoch = GroupEpoch(epoch=group.epoch.epoch + 1, metadata_hash=metadata_hash)
         decision.append(GroupEpochRecord(group_id=group.group_id, content=epoch))
         if group.has_legacy_topics:
@@ -154,7 +176,9 @@ class ConsumerSteps:
 
     # Target and current assignment of a member
 
-    def advance(self, beat: Beat, epoch: int, owned: Partitions | None, decision: GroupDecision) -> CurrentAssignment:
+    def advance(
+        self, beat: Beat, epoch: int, owned: Partitions | None, decision: GroupDecision
+    ) -> CurrentAssignment:
         """Settle the targets of the group's ``epoch`` and advance the member.
 
         Return its assignment after one step towards its target.
@@ -162,32 +186,51 @@ class ConsumerSteps:
         target_epoch, target = self._settled_target(beat, epoch, decision)
         return self._reconciled(beat, target_epoch, target, owned, decision)
 
-    def advance_to_last_target(self, beat: Beat, owned: Partitions | None, decision: GroupDecision) -> CurrentAssignment:
+    def advance_to_last_target(
+        self, beat: Beat, owned: Partitions | None, decision: GroupDecision
+    ) -> CurrentAssignment:
         """Return the member's assignment after one step towards the last computed target."""
         group = beat.group
-        return self._reconciled(beat, group.target_epoch.epoch, group.target_of(beat.updated), owned, decision)
+        return self._reconciled(
+            beat, group.target_epoch.epoch, group.target_of(beat.updated), owned, decision
+        )
 
-    def _settled_target(self, beat: Beat, epoch: int, decision: GroupDecision) -> tuple[int, Partitions]:
+    def _settled_target(
+        self, beat: Beat, epoch: int, decision: GroupDecision
+    ) -> tuple[int, Partitions]:
         """Return the epoch and the target of the member.
 
         Targets of an older epoch are computed again, but not within the assignment interval.
         """
         group = beat.group
         last = group.target_epoch
-        if epoch <= last.epoch or not last.is_due(decision.wall_ms, self._settings.assignment_interval_ms(group.group_id)):
+        if epoch <= last.epoch or not last.is_due(
+            decision.wall_ms, self._settings.assignment_interval_ms(group.group_id)
+        ):
             return last.epoch, group.target_of(beat.updated)
         targets = self._computed_targets(beat)
         for member_id in sorted(targets):
             if targets[member_id] != group.targets.get(member_id):
-                decision.append(TargetRecord(group_id=group.group_id, member_id=member_id, content=targets[member_id]))
-        decision.append(TargetEpochRecord(group_id=group.group_id, content=TargetEpoch(epoch=epoch, computed_ms=decision.wall_ms)))
+                decision.append(
+                    TargetRecord(
+                        group_id=group.group_id, member_id=member_id, content=targets[member_id]
+                    )
+                )
+        decision.append(
+            TargetEpochRecord(
+                group_id=group.group_id,
+                content=TargetEpoch(epoch=epoch, computed_ms=decision.wall_ms),
+            )
+        )
         return epoch, targets[beat.updated.member_id]
 
     def _computed_targets(self, beat: Beat) -> dict[str, Partitions]:
         group, by_name = beat.group, self._image().topics.by_name
         members = beat.members()
         counts: dict[UUID, int] = {
-            found.topic_id: len(found.partitions) for name in group.topics_of(members) if (found := by_name.get(name)) is not None
+            found.topic_id: len(found.partitions)
+            for name in group.topics_of(members)
+            if (found := by_name.get(name)) is not None
         }
         specs = [
             MemberSpec(
@@ -205,10 +248,17 @@ class ConsumerSteps:
         """Return the existing topics of a member's subscription."""
         by_name = self._image().topics.by_name
         names = group.topics_of_subscription(member.subscription)
-        return frozenset(topic.topic_id for name in names if (topic := by_name.get(name)) is not None)
+        return frozenset(
+            topic.topic_id for name in names if (topic := by_name.get(name)) is not None
+        )
 
     def _reconciled(
-        self, beat: Beat, target_epoch: int, partitions: Partitions, owned: Partitions | None, decision: GroupDecision
+        self,
+        beat: Beat,
+        target_epoch: int,
+        partitions: Partitions,
+        owned: Partitions | None,
+        decision: GroupDecision,
     ) -> CurrentAssignment:
         group, updated = beat.group, beat.updated
         before = updated.current
@@ -220,18 +270,28 @@ class ConsumerSteps:
             wanted_topics=self._topic_ids(group, updated),
             has_new_subscription=beat.has_new_subscription,
         )
-        after = reconcile(before, target, owned, partial(group.is_held_by_another, updated.member_id))
+        after = reconcile(
+            before, target, owned, partial(group.is_held_by_another, updated.member_id)
+        )
         if after != before:
-            decision.append(CurrentAssignmentRecord(group_id=group.group_id, member_id=updated.member_id, content=after))
+            decision.append(
+                CurrentAssignmentRecord(
+                    group_id=group.group_id, member_id=updated.member_id, content=after
+                )
+            )
             if before.state is MemberState.UNREVOKED_PARTITIONS:
                 self._sessions.note_revocation(group.group_id, updated, decision)
             if after.state is MemberState.UNREVOKED_PARTITIONS:
-                self._sessions.await_revocation(group.group_id, replace(updated, current=after), decision)
+                self._sessions.await_revocation(
+                    group.group_id, replace(updated, current=after), decision
+                )
         return after
 
     # Topics
 
-    def on_regex_timer(self, group: ConsumerGroup | None, group_id: str, decision: GroupDecision) -> None:
+    def on_regex_timer(
+        self, group: ConsumerGroup | None, group_id: str, decision: GroupDecision
+    ) -> None:
         """Continue matching the group's regular expressions."""
         self._regexes.on_timer(group, group_id, decision)
 
@@ -256,4 +316,8 @@ class ConsumerSteps:
         self._hashes.forget(deleted)
         if any(changed.is_new for changed in delta.changed_topics.values()):
             self._regexes.note_new_topics(self._image().offset)
-        self._stale.update(group.group_id for group in groups if has_new_racks or not touched.isdisjoint(group.subscribed_topics))
+        self._stale.update(
+            group.group_id
+            for group in groups
+            if has_new_racks or not touched.isdisjoint(group.subscribed_topics)
+        )

@@ -36,7 +36,12 @@ from log_service.coordinator.group.consumer.sessions import ConsumerSessions
 from log_service.coordinator.group.consumer.steps import Beat, ConsumerSteps
 from log_service.coordinator.group.group_settings import GroupSettings
 from log_service.coordinator.group.migration.group_migration import GroupMigration
-from log_service.coordinator.group.values.consumer_member import ClassicMetadata, ConsumerMember, MemberState, Subscription
+from log_service.coordinator.group.values.consumer_member import (
+    ClassicMetadata,
+    ConsumerMember,
+    MemberState,
+    Subscription,
+)
 from log_service.coordinator.group.values.partitions import Partitions, without_epochs
 from log_service.coordinator.request_context import RequestContext
 from log_service.metadata.image import MetadataImage
@@ -73,7 +78,13 @@ class ClassicMembers:
 
     # Joining
 
-    def handle_join(self, group: ConsumerGroup, request: JoinGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
+    def handle_join(
+        self,
+        group: ConsumerGroup,
+        request: JoinGroupRequest,
+        context: RequestContext,
+        decision: GroupDecision,
+    ) -> None:
         """Respond at once. The generation in the response is the member's epoch.
 
         Raises:
@@ -81,12 +92,18 @@ class ClassicMembers:
         """
         member_id = request.member_id or self._new_member_id("")[1:]
         self._validate_joiner(group, member_id, request)
-        if not request.member_id and request.group_instance_id is None and context.api_version >= FIRST_JOIN_VERSION_WITH_REQUIRED_ID:
+        if (
+            not request.member_id
+            and request.group_instance_id is None
+            and context.api_version >= FIRST_JOIN_VERSION_WITH_REQUIRED_ID
+        ):
             decision.reply(context.reply_to, refused(member_id, ErrorCode.MEMBER_ID_REQUIRED))
             return
         subscription = self._subscription_of(request)
         member, replaced_id = self._find(group, member_id, request, decision)
-        updated = replace(member, subscription=_updated(member.subscription, request, subscription, context))
+        updated = replace(
+            member, subscription=_updated(member.subscription, request, subscription, context)
+        )
         beat = Beat(group=group, member=member, updated=updated, replaced_id=replaced_id)
         owned = owned_partitions_of(subscription, self._image())
         instance_id = request.group_instance_id
@@ -103,32 +120,55 @@ class ClassicMembers:
         )
         decision.reply(context.reply_to, response)
 
-    def _validate_joiner(self, group: ConsumerGroup, member_id: str, request: JoinGroupRequest) -> None:
+    def _validate_joiner(
+        self, group: ConsumerGroup, member_id: str, request: JoinGroupRequest
+    ) -> None:
         if not self._migration.takes_classic_members:
-            text = f"Cannot join the consumer group {group.group_id} with the classic protocol because the group migration is disabled."
+            text = (
+                f"Cannot join the consumer group {group.group_id} with the classic protocol because"
+                " the group migration is disabled."
+            )
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text)
         validate_size(group, member_id, self._settings)
         offered = {protocol.name for protocol in request.protocols}
-        if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not offered & common_protocols(group, offered):
-            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported.")
+        if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not offered & common_protocols(
+            group, offered
+        ):
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+                f"Member {member_id}'s protocols are not supported.",
+            )
 
     def _subscription_of(self, request: JoinGroupRequest) -> ConsumerProtocolSubscription:
         try:
             return subscription_of(request.protocols[0].metadata)
         except ProtocolError as error:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The member's subscription cannot be read: {error}.") from error
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"The member's subscription cannot be read: {error}.",
+            ) from error
 
     def _find(
-        self, group: ConsumerGroup, member_id: str, request: JoinGroupRequest, decision: GroupDecision
+        self,
+        group: ConsumerGroup,
+        member_id: str,
+        request: JoinGroupRequest,
+        decision: GroupDecision,
     ) -> tuple[ConsumerMember, str | None]:
         """Return the member, which may be new, and the id of the member that it replaces.
 
         The id is None unless a static member returns under a new member id.
         """
         if request.group_instance_id is None:
-            return group.members.get(member_id) or ConsumerMember(member_id=member_id, subscription=Subscription()), None
+            return (
+                group.members.get(member_id)
+                or ConsumerMember(member_id=member_id, subscription=Subscription()),
+                None,
+            )
         if not request.member_id:
-            return self._removals.join_statically(group, member_id, request.group_instance_id, decision, is_classic=True)
+            return self._removals.join_statically(
+                group, member_id, request.group_instance_id, decision, is_classic=True
+            )
         return holder_of(group, request.group_instance_id, member_id), None
 
     def _join(self, beat: Beat, owned: Partitions, decision: GroupDecision) -> ConsumerMember:
@@ -136,11 +176,17 @@ class ClassicMembers:
         epoch = self._steps.note(beat, decision)
         current = self._steps.advance(beat, epoch, owned, decision)
         self._sessions.note_join(group_id, joined.member_id, decision)
-        self._sessions.keep_alive(group_id, joined.member_id, self._sessions.timeout_ms(group_id, joined), decision)
-        self._sessions.await_sync(group_id, joined.member_id, joined.subscription.rebalance_timeout_ms, decision)
+        self._sessions.keep_alive(
+            group_id, joined.member_id, self._sessions.timeout_ms(group_id, joined), decision
+        )
+        self._sessions.await_sync(
+            group_id, joined.member_id, joined.subscription.rebalance_timeout_ms, decision
+        )
         return replace(joined, current=current)
 
-    def _join_and_downgrade(self, beat: Beat, holder: ConsumerMember, owned: Partitions, decision: GroupDecision) -> ConsumerMember:
+    def _join_and_downgrade(
+        self, beat: Beat, holder: ConsumerMember, owned: Partitions, decision: GroupDecision
+    ) -> ConsumerMember:
         """Admit the member and turn the group into a classic one.
 
         The classic group continues its generation unless the group's targets are out of date.
@@ -148,30 +194,53 @@ class ClassicMembers:
         group, joined = beat.group, beat.updated
         is_rebalance_needed = group.target_epoch.epoch < self._steps.note(beat, decision)
         if not is_rebalance_needed:
-            joined = replace(joined, current=self._steps.advance_to_last_target(beat, owned, decision))
-        self._migration.downgrade_by_replacing(group, holder, joined, decision, is_rebalance_needed=is_rebalance_needed)
+            joined = replace(
+                joined, current=self._steps.advance_to_last_target(beat, owned, decision)
+            )
+        self._migration.downgrade_by_replacing(
+            group, holder, joined, decision, is_rebalance_needed=is_rebalance_needed
+        )
         return joined
 
     # Sync, heartbeat, leave
 
-    def handle_sync(self, group: ConsumerGroup, request: SyncGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
+    def handle_sync(
+        self,
+        group: ConsumerGroup,
+        request: SyncGroupRequest,
+        context: RequestContext,
+        decision: GroupDecision,
+    ) -> None:
         """Respond with the partitions that the member holds.
 
         Raises:
             KafkaError: the error for the member. The caller must refuse the decision.
         """
-        member, classic = _validated(group, request.member_id, request.group_instance_id, request.generation_id)
-        has_other_type = request.protocol_type is not None and request.protocol_type != CONSUMER_PROTOCOL_TYPE
-        has_other_name = request.protocol_name is not None and request.protocol_name != classic.protocols[0][0]
+        member, classic = _validated(
+            group, request.member_id, request.group_instance_id, request.generation_id
+        )
+        has_other_type = (
+            request.protocol_type is not None and request.protocol_type != CONSUMER_PROTOCOL_TYPE
+        )
+        has_other_name = (
+            request.protocol_name is not None and request.protocol_name != classic.protocols[0][0]
+        )
         if has_other_type or has_other_name:
-            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member.member_id} has joined with another protocol.")
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+                f"Member {member.member_id} has joined with another protocol.",
+            )
         is_behind = group.target_epoch.epoch > member.current.epoch
         if is_behind and member.current.state is not MemberState.UNREVOKED_PARTITIONS:
             self._sessions.await_join(group.group_id, member, decision)
-            decision.reply(context.reply_to, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+            decision.reply(
+                context.reply_to, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+            )
             return
         self._sessions.note_sync(group.group_id, member.member_id, decision)
-        self._sessions.keep_alive(group.group_id, member.member_id, classic.session_timeout_ms, decision)
+        self._sessions.keep_alive(
+            group.group_id, member.member_id, classic.session_timeout_ms, decision
+        )
         held = without_epochs(member.current.assigned)
         response = SyncGroupResponse(
             protocol_type=request.protocol_type,
@@ -181,7 +250,12 @@ class ClassicMembers:
         decision.reply(context.reply_to, response)
 
     def handle_heartbeat(
-        self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int, decision: GroupDecision
+        self,
+        group: ConsumerGroup,
+        member_id: str,
+        instance_id: str | None,
+        generation_id: int,
+        decision: GroupDecision,
     ) -> ErrorCode:
         """Restart the member's session. Return REBALANCE_IN_PROGRESS if the member must rejoin.
 
@@ -195,7 +269,9 @@ class ClassicMembers:
         self._sessions.await_join(group.group_id, member, decision)
         return ErrorCode.REBALANCE_IN_PROGRESS
 
-    def handle_leave(self, group: ConsumerGroup, leavers: Iterable[MemberIdentity], decision: GroupDecision) -> list[ErrorCode]:
+    def handle_leave(
+        self, group: ConsumerGroup, leavers: Iterable[MemberIdentity], decision: GroupDecision
+    ) -> list[ErrorCode]:
         """Remove members of either protocol, then begin one epoch.
 
         Return a code for each leaver.
@@ -234,9 +310,14 @@ def has_to_join_again(group: ConsumerGroup, member: ConsumerMember) -> bool:
     it waits for are free.
     """
     current = member.current
-    if current.epoch < group.target_epoch.epoch or current.state is MemberState.UNREVOKED_PARTITIONS:
+    if (
+        current.epoch < group.target_epoch.epoch
+        or current.state is MemberState.UNREVOKED_PARTITIONS
+    ):
         return True
-    return current.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(group, member)
+    return current.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(
+        group, member
+    )
 
 
 def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
@@ -248,18 +329,29 @@ def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
     )
 
 
-def _validated(group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int) -> tuple[ConsumerMember, ClassicMetadata]:
+def _validated(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int
+) -> tuple[ConsumerMember, ClassicMetadata]:
     """Return the member of a request, and its classic metadata from its last join.
 
     Raises:
         KafkaError: the error for the member.
     """
-    member = known(group.members.get(member_id), member_id, group) if instance_id is None else holder_of(group, instance_id, member_id)
+    member = (
+        known(group.members.get(member_id), member_id, group)
+        if instance_id is None
+        else holder_of(group, instance_id, member_id)
+    )
     classic = member.subscription.classic
     if classic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol.")
+        raise KafkaError(
+            ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol."
+        )
     if generation_id != member.current.epoch:
-        text = f"The generation {generation_id} is not the epoch of member {member_id}, which is {member.current.epoch}."
+        text = (
+            f"The generation {generation_id} is not the epoch of member {member_id}, which is"
+            f" {member.current.epoch}."
+        )
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION, text)
     return member, classic
 
@@ -274,17 +366,24 @@ def _leaver(group: ConsumerGroup, leaver: MemberIdentity) -> ConsumerMember:
 
 
 def _updated(
-    old: Subscription, request: JoinGroupRequest, subscription: ConsumerProtocolSubscription, context: RequestContext
+    old: Subscription,
+    request: JoinGroupRequest,
+    subscription: ConsumerProtocolSubscription,
+    context: RequestContext,
 ) -> Subscription:
     """Return a member's subscription after a join. A classic member has no regular expression."""
     return replace(
         old,
-        instance_id=old.instance_id if request.group_instance_id is None else request.group_instance_id,
+        instance_id=(
+            old.instance_id if request.group_instance_id is None else request.group_instance_id
+        ),
         rack_id=subscription.rack_id or old.rack_id,
         client_id=context.client_id,
         client_host=context.client_host,
         topics=tuple(sorted(set(subscription.topics))),
         regex="",
         rebalance_timeout_ms=rebalance_timeout_of(request),
-        classic=ClassicMetadata(session_timeout_ms=request.session_timeout_ms, protocols=protocols_of(request)),
+        classic=ClassicMetadata(
+            session_timeout_ms=request.session_timeout_ms, protocols=protocols_of(request)
+        ),
     )

@@ -42,7 +42,12 @@ from log_service.coordinator.group.records.consumer import (
     TargetEpochRecord,
     TargetRecord,
 )
-from log_service.coordinator.group.values.consumer_member import ClassicMetadata, ConsumerMember, CurrentAssignment, Subscription
+from log_service.coordinator.group.values.consumer_member import (
+    ClassicMetadata,
+    ConsumerMember,
+    CurrentAssignment,
+    Subscription,
+)
 from log_service.coordinator.group.values.epochs import GroupEpoch, TargetEpoch
 from log_service.coordinator.group.values.partitions import Partitions
 from log_service.metadata.image import MetadataImage
@@ -94,7 +99,10 @@ class GroupMigration:
         try:
             records = upgrade_records(group, self._image(), self._steps.hash_of)
         except ProtocolError as error:
-            text = f"Cannot upgrade classic group {group.group_id} to a consumer group: the data of a member is invalid: {error}."
+            text = (
+                f"Cannot upgrade classic group {group.group_id} to a consumer group: the data of a"
+                f" member is invalid: {error}."
+            )
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text) from error
         decision.append(GenerationRecord(group_id=group.group_id, generation=None))
         decision.records.extend(records)
@@ -106,11 +114,19 @@ class GroupMigration:
             decision.cancel_timer(session_timer(group.group_id, member_id))
         for member in group.members.values():
             if member.awaiting_join is not None:
-                decision.reply(member.awaiting_join, joining.refused(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
+                decision.reply(
+                    member.awaiting_join,
+                    joining.refused(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS),
+                )
             if member.awaiting_sync is not None:
-                decision.reply(member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+                decision.reply(
+                    member.awaiting_sync,
+                    SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS),
+                )
             decision.cancel_timer(session_timer(group.group_id, member.member_id))
-            self._sessions.keep_alive(group.group_id, member.member_id, member.session_timeout_ms, decision)
+            self._sessions.keep_alive(
+                group.group_id, member.member_id, member.session_timeout_ms, decision
+            )
         return upgraded
 
     def _validate_upgrade(self, group: ClassicGroup) -> None:
@@ -122,12 +138,17 @@ class GroupMigration:
         elif len(group.members) > self._config.consumer.max_size:
             reason = "it has more members than a consumer group may have"
         if reason is not None:
-            text = f"Cannot upgrade classic group {group.group_id} to a consumer group because {reason}."
+            text = (
+                f"Cannot upgrade classic group {group.group_id} to a consumer group because"
+                f" {reason}."
+            )
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
     # From consumer to classic
 
-    def maybe_downgrade(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], decision: GroupDecision) -> bool:
+    def maybe_downgrade(
+        self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], decision: GroupDecision
+    ) -> bool:
         """Downgrade the group if all remaining members are classic, and begin a rebalance.
 
         Return whether the group was downgraded.
@@ -148,17 +169,31 @@ class GroupMigration:
 
     def may_downgrade_by_replacing(self, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
         """Whether the group can be downgraded when a classic member replaces a static one."""
-        staying = [member for member in group.members.values() if member.member_id != replaced.member_id]
-        return not replaced.is_classic and len(staying) < self._config.max_size and self._may_be_classic(staying)
+        staying = [
+            member for member in group.members.values() if member.member_id != replaced.member_id
+        ]
+        return (
+            not replaced.is_classic
+            and len(staying) < self._config.max_size
+            and self._may_be_classic(staying)
+        )
 
     def downgrade_by_replacing(
-        self, group: ConsumerGroup, replaced: ConsumerMember, joined: ConsumerMember, decision: GroupDecision, *, is_rebalance_needed: bool
+        self,
+        group: ConsumerGroup,
+        replaced: ConsumerMember,
+        joined: ConsumerMember,
+        decision: GroupDecision,
+        *,
+        is_rebalance_needed: bool,
     ) -> None:
         """Downgrade the group. ``joined`` replaces ``replaced`` and takes over its target.
 
         Both have the same instance id. The decision already holds the records of the replacement.
         """
-        staying = [member for member in group.members.values() if member.member_id != replaced.member_id]
+        staying = [
+            member for member in group.members.values() if member.member_id != replaced.member_id
+        ]
         targets = {joined.member_id: group.target_of(replaced)}
         classic = downgraded(group, [*staying, joined], decision.wall_ms, self._image(), targets)
         records = tombstones(group, {replaced.member_id: joined.member_id})
@@ -171,14 +206,22 @@ class GroupMigration:
     def _may_be_classic(self, staying: Sequence[ConsumerMember]) -> bool:
         if self._config.consumer.migration_policy not in ("bidirectional", "downgrade"):
             return False
-        return len(staying) <= self._config.max_size and all(member.is_classic for member in staying)
+        return len(staying) <= self._config.max_size and all(
+            member.is_classic for member in staying
+        )
 
     def _fits(self, group: ClassicGroup) -> bool:
         """Whether the generation of the classic group fits into a record."""
         assigned_bytes = sum(len(member.assignment) for member in group.members.values())
         return group.subscription_bytes() + assigned_bytes <= self._config.max_metadata_record_bytes
 
-    def _become(self, group: ConsumerGroup, classic: ClassicGroup, records: Sequence[ConsumerGroupRecord], decision: GroupDecision) -> None:
+    def _become(
+        self,
+        group: ConsumerGroup,
+        classic: ClassicGroup,
+        records: Sequence[ConsumerGroupRecord],
+        decision: GroupDecision,
+    ) -> None:
         """Replace the consumer group by the classic group at once, before the records are replayed.
 
         The next requests of the members then find the classic group. The generation record that is
@@ -194,7 +237,9 @@ class GroupMigration:
             joining.keep_alive(classic, member, member.session_timeout_ms, decision)
 
 
-def upgrade_records(group: ClassicGroup, image: MetadataImage, hash_of: Callable[[frozenset[str]], int]) -> list[ConsumerGroupRecord]:
+def upgrade_records(
+    group: ClassicGroup, image: MetadataImage, hash_of: Callable[[frozenset[str]], int]
+) -> list[ConsumerGroupRecord]:
     """Return the records of an upgraded group. All members keep their assignments.
 
     Raises:
@@ -206,17 +251,32 @@ def upgrade_records(group: ClassicGroup, image: MetadataImage, hash_of: Callable
     for member in group.members.values():
         subscriptions[member.member_id] = _subscription_of_classic(member, group.protocol_name)
         targets[member.member_id] = assignment_of(member.assignment, image)
-    topics = frozenset(topic for subscription in subscriptions.values() for topic in subscription.topics)
+    topics = frozenset(
+        topic for subscription in subscriptions.values() for topic in subscription.topics
+    )
     records: list[ConsumerGroupRecord] = [
-        SubscriptionRecord(group_id=group_id, member_id=member_id, content=content) for member_id, content in subscriptions.items()
+        SubscriptionRecord(group_id=group_id, member_id=member_id, content=content)
+        for member_id, content in subscriptions.items()
     ]
-    records.append(GroupEpochRecord(group_id=group_id, content=GroupEpoch(epoch=epoch, metadata_hash=hash_of(topics))))
-    records += [TargetRecord(group_id=group_id, member_id=member_id, content=content) for member_id, content in targets.items()]
+    records.append(
+        GroupEpochRecord(
+            group_id=group_id, content=GroupEpoch(epoch=epoch, metadata_hash=hash_of(topics))
+        )
+    )
+    records += [
+        TargetRecord(group_id=group_id, member_id=member_id, content=content)
+        for member_id, content in targets.items()
+    ]
     records.append(TargetEpochRecord(group_id=group_id, content=TargetEpoch(epoch=epoch)))
     for member_id, partitions in targets.items():
-        held = {topic_id: dict.fromkeys(sorted(indexes), epoch) for topic_id, indexes in partitions.items()}
+        held = {
+            topic_id: dict.fromkeys(sorted(indexes), epoch)
+            for topic_id, indexes in partitions.items()
+        }
         current = CurrentAssignment(epoch=epoch, previous_epoch=epoch, assigned=held)
-        records.append(CurrentAssignmentRecord(group_id=group_id, member_id=member_id, content=current))
+        records.append(
+            CurrentAssignmentRecord(group_id=group_id, member_id=member_id, content=current)
+        )
     return records
 
 
@@ -230,7 +290,9 @@ def _subscription_of_classic(member: ClassicMember, protocol_name: str | None) -
         client_host=member.client_host,
         topics=tuple(sorted(set(subscription.topics))),
         rebalance_timeout_ms=member.rebalance_timeout_ms,
-        classic=ClassicMetadata(session_timeout_ms=member.session_timeout_ms, protocols=member.protocols),
+        classic=ClassicMetadata(
+            session_timeout_ms=member.session_timeout_ms, protocols=member.protocols
+        ),
     )
 
 
@@ -247,7 +309,12 @@ def downgraded(
 
     ``targets`` holds targets that differ from those in ``group``.
     """
-    classic = ClassicGroup(group.group_id, state=GroupState.STABLE, state_since_ms=wall_ms, generation_id=group.epoch.epoch)
+    classic = ClassicGroup(
+        group.group_id,
+        state=GroupState.STABLE,
+        state_since_ms=wall_ms,
+        generation_id=group.epoch.epoch,
+    )
     for member in staying:
         classic.add(_classic_member(member))
     classic.protocol_name = classic.select_protocol()
@@ -256,13 +323,17 @@ def downgraded(
         target = (targets or {}).get(member.member_id)
         joined = classic.members[member.member_id]
         partitions = group.target_of(member) if target is None else target
-        classic.assign(joined, encode_assignment(partitions, image, joined.metadata_for(classic.protocol_name)))
+        classic.assign(
+            joined, encode_assignment(partitions, image, joined.metadata_for(classic.protocol_name))
+        )
     return classic
 
 
 def _classic_member(member: ConsumerMember) -> ClassicMember:
     subscription = member.subscription
-    assert subscription.classic is not None, f"{member.member_id} does not speak the classic protocol"
+    assert subscription.classic is not None, (
+        f"{member.member_id} does not speak the classic protocol"
+    )
     return ClassicMember(
         member_id=member.member_id,
         group_instance_id=subscription.instance_id,

@@ -70,7 +70,9 @@ class OffsetStore:
     def group_ids(self) -> Iterator[str]:
         """Iterate over groups with at least one committed or pending offset."""
         yield from self._by_group
-        yield from (group_id for group_id in self._pending.group_ids() if group_id not in self._by_group)
+        yield from (
+            group_id for group_id in self._pending.group_ids() if group_id not in self._by_group
+        )
 
     def pending_of(self, group_id: str) -> Collection[TopicPartition]:
         """Return the partitions for which a group has offsets in open transactions."""
@@ -119,14 +121,20 @@ class OffsetStore:
         if not offsets:
             self._by_group.pop(record.group_id, None)
 
-    def commit(self, request: OffsetCommitRequest, decision: Decision[GroupRecord]) -> OffsetCommitResponse:
+    def commit(
+        self, request: OffsetCommitRequest, decision: Decision[GroupRecord]
+    ) -> OffsetCommitResponse:
         """Decide on every partition of a commit. The caller has validated the sender."""
         response = OffsetCommitResponse()
         for topic in request.topics:
             topic_response = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
             for partition in topic.partitions:
                 error = self._commit_one(request, topic, partition, decision)
-                topic_response.partitions.append(OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error))
+                topic_response.partitions.append(
+                    OffsetCommitResponsePartition(
+                        partition_index=partition.partition_index, error_code=error
+                    )
+                )
             response.topics.append(topic_response)
         return response
 
@@ -141,7 +149,11 @@ class OffsetStore:
         if self._is_too_large(metadata):
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         retention_ms = request.retention_time_ms
-        expires = NO_EXPIRY if retention_ms < 0 else min(decision.wall_ms + retention_ms, LAST_TIMESTAMP_MS)
+        expires = (
+            NO_EXPIRY
+            if retention_ms < 0
+            else min(decision.wall_ms + retention_ms, LAST_TIMESTAMP_MS)
+        )
         committed = CommittedOffset(
             offset=partition.committed_offset,
             leader_epoch=partition.committed_leader_epoch,
@@ -150,13 +162,25 @@ class OffsetStore:
             expire_timestamp_ms=expires,
             topic_id=topic.topic_id,
         )
-        decision.append(OffsetRecord(group_id=request.group_id, topic=topic.name, partition=partition.partition_index, committed=committed))
+        decision.append(
+            OffsetRecord(
+                group_id=request.group_id,
+                topic=topic.name,
+                partition=partition.partition_index,
+                committed=committed,
+            )
+        )
         return ErrorCode.NONE
 
     def _is_too_large(self, metadata: str) -> bool:
-        return len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > self._config.offset_metadata_max_bytes
+        return (
+            len(metadata.encode("utf-16-le", "surrogatepass")) // 2
+            > self._config.offset_metadata_max_bytes
+        )
 
-    def commit_in_transaction(self, request: TxnOffsetCommitRequest, decision: Decision[GroupRecord]) -> TxnOffsetCommitResponse:
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, decision: Decision[GroupRecord]
+    ) -> TxnOffsetCommitResponse:
         """Decide on every partition of a transactional commit.
 
         The caller has validated the sender. A transactional offset has no expiry time of its own.
@@ -166,8 +190,14 @@ class OffsetStore:
             topic_response = TxnOffsetCommitResponseTopic(name=topic.name)
             for partition in topic.partitions:
                 metadata, index = partition.committed_metadata or "", partition.partition_index
-                error = ErrorCode.OFFSET_METADATA_TOO_LARGE if self._is_too_large(metadata) else ErrorCode.NONE
-                topic_response.partitions.append(TxnOffsetCommitResponsePartition(partition_index=index, error_code=error))
+                error = (
+                    ErrorCode.OFFSET_METADATA_TOO_LARGE
+                    if self._is_too_large(metadata)
+                    else ErrorCode.NONE
+                )
+                topic_response.partitions.append(
+                    TxnOffsetCommitResponsePartition(partition_index=index, error_code=error)
+                )
                 if error is ErrorCode.NONE:
                     committed = CommittedOffset(
                         offset=partition.committed_offset,
@@ -175,11 +205,20 @@ class OffsetStore:
                         metadata=metadata,
                         commit_timestamp_ms=decision.wall_ms,
                     )
-                    decision.append(OffsetRecord(group_id=request.group_id, topic=topic.name, partition=index, committed=committed))
+                    decision.append(
+                        OffsetRecord(
+                            group_id=request.group_id,
+                            topic=topic.name,
+                            partition=index,
+                            committed=committed,
+                        )
+                    )
             response.topics.append(topic_response)
         return response
 
-    def fetch(self, request: OffsetFetchRequestGroup, *, is_stable_required: bool = False) -> OffsetFetchResponseGroup:
+    def fetch(
+        self, request: OffsetFetchRequestGroup, *, is_stable_required: bool = False
+    ) -> OffsetFetchResponseGroup:
         """Return the requested offsets. If no topics are named, return all offsets of the group.
 
         With ``is_stable_required``, an offset that an open transaction may still change gets an
@@ -189,15 +228,20 @@ class OffsetStore:
         unstable = self._pending.of(request.group_id) if is_stable_required else ()
         wanted = request.topics
         if wanted is None:
-            wanted = [OffsetFetchRequestTopics(name=name, partition_indexes=found) for name, found in by_topic(offsets).items()]
+            wanted = [
+                OffsetFetchRequestTopics(name=name, partition_indexes=found)
+                for name, found in by_topic(offsets).items()
+            ]
         topics = [
             OffsetFetchResponseTopics(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[
-                    _unstable(index)
-                    if (where := TopicPartition(topic.name, index)) in unstable
-                    else fetched(index, _of_topic(offsets.get(where), topic.topic_id))
+                    (
+                        _unstable(index)
+                        if (where := TopicPartition(topic.name, index)) in unstable
+                        else fetched(index, _of_topic(offsets.get(where), topic.topic_id))
+                    )
                     for index in topic.partition_indexes
                 ],
             )
@@ -205,14 +249,25 @@ class OffsetStore:
         ]
         return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
 
-    def forget(self, group_id: str, partitions: Iterable[TopicPartition], decision: Decision[GroupRecord]) -> None:
+    def forget(
+        self, group_id: str, partitions: Iterable[TopicPartition], decision: Decision[GroupRecord]
+    ) -> None:
         """Append tombstones for the given partitions that have a committed or pending offset."""
         offsets, pending = self.of(group_id), self._pending.of(group_id)
         for where in partitions:
             if where in offsets or where in pending:
-                decision.append(OffsetRecord(group_id=group_id, topic=where.topic, partition=where.partition, committed=None))
+                decision.append(
+                    OffsetRecord(
+                        group_id=group_id,
+                        topic=where.topic,
+                        partition=where.partition,
+                        committed=None,
+                    )
+                )
 
-    def delete(self, request: OffsetDeleteRequest, is_in_use: IsInUse, decision: Decision[GroupRecord]) -> OffsetDeleteResponse:
+    def delete(
+        self, request: OffsetDeleteRequest, is_in_use: IsInUse, decision: Decision[GroupRecord]
+    ) -> OffsetDeleteResponse:
         """Decide on every partition of a deletion.
 
         A topic that the group still reads gets GROUP_SUBSCRIBED_TO_TOPIC.
@@ -221,13 +276,23 @@ class OffsetStore:
         for topic in request.topics:
             error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_in_use(topic.name) else ErrorCode.NONE
             if error is ErrorCode.NONE:
-                wanted = [TopicPartition(topic.name, partition.partition_index) for partition in topic.partitions]
+                wanted = [
+                    TopicPartition(topic.name, partition.partition_index)
+                    for partition in topic.partitions
+                ]
                 self.forget(request.group_id, wanted, decision)
-            results = [OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=error) for each in topic.partitions]
+            results = [
+                OffsetDeleteResponsePartition(
+                    partition_index=each.partition_index, error_code=error
+                )
+                for each in topic.partitions
+            ]
             response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=results))
         return response
 
-    def expired(self, group_id: str, is_in_use: IsInUse, *, wall_ms: int, since_ms: int | None) -> list[TopicPartition]:
+    def expired(
+        self, group_id: str, is_in_use: IsInUse, *, wall_ms: int, since_ms: int | None
+    ) -> list[TopicPartition]:
         """Return the partitions whose committed offset has expired.
 
         Topics that members subscribe to and partitions with pending offsets are left out.
@@ -243,20 +308,33 @@ class OffsetStore:
                 where = TopicPartition(topic, partition)
                 if where in self._pending.of(group_id):
                     continue
-                if _is_over(self.of(group_id)[where], wall_ms=wall_ms, since_ms=since_ms, retention_ms=retention_ms):
+                if _is_over(
+                    self.of(group_id)[where],
+                    wall_ms=wall_ms,
+                    since_ms=since_ms,
+                    retention_ms=retention_ms,
+                ):
                     found.append(where)
         return found
 
 
-def _is_over(committed: CommittedOffset, *, wall_ms: int, since_ms: int | None, retention_ms: int) -> bool:
+def _is_over(
+    committed: CommittedOffset, *, wall_ms: int, since_ms: int | None, retention_ms: int
+) -> bool:
     if committed.expire_timestamp_ms != NO_EXPIRY:
         return committed.expire_timestamp_ms <= wall_ms
-    return (committed.commit_timestamp_ms if since_ms is None else since_ms) + retention_ms <= wall_ms
+    return (
+        committed.commit_timestamp_ms if since_ms is None else since_ms
+    ) + retention_ms <= wall_ms
 
 
 def _of_topic(committed: CommittedOffset | None, topic_id: UUID) -> CommittedOffset | None:
     """Return a committed offset unless it belongs to an earlier topic of that name."""
-    if committed is None or NO_TOPIC_ID in (committed.topic_id, topic_id) or committed.topic_id == topic_id:
+    if (
+        committed is None
+        or NO_TOPIC_ID in (committed.topic_id, topic_id)
+        or committed.topic_id == topic_id
+    ):
         return committed
     return None
 
@@ -275,7 +353,9 @@ def fetched(partition: int, committed: CommittedOffset | None) -> OffsetFetchRes
     Without a committed offset, the response holds offset -1 and no error.
     """
     if committed is None:
-        return OffsetFetchResponsePartitions(partition_index=partition, committed_offset=NO_OFFSET, metadata="")
+        return OffsetFetchResponsePartitions(
+            partition_index=partition, committed_offset=NO_OFFSET, metadata=""
+        )
     return OffsetFetchResponsePartitions(
         partition_index=partition,
         committed_offset=committed.offset,
@@ -286,5 +366,8 @@ def fetched(partition: int, committed: CommittedOffset | None) -> OffsetFetchRes
 
 def _unstable(partition: int) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(
-        partition_index=partition, committed_offset=NO_OFFSET, metadata="", error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
+        partition_index=partition,
+        committed_offset=NO_OFFSET,
+        metadata="",
+        error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
     )

@@ -44,7 +44,10 @@ class PendingOffsets:
     def last_of(self, group_id: str, where: TopicPartition) -> int:
         """Return the log offset of the last pending record for a partition, or ``NONE_PENDING``."""
         waiting = self._waiting.get(group_id, {}).get(where, ())
-        return max((self._by_producer[producer_id][group_id, where][0] for producer_id in waiting), default=NONE_PENDING)
+        return max(
+            (self._by_producer[producer_id][group_id, where][0] for producer_id in waiting),
+            default=NONE_PENDING,
+        )
 
     def add(self, producer_id: int, offset: int, record: OffsetRecord) -> None:
         """Add a pending offset. ``offset`` is the log offset of its record."""

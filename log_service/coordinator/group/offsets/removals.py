@@ -50,7 +50,9 @@ class _Orphan(NamedTuple):
 class OffsetRemovals:
     """The removals that are due for the offsets of one shard."""
 
-    def __init__(self, config: GroupConfig, offsets: OffsetStore, groups: Mapping[str, Group]) -> None:
+    def __init__(
+        self, config: GroupConfig, offsets: OffsetStore, groups: Mapping[str, Group]
+    ) -> None:
         self._config = config
         self._offsets = offsets
         self._groups = groups
@@ -63,7 +65,9 @@ class OffsetRemovals:
         Offsets of topics that were deleted meanwhile are removed. Checks for expired offsets begin.
         """
         self.remove_those(is_gone, decision)
-        decision.set_timer(EXPIRY_TIMER, decision.now_ms + self._config.offsets_retention_check_interval_ms)
+        decision.set_timer(
+            EXPIRY_TIMER, decision.now_ms + self._config.offsets_retention_check_interval_ms
+        )
 
     def remove_those(self, is_gone: IsGone, decision: GroupDecision) -> None:
         """Let a timer remove the offsets for which ``is_gone`` is true.
@@ -76,8 +80,14 @@ class OffsetRemovals:
             committed = self._offsets.of(group_id)
             for where in self._offsets.partitions_of(group_id):
                 if is_gone(where, committed.get(where)):
-                    last_pending = self._offsets.last_pending_of(group_id, where) if is_gone(where, None) else NONE_PENDING
-                    self._orphans.append(_Orphan(group_id, where, committed.get(where), last_pending))
+                    last_pending = (
+                        self._offsets.last_pending_of(group_id, where)
+                        if is_gone(where, None)
+                        else NONE_PENDING
+                    )
+                    self._orphans.append(
+                        _Orphan(group_id, where, committed.get(where), last_pending)
+                    )
         if self._orphans:
             decision.set_timer(ORPHAN_TIMER, decision.now_ms)
 
@@ -88,7 +98,9 @@ class OffsetRemovals:
         An orphan waits while an open transaction holds a newer offset for its partition, because
         then the topic exists again. A tombstone would remove the newer offset too.
         """
-        taken = [self._orphans.popleft() for _ in range(min(len(self._orphans), MAX_ORPHANS_PER_BATCH))]
+        taken = [
+            self._orphans.popleft() for _ in range(min(len(self._orphans), MAX_ORPHANS_PER_BATCH))
+        ]
         due: list[_Orphan] = []
         for each in taken:
             waits = self._offsets.last_pending_of(each.group_id, each.where) > each.last_pending
@@ -104,11 +116,16 @@ class OffsetRemovals:
         """Check a bounded number of groups for expired offsets, then pause for requests."""
         if not self._unchecked_groups:
             self._unchecked_groups.extend(sorted(self._groups))
-        taken = [self._unchecked_groups.popleft() for _ in range(min(len(self._unchecked_groups), GROUPS_PER_EXPIRY_STEP))]
+        taken = [
+            self._unchecked_groups.popleft()
+            for _ in range(min(len(self._unchecked_groups), GROUPS_PER_EXPIRY_STEP))
+        ]
         decision.on_refused(lambda: self._unchecked_groups.extendleft(reversed(taken)))
         for group_id in taken:
             self._expire(group_id, decision)
-        pause_ms = PAUSE_MS if self._unchecked_groups else self._config.offsets_retention_check_interval_ms
+        pause_ms = (
+            PAUSE_MS if self._unchecked_groups else self._config.offsets_retention_check_interval_ms
+        )
         decision.set_timer(EXPIRY_TIMER, decision.now_ms + pause_ms)
 
     def _expire(self, group_id: str, decision: GroupDecision) -> None:
@@ -116,10 +133,16 @@ class OffsetRemovals:
         if group is None or not _may_expire(group):
             return
         since_ms = group.state_since_ms if _counts_from_its_end(group) else None
-        expired = self._offsets.expired(group_id, subscription_test(group), wall_ms=decision.wall_ms, since_ms=since_ms)
+        expired = self._offsets.expired(
+            group_id, subscription_test(group), wall_ms=decision.wall_ms, since_ms=since_ms
+        )
         self._offsets.forget(group_id, expired, decision)
-        is_unused = is_empty(group) and not (isinstance(group, ClassicGroup) and group.pending_join_members)
-        is_bare = len(expired) == len(self._offsets.of(group_id)) and not self._offsets.pending_of(group_id)
+        is_unused = is_empty(group) and not (
+            isinstance(group, ClassicGroup) and group.pending_join_members
+        )
+        is_bare = len(expired) == len(self._offsets.of(group_id)) and not self._offsets.pending_of(
+            group_id
+        )
         if is_unused and is_bare:
             append_removal(group, decision)
 
@@ -143,7 +166,11 @@ def subscription_test(group: Group) -> Callable[[str], bool]:
     """Return a test whether members read a topic, or may read it."""
     if isinstance(group, StreamsGroup):
         return group.reads
-    return group.subscribed_topics.__contains__ if isinstance(group, ConsumerGroup) else group.subscription_test()
+    return (
+        group.subscribed_topics.__contains__
+        if isinstance(group, ConsumerGroup)
+        else group.subscription_test()
+    )
 
 
 def _may_expire(group: Group) -> bool:
@@ -155,4 +182,8 @@ def _may_expire(group: Group) -> bool:
 
 def _counts_from_its_end(group: Group) -> TypeGuard[ClassicGroup]:
     """Whether retention starts when the last member leaves, and not at each commit (KIP-211)."""
-    return isinstance(group, ClassicGroup) and group.is_in(GroupState.EMPTY) and group.protocol_type is not None
+    return (
+        isinstance(group, ClassicGroup)
+        and group.is_in(GroupState.EMPTY)
+        and group.protocol_type is not None
+    )

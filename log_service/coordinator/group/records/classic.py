@@ -91,7 +91,11 @@ def decode_generation(value: Buffer | None) -> StoredGeneration | None:
                 group_instance_id=member.group_instance_id,
                 client_id=member.client_id,
                 client_host=member.client_host,
-                rebalance_timeout_ms=member.rebalance_timeout if member.rebalance_timeout >= 0 else member.session_timeout,
+                rebalance_timeout_ms=(
+                    member.rebalance_timeout
+                    if member.rebalance_timeout >= 0
+                    else member.session_timeout
+                ),
                 session_timeout_ms=member.session_timeout,
                 subscription=member.subscription,
                 assignment=member.assignment,

@@ -10,9 +10,19 @@ from typing import Any
 from uuid import UUID
 
 from log_service.common.types import Buffer
-from log_service.coordinator.group.values.consumer_member import ClassicMetadata, CurrentAssignment, MemberState, Subscription
+from log_service.coordinator.group.values.consumer_member import (
+    ClassicMetadata,
+    CurrentAssignment,
+    MemberState,
+    Subscription,
+)
 from log_service.coordinator.group.values.epochs import GroupEpoch, TargetEpoch
-from log_service.coordinator.group.values.partitions import HeldPartitions, Partitions, in_order, partitions_of
+from log_service.coordinator.group.values.partitions import (
+    HeldPartitions,
+    Partitions,
+    in_order,
+    partitions_of,
+)
 from log_service.protocol.schema import Message
 from log_service.protocol.stored.consumer_group_records import (
     ClassicMemberMetadata,
@@ -111,14 +121,22 @@ class RegexRecord:
 
 
 ConsumerGroupRecord = (
-    GroupEpochRecord | LegacyTopicsRecord | SubscriptionRecord | TargetEpochRecord | TargetRecord | CurrentAssignmentRecord | RegexRecord
+    GroupEpochRecord
+    | LegacyTopicsRecord
+    | SubscriptionRecord
+    | TargetEpochRecord
+    | TargetRecord
+    | CurrentAssignmentRecord
+    | RegexRecord
 )
 
 
 def encode_consumer_record(record: ConsumerGroupRecord) -> tuple[bytes, bytes | None]:
     """Return the stored key and value. A value of None is a tombstone."""
     value = _value(record)
-    return encode_key(_key(record)), None if value is None else encode_versioned(value, VALUE_VERSION)
+    return encode_key(_key(record)), (
+        None if value is None else encode_versioned(value, VALUE_VERSION)
+    )
 
 
 def is_tombstone(record: ConsumerGroupRecord) -> bool:
@@ -149,14 +167,18 @@ _KEYS: Mapping[type[ConsumerGroupRecord], Callable[..., Message]] = {
 
 
 def _value(record: ConsumerGroupRecord) -> Message | None:
-    assert not isinstance(record, LegacyTopicsRecord) or not record.is_there, "topics of a group are stored as a hash"
+    assert not isinstance(record, LegacyTopicsRecord) or not record.is_there, (
+        "topics of a group are stored as a hash"
+    )
     if isinstance(record, LegacyTopicsRecord) or record.content is None:
         return None
     match record.content:
         case GroupEpoch(epoch=epoch, metadata_hash=metadata_hash):
             return ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
         case TargetEpoch(epoch=epoch, computed_ms=computed_ms):
-            return ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=computed_ms)
+            return ConsumerGroupTargetAssignmentMetadataValue(
+                assignment_epoch=epoch, assignment_timestamp=computed_ms
+            )
         case Subscription() as subscription:
             return _subscription_value(subscription)
         case CurrentAssignment() as current:
@@ -168,8 +190,13 @@ def _value(record: ConsumerGroupRecord) -> Message | None:
 def _found_value(content: Partitions | ResolvedRegex) -> Message:
     """Return the stored value of a target or of the matches of a regular expression."""
     if isinstance(content, ResolvedRegex):
-        return ConsumerGroupRegularExpressionValue(topics=sorted(content.topics), version=content.version, timestamp=content.resolved_ms)
-    topics = [TopicPartition(topic_id=topic_id, partitions=indexes) for topic_id, indexes in in_order(content)]
+        return ConsumerGroupRegularExpressionValue(
+            topics=sorted(content.topics), version=content.version, timestamp=content.resolved_ms
+        )
+    topics = [
+        TopicPartition(topic_id=topic_id, partitions=indexes)
+        for topic_id, indexes in in_order(content)
+    ]
     return ConsumerGroupTargetAssignmentMemberValue(topic_partitions=topics)
 
 
@@ -189,8 +216,12 @@ def _subscription_value(subscription: Subscription) -> ConsumerGroupMemberMetada
 
 
 def _classic_value(classic: ClassicMetadata) -> ClassicMemberMetadata:
-    protocols = [ClassicProtocol(name=name, metadata=metadata) for name, metadata in classic.protocols]
-    return ClassicMemberMetadata(session_timeout_ms=classic.session_timeout_ms, supported_protocols=protocols)
+    protocols = [
+        ClassicProtocol(name=name, metadata=metadata) for name, metadata in classic.protocols
+    ]
+    return ClassicMemberMetadata(
+        session_timeout_ms=classic.session_timeout_ms, supported_protocols=protocols
+    )
 
 
 def _current_value(current: CurrentAssignment) -> ConsumerGroupCurrentMemberAssignmentValue:
@@ -205,7 +236,11 @@ def _current_value(current: CurrentAssignment) -> ConsumerGroupCurrentMemberAssi
 
 def _held_topics(held: HeldPartitions) -> list[TopicPartitions]:
     return [
-        TopicPartitions(topic_id=topic_id, partitions=indexes, assignment_epochs=[held[topic_id][index] for index in indexes])
+        TopicPartitions(
+            topic_id=topic_id,
+            partitions=indexes,
+            assignment_epochs=[held[topic_id][index] for index in indexes],
+        )
         for topic_id, indexes in in_order(held)
     ]
 
@@ -221,11 +256,15 @@ def _decode_epoch(key: ConsumerGroupMetadataKey, value: Buffer | None) -> GroupE
     return GroupEpochRecord(group_id=key.group_id, content=content)
 
 
-def _decode_legacy_topics(key: ConsumerGroupPartitionMetadataKey, value: Buffer | None) -> LegacyTopicsRecord:
+def _decode_legacy_topics(
+    key: ConsumerGroupPartitionMetadataKey, value: Buffer | None
+) -> LegacyTopicsRecord:
     return LegacyTopicsRecord(group_id=key.group_id, is_there=value is not None)
 
 
-def _decode_subscription(key: ConsumerGroupMemberMetadataKey, value: Buffer | None) -> SubscriptionRecord:
+def _decode_subscription(
+    key: ConsumerGroupMemberMetadataKey, value: Buffer | None
+) -> SubscriptionRecord:
     content = None
     if value is not None:
         stored = decode_versioned(ConsumerGroupMemberMetadataValue, value)
@@ -245,25 +284,37 @@ def _decode_subscription(key: ConsumerGroupMemberMetadataKey, value: Buffer | No
 
 
 def _classic_metadata(stored: ClassicMemberMetadata) -> ClassicMetadata:
-    protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in stored.supported_protocols)
+    protocols = tuple(
+        (protocol.name, bytes(protocol.metadata)) for protocol in stored.supported_protocols
+    )
     return ClassicMetadata(session_timeout_ms=stored.session_timeout_ms, protocols=protocols)
 
 
-def _decode_target_epoch(key: ConsumerGroupTargetAssignmentMetadataKey, value: Buffer | None) -> TargetEpochRecord:
+def _decode_target_epoch(
+    key: ConsumerGroupTargetAssignmentMetadataKey, value: Buffer | None
+) -> TargetEpochRecord:
     content = None
     if value is not None:
         stored = decode_versioned(ConsumerGroupTargetAssignmentMetadataValue, value)
-        content = TargetEpoch(epoch=stored.assignment_epoch, computed_ms=stored.assignment_timestamp)
+        content = TargetEpoch(
+            epoch=stored.assignment_epoch, computed_ms=stored.assignment_timestamp
+        )
     return TargetEpochRecord(group_id=key.group_id, content=content)
 
 
-def _decode_target(key: ConsumerGroupTargetAssignmentMemberKey, value: Buffer | None) -> TargetRecord:
-    stored = None if value is None else decode_versioned(ConsumerGroupTargetAssignmentMemberValue, value)
+def _decode_target(
+    key: ConsumerGroupTargetAssignmentMemberKey, value: Buffer | None
+) -> TargetRecord:
+    stored = (
+        None if value is None else decode_versioned(ConsumerGroupTargetAssignmentMemberValue, value)
+    )
     content = None if stored is None else partitions_of(stored.topic_partitions)
     return TargetRecord(group_id=key.group_id, member_id=key.member_id, content=content)
 
 
-def _decode_current(key: ConsumerGroupCurrentMemberAssignmentKey, value: Buffer | None) -> CurrentAssignmentRecord:
+def _decode_current(
+    key: ConsumerGroupCurrentMemberAssignmentKey, value: Buffer | None
+) -> CurrentAssignmentRecord:
     content = None
     if value is not None:
         stored = decode_versioned(ConsumerGroupCurrentMemberAssignmentValue, value)
@@ -298,7 +349,9 @@ def _decode_regex(key: ConsumerGroupRegularExpressionKey, value: Buffer | None) 
     content = None
     if value is not None:
         stored = decode_versioned(ConsumerGroupRegularExpressionValue, value)
-        content = ResolvedRegex(topics=frozenset(stored.topics), version=stored.version, resolved_ms=stored.timestamp)
+        content = ResolvedRegex(
+            topics=frozenset(stored.topics), version=stored.version, resolved_ms=stored.timestamp
+        )
     return RegexRecord(group_id=key.group_id, regex=key.regular_expression, content=content)
 
 

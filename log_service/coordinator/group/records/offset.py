@@ -51,7 +51,9 @@ def encode_offset(committed: CommittedOffset | None) -> bytes | None:
         topic_id=committed.topic_id,
     )
     has_expiry = committed.expire_timestamp_ms != NO_EXPIRY
-    return encode_versioned(value, OFFSET_VALUE_VERSION_WITH_EXPIRY if has_expiry else OFFSET_VALUE_VERSION)
+    return encode_versioned(
+        value, OFFSET_VALUE_VERSION_WITH_EXPIRY if has_expiry else OFFSET_VALUE_VERSION
+    )
 
 
 def decode_offset(value: Buffer | None) -> CommittedOffset | None:

@@ -129,7 +129,12 @@ class StatePartitionsRecord:
 
 
 ShareGroupRecord = (
-    ShareMemberRecord | ShareEpochRecord | ShareTargetEpochRecord | ShareTargetRecord | ShareAssignmentRecord | StatePartitionsRecord
+    ShareMemberRecord
+    | ShareEpochRecord
+    | ShareTargetEpochRecord
+    | ShareTargetRecord
+    | ShareAssignmentRecord
+    | StatePartitionsRecord
 )
 SHARE_GROUP_RECORDS = (
     ShareMemberRecord,
@@ -158,11 +163,20 @@ def encode_share_record(record: ShareGroupRecord) -> tuple[bytes, bytes | None]:
             key = cls(group_id=record.group_id, member_id=record.member_id)
         case _:
             key = cls(group_id=record.group_id)
-    return encode_key(key), None if record.content is None else encode_versioned(_value(record.content), VALUE_VERSION)
+    return encode_key(key), (
+        None if record.content is None else encode_versioned(_value(record.content), VALUE_VERSION)
+    )
 
 
 def _value(
-    content: ShareSubscription | GroupEpoch | TargetEpoch | ShareAssignment | StatePartitions | Partitions,
+    content: (
+        ShareSubscription
+        | GroupEpoch
+        | TargetEpoch
+        | ShareAssignment
+        | StatePartitions
+        | Partitions
+    ),
 ) -> Message:
     match content:
         case ShareSubscription():
@@ -175,26 +189,44 @@ def _value(
         case GroupEpoch():
             return ShareGroupMetadataValue(epoch=content.epoch, metadata_hash=content.metadata_hash)
         case TargetEpoch():
-            return ShareGroupTargetAssignmentMetadataValue(assignment_epoch=content.epoch, assignment_timestamp=content.computed_ms)
+            return ShareGroupTargetAssignmentMetadataValue(
+                assignment_epoch=content.epoch, assignment_timestamp=content.computed_ms
+            )
         case ShareAssignment():
-            topics = [TopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in in_order(content.partitions)]
+            topics = [
+                TopicPartitions(topic_id=topic_id, partitions=indexes)
+                for topic_id, indexes in in_order(content.partitions)
+            ]
             return ShareGroupCurrentMemberAssignmentValue(
-                member_epoch=content.epoch, previous_member_epoch=content.previous_epoch, state=STABLE, assigned_partitions=topics
+                member_epoch=content.epoch,
+                previous_member_epoch=content.previous_epoch,
+                state=STABLE,
+                assigned_partitions=topics,
             )
         case StatePartitions():
             return ShareGroupStatePartitionMetadataValue(
                 initializing_topics=_stored_topics(content.initializing),
                 initialized_topics=_stored_topics(content.initialized),
-                deleting_topics=[TopicInfo(topic_id=each, topic_name=content.deleting[each]) for each in sorted(content.deleting)],
+                deleting_topics=[
+                    TopicInfo(topic_id=each, topic_name=content.deleting[each])
+                    for each in sorted(content.deleting)
+                ],
             )
         case _:
-            targets = [TopicPartition(topic_id=topic_id, partitions=indexes) for topic_id, indexes in in_order(content)]
+            targets = [
+                TopicPartition(topic_id=topic_id, partitions=indexes)
+                for topic_id, indexes in in_order(content)
+            ]
             return ShareGroupTargetAssignmentMemberValue(topic_partitions=targets)
 
 
 def _stored_topics(topics: Mapping[UUID, StateTopic]) -> list[TopicPartitionsInfo]:
     return [
-        TopicPartitionsInfo(topic_id=topic_id, topic_name=topics[topic_id].name, partitions=sorted(topics[topic_id].partitions))
+        TopicPartitionsInfo(
+            topic_id=topic_id,
+            topic_name=topics[topic_id].name,
+            partitions=sorted(topics[topic_id].partitions),
+        )
         for topic_id in sorted(topics)
     ]
 
@@ -217,23 +249,41 @@ def _decode_member(key: ShareGroupMemberMetadataKey, value: Buffer | None) -> Sh
 
 def _decode_epoch(key: ShareGroupMetadataKey, value: Buffer | None) -> ShareEpochRecord:
     stored = None if value is None else decode_versioned(ShareGroupMetadataValue, value)
-    content = None if stored is None else GroupEpoch(epoch=stored.epoch, metadata_hash=stored.metadata_hash)
+    content = (
+        None
+        if stored is None
+        else GroupEpoch(epoch=stored.epoch, metadata_hash=stored.metadata_hash)
+    )
     return ShareEpochRecord(group_id=key.group_id, content=content)
 
 
-def _decode_target_epoch(key: ShareGroupTargetAssignmentMetadataKey, value: Buffer | None) -> ShareTargetEpochRecord:
-    stored = None if value is None else decode_versioned(ShareGroupTargetAssignmentMetadataValue, value)
-    content = None if stored is None else TargetEpoch(epoch=stored.assignment_epoch, computed_ms=stored.assignment_timestamp)
+def _decode_target_epoch(
+    key: ShareGroupTargetAssignmentMetadataKey, value: Buffer | None
+) -> ShareTargetEpochRecord:
+    stored = (
+        None if value is None else decode_versioned(ShareGroupTargetAssignmentMetadataValue, value)
+    )
+    content = (
+        None
+        if stored is None
+        else TargetEpoch(epoch=stored.assignment_epoch, computed_ms=stored.assignment_timestamp)
+    )
     return ShareTargetEpochRecord(group_id=key.group_id, content=content)
 
 
-def _decode_target(key: ShareGroupTargetAssignmentMemberKey, value: Buffer | None) -> ShareTargetRecord:
-    stored = None if value is None else decode_versioned(ShareGroupTargetAssignmentMemberValue, value)
+def _decode_target(
+    key: ShareGroupTargetAssignmentMemberKey, value: Buffer | None
+) -> ShareTargetRecord:
+    stored = (
+        None if value is None else decode_versioned(ShareGroupTargetAssignmentMemberValue, value)
+    )
     content = None if stored is None else partitions_of(stored.topic_partitions)
     return ShareTargetRecord(group_id=key.group_id, member_id=key.member_id, content=content)
 
 
-def _decode_assignment(key: ShareGroupCurrentMemberAssignmentKey, value: Buffer | None) -> ShareAssignmentRecord:
+def _decode_assignment(
+    key: ShareGroupCurrentMemberAssignmentKey, value: Buffer | None
+) -> ShareAssignmentRecord:
     content = None
     if value is not None:
         stored = decode_versioned(ShareGroupCurrentMemberAssignmentValue, value)
@@ -245,7 +295,9 @@ def _decode_assignment(key: ShareGroupCurrentMemberAssignmentKey, value: Buffer 
     return ShareAssignmentRecord(group_id=key.group_id, member_id=key.member_id, content=content)
 
 
-def _decode_state_partitions(key: ShareGroupStatePartitionMetadataKey, value: Buffer | None) -> StatePartitionsRecord:
+def _decode_state_partitions(
+    key: ShareGroupStatePartitionMetadataKey, value: Buffer | None
+) -> StatePartitionsRecord:
     content = None
     if value is not None:
         stored = decode_versioned(ShareGroupStatePartitionMetadataValue, value)
@@ -258,7 +310,10 @@ def _decode_state_partitions(key: ShareGroupStatePartitionMetadataKey, value: Bu
 
 
 def _state_topics(stored: Iterable[TopicPartitionsInfo]) -> Mapping[UUID, StateTopic]:
-    return {topic.topic_id: StateTopic(name=topic.topic_name, partitions=frozenset(topic.partitions)) for topic in stored}
+    return {
+        topic.topic_id: StateTopic(name=topic.topic_name, partitions=frozenset(topic.partitions))
+        for topic in stored
+    }
 
 
 SHARE_DECODERS: Mapping[type[Message], Callable[[Any, Buffer | None], ShareGroupRecord]] = {

@@ -21,7 +21,11 @@ from log_service.coordinator.group.values.streams_tasks import (
     TaskState,
     tasks_of,
 )
-from log_service.coordinator.group.values.streams_topology import Topology, stored_topology, topology_of
+from log_service.coordinator.group.values.streams_topology import (
+    Topology,
+    stored_topology,
+    topology_of,
+)
 from log_service.protocol.schema import Message
 from log_service.protocol.stored.serde import decode_versioned, encode_key, encode_versioned
 from log_service.protocol.stored.streams_group_records import (
@@ -113,7 +117,12 @@ class TopologyRecord:
 
 
 StreamsGroupRecord = (
-    StreamsEpochRecord | StreamsMemberRecord | StreamsTargetEpochRecord | StreamsTargetRecord | StreamsAssignmentRecord | TopologyRecord
+    StreamsEpochRecord
+    | StreamsMemberRecord
+    | StreamsTargetEpochRecord
+    | StreamsTargetRecord
+    | StreamsAssignmentRecord
+    | TopologyRecord
 )
 STREAMS_GROUP_RECORDS = (
     StreamsEpochRecord,
@@ -142,13 +151,20 @@ def encode_streams_record(record: StreamsGroupRecord) -> tuple[bytes, bytes | No
             key = cls(group_id=record.group_id, member_id=record.member_id)
         case _:
             key = cls(group_id=record.group_id)
-    return encode_key(key), None if record.content is None else encode_versioned(_value(record.content), VALUE_VERSION)
+    return encode_key(key), (
+        None if record.content is None else encode_versioned(_value(record.content), VALUE_VERSION)
+    )
 
 
-def _value(content: StreamsEpoch | StreamsMetadata | TargetEpoch | Tasks | TaskAssignment | Topology) -> Message:
+def _value(
+    content: StreamsEpoch | StreamsMetadata | TargetEpoch | Tasks | TaskAssignment | Topology,
+) -> Message:
     match content:
         case StreamsEpoch():
-            configs = [LastAssignmentConfig(key=key, value=value) for key, value in sorted(content.assignment_configs.items())]
+            configs = [
+                LastAssignmentConfig(key=key, value=value)
+                for key, value in sorted(content.assignment_configs.items())
+            ]
             return StreamsGroupMetadataValue(
                 epoch=content.epoch,
                 metadata_hash=content.metadata_hash,
@@ -158,10 +174,16 @@ def _value(content: StreamsEpoch | StreamsMetadata | TargetEpoch | Tasks | TaskA
         case StreamsMetadata():
             return _member_value(content)
         case TargetEpoch():
-            return StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=content.epoch, assignment_timestamp=content.computed_ms)
+            return StreamsGroupTargetAssignmentMetadataValue(
+                assignment_epoch=content.epoch, assignment_timestamp=content.computed_ms
+            )
         case Tasks():
-            active, standby, warmup = (_target_ids(each) for each in (content.active, content.standby, content.warmup))
-            return StreamsGroupTargetAssignmentMemberValue(active_tasks=active, standby_tasks=standby, warmup_tasks=warmup)
+            active, standby, warmup = (
+                _target_ids(each) for each in (content.active, content.standby, content.warmup)
+            )
+            return StreamsGroupTargetAssignmentMemberValue(
+                active_tasks=active, standby_tasks=standby, warmup_tasks=warmup
+            )
         case TaskAssignment():
             return _assignment_value(content)
         case _:
@@ -202,7 +224,10 @@ def _assignment_value(content: TaskAssignment) -> StreamsGroupCurrentMemberAssig
 
 
 def _target_ids(tasks: TaskSet) -> list[StreamsGroupTargetAssignmentMemberValueTaskIds]:
-    return [StreamsGroupTargetAssignmentMemberValueTaskIds(subtopology_id=each, partitions=indexes) for each, indexes in in_order(tasks)]
+    return [
+        StreamsGroupTargetAssignmentMemberValueTaskIds(subtopology_id=each, partitions=indexes)
+        for each, indexes in in_order(tasks)
+    ]
 
 
 def _held_ids(tasks: TaskSet) -> list[StreamsGroupCurrentMemberAssignmentValueTaskIds]:
@@ -213,7 +238,9 @@ def _held_ids(tasks: TaskSet) -> list[StreamsGroupCurrentMemberAssignmentValueTa
 def _active_ids(tasks: ActiveTasks) -> list[StreamsGroupCurrentMemberAssignmentValueTaskIds]:
     return [
         StreamsGroupCurrentMemberAssignmentValueTaskIds(
-            subtopology_id=each, partitions=indexes, assignment_epochs=[tasks[each][index] for index in indexes]
+            subtopology_id=each,
+            partitions=indexes,
+            assignment_epochs=[tasks[each][index] for index in indexes],
         )
         for each, indexes in in_order(tasks)
     ]
@@ -230,7 +257,9 @@ def _decode_epoch(key: StreamsGroupMetadataKey, value: Buffer | None) -> Streams
             epoch=stored.epoch,
             metadata_hash=stored.metadata_hash,
             validated_topology_epoch=stored.validated_topology_epoch,
-            assignment_configs={each.key: each.value for each in stored.last_assignment_configs or ()},
+            assignment_configs={
+                each.key: each.value for each in stored.last_assignment_configs or ()
+            },
         )
     return StreamsEpochRecord(group_id=key.group_id, content=content)
 
@@ -254,22 +283,39 @@ def _decode_member(key: StreamsGroupMemberMetadataKey, value: Buffer | None) -> 
     return StreamsMemberRecord(group_id=key.group_id, member_id=key.member_id, content=content)
 
 
-def _decode_target_epoch(key: StreamsGroupTargetAssignmentMetadataKey, value: Buffer | None) -> StreamsTargetEpochRecord:
-    stored = None if value is None else decode_versioned(StreamsGroupTargetAssignmentMetadataValue, value)
-    content = None if stored is None else TargetEpoch(epoch=stored.assignment_epoch, computed_ms=stored.assignment_timestamp)
+def _decode_target_epoch(
+    key: StreamsGroupTargetAssignmentMetadataKey, value: Buffer | None
+) -> StreamsTargetEpochRecord:
+    stored = (
+        None
+        if value is None
+        else decode_versioned(StreamsGroupTargetAssignmentMetadataValue, value)
+    )
+    content = (
+        None
+        if stored is None
+        else TargetEpoch(epoch=stored.assignment_epoch, computed_ms=stored.assignment_timestamp)
+    )
     return StreamsTargetEpochRecord(group_id=key.group_id, content=content)
 
 
-def _decode_target(key: StreamsGroupTargetAssignmentMemberKey, value: Buffer | None) -> StreamsTargetRecord:
+def _decode_target(
+    key: StreamsGroupTargetAssignmentMemberKey, value: Buffer | None
+) -> StreamsTargetRecord:
     content = None
     if value is not None:
         stored = decode_versioned(StreamsGroupTargetAssignmentMemberValue, value)
-        active, standby, warmup = (tasks_of(each) for each in (stored.active_tasks, stored.standby_tasks, stored.warmup_tasks))
+        active, standby, warmup = (
+            tasks_of(each)
+            for each in (stored.active_tasks, stored.standby_tasks, stored.warmup_tasks)
+        )
         content = Tasks(active=active, standby=standby, warmup=warmup)
     return StreamsTargetRecord(group_id=key.group_id, member_id=key.member_id, content=content)
 
 
-def _decode_assignment(key: StreamsGroupCurrentMemberAssignmentKey, value: Buffer | None) -> StreamsAssignmentRecord:
+def _decode_assignment(
+    key: StreamsGroupCurrentMemberAssignmentKey, value: Buffer | None
+) -> StreamsAssignmentRecord:
     content = None
     if value is not None:
         stored = decode_versioned(StreamsGroupCurrentMemberAssignmentValue, value)
@@ -294,7 +340,9 @@ def _decode_assignment(key: StreamsGroupCurrentMemberAssignmentKey, value: Buffe
     return StreamsAssignmentRecord(group_id=key.group_id, member_id=key.member_id, content=content)
 
 
-def _active(stored: Iterable[StreamsGroupCurrentMemberAssignmentValueTaskIds], member_epoch: int) -> ActiveTasks:
+def _active(
+    stored: Iterable[StreamsGroupCurrentMemberAssignmentValueTaskIds], member_epoch: int
+) -> ActiveTasks:
     """Return active tasks with their assignment epochs.
 
     A record of an older version has no assignment epochs. Its tasks get the member epoch.
@@ -309,7 +357,9 @@ def _active(stored: Iterable[StreamsGroupCurrentMemberAssignmentValueTaskIds], m
 
 
 def _decode_topology(key: StreamsGroupTopologyKey, value: Buffer | None) -> TopologyRecord:
-    content = None if value is None else topology_of(decode_versioned(StreamsGroupTopologyValue, value))
+    content = (
+        None if value is None else topology_of(decode_versioned(StreamsGroupTopologyValue, value))
+    )
     return TopologyRecord(group_id=key.group_id, content=content)
 
 

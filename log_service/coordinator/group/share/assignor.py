@@ -25,7 +25,9 @@ class ShareMemberSpec:
     last_target: Partitions = field(default_factory=dict)
 
 
-def assign_simply(members: Sequence[ShareMemberSpec], assignable: Partitions) -> dict[str, Partitions]:
+def assign_simply(
+    members: Sequence[ShareMemberSpec], assignable: Partitions
+) -> dict[str, Partitions]:
     """Return the target of each member.
 
     ``assignable`` holds the partitions that may be assigned.
@@ -34,13 +36,22 @@ def assign_simply(members: Sequence[ShareMemberSpec], assignable: Partitions) ->
     result: dict[str, dict[UUID, set[int]]] = {member.member_id: {} for member in ordered}
     wanted = {member.topic_ids for member in ordered}
     for topics, readers in _divisions(ordered, is_uniform=len(wanted) == 1):
-        places = [(topic_id, index) for topic_id in topics for index in sorted(assignable.get(topic_id, ()))]
+        places = [
+            (topic_id, index)
+            for topic_id in topics
+            for index in sorted(assignable.get(topic_id, ()))
+        ]
         for member_id, (topic_id, index) in _shared(readers, places):
             result[member_id].setdefault(topic_id, set()).add(index)
-    return {member_id: {topic_id: frozenset(indexes) for topic_id, indexes in parts.items()} for member_id, parts in result.items()}
+    return {
+        member_id: {topic_id: frozenset(indexes) for topic_id, indexes in parts.items()}
+        for member_id, parts in result.items()
+    }
 
 
-def _divisions(members: Sequence[ShareMemberSpec], *, is_uniform: bool) -> Iterable[tuple[list[UUID], list[ShareMemberSpec]]]:
+def _divisions(
+    members: Sequence[ShareMemberSpec], *, is_uniform: bool
+) -> Iterable[tuple[list[UUID], list[ShareMemberSpec]]]:
     """Yield topics that are divided together, with the members that read them."""
     topic_ids = sorted({topic_id for member in members for topic_id in member.topic_ids})
     if is_uniform:
@@ -50,7 +61,9 @@ def _divisions(members: Sequence[ShareMemberSpec], *, is_uniform: bool) -> Itera
         yield [topic_id], [member for member in members if topic_id in member.topic_ids]
 
 
-def _shared(readers: Sequence[ShareMemberSpec], places: Sequence[Place]) -> Iterable[tuple[str, Place]]:
+def _shared(
+    readers: Sequence[ShareMemberSpec], places: Sequence[Place]
+) -> Iterable[tuple[str, Place]]:
     """Yield each partition with a member. Members keep partitions first, then get new ones."""
     if not places or not readers:
         return
@@ -76,10 +89,17 @@ def _quotas(reader_count: int, assignment_count: int) -> list[int]:
 
 
 def _kept(target: Partitions, users: Mapping[Place, set[int]]) -> list[Place]:
-    return [(topic_id, index) for topic_id in sorted(target) for index in sorted(target[topic_id]) if (topic_id, index) in users]
+    return [
+        (topic_id, index)
+        for topic_id in sorted(target)
+        for index in sorted(target[topic_id])
+        if (topic_id, index) in users
+    ]
 
 
-def _fill(users: Mapping[Place, set[int]], counts: list[int], quotas: Sequence[int], sharing: int) -> None:
+def _fill(
+    users: Mapping[Place, set[int]], counts: list[int], quotas: Sequence[int], sharing: int
+) -> None:
     """Give partitions with too few users to members with too few partitions, in turns.
 
     If all of these members already use a partition, it stays as it is, because a slight imbalance

@@ -50,7 +50,10 @@ class ShareGroup:
         self._subscribed: frozenset[str] | None = None
 
     def __repr__(self) -> str:
-        return f"<ShareGroup {self.group_id!r} epoch={self.epoch.epoch} target={self.target_epoch.epoch} members={len(self.members)}>"
+        return (
+            f"<ShareGroup {self.group_id!r} epoch={self.epoch.epoch}"
+            f" target={self.target_epoch.epoch} members={len(self.members)}>"
+        )
 
     def replay(self, record: ShareGroupRecord) -> None:
         """Apply one record of this group. The caller handles a tombstone of the whole group."""
@@ -78,7 +81,9 @@ class ShareGroup:
             return
         old = self.members.get(member_id)
         current = ShareAssignment() if old is None else old.current
-        self.members[member_id] = ShareMember(member_id=member_id, subscription=subscription, current=current)
+        self.members[member_id] = ShareMember(
+            member_id=member_id, subscription=subscription, current=current
+        )
 
     def _replay_assignment(self, member_id: str, stored: ShareAssignment | None) -> None:
         """Apply a member's assignment.
@@ -89,7 +94,9 @@ class ShareGroup:
         if old is not None or stored is not None:
             old = old or ShareMember(member_id=member_id)
             current = stored or ShareAssignment()
-            self.members[member_id] = ShareMember(member_id=member_id, subscription=old.subscription, current=current)
+            self.members[member_id] = ShareMember(
+                member_id=member_id, subscription=old.subscription, current=current
+            )
 
     # Views of the stored state
 
@@ -124,7 +131,8 @@ class ShareGroup:
                 assigned.setdefault(topic_id, set()).update(indexes)
         initialized = self.known_states.initialized
         return any(
-            topic.name in self.subscribed_topics and assigned.get(topic_id, set()) != set(topic.partitions)
+            topic.name in self.subscribed_topics
+            and assigned.get(topic_id, set()) != set(topic.partitions)
             for topic_id, topic in initialized.items()
         )
 
@@ -137,10 +145,16 @@ def topics_of(members: Iterable[ShareMember]) -> frozenset[str]:
 def share_tombstones(group: ShareGroup) -> list[ShareGroupRecord]:
     """Return tombstones for all records of a group."""
     group_id, members = group.group_id, sorted(group.members)
-    records: list[ShareGroupRecord] = [ShareAssignmentRecord(group_id=group_id, member_id=each, content=None) for each in members]
-    records += [ShareTargetRecord(group_id=group_id, member_id=each, content=None) for each in members]
+    records: list[ShareGroupRecord] = [
+        ShareAssignmentRecord(group_id=group_id, member_id=each, content=None) for each in members
+    ]
+    records += [
+        ShareTargetRecord(group_id=group_id, member_id=each, content=None) for each in members
+    ]
     records.append(ShareTargetEpochRecord(group_id=group_id, content=None))
-    records += [ShareMemberRecord(group_id=group_id, member_id=each, content=None) for each in members]
+    records += [
+        ShareMemberRecord(group_id=group_id, member_id=each, content=None) for each in members
+    ]
     records.append(StatePartitionsRecord(group_id=group_id, content=None))
     records.append(ShareEpochRecord(group_id=group_id, content=None))
     return records

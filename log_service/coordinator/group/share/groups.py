@@ -16,7 +16,11 @@ from uuid import UUID
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicId
 from log_service.config.views import GroupConfig
-from log_service.coordinator.group.records.share import ShareEpochRecord, ShareGroupRecord, StateTopic
+from log_service.coordinator.group.records.share import (
+    ShareEpochRecord,
+    ShareGroupRecord,
+    StateTopic,
+)
 from log_service.coordinator.group.share import states as share_states
 from log_service.coordinator.group.share.group import ShareGroup, ShareMember, share_tombstones
 from log_service.coordinator.group.share.heartbeats import (
@@ -42,7 +46,12 @@ from log_service.protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsResponseTopic,
 )
-from log_service.protocol.messages.share_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
+from log_service.protocol.messages.share_group_describe import (
+    Assignment,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
 from log_service.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 ASSIGNOR = "simple"
@@ -77,7 +86,12 @@ class ShareGroups:
     metadata.
     """
 
-    def __init__(self, config: GroupConfig, image: Callable[[], MetadataImage], is_taken: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        config: GroupConfig,
+        image: Callable[[], MetadataImage],
+        is_taken: Callable[[str], bool],
+    ) -> None:
         self._image = image
         self._is_taken = is_taken
         self._groups: dict[str, ShareGroup] = {}
@@ -124,13 +138,17 @@ class ShareGroups:
             self._heartbeats.resume(group, decision)
             states = group.known_states
             topic_ids = (*states.initializing, *states.initialized, *states.deleting)
-            self._deleted_topics.update(topic_id for topic_id in topic_ids if TopicId(topic_id) not in known)
+            self._deleted_topics.update(
+                topic_id for topic_id in topic_ids if TopicId(topic_id) not in known
+            )
         if self._deleted_topics:
             decision.set_timer(DELETED_TOPICS_TIMER, decision.now_ms)
 
     # Members
 
-    def handle_heartbeat(self, request: ShareGroupHeartbeatRequest, context: RequestContext, decision: GroupDecision) -> None:
+    def handle_heartbeat(
+        self, request: ShareGroupHeartbeatRequest, context: RequestContext, decision: GroupDecision
+    ) -> None:
         """Handle ShareGroupHeartbeat 1: a member joins, stays or leaves.
 
         Raises:
@@ -145,17 +163,27 @@ class ShareGroups:
         if group is not None:
             return group
         if self._is_taken(group_id):
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+            raise KafkaError(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group."
+            )
         if not is_made:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
         return ShareGroup(group_id)
 
-    def handle_describe(self, group_id: str, context: RequestContext, decision: GroupDecision) -> None:
+    def handle_describe(
+        self, group_id: str, context: RequestContext, decision: GroupDecision
+    ) -> None:
         """Handle ShareGroupDescribe 1 for one group."""
         group = self._groups.get(group_id)
         if group is None:
-            text = f"Group {group_id} is not a share group." if self._is_taken(group_id) else f"Group {group_id} not found."
-            described = DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=text)
+            text = (
+                f"Group {group_id} is not a share group."
+                if self._is_taken(group_id)
+                else f"Group {group_id} not found."
+            )
+            described = DescribedGroup(
+                group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=text
+            )
         else:
             described = DescribedGroup(
                 group_id=group_id,
@@ -163,26 +191,43 @@ class ShareGroups:
                 group_epoch=group.epoch.epoch,
                 assignment_epoch=group.target_epoch.epoch,
                 assignor_name=ASSIGNOR,
-                members=[_described(member, self._image()) for _, member in sorted(group.members.items())],
+                members=[
+                    _described(member, self._image()) for _, member in sorted(group.members.items())
+                ],
             )
         decision.reply(context.reply_to, described)
 
     # States of partitions
 
     def handle_initialized(
-        self, group_id: str, initialized: Partitions, failed: Partitions, reply_to: Hashable, decision: GroupDecision
+        self,
+        group_id: str,
+        initialized: Partitions,
+        failed: Partitions,
+        reply_to: Hashable,
+        decision: GroupDecision,
     ) -> None:
         """Store which share states are now initialized and which failed. The reply is None."""
         group = self._groups.get(group_id)
         if group is not None and (initialized or failed):
             states = share_states.without_initializing(group.known_states, failed)
-            self._heartbeats.store_states(group_id, share_states.with_initialized(states, initialized, self._image()), decision)
+            self._heartbeats.store_states(
+                group_id,
+                share_states.with_initialized(states, initialized, self._image()),
+                decision,
+            )
         decision.reply(reply_to, None)
 
-    def handle_initialized_partitions(self, group_id: str, reply_to: Hashable, decision: GroupDecision) -> None:
+    def handle_initialized_partitions(
+        self, group_id: str, reply_to: Hashable, decision: GroupDecision
+    ) -> None:
         """Reply with the partitions whose share states are initialized."""
         group = self._groups.get(group_id)
-        states = NO_PARTITIONS if group is None else share_states.partitions_of_states(group.known_states.initialized)
+        states = (
+            NO_PARTITIONS
+            if group is None
+            else share_states.partitions_of_states(group.known_states.initialized)
+        )
         decision.reply(reply_to, states)
 
     def on_image(self, delta: MetadataDelta, decision: GroupDecision) -> None:
@@ -209,7 +254,12 @@ class ShareGroups:
 
     # Administration
 
-    def handle_alter_offsets(self, request: AlterShareGroupOffsetsRequest, context: RequestContext, decision: GroupDecision) -> None:
+    def handle_alter_offsets(
+        self,
+        request: AlterShareGroupOffsetsRequest,
+        context: RequestContext,
+        decision: GroupDecision,
+    ) -> None:
         """Handle AlterShareGroupOffsets 0: reply with ``OffsetsToAlter``.
 
         An unknown group is created.
@@ -222,10 +272,19 @@ class ShareGroups:
         start_offsets: dict[UUID, dict[int, int]] = {}
         topics = [self._altered(topic, start_offsets) for topic in request.topics]
         names = {topic.topic_id: topic.topic_name for topic in topics}
-        initializing = {topic_id: StateTopic(name=names[topic_id], partitions=frozenset(each)) for topic_id, each in start_offsets.items()}
+        initializing = {
+            topic_id: StateTopic(name=names[topic_id], partitions=frozenset(each))
+            for topic_id, each in start_offsets.items()
+        }
         if initializing:
-            self._heartbeats.store_states(group.group_id, share_states.with_initializing(group.known_states, initializing), decision)
-        to_initialize = StatesToInitialize(group_id=group.group_id, state_epoch=group.epoch.epoch, start_offsets=start_offsets)
+            self._heartbeats.store_states(
+                group.group_id,
+                share_states.with_initializing(group.known_states, initializing),
+                decision,
+            )
+        to_initialize = StatesToInitialize(
+            group_id=group.group_id, state_epoch=group.epoch.epoch, start_offsets=start_offsets
+        )
         decision.reply(context.reply_to, OffsetsToAlter(to_initialize=to_initialize, topics=topics))
 
     def _altered(
@@ -243,13 +302,22 @@ class ShareGroups:
             part = AlterShareGroupOffsetsResponsePartition(partition_index=each.partition_index)
             if topic is None or each.partition_index not in topic.partitions:
                 part.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                part.error_message = f"partition {each.partition_index} of topic {wanted.topic_name} does not exist"
+                part.error_message = (
+                    f"partition {each.partition_index} of topic {wanted.topic_name} does not exist"
+                )
             else:
-                start_offsets.setdefault(topic.topic_id, {})[each.partition_index] = each.start_offset
+                start_offsets.setdefault(topic.topic_id, {})[each.partition_index] = (
+                    each.start_offset
+                )
             response.partitions.append(part)
         return response
 
-    def handle_delete_offsets(self, request: DeleteShareGroupOffsetsRequest, context: RequestContext, decision: GroupDecision) -> None:
+    def handle_delete_offsets(
+        self,
+        request: DeleteShareGroupOffsetsRequest,
+        context: RequestContext,
+        decision: GroupDecision,
+    ) -> None:
         """Handle DeleteShareGroupOffsets 0: reply with ``StatesToDelete``.
 
         Raises:
@@ -267,21 +335,39 @@ class ShareGroups:
             DeleteShareGroupOffsetsResponseTopic(
                 topic_name=name,
                 error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                error_message=f"topic {name} does not exist" if topic is None else "There is no offset information to delete.",
+                error_message=(
+                    f"topic {name} does not exist"
+                    if topic is None
+                    else "There is no offset information to delete."
+                ),
             )
             for name, topic in topics.items()
             if group.states is not None and (topic is None or topic.topic_id not in going)
         ]
-        decision.reply(context.reply_to, StatesToDelete(group_id=group.group_id, partitions=going, refused=refused))
+        decision.reply(
+            context.reply_to,
+            StatesToDelete(group_id=group.group_id, partitions=going, refused=refused),
+        )
 
-    def handle_deleted(self, group_id: str, topic_ids: Iterable[UUID], reply_to: Hashable, decision: GroupDecision) -> None:
+    def handle_deleted(
+        self, group_id: str, topic_ids: Iterable[UUID], reply_to: Hashable, decision: GroupDecision
+    ) -> None:
         """Store that the share states of topics are deleted. The reply is None."""
         group = self._groups.get(group_id)
         if group is not None and group.states is not None:
-            self._heartbeats.store_states(group_id, share_states.without_deleting(group.states, topic_ids), decision)
+            self._heartbeats.store_states(
+                group_id, share_states.without_deleting(group.states, topic_ids), decision
+            )
         decision.reply(reply_to, None)
 
-    def handle_delete_group(self, group_id: str, context: RequestContext, decision: GroupDecision, *, are_states_deleted: bool) -> None:
+    def handle_delete_group(
+        self,
+        group_id: str,
+        context: RequestContext,
+        decision: GroupDecision,
+        *,
+        are_states_deleted: bool,
+    ) -> None:
         """Handle DeleteGroups 0-2 for one share group.
 
         The reply is ``StatesToDelete`` while there are share states to delete, else the result. The
@@ -291,7 +377,9 @@ class ShareGroups:
         result = DeletableGroupResult(group_id=group_id)
         if group.members:
             result.error_code = ErrorCode.NON_EMPTY_GROUP
-        elif group.states is None or (are_states_deleted and not (group.states.initialized or group.states.initializing)):
+        elif group.states is None or (
+            are_states_deleted and not (group.states.initialized or group.states.initializing)
+        ):
             decision.records.extend(share_tombstones(group))
         else:
             states, going = share_states.with_all_deleting(group.states, self._image())
@@ -303,7 +391,9 @@ class ShareGroups:
 
 def _validate_empty(group: ShareGroup) -> None:
     if group.members:
-        raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group.group_id} has members: stop them first")
+        raise KafkaError(
+            ErrorCode.NON_EMPTY_GROUP, f"group {group.group_id} has members: stop them first"
+        )
 
 
 def _described(member: ShareMember, image: MetadataImage) -> Member:

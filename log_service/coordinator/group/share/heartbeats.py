@@ -40,10 +40,19 @@ from log_service.coordinator.group.records.share import (
 )
 from log_service.coordinator.group.share.assignor import ShareMemberSpec, assign_simply
 from log_service.coordinator.group.share.group import ShareGroup, ShareMember, topics_of
-from log_service.coordinator.group.share.states import missing_states, partitions_of_states, with_initializing
+from log_service.coordinator.group.share.states import (
+    missing_states,
+    partitions_of_states,
+    with_initializing,
+)
 from log_service.coordinator.group.timer_kinds import TimerKind
 from log_service.coordinator.group.topic_hash import TopicHashes
-from log_service.coordinator.group.values.epochs import JOIN_EPOCH, LEAVE_EPOCH, GroupEpoch, TargetEpoch
+from log_service.coordinator.group.values.epochs import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    GroupEpoch,
+    TargetEpoch,
+)
 from log_service.coordinator.group.values.partitions import Partitions, in_order
 from log_service.coordinator.request_context import RequestContext
 from log_service.metadata.delta import MetadataDelta
@@ -89,7 +98,9 @@ class ShareHeartbeats:
     ``image`` returns the newest metadata. The record of a member has at most ``max_record_bytes``.
     """
 
-    def __init__(self, config: ShareGroupConfig, image: Callable[[], MetadataImage], max_record_bytes: int) -> None:
+    def __init__(
+        self, config: ShareGroupConfig, image: Callable[[], MetadataImage], max_record_bytes: int
+    ) -> None:
         self._config = config
         self._max_record_bytes = max_record_bytes
         self._times = GroupTimes("share", config, image)
@@ -102,7 +113,11 @@ class ShareHeartbeats:
     # Heartbeat of a member that stays
 
     def handle_heartbeat(
-        self, group: ShareGroup, request: ShareGroupHeartbeatRequest, context: RequestContext, decision: GroupDecision
+        self,
+        group: ShareGroup,
+        request: ShareGroupHeartbeatRequest,
+        context: RequestContext,
+        decision: GroupDecision,
     ) -> None:
         """Advance a member by one step, and respond.
 
@@ -113,11 +128,16 @@ class ShareHeartbeats:
         """
         if request.member_epoch == LEAVE_EPOCH:
             self.remove(group, _known(group, request.member_id), decision)
-            response = ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEAVE_EPOCH)
+            response = ShareGroupHeartbeatResponse(
+                member_id=request.member_id, member_epoch=LEAVE_EPOCH
+            )
             decision.reply(context.reply_to, response)
             return
         if request.member_id not in group.members and len(group.members) >= self._config.max_size:
-            text = f"The share group has reached its maximum capacity of {self._config.max_size} members."
+            text = (
+                f"The share group has reached its maximum capacity of {self._config.max_size}"
+                " members."
+            )
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
         member = self._find(group, request)
         updated = _updated(member, request, context)
@@ -140,27 +160,43 @@ class ShareHeartbeats:
         _validate_epoch(member, request.member_epoch)
         return member
 
-    def _step(self, group: ShareGroup, member: ShareMember, updated: ShareMember, decision: GroupDecision) -> ShareAssignment:
+    def _step(
+        self, group: ShareGroup, member: ShareMember, updated: ShareMember, decision: GroupDecision
+    ) -> ShareAssignment:
         """Store the subscription, advance the group, and return the member's assignment."""
         is_bumped = False
         if updated.subscription != member.subscription:
-            record = ShareMemberRecord(group_id=group.group_id, member_id=updated.member_id, content=updated.subscription)
+            record = ShareMemberRecord(
+                group_id=group.group_id, member_id=updated.member_id, content=updated.subscription
+            )
             validate_size(record, self._max_record_bytes)
             decision.append(record)
             is_bumped = updated.subscription.topics != member.subscription.topics
         if group.target_epoch.epoch >= group.epoch.epoch:
             is_bumped = is_bumped or group.has_unassigned_states()
-        members = [*(each for each in group.members.values() if each.member_id != updated.member_id), updated]
+        members = [
+            *(each for each in group.members.values() if each.member_id != updated.member_id),
+            updated,
+        ]
         epoch, is_bumped = self._settled_epoch(group, members, decision, is_bumped=is_bumped)
         target_epoch, target = self._settled_target(group, members, updated, epoch, decision)
         current = self._reconciled(updated, target_epoch, target, is_bumped=is_bumped)
         if current != member.current:
-            decision.append(ShareAssignmentRecord(group_id=group.group_id, member_id=updated.member_id, content=current))
+            decision.append(
+                ShareAssignmentRecord(
+                    group_id=group.group_id, member_id=updated.member_id, content=current
+                )
+            )
         self._initialize_states(group, topics_of(members), epoch, decision)
         return current
 
     def _settled_epoch(
-        self, group: ShareGroup, members: Iterable[ShareMember], decision: GroupDecision, *, is_bumped: bool
+        self,
+        group: ShareGroup,
+        members: Iterable[ShareMember],
+        decision: GroupDecision,
+        *,
+        is_bumped: bool,
     ) -> tuple[int, bool]:
         """Return the group's epoch, and whether the epoch is a new one.
 
@@ -180,14 +216,21 @@ class ShareHeartbeats:
         return epoch.epoch, True
 
     def _settled_target(
-        self, group: ShareGroup, members: list[ShareMember], updated: ShareMember, epoch: int, decision: GroupDecision
+        self,
+        group: ShareGroup,
+        members: list[ShareMember],
+        updated: ShareMember,
+        epoch: int,
+        decision: GroupDecision,
     ) -> tuple[int, Partitions]:
         """Return the epoch and the target of the member.
 
         Targets of an older epoch are computed again, but not within the assignment interval.
         """
         last, group_id = group.target_epoch, group.group_id
-        if epoch <= last.epoch or not last.is_due(decision.wall_ms, self._times.assignment_interval_ms(group_id)):
+        if epoch <= last.epoch or not last.is_due(
+            decision.wall_ms, self._times.assignment_interval_ms(group_id)
+        ):
             return last.epoch, group.target_of(updated.member_id)
         specs = [
             ShareMemberSpec(
@@ -200,29 +243,49 @@ class ShareHeartbeats:
         targets = assign_simply(specs, partitions_of_states(group.known_states.initialized))
         for member_id in sorted(targets):
             if targets[member_id] != group.targets.get(member_id):
-                decision.append(ShareTargetRecord(group_id=group_id, member_id=member_id, content=targets[member_id]))
-        decision.append(ShareTargetEpochRecord(group_id=group_id, content=TargetEpoch(epoch=epoch, computed_ms=decision.wall_ms)))
+                decision.append(
+                    ShareTargetRecord(
+                        group_id=group_id, member_id=member_id, content=targets[member_id]
+                    )
+                )
+        decision.append(
+            ShareTargetEpochRecord(
+                group_id=group_id, content=TargetEpoch(epoch=epoch, computed_ms=decision.wall_ms)
+            )
+        )
         return epoch, targets[updated.member_id]
 
     def _topic_ids(self, member: ShareMember) -> frozenset[UUID]:
         """Return the existing topics of a member's subscription."""
         by_name = self._image().topics.by_name
-        return frozenset(topic.topic_id for name in member.subscription.topics if (topic := by_name.get(name)) is not None)
+        return frozenset(
+            topic.topic_id
+            for name in member.subscription.topics
+            if (topic := by_name.get(name)) is not None
+        )
 
-    def _reconciled(self, member: ShareMember, target_epoch: int, target: Partitions, *, is_bumped: bool) -> ShareAssignment:
+    def _reconciled(
+        self, member: ShareMember, target_epoch: int, target: Partitions, *, is_bumped: bool
+    ) -> ShareAssignment:
         """Return a member's assignment. This is its target, limited to its subscribed topics."""
         current = member.current
         if current.epoch == target_epoch and not is_bumped:
             return current
         wanted = self._topic_ids(member)
-        partitions = {topic_id: indexes for topic_id, indexes in target.items() if topic_id in wanted}
+        partitions = {
+            topic_id: indexes for topic_id, indexes in target.items() if topic_id in wanted
+        }
         if current.epoch == target_epoch:
             return replace(current, partitions=partitions)
-        return ShareAssignment(epoch=target_epoch, previous_epoch=current.epoch, partitions=partitions)
+        return ShareAssignment(
+            epoch=target_epoch, previous_epoch=current.epoch, partitions=partitions
+        )
 
     # Share states
 
-    def _initialize_states(self, group: ShareGroup, names: Iterable[str], epoch: int, decision: GroupDecision) -> None:
+    def _initialize_states(
+        self, group: ShareGroup, names: Iterable[str], epoch: int, decision: GroupDecision
+    ) -> None:
         """Initialize the share states of partitions that have none.
 
         States whose initialization takes too long are initialized again.
@@ -268,7 +331,9 @@ class ShareHeartbeats:
     # Time and topics
 
     def _keep_alive(self, group_id: str, member_id: str, decision: GroupDecision) -> None:
-        self._sessions.keep_alive(group_id, member_id, self._times.session_timeout_ms(group_id), decision)
+        self._sessions.keep_alive(
+            group_id, member_id, self._times.session_timeout_ms(group_id), decision
+        )
 
     def on_session_timer(self, group: ShareGroup, member_id: str, decision: GroupDecision) -> None:
         """Remove a member that has sent no heartbeat for a whole session."""
@@ -300,7 +365,11 @@ class ShareHeartbeats:
         touched = deleted | {changed.topic.name for changed in delta.changed_topics.values()}
         has_new_racks = bool(delta.changed_brokers)
         self._hashes.forget(deleted)
-        self._stale.update(group.group_id for group in groups if has_new_racks or not touched.isdisjoint(group.subscribed_topics))
+        self._stale.update(
+            group.group_id
+            for group in groups
+            if has_new_racks or not touched.isdisjoint(group.subscribed_topics)
+        )
 
 
 def validate_share_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
@@ -335,8 +404,8 @@ def _validate_epoch(member: ShareMember, epoch: int) -> None:
         return
     how = "greater" if epoch > current.epoch else "smaller"
     text = (
-        f"The share group member has a {how} member epoch ({epoch}) than the one known by the group coordinator ({current.epoch}). "
-        "The member must abandon all its partitions and rejoin."
+        f"The share group member has a {how} member epoch ({epoch}) than the one known by the group"
+        f" coordinator ({current.epoch}). The member must abandon all its partitions and rejoin."
     )
     raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, text)
 
@@ -344,11 +413,16 @@ def _validate_epoch(member: ShareMember, epoch: int) -> None:
 def _known(group: ShareGroup, member_id: str) -> ShareMember:
     member = group.members.get(member_id)
     if member is None:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+        raise KafkaError(
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            f"Member {member_id} is not a member of group {group.group_id}.",
+        )
     return member
 
 
-def _updated(member: ShareMember, request: ShareGroupHeartbeatRequest, context: RequestContext) -> ShareMember:
+def _updated(
+    member: ShareMember, request: ShareGroupHeartbeatRequest, context: RequestContext
+) -> ShareMember:
     """Return a member after a request. A null field leaves its value unchanged."""
     old, names = member.subscription, request.subscribed_topic_names
     subscription = replace(
@@ -361,10 +435,20 @@ def _updated(member: ShareMember, request: ShareGroupHeartbeatRequest, context: 
     return replace(member, subscription=subscription)
 
 
-def _states_to_initialize(group_id: str, state_epoch: int, topics: Mapping[UUID, StateTopic]) -> StatesToInitialize:
-    offsets = {topic_id: dict.fromkeys(sorted(topic.partitions), UNKNOWN_OFFSET) for topic_id, topic in topics.items()}
+def _states_to_initialize(
+    group_id: str, state_epoch: int, topics: Mapping[UUID, StateTopic]
+) -> StatesToInitialize:
+    offsets = {
+        topic_id: dict.fromkeys(sorted(topic.partitions), UNKNOWN_OFFSET)
+        for topic_id, topic in topics.items()
+    }
     return StatesToInitialize(group_id=group_id, state_epoch=state_epoch, start_offsets=offsets)
 
 
 def _response_assignment(partitions: Partitions) -> Assignment:
-    return Assignment(topic_partitions=[TopicPartitions(topic_id=each, partitions=indexes) for each, indexes in in_order(partitions)])
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=each, partitions=indexes)
+            for each, indexes in in_order(partitions)
+        ]
+    )

@@ -24,7 +24,9 @@ def partitions_of_states(topics: Mapping[UUID, StateTopic]) -> Partitions:
     return {topic_id: topic.partitions for topic_id, topic in topics.items() if topic.partitions}
 
 
-def missing_states(states: StatePartitions, names: Iterable[str], image: MetadataImage, *, is_retry_due: bool) -> Mapping[UUID, StateTopic]:
+def missing_states(
+    states: StatePartitions, names: Iterable[str], image: MetadataImage, *, is_retry_due: bool
+) -> Mapping[UUID, StateTopic]:
     """Return the partitions of topics that have no state.
 
     Partitions whose state is being initialized are included only if a retry is due.
@@ -38,7 +40,9 @@ def missing_states(states: StatePartitions, names: Iterable[str], image: Metadat
         if not is_retry_due:
             known |= _partitions(states.initializing, topic.topic_id)
         if len(known) < len(topic.partitions) or not known:
-            missing[topic.topic_id] = StateTopic(name=name, partitions=frozenset(topic.partitions) - known)
+            missing[topic.topic_id] = StateTopic(
+                name=name, partitions=frozenset(topic.partitions) - known
+            )
     return missing
 
 
@@ -47,15 +51,21 @@ def _partitions(topics: Mapping[UUID, StateTopic], topic_id: UUID) -> frozenset[
     return frozenset() if topic is None else topic.partitions
 
 
-def joined(first: Mapping[UUID, StateTopic], second: Mapping[UUID, StateTopic]) -> Mapping[UUID, StateTopic]:
+def joined(
+    first: Mapping[UUID, StateTopic], second: Mapping[UUID, StateTopic]
+) -> Mapping[UUID, StateTopic]:
     """Return the union of both mappings. Names are taken from ``second``."""
     result = dict(first)
     for topic_id, topic in second.items():
-        result[topic_id] = StateTopic(name=topic.name, partitions=_partitions(first, topic_id) | topic.partitions)
+        result[topic_id] = StateTopic(
+            name=topic.name, partitions=_partitions(first, topic_id) | topic.partitions
+        )
     return result
 
 
-def _without(topics: Mapping[UUID, StateTopic], partitions: Partitions) -> Mapping[UUID, StateTopic]:
+def _without(
+    topics: Mapping[UUID, StateTopic], partitions: Partitions
+) -> Mapping[UUID, StateTopic]:
     """Return topics without some partitions. A topic without any partition left is dropped."""
     result = {}
     for topic_id, topic in topics.items():
@@ -65,68 +75,126 @@ def _without(topics: Mapping[UUID, StateTopic], partitions: Partitions) -> Mappi
     return result
 
 
-def with_initializing(states: StatePartitions, topics: Mapping[UUID, StateTopic]) -> StatePartitions:
+def with_initializing(
+    states: StatePartitions, topics: Mapping[UUID, StateTopic]
+) -> StatePartitions:
     """Return the states after the initialization of ``topics`` has begun."""
     initializing = joined(states.initializing, topics)
-    deleting = {topic_id: name for topic_id, name in states.deleting.items() if topic_id not in initializing}
-    return StatePartitions(initializing=initializing, initialized=states.initialized, deleting=deleting)
-
-
-def with_initialized(states: StatePartitions, partitions: Partitions, image: MetadataImage) -> StatePartitions:
-    """Return the states after ``partitions`` are initialized, without deleted topics."""
-    found = ((topic_id, image.topics.by_id.get(TopicId(topic_id)), indexes) for topic_id, indexes in partitions.items())
-    topics = {topic_id: StateTopic(name=topic.name, partitions=indexes) for topic_id, topic, indexes in found if topic is not None}
+    deleting = {
+        topic_id: name for topic_id, name in states.deleting.items() if topic_id not in initializing
+    }
     return StatePartitions(
-        initializing=_without(states.initializing, partitions), initialized=joined(states.initialized, topics), deleting=states.deleting
+        initializing=initializing, initialized=states.initialized, deleting=deleting
+    )
+
+
+def with_initialized(
+    states: StatePartitions, partitions: Partitions, image: MetadataImage
+) -> StatePartitions:
+    """Return the states after ``partitions`` are initialized, without deleted topics."""
+    found = (
+        (topic_id, image.topics.by_id.get(TopicId(topic_id)), indexes)
+        for topic_id, indexes in partitions.items()
+    )
+    topics = {
+        topic_id: StateTopic(name=topic.name, partitions=indexes)
+        for topic_id, topic, indexes in found
+        if topic is not None
+    }
+    return StatePartitions(
+        initializing=_without(states.initializing, partitions),
+        initialized=joined(states.initialized, topics),
+        deleting=states.deleting,
     )
 
 
 def without_initializing(states: StatePartitions, partitions: Partitions) -> StatePartitions:
     """Return the states after the initialization of ``partitions`` has failed."""
     initializing = _without(states.initializing, partitions)
-    return StatePartitions(initializing=initializing, initialized=states.initialized, deleting=states.deleting)
+    return StatePartitions(
+        initializing=initializing, initialized=states.initialized, deleting=states.deleting
+    )
 
 
-def with_all_deleting(states: StatePartitions, image: MetadataImage) -> tuple[StatePartitions, Partitions]:
+def with_all_deleting(
+    states: StatePartitions, image: MetadataImage
+) -> tuple[StatePartitions, Partitions]:
     """Return the states after the deletion of all states has begun, and the partitions to delete.
 
     The partitions include those of an earlier, unfinished deletion.
     """
     topics = joined(states.initialized, states.initializing)
-    left = {topic_id: topic for topic_id in states.deleting if (topic := image.topics.by_id.get(TopicId(topic_id))) is not None}
-    again = {topic_id: StateTopic(name=topic.name, partitions=frozenset(topic.partitions)) for topic_id, topic in left.items()}
+    left = {
+        topic_id: topic
+        for topic_id in states.deleting
+        if (topic := image.topics.by_id.get(TopicId(topic_id))) is not None
+    }
+    again = {
+        topic_id: StateTopic(name=topic.name, partitions=frozenset(topic.partitions))
+        for topic_id, topic in left.items()
+    }
     candidates = joined(topics, again)
-    return StatePartitions(deleting={topic_id: topic.name for topic_id, topic in candidates.items()}), partitions_of_states(candidates)
+    return StatePartitions(
+        deleting={topic_id: topic.name for topic_id, topic in candidates.items()}
+    ), partitions_of_states(candidates)
 
 
-def with_topics_deleting(states: StatePartitions, topic_ids: Iterable[UUID], image: MetadataImage) -> tuple[StatePartitions, Partitions]:
+def with_topics_deleting(
+    states: StatePartitions, topic_ids: Iterable[UUID], image: MetadataImage
+) -> tuple[StatePartitions, Partitions]:
     """Return the states after the deletion for some topics has begun, and the partitions to delete.
 
     A topic without states is left out.
     """
-    initialized, deleting, going = dict(states.initialized), dict(states.deleting), dict[UUID, frozenset[int]]()
+    initialized, deleting, going = (
+        dict(states.initialized),
+        dict(states.deleting),
+        dict[UUID, frozenset[int]](),
+    )
     for topic_id in topic_ids:
         topic = initialized.pop(topic_id, None)
         if topic is not None:
             deleting[topic_id] = topic.name
             going[topic_id] = topic.partitions
-        elif topic_id in deleting and (known := image.topics.by_id.get(TopicId(topic_id))) is not None:
+        elif (
+            topic_id in deleting
+            and (known := image.topics.by_id.get(TopicId(topic_id))) is not None
+        ):
             going[topic_id] = frozenset(known.partitions)
-    return StatePartitions(initializing=states.initializing, initialized=initialized, deleting=deleting), going
+    return (
+        StatePartitions(
+            initializing=states.initializing, initialized=initialized, deleting=deleting
+        ),
+        going,
+    )
 
 
 def without_deleting(states: StatePartitions, topic_ids: Iterable[UUID]) -> StatePartitions:
     """Return the states after the deletion for ``topic_ids`` has finished."""
     gone = set(topic_ids)
-    deleting = {topic_id: name for topic_id, name in states.deleting.items() if topic_id not in gone}
-    return StatePartitions(initializing=states.initializing, initialized=states.initialized, deleting=deleting)
+    deleting = {
+        topic_id: name for topic_id, name in states.deleting.items() if topic_id not in gone
+    }
+    return StatePartitions(
+        initializing=states.initializing, initialized=states.initialized, deleting=deleting
+    )
 
 
 def without_topics(states: StatePartitions, deleted: Iterable[UUID]) -> StatePartitions:
     """Return the states without deleted topics. Share coordinators drop theirs on their own."""
     gone = set(deleted)
     return StatePartitions(
-        initializing={topic_id: topic for topic_id, topic in states.initializing.items() if topic_id not in gone},
-        initialized={topic_id: topic for topic_id, topic in states.initialized.items() if topic_id not in gone},
-        deleting={topic_id: name for topic_id, name in states.deleting.items() if topic_id not in gone},
+        initializing={
+            topic_id: topic
+            for topic_id, topic in states.initializing.items()
+            if topic_id not in gone
+        },
+        initialized={
+            topic_id: topic
+            for topic_id, topic in states.initialized.items()
+            if topic_id not in gone
+        },
+        deleting={
+            topic_id: name for topic_id, name in states.deleting.items() if topic_id not in gone
+        },
     )

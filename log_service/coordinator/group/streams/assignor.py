@@ -48,19 +48,30 @@ class TaskCount:
     is_stateful: bool
 
 
-def assign_sticky(members: Sequence[TaskMember], subtopologies: Mapping[str, TaskCount], standby_count: int) -> dict[str, Tasks]:
+def assign_sticky(
+    members: Sequence[TaskMember], subtopologies: Mapping[str, TaskCount], standby_count: int
+) -> dict[str, Tasks]:
     """Return the target of each member. Each stateful task gets ``standby_count`` standby tasks."""
     if not members:
         return {}
-    division = _Division(sorted(members, key=lambda member: member.member_id), subtopologies, standby_count)
+    division = _Division(
+        sorted(members, key=lambda member: member.member_id), subtopologies, standby_count
+    )
     division.assign_active(_tasks_of(subtopologies))
     if standby_count > 0:
-        division.assign_standby(_tasks_of({each: count for each, count in subtopologies.items() if count.is_stateful}), standby_count)
+        division.assign_standby(
+            _tasks_of({each: count for each, count in subtopologies.items() if count.is_stateful}),
+            standby_count,
+        )
     return {member.member_id: division.target_of(member.member_id) for member in members}
 
 
 def _tasks_of(subtopologies: Mapping[str, TaskCount]) -> list[TaskId]:
-    return [TaskId(each, partition) for each in sorted(subtopologies) for partition in range(subtopologies[each].count)]
+    return [
+        TaskId(each, partition)
+        for each in sorted(subtopologies)
+        for partition in range(subtopologies[each].count)
+    ]
 
 
 def _by_partition(task: TaskId) -> tuple[int, str]:
@@ -109,7 +120,12 @@ class _Share:
 class _Division:
     """An assignment in progress."""
 
-    def __init__(self, members: Sequence[TaskMember], subtopologies: Mapping[str, TaskCount], standby_count: int) -> None:
+    def __init__(
+        self,
+        members: Sequence[TaskMember],
+        subtopologies: Mapping[str, TaskCount],
+        standby_count: int,
+    ) -> None:
         active_count = sum(each.count for each in subtopologies.values())
         stateful_count = sum(each.count for each in subtopologies.values() if each.is_stateful)
         self._active_share = _Share(active_count, len(members))
@@ -135,7 +151,10 @@ class _Division:
 
     def target_of(self, member_id: str) -> Tasks:
         """Return the target of a member."""
-        return Tasks(active=_by_subtopology(self._active[member_id]), standby=_by_subtopology(self._standby[member_id]))
+        return Tasks(
+            active=_by_subtopology(self._active[member_id]),
+            standby=_by_subtopology(self._standby[member_id]),
+        )
 
     # Active tasks
 
@@ -154,7 +173,12 @@ class _Division:
         return self._maybe_give(self._was_active.get(task), task, self._active, self._active_share)
 
     def _becomes_active(self, task: TaskId) -> bool:
-        return self._maybe_give(self._least_loaded(self._was_standby.get(task, ())), task, self._active, self._active_share)
+        return self._maybe_give(
+            self._least_loaded(self._was_standby.get(task, ())),
+            task,
+            self._active,
+            self._active_share,
+        )
 
     # Standby tasks
 
@@ -178,9 +202,17 @@ class _Division:
     def _stays_standby(self, task: TaskId) -> bool:
         """Assign a task to a member that already has its state, if one is below its share."""
         was_active = self._was_active.get(task)
-        if was_active is not None and self._is_new_to(was_active, task) and self._maybe_give(was_active, task, self._standby, self._share):
+        if (
+            was_active is not None
+            and self._is_new_to(was_active, task)
+            and self._maybe_give(was_active, task, self._standby, self._share)
+        ):
             return True
-        candidates = [member_id for member_id in self._was_standby.get(task, ()) if self._is_new_to(member_id, task)]
+        candidates = [
+            member_id
+            for member_id in self._was_standby.get(task, ())
+            if self._is_new_to(member_id, task)
+        ]
         return self._maybe_give(self._least_loaded(candidates), task, self._standby, self._share)
 
     def _is_new_to(self, member_id: str, task: TaskId) -> bool:
@@ -214,9 +246,15 @@ class _Division:
 
     def _least_loaded(self, member_ids: Iterable[str]) -> str | None:
         """Return the member on the least loaded process that has the fewest tasks there."""
-        return min(member_ids, key=lambda each: (self._process_of[each].load, self._counts[each], each), default=None)
+        return min(
+            member_ids,
+            key=lambda each: (self._process_of[each].load, self._counts[each], each),
+            default=None,
+        )
 
-    def _give_to_least_loaded(self, process: _Process, task: TaskId, role: dict[str, set[TaskId]]) -> None:
+    def _give_to_least_loaded(
+        self, process: _Process, task: TaskId, role: dict[str, set[TaskId]]
+    ) -> None:
         if process.by_count is None:
             process.by_count = [(self._counts[each], each) for each in process.member_ids]
             heapify(process.by_count)
@@ -224,7 +262,9 @@ class _Division:
         self._give(member_id, task, role)
         heappush(process.by_count, (self._counts[member_id], member_id))
 
-    def _maybe_give(self, member_id: str | None, task: TaskId, role: dict[str, set[TaskId]], share: _Share) -> bool:
+    def _maybe_give(
+        self, member_id: str | None, task: TaskId, role: dict[str, set[TaskId]], share: _Share
+    ) -> bool:
         if member_id is None or self._counts[member_id] >= share.most:
             return False
         self._give(member_id, task, role)
@@ -241,7 +281,11 @@ class _Division:
 
 
 def _each(tasks: TaskSet) -> Iterable[TaskId]:
-    return (TaskId(subtopology_id, partition) for subtopology_id, each in tasks.items() for partition in each)
+    return (
+        TaskId(subtopology_id, partition)
+        for subtopology_id, each in tasks.items()
+        for partition in each
+    )
 
 
 def _by_subtopology(tasks: Iterable[TaskId]) -> TaskSet:

@@ -20,7 +20,12 @@ from heapq import heappop, heappush
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.java_hashing import in_hash_map_order
-from log_service.coordinator.group.values.streams_topology import UNDECIDED, InternalTopic, Subtopology, Topology
+from log_service.coordinator.group.values.streams_topology import (
+    UNDECIDED,
+    InternalTopic,
+    Subtopology,
+    Topology,
+)
 
 PartitionCount = Callable[[str], int | None]
 """Returns the partition count of a topic by name, or None if the topic does not exist."""
@@ -96,7 +101,9 @@ def configured(topology: Topology, partition_count: PartitionCount) -> Configure
     try:
         _validate_sources(topology, partition_count)
         decided = _decided_counts(topology, partition_count)
-        subtopologies = {each.subtopology_id: _configured(each, decided) for each in topology.subtopologies}
+        subtopologies = {
+            each.subtopology_id: _configured(each, decided) for each in topology.subtopologies
+        }
         missing = _missing_topics(topology, subtopologies, partition_count)
     except _UnsolvedError as error:
         return ConfiguredTopology(epoch=topology.epoch, problem=error.problem)
@@ -105,19 +112,25 @@ def configured(topology: Topology, partition_count: PartitionCount) -> Configure
         detail = f"Internal topics are missing: {_summary([topic.name for topic in missing])}"
         problem = Problem(status=StreamsStatus.MISSING_INTERNAL_TOPICS, detail=detail)
     in_order = {each: subtopologies[each] for each in sorted(subtopologies)}
-    return ConfiguredTopology(epoch=topology.epoch, subtopologies=in_order, missing_topics=missing, problem=problem)
+    return ConfiguredTopology(
+        epoch=topology.epoch, subtopologies=in_order, missing_topics=missing, problem=problem
+    )
 
 
 def _validate_sources(topology: Topology, partition_count: PartitionCount) -> None:
     names = {name for each in topology.subtopologies for name in each.source_topics}
     missing = sorted(name for name in names if partition_count(name) is None)
     if missing:
-        raise _UnsolvedError(StreamsStatus.MISSING_SOURCE_TOPICS, f"Source topics {_summary(missing)} are missing.")
+        raise _UnsolvedError(
+            StreamsStatus.MISSING_SOURCE_TOPICS, f"Source topics {_summary(missing)} are missing."
+        )
 
 
 def _summary(names: list[str]) -> str:
     rest = len(names) - MAX_NAMED_TOPICS
-    return ", ".join(names[:MAX_NAMED_TOPICS]) + (f" and {rest} additional topics" if rest > 0 else "")
+    return ", ".join(names[:MAX_NAMED_TOPICS]) + (
+        f" and {rest} additional topics" if rest > 0 else ""
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,21 +156,34 @@ class _Counts:
         """
         count = self.of(name)
         if count is None:
-            raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Number of partitions is not set for topic: {name}")
+            raise KafkaError(
+                ErrorCode.STREAMS_INVALID_TOPOLOGY,
+                f"Number of partitions is not set for topic: {name}",
+            )
         return count
 
 
 def _decided_counts(topology: Topology, partition_count: PartitionCount) -> _Counts:
     counts = _Counts(partition_count, {})
     counts.decided.update(_repartition_counts(topology, counts))
-    repartitioned = [topic for each in topology.subtopologies for topic in each.repartition_source_topics]
-    fixed = {topic.name: counts.known(topic.name) for topic in repartitioned if topic.partitions != UNDECIDED}
+    repartitioned = [
+        topic for each in topology.subtopologies for topic in each.repartition_source_topics
+    ]
+    fixed = {
+        topic.name: counts.known(topic.name)
+        for topic in repartitioned
+        if topic.partitions != UNDECIDED
+    }
     flexible = {topic.name for topic in repartitioned if topic.partitions == UNDECIDED}
     for each in _in_order(topology):
         for names in each.copartitioned():
             counts.decided.update(_copartitioned_counts(names, fixed, flexible, counts))
     for each in topology.subtopologies:
-        counts.decided.update(dict.fromkeys((topic.name for topic in each.state_changelog_topics), _task_count(each, counts)))
+        counts.decided.update(
+            dict.fromkeys(
+                (topic.name for topic in each.state_changelog_topics), _task_count(each, counts)
+            )
+        )
     return counts
 
 
@@ -175,7 +201,12 @@ def _repartition_counts(topology: Topology, counts: _Counts) -> dict[str, int]:
     subtopologies with a newly known input, so the cost of a long chain grows only with its length.
     """
     in_order = _in_order(topology)
-    found = {topic.name: topic.partitions for each in in_order for topic in each.repartition_source_topics if topic.partitions != UNDECIDED}
+    found = {
+        topic.name: topic.partitions
+        for each in in_order
+        for topic in each.repartition_source_topics
+        if topic.partitions != UNDECIDED
+    }
     readers: dict[str, list[int]] = {}
     for place, each in enumerate(in_order):
         for topic in each.repartition_source_topics:
@@ -184,7 +215,9 @@ def _repartition_counts(topology: Topology, counts: _Counts) -> dict[str, int]:
     turns = [(0, place) for place in range(len(in_order))]
     while turns:
         turn, place = heappop(turns)
-        upstream = _largest_known_input(in_order[place], found, counts) if place in waiting else None
+        upstream = (
+            _largest_known_input(in_order[place], found, counts) if place in waiting else None
+        )
         if upstream is None:
             continue
         waiting.discard(place)
@@ -207,23 +240,33 @@ def _validate_found(subtopologies: Sequence[Subtopology], found: Mapping[str, in
     if any(sink not in found for each in subtopologies for sink in each.repartition_sink_topics):
         text = f"{failure}. There may be loops in the topology that cannot be resolved."
         raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
-    if any(topic.name not in found for each in subtopologies for topic in each.repartition_source_topics):
+    if any(
+        topic.name not in found
+        for each in subtopologies
+        for topic in each.repartition_source_topics
+    ):
         text = f"{failure}, because a repartition source topic is never used as a sink topic."
         raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
 
 
-def _largest_known_input(subtopology: Subtopology, found: Mapping[str, int], counts: _Counts) -> int | None:
+def _largest_known_input(
+    subtopology: Subtopology, found: Mapping[str, int], counts: _Counts
+) -> int | None:
     repartitioned = (found.get(topic.name) for topic in subtopology.repartition_source_topics)
     sources = (counts.of(name) for name in subtopology.source_topics)
     return max((count for count in (*repartitioned, *sources) if count is not None), default=None)
 
 
-def _copartitioned_counts(names: frozenset[str], fixed: Mapping[str, int], flexible: set[str], counts: _Counts) -> dict[str, int]:
+def _copartitioned_counts(
+    names: frozenset[str], fixed: Mapping[str, int], flexible: set[str], counts: _Counts
+) -> dict[str, int]:
     """Return the counts of the repartition topics among ``names``.
 
     All names need the same count.
     """
-    repartitioned = {name: counts.known(name) for name in sorted(names) if name in fixed or name in flexible}
+    repartitioned = {
+        name: counts.known(name) for name in sorted(names) if name in fixed or name in flexible
+    }
     others = {name: counts.known(name) for name in sorted(names) if name not in repartitioned}
     if others:
         count = _same_count(others, others)
@@ -236,8 +279,8 @@ def _copartitioned_counts(names: frozenset[str], fixed: Mapping[str, int], flexi
     for name, own in repartitioned.items():
         if name in fixed and own != count:
             text = (
-                f"Number of partitions [{own}] of repartition topic [{name}] doesn't match number of partitions [{count}] "
-                "of the source topic."
+                f"Number of partitions [{own}] of repartition topic [{name}] doesn't match number"
+                f" of partitions [{count}] of the source topic."
             )
             raise _UnsolvedError(StreamsStatus.INCORRECTLY_PARTITIONED_TOPICS, text)
     return dict.fromkeys(repartitioned, count)
@@ -269,7 +312,10 @@ def _task_count(subtopology: Subtopology, counts: _Counts) -> int:
 
 def _configured(subtopology: Subtopology, counts: _Counts) -> ConfiguredSubtopology:
     def decided(topics: Iterable[InternalTopic]) -> tuple[InternalTopic, ...]:
-        return tuple(replace(topic, partitions=topic.partitions or counts.decided[topic.name]) for topic in topics)
+        return tuple(
+            replace(topic, partitions=topic.partitions or counts.decided[topic.name])
+            for topic in topics
+        )
 
     return ConfiguredSubtopology(
         task_count=_task_count(subtopology, counts),
@@ -281,7 +327,9 @@ def _configured(subtopology: Subtopology, counts: _Counts) -> ConfiguredSubtopol
 
 
 def _missing_topics(
-    topology: Topology, subtopologies: Mapping[str, ConfiguredSubtopology], partition_count: PartitionCount
+    topology: Topology,
+    subtopologies: Mapping[str, ConfiguredSubtopology],
+    partition_count: PartitionCount,
 ) -> tuple[InternalTopic, ...]:
     """Return the internal topics that do not exist. Existing ones must have the derived count.
 
@@ -289,11 +337,20 @@ def _missing_topics(
         _UnsolvedError: INCORRECTLY_PARTITIONED_TOPICS.
     """
     internal = {
-        topic.name: topic for each in subtopologies.values() for topic in (*each.repartition_source_topics, *each.state_changelog_topics)
+        topic.name: topic
+        for each in subtopologies.values()
+        for topic in (*each.repartition_source_topics, *each.state_changelog_topics)
     }
     for name in in_hash_map_order(list(topology.topics())):
         count = partition_count(name)
         if count is not None and name in internal and internal[name].partitions != count:
-            text = f"Existing topic {name} has different number of partitions: expected {internal[name].partitions}, found {count}"
+            text = (
+                f"Existing topic {name} has different number of partitions: expected"
+                f" {internal[name].partitions}, found {count}"
+            )
             raise _UnsolvedError(StreamsStatus.INCORRECTLY_PARTITIONED_TOPICS, text)
-    return tuple(internal[name] for name in in_hash_map_order(list(internal)) if partition_count(name) is None)
+    return tuple(
+        internal[name]
+        for name in in_hash_map_order(list(internal))
+        if partition_count(name) is None
+    )

@@ -26,7 +26,12 @@ from log_service.coordinator.group.records.streams import (
 )
 from log_service.coordinator.group.streams.reconciliation import Holders
 from log_service.coordinator.group.values.epochs import FIRST_EPOCH, TargetEpoch
-from log_service.coordinator.group.values.streams_tasks import StreamsMember, StreamsMetadata, TaskAssignment, Tasks
+from log_service.coordinator.group.values.streams_tasks import (
+    StreamsMember,
+    StreamsMetadata,
+    TaskAssignment,
+    Tasks,
+)
 from log_service.coordinator.group.values.streams_topology import Topology
 
 NO_TARGET = Tasks()
@@ -64,7 +69,10 @@ class StreamsGroup:
         self._copies: Counter[tuple[Task, str]] = Counter()
 
     def __repr__(self) -> str:
-        return f"<StreamsGroup {self.group_id!r} epoch={self.epoch.epoch} target={self.target_epoch.epoch} members={len(self.members)}>"
+        return (
+            f"<StreamsGroup {self.group_id!r} epoch={self.epoch.epoch}"
+            f" target={self.target_epoch.epoch} members={len(self.members)}>"
+        )
 
     # Stored state
 
@@ -94,7 +102,11 @@ class StreamsGroup:
         if metadata is None:
             self._put(member_id, old, None)
         else:
-            self._put(member_id, old, replace(old or StreamsMember(member_id=member_id), metadata=metadata))
+            self._put(
+                member_id,
+                old,
+                replace(old or StreamsMember(member_id=member_id), metadata=metadata),
+            )
 
     def _replay_assignment(self, member_id: str, stored: TaskAssignment | None) -> None:
         """Apply the assignment of a member. None means that the member runs no tasks.
@@ -103,7 +115,13 @@ class StreamsGroup:
         """
         old = self.members.get(member_id)
         if old is not None or stored is not None:
-            self._put(member_id, old, replace(old or StreamsMember(member_id=member_id), current=stored or TaskAssignment()))
+            self._put(
+                member_id,
+                old,
+                replace(
+                    old or StreamsMember(member_id=member_id), current=stored or TaskAssignment()
+                ),
+            )
 
     def _put(self, member_id: str, old: StreamsMember | None, new: StreamsMember | None) -> None:
         if old is not None:
@@ -129,7 +147,10 @@ class StreamsGroup:
 
     def holders_for(self, process_id: str) -> Holders:
         """Return the holders of tasks, from the view of one process."""
-        return Holders(is_active_anywhere=self._is_active_anywhere, is_held_here=partial(self._is_held_by, process_id))
+        return Holders(
+            is_active_anywhere=self._is_active_anywhere,
+            is_held_here=partial(self._is_held_by, process_id),
+        )
 
     def _is_active_anywhere(self, subtopology_id: str, partition: int) -> bool:
         return (subtopology_id, partition) in self._active_anywhere
@@ -147,7 +168,10 @@ class StreamsGroup:
             return StreamsGroupState.NOT_READY
         if self.epoch.epoch > self.target_epoch.epoch:
             return StreamsGroupState.ASSIGNING
-        is_stable = all(member.current.is_reconciled_to(self.target_epoch.epoch) for member in self.members.values())
+        is_stable = all(
+            member.current.is_reconciled_to(self.target_epoch.epoch)
+            for member in self.members.values()
+        )
         return StreamsGroupState.STABLE if is_stable else StreamsGroupState.RECONCILING
 
     def target_of(self, member_id: str) -> Tasks:
@@ -162,17 +186,25 @@ class StreamsGroup:
 def streams_tombstones(group: StreamsGroup) -> list[StreamsGroupRecord]:
     """Return tombstones for all records of a group except its committed offsets."""
     group_id, members = group.group_id, sorted(group.members)
-    records: list[StreamsGroupRecord] = [StreamsAssignmentRecord(group_id=group_id, member_id=each, content=None) for each in members]
-    records += [StreamsTargetRecord(group_id=group_id, member_id=each, content=None) for each in members]
+    records: list[StreamsGroupRecord] = [
+        StreamsAssignmentRecord(group_id=group_id, member_id=each, content=None) for each in members
+    ]
+    records += [
+        StreamsTargetRecord(group_id=group_id, member_id=each, content=None) for each in members
+    ]
     records.append(StreamsTargetEpochRecord(group_id=group_id, content=None))
-    records += [StreamsMemberRecord(group_id=group_id, member_id=each, content=None) for each in members]
+    records += [
+        StreamsMemberRecord(group_id=group_id, member_id=each, content=None) for each in members
+    ]
     records.append(StreamsEpochRecord(group_id=group_id, content=None))
     records.append(TopologyRecord(group_id=group_id, content=None))
     return records
 
 
 def _each(tasks: Mapping[str, Collection[int]]) -> Iterable[Task]:
-    return ((subtopology_id, partition) for subtopology_id, each in tasks.items() for partition in each)
+    return (
+        (subtopology_id, partition) for subtopology_id, each in tasks.items() for partition in each
+    )
 
 
 def _add(counter: Counter[T], key: T, change: int) -> None:

@@ -39,7 +39,12 @@ from log_service.coordinator.group.records.streams import (
     TopologyRecord,
 )
 from log_service.coordinator.group.streams.assignor import TaskCount, TaskMember, assign_sticky
-from log_service.coordinator.group.streams.configuration import ConfiguredTopology, Problem, StreamsStatus, configured
+from log_service.coordinator.group.streams.configuration import (
+    ConfiguredTopology,
+    Problem,
+    StreamsStatus,
+    configured,
+)
 from log_service.coordinator.group.streams.group import StreamsGroup
 from log_service.coordinator.group.streams.listing import partitions_by_endpoint
 from log_service.coordinator.group.streams.reconciliation import TaskTarget, reconcile_tasks
@@ -53,12 +58,25 @@ from log_service.coordinator.group.streams.requests import (
 from log_service.coordinator.group.timer_kinds import TimerKind
 from log_service.coordinator.group.topic_hash import TopicHashes
 from log_service.coordinator.group.values.epochs import JOIN_EPOCH, LEAVE_EPOCH, TargetEpoch
-from log_service.coordinator.group.values.streams_tasks import StreamsMember, TaskAssignment, Tasks, TaskState
-from log_service.coordinator.group.values.streams_topology import InternalTopic, Topology, topology_of
+from log_service.coordinator.group.values.streams_tasks import (
+    StreamsMember,
+    TaskAssignment,
+    Tasks,
+    TaskState,
+)
+from log_service.coordinator.group.values.streams_topology import (
+    InternalTopic,
+    Topology,
+    topology_of,
+)
 from log_service.coordinator.request_context import RequestContext
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage
-from log_service.protocol.messages.streams_group_heartbeat import Status, StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
+from log_service.protocol.messages.streams_group_heartbeat import (
+    Status,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
 from log_service.state_machine.decision import Decision
 
 GroupDecision = Decision[GroupRecord]
@@ -66,10 +84,12 @@ STANDBY_KEY = "num.standby.replicas"
 """The key under which the log stores the wanted number of standby tasks."""
 NO_TASKS = Tasks()
 DELAYED_AT_FIRST = Problem(
-    status=StreamsStatus.ASSIGNMENT_DELAYED, detail="Assignment delayed due to the configured initial rebalance delay."
+    status=StreamsStatus.ASSIGNMENT_DELAYED,
+    detail="Assignment delayed due to the configured initial rebalance delay.",
 )
 DELAYED_BY_INTERVAL = Problem(
-    status=StreamsStatus.ASSIGNMENT_DELAYED, detail="Assignment delayed due to the configured assignment interval."
+    status=StreamsStatus.ASSIGNMENT_DELAYED,
+    detail="Assignment delayed due to the configured assignment interval.",
 )
 
 
@@ -128,7 +148,14 @@ class _Beat:
 
     def members(self) -> list[StreamsMember]:
         """Return the group's members after the heartbeat."""
-        return [*(each for each in self.group.members.values() if each.member_id != self.updated.member_id), self.updated]
+        return [
+            *(
+                each
+                for each in self.group.members.values()
+                if each.member_id != self.updated.member_id
+            ),
+            self.updated,
+        ]
 
 
 class StreamsHeartbeats:
@@ -145,7 +172,11 @@ class StreamsHeartbeats:
     # Heartbeat of a member that stays
 
     def handle_heartbeat(
-        self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest, context: RequestContext, decision: GroupDecision
+        self,
+        group: StreamsGroup,
+        request: StreamsGroupHeartbeatRequest,
+        context: RequestContext,
+        decision: GroupDecision,
     ) -> None:
         """Advance a member by one step, and reply with a ``StreamsHeartbeatReply``.
 
@@ -159,15 +190,27 @@ class StreamsHeartbeats:
             self._leave(group, soft, request, context, decision)
             return
         beat = self._begin(group, soft, request, context)
-        configured_topology, epoch = self._settled_epoch(beat, self._settled_topology(beat, request, decision), decision)
+        configured_topology, epoch = self._settled_epoch(
+            beat, self._settled_topology(beat, request, decision), decision
+        )
         target = self._settled_target(beat, configured_topology, epoch, decision)
         current = self._reconciled(beat, target, decision)
-        self._sessions.keep_alive(group.group_id, request.member_id, self._settings.session_timeout_ms(group.group_id), decision)
+        self._sessions.keep_alive(
+            group.group_id,
+            request.member_id,
+            self._settings.session_timeout_ms(group.group_id),
+            decision,
+        )
         if request.shutdown_application and soft.shutdown_member_id is None:
             soft.shutdown_member_id = request.member_id
-        response = self._response(beat, request, replace(beat.updated, current=current), configured_topology)
+        response = self._response(
+            beat, request, replace(beat.updated, current=current), configured_topology
+        )
         retry_ms = 2 * response.heartbeat_interval_ms
-        decision.reply(context.reply_to, StreamsHeartbeatReply(response, configured_topology.missing_topics, retry_ms))
+        decision.reply(
+            context.reply_to,
+            StreamsHeartbeatReply(response, configured_topology.missing_topics, retry_ms),
+        )
 
     def _soft_of(self, group: StreamsGroup, decision: GroupDecision) -> _Soft:
         """Return the state of a group that is not in the log, staged in the decision."""
@@ -178,10 +221,19 @@ class StreamsHeartbeats:
         decision.stage(soft)
         return soft
 
-    def _begin(self, group: StreamsGroup, soft: _Soft, request: StreamsGroupHeartbeatRequest, context: RequestContext) -> _Beat:
+    def _begin(
+        self,
+        group: StreamsGroup,
+        soft: _Soft,
+        request: StreamsGroupHeartbeatRequest,
+        context: RequestContext,
+    ) -> _Beat:
         is_joining = request.member_epoch == JOIN_EPOCH
         if is_joining and len(group.members) >= self._settings.max_size:
-            text = f"The streams group has reached its maximum capacity of {self._settings.max_size} members."
+            text = (
+                f"The streams group has reached its maximum capacity of {self._settings.max_size}"
+                " members."
+            )
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
         known = group.members.get(request.member_id)
         if known is None and not is_joining:
@@ -194,7 +246,9 @@ class StreamsHeartbeats:
 
     # Topology and epoch of the group
 
-    def _settled_topology(self, beat: _Beat, request: StreamsGroupHeartbeatRequest, decision: GroupDecision) -> Topology:
+    def _settled_topology(
+        self, beat: _Beat, request: StreamsGroupHeartbeatRequest, decision: GroupDecision
+    ) -> Topology:
         """Store the member's metadata, and return the group's topology.
 
         If the group has no topology yet, the member's topology becomes the group's.
@@ -205,25 +259,41 @@ class StreamsHeartbeats:
         """
         group_id, known = beat.group.group_id, beat.group.topology
         if beat.updated.metadata != beat.member.metadata:
-            record = StreamsMemberRecord(group_id=group_id, member_id=beat.updated.member_id, content=beat.updated.metadata)
+            record = StreamsMemberRecord(
+                group_id=group_id, member_id=beat.updated.member_id, content=beat.updated.metadata
+            )
             validate_size(record, self._max_record_bytes)
             decision.append(record)
         if known is None:
             if request.topology is None:
-                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"streams group {group_id} has no topology, and the member names none")
-            topology_record = TopologyRecord(group_id=group_id, content=topology_of(request.topology))
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    f"streams group {group_id} has no topology, and the member names none",
+                )
+            topology_record = TopologyRecord(
+                group_id=group_id, content=topology_of(request.topology)
+            )
             validate_size(topology_record, self._max_record_bytes)
             decision.append(topology_record)
             return topology_of(request.topology)
-        if request.topology is not None and request.topology.epoch >= known.epoch and not known.is_same(topology_of(request.topology)):
+        if (
+            request.topology is not None
+            and request.topology.epoch >= known.epoch
+            and not known.is_same(topology_of(request.topology))
+        ):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
         own_epoch = beat.updated.metadata.topology_epoch
         if own_epoch < known.epoch:
-            text = f"The member's topology epoch {own_epoch} is behind the group's topology epoch {known.epoch}."
+            text = (
+                f"The member's topology epoch {own_epoch} is behind the group's topology epoch"
+                f" {known.epoch}."
+            )
             beat.problems.append(Problem(status=StreamsStatus.STALE_TOPOLOGY, detail=text))
         return known
 
-    def _settled_epoch(self, beat: _Beat, topology: Topology, decision: GroupDecision) -> tuple[ConfiguredTopology, int]:
+    def _settled_epoch(
+        self, beat: _Beat, topology: Topology, decision: GroupDecision
+    ) -> tuple[ConfiguredTopology, int]:
         """Return the configured topology and the group's epoch. A change begins a new epoch.
 
         Raises:
@@ -239,7 +309,10 @@ class StreamsHeartbeats:
             validated_epoch = topology.epoch
         configs = {STANDBY_KEY: str(self._settings.standby_count(group.group_id))}
         epoch = StreamsEpoch(
-            epoch=known.epoch, metadata_hash=metadata_hash, validated_topology_epoch=validated_epoch, assignment_configs=configs
+            epoch=known.epoch,
+            metadata_hash=metadata_hash,
+            validated_topology_epoch=validated_epoch,
+            assignment_configs=configs,
         )
         if beat.updated.metadata == beat.member.metadata and epoch == known:
             return configured_topology, known.epoch
@@ -269,7 +342,13 @@ class StreamsHeartbeats:
 
     # Targets and assignments of members
 
-    def _settled_target(self, beat: _Beat, configured_topology: ConfiguredTopology, epoch: int, decision: GroupDecision) -> TaskTarget:
+    def _settled_target(
+        self,
+        beat: _Beat,
+        configured_topology: ConfiguredTopology,
+        epoch: int,
+        decision: GroupDecision,
+    ) -> TaskTarget:
         """Return the epoch and the target of the member.
 
         Targets of an older epoch are computed again, but not within the assignment interval.
@@ -301,42 +380,69 @@ class StreamsHeartbeats:
     ) -> Mapping[str, Tasks]:
         """Compute all targets in ``epoch``. While the topology is not ready, targets are empty."""
         specs = [
-            TaskMember(member_id=each.member_id, process_id=each.metadata.process_id, last_target=group.target_of(each.member_id))
+            TaskMember(
+                member_id=each.member_id,
+                process_id=each.metadata.process_id,
+                last_target=group.target_of(each.member_id),
+            )
             for each in members
         ]
         ready = configured_topology.subtopologies if configured_topology.is_ready else None
         counts = {
-            subtopology_id: TaskCount(count=each.task_count, is_stateful=bool(each.state_changelog_topics))
+            subtopology_id: TaskCount(
+                count=each.task_count, is_stateful=bool(each.state_changelog_topics)
+            )
             for subtopology_id, each in (ready or {}).items()
         }
         targets = assign_sticky(specs, counts, self._settings.standby_count(group.group_id))
         for member_id in sorted(targets):
             if targets[member_id] != group.targets.get(member_id):
-                decision.append(StreamsTargetRecord(group_id=group.group_id, member_id=member_id, content=targets[member_id]))
+                decision.append(
+                    StreamsTargetRecord(
+                        group_id=group.group_id, member_id=member_id, content=targets[member_id]
+                    )
+                )
         content = TargetEpoch(epoch=epoch, computed_ms=decision.wall_ms)
         decision.append(StreamsTargetEpochRecord(group_id=group.group_id, content=content))
         return targets
 
-    def _reconciled(self, beat: _Beat, target: TaskTarget, decision: GroupDecision) -> TaskAssignment:
+    def _reconciled(
+        self, beat: _Beat, target: TaskTarget, decision: GroupDecision
+    ) -> TaskAssignment:
         group_id, updated = beat.group.group_id, beat.updated
         before = updated.current
         if before.is_reconciled_to(target.epoch):
             return before
-        after = reconcile_tasks(before, target, beat.owned, beat.group.holders_for(updated.metadata.process_id))
+        after = reconcile_tasks(
+            before, target, beat.owned, beat.group.holders_for(updated.metadata.process_id)
+        )
         if after != before:
-            decision.append(StreamsAssignmentRecord(group_id=group_id, member_id=updated.member_id, content=after))
+            decision.append(
+                StreamsAssignmentRecord(
+                    group_id=group_id, member_id=updated.member_id, content=after
+                )
+            )
             if after.state is TaskState.UNREVOKED_TASKS:
                 self._await_revocation(group_id, updated, decision)
             else:
                 decision.cancel_timer(streams_rebalance_timer(group_id, updated.member_id))
         return after
 
-    def _await_revocation(self, group_id: str, member: StreamsMember, decision: GroupDecision) -> None:
+    def _await_revocation(
+        self, group_id: str, member: StreamsMember, decision: GroupDecision
+    ) -> None:
         """Start the timer within which a member must revoke tasks."""
-        decision.set_timer(streams_rebalance_timer(group_id, member.member_id), decision.now_ms + member.metadata.rebalance_timeout_ms)
+        decision.set_timer(
+            streams_rebalance_timer(group_id, member.member_id),
+            decision.now_ms + member.metadata.rebalance_timeout_ms,
+        )
 
     def _response(
-        self, beat: _Beat, request: StreamsGroupHeartbeatRequest, member: StreamsMember, configured_topology: ConfiguredTopology
+        self,
+        beat: _Beat,
+        request: StreamsGroupHeartbeatRequest,
+        member: StreamsMember,
+        configured_topology: ConfiguredTopology,
     ) -> StreamsGroupHeartbeatResponse:
         group, soft, problems = beat.group, beat.soft, beat.problems
         response = StreamsGroupHeartbeatResponse(
@@ -345,12 +451,17 @@ class StreamsHeartbeats:
             heartbeat_interval_ms=self._settings.heartbeat_interval_ms(group.group_id),
         )
         endpoint_epoch = soft.endpoint_epoch
-        if request.member_epoch == JOIN_EPOCH or member.current.assigned != beat.member.current.assigned:
+        if (
+            request.member_epoch == JOIN_EPOCH
+            or member.current.assigned != beat.member.current.assigned
+        ):
             tell_assignment(member.current, response)
             endpoint_epoch += member.metadata.endpoint is not None
         if endpoint_epoch != request.endpoint_information_epoch:
             others = [each for each in group.members.values() if each.member_id != member.member_id]
-            response.partitions_by_user_endpoint = partitions_by_endpoint([*others, member], configured_topology, self._partition_count)
+            response.partitions_by_user_endpoint = partitions_by_endpoint(
+                [*others, member], configured_topology, self._partition_count
+            )
         if group.topology is not None:
             soft.endpoint_epoch = response.endpoint_information_epoch = endpoint_epoch
         if configured_topology.problem is not None:
@@ -361,13 +472,20 @@ class StreamsHeartbeats:
                 "and requested a shutdown for the entire application."
             )
             problems.append(Problem(status=StreamsStatus.SHUTDOWN_APPLICATION, detail=text))
-        response.status = [Status(status_code=each.status, status_detail=each.detail) for each in problems]
+        response.status = [
+            Status(status_code=each.status, status_detail=each.detail) for each in problems
+        ]
         return response
 
     # Members that leave
 
     def _leave(
-        self, group: StreamsGroup, soft: _Soft, request: StreamsGroupHeartbeatRequest, context: RequestContext, decision: GroupDecision
+        self,
+        group: StreamsGroup,
+        soft: _Soft,
+        request: StreamsGroupHeartbeatRequest,
+        context: RequestContext,
+        decision: GroupDecision,
     ) -> None:
         member = group.members.get(request.member_id)
         if member is None:
@@ -375,16 +493,26 @@ class StreamsHeartbeats:
         if request.shutdown_application and soft.shutdown_member_id is None:
             soft.shutdown_member_id = member.member_id
         self._remove(group, member, soft, decision)
-        response = StreamsGroupHeartbeatResponse(member_id=member.member_id, member_epoch=LEAVE_EPOCH)
+        response = StreamsGroupHeartbeatResponse(
+            member_id=member.member_id, member_epoch=LEAVE_EPOCH
+        )
         decision.reply(context.reply_to, StreamsHeartbeatReply(response))
 
-    def _remove(self, group: StreamsGroup, member: StreamsMember, soft: _Soft, decision: GroupDecision) -> None:
+    def _remove(
+        self, group: StreamsGroup, member: StreamsMember, soft: _Soft, decision: GroupDecision
+    ) -> None:
         """Remove a member. The group begins a new epoch without this member."""
         group_id, member_id = group.group_id, member.member_id
-        decision.append(StreamsAssignmentRecord(group_id=group_id, member_id=member_id, content=None))
+        decision.append(
+            StreamsAssignmentRecord(group_id=group_id, member_id=member_id, content=None)
+        )
         decision.append(StreamsTargetRecord(group_id=group_id, member_id=member_id, content=None))
         decision.append(StreamsMemberRecord(group_id=group_id, member_id=member_id, content=None))
-        decision.append(StreamsEpochRecord(group_id=group_id, content=replace(group.epoch, epoch=group.epoch.epoch + 1)))
+        decision.append(
+            StreamsEpochRecord(
+                group_id=group_id, content=replace(group.epoch, epoch=group.epoch.epoch + 1)
+            )
+        )
         self._sessions.end(group_id, member_id, decision)
         decision.cancel_timer(streams_rebalance_timer(group_id, member_id))
         if len(group.members) == 1:
@@ -402,13 +530,17 @@ class StreamsHeartbeats:
             case (TimerKind.STREAMS_DELAY, _):
                 self.on_delay_timer(group, decision)
 
-    def on_session_timer(self, group: StreamsGroup, member_id: str, decision: GroupDecision) -> None:
+    def on_session_timer(
+        self, group: StreamsGroup, member_id: str, decision: GroupDecision
+    ) -> None:
         """Remove a member that has sent no heartbeat for a whole session."""
         member = group.members.get(member_id)
         if member is not None and self._sessions.is_over(group.group_id, member_id, decision):
             self._remove(group, member, self._soft_of(group, decision), decision)
 
-    def on_rebalance_timer(self, group: StreamsGroup, member_id: str, decision: GroupDecision) -> None:
+    def on_rebalance_timer(
+        self, group: StreamsGroup, member_id: str, decision: GroupDecision
+    ) -> None:
         """Remove a member that has not revoked its tasks in time."""
         member = group.members.get(member_id)
         if member is not None and member.current.state is TaskState.UNREVOKED_TASKS:
@@ -431,7 +563,12 @@ class StreamsHeartbeats:
         A member that has yet to revoke tasks also gets its full rebalance timeout.
         """
         for member_id, member in group.members.items():
-            self._sessions.keep_alive(group.group_id, member_id, self._settings.session_timeout_ms(group.group_id), decision)
+            self._sessions.keep_alive(
+                group.group_id,
+                member_id,
+                self._settings.session_timeout_ms(group.group_id),
+                decision,
+            )
             if member.current.state is TaskState.UNREVOKED_TASKS:
                 self._await_revocation(group.group_id, member, decision)
 
@@ -462,9 +599,14 @@ class StreamsHeartbeats:
         self._hashes.forget(deleted)
         for group in groups:
             soft = self._soft.get(group.group_id)
-            if soft is not None and (has_new_racks or not touched.isdisjoint(group.required_topics)):
+            if soft is not None and (
+                has_new_racks or not touched.isdisjoint(group.required_topics)
+            ):
                 soft.is_stale = True
 
 
 def _unknown(group: StreamsGroup, member_id: str) -> KafkaError:
-    return KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+    return KafkaError(
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        f"Member {member_id} is not a member of group {group.group_id}.",
+    )

@@ -61,7 +61,9 @@ class TaskTarget:
     tasks: Tasks
 
 
-def reconcile_tasks(current: TaskAssignment, target: TaskTarget, owned: Tasks | None, holders: Holders) -> TaskAssignment:
+def reconcile_tasks(
+    current: TaskAssignment, target: TaskTarget, owned: Tasks | None, holders: Holders
+) -> TaskAssignment:
     """Return the member's next assignment, which may equal the current one.
 
     ``owned`` holds the tasks that the member reports, or None if it does not report.
@@ -79,15 +81,22 @@ def reconcile_tasks(current: TaskAssignment, target: TaskTarget, owned: Tasks | 
             epoch += 1
         case TaskState.UNKNOWN:
             if owned is None or owned.active or owned.standby or owned.warmup:
-                text = "The streams group member is in an unknown state. The member must abandon all its tasks and rejoin."
+                text = (
+                    "The streams group member is in an unknown state. The member must abandon all"
+                    " its tasks and rejoin."
+                )
                 raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, text)
             epoch = target.epoch
         case _:
             pass
-    return _computed(replace(current, epoch=epoch, previous_epoch=current.epoch), target, owned, holders)
+    return _computed(
+        replace(current, epoch=epoch, previous_epoch=current.epoch), target, owned, holders
+    )
 
 
-def _computed(current: TaskAssignment, target: TaskTarget, owned: Tasks | None, holders: Holders) -> TaskAssignment:
+def _computed(
+    current: TaskAssignment, target: TaskTarget, owned: Tasks | None, holders: Holders
+) -> TaskAssignment:
     held, wanted = current.assigned, target.tasks
     kept_active, lost_active = split(held.active, wanted.active)
     kept_standby, lost_standby = _parted(held.standby, wanted.standby)
@@ -95,24 +104,40 @@ def _computed(current: TaskAssignment, target: TaskTarget, owned: Tasks | None, 
     kept = HeldTasks(active=kept_active, standby=kept_standby, warmup=kept_warmup)
     lost = HeldTasks(active=lost_active, standby=lost_standby, warmup=lost_warmup)
     if lost and (owned is None or is_running(owned, lost)):
-        return replace(current, state=TaskState.UNREVOKED_TASKS, assigned=kept, pending_revocation=lost)
-    free_active, is_active_missing = _free(wanted.active, held.by_role()[0], partial(_is_free_as_active, holders))
-    free_standby, is_standby_missing = _free(wanted.standby, held.standby, partial(_is_free_as_copy, holders))
-    free_warmup, is_warmup_missing = _free(wanted.warmup, held.warmup, partial(_is_free_as_copy, holders))
+        return replace(
+            current, state=TaskState.UNREVOKED_TASKS, assigned=kept, pending_revocation=lost
+        )
+    free_active, is_active_missing = _free(
+        wanted.active, held.by_role()[0], partial(_is_free_as_active, holders)
+    )
+    free_standby, is_standby_missing = _free(
+        wanted.standby, held.standby, partial(_is_free_as_copy, holders)
+    )
+    free_warmup, is_warmup_missing = _free(
+        wanted.warmup, held.warmup, partial(_is_free_as_copy, holders)
+    )
     is_missing = is_active_missing or is_standby_missing or is_warmup_missing
-    added = {subtopology_id: dict.fromkeys(sorted(each), target.epoch) for subtopology_id, each in free_active.items()}
+    added = {
+        subtopology_id: dict.fromkeys(sorted(each), target.epoch)
+        for subtopology_id, each in free_active.items()
+    }
     return TaskAssignment(
         epoch=target.epoch,
         previous_epoch=current.previous_epoch,
         state=TaskState.UNRELEASED_TASKS if is_missing else TaskState.STABLE,
         assigned=HeldTasks(
-            active=merged(kept_active, added), standby=_joined(kept_standby, free_standby), warmup=_joined(kept_warmup, free_warmup)
+            active=merged(kept_active, added),
+            standby=_joined(kept_standby, free_standby),
+            warmup=_joined(kept_warmup, free_warmup),
         ),
     )
 
 
 def _is_free_as_active(holders: Holders, subtopology_id: str, partition: int) -> bool:
-    return not (holders.is_active_anywhere(subtopology_id, partition) or holders.is_held_here(subtopology_id, partition))
+    return not (
+        holders.is_active_anywhere(subtopology_id, partition)
+        or holders.is_held_here(subtopology_id, partition)
+    )
 
 
 def _is_free_as_copy(holders: Holders, subtopology_id: str, partition: int) -> bool:
@@ -121,8 +146,16 @@ def _is_free_as_copy(holders: Holders, subtopology_id: str, partition: int) -> b
 
 def _parted(held: TaskSet, wanted: TaskSet) -> tuple[TaskSet, TaskSet]:
     """Split held tasks into wanted and unwanted ones."""
-    kept = {subtopology_id: both for subtopology_id, each in held.items() if (both := each & wanted.get(subtopology_id, frozenset()))}
-    lost = {subtopology_id: rest for subtopology_id, each in held.items() if (rest := each - wanted.get(subtopology_id, frozenset()))}
+    kept = {
+        subtopology_id: both
+        for subtopology_id, each in held.items()
+        if (both := each & wanted.get(subtopology_id, frozenset()))
+    }
+    lost = {
+        subtopology_id: rest
+        for subtopology_id, each in held.items()
+        if (rest := each - wanted.get(subtopology_id, frozenset()))
+    }
     return kept, lost
 
 
@@ -140,4 +173,7 @@ def _free(wanted: TaskSet, held: TaskSet, is_free: IsTask) -> tuple[TaskSet, boo
 
 
 def _joined(first: TaskSet, second: TaskSet) -> TaskSet:
-    return {each: first.get(each, frozenset()) | second.get(each, frozenset()) for each in {**first, **second}}
+    return {
+        each: first.get(each, frozenset()) | second.get(each, frozenset())
+        for each in {**first, **second}
+    }

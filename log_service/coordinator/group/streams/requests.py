@@ -54,7 +54,10 @@ def _not_served(request: StreamsGroupHeartbeatRequest) -> str | None:
         (request.task_offsets is not None, "TaskOffsets are not supported yet."),
         (request.task_end_offsets is not None, "TaskEndOffsets are not supported yet."),
         (bool(request.warmup_tasks), "WarmupTasks are not supported yet."),
-        (any(each.source_topic_regex for each in subtopologies), "Regular expressions for source topics are not supported yet."),
+        (
+            any(each.source_topic_regex for each in subtopologies),
+            "Regular expressions for source topics are not supported yet.",
+        ),
     )
     return next((text for is_wrong, text in rules if is_wrong), None)
 
@@ -66,13 +69,22 @@ def _complaint(request: StreamsGroupHeartbeatRequest) -> str | None:
         (not request.member_id.strip(), "MemberId can't be empty."),
         (not request.group_id.strip(), "GroupId can't be empty."),
         (request.rack_id is not None and not request.rack_id.strip(), "RackId can't be empty."),
-        (is_joining and request.rebalance_timeout_ms == NO_TIMEOUT, "RebalanceTimeoutMs must be provided in first request."),
+        (
+            is_joining and request.rebalance_timeout_ms == NO_TIMEOUT,
+            "RebalanceTimeoutMs must be provided in first request.",
+        ),
         (is_joining and request.active_tasks != [], "ActiveTasks must be empty when (re-)joining."),
-        (is_joining and request.standby_tasks != [], "StandbyTasks must be empty when (re-)joining."),
+        (
+            is_joining and request.standby_tasks != [],
+            "StandbyTasks must be empty when (re-)joining.",
+        ),
         (is_joining and request.warmup_tasks != [], "WarmupTasks must be empty when (re-)joining."),
         (is_joining and request.topology is None, "Topology must be non-null when (re-)joining."),
         (epoch == STATIC_LEAVE_EPOCH, "InstanceId can't be null."),
-        (epoch < STATIC_LEAVE_EPOCH, f"MemberEpoch is {epoch}, but must be greater than or equal to -2."),
+        (
+            epoch < STATIC_LEAVE_EPOCH,
+            f"MemberEpoch is {epoch}, but must be greater than or equal to -2.",
+        ),
     )
     return next((text for is_wrong, text in rules if is_wrong), None)
 
@@ -82,7 +94,10 @@ def _task_complaint(request: StreamsGroupHeartbeatRequest) -> str | None:
     missing_count = lists.count(None)
     rules = (
         (0 < missing_count < len(lists), "If one task-type is non-null, all must be non-null."),
-        (request.member_epoch != JOIN_EPOCH and request.topology is not None, "Topology can only be provided when (re-)joining."),
+        (
+            request.member_epoch != JOIN_EPOCH and request.topology is not None,
+            "Topology can only be provided when (re-)joining.",
+        ),
     )
     return next((text for is_wrong, text in rules if is_wrong), None)
 
@@ -95,7 +110,9 @@ def owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
     return Tasks(active=tasks_of(active), standby=tasks_of(standby), warmup=tasks_of(warmup))
 
 
-def updated_metadata(old: StreamsMetadata, request: StreamsGroupHeartbeatRequest, context: RequestContext) -> StreamsMetadata:
+def updated_metadata(
+    old: StreamsMetadata, request: StreamsGroupHeartbeatRequest, context: RequestContext
+) -> StreamsMetadata:
     """Return a member's metadata after a request. A null field leaves its value unchanged."""
     endpoint, tags = request.user_endpoint, request.client_tags
     return replace(
@@ -103,11 +120,19 @@ def updated_metadata(old: StreamsMetadata, request: StreamsGroupHeartbeatRequest
         rack_id=old.rack_id if request.rack_id is None else request.rack_id,
         client_id=context.client_id,
         client_host=context.client_host,
-        rebalance_timeout_ms=old.rebalance_timeout_ms if request.rebalance_timeout_ms == NO_TIMEOUT else request.rebalance_timeout_ms,
+        rebalance_timeout_ms=(
+            old.rebalance_timeout_ms
+            if request.rebalance_timeout_ms == NO_TIMEOUT
+            else request.rebalance_timeout_ms
+        ),
         topology_epoch=old.topology_epoch if request.topology is None else request.topology.epoch,
         process_id=old.process_id if request.process_id is None else request.process_id,
         endpoint=old.endpoint if endpoint is None else (endpoint.host, endpoint.port),
-        client_tags=old.client_tags if tags is None else tuple(sorted({each.key: each.value for each in tags}.items())),
+        client_tags=(
+            old.client_tags
+            if tags is None
+            else tuple(sorted({each.key: each.value for each in tags}.items()))
+        ),
     )
 
 
@@ -123,12 +148,17 @@ def validate_member_epoch(member: StreamsMember, epoch: int, owned: Tasks | None
     current = member.current
     if epoch in (JOIN_EPOCH, current.epoch):
         return
-    was_reply_lost = epoch == current.previous_epoch and owned is not None and is_part_of(owned, current.assigned)
+    was_reply_lost = (
+        epoch == current.previous_epoch
+        and owned is not None
+        and is_part_of(owned, current.assigned)
+    )
     if epoch > current.epoch or not was_reply_lost:
         how = "greater" if epoch > current.epoch else "smaller"
         text = (
-            f"The streams group member has a {how} member epoch ({epoch}) than the one known by the group coordinator ({current.epoch}). "
-            "The member must abandon all its partitions and rejoin."
+            f"The streams group member has a {how} member epoch ({epoch}) than the one known by the"
+            f" group coordinator ({current.epoch}). The member must abandon all its partitions and"
+            " rejoin."
         )
         raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, text)
 
@@ -143,8 +173,15 @@ def validate_tasks(owned: Tasks | None, subtopologies: Mapping[str, ConfiguredSu
         for subtopology_id, partitions in tasks.items():
             subtopology = subtopologies.get(subtopology_id)
             if subtopology is None:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Subtopology {subtopology_id} does not exist in the topology.")
-            wrong = [partition for partition in sorted(partitions) if not 0 <= partition < subtopology.task_count]
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"Subtopology {subtopology_id} does not exist in the topology.",
+                )
+            wrong = [
+                partition
+                for partition in sorted(partitions)
+                if not 0 <= partition < subtopology.task_count
+            ]
             if wrong:
                 text = (
                     f"Task {wrong[0]} for subtopology {subtopology_id} is invalid. "
@@ -161,4 +198,7 @@ def tell_assignment(current: TaskAssignment, response: StreamsGroupHeartbeatResp
 
 
 def _response_task_ids(tasks: TaskSet) -> list[ResponseTaskIds]:
-    return [ResponseTaskIds(subtopology_id=each, partitions=partitions) for each, partitions in in_order(tasks)]
+    return [
+        ResponseTaskIds(subtopology_id=each, partitions=partitions)
+        for each, partitions in in_order(tasks)
+    ]

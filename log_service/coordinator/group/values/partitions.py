@@ -32,7 +32,9 @@ def partitions_of(topics: Iterable[TopicPartitionList]) -> Partitions:
     found: dict[UUID, frozenset[int]] = {}
     for topic in topics:
         if topic.partitions:
-            found[topic.topic_id] = found.get(topic.topic_id, frozenset()) | frozenset(topic.partitions)
+            found[topic.topic_id] = found.get(topic.topic_id, frozenset()) | frozenset(
+                topic.partitions
+            )
     return found
 
 
@@ -48,12 +50,18 @@ def without_epochs(held: Mapping[K, Mapping[int, int]]) -> Mapping[K, frozenset[
 
 def is_same_set(first: HeldPartitions, second: HeldPartitions) -> bool:
     """Whether both mappings hold the same partitions, regardless of their epochs."""
-    return first.keys() == second.keys() and all(first[topic_id].keys() == second[topic_id].keys() for topic_id in first)
+    return first.keys() == second.keys() and all(
+        first[topic_id].keys() == second[topic_id].keys() for topic_id in first
+    )
 
 
 def overlaps(partitions: Mapping[K, frozenset[int]], held: Mapping[K, Collection[int]]) -> bool:
     """Whether any of ``partitions`` is held."""
-    return any(not partitions[topic_id].isdisjoint(epochs) for topic_id, epochs in held.items() if topic_id in partitions)
+    return any(
+        not partitions[topic_id].isdisjoint(epochs)
+        for topic_id, epochs in held.items()
+        if topic_id in partitions
+    )
 
 
 def is_subset(partitions: Mapping[K, frozenset[int]], held: Mapping[K, Collection[int]]) -> bool:
@@ -61,9 +69,14 @@ def is_subset(partitions: Mapping[K, frozenset[int]], held: Mapping[K, Collectio
     return all(indexes.issubset(held.get(topic_id, ())) for topic_id, indexes in partitions.items())
 
 
-def merged(first: Mapping[K, Mapping[int, int]], second: Mapping[K, Mapping[int, int]]) -> Mapping[K, Mapping[int, int]]:
+def merged(
+    first: Mapping[K, Mapping[int, int]], second: Mapping[K, Mapping[int, int]]
+) -> Mapping[K, Mapping[int, int]]:
     """Return the union of both mappings. For a common partition, ``second`` gives the epoch."""
-    return {topic_id: {**first.get(topic_id, {}), **second.get(topic_id, {})} for topic_id in {**first, **second}}
+    return {
+        topic_id: {**first.get(topic_id, {}), **second.get(topic_id, {})}
+        for topic_id in {**first, **second}
+    }
 
 
 def split(

@@ -119,7 +119,9 @@ def tasks_of(lists: Iterable[TaskIdList]) -> TaskSet:
     found: dict[str, frozenset[int]] = {}
     for each in lists:
         if each.partitions:
-            found[each.subtopology_id] = found.get(each.subtopology_id, frozenset()) | frozenset(each.partitions)
+            found[each.subtopology_id] = found.get(each.subtopology_id, frozenset()) | frozenset(
+                each.partitions
+            )
     return found
 
 
@@ -135,4 +137,8 @@ def is_running(owned: Tasks, held: HeldTasks) -> bool:
 
 def is_part_of(owned: Tasks, held: HeldTasks) -> bool:
     """Whether all tasks that a member owns are in ``held``, in the same role."""
-    return is_subset(owned.active, held.active) and is_subset(owned.standby, held.standby) and is_subset(owned.warmup, held.warmup)
+    return (
+        is_subset(owned.active, held.active)
+        and is_subset(owned.standby, held.standby)
+        and is_subset(owned.warmup, held.warmup)
+    )

@@ -65,7 +65,10 @@ class Subtopology:
         """Iterate over the groups of topics that need equal partition counts, by name."""
         for group in self.copartition_groups:
             sources = (self.source_topics[index] for index in group.source_topics)
-            repartitioned = (self.repartition_source_topics[index].name for index in group.repartition_source_topics)
+            repartitioned = (
+                self.repartition_source_topics[index].name
+                for index in group.repartition_source_topics
+            )
             yield frozenset((*sources, *repartitioned))
 
 
@@ -93,7 +96,9 @@ class Topology:
 
     def readers(self) -> Mapping[str, str]:
         """Return the subtopology that reads each topic, by topic name."""
-        return {name: each.subtopology_id for each in self.subtopologies for name in each.input_topics()}
+        return {
+            name: each.subtopology_id for each in self.subtopologies for name in each.input_topics()
+        }
 
 
 def validate_topology(topology: Topology) -> None:
@@ -113,12 +118,20 @@ def validate_topology(topology: Topology) -> None:
 def _validate_subtopology(subtopology: Subtopology) -> None:
     for topic in subtopology.state_changelog_topics:
         if topic.partitions != UNDECIDED:
-            text = f"Changelog topic {topic.name} must have an undefined partition count, but it is set to {topic.partitions}."
+            text = (
+                f"Changelog topic {topic.name} must have an undefined partition count, but it is"
+                f" set to {topic.partitions}."
+            )
             raise _invalid(text)
     for topics in (subtopology.repartition_source_topics, subtopology.state_changelog_topics):
         if len({topic.name for topic in topics}) < len(topics):
-            raise _invalid(f"Subtopology {subtopology.subtopology_id} names a topic twice in one list.")
-    negative = next((topic.name for topic in subtopology.repartition_source_topics if topic.partitions < 0), None)
+            raise _invalid(
+                f"Subtopology {subtopology.subtopology_id} names a topic twice in one list."
+            )
+    negative = next(
+        (topic.name for topic in subtopology.repartition_source_topics if topic.partitions < 0),
+        None,
+    )
     if negative is not None:
         raise _invalid(f"Repartition topic {negative} has a negative partition count.")
     for group in subtopology.copartition_groups:
@@ -127,7 +140,10 @@ def _validate_subtopology(subtopology: Subtopology) -> None:
             (group.repartition_source_topics, len(subtopology.repartition_source_topics)),
         )
         if any(not 0 <= index < count for indexes, count in places for index in indexes):
-            raise _invalid(f"A copartition group of subtopology {subtopology.subtopology_id} points beyond its topics.")
+            raise _invalid(
+                f"A copartition group of subtopology {subtopology.subtopology_id} points beyond its"
+                " topics."
+            )
 
 
 def _invalid(text: str) -> KafkaError:
@@ -136,7 +152,10 @@ def _invalid(text: str) -> KafkaError:
 
 def topology_of(message: heartbeat.Topology | stored.StreamsGroupTopologyValue) -> Topology:
     """Return the topology of a request or a record."""
-    return Topology(epoch=message.epoch, subtopologies=tuple(_subtopology(each) for each in message.subtopologies))
+    return Topology(
+        epoch=message.epoch,
+        subtopologies=tuple(_subtopology(each) for each in message.subtopologies),
+    )
 
 
 def _subtopology(message: heartbeat.Subtopology | stored.Subtopology) -> Subtopology:
@@ -144,9 +163,13 @@ def _subtopology(message: heartbeat.Subtopology | stored.Subtopology) -> Subtopo
         subtopology_id=message.subtopology_id,
         source_topics=tuple(message.source_topics),
         source_topic_regex=tuple(message.source_topic_regex),
-        state_changelog_topics=tuple(_internal_topic(each) for each in message.state_changelog_topics),
+        state_changelog_topics=tuple(
+            _internal_topic(each) for each in message.state_changelog_topics
+        ),
         repartition_sink_topics=tuple(message.repartition_sink_topics),
-        repartition_source_topics=tuple(_internal_topic(each) for each in message.repartition_source_topics),
+        repartition_source_topics=tuple(
+            _internal_topic(each) for each in message.repartition_source_topics
+        ),
         copartition_groups=tuple(
             CopartitionGroup(
                 source_topics=tuple(each.source_topics),
@@ -176,9 +199,13 @@ def stored_topology(topology: Topology) -> stored.StreamsGroupTopologyValue:
                 subtopology_id=each.subtopology_id,
                 source_topics=list(each.source_topics),
                 source_topic_regex=list(each.source_topic_regex),
-                state_changelog_topics=[_stored_topic(topic) for topic in each.state_changelog_topics],
+                state_changelog_topics=[
+                    _stored_topic(topic) for topic in each.state_changelog_topics
+                ],
                 repartition_sink_topics=list(each.repartition_sink_topics),
-                repartition_source_topics=[_stored_topic(topic) for topic in each.repartition_source_topics],
+                repartition_source_topics=[
+                    _stored_topic(topic) for topic in each.repartition_source_topics
+                ],
                 copartition_groups=[
                     stored.CopartitionGroup(
                         source_topics=list(group.source_topics),

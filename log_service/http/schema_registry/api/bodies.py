@@ -29,12 +29,16 @@ KNOWS_NEW_FIELDS = "confluent-accept-unknown-properties"
 
 def json_response(request: HttpRequest, value: object, status: int = 200) -> HttpResponse:
     """Return a response with a JSON body, in the content type that the client likes best."""
-    return HttpResponse(status=status, body=compact_json(value, "replace"), content_type=content_type_for(request))
+    return HttpResponse(
+        status=status, body=compact_json(value, "replace"), content_type=content_type_for(request)
+    )
 
 
 def text_response(request: HttpRequest, text: str) -> HttpResponse:
     """Return a response whose body is a text as it is."""
-    return HttpResponse(body=text.encode("utf-8", "replace"), content_type=content_type_for(request))
+    return HttpResponse(
+        body=text.encode("utf-8", "replace"), content_type=content_type_for(request)
+    )
 
 
 def content_type_for(request: HttpRequest) -> str:
@@ -103,18 +107,25 @@ async def shown_text(request: HttpRequest, registry: Registry, schema: Registere
     return await registry.think(partial(_formatted, registry.parser, schema, form))
 
 
-async def schema_json(request: HttpRequest, registry: Registry, schema: RegisteredSchema) -> dict[str, Any]:
+async def schema_json(
+    request: HttpRequest, registry: Registry, schema: RegisteredSchema
+) -> dict[str, Any]:
     """Return a version of a subject as it stands in responses."""
     body = await body_json(request, registry, schema)
     head = {"subject": schema.subject, "version": schema.version, "id": schema.schema_id}
     return head | body | _newer_parts(request, schema)
 
 
-async def body_json(request: HttpRequest, registry: Registry, schema: RegisteredSchema) -> dict[str, Any]:
+async def body_json(
+    request: HttpRequest, registry: Registry, schema: RegisteredSchema
+) -> dict[str, Any]:
     """Return the content of a schema as it stands in responses."""
     content = replace(schema.content, text=await shown_text(request, registry, schema))
     if request.query_value("referenceFormat") == "qualified":
-        qualified = (replace(each, subject=within(each.subject, schema.subject)) for each in content.references)
+        qualified = (
+            replace(each, subject=within(each.subject, schema.subject))
+            for each in content.references
+        )
         content = replace(content, references=tuple(qualified))
     guid = {"guid": schema.guid} if is_new_client(request) else {}
     return guid | content_json(content)

@@ -38,7 +38,9 @@ class CompatibilityEndpoints:
         subject = valid_subject_of(request)
         return await self._check(request, subject, self._state.versions(subject))
 
-    async def _check(self, request: HttpRequest, subject: str, earlier: Sequence[RegisteredSchema]) -> HttpResponse:
+    async def _check(
+        self, request: HttpRequest, subject: str, earlier: Sequence[RegisteredSchema]
+    ) -> HttpResponse:
         content, _ = await read_schema(request, self._registry, subject)
         is_verbose = flag(request, "verbose")
         try:
@@ -51,9 +53,15 @@ class CompatibilityEndpoints:
         return json_response(request, answer | ({"messages": found} if is_verbose else {}))
 
     async def _incompatibilities(
-        self, request: HttpRequest, subject: str, content: SchemaContent, earlier: Sequence[RegisteredSchema]
+        self,
+        request: HttpRequest,
+        subject: str,
+        content: SchemaContent,
+        earlier: Sequence[RegisteredSchema],
     ) -> list[str]:
         normalize = flag(request, "normalize")
-        examine = partial(canonical, self._parser, subject, content, is_new=True, is_normalized=normalize)
+        examine = partial(
+            canonical, self._parser, subject, content, is_new=True, is_normalized=normalize
+        )
         wanted = await self._registry.think(examine)
         return await first_incompatibility(self._registry, subject, wanted, earlier)

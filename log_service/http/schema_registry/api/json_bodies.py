@@ -52,7 +52,9 @@ def require_json(request: HttpRequest) -> None:
         raise HttpError(415, "HTTP 415 Unsupported Media Type: the body has to be application/json")
 
 
-async def read_object(request: HttpRequest, known: Iterable[str], workers: Workers) -> dict[str, Any]:
+async def read_object(
+    request: HttpRequest, known: Iterable[str], workers: Workers
+) -> dict[str, Any]:
     """Return the JSON object of a request's body.
 
     Raises:

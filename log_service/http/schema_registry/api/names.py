@@ -36,7 +36,9 @@ def context_scope(request: HttpRequest) -> str:
         raise errors.invalid_subject(text) from error
 
 
-def addressed(request: HttpRequest, state: RegistryState, *, is_alias_followed: bool) -> HttpRequest:
+def addressed(
+    request: HttpRequest, state: RegistryState, *, is_alias_followed: bool
+) -> HttpRequest:
     """Return a request whose path has the whole name of its subject, in the place of an alias.
 
     Rights are decided over this name, and so the handler uses it, however long it waits before.

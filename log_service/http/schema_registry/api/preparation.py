@@ -48,7 +48,9 @@ async def prepare_registration(registry: Registry, wanted: Registration) -> None
             await first_incompatibility(registry, subject, content, live)
 
 
-async def first_incompatibility(registry: Registry, subject: str, content: SchemaContent, earlier: Sequence[RegisteredSchema]) -> list[str]:
+async def first_incompatibility(
+    registry: Registry, subject: str, content: SchemaContent, earlier: Sequence[RegisteredSchema]
+) -> list[str]:
     """Return what ``incompatibilities`` returns.
 
     Raises:
@@ -56,7 +58,9 @@ async def first_incompatibility(registry: Registry, subject: str, content: Schem
     """
     settings = registry.state.settings(subject)
     for old in compared_versions(settings, content, earlier):
-        reasons = await registry.think(partial(incompatibility, registry.parser, settings, subject, content, old))
+        reasons = await registry.think(
+            partial(incompatibility, registry.parser, settings, subject, content, old)
+        )
         if reasons:
             return reasons
     return []
@@ -66,14 +70,18 @@ async def _stored_content(registry: Registry, wanted: Registration) -> SchemaCon
     """Return the content that would be stored, None if the decision will refuse it."""
     is_text_alone = bool(wanted.content.text.strip()) and not wanted.content.references
     try:
-        return await registry.think(partial(stored_content, registry.state, registry.parser, wanted))
+        return await registry.think(
+            partial(stored_content, registry.state, registry.parser, wanted)
+        )
     except errors.RegistryError as error:
         if error.code == errors.BUSY or (is_text_alone and error.code == errors.INVALID_SCHEMA):
             raise
         return None
 
 
-async def _compare_spellings(registry: Registry, versions: Sequence[RegisteredSchema], content: SchemaContent) -> None:
+async def _compare_spellings(
+    registry: Registry, versions: Sequence[RegisteredSchema], content: SchemaContent
+) -> None:
     """Hash each version that may be the content in another spelling."""
     pacer = Pacer()
     for each in versions:
@@ -81,7 +89,9 @@ async def _compare_spellings(registry: Registry, versions: Sequence[RegisteredSc
         form = compared_form(content, each.content)
         if form is not None and each.content.text != content.text:
             with _left_to_the_decision():
-                await registry.think(partial(registry.parser.hashed, each.content, each.subject, form))
+                await registry.think(
+                    partial(registry.parser.hashed, each.content, each.subject, form)
+                )
 
 
 @contextmanager

@@ -29,9 +29,14 @@ IN_CONTEXT = "/contexts/{context}"
 OF_SETTINGS = frozenset({Need.READ_SETTINGS, Need.CHANGE_SETTINGS})
 
 
-def registry_service(registry: Registry, authenticate: Authenticate | None, meter: HttpMeter) -> HttpService:
+def registry_service(
+    registry: Registry, authenticate: Authenticate | None, meter: HttpMeter
+) -> HttpService:
     """Return the registry as a service of an HTTP server, with its health and its metrics."""
-    extra = [*health_routes(registry.obstacle), metrics_route(partial(families, registry, meter), is_public=False)]
+    extra = [
+        *health_routes(registry.obstacle),
+        metrics_route(partial(families, registry, meter), is_public=False),
+    ]
     return HttpService(
         router=Router([*registry_routes(registry), *extra]),
         authenticate=authenticate,
@@ -62,7 +67,12 @@ def registry_routes(registry: Registry) -> list[Route]:
         ("GET", "/subjects/{subject}/versions/{version}", subjects.get_version, Need.READ),
         ("DELETE", "/subjects/{subject}/versions/{version}", subjects.delete_version, Need.DELETE),
         ("GET", "/subjects/{subject}/versions/{version}/schema", subjects.get_text, Need.READ),
-        ("GET", "/subjects/{subject}/versions/{version}/referencedby", subjects.list_referrers, Need.READ),
+        (
+            "GET",
+            "/subjects/{subject}/versions/{version}/referencedby",
+            subjects.list_referrers,
+            Need.READ,
+        ),
         ("POST", "/subjects/{subject}/versions/{version}/tags", subjects.relabel, Need.REGISTER),
         ("GET", "/schemas", schemas.list_schemas, Need.NOTHING),
         ("GET", "/schemas/types", schemas.list_types, Need.NOTHING),
@@ -73,7 +83,12 @@ def registry_routes(registry: Registry) -> list[Route]:
         ("GET", "/schemas/guids/{guid}", schemas.get_by_guid, Need.NOTHING),
         ("GET", "/schemas/guids/{guid}/ids", schemas.list_ids_of_guid, Need.NOTHING),
         ("POST", "/compatibility/subjects/{subject}/versions", compatibility.check_all, Need.READ),
-        ("POST", "/compatibility/subjects/{subject}/versions/{version}", compatibility.check_version, Need.READ),
+        (
+            "POST",
+            "/compatibility/subjects/{subject}/versions/{version}",
+            compatibility.check_version,
+            Need.READ,
+        ),
         ("GET", "/config", scopes.get_settings, Need.READ_SETTINGS),
         ("PUT", "/config", scopes.put_settings, Need.CHANGE_SETTINGS),
         ("DELETE", "/config", scopes.delete_settings, Need.CHANGE_SETTINGS),
@@ -88,9 +103,11 @@ def registry_routes(registry: Registry) -> list[Route]:
         ("DELETE", "/mode/{subject}", scopes.delete_mode, Need.CHANGE_SETTINGS),
     ]
     once: list[Row] = [
-        ("DELETE", "/contexts/{context}", scopes.delete_context, Need.CHANGE_SETTINGS),
+        ("DELETE", "/contexts/{context}", scopes.delete_context, Need.CHANGE_SETTINGS)
     ]
-    inside = [(method, IN_CONTEXT + path, handler, need) for method, path, handler, need in everywhere]
+    inside = [
+        (method, IN_CONTEXT + path, handler, need) for method, path, handler, need in everywhere
+    ]
     return [
         Route(
             method=method,
@@ -129,4 +146,6 @@ def _http_error(error: HttpError) -> HttpResponse:
     """Return the body of errors that come before a handler, such as an unknown path."""
     body = compact_json({"error_code": error.status, "message": error.text}, "replace")
     content_type = CONTENT_TYPES[0]
-    return HttpResponse(status=error.status, body=body, content_type=content_type, headers=error.headers)
+    return HttpResponse(
+        status=error.status, body=body, content_type=content_type, headers=error.headers
+    )

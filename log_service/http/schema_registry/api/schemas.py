@@ -19,17 +19,8 @@ from log_service.http.schema_registry.api.bodies import (
     text_response,
     whole_number,
 )
-from log_service.http.schema_registry.api.lists import (
-    TURN_SCHEMAS,
-    Pacer,
-    array_pieces,
-    page_of,
-)
-from log_service.http.schema_registry.api.names import (
-    asked_subject,
-    has_prefix,
-    readable_subjects,
-)
+from log_service.http.schema_registry.api.lists import TURN_SCHEMAS, Pacer, array_pieces, page_of
+from log_service.http.schema_registry.api.names import asked_subject, has_prefix, readable_subjects
 from log_service.http.schema_registry.authorization import Need, may, unreadable_schema
 from log_service.http.schema_registry.decisions.lookup import find_guid, find_id
 from log_service.http.schema_registry.languages.known import LANGUAGES
@@ -69,7 +60,9 @@ class SchemaEndpoints:
         pacer = Pacer()
         for subject in self._state.aliased_subjects:
             await pacer.step()
-            aliases = [each for each in self._state.aliases_of(subject) if has_prefix(request, each)]
+            aliases = [
+                each for each in self._state.aliases_of(subject) if has_prefix(request, each)
+            ]
             if aliases and may(self._registry.access, request, Need.READ, subject):
                 found[subject] = aliases
         return found
@@ -85,7 +78,9 @@ class SchemaEndpoints:
         for name in sorted(found):
             yield name
 
-    async def _wanted_schemas(self, request: HttpRequest, aliases: Aliases) -> AsyncGenerator[RegisteredSchema, None]:
+    async def _wanted_schemas(
+        self, request: HttpRequest, aliases: Aliases
+    ) -> AsyncGenerator[RegisteredSchema, None]:
         is_deleted = None if flag(request, "deleted") else False
         is_latest, rule_type = flag(request, "latestOnly"), request.query_value("ruleType")
         pacer = Pacer()
@@ -97,9 +92,13 @@ class SchemaEndpoints:
                     if not rule_type or _has_rule(each, rule_type):
                         yield each
 
-    async def _shown_schemas(self, request: HttpRequest, found: list[RegisteredSchema], aliases: Aliases) -> AsyncGenerator[bytes, None]:
+    async def _shown_schemas(
+        self, request: HttpRequest, found: list[RegisteredSchema], aliases: Aliases
+    ) -> AsyncGenerator[bytes, None]:
         """Yield the JSON of schemas. One that cannot be put into another form is shown as it is."""
-        as_stored = replace(request, query=tuple(pair for pair in request.query if pair[0] != "format"))
+        as_stored = replace(
+            request, query=tuple(pair for pair in request.query if pair[0] != "format")
+        )
         pacer = Pacer(TURN_SCHEMAS)
         for each in found:
             await pacer.step()
@@ -139,8 +138,12 @@ class SchemaEndpoints:
 
     async def list_versions(self, request: HttpRequest) -> HttpResponse:
         """Return the subjects and versions that have an id."""
-        users = sorted(await self._shown_users(request), key=lambda each: (each.subject, each.version))
-        found: list[dict[str, Any]] = [{"subject": each.subject, "version": each.version} for each in users]
+        users = sorted(
+            await self._shown_users(request), key=lambda each: (each.subject, each.version)
+        )
+        found: list[dict[str, Any]] = [
+            {"subject": each.subject, "version": each.version} for each in users
+        ]
         return json_response(request, page(request, found))
 
     async def get_by_guid(self, request: HttpRequest) -> HttpResponse:

@@ -83,14 +83,18 @@ class ScopeEndpoints:
             raise errors.not_permitted("Forward mode only set on global level")
         if mode.is_importing:
             require(self._registry.access, request, Need.CHANGE_SETTINGS, "")
-        await self._registry.write(lambda: change_mode(self._state, scope, mode, is_forced=flag(request, "force")))
+        await self._registry.write(
+            lambda: change_mode(self._state, scope, mode, is_forced=flag(request, "force"))
+        )
         return json_response(request, {"mode": mode.value})
 
     async def delete_mode(self, request: HttpRequest) -> HttpResponse:
         """Remove a scope's mode, and return the mode that it had."""
         self._require_mutable_modes()
         scope = scope_of_request(request)
-        removed = await self._registry.write(lambda: remove_mode(self._state, scope, is_recursive=flag(request, "recursive")))
+        removed = await self._registry.write(
+            lambda: remove_mode(self._state, scope, is_recursive=flag(request, "recursive"))
+        )
         return json_response(request, {"mode": removed.value})
 
     def _require_mutable_modes(self) -> None:
@@ -108,7 +112,11 @@ class ScopeEndpoints:
             await pacer.step()
             if not each.startswith(prefix):
                 continue
-            if may_read_all or each == DEFAULT_CONTEXT or await self._has_readable(request, each, pacer):
+            if (
+                may_read_all
+                or each == DEFAULT_CONTEXT
+                or await self._has_readable(request, each, pacer)
+            ):
                 yield each
 
     async def _has_readable(self, request: HttpRequest, context: str, pacer: Pacer) -> bool:

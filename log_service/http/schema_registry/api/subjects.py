@@ -33,11 +33,7 @@ from log_service.http.schema_registry.decisions.lookup import (
     read_version,
 )
 from log_service.http.schema_registry.decisions.registration import Registration, register
-from log_service.http.schema_registry.decisions.relabelling import (
-    Relabelling,
-    relabel,
-    relabelled,
-)
+from log_service.http.schema_registry.decisions.relabelling import Relabelling, relabel, relabelled
 from log_service.http.schema_registry.entities import (
     BadFieldError,
     content_json,
@@ -108,11 +104,21 @@ class SubjectEndpoints:
         subject = valid_subject_of(request)
         content, _ = await read_schema(request, self._registry, subject)
         is_normalized = flag(request, "normalize")
-        found = await self._found(subject, content, is_normalized=is_normalized, is_deleted_included=flag(request, "deleted"))
+        found = await self._found(
+            subject,
+            content,
+            is_normalized=is_normalized,
+            is_deleted_included=flag(request, "deleted"),
+        )
         return json_response(request, await schema_json(request, self._registry, found))
 
     async def _found(
-        self, subject: str, content: SchemaContent, *, is_normalized: bool, is_deleted_included: bool = False
+        self,
+        subject: str,
+        content: SchemaContent,
+        *,
+        is_normalized: bool,
+        is_deleted_included: bool = False,
     ) -> RegisteredSchema:
         """Return the version that has a content. A text as it is stored needs no other thread."""
         is_plain = not is_normalized and not self._state.settings(subject).normalize
@@ -122,7 +128,7 @@ class SubjectEndpoints:
         await prepare_lookup(self._registry, subject, content)
         find = partial(find_content, self._state, self._parser, subject, content)
         return await self._registry.think(
-            partial(find, is_normalized=is_normalized, is_deleted_included=is_deleted_included),
+            partial(find, is_normalized=is_normalized, is_deleted_included=is_deleted_included)
         )
 
     async def find_by_metadata(self, request: HttpRequest) -> HttpResponse:
@@ -131,13 +137,17 @@ class SubjectEndpoints:
         keys = [value for name, value in request.query if name == "key"]
         values = [value for name, value in request.query if name == "value"]
         wanted = dict(zip(keys, values, strict=False))
-        found = find_metadata(self._state, subject, wanted, is_deleted_included=flag(request, "deleted"))
+        found = find_metadata(
+            self._state, subject, wanted, is_deleted_included=flag(request, "deleted")
+        )
         return json_response(request, await schema_json(request, self._registry, found))
 
     async def delete_subject(self, request: HttpRequest) -> HttpResponse:
         """Delete all versions of a subject, and return their numbers."""
         subject = subject_of(request)
-        versions = await self._registry.write(lambda: delete_subject(self._state, subject, is_permanent=flag(request, "permanent")))
+        versions = await self._registry.write(
+            lambda: delete_subject(self._state, subject, is_permanent=flag(request, "permanent"))
+        )
         return json_response(request, versions)
 
     async def list_versions(self, request: HttpRequest) -> HttpResponse:
@@ -149,16 +159,22 @@ class SubjectEndpoints:
             raise errors.subject_not_found(subject)
         wanted = True if flag(request, "deletedOnly") else None if is_all else False
         versions = self._state.versions(subject, is_deleted=wanted)
-        numbers = [-each.version if is_negative and each.is_deleted else each.version for each in versions]
+        numbers = [
+            -each.version if is_negative and each.is_deleted else each.version for each in versions
+        ]
         return json_response(request, page(request, numbers))
 
     async def get_version(self, request: HttpRequest) -> HttpResponse:
         """Return one version of a subject."""
-        return json_response(request, await schema_json(request, self._registry, self._version(request)))
+        return json_response(
+            request, await schema_json(request, self._registry, self._version(request))
+        )
 
     async def get_text(self, request: HttpRequest) -> HttpResponse:
         """Return the text of one version alone."""
-        return text_response(request, await shown_text(request, self._registry, self._version(request)))
+        return text_response(
+            request, await shown_text(request, self._registry, self._version(request))
+        )
 
     async def list_referrers(self, request: HttpRequest) -> HttpResponse:
         """Return the ids of the schemas that refer to a version."""
@@ -181,7 +197,11 @@ class SubjectEndpoints:
         """Delete one version, and return its number."""
         version = read_version(request.path_values["version"])
         subject = subject_of(request)
-        deleted = await self._registry.write(lambda: delete_version(self._state, subject, version, is_permanent=flag(request, "permanent")))
+        deleted = await self._registry.write(
+            lambda: delete_version(
+                self._state, subject, version, is_permanent=flag(request, "permanent")
+            )
+        )
         return json_response(request, deleted)
 
     async def register(self, request: HttpRequest) -> HttpResponse:
@@ -218,7 +238,9 @@ class SubjectEndpoints:
             return response
         await prepare_registration(self._registry, relabelled(self._state, wanted))
         found = await self._registry.write(partial(relabel, self._state, self._parser, wanted))
-        return json_response(request, await self._registration_json(request, found, SchemaContent(text="")))
+        return json_response(
+            request, await self._registration_json(request, found, SchemaContent(text=""))
+        )
 
     async def _registered_before(self, wanted: Registration) -> RegisteredSchema | None:
         """Return the version that has the content already, which needs no write."""
@@ -226,7 +248,9 @@ class SubjectEndpoints:
         if wanted.version == NEXT_VERSION or settings.has_defaults_or_overrides:
             return None
         try:
-            found = await self._found(wanted.subject, wanted.content, is_normalized=wanted.is_normalized)
+            found = await self._found(
+                wanted.subject, wanted.content, is_normalized=wanted.is_normalized
+            )
         except errors.RegistryError as error:
             if error.code == errors.BUSY:
                 raise
@@ -238,7 +262,9 @@ class SubjectEndpoints:
         )
         return found if is_it else None
 
-    async def _registration_json(self, request: HttpRequest, found: RegisteredSchema, sent: SchemaContent) -> dict[str, Any]:
+    async def _registration_json(
+        self, request: HttpRequest, found: RegisteredSchema, sent: SchemaContent
+    ) -> dict[str, Any]:
         """Return the response to a registration.
 
         The schema is in it only where the registry added to it, or where the client asks for a
@@ -250,7 +276,11 @@ class SubjectEndpoints:
         kept = (sent.metadata, sent.rule_set) == (found.content.metadata, found.content.rule_set)
         if kept and sent.text.strip() and not request.query_value("format"):
             return head
-        return head | content_json(found.content) | {"schema": await shown_text(request, self._registry, found)}
+        return (
+            head
+            | content_json(found.content)
+            | {"schema": await shown_text(request, self._registry, found)}
+        )
 
     def _version(self, request: HttpRequest) -> RegisteredSchema:
         return find_version(
@@ -261,7 +291,9 @@ class SubjectEndpoints:
         )
 
 
-async def read_schema(request: HttpRequest, registry: Registry, subject: str) -> tuple[SchemaContent, dict[str, Any]]:
+async def read_schema(
+    request: HttpRequest, registry: Registry, subject: str
+) -> tuple[SchemaContent, dict[str, Any]]:
     """Return the schema of a body, and all its fields.
 
     Raises:

@@ -42,7 +42,9 @@ def incompatibilities(
     return []
 
 
-def compared_versions(settings: Settings, content: SchemaContent, earlier: Sequence[RegisteredSchema]) -> list[RegisteredSchema]:
+def compared_versions(
+    settings: Settings, content: SchemaContent, earlier: Sequence[RegisteredSchema]
+) -> list[RegisteredSchema]:
     """Return the versions that a level compares a schema with, the newest first."""
     level = _level(settings)
     if level is CompatibilityLevel.NONE:
@@ -75,26 +77,46 @@ def incompatibility(
     if not reasons:
         parser.note_compatible(comparison)
         return []
-    scope = f"{{validateFields: '{str(bool(settings.validate_fields)).lower()}', compatibility: '{level}'}}"
-    return [*reasons, f"{{oldSchemaVersion: {old.version}}}", f"{{oldSchema: '{old.content.text}'}}", scope]
+    scope = (
+        f"{{validateFields: '{str(bool(settings.validate_fields)).lower()}', compatibility:"
+        f" '{level}'}}"
+    )
+    return [
+        *reasons,
+        f"{{oldSchemaVersion: {old.version}}}",
+        f"{{oldSchema: '{old.content.text}'}}",
+        scope,
+    ]
 
 
 def _level(settings: Settings) -> CompatibilityLevel:
     return settings.compatibility_level or CompatibilityLevel.BACKWARD
 
 
-def _reasons(level: CompatibilityLevel, new: ParsedSchema, old: ParsedSchema, *, is_lenient: bool) -> list[str]:
+def _reasons(
+    level: CompatibilityLevel, new: ParsedSchema, old: ParsedSchema, *, is_lenient: bool
+) -> list[str]:
     if new.schema_type is not old.schema_type:
         return [OTHER_TYPE]
     try:
-        backward = new.differences(old, sides=BACKWARD_SIDES, is_lenient=is_lenient) if level.is_backward else []
-        forward = old.differences(new, sides=FORWARD_SIDES, is_lenient=is_lenient) if level.is_forward else []
+        backward = (
+            new.differences(old, sides=BACKWARD_SIDES, is_lenient=is_lenient)
+            if level.is_backward
+            else []
+        )
+        forward = (
+            old.differences(new, sides=FORWARD_SIDES, is_lenient=is_lenient)
+            if level.is_forward
+            else []
+        )
     except InvalidSchemaError as error:
         raise errors.invalid_schema(new.schema_type.value, str(error)) from error
     return [difference.text for difference in [*backward, *forward]]
 
 
-def _of_same_group(group: str | None, content: SchemaContent, earlier: Sequence[RegisteredSchema]) -> list[RegisteredSchema]:
+def _of_same_group(
+    group: str | None, content: SchemaContent, earlier: Sequence[RegisteredSchema]
+) -> list[RegisteredSchema]:
     """Return the versions whose metadata has the same value of the group's property."""
     if not group:
         return list(earlier)

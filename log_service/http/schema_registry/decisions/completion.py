@@ -30,7 +30,9 @@ def completed(
     """
     if not content.text.strip() and previous is not None:
         taken = previous.content
-        content = replace(content, schema_type=taken.schema_type, text=taken.text, references=taken.references)
+        content = replace(
+            content, schema_type=taken.schema_type, text=taken.text, references=taken.references
+        )
     content = with_settings(settings, content, previous)
     metadata = content.metadata
     has_version = metadata is not None and CONFLUENT_VERSION in metadata.properties
@@ -40,7 +42,9 @@ def completed(
     return replace(content, metadata=numbered if metadata is None else metadata.merged(numbered))
 
 
-def with_settings(settings: Settings, content: SchemaContent, previous: RegisteredSchema | None) -> SchemaContent:
+def with_settings(
+    settings: Settings, content: SchemaContent, previous: RegisteredSchema | None
+) -> SchemaContent:
     """Return a content with the metadata and the rules that it gets when it is registered."""
     older = None if previous is None else previous.content
     metadata = content.metadata or (older.metadata if older else None)
@@ -52,7 +56,9 @@ def with_settings(settings: Settings, content: SchemaContent, previous: Register
     )
 
 
-def _merged(default: Metadata | None, own: Metadata | None, override: Metadata | None) -> Metadata | None:
+def _merged(
+    default: Metadata | None, own: Metadata | None, override: Metadata | None
+) -> Metadata | None:
     found = [each for each in (default, own, override) if each is not None]
     merged = found[0] if found else None
     for each in found[1:]:
@@ -60,7 +66,9 @@ def _merged(default: Metadata | None, own: Metadata | None, override: Metadata |
     return merged
 
 
-def _merged_rules(default: RuleSet | None, own: RuleSet | None, override: RuleSet | None) -> RuleSet | None:
+def _merged_rules(
+    default: RuleSet | None, own: RuleSet | None, override: RuleSet | None
+) -> RuleSet | None:
     found = [each for each in (default, own, override) if each is not None]
     merged = found[0] if found else None
     for each in found[1:]:

@@ -23,7 +23,9 @@ from log_service.http.schema_registry.subjects import DEFAULT_CONTEXT, Subject, 
 from log_service.http.schema_registry.values import LATEST_VERSION, RegisteredSchema
 
 
-def delete_version(state: RegistryState, subject: str, version: int, *, is_permanent: bool) -> Decision[int]:
+def delete_version(
+    state: RegistryState, subject: str, version: int, *, is_permanent: bool
+) -> Decision[int]:
     """Return the records that remove one version, and its number.
 
     Raises:
@@ -37,7 +39,9 @@ def delete_version(state: RegistryState, subject: str, version: int, *, is_perma
     if is_permanent:
         if not found.is_deleted:
             raise errors.version_not_soft_deleted(subject, found.version)
-        return Decision(records=(*_removal([found]), noop_record(state.highest_ids)), result=found.version)
+        return Decision(
+            records=(*_removal([found]), noop_record(state.highest_ids)), result=found.version
+        )
     stored = StoredSchema(
         subject=subject,
         version=found.version,
@@ -50,7 +54,9 @@ def delete_version(state: RegistryState, subject: str, version: int, *, is_perma
     return Decision(records=(schema_record(stored), *scope), result=found.version)
 
 
-def delete_subject(state: RegistryState, subject: str, *, is_permanent: bool) -> Decision[list[int]]:
+def delete_subject(
+    state: RegistryState, subject: str, *, is_permanent: bool
+) -> Decision[list[int]]:
     """Return the records that remove all versions of a subject, and their numbers.
 
     Raises:
@@ -101,7 +107,9 @@ def check_writable(state: RegistryState, subject: str) -> None:
         raise errors.not_permitted(f"Subject {subject} in context {context} is in read-only mode")
 
 
-def _version_to_delete(state: RegistryState, subject: str, version: int, *, is_permanent: bool) -> RegisteredSchema:
+def _version_to_delete(
+    state: RegistryState, subject: str, version: int, *, is_permanent: bool
+) -> RegisteredSchema:
     if version == LATEST_VERSION:
         found = state.latest(subject)
         if found is None and is_permanent:

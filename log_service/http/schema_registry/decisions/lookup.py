@@ -49,7 +49,9 @@ def candidates(state: RegistryState, subject: str) -> list[str]:
     return [subject, *(str(Subject(context, parsed.name)) for context in others)]
 
 
-def version_of(state: RegistryState, subject: str, version: int, *, is_deleted_included: bool) -> RegisteredSchema | None:
+def version_of(
+    state: RegistryState, subject: str, version: int, *, is_deleted_included: bool
+) -> RegisteredSchema | None:
     """Return one version of exactly this subject, or None."""
     if version == LATEST_VERSION:
         return state.latest(subject)
@@ -57,7 +59,9 @@ def version_of(state: RegistryState, subject: str, version: int, *, is_deleted_i
     return None if found is None or (found.is_deleted and not is_deleted_included) else found
 
 
-def find_version(state: RegistryState, subject: str, version: int, *, is_deleted_included: bool = False) -> RegisteredSchema:
+def find_version(
+    state: RegistryState, subject: str, version: int, *, is_deleted_included: bool = False
+) -> RegisteredSchema:
     """Return one version of a subject, also from another context.
 
     Raises:
@@ -101,7 +105,9 @@ def find_guid(state: RegistryState, guid: str) -> list[tuple[str, int]]:
     return list(found.items())
 
 
-def find_exact(state: RegistryState, subject: str, content: SchemaContent) -> RegisteredSchema | None:
+def find_exact(
+    state: RegistryState, subject: str, content: SchemaContent
+) -> RegisteredSchema | None:
     """Return the live version of exactly this subject that has a content as it is written.
 
     None does not say that there is none, because a text may be written in several ways.
@@ -151,7 +157,9 @@ def find_content(
     raise errors.schema_not_found()
 
 
-def find_metadata(state: RegistryState, subject: str, wanted: dict[str, str], *, is_deleted_included: bool) -> RegisteredSchema:
+def find_metadata(
+    state: RegistryState, subject: str, wanted: dict[str, str], *, is_deleted_included: bool
+) -> RegisteredSchema:
     """Return the newest version whose metadata has all the wanted properties.
 
     Raises:
@@ -167,7 +175,9 @@ def find_metadata(state: RegistryState, subject: str, wanted: dict[str, str], *,
     raise errors.schema_not_found()
 
 
-def canonical(parser: SchemaParser, subject: str, content: SchemaContent, *, is_new: bool, is_normalized: bool) -> SchemaContent:
+def canonical(
+    parser: SchemaParser, subject: str, content: SchemaContent, *, is_new: bool, is_normalized: bool
+) -> SchemaContent:
     """Return a content with its text in canonical form and with numbered references.
 
     Raises:
@@ -182,7 +192,9 @@ def canonical(parser: SchemaParser, subject: str, content: SchemaContent, *, is_
     return replace(numbered, text=parsed.normalized(), references=tuple(ordered))
 
 
-def is_same_schema(parser: SchemaParser, content: SchemaContent, registered: RegisteredSchema) -> bool:
+def is_same_schema(
+    parser: SchemaParser, content: SchemaContent, registered: RegisteredSchema
+) -> bool:
     """Return whether a content is the registered one in all that counts.
 
     It may lack the number of the version in its metadata, and it may have the text of its

@@ -47,14 +47,20 @@ class Registration:
     is_forced: bool = False
 
 
-def register(state: RegistryState, parser: SchemaParser, wanted: Registration) -> Decision[RegisteredSchema]:
+def register(
+    state: RegistryState, parser: SchemaParser, wanted: Registration
+) -> Decision[RegisteredSchema]:
     """Return the records that register a schema, and the registered schema.
 
     Raises:
         RegistryError: the mode forbids it, the schema is invalid or incompatible, or its id or
             version is taken.
     """
-    subject, settings, mode = wanted.subject, state.settings(wanted.subject), state.mode(wanted.subject)
+    subject, settings, mode = (
+        wanted.subject,
+        state.settings(wanted.subject),
+        state.mode(wanted.subject),
+    )
     content = stored_content(state, parser, wanted)
     live, new_version = state.versions(subject), _new_version(state, subject)
     known = _known_version(parser, live, content, wanted)
@@ -69,7 +75,9 @@ def register(state: RegistryState, parser: SchemaParser, wanted: Registration) -
     return _registered(state, subject, version, schema_id, content)
 
 
-def stored_content(state: RegistryState, parser: SchemaParser, wanted: Registration) -> SchemaContent:
+def stored_content(
+    state: RegistryState, parser: SchemaParser, wanted: Registration
+) -> SchemaContent:
     """Return the content that a registration would store.
 
     Raises:
@@ -136,17 +144,24 @@ def _schema_id(state: RegistryState, subject: str, content: SchemaContent, asked
             return known
         new_id = state.highest_ids.get(context, 0) + 1
         if new_id > MAX_VERSION:
-            text = f"Context {context} has used its last id, {MAX_VERSION}: register in another context"
+            text = (
+                f"Context {context} has used its last id, {MAX_VERSION}: register in another"
+                " context"
+            )
             raise errors.not_permitted(text)
         return new_id
     taken = state.content_of_id(context, asked)
     if taken is not None and taken != content:
-        text = f"Overwrite new schema with id {asked} in context {scope_of(subject)} is not permitted."
+        text = (
+            f"Overwrite new schema with id {asked} in context {scope_of(subject)} is not permitted."
+        )
         raise errors.not_permitted(text)
     return asked
 
 
-def _registered(state: RegistryState, subject: str, version: int, schema_id: int, content: SchemaContent) -> Decision[RegisteredSchema]:
+def _registered(
+    state: RegistryState, subject: str, version: int, schema_id: int, content: SchemaContent
+) -> Decision[RegisteredSchema]:
     records: list[RegistryRecord] = []
     context = context_of(subject)
     if not state.has_context(context):
@@ -157,5 +172,11 @@ def _registered(state: RegistryState, subject: str, version: int, schema_id: int
         if key.version < version and not state.has_referrers(subject, key.version)
     ]
     stored = StoredSchema(subject=subject, version=version, schema_id=schema_id, content=content)
-    answer = RegisteredSchema(subject=subject, version=version, schema_id=schema_id, content=content, guid=guid_of(content))
+    answer = RegisteredSchema(
+        subject=subject,
+        version=version,
+        schema_id=schema_id,
+        content=content,
+        guid=guid_of(content),
+    )
     return Decision(records=(*records, schema_record(stored)), result=answer)

@@ -36,7 +36,9 @@ class Relabelling:
     rules_to_remove: tuple[str, ...] = ()
 
 
-def relabel(state: RegistryState, parser: SchemaParser, wanted: Relabelling) -> Decision[RegisteredSchema]:
+def relabel(
+    state: RegistryState, parser: SchemaParser, wanted: Relabelling
+) -> Decision[RegisteredSchema]:
     """Return the records that register the version anew, and the registered schema.
 
     Raises:
@@ -53,9 +55,7 @@ def relabelled(state: RegistryState, wanted: Relabelling) -> Registration:
     """
     content = find_version(state, wanted.subject, wanted.version).content
     labelled = replace(
-        content,
-        metadata=wanted.metadata or content.metadata,
-        rule_set=_rules(state, wanted),
+        content, metadata=wanted.metadata or content.metadata, rule_set=_rules(state, wanted)
     )
     asked = NEXT_VERSION if wanted.new_version is None else wanted.new_version
     return Registration(subject=wanted.subject, content=labelled, version=asked)

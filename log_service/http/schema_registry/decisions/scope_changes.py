@@ -67,9 +67,13 @@ def remove_mode(state: RegistryState, scope: str, *, is_recursive: bool) -> Deci
     own = state.own_mode(scope)
     if own is None and scope:
         raise errors.subject_not_found(scope)
-    inner = [each for each in sorted(state.subjects_in(scope)) if each != scope] if is_recursive else []
+    inner = (
+        [each for each in sorted(state.subjects_in(scope)) if each != scope] if is_recursive else []
+    )
     scopes = [each for each in (scope, *inner) if state.own_mode(each) is not None]
-    return Decision(records=tuple(mode_record(each, None) for each in scopes), result=own or state.mode(scope))
+    return Decision(
+        records=tuple(mode_record(each, None) for each in scopes), result=own or state.mode(scope)
+    )
 
 
 def _cleared(state: RegistryState, scope: str) -> list[RegistryRecord]:

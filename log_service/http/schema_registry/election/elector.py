@@ -35,9 +35,21 @@ from log_service.http.schema_registry.election.protocol import (
 )
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from log_service.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from log_service.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from log_service.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
+from log_service.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
 from log_service.rpc.connection import raise_for
 from log_service.rpc.retry import Backoff
 
@@ -53,7 +65,9 @@ FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
 LEAVE_TIMEOUT_S = 3.0
 PURPOSE = "election"
 BACKOFF = Backoff(first_ms=100, max_ms=5_000)
-DROPPED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID})
+DROPPED = frozenset(
+    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID}
+)
 """Errors that say that the group goes on without this member."""
 SESSION_GOES_ON = frozenset({ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS})
 JOINED_AGAIN_AT_ONCE = frozenset({ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS})
@@ -110,7 +124,11 @@ class Elector:
         """Wait until the leadership differs from ``seen``, and return it."""
         while (current := self.leadership) == seen:
             changed = self._changed
-            left_s = (self._believed_until_ms - self._now_ms()) / 1_000 if current.leader_url is not None else float("inf")
+            left_s = (
+                (self._believed_until_ms - self._now_ms()) / 1_000
+                if current.leader_url is not None
+                else float("inf")
+            )
             with trio.move_on_after(max(left_s, 0.001)):
                 await changed.wait()
         return current
@@ -127,7 +145,9 @@ class Elector:
                 except KafkaError as error:
                     self._note(error)
                     if error.code not in JOINED_AGAIN_AT_ONCE or failure_count:
-                        await trio.sleep(BACKOFF.delay_ms(failure_count, self._cluster.env.rng) / 1_000)
+                        await trio.sleep(
+                            BACKOFF.delay_ms(failure_count, self._cluster.env.rng) / 1_000
+                        )
                     failure_count += 1
         finally:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + LEAVE_TIMEOUT_S):
@@ -145,7 +165,9 @@ class Elector:
             rebalance_timeout_ms=settings.rebalance_timeout_ms,
             member_id=self._member_id,
             protocol_type=PROTOCOL_TYPE,
-            protocols=[JoinGroupRequestProtocol(name=PROTOCOL_NAME, metadata=encode_instance(self._told()))],
+            protocols=[
+                JoinGroupRequestProtocol(name=PROTOCOL_NAME, metadata=encode_instance(self._told()))
+            ],
         )
         waits_ms = settings.rebalance_timeout_ms + settings.session_timeout_ms
         response = await connection.request(request, JoinGroupResponse, waits_ms=waits_ms)
@@ -168,9 +190,17 @@ class Elector:
             try:
                 members[each.member_id] = decode_instance(each.metadata)
             except UnreadableMember as error:
-                logger.warning("group %s: member %s is left out: %s", self._settings.group, each.member_id, error)
+                logger.warning(
+                    "group %s: member %s is left out: %s",
+                    self._settings.group,
+                    each.member_id,
+                    error,
+                )
         told = encode_assignment(choose(members, is_sticky=self._settings.is_sticky))
-        return [SyncGroupRequestAssignment(member_id=each.member_id, assignment=told) for each in response.members]
+        return [
+            SyncGroupRequestAssignment(member_id=each.member_id, assignment=told)
+            for each in response.members
+        ]
 
     async def _sync(self, assignments: list[SyncGroupRequestAssignment]) -> None:
         settings = self._settings
@@ -184,7 +214,9 @@ class Elector:
             assignments=assignments,
         )
         sent_ms = self._now_ms()
-        response = await connection.request(request, SyncGroupResponse, waits_ms=settings.rebalance_timeout_ms)
+        response = await connection.request(
+            request, SyncGroupResponse, waits_ms=settings.rebalance_timeout_ms
+        )
         raise_for(response.error_code, None, f"assignment of group {settings.group!r}")
         self._take(response.assignment, sent_ms)
 
@@ -193,7 +225,10 @@ class Elector:
         try:
             assignment = decode_assignment(assigned)
         except UnreadableMember as error:
-            self._publish(Leadership(), f"the assignment of group {self._settings.group} cannot be read: {error}")
+            self._publish(
+                Leadership(),
+                f"the assignment of group {self._settings.group} cannot be read: {error}",
+            )
             return
         self._believe_from(sent_ms)
         self._publish(self._leadership_of(assignment), self._fault_of(assignment))
@@ -202,21 +237,33 @@ class Elector:
         if assignment.leader is None or assignment.error != NO_ERROR:
             return Leadership()
         is_self = assignment.leader_id == self._member_id and self._settings.instance.is_eligible
-        return Leadership(leader_url=assignment.leader.url, is_self=is_self, generation=self._generation)
+        return Leadership(
+            leader_url=assignment.leader.url, is_self=is_self, generation=self._generation
+        )
 
     def _fault_of(self, assignment: Assignment) -> str | None:
         if assignment.error != NO_ERROR:
             text = "give each instance the URL by which the others reach it, no two the same"
-            return f"members of group {self._settings.group} advertise the same URL, so none of them may write: {text}"
+            return (
+                f"members of group {self._settings.group} advertise the same URL, so none of them"
+                f" may write: {text}"
+            )
         if assignment.leader is None:
-            return f"no member of group {self._settings.group} may lead: set master_eligibility on one of them"
+            return (
+                f"no member of group {self._settings.group} may lead: set master_eligibility on one"
+                " of them"
+            )
         return None
 
     def _publish(self, leadership: Leadership, fault: str | None = None) -> None:
         if fault is not None:
             self._quiet.warning(fault, "%s", fault)
         if leadership != self._assigned:
-            logger.info("group %s: the leader is %s", self._settings.group, leadership.leader_url or "not known")
+            logger.info(
+                "group %s: the leader is %s",
+                self._settings.group,
+                leadership.leader_url or "not known",
+            )
         self.fault, self._assigned = fault, leadership
         self._changed.set()
         self._changed = trio.Event()
@@ -236,7 +283,11 @@ class Elector:
         """
         failure_count = 0
         while True:
-            pause_ms = BACKOFF.delay_ms(failure_count, self._cluster.env.rng) if failure_count else self._settings.heartbeat_interval_ms
+            pause_ms = (
+                BACKOFF.delay_ms(failure_count, self._cluster.env.rng)
+                if failure_count
+                else self._settings.heartbeat_interval_ms
+            )
             await trio.sleep(min(pause_ms, self._settings.heartbeat_interval_ms) / 1_000)
             try:
                 await self._beat_once()
@@ -250,7 +301,9 @@ class Elector:
     async def _beat_once(self) -> None:
         group = self._settings.group
         patience_ms = max(self._settings.session_timeout_ms // BEATS_PER_SESSION, SILENCE_MS)
-        request = HeartbeatRequest(group_id=group, generation_id=self._generation, member_id=self._member_id)
+        request = HeartbeatRequest(
+            group_id=group, generation_id=self._generation, member_id=self._member_id
+        )
         with trio.move_on_after(patience_ms / 1_000) as waiting:
             connection = await self._cluster.coordinator(group, PURPOSE)
             sent_ms = self._now_ms()
@@ -276,7 +329,9 @@ class Elector:
         if error.code in DROPPED:
             self._generation = NO_GENERATION
             self._member_id = self._member_id if error.code is ErrorCode.ILLEGAL_GENERATION else ""
-        is_lost = error.code in DROPPED or not (error.is_retriable or error.code in JOINED_AGAIN_AT_ONCE)
+        is_lost = error.code in DROPPED or not (
+            error.is_retriable or error.code in JOINED_AGAIN_AT_ONCE
+        )
         if is_lost:
             self._publish(Leadership(), str(error))
         elif error.code not in JOINED_AGAIN_AT_ONCE:

@@ -62,12 +62,16 @@ def choose(members: Mapping[str, RegistryInstance], *, is_sticky: bool = False) 
 
     A present leader stays if leadership is sticky and exactly one eligible member leads.
     """
-    eligible = {member_id: instance for member_id, instance in members.items() if instance.is_eligible}
+    eligible = {
+        member_id: instance for member_id, instance in members.items() if instance.is_eligible
+    }
     present = [member_id for member_id, instance in eligible.items() if instance.is_leader]
     if is_sticky and len(present) == 1:
         leader_id: str | None = present[0]
     else:
-        leader_id = min(eligible, key=lambda member_id: (eligible[member_id].url, member_id), default=None)
+        leader_id = min(
+            eligible, key=lambda member_id: (eligible[member_id].url, member_id), default=None
+        )
     urls = {instance.url for instance in members.values()}
     return Assignment(
         leader_id=leader_id,
@@ -112,7 +116,11 @@ def decode_assignment(encoded: bytes) -> Assignment:
         UnreadableMember: the bytes are something else.
     """
     fields = _decoded(encoded)
-    leader_id, told, error = fields.get("master"), fields.get("master_identity"), fields.get("error", NO_ERROR)
+    leader_id, told, error = (
+        fields.get("master"),
+        fields.get("master_identity"),
+        fields.get("error", NO_ERROR),
+    )
     if not isinstance(error, int) or not (leader_id is None or isinstance(leader_id, str)):
         raise UnreadableMember(f"an assignment has the fields {_shown(encoded)}")
     leader = _instance(told) if isinstance(told, dict) else None
@@ -134,7 +142,12 @@ def _instance_fields(instance: RegistryInstance) -> dict[str, Any]:
 
 def _instance(fields: Mapping[str, Any]) -> RegistryInstance:
     host, port, scheme = fields.get("host"), fields.get("port"), fields.get("scheme", "http")
-    is_there = isinstance(host, str) and isinstance(scheme, str) and type(port) is int and 0 < port < 1 << 16
+    is_there = (
+        isinstance(host, str)
+        and isinstance(scheme, str)
+        and type(port) is int
+        and 0 < port < 1 << 16
+    )
     if not is_there:
         raise UnreadableMember(f"a member tells no host, port and scheme: {sorted(fields)}")
     return RegistryInstance(

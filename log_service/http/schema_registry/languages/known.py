@@ -9,10 +9,6 @@ from log_service.http.schema_registry.languages.language import Language, Schema
 from log_service.http.schema_registry.languages.protobuf import PROTOBUF
 
 LANGUAGES: Mapping[SchemaType, Language] = MappingProxyType(
-    {
-        SchemaType.JSON: JSON_SCHEMA,
-        SchemaType.PROTOBUF: PROTOBUF,
-        SchemaType.AVRO: AVRO,
-    }
+    {SchemaType.JSON: JSON_SCHEMA, SchemaType.PROTOBUF: PROTOBUF, SchemaType.AVRO: AVRO}
 )
 """In the order in which the registry lists them."""

@@ -76,7 +76,9 @@ class ParsedSchema(Protocol):
         An unknown form returns the canonical text, as Confluent does.
         """
 
-    def differences(self, writer: Any, *, sides: Sides = BACKWARD_SIDES, is_lenient: bool = False) -> list[Difference]:
+    def differences(
+        self, writer: Any, *, sides: Sides = BACKWARD_SIDES, is_lenient: bool = False
+    ) -> list[Difference]:
         """Return why this schema cannot read what ``writer`` wrote. Empty: it can.
 
         ``sides`` are the names of both schemas in the texts. ``is_lenient`` accepts added and
@@ -94,7 +96,9 @@ class Language(Protocol):
     def schema_type(self) -> SchemaType:
         """The name in requests and records."""
 
-    def parse(self, text: str, dependencies: Sequence[NamedSchema] = (), *, is_new: bool = True) -> ParsedSchema:
+    def parse(
+        self, text: str, dependencies: Sequence[NamedSchema] = (), *, is_new: bool = True
+    ) -> ParsedSchema:
         """Return the schema.
 
         ``dependencies`` has each schema that is referred to, also indirectly, once. A schema comes

@@ -41,4 +41,6 @@ class Budget:
         """
         self._left -= steps
         if self._left < 0:
-            raise InvalidSchemaError(f"the schema takes more than {self._limit} steps: make it smaller")
+            raise InvalidSchemaError(
+                f"the schema takes more than {self._limit} steps: make it smaller"
+            )

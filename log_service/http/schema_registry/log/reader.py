@@ -129,7 +129,10 @@ class SchemasReader:
         finally:
             self._waiter_count -= 1
         if self.position <= offset:
-            raise ReadTimedOut(f"{self._partition} was read to offset {self.position} within {timeout_ms} ms, not beyond {offset}")
+            raise ReadTimedOut(
+                f"{self._partition} was read to offset {self.position} within {timeout_ms} ms, not"
+                f" beyond {offset}"
+            )
 
     async def _begin(self, consumer: Consumer) -> None:
         """Go to the beginning of the topic that exists now."""
@@ -152,7 +155,12 @@ class SchemasReader:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         size_bytes = 0
         for record in records:
-            found = LogRecord(offset=record.offset, timestamp_ms=record.timestamp_ms, key=record.key, value=record.value)
+            found = LogRecord(
+                offset=record.offset,
+                timestamp_ms=record.timestamp_ms,
+                key=record.key,
+                value=record.value,
+            )
             self._listener.apply(found)
             size_bytes += RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
             if size_bytes > TURN_BYTES:
@@ -171,8 +179,17 @@ class SchemasReader:
     def _note(self, error: KafkaError) -> None:
         """Begin anew if records that were read are gone, and log the error."""
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            text = "%s: %s. Every schema that is not in the log any more is gone. The log is read anew from its beginning"
+            text = (
+                "%s: %s. Every schema that is not in the log any more is gone. The log is read anew"
+                " from its beginning"
+            )
             logger.error(text, self._partition, error)
             self._is_begun = False
         else:
-            self._quiet.warning(error.code, "%s: reading stands at offset %d: %s", self._partition, self.position, error)
+            self._quiet.warning(
+                error.code,
+                "%s: reading stands at offset %d: %s",
+                self._partition,
+                self.position,
+                error,
+            )

@@ -62,7 +62,9 @@ class SchemasLog:
         self._settings = settings
         self._admin = admin
         self._partition = TopicPartition(settings.topic, 0)
-        self._reader = SchemasReader(settings.bootstrap_servers, settings.topic, listener, env, settings.client)
+        self._reader = SchemasReader(
+            settings.bootstrap_servers, settings.topic, listener, env, settings.client
+        )
         self._writer = SchemasWriter(admin, settings.topic)
         self._first_value = first_value
         self._is_taken_over = False
@@ -112,11 +114,15 @@ class SchemasLog:
             except KafkaError as error:
                 last_error = error
             await trio.sleep(END_PAUSE_S)
-        text = f"{self._partition}: the cluster did not tell the end of the log within {timeout_ms} ms"
+        text = (
+            f"{self._partition}: the cluster did not tell the end of the log within {timeout_ms} ms"
+        )
         raise ReadTimedOut(f"{text}: {last_error}" if last_error else text) from last_error
 
     async def _end(self, timeout_ms: int) -> int:
-        found = await self._admin.list_offsets({self._partition: OffsetSpec.latest()}, timeout_ms=timeout_ms)
+        found = await self._admin.list_offsets(
+            {self._partition: OffsetSpec.latest()}, timeout_ms=timeout_ms
+        )
         return found[self._partition].offset
 
     def _is_reading_another_topic(self) -> bool:
@@ -182,5 +188,8 @@ class SchemasLog:
         await self._reader.read_to(offset, left_ms())
         if self._writer.topic_id != self._reader.topic_id:
             self._writer.release()
-            text = f"topic {self._partition.topic} was created anew, and its new records are not read yet"
+            text = (
+                f"topic {self._partition.topic} was created anew, and its new records are not"
+                " read yet"
+            )
             raise ReadTimedOut(text)

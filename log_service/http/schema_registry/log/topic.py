@@ -23,7 +23,9 @@ COMPACT = "compact"
 
 def new_topic(name: str, broker_count: int, replication_factor: int | None = None) -> NewTopic:
     """Return the topic to create. Without a replication factor it has up to three replicas."""
-    replicas = min(MOST_REPLICAS, broker_count) if replication_factor is None else replication_factor
+    replicas = (
+        min(MOST_REPLICAS, broker_count) if replication_factor is None else replication_factor
+    )
     configs = {POLICY: COMPACT}
     if replicas > IN_SYNC_REPLICAS:
         configs["min.insync.replicas"] = str(IN_SYNC_REPLICAS)
@@ -31,10 +33,15 @@ def new_topic(name: str, broker_count: int, replication_factor: int | None = Non
 
 
 def topic_fault(name: str, partition_count: int, policy: str | None) -> str | None:
-    """Return a sentence about a topic that cannot hold schemas, or None. ``policy`` None is unknown."""
+    """Return a sentence about a topic that cannot hold schemas, or None. ``policy`` None is
+    unknown.
+    """
     if partition_count != 1:
         text = "the registry needs exactly one, because the order of all records counts"
-        return f"topic {name!r} has {partition_count} partitions: {text}. Name another topic, or delete this one"
+        return (
+            f"topic {name!r} has {partition_count} partitions: {text}. Name another topic, or"
+            " delete this one"
+        )
     if policy is not None and [part.strip() for part in policy.split(",")] != [COMPACT]:
         text = f"the brokers would delete schemas. Set {POLICY}={COMPACT} on the topic"
         return f"topic {name!r} has {POLICY}={policy}: {text}"
@@ -74,7 +81,12 @@ async def _create(admin: Admin, topic: NewTopic) -> None:
         if failed.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another instance was faster
             raise
     else:
-        logger.info("created topic %s with %d replicas and %s", topic.name, topic.replication_factor, _shown(topic.configs))
+        logger.info(
+            "created topic %s with %d replicas and %s",
+            topic.name,
+            topic.replication_factor,
+            _shown(topic.configs),
+        )
 
 
 async def _policy_of(admin: Admin, name: str) -> str | None:

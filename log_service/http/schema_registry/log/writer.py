@@ -25,9 +25,23 @@ from log_service.client.consumer.range_reader import HasCluster
 from log_service.client.consumer.subscriptions import is_other_topic
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TOPIC_ID, TopicId, TopicPartition
-from log_service.http.schema_registry.log.errors import NotWritten, OutcomeUnknown, RecordsTooLarge, SchemasLogError, Superseded
-from log_service.http.schema_registry.log.freshness import Moment, is_renewal_due, is_trusted, moment_of
-from log_service.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from log_service.http.schema_registry.log.errors import (
+    NotWritten,
+    OutcomeUnknown,
+    RecordsTooLarge,
+    SchemasLogError,
+    Superseded,
+)
+from log_service.http.schema_registry.log.freshness import (
+    Moment,
+    is_renewal_due,
+    is_trusted,
+    moment_of,
+)
+from log_service.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from log_service.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -94,7 +108,9 @@ class _Attempts:
 class SchemasWriter:
     """The only writer of a topic, as long as no other instance takes over. ``client`` is open."""
 
-    def __init__(self, client: HasCluster, topic: str, *, transactional_id: str | None = None) -> None:
+    def __init__(
+        self, client: HasCluster, topic: str, *, transactional_id: str | None = None
+    ) -> None:
         self._client = client
         self._partition = TopicPartition(topic, 0)
         self._id = transactional_id or f"tidelog-schema-registry-{topic}"
@@ -159,13 +175,17 @@ class SchemasWriter:
 
     # Batches
 
-    async def _append(self, identity: _Identity, records: list[KeyAndValue], timeout_ms: int) -> int:
+    async def _append(
+        self, identity: _Identity, records: list[KeyAndValue], timeout_ms: int
+    ) -> int:
         """Append a batch under an identity, which stays only if the outcome is known."""
         batch = self._encoded(identity, records)
         attempts = _Attempts()
         self._identity = None
         try:
-            base_offset = await self._cluster.retry(partial(self._attempt, identity, batch, attempts), timeout_ms)
+            base_offset = await self._cluster.retry(
+                partial(self._attempt, identity, batch, attempts), timeout_ms
+            )
         except KafkaError as error:
             failure = self._failure(error, is_unclear=attempts.is_unclear)
             if not isinstance(failure, Superseded | OutcomeUnknown):
@@ -188,7 +208,10 @@ class SchemasWriter:
             base_sequence=self._sequence,
         )
         if len(batch) > MAX_BATCH_BYTES:
-            raise RecordsTooLarge(f"{len(batch)} bytes of records for {self._partition} are more than {MAX_BATCH_BYTES}")
+            raise RecordsTooLarge(
+                f"{len(batch)} bytes of records for {self._partition} are more than"
+                f" {MAX_BATCH_BYTES}"
+            )
         return batch
 
     def _failure(self, error: KafkaError, *, is_unclear: bool) -> SchemasLogError:
@@ -206,7 +229,9 @@ class SchemasWriter:
         """Send the batch once, and return its base offset."""
         await self._require_topic(identity)
         if not is_trusted(identity.since, self._now()):
-            text = f"the producer epoch of {self._id} is too old to be trusted: the process was paused"
+            text = (
+                f"the producer epoch of {self._id} is too old to be trusted: the process was paused"
+            )
             raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, text)
         connection = await self._cluster.leader(self._partition, PURPOSE)
         was_unclear, attempts.is_unclear = attempts.is_unclear, True
@@ -217,11 +242,18 @@ class SchemasWriter:
         raise_for(code, result.error_message, f"write to {self._partition}")
         return result.base_offset
 
-    async def _exchange(self, connection: RpcConnection, topic_id: TopicId, batch: bytes) -> PartitionProduceResponse:
+    async def _exchange(
+        self, connection: RpcConnection, topic_id: TopicId, batch: bytes
+    ) -> PartitionProduceResponse:
         data = PartitionProduceData(index=self._partition.partition, records=batch)
-        topic = TopicProduceData(name=self._partition.topic, topic_id=topic_id, partition_data=[data])
+        topic = TopicProduceData(
+            name=self._partition.topic, topic_id=topic_id, partition_data=[data]
+        )
         request = ProduceRequest(
-            transactional_id=None, acks=ACKS_ALL, timeout_ms=self._cluster.config.request_timeout_ms, topic_data=[topic]
+            transactional_id=None,
+            acks=ACKS_ALL,
+            timeout_ms=self._cluster.config.request_timeout_ms,
+            topic_data=[topic],
         )
         max_version = LAST_PRODUCE_VERSION_WITH_NAMES if topic_id == NO_TOPIC_ID else None
         response = await connection.request(request, ProduceResponse, max_version=max_version)
@@ -240,7 +272,10 @@ class SchemasWriter:
         """
         current = await self._topic_id()
         if is_other_topic(identity.topic_id, current):
-            text = f"topic {self._partition.topic} was deleted and created anew since this instance took it over"
+            text = (
+                f"topic {self._partition.topic} was deleted and created anew since this instance"
+                " took it over"
+            )
             raise _FinalError(ErrorCode.INCONSISTENT_TOPIC_ID, text)
 
     async def _topic_id(self) -> TopicId:
@@ -255,17 +290,32 @@ class SchemasWriter:
     # Epochs
 
     async def _new_identity(self, timeout_ms: int) -> _Identity:
-        ask = partial(with_coordinator, self._cluster, self._id, self._init_producer_id, key_type=TRANSACTION_KEY_TYPE)
+        ask = partial(
+            with_coordinator,
+            self._cluster,
+            self._id,
+            self._init_producer_id,
+            key_type=TRANSACTION_KEY_TYPE,
+        )
         return await self._cluster.retry(ask, timeout_ms)
 
     async def _init_producer_id(self) -> _Identity:
         await self._cluster.refresh([self._partition.topic])
         topic_id, since = await self._topic_id(), self._now()
-        connection = await self._cluster.coordinator(self._id, PURPOSE, key_type=TRANSACTION_KEY_TYPE)
-        request = InitProducerIdRequest(transactional_id=self._id, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
+        connection = await self._cluster.coordinator(
+            self._id, PURPOSE, key_type=TRANSACTION_KEY_TYPE
+        )
+        request = InitProducerIdRequest(
+            transactional_id=self._id, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS
+        )
         response = await connection.request(request, InitProducerIdResponse)
         raise_for(response.error_code, None, "InitProducerId")
-        return _Identity(producer_id=response.producer_id, producer_epoch=response.producer_epoch, topic_id=topic_id, since=since)
+        return _Identity(
+            producer_id=response.producer_id,
+            producer_epoch=response.producer_epoch,
+            topic_id=topic_id,
+            since=since,
+        )
 
     @property
     def _cluster(self) -> ClusterMetadata:
@@ -288,4 +338,6 @@ def _is_refused_before_append(code: ErrorCode) -> bool:
 
     A leader that steps down, or whose followers are slow, has appended it.
     """
-    return code in REFUSED_BEFORE_APPEND or not (code.is_retriable or code in {ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR})
+    return code in REFUSED_BEFORE_APPEND or not (
+        code.is_retriable or code in {ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR}
+    )

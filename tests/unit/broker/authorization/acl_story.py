@@ -14,16 +14,33 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from log_service.common.access import AclResource
-from log_service.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
-from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from log_service.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
+from log_service.protocol.messages.create_acls import (
+    AclCreation,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+from log_service.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from log_service.protocol.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
 from tests.unit.broker.context import HOST, PORT, RawClient, Story, tell
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 CONTROLLER_PORT = 9093
 ANYONE = "User:ANONYMOUS"
 CLUSTER_NAME = "kafka-cluster"
-TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = AclResource.TOPIC, AclResource.GROUP, AclResource.CLUSTER, AclResource.TRANSACTIONAL_ID
+TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
+    AclResource.TOPIC,
+    AclResource.GROUP,
+    AclResource.CLUSTER,
+    AclResource.TRANSACTIONAL_ID,
+)
 ALL_OPERATIONS = 2
 BYSTANDER = "bystander"
 """The topic of an ACL of somebody else, for requests that delete ACLs."""
@@ -34,7 +51,9 @@ Right = tuple[int, AclResource, str]
 """An operation, the type of its resource, and the resource's name; ``*`` is all."""
 
 
-def acl(right: Right, *, permission: int = 3, principal: str = ANYONE, host: str = "*", pattern: int = 3) -> AclCreation:
+def acl(
+    right: Right, *, permission: int = 3, principal: str = ANYONE, host: str = "*", pattern: int = 3
+) -> AclCreation:
     operation, resource, name = right
     return AclCreation(
         resource_type=resource,
@@ -75,7 +94,9 @@ class AclStory(Story):
             operation=1,
             permission_type=1,
         )
-        await self.broker.rooms.controller.request(DeleteAclsRequest(filters=[everything]), DeleteAclsResponse)
+        await self.broker.rooms.controller.request(
+            DeleteAclsRequest(filters=[everything]), DeleteAclsResponse
+        )
 
     async def have_only(self, *rights: Right) -> None:
         await self.forget_acls()
@@ -91,7 +112,9 @@ class AclStory(Story):
 
     async def make_topic(self, name: str, partitions: int = 1) -> Any:
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-        response = await self.broker.rooms.controller.request(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse)
+        response = await self.broker.rooms.controller.request(
+            CreateTopicsRequest(topics=[topic]), CreateTopicsResponse
+        )
         assert response.topics[0].error_code == 0, response
         return response.topics[0].topic_id
 
@@ -99,7 +122,9 @@ class AclStory(Story):
         return await self.connect(CONTROLLER_PORT)
 
 
-def tell_with_acls(main: Callable[[AclStory], Awaitable[None]], *, super_users: str = "", **properties: str) -> None:
+def tell_with_acls(
+    main: Callable[[AclStory], Awaitable[None]], *, super_users: str = "", **properties: str
+) -> None:
     """Run one story against a fresh node with an authorizer and both kinds of listeners."""
 
     async def whole(story: Story) -> None:
@@ -117,8 +142,14 @@ def tell_with_acls(main: Callable[[AclStory], Awaitable[None]], *, super_users: 
 
 
 def codes(told: Any) -> set[int]:
-    """Every error code in a response, however deep, but what is told of a new topic's configuration."""
-    return {value for name, value in leaves(told) if name.endswith("error_code") and name != "topic_config_error_code"}
+    """Every error code in a response, however deep, but what is told of a new topic's
+    configuration.
+    """
+    return {
+        value
+        for name, value in leaves(told)
+        if name.endswith("error_code") and name != "topic_config_error_code"
+    }
 
 
 def leaves(told: Any, name: str = "") -> Iterable[tuple[str, Any]]:

@@ -15,7 +15,14 @@ from log_service.broker.registry import REGISTRY
 from log_service.broker.requests.call import Side
 from log_service.common.access import AclOperation
 from log_service.protocol.api_versions import ApiKey
-from tests.unit.broker.authorization.acl_story import CLUSTER, CLUSTER_NAME, GROUP, TOPIC, TRANSACTIONAL_ID, Right
+from tests.unit.broker.authorization.acl_story import (
+    CLUSTER,
+    CLUSTER_NAME,
+    GROUP,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    Right,
+)
 
 READ, WRITE, CREATE, DELETE, ALTER = (
     AclOperation.READ,
@@ -24,7 +31,11 @@ READ, WRITE, CREATE, DELETE, ALTER = (
     AclOperation.DELETE,
     AclOperation.ALTER,
 )
-DESCRIBE, CLUSTER_ACTION, IDEMPOTENT_WRITE = AclOperation.DESCRIBE, AclOperation.CLUSTER_ACTION, AclOperation.IDEMPOTENT_WRITE
+DESCRIBE, CLUSTER_ACTION, IDEMPOTENT_WRITE = (
+    AclOperation.DESCRIBE,
+    AclOperation.CLUSTER_ACTION,
+    AclOperation.IDEMPOTENT_WRITE,
+)
 DESCRIBE_CONFIGS, ALTER_CONFIGS = AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS
 NO_ID = UUID(int=0)
 CODES = {TOPIC: 29, GROUP: 30, CLUSTER: 31, TRANSACTIONAL_ID: 53}
@@ -62,10 +73,12 @@ Build = Callable[[Things, int], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One way to ask an API. ``needs`` are the rights that it takes together; ``instead`` are rights of which one takes their place.
+    """One way to ask an API. ``needs`` are the rights that it takes together; ``instead`` are
+    rights of which one takes their place.
 
-    A request without all of them is refused with the code that belongs to what is missing, or with ``code``. ``hidden`` is a text that the
-    response shows only to those who have them all, where nothing is refused. ``names`` says whether what is asked about may be missing.
+    A request without all of them is refused with the code that belongs to what is missing, or with
+    ``code``. ``hidden`` is a text that the response shows only to those who have them all, where
+    nothing is refused. ``names`` says whether what is asked about may be missing.
     """
 
     key: ApiKey

@@ -101,13 +101,46 @@ from tests.unit.broker.context import batch, fetch_request, produce_request
 
 ROWS = [
     # Records
-    row(ApiKey.PRODUCE, lambda it, _: produce_request(it.topic, batch(b"x")), on_topic(WRITE), versions=(3, 9, 12), names=True),
+    row(
+        ApiKey.PRODUCE,
+        lambda it, _: produce_request(it.topic, batch(b"x")),
+        on_topic(WRITE),
+        versions=(3, 9, 12),
+        names=True,
+    ),
     row(ApiKey.PRODUCE, produce_by_id_request, on_topic(WRITE), versions=(13,), label="by-id"),
-    row(ApiKey.PRODUCE, transactional_request, on_id(WRITE), on_topic(WRITE), versions=(9,), label="transactional"),
-    row(ApiKey.FETCH, lambda it, _: fetch_request(it.topic, 0), on_topic(READ), versions=(4, 12), names=True),
+    row(
+        ApiKey.PRODUCE,
+        transactional_request,
+        on_id(WRITE),
+        on_topic(WRITE),
+        versions=(9,),
+        label="transactional",
+    ),
+    row(
+        ApiKey.FETCH,
+        lambda it, _: fetch_request(it.topic, 0),
+        on_topic(READ),
+        versions=(4, 12),
+        names=True,
+    ),
     row(ApiKey.FETCH, fetch_by_id_request, on_topic(READ), versions=(13, 18), label="by-id"),
-    row(ApiKey.FETCH, fetch_as_follower_request, on_cluster(CLUSTER_ACTION), versions=(12,), code=29, label="follower", names=True),
-    row(ApiKey.LIST_OFFSETS, offsets_request, on_topic(DESCRIBE), instead=(on_topic(READ), on_topic(WRITE)), names=True),
+    row(
+        ApiKey.FETCH,
+        fetch_as_follower_request,
+        on_cluster(CLUSTER_ACTION),
+        versions=(12,),
+        code=29,
+        label="follower",
+        names=True,
+    ),
+    row(
+        ApiKey.LIST_OFFSETS,
+        offsets_request,
+        on_topic(DESCRIBE),
+        instead=(on_topic(READ), on_topic(WRITE)),
+        names=True,
+    ),
     row(
         ApiKey.OFFSET_FOR_LEADER_EPOCH,
         lambda it, _: offset_for_leader_epoch.OffsetForLeaderEpochRequest(
@@ -124,7 +157,11 @@ ROWS = [
     row(
         ApiKey.DELETE_RECORDS,
         lambda it, _: delete_records.DeleteRecordsRequest(
-            topics=[delete_records.DeleteRecordsTopic(name=it.topic, partitions=[delete_records.DeleteRecordsPartition(offset=1)])],
+            topics=[
+                delete_records.DeleteRecordsTopic(
+                    name=it.topic, partitions=[delete_records.DeleteRecordsPartition(offset=1)]
+                )
+            ],
             timeout_ms=1_000,
         ),
         on_topic(DELETE),
@@ -138,49 +175,96 @@ ROWS = [
         on_topic(READ),
         names=True,
     ),
-    row(ApiKey.WRITE_TXN_MARKERS, markers_request, on_cluster(ALTER), instead=(on_cluster(CLUSTER_ACTION),)),
+    row(
+        ApiKey.WRITE_TXN_MARKERS,
+        markers_request,
+        on_cluster(ALTER),
+        instead=(on_cluster(CLUSTER_ACTION),),
+    ),
     # Transactions
     row(
         ApiKey.INIT_PRODUCER_ID,
-        lambda it, _: init_producer_id.InitProducerIdRequest(transactional_id=it.transactional_id, transaction_timeout_ms=1_000),
+        lambda it, _: init_producer_id.InitProducerIdRequest(
+            transactional_id=it.transactional_id, transaction_timeout_ms=1_000
+        ),
         on_id(WRITE),
         names=True,
     ),
     row(
         ApiKey.INIT_PRODUCER_ID,
-        lambda _, __: init_producer_id.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000),
+        lambda _, __: init_producer_id.InitProducerIdRequest(
+            transactional_id=None, transaction_timeout_ms=1_000
+        ),
         on_cluster(IDEMPOTENT_WRITE),
         instead=(on_topic(WRITE), on_topic(WRITE, "*"), (2, TOPIC, "other")),
         label="idempotent",
     ),
-    row(ApiKey.ADD_PARTITIONS_TO_TXN, add_partitions_request, on_id(WRITE), on_topic(WRITE), versions=(0, 3), names=True),
-    row(ApiKey.ADD_PARTITIONS_TO_TXN, add_partitions_request, on_cluster(CLUSTER_ACTION), versions=(4, 5), label="by-broker"),
+    row(
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        add_partitions_request,
+        on_id(WRITE),
+        on_topic(WRITE),
+        versions=(0, 3),
+        names=True,
+    ),
+    row(
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        add_partitions_request,
+        on_cluster(CLUSTER_ACTION),
+        versions=(4, 5),
+        label="by-broker",
+    ),
     row(
         ApiKey.ADD_OFFSETS_TO_TXN,
-        lambda it, _: add_offsets_to_txn.AddOffsetsToTxnRequest(transactional_id=it.transactional_id, group_id=it.group),
+        lambda it, _: add_offsets_to_txn.AddOffsetsToTxnRequest(
+            transactional_id=it.transactional_id, group_id=it.group
+        ),
         on_id(WRITE),
         on_group(READ),
         names=True,
     ),
-    row(ApiKey.END_TXN, lambda it, _: end_txn.EndTxnRequest(transactional_id=it.transactional_id), on_id(WRITE), names=True),
-    row(ApiKey.TXN_OFFSET_COMMIT, txn_commit_request, on_id(WRITE), on_group(READ), on_topic(READ), names=True),
+    row(
+        ApiKey.END_TXN,
+        lambda it, _: end_txn.EndTxnRequest(transactional_id=it.transactional_id),
+        on_id(WRITE),
+        names=True,
+    ),
+    row(
+        ApiKey.TXN_OFFSET_COMMIT,
+        txn_commit_request,
+        on_id(WRITE),
+        on_group(READ),
+        on_topic(READ),
+        names=True,
+    ),
     row(
         ApiKey.DESCRIBE_TRANSACTIONS,
-        lambda it, _: describe_transactions.DescribeTransactionsRequest(transactional_ids=[it.transactional_id]),
+        lambda it, _: describe_transactions.DescribeTransactionsRequest(
+            transactional_ids=[it.transactional_id]
+        ),
         on_id(DESCRIBE),
         instead=(on_id(WRITE),),
         names=True,
     ),
-    row(ApiKey.LIST_TRANSACTIONS, lambda _, __: list_transactions.ListTransactionsRequest(), on_id(DESCRIBE), hidden="x"),
+    row(
+        ApiKey.LIST_TRANSACTIONS,
+        lambda _, __: list_transactions.ListTransactionsRequest(),
+        on_id(DESCRIBE),
+        hidden="x",
+    ),
     # What there is
     row(
         ApiKey.API_VERSIONS,
-        lambda _, __: api_versions.ApiVersionsRequest(client_software_name="a", client_software_version="1"),
+        lambda _, __: api_versions.ApiVersionsRequest(
+            client_software_name="a", client_software_version="1"
+        ),
         sides=BOTH,
     ),
     row(
         ApiKey.METADATA,
-        lambda it, _: metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=it.topic)], allow_auto_topic_creation=False),
+        lambda it, _: metadata.MetadataRequest(
+            topics=[metadata.MetadataRequestTopic(name=it.topic)], allow_auto_topic_creation=False
+        ),
         on_topic(DESCRIBE),
         instead=(on_topic(READ),),
         versions=(4, 13),
@@ -188,13 +272,20 @@ ROWS = [
     ),
     row(
         ApiKey.METADATA,
-        lambda it, _: metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=None, topic_id=it.topic_id)]),
+        lambda it, _: metadata.MetadataRequest(
+            topics=[metadata.MetadataRequestTopic(name=None, topic_id=it.topic_id)]
+        ),
         on_topic(DESCRIBE),
         versions=(12, 13),
         label="by-id",
     ),
     row(
-        ApiKey.METADATA, lambda _, __: metadata.MetadataRequest(topics=None), on_topic(DESCRIBE), versions=(1, 13), hidden="t", label="all"
+        ApiKey.METADATA,
+        lambda _, __: metadata.MetadataRequest(topics=None),
+        on_topic(DESCRIBE),
+        versions=(1, 13),
+        hidden="t",
+        label="all",
     ),
     row(
         ApiKey.METADATA,
@@ -232,14 +323,22 @@ ROWS = [
     row(
         ApiKey.DESCRIBE_QUORUM,
         lambda _, __: describe_quorum.DescribeQuorumRequest(
-            topics=[describe_quorum.RequestTopicData(topic_name="__cluster_metadata", partitions=[describe_quorum.RequestPartitionData()])]
+            topics=[
+                describe_quorum.RequestTopicData(
+                    topic_name="__cluster_metadata",
+                    partitions=[describe_quorum.RequestPartitionData()],
+                )
+            ]
         ),
         on_cluster(DESCRIBE),
         instead=(on_cluster(ALTER),),
         sides=BOTH,
     ),
     row(
-        ApiKey.DESCRIBE_LOG_DIRS, lambda _, __: describe_log_dirs.DescribeLogDirsRequest(topics=None), on_cluster(DESCRIBE), versions=(3, 5)
+        ApiKey.DESCRIBE_LOG_DIRS,
+        lambda _, __: describe_log_dirs.DescribeLogDirsRequest(topics=None),
+        on_cluster(DESCRIBE),
+        versions=(3, 5),
     ),
     row(
         ApiKey.DESCRIBE_LOG_DIRS,
@@ -250,9 +349,29 @@ ROWS = [
         label="without-error",
     ),
     # Groups
-    row(ApiKey.FIND_COORDINATOR, find_request(0), on_group(DESCRIBE), instead=(on_group(READ),), names=True, label="group"),
-    row(ApiKey.FIND_COORDINATOR, find_request(1), on_id(DESCRIBE), versions=(1, 6), names=True, label="transaction"),
-    row(ApiKey.FIND_COORDINATOR, find_request(2), on_cluster(CLUSTER_ACTION), versions=(6,), label="share"),
+    row(
+        ApiKey.FIND_COORDINATOR,
+        find_request(0),
+        on_group(DESCRIBE),
+        instead=(on_group(READ),),
+        names=True,
+        label="group",
+    ),
+    row(
+        ApiKey.FIND_COORDINATOR,
+        find_request(1),
+        on_id(DESCRIBE),
+        versions=(1, 6),
+        names=True,
+        label="transaction",
+    ),
+    row(
+        ApiKey.FIND_COORDINATOR,
+        find_request(2),
+        on_cluster(CLUSTER_ACTION),
+        versions=(6,),
+        label="share",
+    ),
     row(
         ApiKey.JOIN_GROUP,
         lambda it, _: join_group.JoinGroupRequest(
@@ -265,31 +384,92 @@ ROWS = [
         names=True,
     ),
     row(ApiKey.SYNC_GROUP, sync_request, on_group(READ), names=True),
-    row(ApiKey.HEARTBEAT, lambda it, _: heartbeat.HeartbeatRequest(group_id=it.group, member_id=it.member_id), on_group(READ), names=True),
     row(
-        ApiKey.LEAVE_GROUP,
-        lambda it, _: leave_group.LeaveGroupRequest(group_id=it.group, member_id="m", members=[leave_group.MemberIdentity(member_id="m")]),
+        ApiKey.HEARTBEAT,
+        lambda it, _: heartbeat.HeartbeatRequest(group_id=it.group, member_id=it.member_id),
         on_group(READ),
         names=True,
     ),
-    row(ApiKey.OFFSET_COMMIT, commit_request, on_group(READ), on_topic(READ), versions=(2, 9), names=True),
-    row(ApiKey.OFFSET_COMMIT, commit_request, on_group(READ), on_topic(READ), versions=(10,), label="by-id"),
-    row(ApiKey.OFFSET_FETCH, offset_fetch_request, on_group(DESCRIBE), on_topic(DESCRIBE), versions=(1, 7, 9), names=True),
-    row(ApiKey.OFFSET_FETCH, offset_fetch_request, on_group(DESCRIBE), on_topic(DESCRIBE), versions=(10,), label="by-id"),
-    row(ApiKey.OFFSET_FETCH, offset_fetch_all_request, on_group(DESCRIBE), versions=(2, 10), label="all"),
+    row(
+        ApiKey.LEAVE_GROUP,
+        lambda it, _: leave_group.LeaveGroupRequest(
+            group_id=it.group, member_id="m", members=[leave_group.MemberIdentity(member_id="m")]
+        ),
+        on_group(READ),
+        names=True,
+    ),
+    row(
+        ApiKey.OFFSET_COMMIT,
+        commit_request,
+        on_group(READ),
+        on_topic(READ),
+        versions=(2, 9),
+        names=True,
+    ),
+    row(
+        ApiKey.OFFSET_COMMIT,
+        commit_request,
+        on_group(READ),
+        on_topic(READ),
+        versions=(10,),
+        label="by-id",
+    ),
+    row(
+        ApiKey.OFFSET_FETCH,
+        offset_fetch_request,
+        on_group(DESCRIBE),
+        on_topic(DESCRIBE),
+        versions=(1, 7, 9),
+        names=True,
+    ),
+    row(
+        ApiKey.OFFSET_FETCH,
+        offset_fetch_request,
+        on_group(DESCRIBE),
+        on_topic(DESCRIBE),
+        versions=(10,),
+        label="by-id",
+    ),
+    row(
+        ApiKey.OFFSET_FETCH,
+        offset_fetch_all_request,
+        on_group(DESCRIBE),
+        versions=(2, 10),
+        label="all",
+    ),
     row(
         ApiKey.OFFSET_DELETE,
         lambda it, _: offset_delete.OffsetDeleteRequest(
             group_id=it.group,
-            topics=[offset_delete.OffsetDeleteRequestTopic(name=it.topic, partitions=[offset_delete.OffsetDeleteRequestPartition()])],
+            topics=[
+                offset_delete.OffsetDeleteRequestTopic(
+                    name=it.topic, partitions=[offset_delete.OffsetDeleteRequestPartition()]
+                )
+            ],
         ),
         on_group(DELETE),
         on_topic(READ),
         names=True,
     ),
-    row(ApiKey.LIST_GROUPS, lambda _, __: list_groups.ListGroupsRequest(), on_group(DESCRIBE), instead=(on_cluster(DESCRIBE),), hidden="g"),
-    row(ApiKey.DESCRIBE_GROUPS, lambda it, _: describe_groups.DescribeGroupsRequest(groups=[it.group]), on_group(DESCRIBE), names=True),
-    row(ApiKey.DELETE_GROUPS, lambda it, _: delete_groups.DeleteGroupsRequest(groups_names=[it.group]), on_group(DELETE), names=True),
+    row(
+        ApiKey.LIST_GROUPS,
+        lambda _, __: list_groups.ListGroupsRequest(),
+        on_group(DESCRIBE),
+        instead=(on_cluster(DESCRIBE),),
+        hidden="g",
+    ),
+    row(
+        ApiKey.DESCRIBE_GROUPS,
+        lambda it, _: describe_groups.DescribeGroupsRequest(groups=[it.group]),
+        on_group(DESCRIBE),
+        names=True,
+    ),
+    row(
+        ApiKey.DELETE_GROUPS,
+        lambda it, _: delete_groups.DeleteGroupsRequest(groups_names=[it.group]),
+        on_group(DELETE),
+        names=True,
+    ),
     row(
         ApiKey.CONSUMER_GROUP_HEARTBEAT,
         lambda it, _: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
@@ -335,7 +515,11 @@ ROWS = [
             member_epoch=0,
             rebalance_timeout_ms=30_000,
             topology=streams_group_heartbeat.Topology(
-                subtopologies=[streams_group_heartbeat.Subtopology(subtopology_id="0", source_topics=[it.topic])]
+                subtopologies=[
+                    streams_group_heartbeat.Subtopology(
+                        subtopology_id="0", source_topics=[it.topic]
+                    )
+                ]
             ),
             active_tasks=[],
             standby_tasks=[],
@@ -353,12 +537,27 @@ ROWS = [
     ),
     row(ApiKey.SHARE_FETCH, share_fetch_request, on_group(READ), on_topic(READ)),
     row(ApiKey.SHARE_ACKNOWLEDGE, share_acknowledge_request, on_group(READ), label="group"),
-    row(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, share_offsets_request, on_group(DESCRIBE), on_topic(DESCRIBE), names=True),
-    row(ApiKey.ALTER_SHARE_GROUP_OFFSETS, alter_share_request, (READ, GROUP, "sg"), on_topic(READ), names=True),
+    row(
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+        share_offsets_request,
+        on_group(DESCRIBE),
+        on_topic(DESCRIBE),
+        names=True,
+    ),
+    row(
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        alter_share_request,
+        (READ, GROUP, "sg"),
+        on_topic(READ),
+        names=True,
+    ),
     row(
         ApiKey.DELETE_SHARE_GROUP_OFFSETS,
         lambda it, _: delete_share_group_offsets.DeleteShareGroupOffsetsRequest(
-            group_id="sg", topics=[delete_share_group_offsets.DeleteShareGroupOffsetsRequestTopic(topic_name=it.topic)]
+            group_id="sg",
+            topics=[
+                delete_share_group_offsets.DeleteShareGroupOffsetsRequestTopic(topic_name=it.topic)
+            ],
         ),
         (DELETE, GROUP, "sg"),
         label="group",
@@ -369,17 +568,30 @@ ROWS = [
     row(
         ApiKey.CREATE_TOPICS,
         lambda _, __: create_topics.CreateTopicsRequest(
-            topics=[create_topics.CreatableTopic(name="new", num_partitions=1, replication_factor=1)], timeout_ms=1_000
+            topics=[
+                create_topics.CreatableTopic(name="new", num_partitions=1, replication_factor=1)
+            ],
+            timeout_ms=1_000,
         ),
         on_topic(CREATE, "new"),
         instead=(on_cluster(CREATE),),
         sides=BOTH,
     ),
-    row(ApiKey.DELETE_TOPICS, delete_topics_request, on_topic(DELETE), instead=(on_cluster(DELETE),), sides=BOTH, names=True),
+    row(
+        ApiKey.DELETE_TOPICS,
+        delete_topics_request,
+        on_topic(DELETE),
+        instead=(on_cluster(DELETE),),
+        sides=BOTH,
+        names=True,
+    ),
     row(
         ApiKey.CREATE_PARTITIONS,
         lambda it, _: create_partitions.CreatePartitionsRequest(
-            topics=[create_partitions.CreatePartitionsTopic(name=it.topic, count=2, assignments=None)], timeout_ms=1_000
+            topics=[
+                create_partitions.CreatePartitionsTopic(name=it.topic, count=2, assignments=None)
+            ],
+            timeout_ms=1_000,
         ),
         on_topic(ALTER),
         sides=BOTH,
@@ -388,13 +600,17 @@ ROWS = [
     row(ApiKey.ELECT_LEADERS, elect_request, on_cluster(ALTER), sides=BOTH),
     row(
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-        lambda _, __: alter_partition_reassignments.AlterPartitionReassignmentsRequest(timeout_ms=1_000),
+        lambda _, __: alter_partition_reassignments.AlterPartitionReassignmentsRequest(
+            timeout_ms=1_000
+        ),
         on_cluster(ALTER),
         sides=BOTH,
     ),
     row(
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
-        lambda _, __: list_partition_reassignments.ListPartitionReassignmentsRequest(topics=None, timeout_ms=1_000),
+        lambda _, __: list_partition_reassignments.ListPartitionReassignmentsRequest(
+            topics=None, timeout_ms=1_000
+        ),
         on_cluster(DESCRIBE),
         sides=BOTH,
     ),
@@ -403,7 +619,12 @@ ROWS = [
         lambda it, _: alter_replica_log_dirs.AlterReplicaLogDirsRequest(
             dirs=[
                 alter_replica_log_dirs.AlterReplicaLogDir(
-                    path="/nowhere", topics=[alter_replica_log_dirs.AlterReplicaLogDirTopic(name=it.topic, partitions=[0])]
+                    path="/nowhere",
+                    topics=[
+                        alter_replica_log_dirs.AlterReplicaLogDirTopic(
+                            name=it.topic, partitions=[0]
+                        )
+                    ],
                 )
             ]
         ),
@@ -417,18 +638,34 @@ ROWS = [
     *config_rows(16, lambda _: "metrics", on_cluster(DESCRIBE_CONFIGS), on_cluster(ALTER_CONFIGS)),
     row(
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        named_request(incremental_alter_configs, "IncrementalAlterConfigsRequest", "AlterConfigsResource", 8, lambda _: NODE),
+        named_request(
+            incremental_alter_configs,
+            "IncrementalAlterConfigsRequest",
+            "AlterConfigsResource",
+            8,
+            lambda _: NODE,
+        ),
         on_cluster(ALTER_CONFIGS),
         label="loggers",
     ),
     row(
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        named_request(incremental_alter_configs, "IncrementalAlterConfigsRequest", "AlterConfigsResource", 8, lambda _: NODE),
+        named_request(
+            incremental_alter_configs,
+            "IncrementalAlterConfigsRequest",
+            "AlterConfigsResource",
+            8,
+            lambda _: NODE,
+        ),
         on_cluster(CLUSTER_ACTION),
         sides=CONTROLLER,
         label="loggers-of-a-controller",
     ),
-    row(ApiKey.LIST_CONFIG_RESOURCES, lambda _, __: list_config_resources.ListConfigResourcesRequest(), on_cluster(DESCRIBE_CONFIGS)),
+    row(
+        ApiKey.LIST_CONFIG_RESOURCES,
+        lambda _, __: list_config_resources.ListConfigResourcesRequest(),
+        on_cluster(DESCRIBE_CONFIGS),
+    ),
     row(
         ApiKey.DESCRIBE_CLIENT_QUOTAS,
         lambda _, __: describe_client_quotas.DescribeClientQuotasRequest(),
@@ -440,7 +677,9 @@ ROWS = [
         lambda _, __: alter_client_quotas.AlterClientQuotasRequest(
             entries=[
                 alter_client_quotas.RequestEntryData(
-                    entity=[alter_client_quotas.RequestEntityData(entity_type="user", entity_name="u")],
+                    entity=[
+                        alter_client_quotas.RequestEntityData(entity_type="user", entity_name="u")
+                    ],
                     ops=[alter_client_quotas.OpData(key="producer_byte_rate", value=1e6)],
                 )
             ]
@@ -448,7 +687,10 @@ ROWS = [
         on_cluster(ALTER_CONFIGS),
         sides=BOTH,
     ),
-    row(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, lambda _, __: request_class(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS)()),
+    row(
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+        lambda _, __: request_class(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS)(),
+    ),
     row(ApiKey.PUSH_TELEMETRY, lambda _, __: request_class(ApiKey.PUSH_TELEMETRY)()),
     row(
         ApiKey.DESCRIBE_ACLS,
@@ -461,7 +703,14 @@ ROWS = [
         ApiKey.CREATE_ACLS,
         lambda _, __: create_acls.CreateAclsRequest(
             creations=[
-                create_acls.AclCreation(resource_type=2, resource_name="n", principal="User:u", host="*", operation=3, permission_type=3)
+                create_acls.AclCreation(
+                    resource_type=2,
+                    resource_name="n",
+                    principal="User:u",
+                    host="*",
+                    operation=3,
+                    permission_type=3,
+                )
             ]
         ),
         on_cluster(ALTER),
@@ -469,7 +718,9 @@ ROWS = [
     ),
     row(
         ApiKey.DELETE_ACLS,
-        lambda _, __: delete_acls.DeleteAclsRequest(filters=[acl_filter_request(delete_acls.DeleteAclsFilter, BYSTANDER)]),
+        lambda _, __: delete_acls.DeleteAclsRequest(
+            filters=[acl_filter_request(delete_acls.DeleteAclsFilter, BYSTANDER)]
+        ),
         on_cluster(ALTER),
         sides=BOTH,
     ),
@@ -484,7 +735,11 @@ ROWS = [
         lambda _, __: alter_user_scram_credentials.AlterUserScramCredentialsRequest(
             upsertions=[
                 alter_user_scram_credentials.ScramCredentialUpsertion(
-                    name="u", mechanism=1, iterations=4096, salt=b"salt-of-u", salted_password=bytes(32)
+                    name="u",
+                    mechanism=1,
+                    iterations=4096,
+                    salt=b"salt-of-u",
+                    salted_password=bytes(32),
                 )
             ]
         ),
@@ -493,32 +748,72 @@ ROWS = [
     ),
     row(
         ApiKey.CREATE_DELEGATION_TOKEN,
-        lambda _, __: request_class(ApiKey.CREATE_DELEGATION_TOKEN)(owner_principal_type="User", owner_principal_name="other"),
+        lambda _, __: request_class(ApiKey.CREATE_DELEGATION_TOKEN)(
+            owner_principal_type="User", owner_principal_name="other"
+        ),
         (AclOperation.CREATE_TOKENS, AclResource.USER, "User:other"),
         sides=BOTH,
         versions=(3,),
         code=65,
     ),
-    row(ApiKey.RENEW_DELEGATION_TOKEN, lambda _, __: request_class(ApiKey.RENEW_DELEGATION_TOKEN)(), sides=BOTH),
-    row(ApiKey.EXPIRE_DELEGATION_TOKEN, lambda _, __: request_class(ApiKey.EXPIRE_DELEGATION_TOKEN)(), sides=BOTH),
+    row(
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        lambda _, __: request_class(ApiKey.RENEW_DELEGATION_TOKEN)(),
+        sides=BOTH,
+    ),
+    row(
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        lambda _, __: request_class(ApiKey.EXPIRE_DELEGATION_TOKEN)(),
+        sides=BOTH,
+    ),
     row(
         ApiKey.DESCRIBE_DELEGATION_TOKEN,
         lambda _, __: request_class(ApiKey.DESCRIBE_DELEGATION_TOKEN)(owners=None),
-        instead=((DESCRIBE, AclResource.DELEGATION_TOKEN, "t"), (AclOperation.DESCRIBE_TOKENS, AclResource.USER, "User:other")),
+        instead=(
+            (DESCRIBE, AclResource.DELEGATION_TOKEN, "t"),
+            (AclOperation.DESCRIBE_TOKENS, AclResource.USER, "User:other"),
+        ),
     ),
-    row(ApiKey.SASL_HANDSHAKE, lambda _, __: request_class(ApiKey.SASL_HANDSHAKE)(mechanism="PLAIN"), sides=BOTH),
-    row(ApiKey.SASL_AUTHENTICATE, lambda _, __: request_class(ApiKey.SASL_AUTHENTICATE)(), sides=BOTH),
+    row(
+        ApiKey.SASL_HANDSHAKE,
+        lambda _, __: request_class(ApiKey.SASL_HANDSHAKE)(mechanism="PLAIN"),
+        sides=BOTH,
+    ),
+    row(
+        ApiKey.SASL_AUTHENTICATE,
+        lambda _, __: request_class(ApiKey.SASL_AUTHENTICATE)(),
+        sides=BOTH,
+    ),
     row(
         ApiKey.UPDATE_FEATURES,
         lambda _, __: update_features.UpdateFeaturesRequest(
-            feature_updates=[update_features.FeatureUpdateKey(feature="share.version", max_version_level=0, upgrade_type=2)]
+            feature_updates=[
+                update_features.FeatureUpdateKey(
+                    feature="share.version", max_version_level=0, upgrade_type=2
+                )
+            ]
         ),
         on_cluster(ALTER),
         sides=BOTH,
     ),
-    row(ApiKey.UNREGISTER_BROKER, lambda _, __: unregister_broker.UnregisterBrokerRequest(broker_id=9), on_cluster(ALTER), sides=BOTH),
-    row(ApiKey.ADD_RAFT_VOTER, lambda _, __: request_class(ApiKey.ADD_RAFT_VOTER)(timeout_ms=100), on_cluster(ALTER), sides=BOTH),
-    row(ApiKey.REMOVE_RAFT_VOTER, lambda _, __: request_class(ApiKey.REMOVE_RAFT_VOTER)(), on_cluster(ALTER), sides=BOTH),
+    row(
+        ApiKey.UNREGISTER_BROKER,
+        lambda _, __: unregister_broker.UnregisterBrokerRequest(broker_id=9),
+        on_cluster(ALTER),
+        sides=BOTH,
+    ),
+    row(
+        ApiKey.ADD_RAFT_VOTER,
+        lambda _, __: request_class(ApiKey.ADD_RAFT_VOTER)(timeout_ms=100),
+        on_cluster(ALTER),
+        sides=BOTH,
+    ),
+    row(
+        ApiKey.REMOVE_RAFT_VOTER,
+        lambda _, __: request_class(ApiKey.REMOVE_RAFT_VOTER)(),
+        on_cluster(ALTER),
+        sides=BOTH,
+    ),
     *rows_between_nodes(),
     # Ours
     row(

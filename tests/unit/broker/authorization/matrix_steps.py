@@ -29,7 +29,9 @@ NAMED_BY = {TOPIC: "topic", CLUSTER: "topic", GROUP: "group", TRANSACTIONAL_ID: 
 
 
 async def prepare(node: AclStory) -> Things:
-    """Make what requests are about: a topic with a record, a group with a position, a transactional id."""
+    """Make what requests are about: a topic with a record, a group with a position, a transactional
+    id.
+    """
     topic_id = await node.make_topic("t")
     await node.may_do_everything()
     for key_type, key in ((0, "g"), (1, "x")):
@@ -38,7 +40,9 @@ async def prepare(node: AclStory) -> Things:
     things = Things(topic_id=topic_id)
     assert (await node.produce("t", batch(b"one"))).error_code == 0
     assert codes(await node.ask(commit_request(things, 9), 9)) == {0}
-    assert codes(await node.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1_000), 4)) == {0}
+    assert codes(
+        await node.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1_000), 4)
+    ) == {0}
     await node.forget_acls()
     return things
 
@@ -53,9 +57,25 @@ def state(node: AclStory) -> Any:
     coordinator has them.
     """
     image = node.broker.image
-    logs = {where: (log.log_start_offset, log.log_end_offset) for where, log in node.broker.foundation.logs.logs.items()}
-    access = (image.access.acls, image.access.scram_credentials, image.access.delegation_tokens, image.access.client_quotas)
-    return image.topics, image.configs, image.features, access, image.cluster.brokers.keys(), logs, members(node)
+    logs = {
+        where: (log.log_start_offset, log.log_end_offset)
+        for where, log in node.broker.foundation.logs.logs.items()
+    }
+    access = (
+        image.access.acls,
+        image.access.scram_credentials,
+        image.access.delegation_tokens,
+        image.access.client_quotas,
+    )
+    return (
+        image.topics,
+        image.configs,
+        image.features,
+        access,
+        image.cluster.brokers.keys(),
+        logs,
+        members(node),
+    )
 
 
 def members(node: AclStory) -> dict[str, tuple[str, ...]]:
@@ -92,12 +112,18 @@ def fitted(message: Any, version: int) -> Any:
         if not has_version(field.versions, version):
             value = getattr(fresh, field.name)
         elif field.struct is not None and value is not None:
-            value = [fitted(each, version) for each in value] if isinstance(value, list) else fitted(value, version)
+            value = (
+                [fitted(each, version) for each in value]
+                if isinstance(value, list)
+                else fitted(value, version)
+            )
         setattr(message, field.name, value)
     return message
 
 
-async def check_refusal(node: AclStory, client: RawClient, row: Row, version: int, things: Things, missing: Right) -> None:  # noqa: PLR0917 - one step of one case
+async def check_refusal(  # noqa: PLR0917 - one step of one case
+    node: AclStory, client: RawClient, row: Row, version: int, things: Things, missing: Right
+) -> None:
     await node.add(acl((READ, TOPIC, BYSTANDER), principal="User:somebody"))
     before = state(node)
     told = await ask(client, row, version, things)

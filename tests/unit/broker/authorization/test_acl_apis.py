@@ -17,7 +17,15 @@ from log_service.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAc
 from log_service.protocol.messages.describe_acls import DescribeAclsRequest
 from log_service.raft.format import random_id
 from log_service.security.acls.index import NO_INDEX
-from tests.unit.broker.authorization.acl_story import ALL_OPERATIONS, CLUSTER, CLUSTER_NAME, TOPIC, AclStory, acl, tell_with_acls
+from tests.unit.broker.authorization.acl_story import (
+    ALL_OPERATIONS,
+    CLUSTER,
+    CLUSTER_NAME,
+    TOPIC,
+    AclStory,
+    acl,
+    tell_with_acls,
+)
 from tests.unit.broker.authorization.matrix import DESCRIBE, READ, WRITE
 from tests.unit.security.acls import Acl
 
@@ -28,7 +36,11 @@ ADMIN = (ALL_OPERATIONS, CLUSTER, CLUSTER_NAME)
 
 def described(told: Any) -> list[tuple[str, str, int]]:
     assert told.error_code == 0, told
-    return [(resource.resource_name, each.principal, each.operation) for resource in told.resources for each in resource.acls]
+    return [
+        (resource.resource_name, each.principal, each.operation)
+        for resource in told.resources
+        for each in resource.acls
+    ]
 
 
 def asking(**wanted: Any) -> DescribeAclsRequest:
@@ -47,22 +59,38 @@ def asking(**wanted: Any) -> DescribeAclsRequest:
 def deleting(**wanted: Any) -> DeleteAclsFilter:
     fields = asking(**wanted)
     names = {each.name for each in DescribeAclsRequest.SCHEMA.fields}
-    return DeleteAclsFilter(**{each.name: getattr(fields, each.name) for each in DeleteAclsFilter.SCHEMA.fields if each.name in names})
+    return DeleteAclsFilter(
+        **{
+            each.name: getattr(fields, each.name)
+            for each in DeleteAclsFilter.SCHEMA.fields
+            if each.name in names
+        }
+    )
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_acls_are_made_told_and_taken_away(version: int) -> None:
     async def story(node: AclStory) -> None:
         await node.allow(ADMIN)
-        told = await node.ask(CreateAclsRequest(creations=[READS, READS, replace(READS, operation=WRITE)]), version)
+        told = await node.ask(
+            CreateAclsRequest(creations=[READS, READS, replace(READS, operation=WRITE)]), version
+        )
         assert [result.error_code for result in told.results] == [0, 0, 0]
         again = await node.ask(CreateAclsRequest(creations=[READS]), version)
         assert [result.error_code for result in again.results] == [0]
         assert len(node.broker.image.access.acls) == 3
-        assert described(await node.ask(asking(principal_filter="User:ann"), version)) == [("t", "User:ann", 3), ("t", "User:ann", 4)]
-        filters = [deleting(operation=3, principal_filter="User:ann"), deleting(principal_filter="User:ann")]
+        assert described(await node.ask(asking(principal_filter="User:ann"), version)) == [
+            ("t", "User:ann", 3),
+            ("t", "User:ann", 4),
+        ]
+        filters = [
+            deleting(operation=3, principal_filter="User:ann"),
+            deleting(principal_filter="User:ann"),
+        ]
         told = await node.ask(DeleteAclsRequest(filters=filters), version)
-        assert [[match.operation for match in result.matching_acls] for result in told.filter_results] == [[3], [3, 4]]
+        assert [
+            [match.operation for match in result.matching_acls] for result in told.filter_results
+        ] == [[3], [3, 4]]
         assert described(await node.ask(asking(principal_filter="User:ann"), version)) == []
 
     tell_with_acls(story)
@@ -88,14 +116,23 @@ WRONG: list[tuple[dict[str, Any], int]] = [
 
 @pytest.mark.parametrize(("wrong", "code"), WRONG, ids=[str(wrong) for wrong, _ in WRONG])
 def test_each_acl_is_decided_on_by_itself(wrong: dict[str, Any], code: int) -> None:
-    records, told = create_acls(EMPTY_IMAGE, CreateAclsRequest(creations=[replace(READS, **wrong), READS]), _new_ids())
+    records, told = create_acls(
+        EMPTY_IMAGE, CreateAclsRequest(creations=[replace(READS, **wrong), READS]), _new_ids()
+    )
     assert [result.error_code for result in told.results] == [code, 0]
     assert len(records) == (1 if code else 2)
     assert bool(told.results[0].error_message) is bool(code)
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"resource_type": 1}, {"resource_pattern_type": 1}, {"resource_pattern_type": 2}, {"operation": 1}, {"permission_type": 1}]
+    "wrong",
+    [
+        {"resource_type": 1},
+        {"resource_pattern_type": 1},
+        {"resource_pattern_type": 2},
+        {"operation": 1},
+        {"permission_type": 1},
+    ],
 )
 def test_what_only_a_filter_can_say_refuses_the_whole_request(wrong: dict[str, Any]) -> None:
     async def story(node: AclStory) -> None:
@@ -125,8 +162,12 @@ def test_a_number_that_stands_for_nothing_closes_the_connection() -> None:
 def test_a_filter_with_a_strange_number_is_refused_and_the_others_run() -> None:
     async def story(node: AclStory) -> None:
         await node.allow(ADMIN, (DESCRIBE, TOPIC, "t"))
-        told = await node.ask(DeleteAclsRequest(filters=[deleting(operation=99), deleting(resource_type_filter=2)]), 3)
-        assert [(result.error_code, len(result.matching_acls)) for result in told.filter_results] == [(42, 0), (0, 1)]
+        told = await node.ask(
+            DeleteAclsRequest(filters=[deleting(operation=99), deleting(resource_type_filter=2)]), 3
+        )
+        assert [
+            (result.error_code, len(result.matching_acls)) for result in told.filter_results
+        ] == [(42, 0), (0, 1)]
         assert described(await node.ask(asking(operation=99), 3)) == []
 
     tell_with_acls(story)
@@ -136,7 +177,10 @@ def test_too_many_acls_are_refused_whole() -> None:
     many = [replace(READS, resource_name=str(number)) for number in range(MAX_RECORDS + 1)]
     with pytest.raises(KafkaError, match="of at most 10000"):
         create_acls(EMPTY_IMAGE, CreateAclsRequest(creations=many), _new_ids())
-    assert len(create_acls(EMPTY_IMAGE, CreateAclsRequest(creations=many[1:]), _new_ids())[0]) == MAX_RECORDS
+    assert (
+        len(create_acls(EMPTY_IMAGE, CreateAclsRequest(creations=many[1:]), _new_ids())[0])
+        == MAX_RECORDS
+    )
 
 
 def test_whether_acls_are_there_looks_at_few_of_those_with_their_name() -> None:
@@ -154,10 +198,15 @@ def test_whether_acls_are_there_looks_at_few_of_those_with_their_name() -> None:
 
     index = NO_INDEX.changed([Watched(principal=f"User:{number}") for number in range(1_000)], ())
     image = replace(EMPTY_IMAGE, access=replace(EMPTY_IMAGE.access, acl_index=index))
-    creations = [replace(READS, resource_name="orders", principal=f"User:{number}") for number in range(500, 1_500)]
+    creations = [
+        replace(READS, resource_name="orders", principal=f"User:{number}")
+        for number in range(500, 1_500)
+    ]
     looked_at.clear()
     records, _ = create_acls(image, CreateAclsRequest(creations=creations), _new_ids())
-    assert [record.principal for record in records] == [f"User:{number}" for number in range(1_000, 1_500)]  # type: ignore[union-attr]  # as below
+    assert [record.principal for record in records] == [
+        f"User:{number}" for number in range(1_000, 1_500)
+    ]  # type: ignore[union-attr]  # as below
     assert len(looked_at) < 20 * len(creations)
 
 
@@ -176,10 +225,17 @@ def test_deleting_by_exact_filters_looks_at_few_of_the_acls_with_their_name() ->
 
     orders: dict[str, Any] = {"resource_type": 2, "resource_name": "orders", "pattern_type": 3}
     may_read: dict[str, Any] = {"host": "*", "operation": READ, "permission_type": 3}
-    entries = [Watched(acl_id=UUID(int=number), principal=f"User:{number}", **orders, **may_read) for number in range(1_000)]
-    image = replace(EMPTY_IMAGE, access=replace(EMPTY_IMAGE.access, acl_index=NO_INDEX.changed(entries, ())))
+    entries = [
+        Watched(acl_id=UUID(int=number), principal=f"User:{number}", **orders, **may_read)
+        for number in range(1_000)
+    ]
+    image = replace(
+        EMPTY_IMAGE, access=replace(EMPTY_IMAGE.access, acl_index=NO_INDEX.changed(entries, ()))
+    )
     on_orders = {f"{name}_filter": value for name, value in orders.items()}
-    filters = [deleting(**on_orders, principal_filter=f"User:{number}") for number in range(500, 1_500)]
+    filters = [
+        deleting(**on_orders, principal_filter=f"User:{number}") for number in range(500, 1_500)
+    ]
     looked_at.clear()
     records, told = delete_acls(image, DeleteAclsRequest(filters=filters))
     assert [record.id.int for record in records] == list(range(500, 1_000))  # type: ignore[union-attr]  # as below
@@ -195,8 +251,16 @@ def test_nothing_is_deleted_of_an_empty_cluster() -> None:
 def test_without_an_authorizer_there_are_no_rules() -> None:
     async def story(node: AclStory) -> None:
         assert (await node.ask(asking(), 3)).error_code == 54
-        assert [result.error_code for result in (await node.ask(CreateAclsRequest(creations=[READS]), 3)).results] == [54]
-        assert [result.error_code for result in (await node.ask(DeleteAclsRequest(filters=[deleting()]), 3)).filter_results] == [54]
+        assert [
+            result.error_code
+            for result in (await node.ask(CreateAclsRequest(creations=[READS]), 3)).results
+        ] == [54]
+        assert [
+            result.error_code
+            for result in (
+                await node.ask(DeleteAclsRequest(filters=[deleting()]), 3)
+            ).filter_results
+        ] == [54]
 
     tell_with_acls(story, authorizer_class_name="")
 
@@ -256,6 +320,10 @@ def test_the_ids_of_one_request_lie_beside_each_other() -> None:
     """
     bits = Random(1).getrandbits
     creations = [replace(READS, resource_name=str(number)) for number in range(100)]
-    records, _ = create_acls(EMPTY_IMAGE, CreateAclsRequest(creations=[*creations, READS, READS]), lambda: random_id(bits))
+    records, _ = create_acls(
+        EMPTY_IMAGE,
+        CreateAclsRequest(creations=[*creations, READS, READS]),
+        lambda: random_id(bits),
+    )
     numbers = [record.id.int for record in records]  # type: ignore[union-attr]  # as above
     assert numbers == list(range(numbers[0], numbers[0] + 101))

@@ -29,10 +29,30 @@ from log_service.security.audit import LOGGER_NAME, AuditEntry
 from log_service.storage.files import RealFiles
 from tests.helpers.cluster import Cluster, host_of, node_properties, tell_cluster
 from tests.sim import World, sim_run
-from tests.unit.broker.authorization.acl_story import CLUSTER, CLUSTER_NAME, STANDARD, TOPIC, AclStory, tell_with_acls
-from tests.unit.broker.context import HOST, RawClient, Story, batch, configuration, running, values_of
+from tests.unit.broker.authorization.acl_story import (
+    CLUSTER,
+    CLUSTER_NAME,
+    STANDARD,
+    TOPIC,
+    AclStory,
+    tell_with_acls,
+)
+from tests.unit.broker.context import (
+    HOST,
+    RawClient,
+    Story,
+    batch,
+    configuration,
+    running,
+    values_of,
+)
 
-READ, WRITE, DESCRIBE, CREATE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.CREATE
+READ, WRITE, DESCRIBE, CREATE = (
+    AclOperation.READ,
+    AclOperation.WRITE,
+    AclOperation.DESCRIBE,
+    AclOperation.CREATE,
+)
 PATH = Path("/audit/node-authorizer.log")
 DENIED = (
     "Principal = User:ANONYMOUS is Denied operation = WRITE from host = client on resource = Topic:LITERAL:t for request = Produce"
@@ -50,7 +70,10 @@ def level_of_the_audit_log() -> Iterator[None]:
 
 
 def tell_with_audit_log(main: Callable[[AclStory], Awaitable[None]], **properties: str) -> None:
-    wanted = {"authorizer.class.name": STANDARD, **{name.replace("_", "."): value for name, value in properties.items()}}
+    wanted = {
+        "authorizer.class.name": STANDARD,
+        **{name.replace("_", "."): value for name, value in properties.items()},
+    }
     set_audit_level(configuration(wanted)[0])
     tell_with_acls(main, **properties)
 
@@ -82,7 +105,9 @@ async def refused_produce(node: AclStory, topic: str = "t") -> None:
 # The file
 
 
-def test_what_is_denied_is_a_line_of_the_file_as_kafka_writes_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_denied_is_a_line_of_the_file_as_kafka_writes_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def story(node: AclStory) -> None:
         await node.make_topic("t")
         await refused_produce(node)
@@ -94,13 +119,17 @@ def test_what_is_denied_is_a_line_of_the_file_as_kafka_writes_it(caplog: pytest.
         assert rest == f"INFO {DENIED} ({LOGGER_NAME})"
         assert moment[0] == "["
         assert len(moment) == len("[2026-11-23 20:46:07,123")
-        logging.getLogger(LOGGER_NAME).setLevel(logging.WARNING)  # as a request does that sets the level of the logger
+        logging.getLogger(LOGGER_NAME).setLevel(
+            logging.WARNING
+        )  # as a request does that sets the level of the logger
         await refused_produce(node, "other")
         await trio.sleep(1)
         assert lines_of(node) == [line]
 
     tell_with_audit_log(story, audit_log_path=str(PATH))
-    assert not [record for record in caplog.records if record.name == LOGGER_NAME], "the file has it, and no other log"
+    assert not [record for record in caplog.records if record.name == LOGGER_NAME], (
+        "the file has it, and no other log"
+    )
 
 
 def test_what_is_allowed_is_a_line_where_that_is_asked_for() -> None:
@@ -118,7 +147,11 @@ def test_what_is_allowed_is_a_line_where_that_is_asked_for() -> None:
 
 def test_the_last_decisions_are_written_before_a_node_stops() -> None:
     async def whole(world: World) -> None:
-        wanted = {"listeners": f"PLAINTEXT://{HOST}:9092", "authorizer.class.name": STANDARD, "audit.log.path": str(PATH)}
+        wanted = {
+            "listeners": f"PLAINTEXT://{HOST}:9092",
+            "authorizer.class.name": STANDARD,
+            "audit.log.path": str(PATH),
+        }
         set_audit_level(configuration(wanted)[0])
         async with running(world, **wanted) as node:
             request = MetadataRequest(topics=None, include_cluster_authorized_operations=False)
@@ -144,7 +177,9 @@ def test_the_file_rolls_by_size_and_so_many_are_kept() -> None:
         assert numbers == list(range(60 - len(numbers), 60)), "the newest, in order, whole"
         assert len(numbers) > 30
 
-    tell_with_audit_log(story, audit_log_path=str(PATH), audit_log_max_bytes="4096", audit_log_max_files="3")
+    tell_with_audit_log(
+        story, audit_log_path=str(PATH), audit_log_max_bytes="4096", audit_log_max_files="3"
+    )
 
 
 @pytest.mark.parametrize("max_files", [1, 2, 4])
@@ -165,10 +200,16 @@ def test_a_rolling_file_keeps_whole_lines(tmp_path: Path, max_files: int) -> Non
 def test_a_line_that_is_larger_than_a_file_stands_alone(tmp_path: Path) -> None:
     rolling = RollingFile(RealFiles(), tmp_path / "a.log", max_bytes=10, max_files=3)
     rolling.append([b"1\n", b"2" * 50 + b"\n", b"3\n"])
-    assert [(tmp_path / name).read_bytes() for name in ("a.log.2", "a.log.1", "a.log")] == [b"1\n", b"2" * 50 + b"\n", b"3\n"]
+    assert [(tmp_path / name).read_bytes() for name in ("a.log.2", "a.log.1", "a.log")] == [
+        b"1\n",
+        b"2" * 50 + b"\n",
+        b"3\n",
+    ]
 
 
-def test_a_file_that_cannot_be_written_costs_decisions_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_cannot_be_written_costs_decisions_and_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def main(world: World) -> None:
         queue, path = AuditQueue(), tmp_path / "a.log"
         (tmp_path / "a.log.1").mkdir()  # in the way of the file that rolls
@@ -191,7 +232,11 @@ def test_a_file_that_cannot_be_written_costs_decisions_and_nothing_else(tmp_path
         file.close()
 
     sim_run(1, main)
-    assert [record.levelname for record in caplog.records if "missing in the audit log" in record.getMessage()] == ["WARNING"]
+    assert [
+        record.levelname
+        for record in caplog.records
+        if "missing in the audit log" in record.getMessage()
+    ] == ["WARNING"]
 
 
 # The queue
@@ -254,10 +299,16 @@ def test_a_flood_of_denials_delays_nothing_that_is_allowed() -> None:
             nursery.cancel_scope.cancel()
         assert writes[0][-3:] == ["allowed 0", "allowed 1", "allowed 2"]
         assert {len(write) for write in writes[:-1]} == {audit_queue.MAX_TAKEN_COUNT}
-        denied = [int(name.split()[1]) for write in writes for name in write if name.startswith("denied")]
+        denied = [
+            int(name.split()[1]) for write in writes for name in write if name.startswith("denied")
+        ]
         assert denied == sorted(denied)
         assert queue.written_count == len(denied) + 3 - audit_queue.MAX_TAKEN_COUNT
-        assert queue.dropped_count == queue.dropped_denied_count == next(numbers) - len(denied) + audit_queue.MAX_TAKEN_COUNT
+        assert (
+            queue.dropped_count
+            == queue.dropped_denied_count
+            == next(numbers) - len(denied) + audit_queue.MAX_TAKEN_COUNT
+        )
 
     sim_run(1, main)
 
@@ -275,7 +326,9 @@ def test_a_flood_of_denials_delays_nothing_that_is_allowed() -> None:
         ((300, 200), (300, 200)),
     ],
 )
-def test_each_kind_has_half_of_a_write_if_it_needs_that(waiting: tuple[int, int], taken: tuple[int, int]) -> None:
+def test_each_kind_has_half_of_a_write_if_it_needs_that(
+    waiting: tuple[int, int], taken: tuple[int, int]
+) -> None:
     assert audit_queue.shares(*waiting) == taken
 
 
@@ -288,7 +341,9 @@ def test_a_queue_that_is_not_emptied_stays_small() -> None:
         large = AuditQueue()
         for _number in range(1_000):
             large.put_nowait(entry("n" * 32_000))
-        assert large.dropped_count == 1_000 - audit_queue.MAX_WAITING_SIZE // (32_000 + len("ann") + len("h"))
+        assert large.dropped_count == 1_000 - audit_queue.MAX_WAITING_SIZE // (
+            32_000 + len("ann") + len("h")
+        )
 
     sim_run(1, main)
 
@@ -353,7 +408,9 @@ def test_an_attempt_on_the_topic_is_a_record_of_it() -> None:
     tell_with_audit_log(story, audit_log_topic="audit")
 
 
-def test_a_topic_that_cannot_be_created_holds_up_no_request(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topic_that_cannot_be_created_holds_up_no_request(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def story(node: AclStory) -> None:
         for _ in range(3):
             await refused_produce(node)
@@ -396,14 +453,22 @@ def test_a_node_that_leads_no_partition_of_the_topic_sends_its_decisions_to_one_
 
     async def story(cluster: Cluster) -> None:
         def length() -> int:
-            logs = [broker.replicas.partitions["audit", 0].log for broker in cluster.brokers.values()]
+            logs = [
+                broker.replicas.partitions["audit", 0].log for broker in cluster.brokers.values()
+            ]
             return max(log.log_end_offset for log in logs if log is not None)
 
         network = cluster.world.client_env().network
         for node_id in ids:
             client = RawClient(await network.connect(host_of(node_id), 9092))
-            await client.ask(MetadataRequest(topics=None, include_cluster_authorized_operations=True), 8)
-        await cluster.until(lambda: all(("audit", 0) in broker.replicas.partitions for broker in cluster.brokers.values()))
+            await client.ask(
+                MetadataRequest(topics=None, include_cluster_authorized_operations=True), 8
+            )
+        await cluster.until(
+            lambda: all(
+                ("audit", 0) in broker.replicas.partitions for broker in cluster.brokers.values()
+            )
+        )
         await cluster.until(lambda: length() > 0)
         await trio.sleep(20)
         quiet = length()
@@ -444,9 +509,13 @@ def test_bad_values_are_refused(key: str, value: str, reason: str) -> None:
 
 def test_a_file_that_cannot_be_opened_stops_the_start() -> None:
     async def main(world: World) -> None:
-        world.node_env(HOST).files.write_atomically(Path("/audit"), b"a file where a directory is wanted")
+        world.node_env(HOST).files.write_atomically(
+            Path("/audit"), b"a file where a directory is wanted"
+        )
         with pytest.raises(OSError, match="audit"), one_error():
-            async with running(world, **{"authorizer.class.name": STANDARD, "audit.log.path": str(PATH)}):
+            async with running(
+                world, **{"authorizer.class.name": STANDARD, "audit.log.path": str(PATH)}
+            ):
                 pass
 
     sim_run(1, main)
@@ -460,4 +529,6 @@ def test_rights_on_the_cluster_are_told(caplog: pytest.LogCaptureFixture) -> Non
         await refused_produce(node)
 
     tell_with_audit_log(story, audit_log_topic="audit")
-    assert [record.getMessage() for record in caplog.records if record.name == LOGGER_NAME] == [DENIED]
+    assert [record.getMessage() for record in caplog.records if record.name == LOGGER_NAME] == [
+        DENIED
+    ]

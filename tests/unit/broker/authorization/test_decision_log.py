@@ -22,11 +22,17 @@ LEVELS = {
 
 
 @pytest.mark.parametrize(("kind", "is_allowed"), LEVELS)
-def test_each_decision_has_its_level_and_is_counted(caplog: pytest.LogCaptureFixture, kind: str, *, is_allowed: bool) -> None:
+def test_each_decision_has_its_level_and_is_counted(
+    caplog: pytest.LogCaptureFixture, kind: str, *, is_allowed: bool
+) -> None:
     caplog.set_level(TRACE, LOGGER_NAME)
     log = DecisionLog(lambda: 0)
-    asker: Any = SimpleNamespace(principal=Principal("User", "ann"), written_host="h", api_name="Metadata")
+    asker: Any = SimpleNamespace(
+        principal=Principal("User", "ann"), written_host="h", api_name="Metadata"
+    )
     decision = DEFAULT_ALLOW if is_allowed else DEFAULT_DENY
     getattr(log, f"note_{kind}")(asker, decision, AclOperation.DESCRIBE, AclResource.TOPIC, "t")
-    assert [record.levelno for record in caplog.records if record.name == LOGGER_NAME] == [LEVELS[kind, is_allowed]]
+    assert [record.levelno for record in caplog.records if record.name == LOGGER_NAME] == [
+        LEVELS[kind, is_allowed]
+    ]
     assert (log.allowed_count, log.denied_count) == (int(is_allowed), int(not is_allowed))

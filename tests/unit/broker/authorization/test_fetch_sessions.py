@@ -6,17 +6,29 @@ A client may only say that it is a broker.
 import pytest
 
 from log_service.common.errors import ErrorCode
-from tests.unit.broker.authorization.acl_story import CLUSTER, CLUSTER_NAME, TOPIC, AclStory, Right, tell_with_acls
+from tests.unit.broker.authorization.acl_story import (
+    CLUSTER,
+    CLUSTER_NAME,
+    TOPIC,
+    AclStory,
+    Right,
+    tell_with_acls,
+)
 from tests.unit.broker.authorization.matrix import CLUSTER_ACTION, READ
 from tests.unit.broker.context import fetch_request
 
 
 @pytest.mark.parametrize(
     ("more", "kept"),
-    [([], ErrorCode.NONE), ([(CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)], ErrorCode.FETCH_SESSION_ID_NOT_FOUND)],
+    [
+        ([], ErrorCode.NONE),
+        ([(CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)], ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+    ],
     ids=["stranger", "broker"],
 )
-def test_who_is_no_broker_pushes_out_no_session_of_a_consumer(more: list[Right], kept: ErrorCode) -> None:
+def test_who_is_no_broker_pushes_out_no_session_of_a_consumer(
+    more: list[Right], kept: ErrorCode
+) -> None:
     async def story(node: AclStory) -> None:
         await node.make_topic("t")
         await node.allow((READ, TOPIC, "t"), *more)

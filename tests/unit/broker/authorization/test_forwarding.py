@@ -15,10 +15,25 @@ from log_service.common.errors import ErrorCode
 from log_service.controller.caller import Caller
 from log_service.controller.envelope import envelope_of, open_response
 from log_service.protocol.api_versions import ApiKey, request_class
-from log_service.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
-from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from log_service.protocol.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+from log_service.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from log_service.protocol.messages.envelope import EnvelopeResponse
-from tests.unit.broker.authorization.acl_story import CLUSTER, CLUSTER_NAME, TOPIC, AclStory, acl, codes, tell_with_acls
+from tests.unit.broker.authorization.acl_story import (
+    CLUSTER,
+    CLUSTER_NAME,
+    TOPIC,
+    AclStory,
+    acl,
+    codes,
+    tell_with_acls,
+)
 from tests.unit.broker.authorization.matrix import CLUSTER_ACTION, CREATE
 from tests.unit.broker.context import RawClient
 
@@ -28,10 +43,14 @@ HERE, ELSEWHERE = "10.0.0.9", "0:0:0:0:0:0:0:1"
 
 
 def creating(name: str) -> CreateTopicsRequest:
-    return CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)], timeout_ms=1_000)
+    return CreateTopicsRequest(
+        topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)], timeout_ms=1_000
+    )
 
 
-async def passed_on(client: RawClient, name: str, *, principal: Principal = BOB, host: str = HERE) -> Any:
+async def passed_on(
+    client: RawClient, name: str, *, principal: Principal = BOB, host: str = HERE
+) -> Any:
     """Ask as a broker that passes on what a client asked for."""
     caller = Caller(version=VERSION, principal=principal, host=host)
     told: EnvelopeResponse = await client.ask(envelope_of(creating(name), caller), 0)
@@ -89,17 +108,35 @@ def test_a_super_user_is_one_through_a_broker_too() -> None:
 
 
 def test_an_envelope_holds_only_what_brokers_pass_on() -> None:
-    """The principal in it may do everything here. What nodes ask of each other comes from nodes alone, and no envelope holds another."""
+    """The principal in it may do everything here. What nodes ask of each other comes from nodes
+    alone, and no envelope holds another.
+    """
 
     async def story(node: AclStory) -> None:
         client = await node.connect_to_controller()
         await node.allow((CLUSTER_ACTION, CLUSTER, CLUSTER_NAME))
-        not_passed_on = {key for key, api in REGISTRY.items() if Side.CONTROLLER in api.sides and not api.is_forwardable}
-        assert {ApiKey.ENVELOPE, ApiKey.BROKER_REGISTRATION, ApiKey.FETCH, ApiKey.VOTE} <= not_passed_on
+        not_passed_on = {
+            key
+            for key, api in REGISTRY.items()
+            if Side.CONTROLLER in api.sides and not api.is_forwardable
+        }
+        assert {
+            ApiKey.ENVELOPE,
+            ApiKey.BROKER_REGISTRATION,
+            ApiKey.FETCH,
+            ApiKey.VOTE,
+        } <= not_passed_on
         for key in sorted(not_passed_on):
             version = REGISTRY[key].spec.max_version
-            told = await client.ask(envelope_of(request_class(key)(), Caller(version=version, principal=BOB, host=HERE)), 0)
-            assert (told.error_code, told.response_data) == (ErrorCode.INVALID_REQUEST, None), key.name
+            told = await client.ask(
+                envelope_of(
+                    request_class(key)(), Caller(version=version, principal=BOB, host=HERE)
+                ),
+                0,
+            )
+            assert (told.error_code, told.response_data) == (ErrorCode.INVALID_REQUEST, None), (
+                key.name
+            )
         client.close()
 
     tell_with_acls(story, super_users="User:bob")
@@ -118,7 +155,9 @@ def test_an_envelope_holds_only_what_brokers_pass_on() -> None:
         ({"client_host_address": b"abc"}, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_an_envelope_that_cannot_be_read_is_refused_and_the_connection_stays(wrong: dict[str, Any], code: ErrorCode) -> None:
+def test_an_envelope_that_cannot_be_read_is_refused_and_the_connection_stays(
+    wrong: dict[str, Any], code: ErrorCode
+) -> None:
     async def story(node: AclStory) -> None:
         client = await node.connect_to_controller()
         await node.allow((CLUSTER_ACTION, CLUSTER, CLUSTER_NAME))
@@ -131,11 +170,15 @@ def test_an_envelope_that_cannot_be_read_is_refused_and_the_connection_stays(wro
     tell_with_acls(story, super_users="User:bob")
 
 
-def test_tokens_are_made_for_clients_of_another_broker_whatever_the_listener_of_controllers_is() -> None:
+def test_tokens_are_made_for_clients_of_another_broker_whatever_the_listener_of_controllers_is() -> (
+    None
+):
     async def story(node: AclStory) -> None:
         client = await node.connect_to_controller()
         await node.allow((CLUSTER_ACTION, CLUSTER, CLUSTER_NAME))
-        request = CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1, owner_principal_type=None, owner_principal_name=None)
+        request = CreateDelegationTokenRequest(
+            renewers=[], max_lifetime_ms=-1, owner_principal_type=None, owner_principal_name=None
+        )
         found = []
         for is_by_token in (False, True):
             caller = Caller(version=3, principal=BOB, host=HERE, is_token_authenticated=is_by_token)

@@ -14,8 +14,22 @@ from log_service.broker.requests.call import Side
 from log_service.common.access import AclOperation, AclResource
 from log_service.protocol.api_versions import ApiKey
 from log_service.security.acls.decision import IMPLYING
-from tests.unit.broker.authorization.acl_story import BYSTANDER, DENIALS, AclStory, acl, codes, tell_with_acls
-from tests.unit.broker.authorization.matrix import ALTER, CREATE, DESCRIBE, DESCRIBE_CONFIGS, READ, Row
+from tests.unit.broker.authorization.acl_story import (
+    BYSTANDER,
+    DENIALS,
+    AclStory,
+    acl,
+    codes,
+    tell_with_acls,
+)
+from tests.unit.broker.authorization.matrix import (
+    ALTER,
+    CREATE,
+    DESCRIBE,
+    DESCRIBE_CONFIGS,
+    READ,
+    Row,
+)
 from tests.unit.broker.authorization.matrix_rows import ROWS
 from tests.unit.broker.authorization.matrix_steps import ask, check_refusal, prepare, shows, state
 from tests.unit.broker.context import batch, produce_request
@@ -37,8 +51,10 @@ ELSEWHERE: dict[ApiKey, set[tuple[AclOperation, AclResource]]] = {
     ApiKey.SHARE_ACKNOWLEDGE: {(READ, TOPIC)},
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: {(READ, TOPIC)},
 }
-"""Rights whose lack hides a part of a response, or that need a group with members: ``test_visibility`` and ``test_share_rights``.
-ALTER of the cluster is about keys that decide who may log in: ``test_access_keys``."""
+"""Rights whose lack hides a part of a response, or that need a group with members:
+``test_visibility`` and ``test_share_rights``. ALTER of the cluster is about keys that decide who
+may log in: ``test_access_keys``.
+"""
 CASES = [(row, side) for row in ROWS for side in sorted(row.sides)]
 
 
@@ -72,7 +88,12 @@ DECIDED_BY_HANDLERS = {
 
 def test_every_api_has_a_gate_and_a_row_on_each_side_that_takes_it() -> None:
     """Whoever adds an API to the registry says here, and in its row, what it needs."""
-    open_to_all = {(key, side) for key, api in REGISTRY.items() for side in api.sides if api.permissions and side not in api.gates}
+    open_to_all = {
+        (key, side)
+        for key, api in REGISTRY.items()
+        for side in api.sides
+        if api.permissions and side not in api.gates
+    }
     assert open_to_all == {(key, Side.BROKER) for key in FORWARDED | DECIDED_BY_HANDLERS}
     for api in REGISTRY.values():
         assert set(api.gates) <= (api.sides if api.permissions else set())
@@ -88,7 +109,11 @@ def test_every_gate_is_there_and_those_that_read_the_permissions_can() -> None:
             if gate is PERMISSIONS:
                 resources = {permission.resource for permission in api.permissions}
                 is_of_nodes = (key, side) == (ApiKey.FETCH, Side.CONTROLLER)
-                assert resources == {CLUSTER} or is_of_nodes or [*resources] * len(api.permissions) == [AclResource.GROUP], key.name
+                assert (
+                    resources == {CLUSTER}
+                    or is_of_nodes
+                    or [*resources] * len(api.permissions) == [AclResource.GROUP]
+                ), key.name
 
 
 def test_the_rows_ask_for_the_rights_that_the_registry_names() -> None:
@@ -98,16 +123,24 @@ def test_the_rows_ask_for_the_rights_that_the_registry_names() -> None:
     """
     for key, api in REGISTRY.items():
         rows = [row for row in ROWS if row.key is key]
-        needed, instead = ({right[:2] for row in rows for right in rights(row)} for rights in (attrgetter("needs"), attrgetter("instead")))
+        needed, instead = (
+            {right[:2] for row in rows for right in rights(row)}
+            for rights in (attrgetter("needs"), attrgetter("instead"))
+        )
         named = {(permission.operation, permission.resource) for permission in api.permissions}
         assert needed <= named, key.name
-        assert {right for right in instead - named if not implies_one(right, named)} == set(), key.name
+        assert {right for right in instead - named if not implies_one(right, named)} == set(), (
+            key.name
+        )
         assert named - needed - instead == ELSEWHERE.get(key, set()), key.name
 
 
 def implies_one(right: Any, named: set[tuple[AclOperation, AclResource]]) -> bool:
     operation, resource = right
-    return any(resource is other and (operation == ALL_OPERATIONS or operation in IMPLYING.get(wanted, ())) for wanted, other in named)
+    return any(
+        resource is other and (operation == ALL_OPERATIONS or operation in IMPLYING.get(wanted, ()))
+        for wanted, other in named
+    )
 
 
 @pytest.mark.parametrize(("row", "side"), CASES, ids=[f"{row}-{side.value}" for row, side in CASES])
@@ -135,7 +168,9 @@ def test_what_an_api_needs(row: Row, side: Side) -> None:
 
 
 def test_the_short_way_of_produce_is_guarded() -> None:
-    """A request that was decoded before is recognized by its bytes: the decision is made all the same."""
+    """A request that was decoded before is recognized by its bytes: the decision is made all the
+    same.
+    """
 
     async def story(node: AclStory) -> None:
         await prepare(node)
@@ -145,7 +180,9 @@ def test_the_short_way_of_produce_is_guarded() -> None:
         await node.forget_acls()
         before = state(node)
         for _ in range(3):
-            assert (await node.ask(produce_request("t", batch(b"x")), 9)).responses[0].partition_responses[0].error_code == 29
+            assert (await node.ask(produce_request("t", batch(b"x")), 9)).responses[
+                0
+            ].partition_responses[0].error_code == 29
         assert state(node) == before
 
     tell_with_acls(story)
@@ -160,7 +197,12 @@ def test_the_state_shows_what_a_refused_request_might_have_done() -> None:
     async def story(node: AclStory) -> None:
         things = await prepare(node)
         await node.may_do_everything()
-        for key in (ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.JOIN_GROUP):
+        for key in (
+            ApiKey.CREATE_ACLS,
+            ApiKey.DELETE_ACLS,
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+            ApiKey.JOIN_GROUP,
+        ):
             (row,) = [each for each in ROWS if each.key is key]
             if key is ApiKey.DELETE_ACLS:
                 await node.add(acl((READ, TOPIC, BYSTANDER), principal="User:somebody"))

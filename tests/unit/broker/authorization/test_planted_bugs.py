@@ -17,7 +17,14 @@ from log_service.protocol.messages.add_partitions_to_txn import AddPartitionsToT
 from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from log_service.protocol.messages.describe_groups import DescribeGroupsRequest
 from log_service.security.acls.authorizer import AclAuthorizer
-from tests.unit.broker.authorization.acl_story import GROUP, TOPIC, TRANSACTIONAL_ID, AclStory, codes, tell_with_acls
+from tests.unit.broker.authorization.acl_story import (
+    GROUP,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    AclStory,
+    codes,
+    tell_with_acls,
+)
 from tests.unit.broker.authorization.matrix import READ, WRITE, Things
 from tests.unit.broker.authorization.matrix_requests import add_partitions_request
 from tests.unit.broker.authorization.matrix_steps import fitted, prepare
@@ -47,14 +54,20 @@ async def check_transaction(node: AclStory) -> None:
     asking = fitted(add_partitions_request(Things(), 3), 3)
     asking.v3_and_below_topics.append(AddPartitionsToTxnTopic(name="other", partitions=[0]))
     told = await node.ask(asking, 3)
-    assert {topic.name: topic.results_by_partition[0].partition_error_code for topic in told.results_by_topic_v3_and_below} == {
+    assert {
+        topic.name: topic.results_by_partition[0].partition_error_code
+        for topic in told.results_by_topic_v3_and_below
+    } == {
         "t": 55,
         "other": 29,
     }
 
 
 async def check_forwarding(node: AclStory) -> None:
-    request = CreateTopicsRequest(topics=[CreatableTopic(name="new", num_partitions=1, replication_factor=1)], timeout_ms=1_000)
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name="new", num_partitions=1, replication_factor=1)],
+        timeout_ms=1_000,
+    )
     assert codes(await node.ask(request, 7)) == {29}
     assert "new" not in node.broker.image.topics.by_name
 
@@ -68,7 +81,9 @@ async def check_removal(node: AclStory) -> None:
 
 async def check_group_bits(node: AclStory) -> None:
     await node.have_only((READ, GROUP, "g"))
-    told = await node.ask(DescribeGroupsRequest(groups=["g"], include_authorized_operations=True), 5)
+    told = await node.ask(
+        DescribeGroupsRequest(groups=["g"], include_authorized_operations=True), 5
+    )
     assert told.groups[0].authorized_operations == 1 << READ | 1 << AclOperation.DESCRIBE
 
 
@@ -77,13 +92,21 @@ def skip_the_short_way(patch: pytest.MonkeyPatch) -> None:
     decoded.
     """
     asked = NodeAuthorizer.authorize
-    patch.setattr(NodeAuthorizer, "authorize", lambda self, call: None if isinstance(call, RepeatedCall) else asked(self, call))
+    patch.setattr(
+        NodeAuthorizer,
+        "authorize",
+        lambda self, call: None if isinstance(call, RepeatedCall) else asked(self, call),
+    )
 
 
 def trust_ids(patch: pytest.MonkeyPatch) -> None:
     """A target without a name is taken for one that may be read."""
     asked = reads._is_readable
-    patch.setattr(reads, "_is_readable", lambda node, access, target, *rest: not target.name or asked(node, access, target, *rest))
+    patch.setattr(
+        reads,
+        "_is_readable",
+        lambda node, access, target, *rest: not target.name or asked(node, access, target, *rest),
+    )
 
 
 def look_at_the_first_topic(patch: pytest.MonkeyPatch) -> None:
@@ -113,7 +136,11 @@ def keep_decisions(patch: pytest.MonkeyPatch) -> None:
 
 def tell_every_operation(patch: pytest.MonkeyPatch) -> None:
     """Whoever may describe a group is told that it may do everything with it."""
-    patch.setattr(Access, "bits", lambda self, resource, name, operations: sum(1 << operation for operation in operations))
+    patch.setattr(
+        Access,
+        "bits",
+        lambda self, resource, name, operations: sum(1 << operation for operation in operations),
+    )
 
 
 BUGS: list[tuple[Plant, Check]] = [

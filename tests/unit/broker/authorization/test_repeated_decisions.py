@@ -72,7 +72,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Principal]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_acl_that_is_removed_between_two_identical_produces_refuses_the_second(version: int) -> None:
+def test_an_acl_that_is_removed_between_two_identical_produces_refuses_the_second(
+    version: int,
+) -> None:
     async def story(node: AclStory) -> None:
         writer = await Writer(node, version).made()
         for _ in range(2):
@@ -97,7 +99,9 @@ def test_an_acl_that_denies_counts_with_the_next_produce(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_produce_that_comes_again_is_not_decided_on_again(version: int, asked: list[Principal]) -> None:
+def test_a_produce_that_comes_again_is_not_decided_on_again(
+    version: int, asked: list[Principal]
+) -> None:
     async def story(node: AclStory) -> None:
         writer = await Writer(node, version).made()
         await node.allow((WRITE, TOPIC, "t"))
@@ -144,7 +148,11 @@ def test_the_same_bytes_from_another_principal_are_decided_on_by_themselves() ->
         writer = await Writer(node, BY_NAME).made()
         context = context_of(node)
         await node.add(acl((WRITE, TOPIC, "t"), principal="User:alice"))
-        for principal, code in [(Principal("User", "alice"), 0), (Principal("User", "bob"), DENIED), (ANONYMOUS, DENIED)]:
+        for principal, code in [
+            (Principal("User", "alice"), 0),
+            (Principal("User", "bob"), DENIED),
+            (ANONYMOUS, DENIED),
+        ]:
             context.principal = principal
             assert await writer.codes(3) == {code}
 
@@ -159,7 +167,16 @@ def test_each_is_in_the_audit_log_where_that_is_asked_for(caplog: pytest.LogCapt
         with caplog.at_level(logging.DEBUG, LOGGER_NAME):
             assert await writer.codes(3) == {0}
         lines = [record.getMessage() for record in caplog.records if record.name == LOGGER_NAME]
-        assert len([line for line in lines if "is Allowed operation = WRITE" in line and "for request = Produce" in line]) == 3
+        assert (
+            len(
+                [
+                    line
+                    for line in lines
+                    if "is Allowed operation = WRITE" in line and "for request = Produce" in line
+                ]
+            )
+            == 3
+        )
 
     tell_with_acls(story)
 
@@ -179,7 +196,9 @@ class Reader:
         return self
 
     async def codes(self, count: int) -> set[int]:
-        responses: list[FetchResponse] = [await self._node.ask(self._request, self._version) for _ in range(count)]
+        responses: list[FetchResponse] = [
+            await self._node.ask(self._request, self._version) for _ in range(count)
+        ]
         return {response.responses[0].partitions[0].error_code for response in responses}
 
 
@@ -201,7 +220,9 @@ def test_an_acl_that_changes_counts_with_the_next_fetch(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_a_fetch_that_comes_again_makes_nothing_to_be_decided_on(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fetch_that_comes_again_makes_nothing_to_be_decided_on(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[str] = []
     make, look_up = Access.__init__, TopicsById.get
 

@@ -6,12 +6,26 @@ Only a share group with members is asked about these rights.
 import pytest
 import trio
 
-from log_service.protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequestTopic
+from log_service.protocol.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
 from log_service.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from log_service.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from tests.unit.broker.authorization.acl_story import DENIALS, GROUP, TOPIC, AclStory, Right, codes, tell_with_acls
+from tests.unit.broker.authorization.acl_story import (
+    DENIALS,
+    GROUP,
+    TOPIC,
+    AclStory,
+    Right,
+    codes,
+    tell_with_acls,
+)
 from tests.unit.broker.authorization.matrix import DELETE, DESCRIBE, READ, WRITE, Things
-from tests.unit.broker.authorization.matrix_requests import share_acknowledge_request, share_fetch_request
+from tests.unit.broker.authorization.matrix_requests import (
+    share_acknowledge_request,
+    share_fetch_request,
+)
 from tests.unit.broker.authorization.matrix_steps import members, prepare, state
 from tests.unit.broker.context import batch, produce_request
 
@@ -19,7 +33,9 @@ MEMBER = "m"
 
 
 async def beat(node: AclStory, epoch: int) -> int:
-    request = ShareGroupHeartbeatRequest(group_id="sg", member_id=MEMBER, member_epoch=epoch, subscribed_topic_names=["t"])
+    request = ShareGroupHeartbeatRequest(
+        group_id="sg", member_id=MEMBER, member_epoch=epoch, subscribed_topic_names=["t"]
+    )
     told = await node.ask(request, 1)
     assert told.error_code == 0
     epoch = told.member_epoch
@@ -67,7 +83,9 @@ def test_acknowledging_needs_read_of_the_topic() -> None:
     ],
     ids=["all", "group", "topic"],
 )
-def test_a_fetch_that_waited_gives_what_may_be_read_when_its_wait_ends(left: list[Right], told: list[tuple[int, list[int]]]) -> None:
+def test_a_fetch_that_waited_gives_what_may_be_read_when_its_wait_ends(
+    left: list[Right], told: list[tuple[int, list[int]]]
+) -> None:
     async def story(node: AclStory) -> None:
         things = await joined(node)
         waiting, producer = share_fetch_request(things, 1), await node.connect()
@@ -76,12 +94,16 @@ def test_a_fetch_that_waited_gives_what_may_be_read_when_its_wait_ends(left: lis
         await node.client.send(waiting, 1)
         await trio.sleep(1)
         await node.have_only(*left, (WRITE, TOPIC, "t"))
-        assert (await producer.ask(produce_request("t", batch(b"secret")), 9)).responses[0].partition_responses[0].error_code == 0
+        assert (await producer.ask(produce_request("t", batch(b"secret")), 9)).responses[
+            0
+        ].partition_responses[0].error_code == 0
         with trio.fail_after(5):
             response = await node.client.receive()
         assert response.error_code == 0
         found = [partition for topic in response.responses for partition in topic.partitions]
-        assert [(each.error_code, [one.first_offset for one in each.acquired_records]) for each in found] == told
+        assert [
+            (each.error_code, [one.first_offset for one in each.acquired_records]) for each in found
+        ] == told
         assert all(bool(each.records) == (each.error_code == 0) for each in found)
 
     tell_with_acls(story)
@@ -93,7 +115,9 @@ def test_forgetting_positions_needs_read_of_the_topic() -> None:
         await beat(node, -1)
         await trio.sleep(5)
         await node.have_only((DELETE, GROUP, "sg"))
-        request = DeleteShareGroupOffsetsRequest(group_id="sg", topics=[DeleteShareGroupOffsetsRequestTopic(topic_name="t")])
+        request = DeleteShareGroupOffsetsRequest(
+            group_id="sg", topics=[DeleteShareGroupOffsetsRequestTopic(topic_name="t")]
+        )
         before = state(node)
         told = await node.ask(request, 0)
         assert (told.error_code, [topic.error_code for topic in told.responses]) == (0, [29])

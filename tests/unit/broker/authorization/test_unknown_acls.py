@@ -41,7 +41,11 @@ async def asked(node: AclStory) -> list[set[int]]:
 
 
 async def seen(node: AclStory) -> list[str]:
-    return [topic.name for topic in (await node.ask(MetadataRequest(topics=None), 12)).topics if topic.name == "t"]
+    return [
+        topic.name
+        for topic in (await node.ask(MetadataRequest(topics=None), 12)).topics
+        if topic.name == "t"
+    ]
 
 
 @pytest.mark.parametrize("is_open", ["true", "false"])
@@ -76,9 +80,17 @@ def test_acls_are_known_once_an_image_has_all_that_is_committed() -> None:
     settings: Any = SimpleNamespace(super_users=frozenset(), is_open=False, audit=None)
     world: Any = SimpleNamespace(clock=SimpleNamespace(wall_ms=lambda: 0))
     anything: Any = None
-    authorizer = NodeAuthorizer(world, anything, settings, lambda: EMPTY_IMAGE, lambda: known["high_watermark"])
+    authorizer = NodeAuthorizer(
+        world, anything, settings, lambda: EMPTY_IMAGE, lambda: known["high_watermark"]
+    )
     nothing: Any = SimpleNamespace(changed_acls=())
-    for high_watermark, offset, is_loaded in ((0, -1, False), (0, 9, False), (11, 9, False), (10, 9, True), (20, 10, True)):
+    for high_watermark, offset, is_loaded in (
+        (0, -1, False),
+        (0, 9, False),
+        (11, 9, False),
+        (10, 9, True),
+        (20, 10, True),
+    ):
         known["high_watermark"] = high_watermark
         image: Any = SimpleNamespace(offset=offset)
         authorizer.on_image(nothing, image)

@@ -7,16 +7,33 @@ import pytest
 
 from log_service.common.errors import ErrorCode
 from log_service.common.types import LeaderEpoch
-from log_service.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic
-from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
+from log_service.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from log_service.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from log_service.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
-from log_service.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
+from log_service.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from log_service.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from log_service.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -47,15 +64,23 @@ TOPIC, BROKER = 2, 4
 async def list_offset(
     node: Asking, timestamp: int, *, topic: str = "a", version: int = 11, epoch: int = -1
 ) -> ListOffsetsPartitionResponse:
-    wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=epoch)
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])])
+    wanted = ListOffsetsPartition(
+        partition_index=0, timestamp=timestamp, current_leader_epoch=epoch
+    )
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])]
+    )
     response: ListOffsetsResponse = await node.ask(request, version)
     return response.topics[0].partitions[0]
 
 
-async def alter(node: Story, topic: str, name: str, value: str | None, operation: int = 0, **flags: bool) -> int:
+async def alter(
+    node: Story, topic: str, name: str, value: str | None, operation: int = 0, **flags: bool
+) -> int:
     resource = AlterConfigsResource(
-        resource_type=TOPIC, resource_name=topic, configs=[AlterableConfig(name=name, value=value, config_operation=operation)]
+        resource_type=TOPIC,
+        resource_name=topic,
+        configs=[AlterableConfig(name=name, value=value, config_operation=operation)],
     )
     request = IncrementalAlterConfigsRequest(resources=[resource], **flags)
     response: IncrementalAlterConfigsResponse = await node.ask(request, 1)
@@ -63,8 +88,12 @@ async def alter(node: Story, topic: str, name: str, value: str | None, operation
 
 
 async def configs(node: Story, resource_type: int, name: str, keys: list[str] | None = None) -> Any:
-    resource = DescribeConfigsResource(resource_type=resource_type, resource_name=name, configuration_keys=keys)
-    request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)
+    resource = DescribeConfigsResource(
+        resource_type=resource_type, resource_name=name, configuration_keys=keys
+    )
+    request = DescribeConfigsRequest(
+        resources=[resource], include_synonyms=True, include_documentation=True
+    )
     response: DescribeConfigsResponse = await node.ask(request, 4)
     return response.results[0]
 
@@ -96,14 +125,21 @@ def test_a_special_timestamp_is_answered_from_its_version_on(timestamp: int, fir
     tell_handlers(story)
 
 
-@pytest.mark.parametrize(("version", "code"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)])
+@pytest.mark.parametrize(
+    ("version", "code"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)]
+)
 def test_an_end_that_no_sync_can_tell_is_refused(version: int, code: ErrorCode) -> None:
     async def story(node: Story) -> None:
         await node.create_topic("a", flush_messages="1")
         partition = node.broker.replicas.get_partition("a", 0)
         partition.append_as_leader(bytearray(batch(b"one", timestamp_ms=0)), 0)
         assert partition.state.registration is not None
-        partition.apply(partition.state.registration._replace(leader_epoch=LeaderEpoch(partition.leader_epoch + 1)), 0)
+        partition.apply(
+            partition.state.registration._replace(
+                leader_epoch=LeaderEpoch(partition.leader_epoch + 1)
+            ),
+            0,
+        )
         assert (await list_offset(node, -1, version=version)).error_code == code
         assert (await list_offset(node, -2, version=version)).offset == 0
 
@@ -113,12 +149,18 @@ def test_an_end_that_no_sync_can_tell_is_refused(version: int, code: ErrorCode) 
 def test_list_offsets_of_what_is_not_there_or_another_epoch_is_told() -> None:
     async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
-        assert (await list_offset(node, -1, topic="z")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert (
+            await list_offset(node, -1, topic="z")
+        ).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert (await list_offset(node, -1, epoch=5)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
         twice = [ListOffsetsPartition(partition_index=0, timestamp=-1)] * 2
-        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="a", partitions=twice)])
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name="a", partitions=twice)]
+        )
         response: ListOffsetsResponse = await node.ask(request, 11)
-        assert [found.error_code for found in response.topics[0].partitions] == [ErrorCode.INVALID_REQUEST]
+        assert [found.error_code for found in response.topics[0].partitions] == [
+            ErrorCode.INVALID_REQUEST
+        ]
 
     tell_handlers(story)
 
@@ -130,8 +172,12 @@ def test_the_end_of_an_epoch_is_told(version: int) -> None:
         await node.produce("a", batch(b"one", b"two"))
 
         async def end_of(epoch: int, current: int = -1) -> EpochEndOffset:
-            wanted = OffsetForLeaderPartition(partition=0, leader_epoch=epoch, current_leader_epoch=current)
-            request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="a", partitions=[wanted])])
+            wanted = OffsetForLeaderPartition(
+                partition=0, leader_epoch=epoch, current_leader_epoch=current
+            )
+            request = OffsetForLeaderEpochRequest(
+                topics=[OffsetForLeaderTopic(topic="a", partitions=[wanted])]
+            )
             response: OffsetForLeaderEpochResponse = await node.ask(request, version)
             return response.topics[0].partitions[0]
 
@@ -150,8 +196,15 @@ def test_records_are_deleted_and_the_low_watermark_is_told() -> None:
         await node.produce("a", batch(b"one", b"two", b"three"))
 
         async def delete(topic: str, offset: int) -> tuple[int, int]:
-            wanted = [DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)])]
-            response: DeleteRecordsResponse = await node.ask(DeleteRecordsRequest(topics=wanted, timeout_ms=1_000), 2)
+            wanted = [
+                DeleteRecordsTopic(
+                    name=topic,
+                    partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)],
+                )
+            ]
+            response: DeleteRecordsResponse = await node.ask(
+                DeleteRecordsRequest(topics=wanted, timeout_ms=1_000), 2
+            )
             answer = response.topics[0].partitions[0]
             return answer.error_code, answer.low_watermark
 
@@ -174,10 +227,15 @@ def test_topics_are_created_each_by_itself(version: int) -> None:
             CreatableTopic(name="bad!", num_partitions=1, replication_factor=1),
             CreatableTopic(name="many", num_partitions=1, replication_factor=3),
             CreatableTopic(
-                name="odd", num_partitions=1, replication_factor=1, configs=[CreatableTopicConfig(name="retention.ms", value="soon")]
+                name="odd",
+                num_partitions=1,
+                replication_factor=1,
+                configs=[CreatableTopicConfig(name="retention.ms", value="soon")],
             ),
         ]
-        response: CreateTopicsResponse = await node.ask(CreateTopicsRequest(topics=wanted, timeout_ms=1_000), version)
+        response: CreateTopicsResponse = await node.ask(
+            CreateTopicsRequest(topics=wanted, timeout_ms=1_000), version
+        )
         codes = {topic.name: topic.error_code for topic in response.topics}
         assert codes == {
             "good": 0,
@@ -185,7 +243,9 @@ def test_topics_are_created_each_by_itself(version: int) -> None:
             "many": ErrorCode.INVALID_REPLICATION_FACTOR,
             "odd": ErrorCode.INVALID_CONFIG,
         }
-        again: CreateTopicsResponse = await node.ask(CreateTopicsRequest(topics=wanted[:1], timeout_ms=1_000), version)
+        again: CreateTopicsResponse = await node.ask(
+            CreateTopicsRequest(topics=wanted[:1], timeout_ms=1_000), version
+        )
         assert again.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
         assert list(node.broker.image.topics.by_name) == ["good"]
 
@@ -195,7 +255,9 @@ def test_topics_are_created_each_by_itself(version: int) -> None:
 def test_validate_only_writes_nothing() -> None:
     async def story(node: Story) -> None:
         wanted = CreatableTopic(name="a", num_partitions=2, replication_factor=1)
-        response: CreateTopicsResponse = await node.ask(CreateTopicsRequest(topics=[wanted], validate_only=True), 7)
+        response: CreateTopicsResponse = await node.ask(
+            CreateTopicsRequest(topics=[wanted], validate_only=True), 7
+        )
         assert response.topics[0].error_code == 0
         assert not node.broker.image.topics.by_name
 
@@ -228,13 +290,20 @@ def test_topics_are_deleted_by_id() -> None:
     async def story(node: Story) -> None:
         topic_id = await node.create_topic("a")
         wanted = [DeleteTopicState(topic_id=topic_id), DeleteTopicState(topic_id=UUID(int=77))]
-        response: DeleteTopicsResponse = await node.ask(DeleteTopicsRequest(topics=wanted, timeout_ms=1_000), 6)
-        assert [answer.error_code for answer in response.responses] == [0, ErrorCode.UNKNOWN_TOPIC_ID]
+        response: DeleteTopicsResponse = await node.ask(
+            DeleteTopicsRequest(topics=wanted, timeout_ms=1_000), 6
+        )
+        assert [answer.error_code for answer in response.responses] == [
+            0,
+            ErrorCode.UNKNOWN_TOPIC_ID,
+        ]
 
     tell(story)
 
 
-@pytest.mark.parametrize(("version", "code"), [(1, ErrorCode.INVALID_REQUEST), (6, ErrorCode.TOPIC_DELETION_DISABLED)])
+@pytest.mark.parametrize(
+    ("version", "code"), [(1, ErrorCode.INVALID_REQUEST), (6, ErrorCode.TOPIC_DELETION_DISABLED)]
+)
 def test_topics_are_not_deleted_where_that_is_switched_off(version: int, code: ErrorCode) -> None:
     async def story(node: Story) -> None:
         await node.create_topic("a")
@@ -253,10 +322,14 @@ def test_partitions_are_added_and_take_records() -> None:
     async def story(node: Story) -> None:
         await node.create_topic("a", 1)
         grow = CreatePartitionsTopic(name="a", count=3, assignments=None)
-        response: CreatePartitionsResponse = await node.ask(CreatePartitionsRequest(topics=[grow], timeout_ms=1_000), 3)
+        response: CreatePartitionsResponse = await node.ask(
+            CreatePartitionsRequest(topics=[grow], timeout_ms=1_000), 3
+        )
         assert response.results[0].error_code == 0
         assert (await node.produce("a", batch(b"one"), partition=2)).error_code == 0
-        fewer: CreatePartitionsResponse = await node.ask(CreatePartitionsRequest(topics=[grow], timeout_ms=1_000), 0)
+        fewer: CreatePartitionsResponse = await node.ask(
+            CreatePartitionsRequest(topics=[grow], timeout_ms=1_000), 0
+        )
         assert fewer.results[0].error_code == ErrorCode.INVALID_PARTITIONS
 
     tell(story)
@@ -266,7 +339,9 @@ def test_topic_configuration_takes_effect_on_the_open_log() -> None:
     async def story(node: Story) -> None:
         await node.create_topic("a")
         assert await alter(node, "a", "max.message.bytes", "200") == 0
-        assert (await node.produce("a", batch(b"x" * 500))).error_code == ErrorCode.MESSAGE_TOO_LARGE
+        assert (
+            await node.produce("a", batch(b"x" * 500))
+        ).error_code == ErrorCode.MESSAGE_TOO_LARGE
         assert await alter(node, "a", "max.message.bytes", None, operation=1) == 0
         assert (await node.produce("a", batch(b"x" * 500))).error_code == 0
         assert await alter(node, "a", "flush.messages", "1") == 0
@@ -294,9 +369,15 @@ def test_configuration_is_described_with_sources() -> None:
     async def story(node: Story) -> None:
         await node.create_topic("a", retention_ms="1000")
         described = {row.name: row for row in (await configs(node, TOPIC, "a")).configs}
-        assert (described["retention.ms"].value, described["retention.ms"].config_source) == ("1000", 1)
+        assert (described["retention.ms"].value, described["retention.ms"].config_source) == (
+            "1000",
+            1,
+        )
         assert described["retention.ms"].synonyms[0].value == "1000"
-        assert (described["segment.bytes"].config_source, described["segment.bytes"].value) == (4, "5000000")
+        assert (described["segment.bytes"].config_source, described["segment.bytes"].value) == (
+            4,
+            "5000000",
+        )
         assert described["cleanup.policy"].documentation
         broker = {row.name: row for row in (await configs(node, BROKER, "1")).configs}
         assert (broker["node.id"].value, broker["node.id"].read_only) == ("1", True)
@@ -316,7 +397,9 @@ def test_configuration_is_described_with_sources() -> None:
         (3, "any", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_configuration_of_what_is_not_here_is_told(resource_type: int, name: str, code: ErrorCode) -> None:
+def test_configuration_of_what_is_not_here_is_told(
+    resource_type: int, name: str, code: ErrorCode
+) -> None:
     async def story(node: Story) -> None:
         assert (await configs(node, resource_type, name)).error_code == code
 
@@ -329,7 +412,9 @@ def test_retention_is_applied_on_demand_and_says_what_it_removed() -> None:
         await node.create_topic("b")
         for _ in range(3):
             assert (await node.produce("a", batch(b"x" * 700_000))).error_code == 0
-        response: MaintenanceResponse = await node.ask(MaintenanceRequest(operation=0, topics=["a", "gone"]), 0)
+        response: MaintenanceResponse = await node.ask(
+            MaintenanceRequest(operation=0, topics=["a", "gone"]), 0
+        )
         told = {(result.topic, result.partition): result for result in response.results}
         assert told["gone", -1].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         removed = told["a", 0]
@@ -337,8 +422,13 @@ def test_retention_is_applied_on_demand_and_says_what_it_removed() -> None:
         assert removed.segments_deleted >= 2
         assert removed.bytes_deleted > 1_400_000
         assert removed.log_start_offset == (await list_offset(node, -2)).offset > 0
-        everything: MaintenanceResponse = await node.ask(MaintenanceRequest(operation=0, topics=None), 0)
-        assert [(result.topic, result.segments_deleted) for result in everything.results] == [("a", 0), ("b", 0)]
+        everything: MaintenanceResponse = await node.ask(
+            MaintenanceRequest(operation=0, topics=None), 0
+        )
+        assert [(result.topic, result.segments_deleted) for result in everything.results] == [
+            ("a", 0),
+            ("b", 0),
+        ]
         unknown: MaintenanceResponse = await node.ask(MaintenanceRequest(operation=9), 0)
         assert unknown.error_code == ErrorCode.INVALID_REQUEST
 

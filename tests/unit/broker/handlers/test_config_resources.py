@@ -11,7 +11,10 @@ from log_service.config.resource_keys import CLIENT_METRICS_KEYS, GROUP_KEYS
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.topic_keys import TOPIC_KEYS
 from log_service.metadata.image import ResourceType
-from log_service.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from log_service.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from log_service.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -38,34 +41,49 @@ def _levels() -> Iterator[None]:
 
 
 async def described(node: Story, resource_type: int, name: str) -> dict[str, str | None]:
-    resource = DescribeConfigsResource(resource_type=resource_type, resource_name=name, configuration_keys=None)
+    resource = DescribeConfigsResource(
+        resource_type=resource_type, resource_name=name, configuration_keys=None
+    )
     response = await node.ask(DescribeConfigsRequest(resources=[resource]), 4)
     return {row.name: row.value for row in response.results[0].configs}
 
 
-async def altered(node: Story, *resources: tuple[int, str, list[tuple[str, int, str | None]]], validate_only: bool = False) -> list[int]:
+async def altered(
+    node: Story,
+    *resources: tuple[int, str, list[tuple[str, int, str | None]]],
+    validate_only: bool = False,
+) -> list[int]:
     """Return the error code of each resource, in the order of the request."""
     request = IncrementalAlterConfigsRequest(
         resources=[
             AlterConfigsResource(
                 resource_type=kind,
                 resource_name=name,
-                configs=[AlterableConfig(name=key, config_operation=operation, value=value) for key, operation, value in changes],
+                configs=[
+                    AlterableConfig(name=key, config_operation=operation, value=value)
+                    for key, operation, value in changes
+                ],
             )
             for kind, name, changes in resources
         ],
         validate_only=validate_only,
     )
     response = await node.ask(request, 1)
-    assert [(answer.resource_type, answer.resource_name) for answer in response.responses] == [(kind, name) for kind, name, _ in resources]
+    assert [(answer.resource_type, answer.resource_name) for answer in response.responses] == [
+        (kind, name) for kind, name, _ in resources
+    ]
     return [answer.error_code for answer in response.responses]
 
 
-@pytest.mark.parametrize(("level", "number"), [("TRACE", 5), ("DEBUG", 10), ("WARN", 30), ("FATAL", 50)])
+@pytest.mark.parametrize(
+    ("level", "number"), [("TRACE", 5), ("DEBUG", 10), ("WARN", 30), ("FATAL", 50)]
+)
 def test_the_level_of_a_logger_is_set_and_taken_back(level: str, number: int) -> None:
     async def story(node: Story) -> None:
         before = (await described(node, LOGGERS, "1"))[LOGGER]
-        assert await altered(node, (LOGGERS, "1", [(LOGGER, SET, level)]), validate_only=True) == [0]
+        assert await altered(node, (LOGGERS, "1", [(LOGGER, SET, level)]), validate_only=True) == [
+            0
+        ]
         assert logging.getLogger(LOGGER).level == logging.NOTSET
         assert await altered(node, (LOGGERS, "1", [(LOGGER, SET, level)])) == [0]
         assert logging.getLogger(LOGGER).level == number
@@ -81,10 +99,17 @@ def test_levels_change_all_or_none_and_only_loggers_of_ours_are_there() -> None:
     async def story(node: Story) -> None:
         names = await described(node, LOGGERS, "1")
         assert "root" in names
-        assert all(name in {"root", "kafka.authorizer.logger"} or name.split(".")[0] == "log_service" for name in names)
-        assert await altered(node, (LOGGERS, "1", [(LOGGER, SET, "DEBUG"), ("nobody", SET, "DEBUG")])) == [ErrorCode.INVALID_CONFIG]
+        assert all(
+            name in {"root", "kafka.authorizer.logger"} or name.split(".")[0] == "log_service"
+            for name in names
+        )
+        assert await altered(
+            node, (LOGGERS, "1", [(LOGGER, SET, "DEBUG"), ("nobody", SET, "DEBUG")])
+        ) == [ErrorCode.INVALID_CONFIG]
         assert logging.getLogger(LOGGER).level == logging.NOTSET
-        assert await altered(node, (LOGGERS, "1", [(LOGGER, SET, "DEBUG"), (LOGGER, SET, "INFO")])) == [ErrorCode.INVALID_REQUEST]
+        assert await altered(
+            node, (LOGGERS, "1", [(LOGGER, SET, "DEBUG"), (LOGGER, SET, "INFO")])
+        ) == [ErrorCode.INVALID_REQUEST]
 
     tell(story)
 
@@ -101,7 +126,13 @@ def test_answers_stand_in_the_order_of_the_request_whoever_decides() -> None:
             (LOGGERS, "1x", [(LOGGER, SET, "INFO")]),
         )
         invalid = ErrorCode.INVALID_REQUEST
-        assert codes == [ErrorCode.INVALID_CONFIG, 0, invalid, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, invalid]
+        assert codes == [
+            ErrorCode.INVALID_CONFIG,
+            0,
+            invalid,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            invalid,
+        ]
 
     tell(story)
 
@@ -118,22 +149,33 @@ def test_dynamic_configuration_survives_a_restart() -> None:
             await set_dynamically(node, METRICS, "m", "interval.ms", "5000")
         async with running(world) as node:
             config = log_of(node).config
-            assert (config.retention_ms, config.segment_bytes, config.max_message_bytes) == (70_000, 3_000_000, 5_000)
+            assert (config.retention_ms, config.segment_bytes, config.max_message_bytes) == (
+                70_000,
+                3_000_000,
+                5_000,
+            )
             assert node.broker.foundation.logs.cleaner.config.backoff_ms == 77
             assert (await described(node, GROUP, "g"))["consumer.session.timeout.ms"] == "50000"
             assert (await described(node, METRICS, "m"))["interval.ms"] == "5000"
-            assert await described(node, BROKER, "") == {"log.retention.ms": "70000", "min.insync.replicas": "1"}
+            assert await described(node, BROKER, "") == {
+                "log.retention.ms": "70000",
+                "min.insync.replicas": "1",
+            }
 
     sim_run(1, main)
 
 
-def test_the_files_min_insync_replicas_is_named_where_the_clusters_holds(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_files_min_insync_replicas_is_named_where_the_clusters_holds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def story(node: Story) -> None:
         await set_dynamically(node, BROKER, "", "min.insync.replicas", "3")
         await set_dynamically(node, BROKER, "", "log.retention.ms", "5")
 
     tell(story, min_insync_replicas="2")
-    told = [record.getMessage() for record in caplog.records if "does not count" in record.getMessage()]
+    told = [
+        record.getMessage() for record in caplog.records if "does not count" in record.getMessage()
+    ]
     assert len(told) == 1
     assert told[0].startswith("min.insync.replicas=2 of the file does not count")
     assert "of all its brokers is 3" in told[0]
@@ -141,12 +183,27 @@ def test_the_files_min_insync_replicas_is_named_where_the_clusters_holds(caplog:
 
 def test_passwords_are_never_shown() -> None:
     async def story(node: Story) -> None:
-        await set_dynamically(node, BROKER, "1", "listener.name.plaintext.ssl.key.password", "hunter2")
-        resource = DescribeConfigsResource(resource_type=BROKER, resource_name="1", configuration_keys=None)
-        response = await node.ask(DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True), 4)
+        await set_dynamically(
+            node, BROKER, "1", "listener.name.plaintext.ssl.key.password", "hunter2"
+        )
+        resource = DescribeConfigsResource(
+            resource_type=BROKER, resource_name="1", configuration_keys=None
+        )
+        response = await node.ask(
+            DescribeConfigsRequest(
+                resources=[resource], include_synonyms=True, include_documentation=True
+            ),
+            4,
+        )
         assert "hunter2" not in repr(response)
-        row = {row.name: row for row in response.results[0].configs}["listener.name.plaintext.ssl.key.password"]
-        assert (row.value, row.is_sensitive, [synonym.value for synonym in row.synonyms]) == (None, True, [None])
+        row = {row.name: row for row in response.results[0].configs}[
+            "listener.name.plaintext.ssl.key.password"
+        ]
+        assert (row.value, row.is_sensitive, [synonym.value for synonym in row.synonyms]) == (
+            None,
+            True,
+            [None],
+        )
 
     tell(story, ssl_truststore_password="hunter2")
 
@@ -157,8 +214,12 @@ def test_a_value_of_an_unknown_key_is_never_shown() -> None:
     async def story(node: Story) -> None:
         for broker in ("1", ""):
             await set_dynamically(node, BROKER, broker, "plugin.secret", "hunter2")
-            resource = DescribeConfigsResource(resource_type=BROKER, resource_name=broker, configuration_keys=None)
-            response = await node.ask(DescribeConfigsRequest(resources=[resource], include_synonyms=True), 4)
+            resource = DescribeConfigsResource(
+                resource_type=BROKER, resource_name=broker, configuration_keys=None
+            )
+            response = await node.ask(
+                DescribeConfigsRequest(resources=[resource], include_synonyms=True), 4
+            )
             row = {row.name: row for row in response.results[0].configs}["plugin.secret"]
             assert (row.value, row.is_sensitive) == (None, True)
             assert row.synonyms
@@ -193,7 +254,9 @@ def test_values_that_another_version_left_in_the_metadata_are_passed_over() -> N
                 )
             ]
             assert node.broker.rooms.controller._runtime is not None
-            node.broker.rooms.controller._runtime.tell(lambda decision: decision.records.extend(left))
+            node.broker.rooms.controller._runtime.tell(
+                lambda decision: decision.records.extend(left)
+            )
             await set_dynamically(node, BROKER, "1", "num.io.threads", "5")
             assert (await described(node, BROKER, "1"))["max.connections"] == "10000"
             assert log_of(node).config.retention_ms == 604_800_000
@@ -203,12 +266,39 @@ def test_values_that_another_version_left_in_the_metadata_are_passed_over() -> N
     sim_run(1, main)
 
 
-ODD = ("", " ", "-1", "0", "x", "NaN", "1e400", "٣", "a,b,,", "*", "\0", "-9223372036854775808", "9" * 30, "0x10", ":1", "[::1]:5,")
+ODD = (
+    "",
+    " ",
+    "-1",
+    "0",
+    "x",
+    "NaN",
+    "1e400",
+    "٣",
+    "a,b,,",
+    "*",
+    "\0",
+    "-9223372036854775808",
+    "9" * 30,
+    "0x10",
+    ":1",
+    "[::1]:5,",
+)
 
 
-@pytest.mark.parametrize(("resource_type", "name"), [(BROKER, ""), (BROKER, "1"), (TOPIC, "a"), (GROUP, "g"), (METRICS, "m")])
-def test_no_value_of_any_key_leaves_a_resource_that_cannot_be_shown_or_used(resource_type: int, name: str) -> None:
-    keys = {TOPIC: TOPIC_KEYS, BROKER: SERVER_KEYS, GROUP: GROUP_KEYS, METRICS: CLIENT_METRICS_KEYS}[ResourceType(resource_type)]
+@pytest.mark.parametrize(
+    ("resource_type", "name"),
+    [(BROKER, ""), (BROKER, "1"), (TOPIC, "a"), (GROUP, "g"), (METRICS, "m")],
+)
+def test_no_value_of_any_key_leaves_a_resource_that_cannot_be_shown_or_used(
+    resource_type: int, name: str
+) -> None:
+    keys = {
+        TOPIC: TOPIC_KEYS,
+        BROKER: SERVER_KEYS,
+        GROUP: GROUP_KEYS,
+        METRICS: CLIENT_METRICS_KEYS,
+    }[ResourceType(resource_type)]
 
     async def main(world: World) -> None:
         async with running(world) as node:
@@ -217,7 +307,11 @@ def test_no_value_of_any_key_leaves_a_resource_that_cannot_be_shown_or_used(reso
                 for operation in (SET, APPEND) if keys[key].type is ConfigType.LIST else (SET,):
                     for value in ODD:
                         await altered(node, (resource_type, name, [(key, operation, value)]))
-                assert key in await described(node, resource_type, name) or (resource_type, name) == (BROKER, "") or keys[key].is_internal
+                assert (
+                    key in await described(node, resource_type, name)
+                    or (resource_type, name) == (BROKER, "")
+                    or keys[key].is_internal
+                )
                 await altered(node, (resource_type, name, [(key, DELETE, None)]))
             assert await described(node, BROKER, "1")
             assert (await node.produce("a", batch(b"still"))).error_code == 0

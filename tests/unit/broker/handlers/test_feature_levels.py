@@ -8,7 +8,10 @@ from typing import Any
 import trio
 
 from log_service.common.errors import ErrorCode
-from log_service.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from log_service.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
 from log_service.protocol.messages.api_versions import ApiVersionsRequest
 from log_service.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -26,8 +29,12 @@ GROUPS, TRANSACTIONS = 0, 1
 async def set_level(node: Story, feature: str, level: int, way: int) -> None:
     """Have the cluster finalize a level, and see that ApiVersions tells it."""
     update = FeatureUpdateKey(feature=feature, max_version_level=level, upgrade_type=way)
-    assert (await node.ask(UpdateFeaturesRequest(timeout_ms=1_000, feature_updates=[update]), 1)).error_code == ErrorCode.NONE
-    told = await node.ask(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4)
+    assert (
+        await node.ask(UpdateFeaturesRequest(timeout_ms=1_000, feature_updates=[update]), 1)
+    ).error_code == ErrorCode.NONE
+    told = await node.ask(
+        ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4
+    )
     finalized = {each.name: each.max_version_level for each in told.finalized_features}
     assert finalized.get(feature, 0) == level
 
@@ -41,9 +48,17 @@ async def begun(node: Story, key: str, key_type: int) -> None:
 
 async def beat(node: Story, epoch: int) -> Any:
     about: dict[str, Any] = (
-        {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["orders"], "topic_partitions": []} if epoch == 0 else {}
+        {
+            "rebalance_timeout_ms": 60_000,
+            "subscribed_topic_names": ["orders"],
+            "topic_partitions": [],
+        }
+        if epoch == 0
+        else {}
     )
-    return await node.ask(ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=epoch, **about), 1)
+    return await node.ask(
+        ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=epoch, **about), 1
+    )
 
 
 def test_the_consumer_protocol_goes_with_its_feature_and_comes_back_with_its_groups() -> None:
@@ -85,7 +100,11 @@ async def stored_versions(node: Story) -> list[int]:
     """Return in which versions the only partition of transactions holds what it does."""
     found: Any = await node.fetch("__transaction_state", 0)
     content = bytes(found.records or b"")
-    records = [record for position, _ in iterate_headers(content) for record in iterate_records(content, position)]
+    records = [
+        record
+        for position, _ in iterate_headers(content)
+        for record in iterate_records(content, position)
+    ]
     return [int.from_bytes(bytes(record.value or b"")[:2], "big") for record in records]
 
 
@@ -93,13 +112,24 @@ def test_a_transaction_that_began_below_version_2_ends_by_it_once_the_cluster_ha
     async def story(node: Story) -> None:
         await set_level(node, "transaction.version", 0, SAFE_DOWNGRADE)
         await begun(node, "t", TRANSACTIONS)
-        given = await node.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000), 4)
+        given = await node.ask(
+            InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000), 4
+        )
         await add(node, given, 0, 1)
         assert await stored_versions(node) == [0, 0]
         await set_level(node, "transaction.version", 2, UPGRADE)
-        ending = EndTxnRequest(transactional_id="t", producer_id=given.producer_id, producer_epoch=given.producer_epoch, committed=True)
+        ending = EndTxnRequest(
+            transactional_id="t",
+            producer_id=given.producer_id,
+            producer_epoch=given.producer_epoch,
+            committed=True,
+        )
         ended = await node.ask(ending, 5)
-        assert (ended.error_code, ended.producer_id, ended.producer_epoch) == (ErrorCode.NONE, given.producer_id, given.producer_epoch + 1)
+        assert (ended.error_code, ended.producer_id, ended.producer_epoch) == (
+            ErrorCode.NONE,
+            given.producer_id,
+            given.producer_epoch + 1,
+        )
         await trio.sleep(1)
         assert await stored_versions(node) == [0, 0, 1, 1]
 
@@ -109,11 +139,24 @@ def test_a_transaction_that_began_below_version_2_ends_by_it_once_the_cluster_ha
 def test_a_producer_that_speaks_the_old_versions_keeps_its_epoch_whatever_the_level() -> None:
     async def story(node: Story) -> None:
         await begun(node, "t", TRANSACTIONS)
-        given = await node.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000), 4)
-        for level, way in ((2, UPGRADE), (1, SAFE_DOWNGRADE), (0, SAFE_DOWNGRADE), (1, UPGRADE), (2, UPGRADE)):
+        given = await node.ask(
+            InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000), 4
+        )
+        for level, way in (
+            (2, UPGRADE),
+            (1, SAFE_DOWNGRADE),
+            (0, SAFE_DOWNGRADE),
+            (1, UPGRADE),
+            (2, UPGRADE),
+        ):
             await set_level(node, "transaction.version", level, way)
             await add(node, given, 0)
-            ending = EndTxnRequest(transactional_id="t", producer_id=given.producer_id, producer_epoch=given.producer_epoch, committed=True)
+            ending = EndTxnRequest(
+                transactional_id="t",
+                producer_id=given.producer_id,
+                producer_epoch=given.producer_epoch,
+                committed=True,
+            )
             ended = await node.ask(ending, 4)
             assert (ended.error_code, ended.producer_epoch) == (ErrorCode.NONE, -1)
             await trio.sleep(1)

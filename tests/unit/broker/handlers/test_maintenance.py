@@ -10,7 +10,11 @@ import trio
 
 from log_service.common.errors import ErrorCode
 from log_service.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from log_service.protocol.messages.maintenance import MaintenanceRequest, MaintenanceResponse, MaintenanceResult
+from log_service.protocol.messages.maintenance import (
+    MaintenanceRequest,
+    MaintenanceResponse,
+    MaintenanceResult,
+)
 from tests.unit.broker.context import Story, batch, tell, values_of
 
 COMPACT = 1
@@ -31,11 +35,17 @@ async def overwrite(node: Story, topic: str, count: int) -> None:
 
 async def left(node: Story, topic: str) -> list[bytes | None]:
     """Read a compacted log and the record in its active segment."""
-    return [value for offset in (0, 4) for value in values_of((await node.fetch(topic, offset)).records)]
+    return [
+        value for offset in (0, 4) for value in values_of((await node.fetch(topic, offset)).records)
+    ]
 
 
-async def compact(node: Story, topics: list[str] | None, timeout_ms: int = 30_000) -> dict[tuple[str, int], MaintenanceResult]:
-    response: MaintenanceResponse = await node.ask(MaintenanceRequest(operation=COMPACT, topics=topics, timeout_ms=timeout_ms), 1)
+async def compact(
+    node: Story, topics: list[str] | None, timeout_ms: int = 30_000
+) -> dict[tuple[str, int], MaintenanceResult]:
+    response: MaintenanceResponse = await node.ask(
+        MaintenanceRequest(operation=COMPACT, topics=topics, timeout_ms=timeout_ms), 1
+    )
     assert response.error_code == 0, response.error_message
     return {(result.topic, result.partition): result for result in response.results}
 
@@ -46,10 +56,22 @@ def test_compaction_is_applied_on_demand_and_tells_its_figures() -> None:
         await node.create_topic("b")
         await overwrite(node, "a", 5)
         told = await compact(node, None)
-        assert list(told) == [("a", 0)], "topics that are not compacted, and internal ones, are left out"
+        assert list(told) == [("a", 0)], (
+            "topics that are not compacted, and internal ones, are left out"
+        )
         one = told["a", 0]
-        assert (one.error_code, one.error_message, one.pass_count, one.cleaned_offset) == (0, None, 1, 4)
-        assert (one.segments_before, one.segments_after, one.records_before, one.records_after) == (4, 1, 4, 1)
+        assert (one.error_code, one.error_message, one.pass_count, one.cleaned_offset) == (
+            0,
+            None,
+            1,
+            4,
+        )
+        assert (one.segments_before, one.segments_after, one.records_before, one.records_after) == (
+            4,
+            1,
+            4,
+            1,
+        )
         assert one.bytes_before == 4 * one.bytes_after
         assert (one.dirty_ratio_before, one.dirty_ratio_after) == (1.0, 0.0)
         assert await left(node, "a") == [b"3", b"4"]
@@ -89,7 +111,10 @@ def test_what_takes_longer_than_the_timeout_is_under_way_and_goes_on() -> None:
         await trio.sleep(60)
         assert await left(node, "a") == [b"3", b"4"]
 
-    tell(story, **keys({"log.cleaner.io.max.bytes.per.second": "50", "log.cleaner.backoff.ms": "86400000"}))
+    tell(
+        story,
+        **keys({"log.cleaner.io.max.bytes.per.second": "50", "log.cleaner.backoff.ms": "86400000"}),
+    )
 
 
 def test_the_broker_compacts_by_itself_under_kafkas_keys() -> None:
@@ -104,8 +129,13 @@ def test_the_broker_compacts_by_itself_under_kafkas_keys() -> None:
 
 def test_the_feature_tells_that_compaction_can_be_asked_for() -> None:
     async def story(node: Story) -> None:
-        response: ApiVersionsResponse = await node.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
-        levels = {feature.name: (feature.min_version, feature.max_version) for feature in response.supported_features}
+        response: ApiVersionsResponse = await node.ask(
+            ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3
+        )
+        levels = {
+            feature.name: (feature.min_version, feature.max_version)
+            for feature in response.supported_features
+        }
         assert levels["tidelog.maintenance"] == (1, 2)
 
     tell(story)

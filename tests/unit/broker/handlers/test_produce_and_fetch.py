@@ -8,9 +8,20 @@ import trio
 from log_service.common.errors import ErrorCode
 from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from log_service.protocol.messages.fetch import AbortedTransaction as Told
-from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from log_service.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
-from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from log_service.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from log_service.storage.aborted_transactions import AbortedTransaction, AbortedTransactions
 from tests.helpers.handler_node import HandlerNode, tell_handlers
 from tests.unit.broker.context import Story, batch, fetch_request, produce_request, tell, values_of
@@ -20,7 +31,12 @@ def test_what_is_produced_is_fetched() -> None:
     async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
         answer = await node.produce("a", batch(b"one", b"two"))
-        assert (answer.error_code, answer.base_offset, answer.log_append_time_ms, answer.log_start_offset) == (0, 0, -1, 0)
+        assert (
+            answer.error_code,
+            answer.base_offset,
+            answer.log_append_time_ms,
+            answer.log_start_offset,
+        ) == (0, 0, -1, 0)
         assert (await node.produce("a", batch(b"three"))).base_offset == 2
         found = await node.fetch("a", 0)
         assert values_of(found.records) == [b"one", b"two", b"three"]
@@ -33,11 +49,17 @@ def test_refusals_count_as_failures_where_kafka_counts_them() -> None:
     async def story(node: HandlerNode) -> None:
         await node.create_topic("a", max_message_bytes="200", cleanup_policy="compact")
         partition = node.replicas.get_partition("a", 0)
-        assert (await node.produce("a", batch(b"x" * 300, key=b"k"))).error_code == ErrorCode.MESSAGE_TOO_LARGE
+        assert (
+            await node.produce("a", batch(b"x" * 300, key=b"k"))
+        ).error_code == ErrorCode.MESSAGE_TOO_LARGE
         assert (await node.fetch("a", 9)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-        assert (await node.fetch("a", 0, current_leader_epoch=9)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert (
+            await node.fetch("a", 0, current_leader_epoch=9)
+        ).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
         assert (partition.failed_append_count, partition.failed_read_count) == (0, 0)
-        assert (await node.produce("a", batch(b"without a key"))).error_code == ErrorCode.INVALID_RECORD
+        assert (
+            await node.produce("a", batch(b"without a key"))
+        ).error_code == ErrorCode.INVALID_RECORD
         assert (partition.failed_append_count, partition.failed_read_count) == (1, 0)
 
     tell_handlers(story)
@@ -74,7 +96,9 @@ def test_a_reader_of_committed_records_is_told_what_was_aborted() -> None:
         assert values_of(told.records) == [b"aborted", b"marker", b"later"]
         for offset in (2, 3):
             request.topics[0].partitions[0].fetch_offset = offset
-            assert (await node.ask(request, 12)).responses[0].partitions[0].aborted_transactions == []
+            assert (await node.ask(request, 12)).responses[0].partitions[
+                0
+            ].aborted_transactions == []
 
     tell_handlers(story)
 
@@ -139,12 +163,21 @@ def test_partitions_are_answered_each_by_itself() -> None:
                         PartitionProduceData(index=7, records=batch(b"no such partition")),
                     ],
                 ),
-                TopicProduceData(name="b", partition_data=[PartitionProduceData(index=0, records=batch(b"no such topic"))]),
+                TopicProduceData(
+                    name="b",
+                    partition_data=[PartitionProduceData(index=0, records=batch(b"no such topic"))],
+                ),
             ],
         )
         response: ProduceResponse = await node.ask(request, 9)
-        codes = [[answer.error_code for answer in topic.partition_responses] for topic in response.responses]
-        assert codes == [[0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION], [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]]
+        codes = [
+            [answer.error_code for answer in topic.partition_responses]
+            for topic in response.responses
+        ]
+        assert codes == [
+            [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
+            [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
+        ]
 
     tell_handlers(story)
 
@@ -211,7 +244,9 @@ def test_an_idempotent_batch_sent_twice_is_stored_once() -> None:
         once = batch(b"one", producer_id=5, producer_epoch=0, base_sequence=0)
         first, second = await node.produce("a", once), await node.produce("a", once)
         assert (first.error_code, second.error_code, second.base_offset) == (0, 0, 0)
-        gap = await node.produce("a", batch(b"nine", producer_id=5, producer_epoch=0, base_sequence=9))
+        gap = await node.produce(
+            "a", batch(b"nine", producer_id=5, producer_epoch=0, base_sequence=9)
+        )
         assert gap.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         assert (await node.fetch("a", 0)).high_watermark == 1
 
@@ -259,14 +294,29 @@ def test_a_log_directory_that_fails_is_a_storage_error_and_the_others_go_on() ->
         partitions = [node.broker.replicas.get_partition("a", index) for index in range(4)]
         files: Any = node.broker.env.files
         files.fail_next("append", containing="/data/second/a-")
-        codes = [(await node.produce("a", batch(b"one"), partition=index)).error_code for index in range(4)]
+        codes = [
+            (await node.produce("a", batch(b"one"), partition=index)).error_code
+            for index in range(4)
+        ]
         assert ErrorCode.KAFKA_STORAGE_ERROR in codes
-        codes = [(await node.produce("a", batch(b"two"), partition=index)).error_code for index in range(4)]
-        assert codes == [ErrorCode.KAFKA_STORAGE_ERROR if partition.is_offline else 0 for partition in partitions]
-        assert sorted(partition.is_offline for partition in partitions) == [False, False, True, True]
+        codes = [
+            (await node.produce("a", batch(b"two"), partition=index)).error_code
+            for index in range(4)
+        ]
+        assert codes == [
+            ErrorCode.KAFKA_STORAGE_ERROR if partition.is_offline else 0 for partition in partitions
+        ]
+        assert sorted(partition.is_offline for partition in partitions) == [
+            False,
+            False,
+            True,
+            True,
+        ]
         for partition in partitions:
             found = await node.fetch("a", 0, partition=partition.topic_partition.partition)
-            assert found.error_code == (ErrorCode.KAFKA_STORAGE_ERROR if partition.is_offline else 0)
+            assert found.error_code == (
+                ErrorCode.KAFKA_STORAGE_ERROR if partition.is_offline else 0
+            )
 
     tell(story, log_dirs="/data/kafka,/data/second")
 
@@ -306,7 +356,11 @@ def test_a_fetch_waits_for_min_bytes_over_all_its_partitions() -> None:
             max_bytes=1 << 20,
             topics=[
                 FetchTopic(
-                    topic="a", partitions=[FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in (0, 1)]
+                    topic="a",
+                    partitions=[
+                        FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20)
+                        for index in (0, 1)
+                    ],
                 )
             ],
         )
@@ -318,7 +372,10 @@ def test_a_fetch_waits_for_min_bytes_over_all_its_partitions() -> None:
         assert waited.cancelled_caught
         await node.produce("a", batch(b"y" * 100), partition=1)
         response: FetchResponse = await waiting.receive()
-        assert [values_of(found.records) for found in response.responses[0].partitions] == [[b"x" * 100], [b"y" * 100]]
+        assert [values_of(found.records) for found in response.responses[0].partitions] == [
+            [b"x" * 100],
+            [b"y" * 100],
+        ]
 
     tell(story)
 
@@ -375,7 +432,9 @@ def test_fetch_offsets_and_epochs_out_of_range_are_told() -> None:
         await node.create_topic("a")
         await node.produce("a", batch(b"one"))
         assert (await node.fetch("a", 5)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-        assert (await node.fetch("a", 0, current_leader_epoch=9)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert (
+            await node.fetch("a", 0, current_leader_epoch=9)
+        ).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
         assert (await node.fetch("z", 0)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         diverged = await node.fetch("a", 9, last_fetched_epoch=0)
         assert diverged.diverging_epoch is not None
@@ -389,18 +448,28 @@ def test_a_session_names_only_what_changed() -> None:
         await node.create_topic("a", 2)
         topics = [
             FetchTopic(
-                topic="a", partitions=[FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in (0, 1)]
+                topic="a",
+                partitions=[
+                    FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20)
+                    for index in (0, 1)
+                ],
             )
         ]
         full: FetchResponse = await node.ask(FetchRequest(session_epoch=0, topics=topics), 12)
         assert full.session_id != 0
         assert len(full.responses[0].partitions) == 2
-        quiet: FetchResponse = await node.ask(FetchRequest(session_id=full.session_id, session_epoch=1), 12)
+        quiet: FetchResponse = await node.ask(
+            FetchRequest(session_id=full.session_id, session_epoch=1), 12
+        )
         assert quiet.responses == []
         await node.produce("a", batch(b"one"), partition=1)
-        changed: FetchResponse = await node.ask(FetchRequest(session_id=full.session_id, session_epoch=2), 12)
+        changed: FetchResponse = await node.ask(
+            FetchRequest(session_id=full.session_id, session_epoch=2), 12
+        )
         assert [found.partition_index for found in changed.responses[0].partitions] == [1]
-        broken: FetchResponse = await node.ask(FetchRequest(session_id=full.session_id, session_epoch=7), 12)
+        broken: FetchResponse = await node.ask(
+            FetchRequest(session_id=full.session_id, session_epoch=7), 12
+        )
         assert (broken.error_code, broken.responses) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, [])
 
     tell_handlers(story)
@@ -412,9 +481,13 @@ def test_a_waiting_fetch_of_a_deleted_topic_is_answered() -> None:
         waiting = await node.connect()
         await waiting.send(fetch_request("a", 0, max_wait_ms=60_000), 12)
         await trio.sleep(1)
-        await node.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="a")], timeout_ms=1_000), 6)
+        await node.ask(
+            DeleteTopicsRequest(topics=[DeleteTopicState(name="a")], timeout_ms=1_000), 6
+        )
         response: FetchResponse = await waiting.receive()
-        assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert (
+            response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
 
     tell(story)
 

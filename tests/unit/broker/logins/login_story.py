@@ -10,8 +10,14 @@ import trio
 
 from log_service.broker.one_error import one_error
 from log_service.common.secrets import SecretText
-from log_service.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
-from log_service.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from log_service.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
+from log_service.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
 from log_service.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from log_service.security.sasl.credentials import ScramMechanism
 from log_service.security.sasl.scram import salted_password
@@ -27,7 +33,9 @@ PROPERTIES = {
     "listener.security.protocol.map": "GUARDED:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT",
     "inter.broker.listener.name": "PLAINTEXT",
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
-    f"{LISTENER}.plain.sasl.jaas.config": (f'{PACKAGE}.plain.PlainLoginModule required user_alice="alice-secret" user_bob="bob-secret";'),
+    f"{LISTENER}.plain.sasl.jaas.config": (
+        f'{PACKAGE}.plain.PlainLoginModule required user_alice="alice-secret" user_bob="bob-secret";'
+    ),
     f"{LISTENER}.scram-sha-256.sasl.jaas.config": f"{PACKAGE}.scram.ScramLoginModule required;",
     f"{LISTENER}.scram-sha-512.sasl.jaas.config": f"{PACKAGE}.scram.ScramLoginModule required;",
 }
@@ -46,7 +54,9 @@ class Guest(RawClient):
         return await self.ask(SaslHandshakeRequest(mechanism=mechanism), version)
 
     async def authenticate(self, token: bytes, version: int = 2) -> SaslAuthenticateResponse:
-        response: SaslAuthenticateResponse = await self.ask(SaslAuthenticateRequest(auth_bytes=token), version)
+        response: SaslAuthenticateResponse = await self.ask(
+            SaslAuthenticateRequest(auth_bytes=token), version
+        )
         return response
 
     async def log_in(self, token: bytes = plain()) -> SaslAuthenticateResponse:
@@ -92,11 +102,17 @@ async def seconds(waiting: Callable[[], Awaitable[object]]) -> float:
 
 
 def scram_user(
-    name: str, password: str, mechanism: ScramMechanism = ScramMechanism.SHA_256, iterations: int = ITERATIONS, salt: bytes = SALT
+    name: str,
+    password: str,
+    mechanism: ScramMechanism = ScramMechanism.SHA_256,
+    iterations: int = ITERATIONS,
+    salt: bytes = SALT,
 ) -> Any:
     """The request that sets a user's password."""
     salted = salted_password(mechanism, SecretText(password), salt, iterations).reveal()
-    upsertion = ScramCredentialUpsertion(name=name, mechanism=mechanism, iterations=iterations, salt=salt, salted_password=salted)
+    upsertion = ScramCredentialUpsertion(
+        name=name, mechanism=mechanism, iterations=iterations, salt=salt, salted_password=salted
+    )
     return AlterUserScramCredentialsRequest(upsertions=[upsertion])
 
 

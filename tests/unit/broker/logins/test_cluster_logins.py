@@ -1,4 +1,6 @@
-"""Three nodes that log in to each other, brokers by SCRAM and controllers by PLAIN, in virtual time."""
+"""Three nodes that log in to each other, brokers by SCRAM and controllers by PLAIN, in virtual
+time.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +44,11 @@ def files(**more: str) -> dict[int, dict[str, str]]:
     named = {name.replace("_", "."): text for name, text in more.items()}
     return {
         node_id: node_properties(node_id, IDS)
-        | {"listeners": ",".join(f"{name}://{host_of(node_id)}:{port}" for name, port in LISTENERS.items())}
+        | {
+            "listeners": ",".join(
+                f"{name}://{host_of(node_id)}:{port}" for name, port in LISTENERS.items()
+            )
+        }
         | GUARDED
         | named
         for node_id in IDS
@@ -50,7 +56,9 @@ def files(**more: str) -> dict[int, dict[str, str]]:
 
 
 LISTENERS = {"PLAINTEXT": 9092, "INSIDE": 9094, "CONTROLLER": 9093}
-USER = parse_scram_argument("SCRAM-SHA-256=[name=node,password=node-secret,salt=MDEyMzQ1Njc4OWFiY2RlZmdoaWprbG1ub3A=]")
+USER = parse_scram_argument(
+    "SCRAM-SHA-256=[name=node,password=node-secret,salt=MDEyMzQ1Njc4OWFiY2RlZmdoaWprbG1ub3A=]"
+)
 USERS = [credential_record(ScramUser(USER.mechanism, USER.name), USER.credential(lambda bits: 0))]
 
 
@@ -87,10 +95,16 @@ def test_nodes_log_in_to_controllers_by_their_mechanism() -> None:
     tell_cluster(story, files(), is_started=False)
 
 
-def test_a_node_that_comes_as_the_wrong_user_is_named_by_both_sides(caplog: pytest.LogCaptureFixture) -> None:
-    wrong = 'username="alice" password="alice-secret" user_node="node-secret" user_alice="alice-secret"'
+def test_a_node_that_comes_as_the_wrong_user_is_named_by_both_sides(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    wrong = (
+        'username="alice" password="alice-secret" user_node="node-secret" user_alice="alice-secret"'
+    )
     nodes = files(authorizer_class_name=STANDARD_AUTHORIZER, super_users="User:node")
-    nodes[3]["listener.name.controller.plain.sasl.jaas.config"] = f"{PACKAGE}.plain.PlainLoginModule required {wrong};"
+    nodes[3]["listener.name.controller.plain.sasl.jaas.config"] = (
+        f"{PACKAGE}.plain.PlainLoginModule required {wrong};"
+    )
 
     async def story(cluster: Cluster) -> None:
         for node_id in IDS:
@@ -99,15 +113,22 @@ def test_a_node_that_comes_as_the_wrong_user_is_named_by_both_sides(caplog: pyte
         await cluster.leader()
         config, texts = cluster.config(3)
         broker = Broker(cluster.world.node_env(host_of(3)), config, static_texts=texts)
-        with pytest.raises(KafkaError, match=f"this node comes as User:alice; {NODE_ADVICE}"), one_error():
+        with (
+            pytest.raises(KafkaError, match=f"this node comes as User:alice; {NODE_ADVICE}"),
+            one_error(),
+        ):
             async with trio.open_nursery() as nursery:
                 await nursery.start(broker.run)
 
     tell_cluster(story, nodes, is_started=False)
     refusing = [line for line in caplog.messages if line.startswith("User:alice from ")]
     assert 0 < len(refusing) <= 2, "each of the others says it once"
-    assert all(line.endswith(f". If it is a node of this cluster: {NODE_ADVICE}") for line in refusing)
-    refused = [line for line in caplog.messages if "refuses this node, which comes as User:alice" in line]
+    assert all(
+        line.endswith(f". If it is a node of this cluster: {NODE_ADVICE}") for line in refusing
+    )
+    refused = [
+        line for line in caplog.messages if "refuses this node, which comes as User:alice" in line
+    ]
     assert 0 < len(refused) <= 2, "once for each of the others"
 
 
@@ -128,7 +149,9 @@ def test_logins_between_nodes_that_end_are_repeated() -> None:
 
 def test_node_with_another_password_is_not_let_in() -> None:
     strange = files()
-    strange[3]["listener.name.controller.plain.sasl.jaas.config"] = PLAIN.replace('password="node-secret"', 'password="wrong"')
+    strange[3]["listener.name.controller.plain.sasl.jaas.config"] = PLAIN.replace(
+        'password="node-secret"', 'password="wrong"'
+    )
 
     async def story(cluster: Cluster) -> None:
         for node_id in IDS:
@@ -149,7 +172,11 @@ def test_node_with_another_password_is_not_let_in() -> None:
         ("sasl.mechanism.controller.protocol", "GSSAPI", "GSSAPI"),
         ("sasl.mechanism.inter.broker.protocol", "PLAIN", "enables SCRAM-SHA-256"),
         ("sasl.mechanism.controller.protocol", "OAUTHBEARER", "enables PLAIN"),
-        ("sasl.mechanism.controller.protocol", "DIGEST-MD5", "by PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"),
+        (
+            "sasl.mechanism.controller.protocol",
+            "DIGEST-MD5",
+            "by PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER",
+        ),
     ],
 )
 def test_what_a_node_does_not_start_with(key: str, text: str, complaint: str) -> None:
@@ -168,7 +195,9 @@ def test_broker_that_dials_controllers_needs_its_own_jaas_text_alone() -> None:
     assert config.controller_login is not None
     assert config.controller_login.mechanism == "PLAIN"
     del texts["listener.name.controller.plain.sasl.jaas.config"]
-    with pytest.raises(ConfigError, match=r"listener\.name\.controller\.plain\.sasl\.jaas\.config is missing"):
+    with pytest.raises(
+        ConfigError, match=r"listener\.name\.controller\.plain\.sasl\.jaas\.config is missing"
+    ):
         parse_server_properties(texts)
 
 
@@ -177,7 +206,9 @@ def test_broker_that_dials_controllers_needs_its_own_jaas_text_alone() -> None:
 
 async def first_of(cluster: Cluster, node_id: int, name: str) -> bytes:
     """Return what a node sends at the beginning of a login, behind its nonce."""
-    connection = await cluster.world.client_env().network.connect(host_of(node_id), LISTENERS["INSIDE"])
+    connection = await cluster.world.client_env().network.connect(
+        host_of(node_id), LISTENERS["INSIDE"]
+    )
     client = Guest(connection)
     assert (await client.handshake("SCRAM-SHA-256")).error_code == 0
     told = await client.authenticate(f"n,,n={name},r=abc".encode())
@@ -194,16 +225,24 @@ def test_unknown_users_look_the_same_on_all_nodes_and_after_others_change() -> N
 
     async def story(cluster: Cluster) -> None:
         await started(cluster)
-        before = {(each, name): await first_of(cluster, each, name) for each in IDS for name in ("mallory", "node")}
+        before = {
+            (each, name): await first_of(cluster, each, name)
+            for each in IDS
+            for name in ("mallory", "node")
+        }
         assert len({before[each, "mallory"] for each in IDS}) == 1
         assert len({before[each, "node"] for each in IDS}) == 1
         assert before[1, "mallory"] != before[1, "node"]
-        clear = Guest(await cluster.world.client_env().network.connect(host_of(1), LISTENERS["PLAINTEXT"]))
+        clear = Guest(
+            await cluster.world.client_env().network.connect(host_of(1), LISTENERS["PLAINTEXT"])
+        )
         for name, salt in (("aaron", "z"), ("node", "y"), ("zoe", "x")):
             request = scram_user(name, "node-secret", salt=salt.encode() * 26)
             assert (await clear.ask(request, 0)).results[0].error_code == 0
         await trio.sleep(1)
-        assert await first_of(cluster, 2, "node") != before[2, "node"], "a password that was set again has another salt"
+        assert await first_of(cluster, 2, "node") != before[2, "node"], (
+            "a password that was set again has another salt"
+        )
         assert {await first_of(cluster, each, "mallory") for each in IDS} == {before[1, "mallory"]}
         await cluster.stop(3)
         await cluster.start(3)
@@ -240,7 +279,9 @@ def write_tokens(cluster: Cluster, lifetime_s: int, name: str = "node") -> None:
         env = cluster.world.node_env(host_of(node_id))
         now_s = env.clock.wall_ms() // 1_000
         env.files.make_directory(TOKEN_FILE.parent)
-        env.files.write_atomically(TOKEN_FILE, unsigned(sub=name, iat=now_s, exp=now_s + lifetime_s).encode() + b"\n")
+        env.files.write_atomically(
+            TOKEN_FILE, unsigned(sub=name, iat=now_s, exp=now_s + lifetime_s).encode() + b"\n"
+        )
 
 
 def test_nodes_log_in_to_each_other_by_tokens_from_a_file_and_again_with_fresh_ones() -> None:
@@ -256,7 +297,11 @@ def test_nodes_log_in_to_each_other_by_tokens_from_a_file_and_again_with_fresh_o
         for listener in ("CONTROLLER", "INSIDE"):
             meter = logins.handlers[listener].meters["OAUTHBEARER"]
             assert meter.repeated_success_total >= 2
-            assert (meter.expired_total, meter.failure_total, meter.repeated_failure_total) == (0, 0, 0)
+            assert (meter.expired_total, meter.failure_total, meter.repeated_failure_total) == (
+                0,
+                0,
+                0,
+            )
         assert cluster.unfenced(leader) == list(IDS)
 
     tell_cluster(story, with_tokens(), is_started=False)
@@ -265,13 +310,23 @@ def test_nodes_log_in_to_each_other_by_tokens_from_a_file_and_again_with_fresh_o
 @pytest.mark.parametrize(
     ("key", "text", "complaint"),
     [
-        ("sasl.oauthbearer.token.endpoint.url", "", "has no token; set sasl.oauthbearer.token.endpoint.url"),
-        ("sasl.oauthbearer.allowed.urls", "file:///elsewhere", "does not stand in sasl.oauthbearer.allowed.urls"),
+        (
+            "sasl.oauthbearer.token.endpoint.url",
+            "",
+            "has no token; set sasl.oauthbearer.token.endpoint.url",
+        ),
+        (
+            "sasl.oauthbearer.allowed.urls",
+            "file:///elsewhere",
+            "does not stand in sasl.oauthbearer.allowed.urls",
+        ),
         ("sasl.oauthbearer.jwt.retriever.class", "com.example.Own", "names a Java class"),
         ("sasl.login.callback.handler.class", "com.example.Own", "names a Java class"),
     ],
 )
-def test_tokens_of_its_own_that_a_node_does_not_start_with(key: str, text: str, complaint: str) -> None:
+def test_tokens_of_its_own_that_a_node_does_not_start_with(
+    key: str, text: str, complaint: str
+) -> None:
     with pytest.raises(ConfigError, match=complaint):
         parse_server_properties(with_tokens(**{key: text})[1])
 
@@ -287,18 +342,28 @@ def test_token_comes_from_an_endpoint_for_the_id_and_secret_of_this_node() -> No
         f"{prefix}scope": "logs",
     }
     config, _ = parse_server_properties(with_tokens(**named)[1])
-    endpoint = TokenEndpointConfig(url=url, client_id="node", client_secret=SecretText("planted"), scope="logs")
+    endpoint = TokenEndpointConfig(
+        url=url, client_id="node", client_secret=SecretText("planted"), scope="logs"
+    )
     assert config.inter_broker_login is not None
     assert (config.inter_broker_login.endpoint, config.inter_broker_login.token) == (endpoint, None)
     assert config.controller_login is not None
     assert config.controller_login.endpoint == replace(endpoint, client_id="general")
     assert "planted" not in repr(config)
-    with pytest.raises(ConfigError, match=rf"issuer\.example/token, which does not stand in {prefix}allowed\.urls"):
-        parse_server_properties(with_tokens(**named | {f"{prefix}allowed.urls": "https://issuer.example"})[1])
+    with pytest.raises(
+        ConfigError, match=rf"issuer\.example/token, which does not stand in {prefix}allowed\.urls"
+    ):
+        parse_server_properties(
+            with_tokens(**named | {f"{prefix}allowed.urls": "https://issuer.example"})[1]
+        )
 
 
 def test_url_of_an_endpoint_with_a_user_in_it_is_refused_unshown() -> None:
     url = "https://user:planted@issuer.example/token"
     with pytest.raises(ConfigError, match="has a user in it") as caught:
-        parse_server_properties(with_tokens(**{"sasl.oauthbearer.token.endpoint.url": url, "sasl.oauthbearer.allowed.urls": url})[1])
+        parse_server_properties(
+            with_tokens(
+                **{"sasl.oauthbearer.token.endpoint.url": url, "sasl.oauthbearer.allowed.urls": url}
+            )[1]
+        )
     assert "planted" not in str(caught.value)

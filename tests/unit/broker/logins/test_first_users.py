@@ -35,10 +35,18 @@ AUTHORIZER = {"authorizer.class.name": STANDARD_AUTHORIZER}
     ("texts", "scram_users", "told"),
     [
         (SCRAM, (), "no user can ever log in to this new cluster"),
-        (SCRAM | AUTHORIZER | {"super.users": "User:admin"}, (), "no user can ever log in to this new cluster"),
+        (
+            SCRAM | AUTHORIZER | {"super.users": "User:admin"},
+            (),
+            "no user can ever log in to this new cluster",
+        ),
         (SCRAM, ("alice",), None),
         (SCRAM | AUTHORIZER | {"super.users": "User:admin"}, ("admin",), None),
-        (SCRAM | AUTHORIZER | {"super.users": "User:admin"}, ("alice",), "of super.users (User:admin)"),
+        (
+            SCRAM | AUTHORIZER | {"super.users": "User:admin"},
+            ("alice",),
+            "of super.users (User:admin)",
+        ),
         (PLAIN, (), None),
         (PLAIN | AUTHORIZER, (), "super.users, which may make the first one, names no principal"),
         (PLAIN | AUTHORIZER | {"allow.everyone.if.no.acl.found": "true"}, (), None),
@@ -49,7 +57,9 @@ AUTHORIZER = {"authorizer.class.name": STANDARD_AUTHORIZER}
         (CLEAR | AUTHORIZER | {"super.users": "User:admin"}, (), "of super.users (User:admin)"),
     ],
 )
-def test_who_is_locked_out_of_a_new_cluster(texts: dict[str, str], scram_users: Collection[str], told: str | None) -> None:
+def test_who_is_locked_out_of_a_new_cluster(
+    texts: dict[str, str], scram_users: Collection[str], told: str | None
+) -> None:
     warning = lockout_warning(parse_server_properties(texts)[0], scram_users)
     assert (warning is None) == (told is None), warning
     assert told is None or told in (warning or "")
@@ -65,7 +75,10 @@ def test_names_in_certificates_and_tokens_may_be_any() -> None:
         "ssl.truststore.type": "PEM",
         **AUTHORIZER,
     }
-    assert lockout_warning(parse_server_properties(texts | {"super.users": "User:CN=admin"})[0]) is None
+    assert (
+        lockout_warning(parse_server_properties(texts | {"super.users": "User:CN=admin"})[0])
+        is None
+    )
     assert lockout_warning(parse_server_properties(texts)[0]) is not None
 
 
@@ -87,7 +100,9 @@ def test_the_command_that_formats_says_so_too(tmp_path: Path) -> None:
         "controller.listener.names": "CONTROLLER",
         "process.roles": "broker,controller",
         "sasl.mechanism.controller.protocol": "SCRAM-SHA-512",
-        "listener.name.controller.scram-sha-512.sasl.jaas.config": SCRAM[f"{LISTENER}.scram-sha-512.sasl.jaas.config"],
+        "listener.name.controller.scram-sha-512.sasl.jaas.config": SCRAM[
+            f"{LISTENER}.scram-sha-512.sasl.jaas.config"
+        ],
     }
     file.write_text("".join(f"{key}={text}\n" for key, text in texts.items()))
     command = ["storage", "format", "-t", "c1", "--standalone", "-c", str(file)]

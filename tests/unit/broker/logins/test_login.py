@@ -45,7 +45,9 @@ from tests.unit.security.sasl.issuer import unsigned
 def test_client_with_the_right_password_is_served_and_one_without_is_not() -> None:
     async def story(node: Story) -> None:
         client = await guest(node)
-        versions = await client.ask(ApiVersionsRequest(client_software_name="story", client_software_version="1"), 4)
+        versions = await client.ask(
+            ApiVersionsRequest(client_software_name="story", client_software_version="1"), 4
+        )
         assert {17, 36} <= {api.api_key for api in versions.api_keys}
         assert (await client.log_in()).error_code == 0
         assert (await client.ask(MetadataRequest(topics=None), 12)).brokers
@@ -55,7 +57,11 @@ def test_client_with_the_right_password_is_served_and_one_without_is_not() -> No
         assert await stranger.is_closed()
 
     def principals(node: Story) -> list:  # type: ignore[type-arg]
-        return [connection.context for server in node.broker.servers for connection in server._connections]
+        return [
+            connection.context
+            for server in node.broker.servers
+            for connection in server._connections
+        ]
 
     tell_of_logins(story)
 
@@ -185,7 +191,13 @@ def test_lifetime_of_one_mechanism() -> None:
     async def story(node: Story) -> None:
         assert (await (await guest(node)).log_in()).session_lifetime_ms == 9_000
 
-    tell_of_logins(story, **{"connections_max_reauth_ms": "5000", f"{LISTENER}.plain.connections.max.reauth.ms": "9000"})
+    tell_of_logins(
+        story,
+        **{
+            "connections_max_reauth_ms": "5000",
+            f"{LISTENER}.plain.connections.max.reauth.ms": "9000",
+        },
+    )
 
 
 @pytest.mark.parametrize("port", [PORT, CLEAR_PORT])
@@ -196,9 +208,14 @@ def test_login_that_is_not_due_is_refused_and_the_connection_stays(port: int) ->
             await client.log_in()
         for version in (0, 1):
             response = await client.ask(SaslHandshakeRequest(mechanism="PLAIN"), version)
-            assert (response.error_code, list(response.mechanisms)) == (ErrorCode.ILLEGAL_SASL_STATE, [])
+            assert (response.error_code, list(response.mechanisms)) == (
+                ErrorCode.ILLEGAL_SASL_STATE,
+                [],
+            )
         for version in (0, 1, 2):
-            assert (await client.authenticate(plain(), version)).error_code == ErrorCode.ILLEGAL_SASL_STATE
+            assert (
+                await client.authenticate(plain(), version)
+            ).error_code == ErrorCode.ILLEGAL_SASL_STATE
         assert (await client.ask(MetadataRequest(topics=None), 12)).brokers
 
     tell_of_logins(story)
@@ -262,7 +279,9 @@ def test_no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert not [line for line in caplog.messages if "planted" in line or "alice-secret" in line]
 
 
-def test_client_that_leaves_when_its_token_is_refused_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_client_that_leaves_when_its_token_is_refused_is_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """It need not ask for the refusal: guessing tokens would be seen nowhere."""
 
     async def story(node: Story) -> None:
@@ -275,8 +294,15 @@ def test_client_that_leaves_when_its_token_is_refused_is_counted(caplog: pytest.
         assert node.broker._logins is not None
         assert node.broker._logins.handlers["GUARDED"].meters["OAUTHBEARER"].failure_total == 1
 
-    jaas = {f"{LISTENER}.oauthbearer.sasl.jaas.config": f"{PACKAGE}.oauthbearer.OAuthBearerLoginModule required;"}
-    tell_of_logins(story, **jaas, sasl_enabled_mechanisms="PLAIN,OAUTHBEARER", sasl_oauthbearer_unsecured_tokens_allowed="true")
+    jaas = {
+        f"{LISTENER}.oauthbearer.sasl.jaas.config": f"{PACKAGE}.oauthbearer.OAuthBearerLoginModule required;"
+    }
+    tell_of_logins(
+        story,
+        **jaas,
+        sasl_enabled_mechanisms="PLAIN,OAUTHBEARER",
+        sasl_oauthbearer_unsecured_tokens_allowed="true",
+    )
     assert "the token was refused: the token has expired" in caplog.text
 
 
@@ -286,7 +312,9 @@ def test_flood_of_refusals_waits_within_bounds() -> None:
         clients = [await guest(node) for _ in range(MAX_DELAYED_COUNT_OF_HOST + 5)]
         for number, client in enumerate(clients):
             await client.handshake()
-            await client.send(SaslAuthenticateRequest(auth_bytes=plain(f"user {number}", "wrong")), 2)
+            await client.send(
+                SaslAuthenticateRequest(auth_bytes=plain(f"user {number}", "wrong")), 2
+            )
         for client in clients:
             try:
                 assert (await client.receive()).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
@@ -317,8 +345,15 @@ def test_no_bytes_before_the_login_harm_the_node(seed: int) -> None:
     rng = Random(seed)
     good = [
         frame_of(ApiVersionsRequest(client_software_name="story", client_software_version="1"), 4),
-        *(frame_of(SaslHandshakeRequest(mechanism=name), version) for name in ("PLAIN", "SCRAM-SHA-256") for version in (0, 1)),
-        *(frame_of(SaslAuthenticateRequest(auth_bytes=token), 2) for token in (plain(password="wrong"), b"n,,n=alice,r=abc", b"")),
+        *(
+            frame_of(SaslHandshakeRequest(mechanism=name), version)
+            for name in ("PLAIN", "SCRAM-SHA-256")
+            for version in (0, 1)
+        ),
+        *(
+            frame_of(SaslAuthenticateRequest(auth_bytes=token), 2)
+            for token in (plain(password="wrong"), b"n,,n=alice,r=abc", b"")
+        ),
         frame_of(MetadataRequest(topics=None), 12),
     ]
 
@@ -326,7 +361,9 @@ def test_no_bytes_before_the_login_harm_the_node(seed: int) -> None:
         for _ in range(60):
             client = await guest(node)
             content = b"".join(rng.choice(good) for _ in range(rng.randint(1, 4)))
-            spoilt = bytearray(content[: rng.randint(1, len(content))] if rng.random() < 0.5 else content)
+            spoilt = bytearray(
+                content[: rng.randint(1, len(content))] if rng.random() < 0.5 else content
+            )
             for _ in range(rng.randint(0, 3)):
                 spoilt[rng.randrange(len(spoilt))] = rng.randrange(256)
             with suppress(OSError):
@@ -343,7 +380,9 @@ def test_no_bytes_before_the_login_harm_the_node(seed: int) -> None:
 
 
 def frame_of(request: Any, version: int) -> bytes:
-    chunks: list[Any] = encode_request(RequestHeader(request.SCHEMA.key, version, 7, "story"), request)
+    chunks: list[Any] = encode_request(
+        RequestHeader(request.SCHEMA.key, version, 7, "story"), request
+    )
     return b"".join(chunks)
 
 
@@ -361,7 +400,9 @@ async def change_users(node: Story, text: str | None, key: str = JAAS_KEY) -> An
     """Set the text, or take it back, over the listener in the clear."""
     operation = 1 if text is None else 0
     configs = [AlterableConfig(name=key, config_operation=operation, value=text)]
-    request = IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(resource_type=4, resource_name="1", configs=configs)])
+    request = IncrementalAlterConfigsRequest(
+        resources=[AlterConfigsResource(resource_type=4, resource_name="1", configs=configs)]
+    )
     response = (await (await guest(node, CLEAR_PORT)).ask(request, 1)).responses[0]
     await trio.sleep(0.1)
     return response
@@ -369,16 +410,24 @@ async def change_users(node: Story, text: str | None, key: str = JAAS_KEY) -> An
 
 async def who_gets_in(node: Story) -> set[str]:
     users = {"alice": "alice-secret", "bob": "bob-secret", "dave": "dave-secret"}
-    return {name for name, password in users.items() if (await (await guest(node)).log_in(plain(name, password))).error_code == 0}
+    return {
+        name
+        for name, password in users.items()
+        if (await (await guest(node)).log_in(plain(name, password))).error_code == 0
+    }
 
 
 def test_users_of_plain_change_while_a_node_runs() -> None:
     async def story(node: Story) -> None:
         early = await guest(node)
         await early.log_in()
-        assert (await change_users(node, jaas('user_dave="dave-secret"', 'user_bob="bob-secret"'))).error_code == 0
+        assert (
+            await change_users(node, jaas('user_dave="dave-secret"', 'user_bob="bob-secret"'))
+        ).error_code == 0
         assert await who_gets_in(node) == {"dave", "bob"}
-        assert (await early.ask(MetadataRequest(topics=None), 12)).brokers, "who has logged in goes on"
+        assert (await early.ask(MetadataRequest(topics=None), 12)).brokers, (
+            "who has logged in goes on"
+        )
         assert (await change_users(node, None)).error_code == 0
         assert await who_gets_in(node) == {"alice", "bob"}, "those of the file again"
 
@@ -389,7 +438,10 @@ def test_users_of_plain_change_while_a_node_runs() -> None:
     ("text", "complaint"),
     [
         ("rubbish", "the login module of PLAIN on listener GUARDED"),
-        (f"{PACKAGE}.scram.ScramLoginModule required;", "is org.apache.kafka.common.security.scram.ScramLoginModule, which is for"),
+        (
+            f"{PACKAGE}.scram.ScramLoginModule required;",
+            "is org.apache.kafka.common.security.scram.ScramLoginModule, which is for",
+        ),
     ],
 )
 def test_users_stay_where_a_change_cannot_be_used(text: str, complaint: str) -> None:
@@ -403,7 +455,9 @@ def test_users_stay_where_a_change_cannot_be_used(text: str, complaint: str) -> 
     tell_of_logins(story)
 
 
-def test_what_a_listener_asks_of_clients_is_named_where_a_request_sets_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_listener_asks_of_clients_is_named_where_a_request_sets_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """A request that changes a listener's demands on clients names them in the log.
 
     Existing listeners do not change, as in Apache Kafka. PLAIN goes on, and an operator who
@@ -413,10 +467,15 @@ def test_what_a_listener_asks_of_clients_is_named_where_a_request_sets_it(caplog
     async def story(node: Story) -> None:
         configs = [
             AlterableConfig(name=f"{LISTENER}.sasl.enabled.mechanisms", value="SCRAM-SHA-512"),
-            AlterableConfig(name=f"{LISTENER}.scram-sha-512.sasl.jaas.config", value=f"{PACKAGE}.scram.ScramLoginModule required;"),
+            AlterableConfig(
+                name=f"{LISTENER}.scram-sha-512.sasl.jaas.config",
+                value=f"{PACKAGE}.scram.ScramLoginModule required;",
+            ),
             AlterableConfig(name=f"{LISTENER}.plain.connections.max.reauth.ms", value="5000"),
         ]
-        request = IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(resource_type=4, resource_name="1", configs=configs)])
+        request = IncrementalAlterConfigsRequest(
+            resources=[AlterConfigsResource(resource_type=4, resource_name="1", configs=configs)]
+        )
         admin = await guest(node, CLEAR_PORT)
         for _ in range(2):
             assert (await admin.ask(request, 1)).responses[0].error_code == 0

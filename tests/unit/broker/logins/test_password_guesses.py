@@ -46,7 +46,9 @@ async def outcome_of(client: Guest, mechanism: str, user: str, password: str) ->
         return CLOSED
 
 
-async def guess(node: Story, count: int, mechanism: str = "PLAIN", user: str = "alice", port: int = PORT) -> None:
+async def guess(
+    node: Story, count: int, mechanism: str = "PLAIN", user: str = "alice", port: int = PORT
+) -> None:
     for _ in range(count):
         assert await outcome_of(await guest(node, port), mechanism, user, "wrong") == REFUSED
 
@@ -63,8 +65,22 @@ def test_guesses_one_after_the_other_slow_down(mechanism: str, user: str) -> Non
 
     async def story(node: Story) -> None:
         await set_password(node, "alice")
-        took = [await seconds(lambda: guess(node, 1, mechanism, user)) for _ in range(STEADY_GUESSES)]
-        delay_s, steps_ms = 0.1, [*[0] * FREE_GUESSES, 100, 300, 700, 1_500, 3_100, MAX_STEP_MS - 100, MAX_STEP_MS - 100]
+        took = [
+            await seconds(lambda: guess(node, 1, mechanism, user)) for _ in range(STEADY_GUESSES)
+        ]
+        delay_s, steps_ms = (
+            0.1,
+            [
+                *[0] * FREE_GUESSES,
+                100,
+                300,
+                700,
+                1_500,
+                3_100,
+                MAX_STEP_MS - 100,
+                MAX_STEP_MS - 100,
+            ],
+        )
         assert took == pytest.approx([step_ms / 1_000 + delay_s for step_ms in steps_ms], abs=0.02)
 
     tell_of_logins(story)
@@ -106,7 +122,9 @@ def test_all_mechanisms_and_listeners_count_together() -> None:
         await guess(node, 4, "SCRAM-SHA-256")
         await guess(node, 4, "PLAIN", port=OTHER_PORT)
         for mechanism, port in (("SCRAM-SHA-256", PORT), ("PLAIN", OTHER_PORT)):
-            assert await seconds(lambda: guess(node, 1, mechanism, port=port)) == pytest.approx(MAX_STEP_MS / 1_000, abs=0.02)  # noqa: B023
+            assert await seconds(lambda: guess(node, 1, mechanism, port=port)) == pytest.approx(  # noqa: B023
+                MAX_STEP_MS / 1_000, abs=0.02
+            )
 
     other = "listener.name.other"
     properties: dict[str, Any] = {
@@ -132,10 +150,17 @@ def test_strangers_delay_nobody_elsewhere(mechanism: str) -> None:
         await set_password(node, "alice")
         await set_password(node, "bob")
         await guess(node, STEADY_GUESSES, mechanism)
-        password = {"PLAIN": ("alice-secret", "bob-secret"), "SCRAM-SHA-256": ("right", "right")}[mechanism]
+        password = {"PLAIN": ("alice-secret", "bob-secret"), "SCRAM-SHA-256": ("right", "right")}[
+            mechanism
+        ]
 
         async def elsewhere() -> None:
-            assert await outcome_of(await guest_from(node, "10.9.9.9"), mechanism, "alice", password[0]) == 0
+            assert (
+                await outcome_of(
+                    await guest_from(node, "10.9.9.9"), mechanism, "alice", password[0]
+                )
+                == 0
+            )
 
         async def another_user() -> None:
             assert await outcome_of(await guest(node), mechanism, "bob", password[1]) == 0

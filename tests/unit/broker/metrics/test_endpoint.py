@@ -6,7 +6,12 @@ import pytest
 import trio
 import trio.testing
 
-from log_service.broker.metrics.endpoint import MAX_CONNECTION_COUNT, REQUEST_DEADLINE_S, RESPONSE_DEADLINE_S, MetricsEndpoint
+from log_service.broker.metrics.endpoint import (
+    MAX_CONNECTION_COUNT,
+    REQUEST_DEADLINE_S,
+    RESPONSE_DEADLINE_S,
+    MetricsEndpoint,
+)
 from tests.sim.network import MemoryConnection, MemoryNetwork, Weather
 
 PORT = 9404
@@ -18,7 +23,9 @@ def small_page() -> Iterator[bytes]:
     yield from (b"a 1\n", b"", b"b 2\n")
 
 
-def play(story: Story, make_page: Callable[[], Iterator[bytes]] = small_page, host: str = "127.0.0.1") -> None:
+def play(
+    story: Story, make_page: Callable[[], Iterator[bytes]] = small_page, host: str = "127.0.0.1"
+) -> None:
     """Run a story beside an endpoint."""
 
     async def main() -> None:
@@ -60,7 +67,14 @@ def test_the_page_comes_in_chunks_and_the_connection_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    "host", [b"rebound.example:9404", b"127.0.0.1.rebound.example", b"localhost.example", b"", b"localhost\r\nHost: evil"]
+    "host",
+    [
+        b"rebound.example:9404",
+        b"127.0.0.1.rebound.example",
+        b"localhost.example",
+        b"",
+        b"localhost\r\nHost: evil",
+    ],
 )
 def test_a_name_that_somebody_s_dns_points_here_is_refused(host: bytes) -> None:
     async def story(network: MemoryNetwork) -> None:
@@ -74,14 +88,18 @@ def test_a_name_that_somebody_s_dns_points_here_is_refused(host: bytes) -> None:
 @pytest.mark.parametrize("host", [b"127.0.0.1:9404", b"[::1]:9404", b"LOCALHOST", b"10.0.0.1"])
 def test_addresses_of_this_host_are_served(host: bytes) -> None:
     async def story(network: MemoryNetwork) -> None:
-        assert (await ask(network, ASK.replace(b"localhost:9404", host))).startswith(b"HTTP/1.1 200 ")
+        assert (await ask(network, ASK.replace(b"localhost:9404", host))).startswith(
+            b"HTTP/1.1 200 "
+        )
 
     play(story)
 
 
 def test_a_page_for_others_is_served_by_their_names() -> None:
     async def story(network: MemoryNetwork) -> None:
-        assert (await ask(network, ASK.replace(b"localhost", b"node1.example"))).startswith(b"HTTP/1.1 200 ")
+        assert (await ask(network, ASK.replace(b"localhost", b"node1.example"))).startswith(
+            b"HTTP/1.1 200 "
+        )
 
     play(story, host="10.0.0.1")
 

@@ -12,7 +12,11 @@ from log_service.protocol.messages.produce import ProduceRequest
 def versions_of(side: Side) -> list[tuple[ApiKey, int]]:
     """Every API that listeners of that side take, in each of its versions."""
     specs = [api.spec for api in REGISTRY.values() if side in api.sides]
-    return [(spec.key, version) for spec in specs for version in range(spec.min_version, spec.max_version + 1)]
+    return [
+        (spec.key, version)
+        for spec in specs
+        for version in range(spec.min_version, spec.max_version + 1)
+    ]
 
 
 VERSIONS = versions_of(Side.BROKER)

@@ -1,6 +1,8 @@
-"""Requests with as many list elements as one wants, of every API: each list in turn is the long one.
+"""Requests with as many list elements as one wants, of every API: each list in turn is the long
+one.
 
-They are made from the schemas: names and numbers in a list differ, everything else is as small as it can be.
+They are made from the schemas: names and numbers in a list differ, everything else is as small as
+it can be.
 """
 
 from collections.abc import Iterator
@@ -19,8 +21,22 @@ NOT_ZERO: dict[str, Any] = {
     "operation": 3,
 }
 """Numbers of which 0 closes a connection or refuses a request whole."""
-NOT_ZERO |= {"permission_type": 3, "acks": -1, "num_partitions": 1, "replication_factor": 1, "timeout_ms": 100, "transactional_id": None}
-NOT_ZERO |= {"max_bytes": 1000, "partition_max_bytes": 1000, "timestamp": -1, "mechanism": 1, "iterations": 4096, "key_type": 0}
+NOT_ZERO |= {
+    "permission_type": 3,
+    "acks": -1,
+    "num_partitions": 1,
+    "replication_factor": 1,
+    "timeout_ms": 100,
+    "transactional_id": None,
+}
+NOT_ZERO |= {
+    "max_bytes": 1000,
+    "partition_max_bytes": 1000,
+    "timestamp": -1,
+    "mechanism": 1,
+    "iterations": 4096,
+    "key_type": 0,
+}
 
 
 def shapes(key: ApiKey, version: int) -> Iterator[Path]:
@@ -50,7 +66,10 @@ def _filled(cls: Any, version: int, path: Path, count: int, index: int) -> Any:
             is_on_path = bool(path) and path[0] == field.name
             if is_on_path:
                 rest = path[1:]
-                values[field.name] = [_element(field, version, rest, count, each) for each in range(1 if rest else count)]
+                values[field.name] = [
+                    _element(field, version, rest, count, each)
+                    for each in range(1 if rest else count)
+                ]
             else:
                 values[field.name] = []
         else:

@@ -19,11 +19,23 @@ from log_service.protocol.messages.create_acls import AclCreation, CreateAclsReq
 from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from log_service.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from log_service.protocol.messages.delete_groups import DeleteGroupsRequest
-from log_service.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from log_service.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from log_service.protocol.messages.describe_groups import DescribeGroupsRequest
-from log_service.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from log_service.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from log_service.protocol.messages.metadata import MetadataRequest
-from log_service.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from log_service.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from log_service.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -31,7 +43,16 @@ from log_service.protocol.messages.offset_for_leader_epoch import (
 )
 from log_service.protocol.schema import Message
 from tests.helpers.handler_node import HandlerNode, tell_handlers
-from tests.unit.broker.context import HOST, PORT, Story, batch, fetch_request, produce_request, tell, values_of
+from tests.unit.broker.context import (
+    HOST,
+    PORT,
+    Story,
+    batch,
+    fetch_request,
+    produce_request,
+    tell,
+    values_of,
+)
 from tests.unit.broker.requests.gates import CODE, Denial, Throttle
 from tests.unit.broker.requests.least_requests import VERSIONS, least_request
 
@@ -54,7 +75,9 @@ def codes(told: Any) -> set[int]:
     return own.union(*(codes(getattr(told, field.name)) for field in told.SCHEMA.fields))
 
 
-@pytest.mark.parametrize(("key", "version"), VERSIONS, ids=[f"{key.name}-{version}" for key, version in VERSIONS])
+@pytest.mark.parametrize(
+    ("key", "version"), VERSIONS, ids=[f"{key.name}-{version}" for key, version in VERSIONS]
+)
 def test_every_version_of_every_api_can_tell_a_refusal(key: ApiKey, version: int) -> None:
     async def story(node: HandlerNode) -> None:
         denial = node.pipeline.authorizer = Denial()
@@ -103,21 +126,44 @@ def test_an_api_with_one_error_tells_it_at_the_top(key: ApiKey) -> None:
 ITEMS: list[Message] = [
     produce_request("a", batch(b"x")),
     fetch_request("a", 0),
-    ListOffsetsRequest(topics=[ListOffsetsTopic(name="a", partitions=[ListOffsetsPartition(partition_index=2)])]),
-    OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="a", partitions=[OffsetForLeaderPartition(partition=2)])]),
-    DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="a", partitions=[DeleteRecordsPartition(partition_index=2)])]),
-    describe_producers.DescribeProducersRequest(topics=[describe_producers.TopicRequest(name="a", partition_indexes=[2])]),
-    OffsetCommitRequest(topics=[OffsetCommitRequestTopic(name="a", partitions=[OffsetCommitRequestPartition(partition_index=2)])]),
+    ListOffsetsRequest(
+        topics=[ListOffsetsTopic(name="a", partitions=[ListOffsetsPartition(partition_index=2)])]
+    ),
+    OffsetForLeaderEpochRequest(
+        topics=[OffsetForLeaderTopic(topic="a", partitions=[OffsetForLeaderPartition(partition=2)])]
+    ),
+    DeleteRecordsRequest(
+        topics=[
+            DeleteRecordsTopic(name="a", partitions=[DeleteRecordsPartition(partition_index=2)])
+        ]
+    ),
+    describe_producers.DescribeProducersRequest(
+        topics=[describe_producers.TopicRequest(name="a", partition_indexes=[2])]
+    ),
+    OffsetCommitRequest(
+        topics=[
+            OffsetCommitRequestTopic(
+                name="a", partitions=[OffsetCommitRequestPartition(partition_index=2)]
+            )
+        ]
+    ),
     DescribeGroupsRequest(groups=["g"]),
     DeleteGroupsRequest(groups_names=["g"]),
     CreateTopicsRequest(topics=[CreatableTopic(name="a")]),
-    elect_leaders.ElectLeadersRequest(topic_partitions=[elect_leaders.TopicPartitions(topic="a", partitions=[2])]),
+    elect_leaders.ElectLeadersRequest(
+        topic_partitions=[elect_leaders.TopicPartitions(topic="a", partitions=[2])]
+    ),
     CreateAclsRequest(creations=[AclCreation()]),
-    DeleteAclsRequest(filters=[DeleteAclsFilter(resource_name_filter=None, principal_filter=None, host_filter=None)]),
+    DeleteAclsRequest(
+        filters=[
+            DeleteAclsFilter(resource_name_filter=None, principal_filter=None, host_filter=None)
+        ]
+    ),
     alter_replica_log_dirs.AlterReplicaLogDirsRequest(
         dirs=[
             alter_replica_log_dirs.AlterReplicaLogDir(
-                path="/x", topics=[alter_replica_log_dirs.AlterReplicaLogDirTopic(name="a", partitions=[2])]
+                path="/x",
+                topics=[alter_replica_log_dirs.AlterReplicaLogDirTopic(name="a", partitions=[2])],
             )
         ]
     ),
@@ -144,7 +190,9 @@ def names(message: Any) -> set[Any]:
     if isinstance(message, list):
         return set().union(*map(names, message))
     if not hasattr(message, "SCHEMA"):
-        return {message} if message in ("a", "g") or (message == 2 and type(message) is int) else set()
+        return (
+            {message} if message in ("a", "g") or (message == 2 and type(message) is int) else set()
+        )
     return set().union(*(names(getattr(message, field.name)) for field in message.SCHEMA.fields))
 
 
@@ -175,7 +223,9 @@ def test_the_listener_of_the_controller_has_the_same_steps() -> None:
     async def story(node: Story) -> None:
         denial = pipeline_of(node, 1).authorizer = Denial()
         client = await node.connect(CONTROLLER_PORT)
-        request = CreateTopicsRequest(topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=1)])
+        request = CreateTopicsRequest(
+            topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=1)]
+        )
         assert (await client.ask(request, 7)).topics[0].error_code == CODE
         assert [call.route.side for call in denial.calls] == [Side.CONTROLLER]
         assert (await node.ask(MetadataRequest(topics=[]), 12)).error_code == 0
@@ -183,10 +233,17 @@ def test_the_listener_of_the_controller_has_the_same_steps() -> None:
 
     listeners = f"PLAINTEXT://{HOST}:{PORT},CONTROLLER://{HOST}:{CONTROLLER_PORT}"
     kinds = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
-    tell(story, listeners=listeners, controller_listener_names="CONTROLLER", listener_security_protocol_map=kinds)
+    tell(
+        story,
+        listeners=listeners,
+        controller_listener_names="CONTROLLER",
+        listener_security_protocol_map=kinds,
+    )
 
 
-@pytest.mark.parametrize(("key", "version"), VERSIONS, ids=[f"{key.name}-{version}" for key, version in VERSIONS])
+@pytest.mark.parametrize(
+    ("key", "version"), VERSIONS, ids=[f"{key.name}-{version}" for key, version in VERSIONS]
+)
 def test_every_version_of_every_api_can_be_throttled(key: ApiKey, version: int) -> None:
     async def story(node: Story) -> None:
         throttle = pipeline_of(node).quotas = Throttle(3)
@@ -216,7 +273,9 @@ def test_a_request_whose_failure_closes_its_connection_is_charged() -> None:
         throttle = node.pipeline.quotas = Throttle(3)
         with pytest.raises(ProtocolError):
             await node.ask(produce_request("unknown", batch(b"v"), acks=0), 9)
-        assert [(key, response) for key, _, response in throttle.charged] == [(ApiKey.PRODUCE, None)]
+        assert [(key, response) for key, _, response in throttle.charged] == [
+            (ApiKey.PRODUCE, None)
+        ]
 
     tell_handlers(story)
 

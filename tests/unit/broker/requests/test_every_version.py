@@ -18,7 +18,9 @@ CONTROLLER_PORT = 9093
 CONTROLLER_VERSIONS = versions_of(Side.CONTROLLER)
 
 
-@pytest.mark.parametrize(("key", "version"), VERSIONS, ids=[f"{key.name}-{version}" for key, version in VERSIONS])
+@pytest.mark.parametrize(
+    ("key", "version"), VERSIONS, ids=[f"{key.name}-{version}" for key, version in VERSIONS]
+)
 def test_the_least_request_is_answered(key: ApiKey, version: int) -> None:
     async def story(node: Story) -> None:
         await node.create_topic("a")
@@ -29,7 +31,11 @@ def test_the_least_request_is_answered(key: ApiKey, version: int) -> None:
     tell(story)
 
 
-@pytest.mark.parametrize(("key", "version"), CONTROLLER_VERSIONS, ids=[f"{key.name}-{version}" for key, version in CONTROLLER_VERSIONS])
+@pytest.mark.parametrize(
+    ("key", "version"),
+    CONTROLLER_VERSIONS,
+    ids=[f"{key.name}-{version}" for key, version in CONTROLLER_VERSIONS],
+)
 def test_the_least_request_is_answered_by_the_controller(key: ApiKey, version: int) -> None:
     async def story(node: Story) -> None:
         await node.create_topic("a")
@@ -37,7 +43,11 @@ def test_the_least_request_is_answered_by_the_controller(key: ApiKey, version: i
         await client.ask(least_request(key), version)
         await still_serves(node)
 
-    tell(story, listeners=f"PLAINTEXT://{HOST}:{PORT},CONTROLLER://{HOST}:{CONTROLLER_PORT}", controller_listener_names="CONTROLLER")
+    tell(
+        story,
+        listeners=f"PLAINTEXT://{HOST}:{PORT},CONTROLLER://{HOST}:{CONTROLLER_PORT}",
+        controller_listener_names="CONTROLLER",
+    )
 
 
 async def still_serves(node: Story) -> None:

@@ -52,12 +52,18 @@ def test_a_pipeline_is_governed_whether_it_or_the_quotas_come_first(*, is_first:
 def call_of(api: ApiKey, *, side: Side = Side.BROKER, request: Any = None) -> Any:
     connection = SimpleNamespace(principal=SimpleNamespace(name="u"))
     return SimpleNamespace(
-        route=SimpleNamespace(api=REGISTRY[api], side=side), client_id="c", connection=connection, request=request, access=None
+        route=SimpleNamespace(api=REGISTRY[api], side=side),
+        client_id="c",
+        connection=connection,
+        request=request,
+        access=None,
     )
 
 
 def fetch(replica_id: int = -1, state: ReplicaState | None = None) -> FetchRequest:
-    return FetchRequest(replica_id=replica_id, replica_state=ReplicaState() if state is None else state)
+    return FetchRequest(
+        replica_id=replica_id, replica_state=ReplicaState() if state is None else state
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,9 +72,19 @@ def fetch(replica_id: int = -1, state: ReplicaState | None = None) -> FetchReque
         pytest.param(call_of(ApiKey.WRITE_TXN_MARKERS), False, id="markers"),
         pytest.param(call_of(ApiKey.METADATA), True, id="a client's question"),
         pytest.param(call_of(ApiKey.FETCH, request=fetch()), True, id="a consumer"),
-        pytest.param(call_of(ApiKey.FETCH, request=fetch(replica_id=0)), False, id="an older follower"),
-        pytest.param(call_of(ApiKey.FETCH, request=fetch(state=ReplicaState(replica_id=0))), False, id="a follower"),
-        pytest.param(call_of(ApiKey.FETCH, side=Side.CONTROLLER, request=fetch()), False, id="the metadata log"),
+        pytest.param(
+            call_of(ApiKey.FETCH, request=fetch(replica_id=0)), False, id="an older follower"
+        ),
+        pytest.param(
+            call_of(ApiKey.FETCH, request=fetch(state=ReplicaState(replica_id=0))),
+            False,
+            id="a follower",
+        ),
+        pytest.param(
+            call_of(ApiKey.FETCH, side=Side.CONTROLLER, request=fetch()),
+            False,
+            id="the metadata log",
+        ),
         pytest.param(call_of(ApiKey.SHARE_FETCH), True, id="a member of a share group"),
     ],
 )
@@ -80,10 +96,14 @@ def test_what_brokers_ask_each_other_is_free(call: Any, *, is_charged: bool) -> 
 
 @pytest.mark.parametrize("request_", [fetch(replica_id=0), fetch(state=ReplicaState(replica_id=0))])
 @pytest.mark.parametrize("is_broker", [True, False])
-def test_who_only_says_that_it_is_a_follower_is_charged(request_: FetchRequest, *, is_broker: bool) -> None:
+def test_who_only_says_that_it_is_a_follower_is_charged(
+    request_: FetchRequest, *, is_broker: bool
+) -> None:
     found = quotas_of(image_with(quota(1.0, "request_percentage", user=None)))
     call = call_of(ApiKey.FETCH, request=request_)
-    call.access = SimpleNamespace(could_cluster=lambda operation: is_broker and operation is AclOperation.CLUSTER_ACTION)
+    call.access = SimpleNamespace(
+        could_cluster=lambda operation: is_broker and operation is AclOperation.CLUSTER_ACTION
+    )
     assert found.account_of(call, 10, 0) is not None
     assert found.is_free(call) is is_broker
 
@@ -103,9 +123,13 @@ class Charges:
     def call(self, api: ApiKey) -> Call:
         """A call whose handler took one second."""
         route = call_of(api).route
-        connection = ConnectionContext(1, "host", "host", "LISTENER", principal=Principal("User", "u"))
+        connection = ConnectionContext(
+            1, "host", "host", "LISTENER", principal=Principal("User", "u")
+        )
         call = Call(route, 1, 1, "c", connection, None, None)
-        call.account = self.quotas.account_of(call, 10, self.quotas.clock.monotonic_ns() - 1_000_000_000)
+        call.account = self.quotas.account_of(
+            call, 10, self.quotas.clock.monotonic_ns() - 1_000_000_000
+        )
         assert call.account is not None
         call.account.set_aside()
         return call
@@ -172,9 +196,15 @@ def test_turns_of_a_coroutine_are_charged_and_its_waits_are_not() -> None:
 
 @pytest.mark.parametrize(
     ("api", "response", "is_charged"),
-    [(ApiKey.PRODUCE, ProduceResponse(), True), (ApiKey.PRODUCE, None, False), (ApiKey.METADATA, None, True)],
+    [
+        (ApiKey.PRODUCE, ProduceResponse(), True),
+        (ApiKey.PRODUCE, None, False),
+        (ApiKey.METADATA, None, True),
+    ],
 )
-def test_the_time_of_a_produce_without_a_response_is_free(api: ApiKey, response: Any, *, is_charged: bool) -> None:
+def test_the_time_of_a_produce_without_a_response_is_free(
+    api: ApiKey, response: Any, *, is_charged: bool
+) -> None:
     found = quotas_of(image_with(quota(1.0, "request_percentage", user="u")))
 
     async def charge() -> None:

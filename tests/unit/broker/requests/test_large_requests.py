@@ -33,10 +33,20 @@ LARGE = [
     (key, version, path)
     for key, api in REGISTRY.items()
     if Side.BROKER in api.sides and api.max_elements > FEW_ELEMENTS
-    for version in sorted({api.spec.min_version, (api.spec.min_version + api.spec.max_version) // 2, api.spec.max_version})
+    for version in sorted(
+        {
+            api.spec.min_version,
+            (api.spec.min_version + api.spec.max_version) // 2,
+            api.spec.max_version,
+        }
+    )
     for path in shapes(key, version)
 ]
-each_large = pytest.mark.parametrize(("key", "version", "path"), LARGE, ids=lambda value: ".".join(value) if type(value) is tuple else None)
+each_large = pytest.mark.parametrize(
+    ("key", "version", "path"),
+    LARGE,
+    ids=lambda value: ".".join(value) if type(value) is tuple else None,
+)
 
 
 @pytest.mark.parametrize("is_allowed", [True, False])
@@ -65,7 +75,9 @@ def _frame(key: ApiKey, version: int, request: Any) -> memoryview:
 def begun(node: HandlerNode, key: ApiKey, path: Path, count: int) -> PendingResponse:
     """A request of ``count`` elements that was handed over."""
     version = REGISTRY[key].spec.max_version
-    pending = node.pipeline.handle_frame(node.connection, _frame(key, version, request_of(key, version, path, count)))
+    pending = node.pipeline.handle_frame(
+        node.connection, _frame(key, version, request_of(key, version, path, count))
+    )
     assert isinstance(pending, PendingResponse)
     return pending
 
@@ -79,9 +91,13 @@ async def until_done(pending: PendingResponse) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("key", "version", "path"), {row[0]: row for row in LARGE}.values(), ids=lambda value: getattr(value, "name", None)
+    ("key", "version", "path"),
+    {row[0]: row for row in LARGE}.values(),
+    ids=lambda value: getattr(value, "name", None),
 )
-def test_a_request_of_too_many_elements_is_charged_and_closes_its_connection(key: ApiKey, version: int, path: Path) -> None:
+def test_a_request_of_too_many_elements_is_charged_and_closes_its_connection(
+    key: ApiKey, version: int, path: Path
+) -> None:
     api = REGISTRY[key]
     request = request_of(key, version, path, api.max_elements + 1)
 
@@ -140,7 +156,9 @@ def test_a_large_request_is_handled_a_piece_at_a_time_and_charged_once(*, is_all
         watched = node.pipeline.authorizer = Watched()
         throttle = node.pipeline.quotas = Throttle(3)
         version = REGISTRY[ApiKey.DESCRIBE_GROUPS].spec.max_version
-        response = await node.ask(request_of(ApiKey.DESCRIBE_GROUPS, version, ("groups",), 1_000), version)
+        response = await node.ask(
+            request_of(ApiKey.DESCRIBE_GROUPS, version, ("groups",), 1_000), version
+        )
         assert (len(response.groups), response.throttle_time_ms) == (1_000, 3)
         assert [weight_of(call.request) - 1 for call in watched.calls] == [PIECE_ELEMENTS] * 4
         assert [key for key, _, _ in throttle.charged] == [ApiKey.DESCRIBE_GROUPS]
@@ -186,7 +204,9 @@ def test_the_work_ends_when_the_client_leaves_and_is_charged() -> None:
         seen_count = len(denial.calls)
         await trio.sleep(10)
         assert seen_count <= len(denial.calls) <= seen_count + 1
-        assert [(key, response) for key, _, response in throttle.charged] == [(ApiKey.DESCRIBE_GROUPS, None)]
+        assert [(key, response) for key, _, response in throttle.charged] == [
+            (ApiKey.DESCRIBE_GROUPS, None)
+        ]
 
     tell_handlers(story)
 
@@ -202,12 +222,20 @@ def test_a_user_has_few_large_requests_under_way_and_keeps_no_other_user_waiting
 
     async def story(node: HandlerNode) -> None:
         node.node.run_in_pool = cast("Any", run_slowly)
-        node.pipeline = Pipeline(node.node, Side.BROKER, node.context.nursery.start_soon, REGISTRY, new_meters(REGISTRY, 0))
+        node.pipeline = Pipeline(
+            node.node,
+            Side.BROKER,
+            node.context.nursery.start_soon,
+            REGISTRY,
+            new_meters(REGISTRY, 0),
+        )
         greedy = [begun(node, ApiKey.DESCRIBE_GROUPS, ("groups",), COUNT) for _ in range(20)]
         await trio.sleep(0.5)
         assert max(under_way) == 4
         began = trio.current_time()
-        await until_done(begun(node, ApiKey.DESCRIBE_CONFIGS, ("resources",), 600))  # as a follower's fetch beside produce requests
+        await until_done(
+            begun(node, ApiKey.DESCRIBE_CONFIGS, ("resources",), 600)
+        )  # as a follower's fetch beside produce requests
         assert trio.current_time() - began < 2.1
         assert sum(pending.is_done for pending in greedy) <= 8, "others still wait"
         node.connection.principal = Principal("User", "polite")

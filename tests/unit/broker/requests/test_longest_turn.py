@@ -25,7 +25,12 @@ from tests.unit.broker.requests.request_shapes import Path, request_of, shapes
 
 COUNT = 5_000
 
-SHAPES = [(key, path) for key, api in REGISTRY.items() if Side.BROKER in api.sides for path in shapes(key, api.spec.max_version)]
+SHAPES = [
+    (key, path)
+    for key, api in REGISTRY.items()
+    if Side.BROKER in api.sides
+    for path in shapes(key, api.spec.max_version)
+]
 
 
 def longest_turn(key: ApiKey, path: Path, *, is_allowed: bool) -> int:
@@ -45,11 +50,21 @@ def longest_turn(key: ApiKey, path: Path, *, is_allowed: bool) -> int:
                 watchdog.is_off = False
 
         node.node.run_in_pool = cast("Any", run_uncounted)
-        pipeline = Pipeline(node.node, Side.BROKER, node.context.nursery.start_soon, REGISTRY, new_meters(REGISTRY, 0))
+        pipeline = Pipeline(
+            node.node,
+            Side.BROKER,
+            node.context.nursery.start_soon,
+            REGISTRY,
+            new_meters(REGISTRY, 0),
+        )
         pipeline.authorizer = None if is_allowed else Denial()
-        chunks = encode_request(RequestHeader(key, version, 1, "story"), request_of(key, version, path, count))
+        chunks = encode_request(
+            RequestHeader(key, version, 1, "story"), request_of(key, version, path, count)
+        )
         frame = memoryview(bytearray(b"".join(map(bytes, chunks))[4:]))  # type: ignore[arg-type]  # no slice
-        pipeline.handle_frame(node.connection, _least_frame(key, version))  # compiles what is compiled once
+        pipeline.handle_frame(
+            node.connection, _least_frame(key, version)
+        )  # compiles what is compiled once
         with watchdog:
             pending = pipeline.handle_frame(node.connection, frame)
             if isinstance(pending, PendingResponse):
@@ -65,11 +80,17 @@ def longest_turn(key: ApiKey, path: Path, *, is_allowed: bool) -> int:
 
 def _least_frame(key: ApiKey, version: int) -> memoryview:
     path = next(shapes(key, version))
-    chunks = encode_request(RequestHeader(key, version, 1, "story"), request_of(key, version, path, 1))
+    chunks = encode_request(
+        RequestHeader(key, version, 1, "story"), request_of(key, version, path, 1)
+    )
     return memoryview(bytearray(b"".join(map(bytes, chunks))[4:]))  # type: ignore[arg-type]  # no slice
 
 
 @pytest.mark.parametrize("is_allowed", [True, False], ids=["allowed", "refused"])
-@pytest.mark.parametrize(("key", "path"), SHAPES, ids=lambda value: ".".join(value) if type(value) is tuple else value.name)
+@pytest.mark.parametrize(
+    ("key", "path"),
+    SHAPES,
+    ids=lambda value: ".".join(value) if type(value) is tuple else value.name,
+)
 def test_no_request_holds_the_loop(key: ApiKey, path: Path, *, is_allowed: bool) -> None:
     assert longest_turn(key, path, is_allowed=is_allowed) <= MOST_CALLS

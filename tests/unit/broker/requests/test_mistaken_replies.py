@@ -1,6 +1,7 @@
 """A bug in how a response is made of a coordinator's reply costs the connection of its own request.
 
-Replies come when the log is safe, often in the middle of another request: what that one asks for goes on.
+Replies come when the log is safe, often in the middle of another request: what that one asks for
+goes on.
 """
 
 from typing import Any
@@ -18,22 +19,41 @@ from log_service.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from log_service.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
-from log_service.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic
+from log_service.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from log_service.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+)
 from log_service.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from log_service.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from log_service.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from log_service.protocol.stored.metadata_records import FeatureLevelRecord
 from tests.helpers.handler_node import HandlerNode, tell_handlers
 
-THERE = OffsetCommitRequestTopic(name="a", partitions=[OffsetCommitRequestPartition(partition_index=0)])
-GONE = OffsetCommitRequestTopic(name="b", partitions=[OffsetCommitRequestPartition(partition_index=0)])
-DELETED = OffsetDeleteRequestTopic(name="b", partitions=[OffsetDeleteRequestPartition(partition_index=0)])
+THERE = OffsetCommitRequestTopic(
+    name="a", partitions=[OffsetCommitRequestPartition(partition_index=0)]
+)
+GONE = OffsetCommitRequestTopic(
+    name="b", partitions=[OffsetCommitRequestPartition(partition_index=0)]
+)
+DELETED = OffsetDeleteRequestTopic(
+    name="b", partitions=[OffsetDeleteRequestPartition(partition_index=0)]
+)
 REQUESTS = (
     (JoinGroupRequest(group_id="g"), 9),
     (OffsetCommitRequest(group_id="g", topics=[THERE, GONE]), 9),
     (OffsetDeleteRequest(group_id="g", topics=[DELETED]), 0),
-    (OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="a", partition_indexes=[0])]), 7),
+    (
+        OffsetFetchRequest(
+            group_id="g", topics=[OffsetFetchRequestTopic(name="a", partition_indexes=[0])]
+        ),
+        7,
+    ),
     (OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)]), 10),
     (DescribeGroupsRequest(groups=["g"], include_authorized_operations=True), 5),
     (ConsumerGroupDescribeRequest(group_ids=["g"], include_authorized_operations=True), 1),
@@ -63,11 +83,18 @@ def test_a_bug_in_what_is_made_of_a_reply_costs_the_requests_own_connection(
 ) -> None:
     async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
-        node.publish(*(FeatureLevelRecord(name=f"{name}.version", feature_level=1) for name in ("group", "share", "streams")))
+        node.publish(
+            *(
+                FeatureLevelRecord(name=f"{name}.version", feature_level=1)
+                for name in ("group", "share", "streams")
+            )
+        )
         groups: Any = SilentGroups()
         node.node.groups = groups
         key = ApiKey(request_.SCHEMA.key)
-        frame = b"".join(map(bytes, encode_request(RequestHeader(key, version, 1, "story"), request_)))[4:]  # type: ignore[arg-type]  # no slice
+        frame = b"".join(
+            map(bytes, encode_request(RequestHeader(key, version, 1, "story"), request_))
+        )[4:]  # type: ignore[arg-type]  # no slice
         response = node.pipeline.handle_frame(node.connection, memoryview(frame))
         assert isinstance(response, PendingResponse)
         assert not response.is_done

@@ -25,7 +25,11 @@ from log_service.broker.warm_up import warm_up
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.protocol.api_versions import ApiKey, request_class, response_class
 from log_service.protocol.frames import RequestHeader, encode_request
-from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from log_service.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from log_service.protocol.messages.describe_cluster import DescribeClusterRequest
 from log_service.protocol.messages.metadata import MetadataRequest
 from tests.unit.broker.context import Story, batch, fetch_request, produce_request, tell, values_of
@@ -38,7 +42,9 @@ def framed(body: bytes) -> bytes:
 
 
 def header(key: int, version: int) -> bytes:
-    return key.to_bytes(2, "big") + version.to_bytes(2, "big") + (1).to_bytes(4, "big") + b"\xff\xff"
+    return (
+        key.to_bytes(2, "big") + version.to_bytes(2, "big") + (1).to_bytes(4, "big") + b"\xff\xff"
+    )
 
 
 def answering(key: ApiKey, handler: Handler) -> dict[ApiKey, Api]:
@@ -61,7 +67,9 @@ def answering(key: ApiKey, handler: Handler) -> dict[ApiKey, Api]:
         pytest.param(b"", id="nothing"),
     ],
 )
-def test_a_frame_that_makes_no_sense_costs_its_connection_one_line(body: bytes, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_frame_that_makes_no_sense_costs_its_connection_one_line(
+    body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     async def story(node: Story) -> None:
         hostile = await node.connect()
         with caplog.at_level(logging.WARNING):
@@ -80,7 +88,9 @@ def test_a_handler_with_a_bug_costs_its_connection_and_leaves_a_traceback(
     def broken(node: Node, call: Call, request: Any) -> Reply:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("log_service.broker.broker.REGISTRY", answering(ApiKey.DESCRIBE_CLUSTER, broken))
+    monkeypatch.setattr(
+        "log_service.broker.broker.REGISTRY", answering(ApiKey.DESCRIBE_CLUSTER, broken)
+    )
 
     async def story(node: Story) -> None:
         unlucky = await node.connect()
@@ -94,7 +104,10 @@ def test_a_handler_with_a_bug_costs_its_connection_and_leaves_a_traceback(
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(KafkaError(ErrorCode.NOT_CONTROLLER), ErrorCode.NOT_CONTROLLER), (ZeroDivisionError(), ErrorCode.UNKNOWN_SERVER_ERROR)],
+    [
+        (KafkaError(ErrorCode.NOT_CONTROLLER), ErrorCode.NOT_CONTROLLER),
+        (ZeroDivisionError(), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
 )
 def test_what_a_response_waits_for_may_fail_and_is_told_with_the_error_of_its_api(
     monkeypatch: pytest.MonkeyPatch, error: Exception, code: ErrorCode
@@ -106,26 +119,38 @@ def test_what_a_response_waits_for_may_fail_and_is_told_with_the_error_of_its_ap
     def broken(node: Node, call: Call, request: Any) -> Reply:
         return call.run(fails())
 
-    monkeypatch.setattr("log_service.broker.broker.REGISTRY", answering(ApiKey.CREATE_TOPICS, broken))
+    monkeypatch.setattr(
+        "log_service.broker.broker.REGISTRY", answering(ApiKey.CREATE_TOPICS, broken)
+    )
 
     async def story(node: Story) -> None:
-        request = CreateTopicsRequest(topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=1)])
+        request = CreateTopicsRequest(
+            topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=1)]
+        )
         response: CreateTopicsResponse = await node.ask(request, 7)
         assert [(topic.name, topic.error_code) for topic in response.topics] == [("a", code)]
 
     tell(story)
 
 
-def test_a_handler_that_refuses_at_once_answers_with_the_error_of_its_api(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handler_that_refuses_at_once_answers_with_the_error_of_its_api(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refusing(node: Node, call: Call, request: Any) -> Reply:
         raise KafkaError(ErrorCode.NOT_CONTROLLER)
 
-    monkeypatch.setattr("log_service.broker.broker.REGISTRY", answering(ApiKey.CREATE_TOPICS, refusing))
+    monkeypatch.setattr(
+        "log_service.broker.broker.REGISTRY", answering(ApiKey.CREATE_TOPICS, refusing)
+    )
 
     async def story(node: Story) -> None:
-        request = CreateTopicsRequest(topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=1)])
+        request = CreateTopicsRequest(
+            topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=1)]
+        )
         response: CreateTopicsResponse = await node.ask(request, 7)
-        assert [(topic.name, topic.error_code) for topic in response.topics] == [("a", ErrorCode.NOT_CONTROLLER)]
+        assert [(topic.name, topic.error_code) for topic in response.topics] == [
+            ("a", ErrorCode.NOT_CONTROLLER)
+        ]
 
     tell(story)
 
@@ -154,7 +179,10 @@ def test_an_api_without_a_handler_is_not_served(monkeypatch: pytest.MonkeyPatch)
 
 def test_answers_leave_in_the_order_of_their_requests() -> None:
     async def story(node: Story) -> None:
-        request = CreateTopicsRequest(topics=[CreatableTopic(name="slow", num_partitions=1, replication_factor=1)], timeout_ms=1_000)
+        request = CreateTopicsRequest(
+            topics=[CreatableTopic(name="slow", num_partitions=1, replication_factor=1)],
+            timeout_ms=1_000,
+        )
         await node.client.send(request, 7)
         await node.client.send(MetadataRequest(topics=[]), 12)
         assert (await node.client.receive()).topics[0].error_code == 0
@@ -169,7 +197,9 @@ def test_a_broker_in_bad_weather_tells_the_same_story() -> None:
         await node.create_topic("a")
         for number in range(20):
             assert (await node.produce("a", batch(b"%d" % number))).base_offset == number
-        assert values_of((await node.fetch("a", 0)).records) == [b"%d" % number for number in range(20)]
+        assert values_of((await node.fetch("a", 0)).records) == [
+            b"%d" % number for number in range(20)
+        ]
 
     for seed in range(10):
         tell(story, seed=seed)
@@ -218,7 +248,11 @@ def test_a_bug_of_a_request_that_waits_costs_its_own_connection(
         waiting: Any = DelayedProduce if is_produce else DelayedFetch
         with monkeypatch.context() as bug:
             unlucky_operation = next(iter(_operations(node)))
-            bug.setattr(waiting, "_is_ready", lambda operation, key: fails() if operation is unlucky_operation else True)
+            bug.setattr(
+                waiting,
+                "_is_ready",
+                lambda operation, key: fails() if operation is unlucky_operation else True,
+            )
             assert (await node.produce("a", batch(b"one"))).error_code == 0
         assert await unlucky.is_closed()
         assert any(record.exc_info for record in caplog.records)
@@ -229,7 +263,10 @@ def test_a_bug_of_a_request_that_waits_costs_its_own_connection(
 
 def _operations(node: Story) -> list[object]:
     replicas = node.broker.replicas
-    watched = [*replicas.delayed_produces._watches.values(), *replicas.delayed_fetches._watches.values()]
+    watched = [
+        *replicas.delayed_produces._watches.values(),
+        *replicas.delayed_fetches._watches.values(),
+    ]
     return [watch.operation for watches in watched for watch in watches]
 
 
@@ -244,13 +281,19 @@ def test_damaged_requests_never_harm_the_node(seed: int) -> None:
         await node.create_topic("a")
         rng = Random(seed)
         originals = [
-            b"".join(encode_request(RequestHeader(spec.key, spec.max_version, 1, "x"), least_request(spec.key)))[4:]  # type: ignore[arg-type]
+            b"".join(
+                encode_request(
+                    RequestHeader(spec.key, spec.max_version, 1, "x"), least_request(spec.key)
+                )
+            )[4:]  # type: ignore[arg-type]
             for spec in (api.spec for api in REGISTRY.values())
         ]
         for _ in range(150):
             body = bytearray(rng.choice(originals))
             for _ in range(rng.randint(1, 4)):
-                body[rng.randrange(8, len(body))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+                body[rng.randrange(8, len(body))] = rng.choice(
+                    (0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256))
+                )
             hostile = await node.connect()
             await hostile.send_bytes(framed(bytes(body[: rng.randint(4, len(body))])))
             with trio.move_on_after(0.01), suppress(EOFError, OSError):
@@ -263,18 +306,26 @@ def test_damaged_requests_never_harm_the_node(seed: int) -> None:
 
 def test_every_handler_that_is_imported_on_demand_is_there() -> None:
     for api in REGISTRY.values():
-        assert inspect.isfunction(api.handler.load() if isinstance(api.handler, OnDemand) else api.handler)
+        assert inspect.isfunction(
+            api.handler.load() if isinstance(api.handler, OnDemand) else api.handler
+        )
 
 
 def test_a_start_imports_the_handlers_that_every_client_needs_and_no_other() -> None:
     code = "import log_service.broker.main, sys; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
     prefix = "log_service.broker.handlers."
     handlers = {name.removeprefix(prefix) for name in loaded if name.startswith(prefix)}
     assert {"api_versions", "metadata", "produce", "fetch"} <= handlers
     assert not {"quorum", "cluster", "groups.membership", "log_dirs"} & handlers
-    assert "log_service.broker.authorization.gate_shapes" not in loaded, "many nodes have no authorizer"
-    assert "log_service.broker.metrics.page" not in loaded, "what makes the metrics page is for nodes that have one"
+    assert "log_service.broker.authorization.gate_shapes" not in loaded, (
+        "many nodes have no authorizer"
+    )
+    assert "log_service.broker.metrics.page" not in loaded, (
+        "what makes the metrics page is for nodes that have one"
+    )
 
 
 def test_warming_up_imports_what_producers_and_consumers_ask_and_not_what_operators_do() -> None:

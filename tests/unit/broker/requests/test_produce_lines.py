@@ -15,9 +15,17 @@ from log_service.config.views import LogConfig
 from log_service.protocol.messages.api_versions import ApiVersionsRequest
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
 from log_service.protocol.messages.init_producer_id import InitProducerIdRequest
-from log_service.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from log_service.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from log_service.protocol.messages.metadata import MetadataRequest
-from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from log_service.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from log_service.records import checks
 from log_service.records.batch import HEADER, compute_crc, parse_header
 from log_service.records.builder import build_batch
@@ -32,14 +40,18 @@ LARGE_COUNT = 70_000
 QUESTION = MetadataRequest(topics=[])
 
 
-def tiny_records(count: int = LARGE_COUNT, *, key: bytes | None = b"k", codec: Codec = Codec.NONE, **header: Any) -> bytes:
+def tiny_records(
+    count: int = LARGE_COUNT, *, key: bytes | None = b"k", codec: Codec = Codec.NONE, **header: Any
+) -> bytes:
     """One batch of the smallest records: 9 bytes each, 1 once they are compressed."""
     return build_batch(((TIME_MS, key, b"") for _ in range(count)), codec=codec, **header)
 
 
 def of_partitions(topic: str, records: bytes, partitions: int, *, acks: int = -1) -> ProduceRequest:
     data = [PartitionProduceData(index=index, records=records) for index in range(partitions)]
-    return ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=[TopicProduceData(name=topic, partition_data=data)])
+    return ProduceRequest(
+        acks=acks, timeout_ms=1_000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
+    )
 
 
 def end_offset(node: Story, topic: str, partition: int = 0) -> int:
@@ -58,14 +70,20 @@ def with_pool_turns(story: Callable[[Story, list[int]], Awaitable[None]]) -> Non
         calls: list[int] = []
         files: Any = node.broker.env.files
         files.pool_seconds = (0.01, 0.01)
-        files.on_operation = lambda operation, _path: calls.append(1) if operation == "pool" else None
+        files.on_operation = lambda operation, _path: (
+            calls.append(1) if operation == "pool" else None
+        )
         await story(node, calls)
 
     tell(counted)
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-@pytest.mark.parametrize(("key", "code"), [(b"k", ErrorCode.NONE), (None, ErrorCode.INVALID_RECORD)], ids=["good", "without keys"])
+@pytest.mark.parametrize(
+    ("key", "code"),
+    [(b"k", ErrorCode.NONE), (None, ErrorCode.INVALID_RECORD)],
+    ids=["good", "without keys"],
+)
 def test_another_connection_is_served_while_the_batches_of_a_compacted_topic_are_checked(
     codec: Codec, key: bytes | None, code: ErrorCode
 ) -> None:
@@ -80,7 +98,9 @@ def test_another_connection_is_served_while_the_batches_of_a_compacted_topic_are
 
             async def ask_on() -> None:
                 while True:
-                    await other.ask(ApiVersionsRequest(client_software_name="c", client_software_version="1"), 3)
+                    await other.ask(
+                        ApiVersionsRequest(client_software_name="c", client_software_version="1"), 3
+                    )
                     served_at.append(len(calls))
                     await trio.sleep(0.01)
 
@@ -89,7 +109,9 @@ def test_another_connection_is_served_while_the_batches_of_a_compacted_topic_are
             nursery.cancel_scope.cancel()
         answers = response.responses[0].partition_responses
         assert {ErrorCode.of(answer.error_code) for answer in answers} == {code}
-        assert {len(answer.record_errors) for answer in answers} == {0 if key else MAX_RECORD_ERRORS}
+        assert {len(answer.record_errors) for answer in answers} == {
+            0 if key else MAX_RECORD_ERRORS
+        }
         assert len(calls) >= 4 * LARGE_COUNT // 16_384, "the checks come in pieces"
         assert len(set(served_at)) > len(calls) // 2, "and others are served between them"
 
@@ -99,12 +121,16 @@ def test_another_connection_is_served_while_the_batches_of_a_compacted_topic_are
 def test_what_comes_behind_a_large_batch_on_its_connection_is_appended_behind_it() -> None:
     async def story(node: Story, calls: list[int]) -> None:
         await node.create_topic("a")
-        made = await node.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 4)
+        made = await node.ask(
+            InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 4
+        )
         producer = {"producer_id": made.producer_id, "producer_epoch": made.producer_epoch}
         client = await node.connect()
         await client.send(produce_request("a", tiny_records(**producer, base_sequence=0)), 9)
         for number in range(3):
-            await client.send(produce_request("a", batch(b"v", **producer, base_sequence=LARGE_COUNT + number)), 9)
+            await client.send(
+                produce_request("a", batch(b"v", **producer, base_sequence=LARGE_COUNT + number)), 9
+            )
         answers = [(await client.receive()).responses[0].partition_responses[0] for _ in range(4)]
         assert [(answer.error_code, answer.base_offset) for answer in answers] == [
             (0, 0),
@@ -128,7 +154,9 @@ def test_a_request_of_very_many_batches_is_appended_over_several_turns() -> None
 
 
 @pytest.mark.parametrize(("acks", "appended_count"), [(-1, 0), (1, 0), (0, LARGE_COUNT)])
-def test_work_ends_with_its_client_unless_that_waits_for_nothing(acks: int, appended_count: int) -> None:
+def test_work_ends_with_its_client_unless_that_waits_for_nothing(
+    acks: int, appended_count: int
+) -> None:
     async def story(node: Story, calls: list[int]) -> None:
         await node.create_topic("a")
         client = await node.connect()
@@ -148,10 +176,16 @@ def test_lookups_by_time_end_with_their_client() -> None:
     async def story(node: Story, calls: list[int]) -> None:
         await node.create_topic("a", partitions=20)
         await node.ask(of_partitions("a", tiny_records(500, codec=Codec.GZIP), 20), 9)
-        wanted = [ListOffsetsPartition(partition_index=index, timestamp=TIME_MS) for index in range(20)]
-        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="a", partitions=wanted)])
+        wanted = [
+            ListOffsetsPartition(partition_index=index, timestamp=TIME_MS) for index in range(20)
+        ]
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name="a", partitions=wanted)]
+        )
         before = len(calls)
-        assert [found.offset for found in (await node.ask(request, 7)).topics[0].partitions] == [0] * 20
+        assert [found.offset for found in (await node.ask(request, 7)).topics[0].partitions] == [
+            0
+        ] * 20
         assert len(calls) - before >= 20, "others are served between two partitions"
         client = await node.connect()
         await client.send(request, 7)
@@ -169,15 +203,27 @@ def test_a_transaction_with_a_large_batch_keeps_its_order() -> None:
         await node.create_topic("a")
         await node.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["t"]), 6)
         await trio.sleep(5)
-        made = await node.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000), 5)
-        header = {"producer_id": made.producer_id, "producer_epoch": made.producer_epoch, "is_transactional": True}
+        made = await node.ask(
+            InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000), 5
+        )
+        header = {
+            "producer_id": made.producer_id,
+            "producer_epoch": made.producer_epoch,
+            "is_transactional": True,
+        }
         client = await node.connect()
-        for content in (tiny_records(**header, base_sequence=0), batch(b"v", **header, base_sequence=LARGE_COUNT)):
+        for content in (
+            tiny_records(**header, base_sequence=0),
+            batch(b"v", **header, base_sequence=LARGE_COUNT),
+        ):
             sending = produce_request("a", content)
             sending.transactional_id = "t"
             await client.send(sending, 12)
         answers = [(await client.receive()).responses[0].partition_responses[0] for _ in range(2)]
-        assert [(answer.error_code, answer.base_offset) for answer in answers] == [(0, 0), (0, LARGE_COUNT)]
+        assert [(answer.error_code, answer.base_offset) for answer in answers] == [
+            (0, 0),
+            (0, LARGE_COUNT),
+        ]
         assert calls
 
     with_pool_turns(story)
@@ -201,7 +247,9 @@ def garbled(count: int = LARGE_COUNT) -> bytes:
         pytest.param(tiny_records(), -1, True, id="dropped by its client"),
     ],
 )
-def test_the_time_of_a_line_is_charged_however_the_request_ends(content: bytes, acks: int, *, is_left: bool) -> None:
+def test_the_time_of_a_line_is_charged_however_the_request_ends(
+    content: bytes, acks: int, *, is_left: bool
+) -> None:
     """Only the handler's time was charged, which is over before the first record is checked."""
 
     async def story(node: Story, calls: list[int]) -> None:
@@ -228,8 +276,12 @@ def test_the_turns_of_lookups_by_time_are_charged() -> None:
     async def story(node: Story, calls: list[int]) -> None:
         await node.create_topic("a", partitions=5)
         await set_quotas(node, STORY, request_percentage=0.05)
-        wanted = [ListOffsetsPartition(partition_index=index, timestamp=TIME_MS) for index in range(5)]
-        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="a", partitions=wanted)])
+        wanted = [
+            ListOffsetsPartition(partition_index=index, timestamp=TIME_MS) for index in range(5)
+        ]
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name="a", partitions=wanted)]
+        )
         assert (await node.ask(request, 7)).throttle_time_ms == 1_000
         assert calls
 
@@ -237,10 +289,16 @@ def test_the_turns_of_lookups_by_time_are_charged() -> None:
 
 
 def test_no_step_of_a_check_makes_an_object_for_each_record() -> None:
-    """Calls of Python functions within one step: what a turn of the loop may take of the interpreter."""
+    """Calls of Python functions within one step: what a turn of the loop may take of the
+    interpreter.
+    """
     checks.checks_at_once()  # imports
-    config = LogConfig(is_compacted=True, message_timestamp_before_max_ms=1 << 50, max_message_bytes=8 << 20)
-    steps = validate_in_steps(bytearray(tiny_records(400_000, codec=Codec.GZIP)), config, TIME_MS, Allowance())
+    config = LogConfig(
+        is_compacted=True, message_timestamp_before_max_ms=1 << 50, max_message_bytes=8 << 20
+    )
+    steps = validate_in_steps(
+        bytearray(tiny_records(400_000, codec=Codec.GZIP)), config, TIME_MS, Allowance()
+    )
     counts: list[int] = []
     sys.setprofile(lambda *_: counts.__setitem__(-1, counts[-1] + 1) if counts else None)
     try:
@@ -266,8 +324,13 @@ def test_records_of_an_earlier_leader_epoch_are_not_acknowledged() -> None:
         await node.create_topic("a", partitions=2)
         appended = node.broker.replicas.partitions["a", 0]
         producer = await node.connect()
-        data = [PartitionProduceData(index=0, records=batch(b"x")), PartitionProduceData(index=1, records=tiny_records())]
-        request = ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[TopicProduceData(name="a", partition_data=data)])
+        data = [
+            PartitionProduceData(index=0, records=batch(b"x")),
+            PartitionProduceData(index=1, records=tiny_records()),
+        ]
+        request = ProduceRequest(
+            acks=-1, timeout_ms=1_000, topic_data=[TopicProduceData(name="a", partition_data=data)]
+        )
         await producer.send(request, 9)
         while not calls:  # noqa: ASYNC110 - the world counts, and tells of nothing
             await trio.sleep(0.001)

@@ -86,15 +86,22 @@ class Member:
     def request(self, topics: Sequence[str] = ("a",), **wanted: Any) -> fetching.ShareFetchRequest:
         acks: dict[tuple[str, int], Sequence[Ack]] = wanted.pop("acks", {})
         partitions = wanted.pop("partitions", 1)
-        named = {} if self.epoch else {(topic, index): () for topic in topics for index in range(partitions)}
+        named = (
+            {}
+            if self.epoch
+            else {(topic, index): () for topic in topics for index in range(partitions)}
+        )
         asked = [
             fetching.FetchTopic(
-                topic_id=self.node.topic_ids.get(topic) or self.node.image.topics.by_name[topic].topic_id,
+                topic_id=self.node.topic_ids.get(topic)
+                or self.node.image.topics.by_name[topic].topic_id,
                 partitions=[
                     fetching.FetchPartition(
                         partition_index=index,
                         acknowledgement_batches=[
-                            fetching.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=list(types))
+                            fetching.AcknowledgementBatch(
+                                first_offset=first, last_offset=last, acknowledge_types=list(types)
+                            )
                             for first, last, types in batches
                         ],
                     )
@@ -102,20 +109,37 @@ class Member:
             )
             for (topic, index), batches in {**named, **acks}.items()
         ]
-        filled = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, "max_records": 500, "batch_size": 500, **wanted}
+        filled = {
+            "max_wait_ms": 0,
+            "min_bytes": 1,
+            "max_bytes": 1 << 20,
+            "max_records": 500,
+            "batch_size": 500,
+            **wanted,
+        }
         return fetching.ShareFetchRequest(
-            group_id=self.group, member_id=self.member_id, share_session_epoch=self.epoch, topics=asked, **filled
+            group_id=self.group,
+            member_id=self.member_id,
+            share_session_epoch=self.epoch,
+            topics=asked,
+            **filled,
         )
 
-    async def send(self, topics: Sequence[str] = ("a",), **wanted: Any) -> fetching.ShareFetchResponse:
+    async def send(
+        self, topics: Sequence[str] = ("a",), **wanted: Any
+    ) -> fetching.ShareFetchResponse:
         request = self.request(topics, **wanted)
-        response: fetching.ShareFetchResponse = await self.node.ask(request, self.version, self.connection)
+        response: fetching.ShareFetchResponse = await self.node.ask(
+            request, self.version, self.connection
+        )
         if response.error_code == 0 and self.epoch >= 0:
             self.epoch += 1
         return response
 
     async def fetch_into(self, got: list[Got]) -> None:
-        """Fetch, waiting for a minute at most, and add what came to ``got``: for a task beside the test's."""
+        """Fetch, waiting for a minute at most, and add what came to ``got``: for a task beside the
+        test's.
+        """
         got.append(await self.fetch(max_wait_ms=60_000))
 
     async def fetch(self, topics: Sequence[str] = ("a",), **wanted: Any) -> Got:
@@ -129,20 +153,37 @@ class Member:
         (one,) = told
         return Got(
             error=one.error_code,
-            acquired=[(each.first_offset, each.last_offset, each.delivery_count) for each in one.acquired_records],
+            acquired=[
+                (each.first_offset, each.last_offset, each.delivery_count)
+                for each in one.acquired_records
+            ],
             values=values_of(one.records),
             acknowledged=one.acknowledge_error_code,
             leader=one.current_leader.leader_id,
         )
 
-    async def acknowledge(self, *acks: Ack, topic: str = "a", is_renewing: bool = False, epoch: int | None = None) -> int:
+    async def acknowledge(
+        self, *acks: Ack, topic: str = "a", is_renewing: bool = False, epoch: int | None = None
+    ) -> int:
         """Acknowledge in one partition and return its error, or that of the whole request."""
         batches = [
-            acknowledging.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=list(types))
+            acknowledging.AcknowledgementBatch(
+                first_offset=first, last_offset=last, acknowledge_types=list(types)
+            )
             for first, last, types in acks
         ]
-        partition = acknowledging.AcknowledgePartition(partition_index=0, acknowledgement_batches=batches)
-        topics = [acknowledging.AcknowledgeTopic(topic_id=self.node.topic_ids[topic], partitions=[partition])] if acks else []
+        partition = acknowledging.AcknowledgePartition(
+            partition_index=0, acknowledgement_batches=batches
+        )
+        topics = (
+            [
+                acknowledging.AcknowledgeTopic(
+                    topic_id=self.node.topic_ids[topic], partitions=[partition]
+                )
+            ]
+            if acks
+            else []
+        )
         request = acknowledging.ShareAcknowledgeRequest(
             group_id=self.group,
             member_id=self.member_id,
@@ -150,7 +191,9 @@ class Member:
             is_renew_ack=is_renewing,
             topics=topics,
         )
-        response: acknowledging.ShareAcknowledgeResponse = await self.node.ask(request, self.version, self.connection)
+        response: acknowledging.ShareAcknowledgeResponse = await self.node.ask(
+            request, self.version, self.connection
+        )
         if response.error_code:
             return response.error_code
         self.epoch = 0 if epoch == -1 else self.epoch + 1
@@ -171,7 +214,15 @@ class ShareNode(HandlerNode):
 
     topic_ids: dict[str, Any]
 
-    async def share(self, topic: str = "a", *, group: str = GROUP, start: int = 0, partitions: int = 1, **configs: str) -> None:
+    async def share(
+        self,
+        topic: str = "a",
+        *,
+        group: str = GROUP,
+        start: int = 0,
+        partitions: int = 1,
+        **configs: str,
+    ) -> None:
         """Create a topic and begin the group's states of it."""
         if topic not in self.image.topics.by_name:
             self.topic_ids[topic] = await self.create_topic(topic, partitions, **configs)
@@ -199,14 +250,19 @@ class ShareNode(HandlerNode):
         """
         state = self.state(topic)
         return state.start_offset, [
-            (each.first_offset, each.last_offset, each.delivery_state, each.delivery_count) for each in state.batches
+            (each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
+            for each in state.batches
         ]
 
     def member(self, group: str = GROUP, *, version: int = 2) -> Member:
         return Member(self, group, version)
 
     def configure_group(self, name: str, value: str | None, group: str = GROUP) -> None:
-        self.publish(ConfigRecord(resource_type=ResourceType.GROUP, resource_name=group, name=name, value=value))
+        self.publish(
+            ConfigRecord(
+                resource_type=ResourceType.GROUP, resource_name=group, name=name, value=value
+            )
+        )
 
     def set_share_version(self, level: int) -> None:
         self.publish(FeatureLevelRecord(name=SHARE_VERSION, feature_level=level))

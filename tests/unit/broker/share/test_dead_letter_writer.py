@@ -10,7 +10,13 @@ from uuid import UUID
 import trio
 import trio.testing
 
-from log_service.broker.share.dead_letter_writer import ATTEMPTS, MAX_CONCURRENT_WRITES, MAX_WRITES_OF_A_GROUP, RETRY_MS, DeadLetterWriter
+from log_service.broker.share.dead_letter_writer import (
+    ATTEMPTS,
+    MAX_CONCURRENT_WRITES,
+    MAX_WRITES_OF_A_GROUP,
+    RETRY_MS,
+    DeadLetterWriter,
+)
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicId, TopicPartition
 from log_service.coordinator.share.in_flight import DeadLetterRange
@@ -18,7 +24,9 @@ from log_service.coordinator.share.record_states import ArchiveReason
 from log_service.coordinator.share.share_state import ShareKey
 from log_service.records.builder import build_batch
 
-DEAD = DeadLetterRange(first_offset=0, last_offset=0, delivery_count=1, reason=ArchiveReason.REJECTED)
+DEAD = DeadLetterRange(
+    first_offset=0, last_offset=0, delivery_count=1, reason=ArchiveReason.REJECTED
+)
 
 
 class SlowTopic(DeadLetterWriter):
@@ -41,7 +49,9 @@ class SlowTopic(DeadLetterWriter):
         self.running = self.most = 0
         self.done: list[str] = []
 
-    async def _write_range(self, partition: Any, topic: str, dead: DeadLetterRange, origin: Any) -> None:
+    async def _write_range(
+        self, partition: Any, topic: str, dead: DeadLetterRange, origin: Any
+    ) -> None:
         self.running += 1
         self.most = max(self.most, self.running)
         if topic == "slow":
@@ -51,7 +61,9 @@ class SlowTopic(DeadLetterWriter):
     def give_up(self, group_id: str, index: int, topic: str) -> None:
         key = ShareKey(group_id=group_id, topic_id=TopicId(UUID(int=1)), partition=index)
         partition: Any = mock.Mock(topic_partition=TopicPartition("t", index))
-        self.write(key, partition, topic, [DEAD], lambda _: None, lambda _: self.done.append(group_id))
+        self.write(
+            key, partition, topic, [DEAD], lambda _: None, lambda _: self.done.append(group_id)
+        )
 
 
 def test_letters_of_one_group_that_cannot_be_written_keep_no_other_group_waiting() -> None:
@@ -75,7 +87,9 @@ def test_letters_of_one_group_that_cannot_be_written_keep_no_other_group_waiting
 
 def test_a_group_never_has_more_than_its_places_also_while_others_of_it_end() -> None:
     class Passing(SlowTopic):
-        async def _write_range(self, partition: Any, topic: str, dead: DeadLetterRange, origin: Any) -> None:
+        async def _write_range(
+            self, partition: Any, topic: str, dead: DeadLetterRange, origin: Any
+        ) -> None:
             self.running += 1
             self.most = max(self.most, self.running)
             await trio.sleep(1 + origin.partition % 3)
@@ -107,7 +121,9 @@ def test_many_groups_together_hold_no_more_than_all_places() -> None:
 
 
 class FailingTopic(DeadLetterWriter):
-    """A topic that refuses what comes with the next of ``codes``, and takes it once there are no more."""
+    """A topic that refuses what comes with the next of ``codes``, and takes it once there are no
+    more.
+    """
 
     def __init__(self, nursery: trio.Nursery, *codes: ErrorCode) -> None:
         clock = mock.Mock()
@@ -138,7 +154,9 @@ class FailingTopic(DeadLetterWriter):
 
     def give_up(self, *, log_start_offset: int = 0, last_offset: int = 2) -> mock.Mock:
         """Write the letters of the first offsets, and return the log that they are read from."""
-        records = bytes(build_batch([(0, None, b"%d" % number) for number in range(last_offset + 1)]))
+        records = bytes(
+            build_batch([(0, None, b"%d" % number) for number in range(last_offset + 1)])
+        )
         log = mock.Mock(log_start_offset=log_start_offset)
         log.read_batches.side_effect = lambda _first, _end: iter([records])
         partition: Any = mock.Mock(topic_partition=TopicPartition("t", 0))
@@ -174,19 +192,25 @@ def test_letters_that_no_try_could_write_are_not_safe() -> None:
         writer = FailingTopic(nursery, *[ErrorCode.NOT_ENOUGH_REPLICAS] * 100)
         writer.give_up()
         await trio.sleep(10)
-        assert [None if error is None else error.code for error in writer.told] == [ErrorCode.NOT_ENOUGH_REPLICAS]
+        assert [None if error is None else error.code for error in writer.told] == [
+            ErrorCode.NOT_ENOUGH_REPLICAS
+        ]
         assert (writer.safe, len(writer.tried_at)) == ([], ATTEMPTS)
 
     tell(story)
 
 
-def test_letters_that_are_too_large_together_are_tried_one_by_one_and_one_that_is_too_large_without_its_copy() -> None:
+def test_letters_that_are_too_large_together_are_tried_one_by_one_and_one_that_is_too_large_without_its_copy() -> (
+    None
+):
     async def story(nursery: trio.Nursery) -> None:
         writer = FailingTopic(nursery, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
         writer.give_up()
         await trio.sleep(10)
         assert (writer.told, len(writer.safe)) == ([None], 1)
-        assert len(writer.tried_at) == 1 + 2 + 1 + 1, "all three, the first with and without its copy, the others"
+        assert len(writer.tried_at) == 1 + 2 + 1 + 1, (
+            "all three, the first with and without its copy, the others"
+        )
 
     tell(story)
 

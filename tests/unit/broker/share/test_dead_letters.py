@@ -11,7 +11,15 @@ import trio
 from log_service.broker.share.led_share_partition import MAX_RETRY_MS, RETRY_MS
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.resource_keys import DEAD_LETTER_TOPIC
-from tests.unit.broker.share.context import ACCEPT, GAP, REJECT, RELEASE, ShareNode, batch, tell_shares
+from tests.unit.broker.share.context import (
+    ACCEPT,
+    GAP,
+    REJECT,
+    RELEASE,
+    ShareNode,
+    batch,
+    tell_shares,
+)
 
 LOCK_S = 30
 ACKNOWLEDGED, ARCHIVED = 2, 4
@@ -80,7 +88,9 @@ def test_a_record_whose_last_lock_expires_waits_for_its_letter() -> None:
         node.dead_letters.refusal = None
         await trio.sleep(MAX_RETRY_MS / 1_000 + 0.1)
         assert ("dead", 0, 2, "DELIVERED_TOO_OFTEN") in node.dead_letters.written
-        assert node.stored()[0] > 0 or any(first == 0 and state == ARCHIVED for first, _, state, _ in node.stored()[1])
+        assert node.stored()[0] > 0 or any(
+            first == 0 and state == ARCHIVED for first, _, state, _ in node.stored()[1]
+        )
 
     tell_shares(story)
 
@@ -139,13 +149,17 @@ def test_letters_are_tried_soon_again_once_some_could_be_written() -> None:
 
 
 @pytest.mark.parametrize("is_made_anew", [False, True])
-def test_letters_of_a_group_that_is_deleted_end(caplog: pytest.LogCaptureFixture, is_made_anew: bool) -> None:
+def test_letters_of_a_group_that_is_deleted_end(
+    caplog: pytest.LogCaptureFixture, is_made_anew: bool
+) -> None:
     async def story(node: ShareNode) -> None:
         await lose_last_delivery(node)
         await trio.sleep(5)
         del node.share_states.states[node.key()]
         if is_made_anew:
-            node.share_states.initialize(node.key(), state_epoch=2, start_offset=-1, on_done=lambda _: None)
+            node.share_states.initialize(
+                node.key(), state_epoch=2, start_offset=-1, on_done=lambda _: None
+            )
         await trio.sleep(MAX_RETRY_MS / 1_000 + 1)
         assert "are given up" in caplog.text
         tried = node.dead_letters.attempt_count
@@ -156,7 +170,9 @@ def test_letters_of_a_group_that_is_deleted_end(caplog: pytest.LogCaptureFixture
     tell_shares(story)
 
 
-def test_letters_that_were_written_for_a_group_that_is_deleted_are_not_stored_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+def test_letters_that_were_written_for_a_group_that_is_deleted_are_not_stored_for_ever(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def story(node: ShareNode) -> None:
         await lose_last_delivery(node)
         del node.share_states.states[node.key()]
@@ -183,7 +199,9 @@ def test_what_a_vanished_member_held_for_the_last_time_has_letters() -> None:
 
 
 def test_a_leader_that_is_lost_before_the_letter_is_written_stores_nothing() -> None:
-    """The next leader delivers the record again: the letter may be there twice, and is never missing."""
+    """The next leader delivers the record again: the letter may be there twice, and is never
+    missing.
+    """
 
     async def story(node: ShareNode) -> None:
         await prepare(node, b"one")

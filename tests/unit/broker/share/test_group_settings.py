@@ -35,7 +35,12 @@ def node_config(**changed: str) -> NodeConfig:
 
 def settings_of(**own: str) -> ShareGroupSettings:
     records = [
-        ConfigRecord(resource_type=ResourceType.GROUP, resource_name="g", name=name.replace("_", "."), value=value)
+        ConfigRecord(
+            resource_type=ResourceType.GROUP,
+            resource_name="g",
+            name=name.replace("_", "."),
+            value=value,
+        )
         for name, value in own.items()
     ]
     image = image_of(*records)
@@ -44,13 +49,33 @@ def settings_of(**own: str) -> ShareGroupSettings:
 
 def test_the_brokers_keys_are_the_defaults_and_the_bounds_of_groups() -> None:
     records = settings_of().of("g").records
-    assert (records.delivery_count_limit, records.record_lock_duration_ms, records.max_record_locks) == (6, 20_000, 1_000)
-    few = settings_of(share_delivery_count_limit="1", share_record_lock_duration_ms="1", share_partition_max_record_locks="1")
+    assert (
+        records.delivery_count_limit,
+        records.record_lock_duration_ms,
+        records.max_record_locks,
+    ) == (6, 20_000, 1_000)
+    few = settings_of(
+        share_delivery_count_limit="1",
+        share_record_lock_duration_ms="1",
+        share_partition_max_record_locks="1",
+    )
     least = few.of("g").records
-    assert (least.delivery_count_limit, least.record_lock_duration_ms, least.max_record_locks) == (3, 10_000, 500)
-    many = settings_of(share_delivery_count_limit="99", share_record_lock_duration_ms="99999", share_partition_max_record_locks="9999")
+    assert (least.delivery_count_limit, least.record_lock_duration_ms, least.max_record_locks) == (
+        3,
+        10_000,
+        500,
+    )
+    many = settings_of(
+        share_delivery_count_limit="99",
+        share_record_lock_duration_ms="99999",
+        share_partition_max_record_locks="9999",
+    )
     most = many.of("g").records
-    assert (most.delivery_count_limit, most.record_lock_duration_ms, most.max_record_locks) == (8, 40_000, 3_000)
+    assert (most.delivery_count_limit, most.record_lock_duration_ms, most.max_record_locks) == (
+        8,
+        40_000,
+        3_000,
+    )
     assert node_config().share_fetch.max_session_count == 7
 
 
@@ -65,9 +90,17 @@ def test_a_group_has_settings_of_its_own() -> None:
     found = settings_of(**own).of("g")
     assert found.records.delivery_count_limit == 4
     assert (found.records.is_renew_enabled, found.records.has_dead_letters) == (False, True)
-    assert (found.isolation, found.reset, found.dead_letter_topic) == (Isolation.READ_COMMITTED, OffsetReset.EARLIEST, "dead")
+    assert (found.isolation, found.reset, found.dead_letter_topic) == (
+        Isolation.READ_COMMITTED,
+        OffsetReset.EARLIEST,
+        "dead",
+    )
     other = settings_of(**own).of("h")
-    assert (other.isolation, other.reset, other.dead_letter_topic) == (Isolation.READ_UNCOMMITTED, OffsetReset.LATEST, "")
+    assert (other.isolation, other.reset, other.dead_letter_topic) == (
+        Isolation.READ_UNCOMMITTED,
+        OffsetReset.LATEST,
+        "",
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,12 +117,19 @@ def test_where_a_group_begins(text: str, found: tuple[OffsetReset, int]) -> None
 
 
 def test_defaults_outside_their_bounds_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"group\.share\.delivery\.count\.limit is 3, which is not between 4 and 8"):
-        node_config(**{"group.share.delivery.count.limit": "3", "group.share.min.delivery.count.limit": "4"})
+    with pytest.raises(
+        ConfigError,
+        match=r"group\.share\.delivery\.count\.limit is 3, which is not between 4 and 8",
+    ):
+        node_config(
+            **{"group.share.delivery.count.limit": "3", "group.share.min.delivery.count.limit": "4"}
+        )
 
 
 def test_a_broker_has_sessions_for_all_members_of_a_group() -> None:
-    with pytest.raises(ConfigError, match=r"max\.share\.sessions is 7, below group\.share\.max\.size, which is 8"):
+    with pytest.raises(
+        ConfigError, match=r"max\.share\.sessions is 7, below group\.share\.max\.size, which is 8"
+    ):
         node_config(**{"group.share.max.size": "8"})
 
 

@@ -5,7 +5,13 @@ from uuid import UUID
 
 import pytest
 
-from log_service.broker.share.session import SessionKey, SharedPartition, ShareFetchContext, ShareSession, ShareSessionCache
+from log_service.broker.share.session import (
+    SessionKey,
+    SharedPartition,
+    ShareFetchContext,
+    ShareSession,
+    ShareSessionCache,
+)
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.session_epochs import FINAL_EPOCH
 
@@ -24,7 +30,12 @@ def fetch(
     has_acknowledgements: bool = False,
 ) -> ShareFetchContext:
     return cache.open_fetch(
-        key, epoch, added=added, forgotten=forgotten, connection_id=connection_id, has_acknowledgements=has_acknowledgements
+        key,
+        epoch,
+        added=added,
+        forgotten=forgotten,
+        connection_id=connection_id,
+        has_acknowledgements=has_acknowledgements,
     )
 
 
@@ -34,7 +45,11 @@ def session_of(context: ShareFetchContext) -> ShareSession:
 
 
 def refused(
-    cache: ShareSessionCache, epoch: int, *added: SharedPartition, key: SessionKey = KEY, has_acknowledgements: bool = False
+    cache: ShareSessionCache,
+    epoch: int,
+    *added: SharedPartition,
+    key: SessionKey = KEY,
+    has_acknowledgements: bool = False,
 ) -> ErrorCode:
     with pytest.raises(KafkaError) as caught:
         fetch(cache, epoch, *added, key=key, has_acknowledgements=has_acknowledgements)
@@ -94,7 +109,9 @@ def test_after_the_last_epoch_comes_1() -> None:
     assert session.epoch == 1
 
 
-def test_the_final_epoch_fetches_nothing_and_the_session_ends_when_the_request_was_handled() -> None:
+def test_the_final_epoch_fetches_nothing_and_the_session_ends_when_the_request_was_handled() -> (
+    None
+):
     cache = ShareSessionCache(10)
     fetch(cache, 0, A)
     final = fetch(cache, FINAL_EPOCH)

@@ -11,7 +11,17 @@ import trio
 from log_service.broker.share.shares import Shares
 from log_service.common.errors import ErrorCode
 from tests.helpers.opcodes import opcodes_of
-from tests.unit.broker.share.context import ACCEPT, REJECT, RELEASE, Ack, Got, Member, ShareNode, batch, tell_shares
+from tests.unit.broker.share.context import (
+    ACCEPT,
+    REJECT,
+    RELEASE,
+    Ack,
+    Got,
+    Member,
+    ShareNode,
+    batch,
+    tell_shares,
+)
 
 End = Callable[[Shares, ShareNode, Member], None]
 
@@ -38,7 +48,9 @@ def test_an_end_costs_the_same_among_few_and_among_many(end: End) -> None:
         member = node.member("mine")
         assert (await member.fetch(("mine",))).acquired
         costs.append(opcodes_of(lambda: end(shares, node, member)))
-        assert [key.group_id for key in shares.partitions] == [f"group-{number}" for number in range(other_count)]
+        assert [key.group_id for key in shares.partitions] == [
+            f"group-{number}" for number in range(other_count)
+        ]
 
     for other_count in (1, 40):
         tell_shares(lambda node, count=other_count: story(node, count))  # type: ignore[misc]
@@ -83,7 +95,9 @@ def test_a_group_of_which_one_partition_is_led_elsewhere_goes_on_with_the_others
         assert list(node.node.shares.partitions) == [node.key("a")]
         await node.produce("a", batch(b"one"))
         response = await member.send()
-        told = {partition.error_code for topic in response.responses for partition in topic.partitions}
+        told = {
+            partition.error_code for topic in response.responses for partition in topic.partitions
+        }
         assert told == {ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER}
         await member.leave()
         assert not node.node.shares.partitions
@@ -162,7 +176,9 @@ def test_acknowledgements_are_counted_by_type_and_record() -> None:
         ([(0, 3, [REJECT, ACCEPT, ACCEPT, RELEASE])], {ACCEPT: 1, RELEASE: 1}),
     ],
 )
-def test_acknowledgements_of_records_that_are_done_with_are_not_counted(acks: list[Ack], counted: dict[int, int]) -> None:
+def test_acknowledgements_of_records_that_are_done_with_are_not_counted(
+    acks: list[Ack], counted: dict[int, int]
+) -> None:
     """They pass, as nothing can happen to those records any more."""
 
     async def story(node: ShareNode) -> None:

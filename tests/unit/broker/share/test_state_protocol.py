@@ -17,5 +17,7 @@ TOLD = {
 
 
 @pytest.mark.parametrize(("code", "told"), TOLD.items())
-def test_a_member_hears_whether_to_ask_again_or_to_look_for_the_leader(code: ErrorCode, told: ErrorCode) -> None:
+def test_a_member_hears_whether_to_ask_again_or_to_look_for_the_leader(
+    code: ErrorCode, told: ErrorCode
+) -> None:
     assert told_error(KafkaError(code, "the coordinator's text")) is told

@@ -13,7 +13,11 @@ import trio
 import trio.testing
 
 from log_service.broker.share import state_requests as under_test
-from log_service.broker.share.state_requests import LONGEST_PAUSE_MS, MAX_ATTEMPTS, ShareStateRequests
+from log_service.broker.share.state_requests import (
+    LONGEST_PAUSE_MS,
+    MAX_ATTEMPTS,
+    ShareStateRequests,
+)
 from log_service.broker.timer_task import TimerTask
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import SHARE_GROUP_STATE_TOPIC, NodeId
@@ -31,7 +35,9 @@ TOPIC = UUID(int=5)
 BOTH = (NodeId(1), NodeId(2))
 
 
-def states(node: HandlerNode, pool: "Brokers", *, is_topic_there: bool = True) -> ShareStateRequests:
+def states(
+    node: HandlerNode, pool: "Brokers", *, is_topic_there: bool = True
+) -> ShareStateRequests:
     context = node.context
 
     def have_the_topic() -> None:
@@ -80,7 +86,10 @@ class Brokers:
         if code is ErrorCode.NETWORK_EXCEPTION:
             raise KafkaError(code, "the connection broke")
         modules: dict[type[Any], tuple[Any, Any]] = {
-            initializing.InitializeShareGroupStateRequest: (initializing, initializing.InitializeStateResult),
+            initializing.InitializeShareGroupStateRequest: (
+                initializing,
+                initializing.InitializeStateResult,
+            ),
             reading.ReadShareGroupStateRequest: (reading, reading.ReadStateResult),
             deleting.DeleteShareGroupStateRequest: (deleting, deleting.DeleteStateResult),
         }
@@ -103,9 +112,19 @@ def key(partition: int = 0, group_id: str = "g") -> ShareKey:
     return ShareKey(group_id=group_id, topic_id=TOPIC, partition=partition)
 
 
-def tell(story: Callable[[HandlerNode, Brokers, list[Any]], Any], *codes: ErrorCode, may_answer: bool = True) -> None:
+def tell(
+    story: Callable[[HandlerNode, Brokers, list[Any]], Any],
+    *codes: ErrorCode,
+    may_answer: bool = True,
+) -> None:
     async def whole(node: HandlerNode) -> None:
-        node.context.publish(replace(broker(2), end_points=[BrokerEndpoint(name=LISTENER, host="two", port=1)], fenced=False))
+        node.context.publish(
+            replace(
+                broker(2),
+                end_points=[BrokerEndpoint(name=LISTENER, host="two", port=1)],
+                fenced=False,
+            )
+        )
         pool = Brokers(list(codes))
         if may_answer:
             pool.may_answer.set()
@@ -139,7 +158,10 @@ def test_what_is_asked_meanwhile_goes_out_together() -> None:
         pool.may_answer.set()
         await until_told(told, 9)
         assert codes_of(told) == [None] * 9
-        asked = [(each.group_id, [part.partition for part in each.topics[0].partitions]) for each in pool.requests]
+        asked = [
+            (each.group_id, [part.partition for part in each.topics[0].partitions])
+            for each in pool.requests
+        ]
         assert sorted(asked) == [("another", [0]), ("g", [0, 1, 2, 3, 4]), ("g", [5, 6, 7])]
 
     tell(story, may_answer=False)
@@ -212,7 +234,9 @@ def test_a_coordinator_that_stays_away_is_given_up() -> None:
         assert codes_of(told) == [ErrorCode.NOT_COORDINATOR]
         assert len(pool.requests) == MAX_ATTEMPTS
         took_ms = node.node.clock.monotonic_ms() - begin_ms
-        assert 3 * LONGEST_PAUSE_MS < took_ms < MAX_ATTEMPTS * LONGEST_PAUSE_MS, "the pauses double up to the longest"
+        assert 3 * LONGEST_PAUSE_MS < took_ms < MAX_ATTEMPTS * LONGEST_PAUSE_MS, (
+            "the pauses double up to the longest"
+        )
 
     tell(story, *[ErrorCode.NOT_COORDINATOR] * 50)
 
@@ -246,7 +270,12 @@ def test_a_coordinator_without_a_leader_is_asked_once_it_has_one() -> None:
 def test_questions_of_one_state_do_not_overtake_each_other() -> None:
     async def story(node: HandlerNode, pool: Brokers, told: list[Any]) -> None:
         asking = states(node, pool)
-        asking.initialize(key(), state_epoch=1, start_offset=0, on_done=lambda error: told.append(("initialized", error)))
+        asking.initialize(
+            key(),
+            state_epoch=1,
+            start_offset=0,
+            on_done=lambda error: told.append(("initialized", error)),
+        )
         asking.delete(key(), on_done=lambda error: told.append(("deleted", error)))
         await until_told(told, 2)
         assert told == [("initialized", None), ("deleted", None)]
@@ -274,12 +303,18 @@ def test_the_topic_is_created_for_the_first_question() -> None:
 class HereAtOnce:
     """This node's own states: each question is refused before ``_ask_each`` returns."""
 
-    def _ask_each(self, _api: Any, request: Any, _decide: Any, on_reply: Callable[[Any], None]) -> None:
+    def _ask_each(
+        self, _api: Any, request: Any, _decide: Any, on_reply: Callable[[Any], None]
+    ) -> None:
         results = [
             deleting.DeleteStateResult(
                 topic_id=topic.topic_id,
                 partitions=[
-                    deleting.PartitionResult(partition=each.partition, error_code=ErrorCode.INVALID_REQUEST, error_message="no")
+                    deleting.PartitionResult(
+                        partition=each.partition,
+                        error_code=ErrorCode.INVALID_REQUEST,
+                        error_message="no",
+                    )
                     for each in topic.partitions
                 ],
             )

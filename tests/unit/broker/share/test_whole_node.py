@@ -20,7 +20,11 @@ from log_service.coordinator.share.share_state import ShareKey, ShareState
 from log_service.metadata import features
 from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.network.server import ConnectionContext
-from log_service.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from log_service.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from log_service.records.batch import iterate_headers, iterate_records
 from log_service.records.record import Record
 from log_service.replication.traffic import Traffic
@@ -72,15 +76,23 @@ class SharingStory:
 
     async def share(self, topic: str = "a") -> None:
         known = self.image.topics.by_name.get(topic)
-        self.topic_ids[topic] = (await self.story.create_topic(topic)) if known is None else known.topic_id
-        await self.call(lambda done: self.persister.initialize(self.key(topic), state_epoch=1, start_offset=0, on_done=done))
+        self.topic_ids[topic] = (
+            (await self.story.create_topic(topic)) if known is None else known.topic_id
+        )
+        await self.call(
+            lambda done: self.persister.initialize(
+                self.key(topic), state_epoch=1, start_offset=0, on_done=done
+            )
+        )
 
     @property
     def persister(self) -> Any:
         return self.story.broker.rooms.share_persister
 
     async def stored(self, topic: str = "a") -> ShareState:
-        state: ShareState = await self.call(lambda done: self.persister.summarize(self.key(topic), leader_epoch=-1, on_done=done))
+        state: ShareState = await self.call(
+            lambda done: self.persister.summarize(self.key(topic), leader_epoch=-1, on_done=done)
+        )
         return state
 
     async def call(self, ask: Callable[[Callable[[Any], None]], None]) -> Any:
@@ -98,7 +110,9 @@ class SharingStory:
 
     async def configure_group(self, name: str, value: str) -> None:
         resource = AlterConfigsResource(
-            resource_type=ResourceType.GROUP, resource_name=GROUP, configs=[AlterableConfig(name=name, config_operation=0, value=value)]
+            resource_type=ResourceType.GROUP,
+            resource_name=GROUP,
+            configs=[AlterableConfig(name=name, config_operation=0, value=value)],
         )
         response = await self.story.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
         assert response.responses[0].error_code == 0, response
@@ -107,7 +121,11 @@ class SharingStory:
         found = await self.story.fetch(topic, 0)
         records: Any = found.records
         content = bytes(records or b"")
-        return [record for position, _ in iterate_headers(content) for record in iterate_records(content, position)]
+        return [
+            record
+            for position, _ in iterate_headers(content)
+            for record in iterate_records(content, position)
+        ]
 
 
 def tell(main: Callable[[SharingStory], Any], **properties: str) -> None:
@@ -134,7 +152,10 @@ def test_what_is_acknowledged_outlives_the_node() -> None:
             node = SharingStory(story)
             node.topic_ids["a"] = node.image.topics.by_name["a"].topic_id
             member = node.member()
-            assert [(first, last) for first, last, _ in (await member.fetch(max_wait_ms=30_000)).acquired] == [(1, 1)]
+            assert [
+                (first, last)
+                for first, last, _ in (await member.fetch(max_wait_ms=30_000)).acquired
+            ] == [(1, 1)]
             assert await member.acknowledge((1, 1, [ACCEPT])) == 0
             assert not (await member.fetch(max_wait_ms=100)).acquired
 
@@ -200,7 +221,10 @@ def test_what_share_groups_do_is_counted() -> None:
         told = told_of(node)
         where = f'group="{GROUP}",topic="a",partition="0"'
         assert told["kafka_server_sharesessioncache_sharesessionscount", ""] == 1
-        assert told["kafka_server_sharegroupmetrics_recordacknowledgements_total", 'ackType="Accept"'] == 1
+        assert (
+            told["kafka_server_sharegroupmetrics_recordacknowledgements_total", 'ackType="Accept"']
+            == 1
+        )
         assert told["kafka_server_sharepartitionmetrics_inflightmessagecount", where] in {1, 2}
         assert told["kafka_server_sharepartitionmetrics_inflightbatchcount", where] == 1
         node.vanish(member)
@@ -212,8 +236,14 @@ def test_what_share_groups_do_is_counted() -> None:
 
 def told_of(node: SharingStory) -> dict[tuple[str, str], float]:
     rooms = node.story.broker.rooms
-    sources: Any = SimpleNamespace(node=rooms, rates=Rates(0), now_ms=lambda: int(trio.current_time() * 1_000))
-    return {(family.name + suffix, name): value for family in share_families(sources) for suffix, name, value in family.samples}
+    sources: Any = SimpleNamespace(
+        node=rooms, rates=Rates(0), now_ms=lambda: int(trio.current_time() * 1_000)
+    )
+    return {
+        (family.name + suffix, name): value
+        for family in share_families(sources)
+        for suffix, name, value in family.samples
+    }
 
 
 def test_fetches_of_a_group_are_counted_with_what_they_found() -> None:
@@ -224,8 +254,14 @@ def test_fetches_of_a_group_are_counted_with_what_they_found() -> None:
         await first.fetch(max_wait_ms=30_000)
         await second.fetch(max_wait_ms=500)
         told, group = told_of(node), f'group="{GROUP}"'
-        assert told["kafka_server_sharegroupmetrics_requesttopicpartitionsfetchratio_count", group] == 2
-        assert told["kafka_server_sharegroupmetrics_requesttopicpartitionsfetchratio_sum", group] == 200
+        assert (
+            told["kafka_server_sharegroupmetrics_requesttopicpartitionsfetchratio_count", group]
+            == 2
+        )
+        assert (
+            told["kafka_server_sharegroupmetrics_requesttopicpartitionsfetchratio_sum", group]
+            == 200
+        )
         assert told["kafka_server_delayedsharefetchmetrics_expires_total", ""] == 1
 
     tell(main)
@@ -238,8 +274,14 @@ def test_a_fetch_that_may_acquire_from_no_partition_is_counted_with_its_wait() -
         await node.story.produce("a", batch(*[b"record"] * 100))
         first, second = node.member(), node.member()
         await first.fetch(max_wait_ms=30_000)
-        ratio = "kafka_server_sharegroupmetrics_requesttopicpartitionsfetchratio_sum", f'group="{GROUP}"'
-        waited = "kafka_server_sharegroupmetrics_topicpartitionsacquiretimems_sum", f'group="{GROUP}"'
+        ratio = (
+            "kafka_server_sharegroupmetrics_requesttopicpartitionsfetchratio_sum",
+            f'group="{GROUP}"',
+        )
+        waited = (
+            "kafka_server_sharegroupmetrics_topicpartitionsacquiretimems_sum",
+            f'group="{GROUP}"',
+        )
         before = told_of(node)
         await second.fetch(max_wait_ms=500)
         after = told_of(node)
@@ -255,19 +297,27 @@ def test_locks_that_expire_are_counted_for_their_share_partition() -> None:
         await node.story.produce("a", batch(b"one", b"two"))
         await node.member().fetch(max_wait_ms=30_000)
         await trio.sleep(61)
-        told, name = told_of(node), "kafka_server_sharepartitionmetrics_acquisitionlocktimeout_total"
+        told, name = (
+            told_of(node),
+            "kafka_server_sharepartitionmetrics_acquisitionlocktimeout_total",
+        )
         assert told[name, f'group="{GROUP}",topic="a",partition="0"'] == 2
         assert told[name, ""] == 2
 
     tell(main)
 
 
-def test_batches_in_flight_are_counted_with_their_records_when_they_come_and_when_they_are_loaded() -> None:
+def test_batches_in_flight_are_counted_with_their_records_when_they_come_and_when_they_are_loaded() -> (
+    None
+):
     """KIP-1103: InFlightBatchMessageCount. A second delivery is no new batch."""
 
     async def main(world: World) -> None:
         where = f'group="{GROUP}",topic="a",partition="0"'
-        count, records = (("kafka_server_sharepartitionmetrics_inflightbatchmessagecount" + suffix, where) for suffix in ("_count", "_sum"))
+        count, records = (
+            ("kafka_server_sharepartitionmetrics_inflightbatchmessagecount" + suffix, where)
+            for suffix in ("_count", "_sum")
+        )
         async with running(world, **PROPERTIES) as story:
             node = SharingStory(story)
             await node.share()
@@ -285,13 +335,18 @@ def test_batches_in_flight_are_counted_with_their_records_when_they_come_and_whe
             node.topic_ids["a"] = node.image.topics.by_name["a"].topic_id
             assert (await node.member().fetch(max_wait_ms=500)).acquired
             told = told_of(node)
-            assert (told[count], told[records]) == (3, 3)  # what is stored of 1 and of 2, and record 3, which nothing is stored of
+            assert (told[count], told[records]) == (
+                3,
+                3,
+            )  # what is stored of 1 and of 2, and record 3, which nothing is stored of
 
     sim_run(1, main)
 
 
 def test_the_time_is_counted_for_which_a_fetch_has_a_share_partition_to_itself() -> None:
-    """KIP-1103: FetchLockTimeMs and FetchLockRatio. A fetch that finds nothing to acquire from takes no time of a partition."""
+    """KIP-1103: FetchLockTimeMs and FetchLockRatio. A fetch that finds nothing to acquire from
+    takes no time of a partition.
+    """
 
     async def main(node: SharingStory) -> None:
         await node.share()
@@ -316,10 +371,21 @@ def test_requests_of_share_groups_are_counted_by_topic() -> None:
         assert await member.acknowledge((7, 7, [ACCEPT])) == ErrorCode.INVALID_RECORD_STATE
         traffic = Traffic()
         traffic.add(node.story.broker.rooms.replicas.get_partition("a", 0))
-        told = {family.name: list(family.samples) for family in topic_families({"a": traffic, "b": Traffic()}, traffic)}
-        counts = {"totalsharefetch": 1, "failedsharefetch": 0, "totalshareacknowledgement": 3, "failedshareacknowledgement": 1}
+        told = {
+            family.name: list(family.samples)
+            for family in topic_families({"a": traffic, "b": Traffic()}, traffic)
+        }
+        counts = {
+            "totalsharefetch": 1,
+            "failedsharefetch": 0,
+            "totalshareacknowledgement": 3,
+            "failedshareacknowledgement": 1,
+        }
         for name, count in counts.items():
-            assert told[f"kafka_server_brokertopicmetrics_{name}requests_total"] == [("", "", count), ("", 'topic="a"', count)]
+            assert told[f"kafka_server_brokertopicmetrics_{name}requests_total"] == [
+                ("", "", count),
+                ("", 'topic="a"', count),
+            ]
 
     tell(main)
 
@@ -334,7 +400,9 @@ def test_writes_of_states_are_counted_and_timed() -> None:
         assert await member.acknowledge((0, 0, [ACCEPT])) == 0
         after, prefix = told_of(node), "kafka_server_share_coordinator_metrics_"
         assert after[f"{prefix}write_total", ""] - before[f"{prefix}write_total", ""] == 1
-        assert after[f"{prefix}last_pruned_offset", 'topic="__share_group_state",partition="0"'] == 0
+        assert (
+            after[f"{prefix}last_pruned_offset", 'topic="__share_group_state",partition="0"'] == 0
+        )
 
     tell(main)
 
@@ -348,7 +416,9 @@ def test_a_letter_that_is_too_large_for_its_topic_says_so() -> None:
         member = node.member()
         await member.fetch(max_wait_ms=30_000)
         assert await member.acknowledge((0, 1, [REJECT])) == 0
-        letters = {dict(each.headers)["__dlq.errors.offset"]: each for each in await node.records("dead")}
+        letters = {
+            dict(each.headers)["__dlq.errors.offset"]: each for each in await node.records("dead")
+        }
         assert letters[b"0"].value is None
         assert b"too large" in (dict(letters[b"0"].headers)["__dlq.errors.omitted"] or b"")
         assert letters[b"1"].value == b"small"
@@ -386,7 +456,10 @@ def test_a_letter_that_is_safe_is_not_written_again_while_another_cannot_be() ->
             acquired = (await member.fetch(max_wait_ms=30_000)).acquired
         assert await member.acknowledge((1, 1, [ACCEPT])) == 0
         for _ in range(3):
-            assert await member.acknowledge((0, 0, [REJECT]), (2, 2, [REJECT])) == ErrorCode.INVALID_RECORD
+            assert (
+                await member.acknowledge((0, 0, [REJECT]), (2, 2, [REJECT]))
+                == ErrorCode.INVALID_RECORD
+            )
         assert [each.value for each in await node.records("dead")] == [b"one"]
         assert (await node.stored()).start_offset == 0
         assert await member.acknowledge((0, 0, [REJECT])) == 0
@@ -431,7 +504,11 @@ def test_a_node_that_is_killed_loses_no_record_of_a_group_with_dead_letters(seed
                 for first, last, _ in got.acquired:
                     left |= set(values[first : last + 1])
                     assert await member.acknowledge((first, last, [ACCEPT])) == 0
-            letters = {each.value for each in await node.records("dead")} if "dead" in node.image.topics.by_name else set()
+            letters = (
+                {each.value for each in await node.records("dead")}
+                if "dead" in node.image.topics.by_name
+                else set()
+            )
             assert accepted | letters | left == set(values)
             assert not accepted & left
 

@@ -9,7 +9,11 @@ import trio
 import trio.testing
 
 from log_service.broker.transactions.marker_sender import PUT_OFF_MS, RETRY_MS, MarkerSender
-from log_service.broker.transactions.marker_writer import REQUEST_TIMEOUT_MS, OnResponse, write_markers
+from log_service.broker.transactions.marker_writer import (
+    REQUEST_TIMEOUT_MS,
+    OnResponse,
+    write_markers,
+)
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TRANSACTION_STATE_TOPIC, NodeId, TopicPartition
 from log_service.coordinator.transaction.markers import DueMarkers, Owner, SentMarkers
@@ -41,14 +45,26 @@ OWNER = Owner(partition=3, leader_epoch=9)
         ),
     ],
 )
-def test_the_topic_of_transactions_is_made_as_configured(properties: dict[str, str], expected: tuple[int, int, str, str]) -> None:
+def test_the_topic_of_transactions_is_made_as_configured(
+    properties: dict[str, str], expected: tuple[int, int, str, str]
+) -> None:
     async def story(node: HandlerNode) -> None:
-        node.controller.responses[CreateTopicsResponse] = CreateTopicsResponse(topics=[CreatableTopicResult(name=TRANSACTION_STATE_TOPIC)])
+        node.controller.responses[CreateTopicsResponse] = CreateTopicsResponse(
+            topics=[CreatableTopicResult(name=TRANSACTION_STATE_TOPIC)]
+        )
         assert await node.node.topic_creation.create([TRANSACTION_STATE_TOPIC]) == {}
         (topic,) = node.controller.requests[-1].topics
         configs = {each.name: each.value for each in topic.configs}
-        assert (topic.num_partitions, topic.replication_factor, configs["min.insync.replicas"], configs["segment.bytes"]) == expected
-        assert (configs["cleanup.policy"], configs["compression.type"]) == ("compact", "uncompressed")
+        assert (
+            topic.num_partitions,
+            topic.replication_factor,
+            configs["min.insync.replicas"],
+            configs["segment.bytes"],
+        ) == expected
+        assert (configs["cleanup.policy"], configs["compression.type"]) == (
+            "compact",
+            "uncompressed",
+        )
         assert configs["unclean.leader.election.enable"] == "false"
 
     tell_handlers(story, **{name.replace(".", "_"): text for name, text in properties.items()})
@@ -61,20 +77,27 @@ class Leader:
     codes: list[ErrorCode | None]
     requests: list[WriteTxnMarkersRequest] = field(default_factory=list)
 
-    async def request(self, _destination: object, request: WriteTxnMarkersRequest, _response_type: object) -> WriteTxnMarkersResponse:
+    async def request(
+        self, _destination: object, request: WriteTxnMarkersRequest, _response_type: object
+    ) -> WriteTxnMarkersResponse:
         await trio.lowlevel.checkpoint()
         self.requests.append(request)
         code = self.codes.pop(0) if self.codes else ErrorCode.NONE
         if code is None:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the connection is gone")
-        return WriteTxnMarkersResponse(markers=[_answer(marker, code) for marker in request.markers])
+        return WriteTxnMarkersResponse(
+            markers=[_answer(marker, code) for marker in request.markers]
+        )
 
 
 def _answer(marker: Any, code: ErrorCode) -> WritableTxnMarkerResult:
     topics = [
         WritableTxnMarkerTopicResult(
             name=topic.name,
-            partitions=[WritableTxnMarkerPartitionResult(partition_index=index, error_code=code) for index in topic.partition_indexes],
+            partitions=[
+                WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+                for index in topic.partition_indexes
+            ],
         )
         for topic in marker.topics
     ]
@@ -82,7 +105,14 @@ def _answer(marker: Any, code: ErrorCode) -> WritableTxnMarkerResult:
 
 
 def due(*partitions: TopicPartition) -> DueMarkers:
-    return DueMarkers(transactional_id="t", producer_id=1, producer_epoch=4, is_commit=True, transaction_version=2, partitions=partitions)
+    return DueMarkers(
+        transactional_id="t",
+        producer_id=1,
+        producer_epoch=4,
+        is_commit=True,
+        transaction_version=2,
+        partitions=partitions,
+    )
 
 
 PARTITIONS = (TopicPartition("a", 0), TopicPartition("a", 1))
@@ -114,7 +144,13 @@ def sender_of(node: HandlerNode, node_id: NodeId, pool: object, written: Written
     """
 
     def write_here(request: WriteTxnMarkersRequest, on_response: OnResponse) -> None:
-        write_markers(node.replicas, node.node.groups, request, on_response, node.node.clock.monotonic_ms() + REQUEST_TIMEOUT_MS)
+        write_markers(
+            node.replicas,
+            node.node.groups,
+            request,
+            on_response,
+            node.node.clock.monotonic_ms() + REQUEST_TIMEOUT_MS,
+        )
 
     return MarkerSender(
         node_id=node_id,
@@ -126,7 +162,9 @@ def sender_of(node: HandlerNode, node_id: NodeId, pool: object, written: Written
     )
 
 
-def test_markers_are_sent_until_every_partition_has_its_own(caplog: pytest.LogCaptureFixture) -> None:
+def test_markers_are_sent_until_every_partition_has_its_own(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.INFO)
 
     async def story(node: HandlerNode) -> None:
@@ -142,7 +180,9 @@ def test_markers_are_sent_until_every_partition_has_its_own(caplog: pytest.LogCa
         assert ["did not take markers" in text for text in caplog.messages].count(True) == 1, (
             "a node that is down is not told ten times a second"
         )
-        assert {marker.coordinator_epoch for request in leader.requests for marker in request.markers} == {9}
+        assert {
+            marker.coordinator_epoch for request in leader.requests for marker in request.markers
+        } == {9}
 
     tell_handlers(story)
 
@@ -174,8 +214,12 @@ class Turns(trio.abc.Instrument):
         self.count += 1
 
 
-def test_markers_of_the_nodes_unreplicated_partitions_leave_the_processor_to_the_client_first() -> None:
-    """The client that hears of the outcome is often woken on the node's core, and would stand behind them."""
+def test_markers_of_the_nodes_unreplicated_partitions_leave_the_processor_to_the_client_first() -> (
+    None
+):
+    """The client that hears of the outcome is often woken on the node's core, and would stand
+    behind them.
+    """
 
     async def story(node: HandlerNode) -> None:
         await node.create_topic("a", partitions=2)
@@ -192,11 +236,18 @@ def test_markers_of_the_nodes_unreplicated_partitions_leave_the_processor_to_the
     tell_handlers(story)
 
 
-def test_markers_that_are_put_off_are_written_in_the_next_turn_of_the_event_loop_where_a_request_waits_for_them() -> None:
+def test_markers_that_are_put_off_are_written_in_the_next_turn_of_the_event_loop_where_a_request_waits_for_them() -> (
+    None
+):
     async def story(node: HandlerNode) -> None:
         await node.create_topic("a", partitions=2)
         turns, counted = Turns(), list[int]()
-        sender = sender_of(node, NodeId(1), Leader(codes=[]), cast("Any", lambda _entry: counted.append(turns.count)))
+        sender = sender_of(
+            node,
+            NodeId(1),
+            Leader(codes=[]),
+            cast("Any", lambda _entry: counted.append(turns.count)),
+        )
         await node.context.nursery.start(sender.run)
         sender.send(OWNER, due(*PARTITIONS))
         await trio.testing.wait_all_tasks_blocked()
@@ -219,7 +270,9 @@ def test_markers_that_are_put_off_are_written_in_the_next_turn_of_the_event_loop
 
 
 @pytest.mark.parametrize(("node_id", "at_once"), [(1, {GONE}), (2, {GONE, *PARTITIONS})])
-def test_markers_of_other_nodes_and_of_partitions_that_are_gone_are_not_put_off(node_id: int, at_once: set[TopicPartition]) -> None:
+def test_markers_of_other_nodes_and_of_partitions_that_are_gone_are_not_put_off(
+    node_id: int, at_once: set[TopicPartition]
+) -> None:
     async def story(node: HandlerNode) -> None:
         await node.create_topic("a", partitions=2)
         written = Written(count=3)
@@ -243,7 +296,14 @@ def test_a_marker_of_the_nodes_own_counts_once_all_replicas_have_it() -> None:
         await trio.testing.wait_all_tasks_blocked()
         assert (log_end(node, PARTITIONS[0]), written.partitions) == (1, set())
         partition = node.replicas.get_partition("a", 0)
-        node.replicas.note_fetch(partition, 2, 1, log_start_offset=0, broker_epoch=-1, now_ms=node.node.clock.monotonic_ms())
+        node.replicas.note_fetch(
+            partition,
+            2,
+            1,
+            log_start_offset=0,
+            broker_epoch=-1,
+            now_ms=node.node.clock.monotonic_ms(),
+        )
         node.replicas.announce((partition,))
         await written.wait()
         assert log_end(node, PARTITIONS[0]) == 1
@@ -251,7 +311,9 @@ def test_a_marker_of_the_nodes_own_counts_once_all_replicas_have_it() -> None:
     tell_handlers(story)
 
 
-def test_markers_of_unreplicated_partitions_go_with_the_next_ones_that_followers_have_to_get() -> None:
+def test_markers_of_unreplicated_partitions_go_with_the_next_ones_that_followers_have_to_get() -> (
+    None
+):
     """The node is asked for one batch at a time.
 
     Batches that wait for followers would hold up deferred ones for as long as they come.
@@ -270,9 +332,18 @@ def test_markers_of_unreplicated_partitions_go_with_the_next_ones_that_followers
         await trio.testing.wait_all_tasks_blocked()
         await trio.sleep(PUT_OFF_MS / 1_000)
         await trio.testing.wait_all_tasks_blocked()
-        assert (log_end(node, replicated), log_end(node, PARTITIONS[0])) == (1, 0), "the first batch is under way"
+        assert (log_end(node, replicated), log_end(node, PARTITIONS[0])) == (1, 0), (
+            "the first batch is under way"
+        )
         partition = node.replicas.get_partition(*replicated)
-        node.replicas.note_fetch(partition, 2, 1, log_start_offset=0, broker_epoch=-1, now_ms=node.node.clock.monotonic_ms())
+        node.replicas.note_fetch(
+            partition,
+            2,
+            1,
+            log_start_offset=0,
+            broker_epoch=-1,
+            now_ms=node.node.clock.monotonic_ms(),
+        )
         node.replicas.announce((partition,))
         await written.wait()
         await trio.testing.wait_all_tasks_blocked()
@@ -281,7 +352,9 @@ def test_markers_of_unreplicated_partitions_go_with_the_next_ones_that_followers
     tell_handlers(story)
 
 
-def test_a_coordinator_that_was_followed_by_another_sends_no_marker_to_its_own_partitions(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_coordinator_that_was_followed_by_another_sends_no_marker_to_its_own_partitions(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
         written = Written(count=1)
@@ -298,7 +371,9 @@ def test_a_coordinator_that_was_followed_by_another_sends_no_marker_to_its_own_p
     assert "Another coordinator owns transactional id 't' by now" in caplog.text
 
 
-def test_markers_that_a_bug_keeps_from_the_nodes_own_partitions_are_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_markers_that_a_bug_keeps_from_the_nodes_own_partitions_are_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
         written = Written(count=1)

@@ -48,7 +48,9 @@ class Coordinator:
     async def connect(self, _destination: object) -> "Coordinator":
         return self
 
-    async def request(self, request: AddPartitionsToTxnRequest, _type: object) -> AddPartitionsToTxnResponse:
+    async def request(
+        self, request: AddPartitionsToTxnRequest, _type: object
+    ) -> AddPartitionsToTxnResponse:
         self.asked.append([each.transactional_id for each in request.transactions])
         await self.may_answer.wait()
         code = self.codes.pop(0) if self.codes else ErrorCode.NONE
@@ -56,14 +58,23 @@ class Coordinator:
             raise KafkaError(code, "the connection is gone")
         part = AddPartitionsToTxnPartitionResult(partition_index=0, partition_error_code=code)
         topics = [AddPartitionsToTxnTopicResult(name="a", results_by_partition=[part])]
-        results = [AddPartitionsToTxnResult(transactional_id=each.transactional_id, topic_results=topics) for each in request.transactions]
+        results = [
+            AddPartitionsToTxnResult(transactional_id=each.transactional_id, topic_results=topics)
+            for each in request.transactions
+        ]
         return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 
-async def led_elsewhere(node: HandlerNode, *codes: ErrorCode, version: int = 5, may_answer: bool = True) -> Coordinator:
+async def led_elsewhere(
+    node: HandlerNode, *codes: ErrorCode, version: int = 5, may_answer: bool = True
+) -> Coordinator:
     """Have the coordinators of all transactional ids be on broker 2."""
     await node.create_topic("a")
-    node.context.publish(replace(broker(2), end_points=[BrokerEndpoint(name=LISTENER, host="two", port=1)], fenced=False))
+    node.context.publish(
+        replace(
+            broker(2), end_points=[BrokerEndpoint(name=LISTENER, host="two", port=1)], fenced=False
+        )
+    )
     both = (NodeId(1), NodeId(2))
     node.context.create_topic(TRANSACTION_STATE_TOPIC, replicas=both, isr=both)
     node.context.elect(2, TRANSACTION_STATE_TOPIC)
@@ -74,8 +85,20 @@ async def led_elsewhere(node: HandlerNode, *codes: ErrorCode, version: int = 5, 
     return coordinator
 
 
-def ask(node: HandlerNode, verdicts: list[Verdict], name: str = "tx", producer_id: int = 7, asker: Asker = Asker.ADDS) -> None:
-    question = Question(transactional_id=name, producer_id=producer_id, producer_epoch=0, sequences={PARTITION: 0}, asker=asker)
+def ask(
+    node: HandlerNode,
+    verdicts: list[Verdict],
+    name: str = "tx",
+    producer_id: int = 7,
+    asker: Asker = Asker.ADDS,
+) -> None:
+    question = Question(
+        transactional_id=name,
+        producer_id=producer_id,
+        producer_epoch=0,
+        sequences={PARTITION: 0},
+        asker=asker,
+    )
     node.node.transaction_verifier.verify(question, verdicts.append, cast("Any", None))
 
 
@@ -87,7 +110,9 @@ def ask(node: HandlerNode, verdicts: list[Verdict], name: str = "tx", producer_i
         ([ErrorCode.NETWORK_EXCEPTION], {PARTITION: ErrorCode.NETWORK_EXCEPTION}),
     ],
 )
-def test_what_another_broker_says_is_the_verdict(codes: list[ErrorCode], expected: dict[TopicPartition, ErrorCode]) -> None:
+def test_what_another_broker_says_is_the_verdict(
+    codes: list[ErrorCode], expected: dict[TopicPartition, ErrorCode]
+) -> None:
     async def story(node: HandlerNode) -> None:
         coordinator, verdicts = await led_elsewhere(node, *codes), list[Verdict]()
         ask(node, verdicts)
@@ -100,7 +125,9 @@ def test_what_another_broker_says_is_the_verdict(codes: list[ErrorCode], expecte
 
 
 def test_each_request_waits_once_in_all_for_the_end_of_the_transaction_before() -> None:
-    """The coordinator of this node waits itself. A request that stood in a line meanwhile was waited for a second time."""
+    """The coordinator of this node waits itself. A request that stood in a line meanwhile was
+    waited for a second time.
+    """
 
     async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
@@ -108,11 +135,19 @@ def test_each_request_waits_once_in_all_for_the_end_of_the_transaction_before() 
         verdicts = list[Verdict]()
         retry_max_ms = node.node.config.verification.retry_max_ms
 
-        def ask_locally(asked: PartitionsOfTransaction, tell: Callable[[Any], None], *, verify_only: bool, patience_ms: int) -> None:
+        def ask_locally(
+            asked: PartitionsOfTransaction,
+            tell: Callable[[Any], None],
+            *,
+            verify_only: bool,
+            patience_ms: int,
+        ) -> None:
             assert not verify_only
             node.context.nursery.start_soon(refuse_after, patience_ms, asked, tell)
 
-        async def refuse_after(patience_ms: int, asked: PartitionsOfTransaction, tell: Callable[[Any], None]) -> None:
+        async def refuse_after(
+            patience_ms: int, asked: PartitionsOfTransaction, tell: Callable[[Any], None]
+        ) -> None:
             await trio.sleep(patience_ms / 1_000)
             tell(dict.fromkeys(asked.partitions, ErrorCode.CONCURRENT_TRANSACTIONS))
 
@@ -120,12 +155,16 @@ def test_each_request_waits_once_in_all_for_the_end_of_the_transaction_before() 
         for _ in range(3):
             ask(node, verdicts)
         await trio.sleep(retry_max_ms / 1_000 + 0.002)
-        assert [verdict.errors for verdict in verdicts] == [{PARTITION: ErrorCode.CONCURRENT_TRANSACTIONS}] * 3
+        assert [verdict.errors for verdict in verdicts] == [
+            {PARTITION: ErrorCode.CONCURRENT_TRANSACTIONS}
+        ] * 3
 
     tell_handlers(story)
 
 
-def test_questions_that_come_while_a_request_is_on_its_way_go_out_together_in_the_next_one() -> None:
+def test_questions_that_come_while_a_request_is_on_its_way_go_out_together_in_the_next_one() -> (
+    None
+):
     async def story(node: HandlerNode) -> None:
         coordinator, verdicts = await led_elsewhere(node, may_answer=False), list[Verdict]()
         for number in range(4):
@@ -170,9 +209,23 @@ def test_verification_that_is_switched_off_meanwhile_lets_all_in() -> None:
 @pytest.mark.parametrize(
     ("of_version", "expected"),
     [
-        (Asker.of_produce, {3: Asker.VERIFIES, 10: Asker.VERIFIES, 11: Asker.KNOWS_ABORTABLE, 12: Asker.ADDS, 13: Asker.ADDS}),
-        (Asker.of_offset_commit, {0: Asker.VERIFIES, 3: Asker.VERIFIES, 4: Asker.KNOWS_ABORTABLE, 5: Asker.ADDS}),
+        (
+            Asker.of_produce,
+            {
+                3: Asker.VERIFIES,
+                10: Asker.VERIFIES,
+                11: Asker.KNOWS_ABORTABLE,
+                12: Asker.ADDS,
+                13: Asker.ADDS,
+            },
+        ),
+        (
+            Asker.of_offset_commit,
+            {0: Asker.VERIFIES, 3: Asker.VERIFIES, 4: Asker.KNOWS_ABORTABLE, 5: Asker.ADDS},
+        ),
     ],
 )
-def test_what_a_client_can_do_by_the_version_of_its_request(of_version: Any, expected: dict[int, Asker]) -> None:
+def test_what_a_client_can_do_by_the_version_of_its_request(
+    of_version: Any, expected: dict[int, Asker]
+) -> None:
     assert {version: of_version(version) for version in expected} == expected

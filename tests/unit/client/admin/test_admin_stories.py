@@ -1,4 +1,6 @@
-"""An admin whose controller refuses some items for now, moves, or does not respond: what succeeded is not asked for again."""
+"""An admin whose controller refuses some items for now, moves, or does not respond: what succeeded
+is not asked for again.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -48,7 +50,9 @@ class Controller:
         self.asked.append([topic.name for topic in request.topics])
         results = []
         for topic in request.topics:
-            code = self._refusal(topic.name) or (ErrorCode.TOPIC_ALREADY_EXISTS if topic.name in self.topics else ErrorCode.NONE)
+            code = self._refusal(topic.name) or (
+                ErrorCode.TOPIC_ALREADY_EXISTS if topic.name in self.topics else ErrorCode.NONE
+            )
             if code is ErrorCode.NONE:
                 self.topics.add(topic.name)
             results.append(CreatableTopicResult(name=topic.name, error_code=code))
@@ -59,7 +63,11 @@ class Controller:
         self.asked.append([topic.name for topic in request.topics])
         results = []
         for topic in request.topics:
-            code = self._refusal(topic.name) or (ErrorCode.NONE if topic.name in self.topics else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            code = self._refusal(topic.name) or (
+                ErrorCode.NONE
+                if topic.name in self.topics
+                else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
             self.topics.discard(topic.name if code is ErrorCode.NONE else "")
             results.append(DeletableTopicResult(name=topic.name, error_code=code))
         return DeleteTopicsResponse(responses=results)
@@ -68,9 +76,14 @@ class Controller:
 def test_only_what_was_refused_for_now_is_asked_for_again() -> None:
     async def story(broker: ScriptedBroker, admin: Admin) -> None:
         controller = Controller(broker)
-        controller.refusals = {"b": [ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT], "c": [ErrorCode.INVALID_CONFIG]}
+        controller.refusals = {
+            "b": [ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT],
+            "c": [ErrorCode.INVALID_CONFIG],
+        }
         with pytest.raises(ItemsFailed) as caught:
-            await admin.create_topics([NewTopic(name=name) for name in ("a", "b", "c")], is_validated_only=True)
+            await admin.create_topics(
+                [NewTopic(name=name) for name in ("a", "b", "c")], is_validated_only=True
+            )
         assert controller.asked == [["a", "b", "c"], ["b"], ["b"]]
         assert (list(caught.value.errors), sorted(caught.value.results)) == (["c"], ["a", "b"])
         controller.refusals = {"a": [ErrorCode.NOT_CONTROLLER]}

@@ -1,4 +1,6 @@
-"""An admin that waits for records of several partitions: one that its leader refuses is left out, and the others are waited for."""
+"""An admin that waits for records of several partitions: one that its leader refuses is left out,
+and the others are waited for.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -18,14 +20,18 @@ T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 
 
 class Leaders:
-    """Two brokers that respond to fetches: at once where a partition is refused, or holds something; else when the fetch has waited.
+    """Two brokers that respond to fetches: at once where a partition is refused, or holds
+    something; else when the fetch has waited.
 
     The first leads the partitions 0 and 1, the second leads 2.
     """
 
     def __init__(self, world: World) -> None:
         hosts = {1: "broker", 2: "other"}
-        self.brokers = [ScriptedBroker(world, partition_count=3, node_id=node_id, host=host) for node_id, host in hosts.items()]
+        self.brokers = [
+            ScriptedBroker(world, partition_count=3, node_id=node_id, host=host)
+            for node_id, host in hosts.items()
+        ]
         clustered(*self.brokers)
         self.brokers[0].leaders[:] = [1, 1, 2]
         self.refusals: dict[int, ErrorCode] = {}
@@ -40,13 +46,17 @@ class Leaders:
         self.asked.append(wanted)
         until_s = trio.current_time() + request.max_wait_ms / 1_000
         if not self.refusals.keys() & set(wanted):
-            await trio.sleep_until(min([until_s, *(self.filled_s[each] for each in wanted if each in self.filled_s)]))
+            await trio.sleep_until(
+                min([until_s, *(self.filled_s[each] for each in wanted if each in self.filled_s)])
+            )
         return FetchResponse(
             responses=[
                 FetchableTopicResponse(
                     topic=topic.topic,
                     topic_id=topic.topic_id,
-                    partitions=[self._fetched(partition.partition) for partition in topic.partitions],
+                    partitions=[
+                        self._fetched(partition.partition) for partition in topic.partitions
+                    ],
                 )
                 for topic in request.topics
             ]
@@ -55,7 +65,11 @@ class Leaders:
     def _fetched(self, number: int) -> PartitionData:
         is_filled = self.filled_s.get(number, float("inf")) <= trio.current_time()
         code = self.refusals.get(number, ErrorCode.NONE)
-        return PartitionData(partition_index=number, error_code=code, records=b"record" if is_filled and not code else None)
+        return PartitionData(
+            partition_index=number,
+            error_code=code,
+            records=b"record" if is_filled and not code else None,
+        )
 
 
 def tell(story: Story) -> None:
@@ -79,7 +93,9 @@ def test_a_refused_partition_keeps_none_from_being_waited_for() -> None:
         leaders.filled_s[1] = started + 5
         assert await admin.wait_for_records({T0: 0, T1: 0, T2: 0}, 20_000) == {T1}
         assert trio.current_time() - started == pytest.approx(5, abs=0.5)
-        assert sorted(leaders.asked) == [[0, 1], [1], [2]], "what was refused once is not asked for again"
+        assert sorted(leaders.asked) == [[0, 1], [1], [2]], (
+            "what was refused once is not asked for again"
+        )
 
     tell(story)
 
@@ -118,7 +134,9 @@ def test_a_partition_that_holds_something_is_told_beside_one_that_has_moved() ->
         ([TopicPartition("gone", 0)], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-def test_where_all_partitions_are_refused_their_refusals_are_raised_at_once(waited_for: list[TopicPartition], code: ErrorCode) -> None:
+def test_where_all_partitions_are_refused_their_refusals_are_raised_at_once(
+    waited_for: list[TopicPartition], code: ErrorCode
+) -> None:
     async def story(leaders: Leaders, admin: Admin) -> None:
         leaders.refusals = dict.fromkeys((0, 2), ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         started = trio.current_time()

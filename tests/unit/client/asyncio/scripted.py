@@ -1,4 +1,6 @@
-"""An asyncio client beside a scripted broker: both live in the client's own thread, joined by the memory network, in real time."""
+"""An asyncio client beside a scripted broker: both live in the client's own thread, joined by the
+memory network, in real time.
+"""
 
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -7,7 +9,14 @@ from typing import Any, TypeVar
 
 import trio
 
-from log_service.client import AsyncioConsumer, AsyncioProducer, AsyncioShareConsumer, BlockingProducer, BlockingShareConsumer, real_env
+from log_service.client import (
+    AsyncioConsumer,
+    AsyncioProducer,
+    AsyncioShareConsumer,
+    BlockingProducer,
+    BlockingShareConsumer,
+    real_env,
+)
 from log_service.client.asyncio.calls import OnAsyncio
 from log_service.client.blocking.calls import Blocking
 from log_service.common.env import Env
@@ -20,7 +29,9 @@ S = TypeVar("S", AsyncioShareConsumer, BlockingShareConsumer)
 
 
 def scripted_producer(*, seed: int = 1, **settings: Any) -> tuple[ScriptedBroker, AsyncioProducer]:
-    """Return a broker that runs while the producer is open, and the producer, which is to be opened."""
+    """Return a broker that runs while the producer is open, and the producer, which is to be
+    opened.
+    """
     return beside_broker(AsyncioProducer, seed=seed, **settings)
 
 
@@ -32,17 +43,25 @@ def beside_broker(kind: type[P], *, seed: int = 1, **settings: Any) -> tuple[Scr
     return broker, producer
 
 
-def scripted_consumer(*, seed: int = 1, partition_count: int = 1, **settings: Any) -> tuple[ScriptedBroker, AsyncioConsumer]:
-    """Return a broker that runs while the consumer is open, and the consumer, which is to be opened."""
+def scripted_consumer(
+    *, seed: int = 1, partition_count: int = 1, **settings: Any
+) -> tuple[ScriptedBroker, AsyncioConsumer]:
+    """Return a broker that runs while the consumer is open, and the consumer, which is to be
+    opened.
+    """
     world = World(seed)
     broker = ScriptedBroker(world, partition_count=partition_count)
-    consumer = AsyncioConsumer("broker:9092", env=_env(world), **{"auto_offset_reset": "earliest", **settings})
+    consumer = AsyncioConsumer(
+        "broker:9092", env=_env(world), **{"auto_offset_reset": "earliest", **settings}
+    )
     _put_beside(broker, consumer)
     return broker, consumer
 
 
 def scripted_share_consumer(kind: type[S], *, seed: int = 1, **settings: Any) -> tuple[Queue, S]:
-    """Return a queue whose broker runs while the consumer is open, and the consumer of any face, which is to be opened."""
+    """Return a queue whose broker runs while the consumer is open, and the consumer of any face,
+    which is to be opened.
+    """
     world = World(seed)
     broker = ScriptedBroker(world)
     consumer = kind("broker:9092", group_id="q", env=_env(world), **settings)
@@ -72,7 +91,12 @@ class _Beside:
         await self._nursery.start(self._broker.run)
         return await self._client.__aenter__()
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
             await self._client.__aexit__(kind, error, trace)
         finally:

@@ -1,4 +1,6 @@
-"""The consumer for asyncio: no cancellation loses a record, nothing is committed that was not returned, and callbacks are on the loop."""
+"""The consumer for asyncio: no cancellation loses a record, nothing is committed that was not
+returned, and callbacks are on the loop.
+"""
 
 import asyncio
 import threading
@@ -32,9 +34,14 @@ ONLY = TopicPartition("t", 0)
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker whose topic t holds the numbers up to ``COUNT`` in one partition, each at the offset of its value."""
+    """A broker whose topic t holds the numbers up to ``COUNT`` in one partition, each at the offset
+    of its value.
+    """
     with BrokerThread(tmp_path_factory.mktemp("broker")) as broker:
-        with BlockingAdmin(broker.bootstrap) as admin, BlockingProducer(broker.bootstrap) as producer:
+        with (
+            BlockingAdmin(broker.bootstrap) as admin,
+            BlockingProducer(broker.bootstrap) as producer,
+        ):
             admin.create_topics([NewTopic(name="t", partition_count=1, replication_factor=1)])
             producer.send_many("t", [b"%d" % number for number in range(COUNT)])
         yield broker.bootstrap
@@ -46,7 +53,9 @@ def offsets(records: list[ConsumerRecord]) -> list[int]:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_cancelled_polls_and_loops_lose_no_record_and_return_none_twice(seed: int) -> None:
-    """Timeouts strike at any moment, around ``poll``, ``anext`` and a whole loop, with records arriving meanwhile."""
+    """Timeouts strike at any moment, around ``poll``, ``anext`` and a whole loop, with records
+    arriving meanwhile.
+    """
     broker, unopened = scripted_consumer(seed=seed, fetch_max_wait_ms=5, max_poll_records=40)
     leader = Leader(broker)
     for base in range(0, COUNT, 20):
@@ -69,9 +78,17 @@ def test_cancelled_polls_and_loops_lose_no_record_and_return_none_twice(seed: in
                     try:
                         match rng.randrange(4):
                             case 0:
-                                seen.extend(offsets(await asyncio.wait_for(consumer.poll(rng.choice([None, 7, 1])), limit_s)))
+                                seen.extend(
+                                    offsets(
+                                        await asyncio.wait_for(
+                                            consumer.poll(rng.choice([None, 7, 1])), limit_s
+                                        )
+                                    )
+                                )
                             case 1:
-                                seen.append((await asyncio.wait_for(anext(consumer), limit_s)).offset)
+                                seen.append(
+                                    (await asyncio.wait_for(anext(consumer), limit_s)).offset
+                                )
                             case 2:
                                 async with asyncio.timeout(limit_s):
                                     seen.extend(offsets(await consumer.poll()))
@@ -110,8 +127,12 @@ def test_a_poll_whose_records_came_as_it_was_cancelled_leaves_them_to_the_next()
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_whatever_is_cancelled_a_member_that_goes_on_and_one_that_follows_read_everything(bootstrap: str, seed: int) -> None:
-    """Any call may be cut short at any moment, and the block may be left in any way; nothing hangs, and no commit is ahead."""
+def test_whatever_is_cancelled_a_member_that_goes_on_and_one_that_follows_read_everything(
+    bootstrap: str, seed: int
+) -> None:
+    """Any call may be cut short at any moment, and the block may be left in any way; nothing hangs,
+    and no commit is ahead.
+    """
     rng = Random(seed)
     group_id = f"cancelled {seed}"
     seen: list[int] = []
@@ -138,14 +159,20 @@ def test_whatever_is_cancelled_a_member_that_goes_on_and_one_that_follows_read_e
 
     async def member() -> None:
         first = len(seen)
-        async with AsyncioConsumer(bootstrap, group_id=group_id, auto_offset_reset="earliest", max_poll_records=50) as consumer:
+        async with AsyncioConsumer(
+            bootstrap, group_id=group_id, auto_offset_reset="earliest", max_poll_records=50
+        ) as consumer:
             await consumer.subscribe(["t"])
             seen.append((await anext(consumer)).offset)
-            assert seen[-1] <= (max(seen[:first]) + 1 if first else 0), "what was committed had been returned"
+            assert seen[-1] <= (max(seen[:first]) + 1 if first else 0), (
+                "what was committed had been returned"
+            )
             for _ in range(rng.randrange(40)):
                 with suppress(TimeoutError):
                     await asyncio.wait_for(act(consumer), rng.choice([0, rng.random() / 500, 0.05]))
-            assert seen[first:] == list(range(seen[first], seen[first] + len(seen) - first)), "none is missing, none comes twice"
+            assert seen[first:] == list(range(seen[first], seen[first] + len(seen) - first)), (
+                "none is missing, none comes twice"
+            )
             if rng.random() < 0.3:
                 await consumer.close()
             elif rng.random() < 0.5:
@@ -165,10 +192,14 @@ def test_a_commit_in_a_loop_covers_what_the_loop_has_returned(bootstrap: str) ->
     async def main() -> None:
         heard: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
-        def note(committed: Mapping[TopicPartition, OffsetAndMetadata], error: KafkaError | None) -> None:
+        def note(
+            committed: Mapping[TopicPartition, OffsetAndMetadata], error: KafkaError | None
+        ) -> None:
             heard.set_result((committed[ONLY], error, threading.current_thread()))
 
-        async with AsyncioConsumer(bootstrap, group_id="loop", auto_offset_reset="earliest", enable_auto_commit=False) as consumer:
+        async with AsyncioConsumer(
+            bootstrap, group_id="loop", auto_offset_reset="earliest", enable_auto_commit=False
+        ) as consumer:
             await consumer.subscribe(["t"])
             async for record in consumer:
                 if record.offset == 10:
@@ -176,10 +207,16 @@ def test_a_commit_in_a_loop_covers_what_the_loop_has_returned(bootstrap: str) ->
                     assert (await consumer.committed([ONLY]))[ONLY].offset == 11
                 if record.offset == 15:
                     await consumer.commit({ONLY: 16})
-                    assert (await consumer.committed([ONLY]))[ONLY] == OffsetAndMetadata(offset=16, leader_epoch=0)
+                    assert (await consumer.committed([ONLY]))[ONLY] == OffsetAndMetadata(
+                        offset=16, leader_epoch=0
+                    )
                 if record.offset == 20:
                     await consumer.commit_soon(on_commit=note)
-                    assert await heard == (OffsetAndMetadata(offset=21, leader_epoch=0), None, threading.current_thread())
+                    assert await heard == (
+                        OffsetAndMetadata(offset=21, leader_epoch=0),
+                        None,
+                        threading.current_thread(),
+                    )
                     break
             assert offsets(await consumer.poll(2)) == [21, 22], "leaving the loop skips nothing"
             assert (await consumer.consumed())[ONLY].offset == 23
@@ -192,7 +229,9 @@ def test_a_commit_in_a_loop_covers_what_the_loop_has_returned(bootstrap: str) ->
 
 def test_leaving_the_block_commits_what_was_returned_and_not_what_is_held(bootstrap: str) -> None:
     async def read(count: int, *, is_closed_by_hand: bool = False) -> list[int]:
-        async with AsyncioConsumer(bootstrap, group_id="leaving", auto_offset_reset="earliest") as consumer:
+        async with AsyncioConsumer(
+            bootstrap, group_id="leaving", auto_offset_reset="earliest"
+        ) as consumer:
             await consumer.subscribe(["t"])
             found = [(await anext(consumer)).offset for _ in range(count)]
             if is_closed_by_hand:
@@ -260,7 +299,9 @@ def test_rebalance_callbacks_are_on_the_loop_and_may_commit_also_at_the_end(boot
 
     async def main() -> None:
         thread = threading.current_thread()
-        async with AsyncioConsumer(bootstrap, group_id="callbacks", auto_offset_reset="earliest", enable_auto_commit=False) as consumer:
+        async with AsyncioConsumer(
+            bootstrap, group_id="callbacks", auto_offset_reset="earliest", enable_auto_commit=False
+        ) as consumer:
 
             async def revoked(partitions: object) -> None:
                 await asyncio.sleep(0)
@@ -273,7 +314,9 @@ def test_rebalance_callbacks_are_on_the_loop_and_may_commit_also_at_the_end(boot
             await consumer.subscribe(["t"], on_assigned=assigned, on_revoked=revoked)
             assert consumer.subscription == {"t"}
             assert (await anext(consumer)).offset == 0
-        async with AsyncioConsumer(bootstrap, group_id="callbacks", enable_auto_commit=False) as again:
+        async with AsyncioConsumer(
+            bootstrap, group_id="callbacks", enable_auto_commit=False
+        ) as again:
             await again.subscribe(["t"])
             assert (await anext(again)).offset == 7
 
@@ -322,12 +365,18 @@ def test_the_admin_answers_and_reads_ranges(bootstrap: str) -> None:
             assert chunks
             async for _ in admin.read_range(ONLY, 0, COUNT, max_bytes=1):
                 break
-            assert len(await asyncio.gather(*(admin.describe_topics(["t"]) for _ in range(20)))) == 20
+            assert (
+                len(await asyncio.gather(*(admin.describe_topics(["t"]) for _ in range(20)))) == 20
+            )
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize(("face", "plain"), [(AsyncioConsumer, Consumer), (AsyncioAdmin, Admin)])
 def test_it_has_everything_that_its_trio_face_has(face: type, plain: type) -> None:
-    public = {name for name in dir(plain) if not name.startswith("_")} - {"take", "take_nowait", "cluster"}
+    public = {name for name in dir(plain) if not name.startswith("_")} - {
+        "take",
+        "take_nowait",
+        "cluster",
+    }
     assert public <= {name for name in dir(face) if not name.startswith("_")}

@@ -1,4 +1,6 @@
-"""The producer for asyncio, beside a scripted broker in its own thread: order, room, cancellations, callbacks, closing, many loops."""
+"""The producer for asyncio, beside a scripted broker in its own thread: order, room, cancellations,
+callbacks, closing, many loops.
+"""
 
 import asyncio
 import threading
@@ -7,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from log_service.client import AsyncioDelivery, AsyncioProducer, ErrorCode, KafkaError, Producer, RecordMetadata
+from log_service.client import (
+    AsyncioDelivery,
+    AsyncioProducer,
+    ErrorCode,
+    KafkaError,
+    Producer,
+    RecordMetadata,
+)
 from tests.unit.client.asyncio.scripted import scripted_producer
 from tests.unit.client.scripted_broker import ScriptedBroker
 
@@ -36,7 +45,11 @@ def test_records_of_each_task_keep_their_order_while_there_is_no_room() -> None:
             await producer.flush(30_000)
             ticking.cancel()
             metrics = await producer.metrics()
-            assert (metrics.record_send_total, metrics.record_error_total, metrics.waiting_threads) == (2_000, 0, 0)
+            assert (
+                metrics.record_send_total,
+                metrics.record_error_total,
+                metrics.waiting_threads,
+            ) == (2_000, 0, 0)
 
     asyncio.run(main())
     seen: list[list[int]] = [[] for _ in range(10)]
@@ -48,7 +61,9 @@ def test_records_of_each_task_keep_their_order_while_there_is_no_room() -> None:
 
 
 def test_a_full_buffer_is_told_after_max_block_ms_and_the_next_in_turn_is_served() -> None:
-    broker, unopened = scripted_producer(buffer_memory=1_000, max_block_ms=300, linger_ms=60_000, batch_size=1 << 20)
+    broker, unopened = scripted_producer(
+        buffer_memory=1_000, max_block_ms=300, linger_ms=60_000, batch_size=1 << 20
+    )
 
     async def main() -> None:
         async with unopened as producer:
@@ -56,10 +71,16 @@ def test_a_full_buffer_is_told_after_max_block_ms_and_the_next_in_turn_is_served
             await producer.partitions_for("t")
             with accumulator.lock:  # the sender cannot take anything out
                 accumulator.buffered_bytes += 1_000
-            failures = await asyncio.gather(*(producer.send("t", b"x" * 100) for _ in range(5)), return_exceptions=True)
-            assert [getattr(failure, "code", None) for failure in failures] == [ErrorCode.REQUEST_TIMED_OUT] * 5
+            failures = await asyncio.gather(
+                *(producer.send("t", b"x" * 100) for _ in range(5)), return_exceptions=True
+            )
+            assert [getattr(failure, "code", None) for failure in failures] == [
+                ErrorCode.REQUEST_TIMED_OUT
+            ] * 5
             assert "within 300 ms: buffer_memory 1000 is full" in str(failures[4])
-            waiting = [asyncio.create_task(producer.send("t", b"%d" % number)) for number in range(3)]
+            waiting = [
+                asyncio.create_task(producer.send("t", b"%d" % number)) for number in range(3)
+            ]
             await asyncio.sleep(0.01)
             waiting[0].cancel()
             with accumulator.lock:
@@ -76,8 +97,12 @@ def test_a_full_buffer_is_told_after_max_block_ms_and_the_next_in_turn_is_served
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_cancelled_send_has_not_taken_the_record_and_any_other_has(seed: int) -> None:
-    """Timeouts strike at any moment: while the topic is looked up, while there is no room, while others run."""
-    broker, unopened = scripted_producer(seed=seed, linger_ms=1, batch_size=400, buffer_memory=1_500)
+    """Timeouts strike at any moment: while the topic is looked up, while there is no room, while
+    others run.
+    """
+    broker, unopened = scripted_producer(
+        seed=seed, linger_ms=1, batch_size=400, buffer_memory=1_500
+    )
     rng = Random(seed)
     taken: list[bytes] = []
 
@@ -85,7 +110,9 @@ def test_a_cancelled_send_has_not_taken_the_record_and_any_other_has(seed: int) 
         for number in range(60):
             value = b"%d %d" % (name, number)
             try:
-                async with asyncio.timeout(rng.choice([0, rng.random() / 1_000, rng.random() / 50])):
+                async with asyncio.timeout(
+                    rng.choice([0, rng.random() / 1_000, rng.random() / 50])
+                ):
                     receipt = await producer.send("t", value)
             except TimeoutError:
                 continue
@@ -105,7 +132,9 @@ def test_a_cancelled_send_has_not_taken_the_record_and_any_other_has(seed: int) 
 
 
 def test_wait_for_around_a_send_and_around_a_receipt() -> None:
-    """As applications write it, with the timeout of Python 3.11, which runs the coroutine in a task of its own."""
+    """As applications write it, with the timeout of Python 3.11, which runs the coroutine in a task
+    of its own.
+    """
     broker, unopened = scripted_producer(linger_ms=0)
 
     async def main() -> None:
@@ -122,7 +151,9 @@ def test_wait_for_around_a_send_and_around_a_receipt() -> None:
     assert broker.logs[0].values == [b"first", b"second"]
 
 
-def test_thousands_of_tasks_that_wait_for_one_batch_are_one_wake_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thousands_of_tasks_that_wait_for_one_batch_are_one_wake_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     _, unopened = scripted_producer(linger_ms=60_000, batch_size=1 << 20)
     wakes: list[object] = []
 
@@ -148,8 +179,17 @@ def test_thousands_of_tasks_that_wait_for_one_batch_are_one_wake_up(monkeypatch:
 
 
 def test_callbacks_are_called_on_the_loop_in_order_also_where_the_broker_hangs_up() -> None:
-    broker, unopened = scripted_producer(batch_size=0, linger_ms=0, retry_backoff_ms=1, reconnect_backoff_ms=1)
-    broker.script.extend([ScriptedBroker.APPEND, ScriptedBroker.DROP, ScriptedBroker.APPEND_AND_DROP, ErrorCode.NOT_ENOUGH_REPLICAS])
+    broker, unopened = scripted_producer(
+        batch_size=0, linger_ms=0, retry_backoff_ms=1, reconnect_backoff_ms=1
+    )
+    broker.script.extend(
+        [
+            ScriptedBroker.APPEND,
+            ScriptedBroker.DROP,
+            ScriptedBroker.APPEND_AND_DROP,
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+        ]
+    )
     heard: list[tuple[int, bool, bool]] = []
 
     async def main() -> None:
@@ -162,7 +202,11 @@ def test_callbacks_are_called_on_the_loop_in_order_also_where_the_broker_hangs_u
 
         async with unopened as producer:
             for number in range(30):
-                await producer.send("t", b"%d" % number, on_delivery=lambda *told, number=number: note(number, *told))
+                await producer.send(
+                    "t",
+                    b"%d" % number,
+                    on_delivery=lambda *told, number=number: note(number, *told),
+                )
             await producer.send_many("t", [b"30", b"31"], on_delivery=lambda *told: note(30, *told))
             await producer.flush()
 
@@ -173,7 +217,9 @@ def test_callbacks_are_called_on_the_loop_in_order_also_where_the_broker_hangs_u
 
 def test_receipts_raise_what_became_of_the_record_and_follow_a_batch_that_is_split() -> None:
     broker, unopened = scripted_producer(linger_ms=60_000, batch_size=1 << 20)
-    broker.script.extend([ErrorCode.MESSAGE_TOO_LARGE, ScriptedBroker.APPEND, ErrorCode.INVALID_RECORD])
+    broker.script.extend(
+        [ErrorCode.MESSAGE_TOO_LARGE, ScriptedBroker.APPEND, ErrorCode.INVALID_RECORD]
+    )
 
     async def main() -> None:
         async with unopened as producer:
@@ -184,9 +230,12 @@ def test_receipts_raise_what_became_of_the_record_and_follow_a_batch_that_is_spl
             outcomes = await asyncio.gather(*waiting, return_exceptions=True)
             assert "offset=" in repr(receipts[0])
             for batch in (receipts[0].batch, receipts[0].batch.part_of(0)[0]):
-                # A task that looked just before the batch was split, or settled, asks to be told just after.
+                # A task that looked just before the batch was split, or settled, asks to be told
+                # just after.
                 await asyncio.wait_for(producer._settlements.wait_changed(batch), PATIENCE_S / 2)
-        assert [getattr(outcome, "code", None) for outcome in outcomes].count(ErrorCode.INVALID_RECORD) == 2
+        assert [getattr(outcome, "code", None) for outcome in outcomes].count(
+            ErrorCode.INVALID_RECORD
+        ) == 2
         with pytest.raises(KafkaError):
             await receipts[-1].wait()
 
@@ -356,7 +405,15 @@ def test_misuse_is_told_as_by_the_producer() -> None:
 
 
 def test_it_has_everything_that_its_trio_face_has() -> None:
-    inside = {"monotonic_ms", "wall_ms", "find_topic", "no_room", "is_sender_late_for", "wake_sender", "wait_for_room"}
+    inside = {
+        "monotonic_ms",
+        "wall_ms",
+        "find_topic",
+        "no_room",
+        "is_sender_late_for",
+        "wake_sender",
+        "wait_for_room",
+    }
     inside |= {"transactor", "require_transaction"}
     public = {name for name in dir(Producer) if not name.startswith("_")} - inside - {"send_nowait"}
     assert public <= {name for name in dir(AsyncioProducer) if not name.startswith("_")}
@@ -380,7 +437,9 @@ def test_serializers_and_the_partitioner_run_on_the_loop() -> None:
     assert broker.logs[0].values == [b"%d" % number for number in range(10)]
 
 
-def test_a_task_that_leaves_the_block_while_another_closes_the_producer_delivers_what_waits() -> None:
+def test_a_task_that_leaves_the_block_while_another_closes_the_producer_delivers_what_waits() -> (
+    None
+):
     """It ended the run in which the other waited for the broker: the records were given up."""
 
     async def main() -> None:
@@ -398,7 +457,9 @@ def test_a_task_that_leaves_the_block_while_another_closes_the_producer_delivers
 
 
 def test_what_is_no_callback_and_no_list_of_values_is_refused() -> None:
-    """As on trio. The callback failed when the record was acknowledged, and only the log told of that."""
+    """As on trio. The callback failed when the record was acknowledged, and only the log told of
+    that.
+    """
 
     async def main() -> None:
         broker, producer = scripted_producer()

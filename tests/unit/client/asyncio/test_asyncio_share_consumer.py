@@ -1,4 +1,6 @@
-"""A share consumer for asyncio beside a scripted queue: what becomes of records where a task is cancelled."""
+"""A share consumer for asyncio beside a scripted queue: what becomes of records where a task is
+cancelled.
+"""
 
 import asyncio
 import time
@@ -29,7 +31,9 @@ def test_leaving_that_is_cancelled_accepts_nothing_that_the_loop_did_not_hand_ou
         async for record in consumer:
             assert record.value == b"a"
             break
-        consumer._portal.post(partial(time.sleep, 0.2))  # so that call and cancellation reach the client's thread together
+        consumer._portal.post(
+            partial(time.sleep, 0.2)
+        )  # so that call and cancellation reach the client's thread together
         task = asyncio.current_task()
         assert task is not None
         asyncio.get_running_loop().call_soon(task.cancel)

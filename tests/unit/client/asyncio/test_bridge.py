@@ -1,4 +1,6 @@
-"""Calls from an event loop: returned, raised, cancelled, refused once closed, and callbacks on the way back."""
+"""Calls from an event loop: returned, raised, cancelled, refused once closed, and callbacks on the
+way back.
+"""
 
 import asyncio
 import os
@@ -56,10 +58,15 @@ def test_a_call_returns_or_raises_what_the_function_did() -> None:
         async with OnAsyncio(Client()) as face:
             call = face._bridge.call
             assert await call(lambda: response(3)) == 3
-            assert await face._bridge.call_sync(threading.current_thread) is not threading.current_thread()
+            assert (
+                await face._bridge.call_sync(threading.current_thread)
+                is not threading.current_thread()
+            )
             with pytest.raises(ZeroDivisionError):
                 await call(lambda: response(ZeroDivisionError()))
-            assert await asyncio.gather(*(call(lambda n=n: response(n)) for n in range(50))) == list(range(50))  # type: ignore[misc]
+            assert await asyncio.gather(
+                *(call(lambda n=n: response(n)) for n in range(50))
+            ) == list(range(50))  # type: ignore[misc]
         with pytest.raises(KafkaError, match="the client is closed"):
             await call(lambda: response(3))
         await face.close()
@@ -112,7 +119,9 @@ def test_a_result_that_came_as_the_task_was_cancelled_is_handed_over() -> None:
         async with OnAsyncio(Client()) as face:
             task = asyncio.create_task(face._bridge.call(quick, results.append))
             await asyncio.sleep(0)
-            assert returned.wait(PATIENCE_S)  # the loop stands still: the result lies in the mailbox
+            assert returned.wait(
+                PATIENCE_S
+            )  # the loop stands still: the result lies in the mailbox
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -142,9 +151,16 @@ def test_closing_ends_every_call_and_hears_calls_of_callbacks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "seen"), [(ZeroDivisionError(), Exception), (asyncio.CancelledError(), Exception), (SystemExit(), BaseException)]
+    ("error", "seen"),
+    [
+        (ZeroDivisionError(), Exception),
+        (asyncio.CancelledError(), Exception),
+        (SystemExit(), BaseException),
+    ],
 )
-def test_a_client_hears_how_its_block_was_left(error: BaseException, seen: type[BaseException]) -> None:
+def test_a_client_hears_how_its_block_was_left(
+    error: BaseException, seen: type[BaseException]
+) -> None:
     async def main() -> None:
         client = Client()
         with pytest.raises(type(error)):
@@ -224,9 +240,11 @@ def test_a_client_belongs_to_the_loop_that_opened_it() -> None:
 
 @pytest.mark.parametrize("is_wake_pending", [False, True])
 def test_a_loop_that_is_closed_under_a_client_ends_it(is_wake_pending: bool) -> None:
-    """What completes once the loop is gone tells nobody; the client ends as by an exception: nothing is committed.
+    """What completes once the loop is gone tells nobody; the client ends as by an exception:
+    nothing is committed.
 
-    A wake-up that the loop never came to hear used to be the last one, and the client lived on for as long as the process.
+    A wake-up that the loop never came to hear used to be the last one, and the client lived on for
+    as long as the process.
     """
     client = Client()
     face = OnAsyncio(client)
@@ -305,7 +323,9 @@ def test_a_callback_runs_on_the_loop_with_the_context_of_the_one_who_opened() ->
 
 
 def test_a_callback_that_closes_the_client_is_told_not_to() -> None:
-    """Each used to wait for the other: half a minute in a poll, and for ever while the client closed."""
+    """Each used to wait for the other: half a minute in a poll, and for ever while the client
+    closed.
+    """
     heard: list[str] = []
 
     async def main() -> None:
@@ -373,7 +393,9 @@ def test_an_async_generator_is_iterated_and_closed_early() -> None:
 
 
 def test_a_call_that_a_child_process_throws_away_is_the_parents_alone(tmp_path: Path) -> None:
-    """A child has the parent's coroutines, too, and drops them: it must not wait for locks whose threads it does not have."""
+    """A child has the parent's coroutines, too, and drops them: it must not wait for locks whose
+    threads it does not have.
+    """
 
     async def main() -> None:
         async with OnAsyncio(Client()) as face:

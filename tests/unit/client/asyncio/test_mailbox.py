@@ -38,7 +38,9 @@ def test_what_is_put_meanwhile_waits_for_the_next_time() -> None:
     assert heard == ["first", "second"]
 
 
-def test_one_that_fails_is_logged_and_keeps_none_from_running(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_that_fails_is_logged_and_keeps_none_from_running(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     heard: list[int] = []
     mailbox = Mailbox(lambda: None)
     mailbox.put(lambda: heard.append(1 // 0))
@@ -81,7 +83,9 @@ def test_a_wake_up_that_nobody_hears_is_sent_again() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_nothing_that_is_put_while_the_other_thread_empties_is_forgotten(seed: int) -> None:
-    """The thread that empties looks only when it was woken: a wake-up that is missing would leave something behind."""
+    """The thread that empties looks only when it was woken: a wake-up that is missing would leave
+    something behind.
+    """
     wakes = threading.Semaphore(0)
     heard: list[int] = []
     mailbox = Mailbox(wakes.release)

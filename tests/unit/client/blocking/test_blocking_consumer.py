@@ -27,7 +27,10 @@ COUNT = 10
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with BrokerThread(tmp_path_factory.mktemp("broker")) as broker:
-        with BlockingAdmin(broker.bootstrap) as admin, BlockingProducer(broker.bootstrap) as producer:
+        with (
+            BlockingAdmin(broker.bootstrap) as admin,
+            BlockingProducer(broker.bootstrap) as producer,
+        ):
             admin.create_topics([NewTopic(name="t", partition_count=1, replication_factor=1)])
             producer.send_many("t", [b"%d" % number for number in range(COUNT)])
         yield broker.bootstrap
@@ -41,13 +44,19 @@ def first_polled(consumer: BlockingConsumer) -> ConsumerRecord:
 
 def test_a_callback_commits_what_it_gives_up_also_when_the_consumer_closes(bootstrap: str) -> None:
     heard: list[tuple[str, Sequence[TopicPartition]]] = []
-    with BlockingConsumer(bootstrap, group_id="commits", auto_offset_reset="earliest", enable_auto_commit=False) as consumer:
+    with BlockingConsumer(
+        bootstrap, group_id="commits", auto_offset_reset="earliest", enable_auto_commit=False
+    ) as consumer:
 
         def revoked(partitions: Sequence[TopicPartition]) -> None:
             consumer.commit({ONLY: 7})
             heard.append(("revoked", partitions))
 
-        consumer.subscribe(["t"], on_assigned=lambda partitions: heard.append(("assigned", partitions)), on_revoked=revoked)
+        consumer.subscribe(
+            ["t"],
+            on_assigned=lambda partitions: heard.append(("assigned", partitions)),
+            on_revoked=revoked,
+        )
         assert first_polled(consumer).offset == 0
     assert heard == [("assigned", [ONLY]), ("revoked", [ONLY])]
     with BlockingConsumer(bootstrap, group_id="commits", enable_auto_commit=False) as again:
@@ -106,7 +115,9 @@ def test_a_loop_goes_where_its_body_moves_the_consumer(bootstrap: str) -> None:
         assert consumer.poll(1)[0].offset == 2
 
 
-def test_what_a_loop_did_not_come_to_is_not_committed_where_the_block_is_left(bootstrap: str) -> None:
+def test_what_a_loop_did_not_come_to_is_not_committed_where_the_block_is_left(
+    bootstrap: str,
+) -> None:
     with reading(bootstrap, group_id="left") as consumer:
         records = iter(consumer)
         assert [next(records).offset for _ in range(3)] == [0, 1, 2]
@@ -120,13 +131,20 @@ def test_a_commit_in_a_loop_tells_the_leader_epoch(bootstrap: str) -> None:
         records = iter(consumer)
         epoch = next(records).leader_epoch
         consumer.commit()
-        assert (epoch, consumer.committed([ONLY])[ONLY]) == (0, OffsetAndMetadata(offset=1, leader_epoch=0))
+        assert (epoch, consumer.committed([ONLY])[ONLY]) == (
+            0,
+            OffsetAndMetadata(offset=1, leader_epoch=0),
+        )
         next(records)
         assert consumer.consumed()[ONLY] == OffsetAndMetadata(offset=2, leader_epoch=0)
 
 
-def test_a_plain_offset_that_is_committed_in_a_loop_tells_the_leader_epoch_where_it_is_the_position(bootstrap: str) -> None:
-    """As that of a consumer on trio does: the positions of this one are behind what its loop has not returned yet (KIP-320)."""
+def test_a_plain_offset_that_is_committed_in_a_loop_tells_the_leader_epoch_where_it_is_the_position(
+    bootstrap: str,
+) -> None:
+    """As that of a consumer on trio does: the positions of this one are behind what its loop has
+    not returned yet (KIP-320).
+    """
     with reading(bootstrap, group_id="plain") as consumer:
         records = iter(consumer)
         next(records)
@@ -147,8 +165,12 @@ def test_a_plain_offset_that_is_committed_in_a_loop_tells_the_leader_epoch_where
         assert heard.result(60) == OffsetAndMetadata(offset=1, leader_epoch=0)
 
 
-def test_a_poll_that_is_interrupted_loses_no_record(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C comes when the records are there, and the application goes on, or leaves the block in peace."""
+def test_a_poll_that_is_interrupted_loses_no_record(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C comes when the records are there, and the application goes on, or leaves the block in
+    peace.
+    """
 
     class Interrupted(Future[Any]):
         def result(self, timeout: float | None = None) -> Any:
@@ -172,7 +194,9 @@ def test_a_poll_that_is_interrupted_loses_no_record(bootstrap: str, monkeypatch:
 
 
 def test_a_wakeup_ends_the_loop_that_runs_or_the_next_one(bootstrap: str) -> None:
-    """One that came before the loop began was forgotten, and one that its body caused waited for the rest of the poll."""
+    """One that came before the loop began was forgotten, and one that its body caused waited for
+    the rest of the poll.
+    """
     with reading(bootstrap) as consumer:
         consumer.wakeup()
         assert not list(consumer)

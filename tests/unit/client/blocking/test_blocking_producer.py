@@ -1,4 +1,6 @@
-"""The producer for threads, over a scripted broker that lives in the producer's own run: order, room, closing, forks."""
+"""The producer for threads, over a scripted broker that lives in the producer's own run: order,
+room, closing, forks.
+"""
 
 import gc
 import os
@@ -33,7 +35,10 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with BrokerThread(tmp_path_factory.mktemp("broker")) as broker:
         with BlockingAdmin(broker.bootstrap) as admin:
             admin.create_topics(
-                [NewTopic(name=name, partition_count=2, replication_factor=1) for name in ("t", "order", "loop", "committed")]
+                [
+                    NewTopic(name=name, partition_count=2, replication_factor=1)
+                    for name in ("t", "order", "loop", "committed")
+                ]
             )
         yield broker.bootstrap
 
@@ -71,7 +76,11 @@ def test_threads_share_one_producer_and_each_keeps_its_order(bootstrap: str) -> 
 def test_many_values_from_many_threads_keep_their_order(bootstrap: str) -> None:
     def work(producer: BlockingProducer, name: int) -> None:
         for part in range(10):
-            receipts = producer.send_many("many", [b"%d %d" % (name, part * 300 + number) for number in range(300)], partition=0)
+            receipts = producer.send_many(
+                "many",
+                [b"%d %d" % (name, part * 300 + number) for number in range(300)],
+                partition=0,
+            )
             assert len(receipts) == 300
         assert receipts[-1].wait(30_000).offset >= 2_999
 
@@ -95,7 +104,9 @@ def test_many_values_from_many_threads_keep_their_order(bootstrap: str) -> None:
 
 
 def test_a_full_buffer_makes_threads_wait_and_then_raises(bootstrap: str) -> None:
-    with producing(bootstrap, buffer_memory=1_000, max_block_ms=200, linger_ms=60_000, batch_size=1 << 20) as producer:
+    with producing(
+        bootstrap, buffer_memory=1_000, max_block_ms=200, linger_ms=60_000, batch_size=1 << 20
+    ) as producer:
         with producer._intake.accumulator.lock:  # the sender cannot take anything out
             producer._intake.accumulator.buffered_bytes += 1_000
         with pytest.raises(KafkaError, match="buffer_memory 1000 is full") as caught:
@@ -145,14 +156,21 @@ def test_closing_has_a_deadline_and_settles_everything(bootstrap: str) -> None:
         assert receipt.wait().offset >= 0, "a receipt is good after closing"
 
 
-def test_a_child_process_is_told_that_the_client_is_its_parents(bootstrap: str, tmp_path: Path) -> None:
+def test_a_child_process_is_told_that_the_client_is_its_parents(
+    bootstrap: str, tmp_path: Path
+) -> None:
     with producing(bootstrap) as producer, BlockingAdmin(bootstrap) as admin:
         producer.send("t", b"x").wait(10_000)
         gc.collect()
         child = os.fork()
         if child == 0:  # nothing of pytest may run in here
             texts = []
-            for call in (lambda: producer.send("t", b"y"), producer.flush, admin.list_topics, producer.close):
+            for call in (
+                lambda: producer.send("t", b"y"),
+                producer.flush,
+                admin.list_topics,
+                producer.close,
+            ):
                 try:
                     call()
                     texts.append("nothing")
@@ -164,7 +182,12 @@ def test_a_child_process_is_told_that_the_client_is_its_parents(bootstrap: str, 
             os._exit(0)
         os.waitpid(child, 0)
         heard = (tmp_path / "heard").read_text().splitlines()
-        assert [text.endswith("open one after the fork") for text in heard] == [True, True, True, False], heard
+        assert [text.endswith("open one after the fork") for text in heard] == [
+            True,
+            True,
+            True,
+            False,
+        ], heard
         assert heard[3] == "nothing", "closing in the child does nothing"
         assert producer.send("t", b"still good").wait(10_000).offset >= 0
 
@@ -187,27 +210,50 @@ def test_a_commit_in_a_loop_covers_what_the_loop_has_yielded(bootstrap: str) -> 
         producer.send_many("committed", [b"%d" % number for number in range(50)], partition=0)
     partition = TopicPartition("committed", 0)
     told: list[int] = []
-    with BlockingConsumer(bootstrap, group_id="committed", auto_offset_reset="earliest", enable_auto_commit=False) as consumer:
+    with BlockingConsumer(
+        bootstrap, group_id="committed", auto_offset_reset="earliest", enable_auto_commit=False
+    ) as consumer:
         consumer.assign([partition])
         for record in consumer:
             if record.offset == 10:
-                assert consumer.consumed()[partition].offset == 11, "what a transaction commits instead"
+                assert consumer.consumed()[partition].offset == 11, (
+                    "what a transaction commits instead"
+                )
                 consumer.commit()
                 assert consumer.committed([partition])[partition].offset == 11
             if record.offset == 20:
-                consumer.commit_soon(on_commit=lambda offsets, _: told.append(offsets[partition].offset))
+                consumer.commit_soon(
+                    on_commit=lambda offsets, _: told.append(offsets[partition].offset)
+                )
                 consumer.commit({partition: 21})  # behind the other one
                 assert told == [21]
                 break
         assert consumer.poll(1)[0].offset == 21
 
 
-@pytest.mark.parametrize(("blocking", "plain"), [(BlockingProducer, Producer), (BlockingConsumer, Consumer), (BlockingAdmin, Admin)])
-def test_a_blocking_class_has_everything_that_its_trio_face_has(blocking: type, plain: type) -> None:
+@pytest.mark.parametrize(
+    ("blocking", "plain"),
+    [(BlockingProducer, Producer), (BlockingConsumer, Consumer), (BlockingAdmin, Admin)],
+)
+def test_a_blocking_class_has_everything_that_its_trio_face_has(
+    blocking: type, plain: type
+) -> None:
     of_programs_with_a_loop = {"send_nowait", "take", "take_nowait", "cluster"}
-    inside = {"place", "place_run", "monotonic_ms", "size_of", "find_topic", "no_room", "intercepted", "is_sender_late_for", "wake_sender"}
+    inside = {
+        "place",
+        "place_run",
+        "monotonic_ms",
+        "size_of",
+        "find_topic",
+        "no_room",
+        "intercepted",
+        "is_sender_late_for",
+        "wake_sender",
+    }
     inside |= {"wait_for_room", "transactor", "require_transaction"}
-    public = {name for name in dir(plain) if not name.startswith("_")} - of_programs_with_a_loop - inside
+    public = (
+        {name for name in dir(plain) if not name.startswith("_")} - of_programs_with_a_loop - inside
+    )
     assert public <= {name for name in dir(blocking) if not name.startswith("_")}
 
 
@@ -225,7 +271,9 @@ def test_a_portal_refuses_to_wait_for_itself() -> None:
 
 @pytest.mark.parametrize("is_left", [False, True], ids=["closes", "leaves the block"])
 def test_two_threads_that_close_a_producer_deliver_what_waits(is_left: bool) -> None:
-    """The second ended the run in which the first one waited for the broker: the records were given up."""
+    """The second ended the run in which the first one waited for the broker: the records were given
+    up.
+    """
     broker, producer = beside_broker(BlockingProducer)
     broker.delay_s = 1
     with producer:

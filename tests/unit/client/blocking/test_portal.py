@@ -117,8 +117,12 @@ def test_an_interrupted_wait_cancels_the_call(monkeypatch: pytest.MonkeyPatch) -
     portal.close()
 
 
-def test_a_call_that_was_interrupted_has_ended_when_the_next_one_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A poll after Ctrl-C was refused every other time, because the one that was interrupted had not ended."""
+def test_a_call_that_was_interrupted_has_ended_when_the_next_one_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A poll after Ctrl-C was refused every other time, because the one that was interrupted had
+    not ended.
+    """
     portal = Portal(client([]), "test")
     portal.open()
     told: list[str] = []
@@ -213,8 +217,13 @@ def test_giving_an_iteration_up_ends_what_is_made_ahead() -> None:
     portal.close()
 
 
-@pytest.mark.parametrize(("error", "seen"), [(None, None), (ZeroDivisionError(), Exception), (KeyboardInterrupt(), BaseException)])
-def test_a_client_hears_how_its_block_was_left(error: BaseException | None, seen: type[BaseException] | None) -> None:
+@pytest.mark.parametrize(
+    ("error", "seen"),
+    [(None, None), (ZeroDivisionError(), Exception), (KeyboardInterrupt(), BaseException)],
+)
+def test_a_client_hears_how_its_block_was_left(
+    error: BaseException | None, seen: type[BaseException] | None
+) -> None:
     left: list[type[BaseException] | None] = []
 
     class Client:
@@ -234,8 +243,12 @@ def test_a_client_hears_how_its_block_was_left(error: BaseException | None, seen
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
-def test_a_call_that_comes_while_the_client_closes_is_served_or_refused_and_disturbs_nothing(is_answered: bool) -> None:
-    """It used to break the run: closing was cut short, records were lost, and the call never returned."""
+def test_a_call_that_comes_while_the_client_closes_is_served_or_refused_and_disturbs_nothing(
+    is_answered: bool,
+) -> None:
+    """It used to break the run: closing was cut short, records were lost, and the call never
+    returned.
+    """
     heard: list[Any] = []
     closing, may_close = threading.Event(), threading.Event()
 
@@ -264,7 +277,9 @@ def test_a_call_that_comes_while_the_client_closes_is_served_or_refused_and_dist
     thread.start()
     portal.close()
     thread.join(10)
-    assert heard == ([3, "closed"] if is_answered else ["closed", "the client is closed: use it inside 'with'"])
+    assert heard == (
+        [3, "closed"] if is_answered else ["closed", "the client is closed: use it inside 'with'"]
+    )
 
 
 def test_a_call_that_comes_after_a_task_of_the_client_failed_ends_as_well() -> None:

@@ -15,7 +15,9 @@ from log_service.protocol.messages.metadata import (
 FIRST, SECOND = UUID(int=1), UUID(int=2)
 
 
-def response(name: str, topic_id: UUID, *partitions: tuple[int, int], error_code: int = 0) -> MetadataResponse:
+def response(
+    name: str, topic_id: UUID, *partitions: tuple[int, int], error_code: int = 0
+) -> MetadataResponse:
     """``partitions`` are (leader, leader epoch)."""
     topic = MetadataResponseTopic(
         name=name,
@@ -26,7 +28,9 @@ def response(name: str, topic_id: UUID, *partitions: tuple[int, int], error_code
             for index, (leader, epoch) in reversed(list(enumerate(partitions)))
         ],
     )
-    brokers = [MetadataResponseBroker(node_id=node_id, host=f"b{node_id}", port=9092) for node_id in (1, 2)]
+    brokers = [
+        MetadataResponseBroker(node_id=node_id, host=f"b{node_id}", port=9092) for node_id in (1, 2)
+    ]
     return MetadataResponse(brokers=brokers, cluster_id="c", controller_id=2, topics=[topic])
 
 
@@ -45,8 +49,14 @@ def test_a_leader_that_is_no_known_node_is_none() -> None:
 
 def test_an_older_leader_epoch_does_not_win_unless_the_topic_is_another() -> None:
     view = ClusterView().updated(response("t", FIRST, (1, 5)), is_full=False)
-    assert view.updated(response("t", FIRST, (2, 4)), is_full=False).leader_of(TopicPartition("t", 0)) == 1
-    assert view.updated(response("t", FIRST, (2, 6)), is_full=False).leader_of(TopicPartition("t", 0)) == 2
+    assert (
+        view.updated(response("t", FIRST, (2, 4)), is_full=False).leader_of(TopicPartition("t", 0))
+        == 1
+    )
+    assert (
+        view.updated(response("t", FIRST, (2, 6)), is_full=False).leader_of(TopicPartition("t", 0))
+        == 2
+    )
     recreated = view.updated(response("t", SECOND, (2, 0)), is_full=False)
     assert recreated.leader_of(TopicPartition("t", 0)) == 2
     assert FIRST not in recreated.names_by_id
@@ -60,14 +70,24 @@ def test_a_response_about_one_topic_keeps_the_others_and_a_full_one_does_not() -
 
 def test_a_topic_that_is_gone_is_forgotten_and_one_in_trouble_is_not() -> None:
     view = ClusterView().updated(response("t", FIRST, (1, 0)), is_full=False)
-    gone = view.updated(response("t", FIRST, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), is_full=False)
+    gone = view.updated(
+        response("t", FIRST, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), is_full=False
+    )
     assert (set(gone.topics), gone.errors["t"]) == (set(), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    troubled = view.updated(response("t", FIRST, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED), is_full=False)
-    assert (set(troubled.topics), troubled.errors["t"]) == ({"t"}, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    troubled = view.updated(
+        response("t", FIRST, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED), is_full=False
+    )
+    assert (set(troubled.topics), troubled.errors["t"]) == (
+        {"t"},
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    )
 
 
 def test_a_leader_that_a_response_names_is_believed_if_it_is_newer() -> None:
-    view, partition = ClusterView().updated(response("t", FIRST, (1, 5)), is_full=False), TopicPartition("t", 0)
+    view, partition = (
+        ClusterView().updated(response("t", FIRST, (1, 5)), is_full=False),
+        TopicPartition("t", 0),
+    )
     assert view.with_leader(partition, 2, 6).leader_of(partition) == 2
     assert view.with_leader(partition, 2, 5) is view
     assert view.with_leader(partition, 9, 6) is view
@@ -77,5 +97,10 @@ def test_a_leader_that_a_response_names_is_believed_if_it_is_newer() -> None:
 def test_every_change_has_another_version() -> None:
     view = ClusterView()
     later = view.updated(response("t", FIRST, (1, 5)), is_full=False)
-    assert view.version < later.version < later.with_leader(TopicPartition("t", 0), 2, 6).version < later.without(["t"]).version + 2
+    assert (
+        view.version
+        < later.version
+        < later.with_leader(TopicPartition("t", 0), 2, 6).version
+        < later.without(["t"]).version + 2
+    )
     assert later.without(["t"]).topics == {}

@@ -1,4 +1,6 @@
-"""What a reader sees of fetched bytes: nothing before its position, no markers, nothing of aborted transactions."""
+"""What a reader sees of fetched bytes: nothing before its position, no markers, nothing of aborted
+transactions.
+"""
 
 from typing import Any
 
@@ -22,13 +24,18 @@ def log(*batches: tuple[int, int, dict[str, Any]]) -> bytes:
     """Batches of (base offset, records, what else the batch says); a record's value is its offset."""
     return b"".join(
         build_batch(
-            [(1_000 + offset, b"k", b"%d" % offset) for offset in range(base, base + count)], base_offset=base, leader_epoch=4, **more
+            [(1_000 + offset, b"k", b"%d" % offset) for offset in range(base, base + count)],
+            base_offset=base,
+            leader_epoch=4,
+            **more,
         )
         for base, count, more in batches
     )
 
 
-def reader(records: bytes, position: int = 0, aborted: AbortedFilter | None = None, **more: Any) -> RecordReader:
+def reader(
+    records: bytes, position: int = 0, aborted: AbortedFilter | None = None, **more: Any
+) -> RecordReader:
     settings: dict[str, Any] = {"check_crcs": True, "deserializers": (None, None), **more}
     return RecordReader(PARTITION, records, position, aborted=aborted, **settings)
 
@@ -42,7 +49,12 @@ def read(source: RecordReader, max_records: int = 1_000) -> list[int]:
 def test_the_head_of_a_batch_before_the_position_is_dropped() -> None:
     source = reader(log((0, 5, {}), (5, 5, {})), position=3)
     assert read(source) == [3, 4, 5, 6, 7, 8, 9]
-    assert (source.position, source.end_position, source.leader_epoch, source.end_epoch) == (10, 10, 4, 4)
+    assert (source.position, source.end_position, source.leader_epoch, source.end_epoch) == (
+        10,
+        10,
+        4,
+        4,
+    )
 
 
 def test_reading_stops_anywhere_and_goes_on_there() -> None:
@@ -60,13 +72,25 @@ def test_a_torn_batch_at_the_end_is_left_for_the_next_fetch() -> None:
 
 
 def test_markers_move_the_position_and_are_never_seen() -> None:
-    source = reader(log((0, 2, {}), (2, 1, {"is_control": True}), (3, 2, {}), (5, 1, {"is_control": True})))
+    source = reader(
+        log((0, 2, {}), (2, 1, {"is_control": True}), (3, 2, {}), (5, 1, {"is_control": True}))
+    )
     assert (read(source), source.position) == ([0, 1, 3, 4], 6)
 
 
 def test_records_of_aborted_transactions_are_left_out_until_their_marker() -> None:
-    ours, theirs = {"producer_id": 7, "is_transactional": True}, {"producer_id": 8, "is_transactional": True}
-    records = log((0, 2, ours), (2, 2, theirs), (4, 2, ours), (6, 1, {"producer_id": 7, "is_control": True}), (7, 1, ours), (8, 1, {}))
+    ours, theirs = (
+        {"producer_id": 7, "is_transactional": True},
+        {"producer_id": 8, "is_transactional": True},
+    )
+    records = log(
+        (0, 2, ours),
+        (2, 2, theirs),
+        (4, 2, ours),
+        (6, 1, {"producer_id": 7, "is_control": True}),
+        (7, 1, ours),
+        (8, 1, {}),
+    )
     aborted = AbortedFilter()
     aborted.add([AbortedTransaction(producer_id=7, first_offset=0)])
     assert read(reader(records, aborted=aborted)) == [2, 3, 7, 8]
@@ -87,10 +111,15 @@ def test_a_damaged_batch_is_told_and_the_position_stays_before_it() -> None:
     source = reader(bytes(records))
     taken: list[ConsumerRecord] = []
     with pytest.raises(
-        KafkaError, match=r"t-3: the batch at offsets 2 to 3 cannot be read: its checksum does not hold; .* seek to offset 4"
+        KafkaError,
+        match=r"t-3: the batch at offsets 2 to 3 cannot be read: its checksum does not hold; .* seek to offset 4",
     ) as caught:
         source.read_into(taken, 10)
-    assert (caught.value.code, source.position, [record.offset for record in taken]) == (ErrorCode.CORRUPT_MESSAGE, 2, [0, 1])
+    assert (caught.value.code, source.position, [record.offset for record in taken]) == (
+        ErrorCode.CORRUPT_MESSAGE,
+        2,
+        [0, 1],
+    )
     assert read(reader(bytes(records), check_crcs=False)) == [0, 1, 2, 3]
 
 
@@ -101,10 +130,18 @@ def test_deserializers_see_keys_and_values() -> None:
     assert (taken[0].key, taken[0].value, taken[0].topic_partition) == ("k", 0, PARTITION)
 
 
-@given(sizes=st.lists(st.integers(1, 6), min_size=1, max_size=6), position=st.integers(0, 20), step=st.integers(1, 7))
-def test_every_record_from_the_position_on_comes_once(sizes: list[int], position: int, step: int) -> None:
+@given(
+    sizes=st.lists(st.integers(1, 6), min_size=1, max_size=6),
+    position=st.integers(0, 20),
+    step=st.integers(1, 7),
+)
+def test_every_record_from_the_position_on_comes_once(
+    sizes: list[int], position: int, step: int
+) -> None:
     bases = [sum(sizes[:index]) for index in range(len(sizes))]
-    source = reader(log(*((base, size, {}) for base, size in zip(bases, sizes, strict=True))), position=position)
+    source = reader(
+        log(*((base, size, {}) for base, size in zip(bases, sizes, strict=True))), position=position
+    )
     seen: list[int] = []
     while source.position < source.end_position:
         seen += read(source, step)
@@ -121,7 +158,11 @@ def test_seeking_drops_what_was_fetched_and_assigning_again_does_not() -> None:
     version = state.version
     subscriptions.assign([other, PARTITION], Start.COMMITTED)
     assert subscriptions.of(PARTITION) is state
-    assert (state.version, state.position, subscriptions.assigned) == (version, 5, [PARTITION, other])
+    assert (state.version, state.position, subscriptions.assigned) == (
+        version,
+        5,
+        [PARTITION, other],
+    )
     state.seek(2)
     assert (state.version, state.position, state.fetch_offset) == (version + 1, 2, 2)
     subscriptions.revoke([PARTITION])

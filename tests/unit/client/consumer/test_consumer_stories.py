@@ -1,4 +1,6 @@
-"""Consumers, their group and a whole broker in virtual time: weather, resets, members that die, and every record read at least once."""
+"""Consumers, their group and a whole broker in virtual time: weather, resets, members that die, and
+every record read at least once.
+"""
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,7 +19,12 @@ from log_service.protocol.messages.metadata import MetadataResponseBroker
 from tests.sim import World, sim_run
 from tests.unit.client.consumer.scripted_settings import PROPERTIES, SERVERS
 
-SETTINGS: dict[str, Any] = {"group_id": "g", "auto_offset_reset": "earliest", "heartbeat_interval_ms": 1_000, "session_timeout_ms": 10_000}
+SETTINGS: dict[str, Any] = {
+    "group_id": "g",
+    "auto_offset_reset": "earliest",
+    "heartbeat_interval_ms": 1_000,
+    "session_timeout_ms": 10_000,
+}
 
 Story = Callable[[World], Awaitable[None]]
 
@@ -30,7 +37,9 @@ def tell(story: Story, *, seed: int = 1, partition_count: int = 4) -> None:
         async with trio.open_nursery() as nursery:
             await nursery.start(Broker(world.node_env("broker"), config).run)
             async with Admin(SERVERS, env=world.client_env("admin")) as admin:
-                await admin.create_topics([NewTopic(name="t", partition_count=partition_count, replication_factor=1)])
+                await admin.create_topics(
+                    [NewTopic(name="t", partition_count=partition_count, replication_factor=1)]
+                )
             with trio.fail_after(1_000):
                 await story(world)
             nursery.cancel_scope.cancel()
@@ -52,7 +61,9 @@ def test_every_record_arrives_once_through_rough_weather(seed: int) -> None:
         world.network.weather = world.draw_weather()
         sent = await produce(world, 300)
         seen: list[bytes] = []
-        async with Consumer(SERVERS, env=world.client_env("consumer"), max_poll_records=7, **SETTINGS) as consumer:
+        async with Consumer(
+            SERVERS, env=world.client_env("consumer"), max_poll_records=7, **SETTINGS
+        ) as consumer:
             await consumer.subscribe(["t"])
             while len(seen) < len(sent):
                 seen += [record.value for record in await consumer.poll()]
@@ -66,12 +77,18 @@ def test_every_record_arrives_once_through_rough_weather(seed: int) -> None:
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_dead_members_partitions_go_on_where_it_committed(seed: int, strategy: str) -> None:
-    """Each member commits what it was given before it polls again; one is cut off for ever, its session ends, the others carry on."""
+    """Each member commits what it was given before it polls again; one is cut off for ever, its
+    session ends, the others carry on.
+    """
     seen: set[bytes] = set()
     sent: set[bytes] = set()
 
     async def work(world: World, name: str, finished: trio.Event) -> None:
-        settings = {**SETTINGS, "enable_auto_commit": False, "partition_assignment_strategy": (strategy,)}
+        settings = {
+            **SETTINGS,
+            "enable_auto_commit": False,
+            "partition_assignment_strategy": (strategy,),
+        }
         async with Consumer(SERVERS, env=world.client_env(name), **settings) as consumer:
             await consumer.subscribe(["t"])
             while True:
@@ -116,11 +133,15 @@ def test_positions_are_committed_every_interval_and_at_the_end() -> None:
                 later = await consumer.poll()
                 await trio.sleep(1)
                 committed = await admin.list_group_offsets("g")
-                assert {each: offset.offset for each, offset in committed.items() if offset.offset} == polled, "what a poll before returned"
+                assert {
+                    each: offset.offset for each, offset in committed.items() if offset.offset
+                } == polled, "what a poll before returned"
                 for record in later:
                     polled[record.topic_partition] = record.offset + 1
             committed = await admin.list_group_offsets("g")
-            assert {each: offset.offset for each, offset in committed.items() if offset.offset} == polled
+            assert {
+                each: offset.offset for each, offset in committed.items() if offset.offset
+            } == polled
 
     tell(story)
 
@@ -148,7 +169,9 @@ def test_new_partitions_are_noticed_and_shared() -> None:
     async def story(world: World) -> None:
         async with (
             Admin(SERVERS, env=world.client_env("admin")) as admin,
-            Consumer(SERVERS, env=world.client_env("c"), metadata_max_age_ms=5_000, **SETTINGS) as consumer,
+            Consumer(
+                SERVERS, env=world.client_env("c"), metadata_max_age_ms=5_000, **SETTINGS
+            ) as consumer,
         ):
             await consumer.subscribe(["t"])
             while len(consumer.assignment) < 4:
@@ -164,7 +187,9 @@ def test_a_poll_that_is_cancelled_loses_nothing() -> None:
     async def story(world: World) -> None:
         sent = await produce(world, 100)
         seen: set[bytes] = set()
-        async with Consumer(SERVERS, env=world.client_env("c"), max_poll_records=3, **SETTINGS) as consumer:
+        async with Consumer(
+            SERVERS, env=world.client_env("c"), max_poll_records=3, **SETTINGS
+        ) as consumer:
             await consumer.subscribe(["t"])
             while seen != sent:
                 records = []
@@ -249,7 +274,9 @@ def test_a_pattern_takes_topics_in_as_they_come_and_lets_them_go() -> None:
             while len(consumer.assignment) < 4:
                 await consumer.poll()
             assert consumer.subscription == {"t"}, "internal topics are not meant"
-            await admin.create_topics([NewTopic(name=name, partition_count=1) for name in ("more-a", "no-more-b")])
+            await admin.create_topics(
+                [NewTopic(name=name, partition_count=1) for name in ("more-a", "no-more-b")]
+            )
             while len(consumer.assignment) < 5:
                 await consumer.poll()
             assert consumer.subscription == {"t", "more-a"}
@@ -259,7 +286,9 @@ def test_a_pattern_takes_topics_in_as_they_come_and_lets_them_go() -> None:
             while len(consumer.assignment) > 4:
                 await consumer.poll()
             await trio.sleep(10)
-            assert [topic.name for topic in await admin.list_topics()] == ["no-more-b", "t"], "no client brought it back"
+            assert [topic.name for topic in await admin.list_topics()] == ["no-more-b", "t"], (
+                "no client brought it back"
+            )
 
     tell(story)
 
@@ -268,11 +297,17 @@ def test_a_pattern_takes_topics_in_as_they_come_and_lets_them_go() -> None:
 def test_a_topic_that_the_cluster_refuses_is_raised_and_one_that_is_not_there_is_logged(
     caplog: pytest.LogCaptureFixture, protocol: str
 ) -> None:
-    """Else a consumer whose topic is misspelt, or which has no right to it, would wait for ever, and no one would know for what."""
+    """Else a consumer whose topic is misspelt, or which has no right to it, would wait for ever,
+    and no one would know for what.
+    """
 
     async def story(world: World) -> None:
         sent = await produce(world, 8)
-        settings: dict[str, Any] = {"group_id": "g", "auto_offset_reset": "earliest", "group_protocol": protocol}
+        settings: dict[str, Any] = {
+            "group_id": "g",
+            "auto_offset_reset": "earliest",
+            "group_protocol": protocol,
+        }
         settings["allow_auto_create_topics"] = False
         async with Consumer(SERVERS, env=world.client_env("consumer"), **settings) as consumer:
             await consumer.subscribe(["t", "no topic!", "ordres"])
@@ -284,7 +319,9 @@ def test_a_topic_that_the_cluster_refuses_is_raised_and_one_that_is_not_there_is
                 except KafkaError as error:
                     refusals.append(error)
             assert {error.code for error in refusals} == {ErrorCode.INVALID_TOPIC_EXCEPTION}
-            assert "topics cannot be read: 'no topic!' (INVALID_TOPIC_EXCEPTION)" in str(refusals[0])
+            assert "topics cannot be read: 'no topic!' (INVALID_TOPIC_EXCEPTION)" in str(
+                refusals[0]
+            )
             assert set(seen) == sent, "the other topic is read"
             assert "the topic ordres is subscribed and not there" in caplog.text
             await consumer.subscribe(["t"])
@@ -293,11 +330,17 @@ def test_a_topic_that_the_cluster_refuses_is_raised_and_one_that_is_not_there_is
     tell(story)
 
 
-def test_a_refusal_is_raised_as_often_as_the_cluster_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    """It came up again whenever the client learned of a broker or a leader, and where the topic was subscribed again."""
+def test_a_refusal_is_raised_as_often_as_the_cluster_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It came up again whenever the client learned of a broker or a leader, and where the topic was
+    subscribed again.
+    """
 
     async def story(world: World) -> None:
-        async with Consumer(SERVERS, env=world.client_env("consumer"), allow_auto_create_topics=False, **SETTINGS) as consumer:
+        async with Consumer(
+            SERVERS, env=world.client_env("consumer"), allow_auto_create_topics=False, **SETTINGS
+        ) as consumer:
 
             async def poll_for_ever() -> None:
                 while True:
@@ -330,14 +373,21 @@ def test_commits_without_waiting_keep_their_order_and_are_waited_for_at_the_end(
     async def story(world: World) -> None:
         world.network.weather = world.draw_weather()
         async with Admin(SERVERS, env=world.client_env("admin")) as admin:
-            async with Consumer(SERVERS, env=world.client_env("c"), **SETTINGS, enable_auto_commit=False) as consumer:
+            async with Consumer(
+                SERVERS, env=world.client_env("c"), **SETTINGS, enable_auto_commit=False
+            ) as consumer:
                 consumer.assign([partition])
                 for offset in range(1, 40):
-                    consumer.commit_soon({partition: offset}, lambda offsets, error: heard.append((offsets[partition].offset, error)))
+                    consumer.commit_soon(
+                        {partition: offset},
+                        lambda offsets, error: heard.append((offsets[partition].offset, error)),
+                    )
                     if offset % 7 == 0:
                         await trio.sleep(0.002)
                 await consumer.commit({partition: 40})
-                assert heard == [(offset, None) for offset in range(1, 40)], "the commit that is waited for goes last"
+                assert heard == [(offset, None) for offset in range(1, 40)], (
+                    "the commit that is waited for goes last"
+                )
                 consumer.commit_soon({partition: 41})
             assert (await admin.list_group_offsets("g"))[partition].offset == 41
 
@@ -369,7 +419,9 @@ def test_questions_about_the_log_need_no_assignment() -> None:
 def test_a_consumer_counts_what_it_does() -> None:
     async def story(world: World) -> None:
         await produce(world, 40)
-        async with Consumer(SERVERS, env=world.client_env("c"), **SETTINGS, max_poll_records=15) as consumer:
+        async with Consumer(
+            SERVERS, env=world.client_env("c"), **SETTINGS, max_poll_records=15
+        ) as consumer:
             await consumer.subscribe(["t"])
             taken = 0
             while taken < 30:
@@ -377,7 +429,11 @@ def test_a_consumer_counts_what_it_does() -> None:
             await consumer.commit()
             await trio.sleep(3)
             metrics = consumer.metrics()
-            assert (metrics.records_consumed_total, metrics.assigned_partitions, metrics.rebalance_total) == (taken, 4, 1)
+            assert (
+                metrics.records_consumed_total,
+                metrics.assigned_partitions,
+                metrics.rebalance_total,
+            ) == (taken, 4, 1)
             assert sum(metrics.records_lag.values()) == 40 - taken
             assert metrics.records_lag_max == max(metrics.records_lag.values())
             assert metrics.commit_total >= 1
@@ -391,12 +447,18 @@ def test_a_consumer_counts_what_it_does() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_callback_that_was_cancelled_hears_again_what_was_assigned_before_anything_is_read(protocol: str) -> None:
+def test_a_callback_that_was_cancelled_hears_again_what_was_assigned_before_anything_is_read(
+    protocol: str,
+) -> None:
     """It says where to read on: without it, records would be skipped or read twice."""
 
     async def story(world: World) -> None:
         await produce(world, 8)
-        settings: dict[str, Any] = {"group_id": "g", "auto_offset_reset": "earliest", "group_protocol": protocol}
+        settings: dict[str, Any] = {
+            "group_id": "g",
+            "auto_offset_reset": "earliest",
+            "group_protocol": protocol,
+        }
         async with Consumer(SERVERS, env=world.client_env("consumer"), **settings) as consumer:
             heard: list[int] = []
 

@@ -1,4 +1,6 @@
-"""A range with a batch whose checksum does not hold: every offset that had a record is read or named, whatever the header claims."""
+"""A range with a batch whose checksum does not hold: every offset that had a record is read or
+named, whatever the header claims.
+"""
 
 from collections.abc import Awaitable, Callable
 from struct import pack_into
@@ -11,7 +13,12 @@ import trio
 
 from log_service.client.consumer.range_reader import HasCluster, read_range
 from log_service.common.types import NO_TOPIC_ID, TopicPartition
-from log_service.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from log_service.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from log_service.records.arrow import UnreadableBatch, iterate_record_batches
 from log_service.records.batch import ATTRIBUTES_POSITION, CONTROL_FLAG, CorruptBatch, parse_header
 from log_service.records.builder import build_batch
@@ -36,7 +43,9 @@ class BelievingBroker:
     async def leader(self, _partition: TopicPartition, _purpose: str) -> "BelievingBroker":
         return self
 
-    async def request(self, request: FetchRequest, _response: type, **_options: Any) -> FetchResponse:
+    async def request(
+        self, request: FetchRequest, _response: type, **_options: Any
+    ) -> FetchResponse:
         await trio.lowlevel.checkpoint()
         wanted = request.topics[0].partitions[0]
         data = PartitionData(
@@ -60,7 +69,10 @@ class BelievingBroker:
 
 def batches(damaged: int | None, claimed: int = BATCH - 1, flags: int = 0) -> list[bytes]:
     """Five batches of ten records, one of which has a damaged header."""
-    made = [bytearray(build_batch([(0, None, b"v")] * BATCH, base_offset=base)) for base in range(0, END, BATCH)]
+    made = [
+        bytearray(build_batch([(0, None, b"v")] * BATCH, base_offset=base))
+        for base in range(0, END, BATCH)
+    ]
     if damaged is not None:
         pack_into(">i", made[damaged], LAST_OFFSET_DELTA, claimed)
         pack_into(">h", made[damaged], ATTRIBUTES_POSITION, flags)
@@ -74,7 +86,9 @@ def read(log: list[bytes], start: int, end: int, max_bytes: int) -> tuple[list[i
 
     async def main() -> None:
         client = cast("HasCluster", SimpleNamespace(cluster=BelievingBroker(log)))
-        async for chunk in read_range(client, WHERE, start, end, max_bytes=max_bytes, check_crcs=False):
+        async for chunk in read_range(
+            client, WHERE, start, end, max_bytes=max_bytes, check_crcs=False
+        ):
             chunks.append(chunk.batches)  # noqa: PERF401 - an asynchronous loop
 
     trio.run(main)
@@ -92,10 +106,18 @@ def read(log: list[bytes], start: int, end: int, max_bytes: int) -> tuple[list[i
 @pytest.mark.parametrize("flags", [0, CONTROL_FLAG])
 @pytest.mark.parametrize("claimed", [0, 2, 10, 25, 1 << 22])
 @pytest.mark.parametrize("damaged", range(5))
-def test_every_offset_is_read_or_named(damaged: int, claimed: int, flags: int, max_bytes: int) -> None:
+def test_every_offset_is_read_or_named(
+    damaged: int, claimed: int, flags: int, max_bytes: int
+) -> None:
     log = batches(damaged, claimed, flags)
     bad = range(damaged * BATCH, (damaged + 1) * BATCH)
-    for start, end in [(0, END), (0, bad.start + 5), (bad.start, bad.stop), (bad.start + 5, END), (bad.start + 5, bad.start + 7)]:
+    for start, end in [
+        (0, END),
+        (0, bad.start + 5),
+        (bad.start, bad.stop),
+        (bad.start + 5, END),
+        (bad.start + 5, bad.start + 7),
+    ]:
         rows, named = read(log, start, end, max_bytes)
         assert rows == [offset for offset in range(start, end) if offset not in bad], (start, end)
         assert named == [offset for offset in range(start, end) if offset in bad], (start, end)
@@ -105,12 +127,17 @@ def test_a_hole_of_compaction_at_the_start_names_nothing() -> None:
     log = batches(None)
     del log[2]
     for start in range(END):
-        assert read(log, start, END, 400) == ([one for one in range(start, END) if not 20 <= one < 30], [])
+        assert read(log, start, END, 400) == (
+            [one for one in range(start, END) if not 20 <= one < 30],
+            [],
+        )
 
 
 @pytest.mark.parametrize("start", [0, 13, 15])
 def test_a_reader_that_checks_raises_whatever_the_header_claims(start: int) -> None:
-    client = cast("HasCluster", SimpleNamespace(cluster=BelievingBroker(batches(1, 2, CONTROL_FLAG))))
+    client = cast(
+        "HasCluster", SimpleNamespace(cluster=BelievingBroker(batches(1, 2, CONTROL_FLAG)))
+    )
 
     async def main() -> None:
         async for _ in read_range(client, WHERE, start, END):

@@ -1,4 +1,6 @@
-"""What a fetch asks of a broker where the view of the cluster changes while the connection to it opens."""
+"""What a fetch asks of a broker where the view of the cluster changes while the connection to it
+opens.
+"""
 
 from operator import attrgetter
 from types import MappingProxyType
@@ -34,16 +36,29 @@ FOLLOWER = 1
 
 
 class ChangingCluster:
-    """Broker 1 leads both partitions; while it is connected to, broker 2 becomes the leader of the first, in epoch 5."""
+    """Broker 1 leads both partitions; while it is connected to, broker 2 becomes the leader of the
+    first, in epoch 5.
+    """
 
     def __init__(self) -> None:
         both = tuple(
-            PartitionView(partition=index, leader=FOLLOWER, leader_epoch=4, replicas=(1, 2), isr=(1, 2), offline_replicas=())
+            PartitionView(
+                partition=index,
+                leader=FOLLOWER,
+                leader_epoch=4,
+                replicas=(1, 2),
+                isr=(1, 2),
+                offline_replicas=(),
+            )
             for index in range(2)
         )
-        topic = TopicView(name="t", topic_id=NO_TOPIC_ID, is_internal=False, partitions=both, available=(0, 1))
+        topic = TopicView(
+            name="t", topic_id=NO_TOPIC_ID, is_internal=False, partitions=both, available=(0, 1)
+        )
         nodes = {node_id: Node(node_id=node_id, host="broker", port=9092) for node_id in (1, 2)}
-        self.view = ClusterView(nodes=MappingProxyType(nodes), topics=MappingProxyType({"t": topic}))
+        self.view = ClusterView(
+            nodes=MappingProxyType(nodes), topics=MappingProxyType({"t": topic})
+        )
         self.requests: list[Any] = []
         self.version = 12
 
@@ -61,10 +76,20 @@ class ChangingCluster:
         if response_type is FetchResponse:
             return FetchResponse()
         if response_type is ListOffsetsResponse:
-            found = [ListOffsetsPartitionResponse(partition_index=each.partition_index, offset=9) for each in request.topics[0].partitions]
-            return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=found)])
-        ends = [EpochEndOffset(partition=each.partition, leader_epoch=4, end_offset=9) for each in request.topics[0].partitions]
-        return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic="t", partitions=ends)])
+            found = [
+                ListOffsetsPartitionResponse(partition_index=each.partition_index, offset=9)
+                for each in request.topics[0].partitions
+            ]
+            return ListOffsetsResponse(
+                topics=[ListOffsetsTopicResponse(name="t", partitions=found)]
+            )
+        ends = [
+            EpochEndOffset(partition=each.partition, leader_epoch=4, end_offset=9)
+            for each in request.topics[0].partitions
+        ]
+        return OffsetForLeaderEpochResponse(
+            topics=[OffsetForLeaderTopicResult(topic="t", partitions=ends)]
+        )
 
     # What a question to leaders needs
 
@@ -82,8 +107,15 @@ class ChangingCluster:
     @property
     def asked(self) -> list[tuple[int, int]]:
         """The partitions of all requests, with the leader epoch that each named."""
-        partitions = [each for request in self.requests for topic in request.topics for each in topic.partitions]
-        number = attrgetter("partition_index" if isinstance(self.requests[-1], ListOffsetsRequest) else "partition")
+        partitions = [
+            each
+            for request in self.requests
+            for topic in request.topics
+            for each in topic.partitions
+        ]
+        number = attrgetter(
+            "partition_index" if isinstance(self.requests[-1], ListOffsetsRequest) else "partition"
+        )
         return [(number(each), each.current_leader_epoch) for each in partitions]
 
 
@@ -99,8 +131,12 @@ def positioned(topic_partition: TopicPartition) -> PartitionState:
 
 
 @pytest.mark.parametrize("version", [11, 12])
-def test_a_broker_that_leads_no_more_is_not_asked_in_the_epoch_of_its_successor(version: int) -> None:
-    """A follower responds to consumers too (KIP-392), and one that lost its log would say that the log was cut back to its end."""
+def test_a_broker_that_leads_no_more_is_not_asked_in_the_epoch_of_its_successor(
+    version: int,
+) -> None:
+    """A follower responds to consumers too (KIP-392), and one that lost its log would say that the
+    log was cut back to its end.
+    """
     cluster = ChangingCluster()
     cluster.version = version
     exchange = exchange_with(cluster)
@@ -126,8 +162,12 @@ def test_where_an_epoch_ended_is_asked_in_the_epoch_of_the_leader_that_was_chose
 
 
 def test_offsets_are_asked_in_the_epoch_of_the_leader_that_was_chosen() -> None:
-    """One that has not heard yet that it leads again, in a later epoch, would tell where the log of an earlier one ends."""
+    """One that has not heard yet that it leads again, in a later epoch, would tell where the log of
+    an earlier one ends.
+    """
     cluster = ChangingCluster()
-    found = trio.run(list_offsets, cast("ClusterMetadata", cluster), {MOVED: OffsetSpec.latest()}, 0, 1_000)
+    found = trio.run(
+        list_offsets, cast("ClusterMetadata", cluster), {MOVED: OffsetSpec.latest()}, 0, 1_000
+    )
     assert found[MOVED].offset == 9
     assert cluster.asked == [(MOVED.partition, 4)]

@@ -11,13 +11,27 @@ from tests.unit.client.scripted_broker import TOPIC_ID
 from tests.unit.client.scripted_leader import Leader, tell, values
 
 
-def asked(*numbers: int, offset: int = 0, topic_id: TopicId = TopicId(TOPIC_ID)) -> dict[TopicPartition, Asked]:  # noqa: B008 - a constant
-    one = Asked(topic_id=topic_id, fetch_offset=offset, current_leader_epoch=0, last_fetched_epoch=-1, max_bytes=9)
+def asked(
+    *numbers: int,
+    offset: int = 0,
+    topic_id: TopicId = TopicId(TOPIC_ID),  # noqa: B008 - a constant
+) -> dict[TopicPartition, Asked]:
+    one = Asked(
+        topic_id=topic_id,
+        fetch_offset=offset,
+        current_leader_epoch=0,
+        last_fetched_epoch=-1,
+        max_bytes=9,
+    )
     return {TopicPartition("t", number): one for number in numbers}
 
 
-def step(session: FetchSession, wanted: dict[TopicPartition, Asked], response: FetchResponse) -> tuple[int, int, list[int], list[int]]:
-    """Send a request and take the response; returns session id, epoch, the partitions named and those taken back."""
+def step(
+    session: FetchSession, wanted: dict[TopicPartition, Asked], response: FetchResponse
+) -> tuple[int, int, list[int], list[int]]:
+    """Send a request and take the response; returns session id, epoch, the partitions named and
+    those taken back.
+    """
     request = FetchRequest()
     session.fill(request, wanted)
     session.accept(response)
@@ -59,7 +73,9 @@ def test_a_session_that_ended_begins_anew() -> None:
     step(session, asked(0), FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
     assert step(session, asked(0), FetchResponse(session_id=8)) == (0, 0, [0], [])
     step(session, asked(0), FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH))
-    assert step(session, asked(0), FetchResponse(session_id=9)) == (8, 0, [0], []), "the broker may drop the old one"
+    assert step(session, asked(0), FetchResponse(session_id=9)) == (8, 0, [0], []), (
+        "the broker may drop the old one"
+    )
     session.reset()
     assert step(session, asked(0), FetchResponse(session_id=9)) == (9, 0, [0], [])
 
@@ -73,7 +89,9 @@ def test_a_consumer_speaks_in_sessions_survives_their_end_and_says_goodbye() -> 
         leader.records(0, [b"a"])
         assert await values(consumer) == [b"a"]
         await trio.sleep(3)
-        assert next(request.topics for request in leader.requests if request.session_epoch > 1) == [], "nothing changed"
+        assert (
+            next(request.topics for request in leader.requests if request.session_epoch > 1) == []
+        ), "nothing changed"
         leader.session_errors.append(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         leader.records(1, [b"b"], partition=0)
         assert await values(consumer) == [b"b"]
@@ -91,7 +109,10 @@ def test_sessions_are_ended_while_a_fetch_from_another_broker_begins_one() -> No
 
     class Cluster:
         async def node(self, node_id: int, _purpose: str) -> Connection:
-            exchange._sessions[node_id + 1] = (True, opened(8))  # what a fetch does that is under way meanwhile
+            exchange._sessions[node_id + 1] = (
+                True,
+                opened(8),
+            )  # what a fetch does that is under way meanwhile
             return Connection()
 
     def opened(number: int) -> FetchSession:

@@ -11,7 +11,11 @@ PARTITION = TopicPartition("t", 0)
 
 def batch(leader: Leader, base_offset: int, count: int, leader_epoch: int) -> None:
     """Let the leader respond with records whose values are their offsets."""
-    leader.records(base_offset, [b"%d" % offset for offset in range(base_offset, base_offset + count)], leader_epoch=leader_epoch)
+    leader.records(
+        base_offset,
+        [b"%d" % offset for offset in range(base_offset, base_offset + count)],
+        leader_epoch=leader_epoch,
+    )
 
 
 async def offsets(consumer: Consumer) -> list[int]:
@@ -24,7 +28,11 @@ def test_the_epoch_of_the_last_record_is_told_with_the_next_fetch() -> None:
         assert await offsets(consumer) == [0, 1, 2]
         await consumer.poll(timeout_ms=1_000)
         assert (leader.asked[0].fetch_offset, leader.asked[0].last_fetched_epoch) == (0, -1)
-        assert (leader.asked[-1].fetch_offset, leader.asked[-1].last_fetched_epoch, leader.asked[-1].current_leader_epoch) == (3, 2, 0)
+        assert (
+            leader.asked[-1].fetch_offset,
+            leader.asked[-1].last_fetched_epoch,
+            leader.asked[-1].current_leader_epoch,
+        ) == (3, 2, 0)
 
     tell(story)
 
@@ -46,7 +54,9 @@ def test_a_truncated_log_is_told_where_there_is_no_reset() -> None:
         batch(leader, 0, 5, leader_epoch=1)
         await consumer.poll(timeout_ms=5_000)
         leader.truncation(3)
-        with pytest.raises(KafkaError, match="t-0 was truncated to offset 3 after offset 5 had been read"):
+        with pytest.raises(
+            KafkaError, match="t-0 was truncated to offset 3 after offset 5 had been read"
+        ):
             await consumer.poll(timeout_ms=5_000)
         assert await consumer.position(PARTITION) == 5
 
@@ -78,14 +88,18 @@ def test_errors_that_stay_are_told_and_reading_goes_on_when_they_end() -> None:
     async def story(leader: Leader, consumer: Consumer) -> None:
         leader.error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         batch(leader, 0, 2, leader_epoch=0)
-        with pytest.raises(KafkaError, match="fetch of t-0 at offset 0: TOPIC_AUTHORIZATION_FAILED"):
+        with pytest.raises(
+            KafkaError, match="fetch of t-0 at offset 0: TOPIC_AUTHORIZATION_FAILED"
+        ):
             await consumer.poll(timeout_ms=5_000)
         assert await offsets(consumer) == [0, 1]
 
     tell(story)
 
 
-def test_a_partition_that_fails_again_and_again_keeps_no_other_waiting_however_long_the_application_waits() -> None:
+def test_a_partition_that_fails_again_and_again_keeps_no_other_waiting_however_long_the_application_waits() -> (
+    None
+):
     """It waits longer than the client does: the error is there again at each of its polls."""
 
     async def story(leader: Leader, consumer: Consumer) -> None:
@@ -111,11 +125,17 @@ def test_records_keep_no_error_waiting() -> None:
     async def story(leader: Leader, consumer: Consumer) -> None:
         leader.records(0, [b"%d" % offset for offset in range(10)], partition=1)
         leader.error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        assert [record.offset for record in await consumer.poll(max_records=1, timeout_ms=5_000)] == [0]
+        assert [
+            record.offset for record in await consumer.poll(max_records=1, timeout_ms=5_000)
+        ] == [0]
         await trio.sleep(1)
-        with pytest.raises(KafkaError, match="fetch of t-0 at offset 0: TOPIC_AUTHORIZATION_FAILED"):
+        with pytest.raises(
+            KafkaError, match="fetch of t-0 at offset 0: TOPIC_AUTHORIZATION_FAILED"
+        ):
             await consumer.poll(max_records=1, timeout_ms=5_000)
-        assert [record.offset for record in await consumer.poll(max_records=1, timeout_ms=5_000)] == [1]
+        assert [
+            record.offset for record in await consumer.poll(max_records=1, timeout_ms=5_000)
+        ] == [1]
 
     tell(story, partition_count=2)
 

@@ -1,7 +1,9 @@
-"""What a member of the consumer protocol says and hears, against the coordinator that serves it: nothing is owned twice, whatever is lost.
+"""What a member of the consumer protocol says and hears, against the coordinator that serves it:
+nothing is owned twice, whatever is lost.
 
-The clients are those of our consumer without its network; the coordinator is a shard without its log's disk. Members of the classic
-protocol, which give everything up before they join again, are in the group, too.
+The clients are those of our consumer without its network; the coordinator is a shard without its
+log's disk. Members of the classic protocol, which give everything up before they join again, are in
+the group, too.
 """
 
 from dataclasses import dataclass
@@ -40,7 +42,9 @@ def member(name: str, **more: str) -> GroupMember:
     return found
 
 
-def beat(story: ConsumerStory, client: GroupMember, *, is_heard: bool = True) -> ConsumerGroupHeartbeatRequest:
+def beat(
+    story: ConsumerStory, client: GroupMember, *, is_heard: bool = True
+) -> ConsumerGroupHeartbeatRequest:
     """Send a heartbeat, and hear what is said to it or not."""
     request = client.heartbeat()
     response = story.replies[story.ask("consumer_group_heartbeat", request, api_version=1)]
@@ -71,19 +75,37 @@ def owned(*indexes: int) -> Owned:
 def test_first_heartbeat_says_everything_and_a_steady_one_nothing() -> None:
     story, client = ConsumerStory(), member("a", rack_id="r", assignor="range")
     request = beat(story, client)
-    assert (request.member_epoch, request.topic_partitions, request.rebalance_timeout_ms) == (0, [], 30_000)
-    assert (request.rack_id, request.server_assignor, request.subscribed_topic_names) == ("r", "range", ["orders"])
+    assert (request.member_epoch, request.topic_partitions, request.rebalance_timeout_ms) == (
+        0,
+        [],
+        30_000,
+    )
+    assert (request.rack_id, request.server_assignor, request.subscribed_topic_names) == (
+        "r",
+        "range",
+        ["orders"],
+    )
     assert client.told == owned(0, 1, 2, 3)
     take_on(client)
     urgencies = [client.is_urgent]
-    assert [each.partitions for each in beat(story, client).topic_partitions or []] == [[0, 1, 2, 3]]
+    assert [each.partitions for each in beat(story, client).topic_partitions or []] == [
+        [0, 1, 2, 3]
+    ]
     urgencies.append(client.is_urgent)
     request = beat(story, client)
-    assert (request.topic_partitions, request.subscribed_topic_names, request.rebalance_timeout_ms) == (None, None, -1)
+    assert (
+        request.topic_partitions,
+        request.subscribed_topic_names,
+        request.rebalance_timeout_ms,
+    ) == (None, None, -1)
     client.subscribe(Wanted(regex="b.*"))
     assert [*urgencies, client.is_urgent] == [True, False, True]
     request = client.heartbeat()
-    assert (request.subscribed_topic_names, request.subscribed_topic_regex, request.topic_partitions) == ([], "b.*", None)
+    assert (
+        request.subscribed_topic_names,
+        request.subscribed_topic_regex,
+        request.topic_partitions,
+    ) == ([], "b.*", None)
 
 
 def test_after_a_lost_response_everything_is_said_again_and_the_whole_assignment_told() -> None:
@@ -107,7 +129,9 @@ def test_partitions_are_reported_between_two_passes_only() -> None:
     beat(story, member("b"))
     beat(story, client)
     assert client.told == owned(0, 1)
-    assert client.heartbeat().topic_partitions is None, "the callback may still be working on what is lost"
+    assert client.heartbeat().topic_partitions is None, (
+        "the callback may still be working on what is lost"
+    )
     give_up(client)
     assert client.owned == owned(0, 1)
     take_on(client)
@@ -129,11 +153,22 @@ def test_static_member_leaves_for_a_while() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "value"), [("session_timeout_ms", 10_000), ("heartbeat_interval_ms", 1_000), ("partition_assignment_strategy", "range")]
+    ("setting", "value"),
+    [
+        ("session_timeout_ms", 10_000),
+        ("heartbeat_interval_ms", 1_000),
+        ("partition_assignment_strategy", "range"),
+    ],
 )
-def test_settings_of_classic_groups_are_refused_with_a_sentence(setting: str, value: object) -> None:
-    with pytest.raises(ConfigError, match=f"{setting} means nothing with group_protocol='consumer': the broker"):
-        ConsumerConfig.of("localhost:1", {"group_id": "g", "group_protocol": "consumer", setting: value})
+def test_settings_of_classic_groups_are_refused_with_a_sentence(
+    setting: str, value: object
+) -> None:
+    with pytest.raises(
+        ConfigError, match=f"{setting} means nothing with group_protocol='consumer': the broker"
+    ):
+        ConsumerConfig.of(
+            "localhost:1", {"group_id": "g", "group_protocol": "consumer", setting: value}
+        )
     ConsumerConfig.of("localhost:1", {"group_id": "g", setting: value})
 
 
@@ -147,7 +182,9 @@ def test_broker_side_assignor_needs_the_consumer_protocol() -> None:
 
 @dataclass
 class Eager:
-    """A member of the classic protocol, as far as it knows. It gives everything up before it joins, and leads where it is told to."""
+    """A member of the classic protocol, as far as it knows. It gives everything up before it joins,
+    and leads where it is told to.
+    """
 
     story: ConsumerStory
     counts: dict[str, int]
@@ -191,13 +228,25 @@ class Eager:
         else:
             self.member_id, self.generation = response.member_id, response.generation_id
             is_leader = response.leader == self.member_id
-            parts = self._assigned([each.member_id for each in response.members], [each.metadata for each in response.members])
-            self.sync_token = self.story.sync(self.member_id, self.generation, parts if is_leader else None)
+            parts = self._assigned(
+                [each.member_id for each in response.members],
+                [each.metadata for each in response.members],
+            )
+            self.sync_token = self.story.sync(
+                self.member_id, self.generation, parts if is_leader else None
+            )
 
     def _assigned(self, ids: list[str], metadata: list[bytes]) -> dict[str, bytes]:
         topics = {topic for each in metadata for topic in decode_subscription(each).topics}
-        everything = [TopicPartition(topic, index) for topic in sorted(topics) for index in range(self.counts[topic])]
-        return {member_id: encode_assignment(everything[number :: len(ids)]) for number, member_id in enumerate(sorted(ids))}
+        everything = [
+            TopicPartition(topic, index)
+            for topic in sorted(topics)
+            for index in range(self.counts[topic])
+        ]
+        return {
+            member_id: encode_assignment(everything[number :: len(ids)])
+            for number, member_id in enumerate(sorted(ids))
+        }
 
     def _hear_sync(self) -> None:
         response = self.story.replies.get(self.sync_token)
@@ -207,7 +256,10 @@ class Eager:
         if response.error_code:
             self._begin_anew(response.error_code)
         else:
-            self.owned = frozenset((NAMES[each.topic], each.partition) for each in decode_assignment(response.assignment))
+            self.owned = frozenset(
+                (NAMES[each.topic], each.partition)
+                for each in decode_assignment(response.assignment)
+            )
 
 
 choices = st.integers(0, 5)
@@ -290,15 +342,26 @@ class GroupLife(RuleBasedStateMachine):
     def no_partition_has_two_owners(self) -> None:
         group = self.story.shard._groups.get(GROUP)
         members = {} if group is None else group.members
-        held = [each for name, client in self.clients.items() if name in members for each in client.owned]
-        held += [each for client in self.eager if client.generation == self._generation_of(client) for each in client.owned]
+        held = [
+            each
+            for name, client in self.clients.items()
+            if name in members
+            for each in client.owned
+        ]
+        held += [
+            each
+            for client in self.eager
+            if client.generation == self._generation_of(client)
+            for each in client.owned
+        ]
         assert len(held) == len(set(held))
 
     def _generation_of(self, client: Eager) -> int | None:
         """The generation in which a classic member may commit.
 
-        One of an older generation may read what others have already, as with Kafka: a group that becomes classic has the targets of its
-        members for assignments, which they have yet to hear of, and goes by these if it becomes a consumer group again before that.
+        One of an older generation may read what others have already, as with Kafka: a group that
+        becomes classic has the targets of its members for assignments, which they have yet to hear
+        of, and goes by these if it becomes a consumer group again before that.
         """
         group = self.story.shard._groups.get(GROUP)
         if isinstance(group, ConsumerGroup):
@@ -321,12 +384,19 @@ class GroupLife(RuleBasedStateMachine):
                 each.step()
             self.story.advance(1_000)
             self.no_partition_has_two_owners()
-        held = [each for client in self.clients.values() for each in client.owned] + [each for e in self.eager for each in e.owned]
-        assert sorted(held) == sorted((NAMES[topic], index) for topic, count in self.counts.items() for index in range(count))
+        held = [each for client in self.clients.values() for each in client.owned] + [
+            each for e in self.eager for each in e.owned
+        ]
+        assert sorted(held) == sorted(
+            (NAMES[topic], index) for topic, count in self.counts.items() for index in range(count)
+        )
         assert isinstance(self.story.shard._groups[GROUP], ConsumerGroup) == bool(self.clients)
 
 
 GroupLife.TestCase.settings = settings(
-    max_examples=250, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=250,
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 test_life = GroupLife.TestCase

@@ -1,4 +1,6 @@
-"""A consumer that gives up its subscription, for another one or while something goes wrong: it has left, and can subscribe again."""
+"""A consumer that gives up its subscription, for another one or while something goes wrong: it has
+left, and can subscribe again.
+"""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +15,9 @@ from tests.unit.client.leaving_group import LeavingGroup, poll_until_assigned, t
 
 @pytest.mark.parametrize("slow", [ApiKey.OFFSET_COMMIT, ApiKey.LEAVE_GROUP])
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_consumer_whose_unsubscribing_is_cancelled_has_left_and_reads_what_it_subscribes_next(protocol: str, slow: ApiKey) -> None:
+def test_a_consumer_whose_unsubscribing_is_cancelled_has_left_and_reads_what_it_subscribes_next(
+    protocol: str, slow: ApiKey
+) -> None:
     async def story(group: LeavingGroup, consumer: Consumer) -> None:
         await poll_until_assigned(consumer)
         await consumer.seek(TopicPartition("t", 0), 5)
@@ -21,7 +25,11 @@ def test_a_consumer_whose_unsubscribing_is_cancelled_has_left_and_reads_what_it_
         with trio.move_on_after(1) as unsubscribing:
             await consumer.unsubscribe()
         assert unsubscribing.cancelled_caught or slow is ApiKey.LEAVE_GROUP
-        assert (group.left_count, consumer.assignment, consumer.subscription) == (1, [], frozenset())
+        assert (group.left_count, consumer.assignment, consumer.subscription) == (
+            1,
+            [],
+            frozenset(),
+        )
         await consumer.subscribe(["t"])
         await poll_until_assigned(consumer)
 
@@ -38,7 +46,11 @@ def test_a_consumer_whose_callback_fails_while_it_unsubscribes_has_left(protocol
         await poll_until_assigned(consumer)
         with pytest.raises(ValueError, match="cannot be stored"):
             await consumer.unsubscribe()
-        assert (group.left_count, consumer.assignment, consumer.subscription) == (1, [], frozenset())
+        assert (group.left_count, consumer.assignment, consumer.subscription) == (
+            1,
+            [],
+            frozenset(),
+        )
         await consumer.subscribe(["t"])
         await poll_until_assigned(consumer)
 
@@ -48,7 +60,9 @@ def test_a_consumer_whose_callback_fails_while_it_unsubscribes_has_left(protocol
 @pytest.mark.parametrize("is_pattern", [False, True], ids=["names", "pattern"])
 @pytest.mark.parametrize("slow", [ApiKey.OFFSET_COMMIT, ApiKey.LEAVE_GROUP])
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_what_one_task_subscribes_while_another_unsubscribes_is_read(protocol: str, slow: ApiKey, is_pattern: bool) -> None:
+def test_what_one_task_subscribes_while_another_unsubscribes_is_read(
+    protocol: str, slow: ApiKey, is_pattern: bool
+) -> None:
     """The end of the unsubscribing wiped it."""
 
     async def story(group: LeavingGroup, consumer: Consumer) -> None:
@@ -59,7 +73,9 @@ def test_what_one_task_subscribes_while_another_unsubscribes_is_read(protocol: s
         async with trio.open_nursery() as nursery:
             nursery.start_soon(consumer.unsubscribe)
             await trio.sleep(1)
-            await consumer.subscribe(re.compile("t") if is_pattern else ["t"], on_assigned=assigned.append)
+            await consumer.subscribe(
+                re.compile("t") if is_pattern else ["t"], on_assigned=assigned.append
+            )
             assert await consumer.poll(timeout_ms=500) == []
         assert (group.left_count, consumer.subscription) == (1, frozenset({"t"}))
         group.slow = None
@@ -86,13 +102,17 @@ def test_the_last_of_two_that_unsubscribe_leaves_nothing_subscribed(protocol: st
 
 
 def test_a_commit_does_not_wait_for_the_epoch_of_a_member_whose_consumer_unsubscribes() -> None:
-    """It waited for a heartbeat in a task of its own, and held up all commits of the consumer (KIP-848)."""
+    """It waited for a heartbeat in a task of its own, and held up all commits of the consumer
+    (KIP-848).
+    """
 
     async def story(group: LeavingGroup, consumer: Consumer) -> None:
         await poll_until_assigned(consumer)
         group.commit_error, group.are_beats_lost = ErrorCode.STALE_MEMBER_EPOCH, True
         heard: list[KafkaError | None] = []
-        consumer.commit_soon({TopicPartition("t", 0): 5}, lambda _offsets, error: heard.append(error))
+        consumer.commit_soon(
+            {TopicPartition("t", 0): 5}, lambda _offsets, error: heard.append(error)
+        )
         await trio.sleep(1)
         assert heard == []
         await consumer.unsubscribe()
@@ -145,7 +165,9 @@ def test_a_consumer_that_leaves_does_not_join_again_meanwhile() -> None:
 
 
 def test_a_consumer_that_leaves_while_its_group_rebalances_does_not_join_again() -> None:
-    """The coordinator ends a join that waits when its member leaves. The others waited for the new member until its session ended."""
+    """The coordinator ends a join that waits when its member leaves. The others waited for the new
+    member until its session ended.
+    """
 
     async def story(group: LeavingGroup, consumer: Consumer) -> None:
         await poll_until_assigned(consumer)
@@ -161,7 +183,9 @@ def test_a_consumer_that_leaves_while_its_group_rebalances_does_not_join_again()
 
 
 def test_a_poll_that_gives_up_partitions_takes_none_after_another_task_has_unsubscribed() -> None:
-    """It took over the assignment that it had begun with, of a group that the consumer had left, and gave that up once more."""
+    """It took over the assignment that it had begun with, of a group that the consumer had left,
+    and gave that up once more.
+    """
 
     async def story(group: LeavingGroup, consumer: Consumer) -> None:
         both = [TopicPartition("t", 0), TopicPartition("t", 1)]

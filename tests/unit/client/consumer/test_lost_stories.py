@@ -1,4 +1,6 @@
-"""A consumer whose group went on without it: the application hears of the lost partitions once it has heard them out."""
+"""A consumer whose group went on without it: the application hears of the lost partitions once it
+has heard them out.
+"""
 
 from collections.abc import Sequence
 
@@ -34,7 +36,9 @@ class Callbacks:
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_callback_of_lost_partitions_that_was_cancelled_is_called_again(protocol: str) -> None:
-    """As that of assigned ones is: a cancelled poll loses nothing. The application kept what it had of partitions that others read."""
+    """As that of assigned ones is: a cancelled poll loses nothing. The application kept what it had
+    of partitions that others read.
+    """
 
     async def story(group: LeavingGroup, consumer: Consumer) -> None:
         heard = Callbacks()
@@ -50,8 +54,12 @@ def test_a_callback_of_lost_partitions_that_was_cancelled_is_called_again(protoc
 
 @pytest.mark.parametrize("is_cancelled", [False, True], ids=["not told yet", "cancelled"])
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_consumer_that_leaves_tells_what_it_has_lost_as_lost(protocol: str, is_cancelled: bool) -> None:
-    """As Kafka's consumer does: ``on_revoked`` would commit and flush for partitions that others read already."""
+def test_a_consumer_that_leaves_tells_what_it_has_lost_as_lost(
+    protocol: str, is_cancelled: bool
+) -> None:
+    """As Kafka's consumer does: ``on_revoked`` would commit and flush for partitions that others
+    read already.
+    """
 
     async def story(group: LeavingGroup, consumer: Consumer) -> None:
         heard = Callbacks()

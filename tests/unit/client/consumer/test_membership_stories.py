@@ -1,4 +1,6 @@
-"""A member and a coordinator that does what a test tells it: when a member joins again, and when it has no reason to."""
+"""A member and a coordinator that does what a test tells it: when a member joins again, and when it
+has no reason to.
+"""
 
 import contextlib
 import re
@@ -8,9 +10,22 @@ from typing import Any
 import pytest
 import trio
 
-from log_service.client import Admin, ConfigError, Consumer, ErrorCode, ItemsFailed, KafkaError, OffsetAndMetadata, TopicPartition
+from log_service.client import (
+    Admin,
+    ConfigError,
+    Consumer,
+    ErrorCode,
+    ItemsFailed,
+    KafkaError,
+    OffsetAndMetadata,
+    TopicPartition,
+)
 from log_service.protocol.api_versions import ApiKey
-from log_service.protocol.messages.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse, ResponseTopicPartitions
+from log_service.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatResponse,
+    ResponseTopicPartitions,
+)
 from tests.unit.client.consumer_story import tell_consumer_story
 from tests.unit.client.scripted_broker import TOPIC_ID
 from tests.unit.client.scripted_group import Group
@@ -20,7 +35,9 @@ Story = Callable[[Group, Consumer], Awaitable[None]]
 
 def tell(story: Story, **settings: Any) -> None:
     """Run a story with a subscribed consumer."""
-    tell_consumer_story(story, Group, **{"group_id": "g", "metadata_max_age_ms": 10_000, **settings})
+    tell_consumer_story(
+        story, Group, **{"group_id": "g", "metadata_max_age_ms": 10_000, **settings}
+    )
 
 
 async def poll_until(consumer: Consumer, is_so: Callable[[], bool]) -> None:
@@ -35,7 +52,9 @@ async def poll_for(consumer: Consumer, seconds: float) -> None:
 
 
 def test_a_member_that_leads_no_more_leaves_new_partitions_to_who_does() -> None:
-    """Or it would ask for a rebalance at every refresh of its metadata, for ever: what it assigned by will never be so again."""
+    """Or it would ask for a rebalance at every refresh of its metadata, for ever: what it assigned
+    by will never be so again.
+    """
 
     async def story(group: Group, consumer: Consumer) -> None:
         await poll_until(consumer, lambda: bool(consumer.assignment))
@@ -123,9 +142,13 @@ def test_a_rebalance_callback_that_polls_is_told_not_to() -> None:
     tell(story)
 
 
-@pytest.mark.parametrize("code", [ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INCONSISTENT_GROUP_PROTOCOL])
+@pytest.mark.parametrize(
+    "code", [ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INCONSISTENT_GROUP_PROTOCOL]
+)
 def test_a_refusal_that_passes_is_told_and_the_next_poll_joins(code: ErrorCode) -> None:
-    """An operator grants the right, or the other members leave: a service that polls on needs no restart. It asks with pauses."""
+    """An operator grants the right, or the other members leave: a service that polls on needs no
+    restart. It asks with pauses.
+    """
 
     async def story(group: Group, consumer: Consumer) -> None:
         group.join_errors.extend([code] * 20)
@@ -150,9 +173,17 @@ def test_a_member_whose_name_another_one_has_taken_never_joins_again() -> None:
     tell(story, group_instance_id="i")
 
 
-@pytest.mark.parametrize("settings", [{"request_timeout_ms": 5_000}, {"session_timeout_ms": 45_000}], ids=["by request", "by session"])
-def test_a_coordinator_that_says_nothing_any_more_is_looked_for_again(settings: dict[str, int]) -> None:
-    """A broker that hangs takes connections all the same, and another one coordinates the group by then."""
+@pytest.mark.parametrize(
+    "settings",
+    [{"request_timeout_ms": 5_000}, {"session_timeout_ms": 45_000}],
+    ids=["by request", "by session"],
+)
+def test_a_coordinator_that_says_nothing_any_more_is_looked_for_again(
+    settings: dict[str, int],
+) -> None:
+    """A broker that hangs takes connections all the same, and another one coordinates the group by
+    then.
+    """
 
     async def story(group: Group, consumer: Consumer) -> None:
         await poll_until(consumer, lambda: bool(consumer.assignment))
@@ -180,13 +211,17 @@ def test_a_commit_ends_by_its_deadline_also_behind_one_that_no_task_waits_for() 
 
 
 def test_a_commit_does_not_wait_for_the_epoch_of_a_member_that_leaves() -> None:
-    """It asked for a heartbeat, and in its place the member left, which had not polled for too long (KIP-848)."""
+    """It asked for a heartbeat, and in its place the member left, which had not polled for too long
+    (KIP-848).
+    """
 
     async def beat(request: Any, version: int) -> ConsumerGroupHeartbeatResponse:
         await trio.lowlevel.checkpoint()
         topics = [ResponseTopicPartitions(topic_id=TOPIC_ID, partitions=[0])]
         return ConsumerGroupHeartbeatResponse(
-            member_epoch=min(request.member_epoch + 1, 1), heartbeat_interval_ms=60_000, assignment=Assignment(topic_partitions=topics)
+            member_epoch=min(request.member_epoch + 1, 1),
+            heartbeat_interval_ms=60_000,
+            assignment=Assignment(topic_partitions=topics),
         )
 
     async def story(group: Group, consumer: Consumer) -> None:
@@ -205,7 +240,9 @@ def test_a_commit_does_not_wait_for_the_epoch_of_a_member_that_leaves() -> None:
 
 @pytest.mark.parametrize("interval_ms", [600_000, 500], ids=["on giving up", "every interval"])
 def test_automatic_commits_leave_out_topics_that_were_deleted(interval_ms: int) -> None:
-    """The coordinator says that trying again may help, which holds the group up: the metadata says that the topic is gone."""
+    """The coordinator says that trying again may help, which holds the group up: the metadata says
+    that the topic is gone.
+    """
 
     async def story(group: Group, consumer: Consumer) -> None:
         await poll_until(consumer, lambda: bool(consumer.assignment))
@@ -232,7 +269,9 @@ def test_a_commit_that_the_application_asks_for_leaves_nothing_out() -> None:
     tell(story, default_api_timeout_ms=5_000, auto_commit_interval_ms=600_000)
 
 
-def test_an_offset_that_is_the_position_is_committed_with_the_leader_epoch_of_what_was_read() -> None:
+def test_an_offset_that_is_the_position_is_committed_with_the_leader_epoch_of_what_was_read() -> (
+    None
+):
     """KIP-320: who reads on there knows by it of a leader that has not heard of its successor."""
 
     async def story(group: Group, consumer: Consumer) -> None:
@@ -243,7 +282,11 @@ def test_an_offset_that_is_the_position_is_committed_with_the_leader_epoch_of_wh
         for offset in told:
             await consumer.commit({partition: offset})
         committed = [commit.topics[0].partitions[0] for commit in group.commits]
-        assert [(each.committed_offset, each.committed_leader_epoch) for each in committed] == [(7, 2), (6, -1), (7, 1)]
+        assert [(each.committed_offset, each.committed_leader_epoch) for each in committed] == [
+            (7, 2),
+            (6, -1),
+            (7, 1),
+        ]
 
     tell(story, enable_auto_commit=False)
 
@@ -251,7 +294,9 @@ def test_an_offset_that_is_the_position_is_committed_with_the_leader_epoch_of_wh
 def test_deleting_many_groups_takes_no_longer_than_deleting_one() -> None:
     async def story(group: Group, consumer: Consumer) -> None:
         group.broker.other[ApiKey.DELETE_GROUPS] = silent
-        async with Admin("broker:9092", env=group.broker.world.client_env("admin"), default_api_timeout_ms=5_000) as admin:
+        async with Admin(
+            "broker:9092", env=group.broker.world.client_env("admin"), default_api_timeout_ms=5_000
+        ) as admin:
             started = trio.current_time()
             with pytest.raises(ItemsFailed) as failed:
                 await admin.delete_groups(["a", "b", "c"])
@@ -275,7 +320,10 @@ async def _follow_refused(group: Group, consumer: Consumer, *topics: str) -> Non
 def test_a_loop_hears_of_a_refused_topic_as_soon_as_the_cluster_says_so() -> None:
     async def story(group: Group, consumer: Consumer) -> None:
         await _follow_refused(group, consumer, "secret")
-        with trio.fail_after(15), pytest.raises(KafkaError, match=r"'secret'.*TOPIC_AUTHORIZATION_FAILED"):
+        with (
+            trio.fail_after(15),
+            pytest.raises(KafkaError, match=r"'secret'.*TOPIC_AUTHORIZATION_FAILED"),
+        ):
             await anext(consumer)
 
     tell(story)
@@ -340,7 +388,9 @@ def test_subscribing_to_a_pattern_that_is_cancelled_changes_nothing() -> None:
 
 @pytest.mark.parametrize("is_raising", [False, True], ids=["cancelled", "raising"])
 def test_what_a_poll_that_ended_early_did_not_give_up_the_next_one_does(is_raising: bool) -> None:
-    """The group goes on with an assignment that was told once: a member that forgot it would read what others wait for."""
+    """The group goes on with an assignment that was told once: a member that forgot it would read
+    what others wait for.
+    """
 
     async def story(group: Group, consumer: Consumer) -> None:
         both = [TopicPartition("t", 0), TopicPartition("t", 1)]

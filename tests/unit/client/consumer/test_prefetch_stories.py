@@ -1,11 +1,20 @@
-"""What a consumer has fetched ahead, while the application pauses, seeks, gives up and meets records that it cannot read."""
+"""What a consumer has fetched ahead, while the application pauses, seeks, gives up and meets
+records that it cannot read.
+"""
 
 from typing import Any
 
 import pytest
 import trio
 
-from log_service.client import Consumer, ErrorCode, KafkaError, LogTruncation, RecordDeserializationError, TopicPartition
+from log_service.client import (
+    Consumer,
+    ErrorCode,
+    KafkaError,
+    LogTruncation,
+    RecordDeserializationError,
+    TopicPartition,
+)
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.common.errors import ConfigError
 from log_service.config.client import ConsumerConfig
@@ -31,7 +40,9 @@ def test_nothing_of_a_paused_partition_is_returned_and_nothing_is_lost() -> None
         asked = len(leader.asked)
         consumer.resume([FIRST])
         assert await values(consumer) == [b"a", b"b"]
-        assert not [each for each in leader.asked[:asked] if each.partition == 0 and each.fetch_offset == 0][1:], "kept, not fetched again"
+        assert not [
+            each for each in leader.asked[:asked] if each.partition == 0 and each.fetch_offset == 0
+        ][1:], "kept, not fetched again"
 
     tell(story, partition_count=2)
 
@@ -68,12 +79,21 @@ def test_what_was_fetched_of_a_partition_that_was_given_up_is_never_returned() -
         assert await values(consumer, timeout_ms=100) == []
         leader.records(0, [b"a"], partition=0)
         consumer.assign([FIRST, SECOND])
-        assert await values(consumer) == [b"a"], "assigned again, it is read from where the position is found"
+        assert await values(consumer) == [b"a"], (
+            "assigned again, it is read from where the position is found"
+        )
 
     tell(story, partition_count=2)
 
 
-@pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.OFFSET_OUT_OF_RANGE])
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+    ],
+)
 def test_a_leader_that_sends_errors_is_not_stormed(code: ErrorCode) -> None:
     """Each request gets its response at once, for a minute in which the application does not poll."""
 
@@ -106,10 +126,16 @@ def test_a_broken_record_is_named_after_those_before_it_and_can_be_skipped() -> 
         leader.records(0, [b"1", b"2", b"three", b"4"])
         assert await values(consumer) == [1, 2]
         for _ in range(2):
-            with pytest.raises(RecordDeserializationError, match="the value of the record at t-0 offset 2") as caught:
+            with pytest.raises(
+                RecordDeserializationError, match="the value of the record at t-0 offset 2"
+            ) as caught:
                 await consumer.poll(timeout_ms=5_000)
             assert await consumer.position(FIRST) == 2
-        assert (caught.value.topic_partition, caught.value.offset, caught.value.origin) == (FIRST, 2, "value")
+        assert (caught.value.topic_partition, caught.value.offset, caught.value.origin) == (
+            FIRST,
+            2,
+            "value",
+        )
         assert caught.value.record.value == b"three"
         assert isinstance(caught.value.__cause__, ValueError)
         leader.records(3, [b"4", b"5"])
@@ -186,17 +212,37 @@ def test_a_reset_by_duration_begins_so_long_ago_or_at_the_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected_ms"), [("P2D", 172_800_000), ("PT1H1M1.5S", 3_661_500), ("pt90m", 5_400_000), ("P1DT1S", 86_401_000), ("PT0S", 0)]
+    ("text", "expected_ms"),
+    [
+        ("P2D", 172_800_000),
+        ("PT1H1M1.5S", 3_661_500),
+        ("pt90m", 5_400_000),
+        ("P1DT1S", 86_401_000),
+        ("PT0S", 0),
+    ],
 )
 def test_durations_are_read(text: str, expected_ms: int) -> None:
-    assert ConsumerConfig.of("a:1", {"auto_offset_reset": f"by_duration:{text}"}).reset_duration_ms == expected_ms
+    assert (
+        ConsumerConfig.of("a:1", {"auto_offset_reset": f"by_duration:{text}"}).reset_duration_ms
+        == expected_ms
+    )
 
 
 @pytest.mark.parametrize(
-    "text", ["by_duration:", "by_duration:P", "by_duration:PT", "by_duration:1D", "by_duration:P1M", "by_duration:-P1D"]
+    "text",
+    [
+        "by_duration:",
+        "by_duration:P",
+        "by_duration:PT",
+        "by_duration:1D",
+        "by_duration:P1M",
+        "by_duration:-P1D",
+    ],
 )
 def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="auto_offset_reset must be one of earliest, latest, none or by_duration"):
+    with pytest.raises(
+        ConfigError, match="auto_offset_reset must be one of earliest, latest, none or by_duration"
+    ):
         ConsumerConfig.of("a:1", {"auto_offset_reset": text})
 
 
@@ -234,7 +280,11 @@ def test_truncation_tells_where_the_logs_still_agree() -> None:
         leader.truncation(1)
         with pytest.raises(LogTruncation) as caught:
             await consumer.poll(timeout_ms=5_000)
-        assert (caught.value.topic_partition, caught.value.offset, caught.value.end_offset) == (FIRST, 3, 1)
+        assert (caught.value.topic_partition, caught.value.offset, caught.value.end_offset) == (
+            FIRST,
+            3,
+            1,
+        )
 
     tell(story, auto_offset_reset="none")
 
@@ -249,7 +299,9 @@ def test_an_older_broker_is_asked_where_the_epoch_ended() -> None:
             (partition,) = request.topics[0].partitions
             asked.append((partition.leader_epoch, partition.current_leader_epoch))
             end = EpochEndOffset(partition=0, leader_epoch=1, end_offset=2)
-            return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic="t", partitions=[end])])
+            return OffsetForLeaderEpochResponse(
+                topics=[OffsetForLeaderTopicResult(topic="t", partitions=[end])]
+            )
 
         leader.broker.max_versions = {ApiKey.FETCH: 11}
         leader.broker.leader_epochs = [2]
@@ -296,8 +348,12 @@ def test_a_partition_without_a_leader_does_not_keep_the_others_from_being_read()
     tell(story, partition_count=2)
 
 
-@pytest.mark.parametrize("code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_SERVER_ERROR])
-def test_a_loop_that_polls_on_after_an_error_does_not_ask_as_fast_as_the_broker_responds(code: ErrorCode) -> None:
+@pytest.mark.parametrize(
+    "code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_SERVER_ERROR]
+)
+def test_a_loop_that_polls_on_after_an_error_does_not_ask_as_fast_as_the_broker_responds(
+    code: ErrorCode,
+) -> None:
     async def story(leader: Leader, consumer: Consumer) -> None:
         for _ in range(1_000):
             leader.error(code)
@@ -313,7 +369,9 @@ def test_a_loop_that_polls_on_after_an_error_does_not_ask_as_fast_as_the_broker_
 
 
 def test_a_nearer_replica_that_is_not_known_yet_is_asked_about_with_pauses() -> None:
-    """KIP-392: the leader sends the consumer to a broker that its view does not hold, and sends nothing else."""
+    """KIP-392: the leader sends the consumer to a broker that its view does not hold, and sends
+    nothing else.
+    """
 
     async def story(leader: Leader, consumer: Consumer) -> None:
         for _ in range(10_000):

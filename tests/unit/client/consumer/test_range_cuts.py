@@ -1,4 +1,6 @@
-"""A range of offsets is cut out of a response by the headers of its batches, none of which was checked yet."""
+"""A range of offsets is cut out of a response by the headers of its batches, none of which was
+checked yet.
+"""
 
 import struct
 
@@ -14,8 +16,12 @@ LAST_OFFSET_DELTA = 23
 
 
 def response(flipped: int = 0) -> PartitionData:
-    """Three batches of three records; ``flipped`` are bits of what the first claims to be its last offset."""
-    batches = [bytearray(build_batch([(0, None, b"v")] * 3, base_offset=base)) for base in (0, 3, 6)]
+    """Three batches of three records; ``flipped`` are bits of what the first claims to be its last
+    offset.
+    """
+    batches = [
+        bytearray(build_batch([(0, None, b"v")] * 3, base_offset=base)) for base in (0, 3, 6)
+    ]
     (delta,) = struct.unpack_from(">i", batches[0], LAST_OFFSET_DELTA)
     struct.pack_into(">i", batches[0], LAST_OFFSET_DELTA, delta ^ flipped)
     return PartitionData(records=b"".join(batches), high_watermark=9, last_stable_offset=9)

@@ -1,4 +1,6 @@
-"""Many records at once and one after the other: the same records, the same refusals, from the same places on."""
+"""Many records at once and one after the other: the same records, the same refusals, from the same
+places on.
+"""
 
 from typing import Any
 
@@ -11,7 +13,13 @@ from log_service.client.consumer.record_reader import RecordReader
 from log_service.client.consumer.records import ConsumerRecord, RecordDeserializationError
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
-from log_service.records.batch import HEADER_SIZE, OpenBatch, iterate_headers, iterate_records, open_batch
+from log_service.records.batch import (
+    HEADER_SIZE,
+    OpenBatch,
+    iterate_headers,
+    iterate_records,
+    open_batch,
+)
 from log_service.records.builder import build_batch
 from log_service.records.compression import Codec
 from log_service.records.record import NewRecord
@@ -46,13 +54,26 @@ def one_after_the_other(batches: list[OpenBatch]) -> tuple[list[ConsumerRecord],
     return taken_from(row for batch in batches for row in record_rows._single_rows(batch, PLACE))
 
 
-@given(st.lists(st.tuples(st.lists(NEW_RECORDS, min_size=1, max_size=20), CODECS), min_size=1, max_size=4), st.booleans())
+@given(
+    st.lists(
+        st.tuples(st.lists(NEW_RECORDS, min_size=1, max_size=20), CODECS), min_size=1, max_size=4
+    ),
+    st.booleans(),
+)
 @settings(deadline=None, max_examples=60)
-def test_both_ways_yield_the_same_records(lists: list[tuple[list[NewRecord], Codec]], is_append_time: bool) -> None:
+def test_both_ways_yield_the_same_records(
+    lists: list[tuple[list[NewRecord], Codec]], is_append_time: bool
+) -> None:
     append_time_ms = 77 if is_append_time else None
     batches = opened(
         [
-            build_batch(records, codec=codec, base_offset=100 * number, leader_epoch=9, append_time_ms=append_time_ms)
+            build_batch(
+                records,
+                codec=codec,
+                base_offset=100 * number,
+                leader_epoch=9,
+                append_time_ms=append_time_ms,
+            )
             for number, (records, codec) in enumerate(lists)
         ]
     )
@@ -63,11 +84,19 @@ def test_both_ways_yield_the_same_records(lists: list[tuple[list[NewRecord], Cod
     assert all(type(row.value) in {bytes, type(None)} for row in rows)
 
 
-@given(st.integers(0, 1 << 30), st.lists(st.tuples(st.integers(0, 1 << 30), st.integers(0, 255)), min_size=1, max_size=3))
+@given(
+    st.integers(0, 1 << 30),
+    st.lists(st.tuples(st.integers(0, 1 << 30), st.integers(0, 255)), min_size=1, max_size=3),
+)
 @example(0, [(3, 0xFF)])
 @settings(deadline=None, max_examples=100)
 def test_what_one_way_refuses_the_other_does(seed: int, damages: list[tuple[int, int]]) -> None:
-    records = [NewRecord(5, b"key", b"value" * (seed % 7), (("name", b"x"), ("none", None)) if n % 3 else ()) for n in range(40)]
+    records = [
+        NewRecord(
+            5, b"key", b"value" * (seed % 7), (("name", b"x"), ("none", None)) if n % 3 else ()
+        )
+        for n in range(40)
+    ]
     batch = bytearray(build_batch(records))
     for position, byte in damages:
         batch[HEADER_SIZE + position % (len(batch) - HEADER_SIZE)] = byte
@@ -80,7 +109,9 @@ def test_what_one_way_refuses_the_other_does(seed: int, damages: list[tuple[int,
 
 
 def reader_of(buffer: bytes, position: int = 0, deserializer: Any = None) -> RecordReader:
-    return RecordReader(PLACE, buffer, position, aborted=None, check_crcs=True, deserializers=(None, deserializer))
+    return RecordReader(
+        PLACE, buffer, position, aborted=None, check_crcs=True, deserializers=(None, deserializer)
+    )
 
 
 def batch_of(base_offset: int, count: int, leader_epoch: int = 0) -> bytes:
@@ -102,11 +133,20 @@ def read_all(reader: RecordReader, portion: int) -> list[int]:
 
 @pytest.mark.parametrize("portion", [1, 7, 1000, 5000])
 @pytest.mark.parametrize("position", [0, 150, 700, 2999])
-def test_a_reader_hands_out_every_record_once_from_its_position_on(position: int, portion: int) -> None:
+def test_a_reader_hands_out_every_record_once_from_its_position_on(
+    position: int, portion: int
+) -> None:
     """Batches of several epochs, some of them too few for arrays, with a gap before the last."""
-    buffer = batch_of(0, 600) + batch_of(600, 3) + batch_of(603, 397, leader_epoch=1) + batch_of(2000, 1000, leader_epoch=1)
+    buffer = (
+        batch_of(0, 600)
+        + batch_of(600, 3)
+        + batch_of(603, 397, leader_epoch=1)
+        + batch_of(2000, 1000, leader_epoch=1)
+    )
     reader = reader_of(buffer, position)
-    assert read_all(reader, portion) == [offset for offset in [*range(1000), *range(2000, 3000)] if offset >= position]
+    assert read_all(reader, portion) == [
+        offset for offset in [*range(1000), *range(2000, 3000)] if offset >= position
+    ]
     assert (reader.position, reader.leader_epoch) == (3000, 1)
 
 
@@ -115,7 +155,9 @@ def test_a_damaged_batch_raises_after_the_records_before_it() -> None:
     damaged[-3] ^= 1
     reader = reader_of(batch_of(0, 500) + damaged + batch_of(1000, 500))
     taken: list[ConsumerRecord] = []
-    with pytest.raises(KafkaError, match="the batch at offsets 500 to 999 cannot be read: its checksum"):
+    with pytest.raises(
+        KafkaError, match="the batch at offsets 500 to 999 cannot be read: its checksum"
+    ):
         reader.read_into(taken, 2000)
     assert (len(taken), reader.position) == (500, 500)
 
@@ -124,7 +166,9 @@ def test_a_malformed_record_raises_after_the_records_before_it() -> None:
     malformed = bytearray(batch_of(0, 1000))
     last = malformed.rindex(b"999")
     malformed[last - 1] = 0x7E  # longer than the record
-    reader = RecordReader(PLACE, malformed, 0, aborted=None, check_crcs=False, deserializers=(None, None))
+    reader = RecordReader(
+        PLACE, malformed, 0, aborted=None, check_crcs=False, deserializers=(None, None)
+    )
     taken: list[ConsumerRecord] = []
     with pytest.raises(KafkaError) as refused:
         reader.read_into(taken, 2000)

@@ -1,4 +1,6 @@
-"""A reader that skips batches which cannot be read: all other records come out, once, and the offsets skipped are told."""
+"""A reader that skips batches which cannot be read: all other records come out, once, and the
+offsets skipped are told.
+"""
 
 import logging
 from typing import Any
@@ -63,7 +65,13 @@ def surplus(base: int, count: int = 2) -> bytearray:
 
 
 def reader(*batches: bytearray, **more: Any) -> RecordReader:
-    settings: dict[str, Any] = {"aborted": None, "check_crcs": True, "skip_corrupt": True, "deserializers": (None, None), **more}
+    settings: dict[str, Any] = {
+        "aborted": None,
+        "check_crcs": True,
+        "skip_corrupt": True,
+        "deserializers": (None, None),
+        **more,
+    }
     return RecordReader(PARTITION, b"".join(batches), 0, **settings)
 
 
@@ -92,17 +100,26 @@ def test_all_but_the_batch_is_read_and_its_offsets_are_told(
     assert read(source, portion) == [offset for offset in range(8) if offset not in lost]
     assert (source.position, source.leader_epoch) == (8, 4)
     (warning,) = told(caplog)
-    assert warning.startswith(f"t-3: the batch at offsets {2 * place} to {2 * place + 1} cannot be read: ")
+    assert warning.startswith(
+        f"t-3: the batch at offsets {2 * place} to {2 * place + 1} cannot be read: "
+    )
     assert warning.endswith(f"; offsets {lost[0]} to {lost[-1]} are skipped")
 
 
 def test_several_batches_are_skipped_one_after_the_other(caplog: pytest.LogCaptureFixture) -> None:
-    assert read(reader(malformed(0), torn(2), garbage(4), malformed(6), good(8), torn(10))) == [0, 6, 8, 9]
+    assert read(reader(malformed(0), torn(2), garbage(4), malformed(6), good(8), torn(10))) == [
+        0,
+        6,
+        8,
+        9,
+    ]
     assert len(told(caplog)) == 5
 
 
 def test_many_records_are_read_behind_a_malformed_one() -> None:
-    assert read(reader(good(0, 300), malformed(300, 300), good(600, 300))) == [offset for offset in range(900) if offset != 599]
+    assert read(reader(good(0, 300), malformed(300, 300), good(600, 300))) == [
+        offset for offset in range(900) if offset != 599
+    ]
 
 
 def test_a_gap_before_the_batch_is_not_taken_for_it(caplog: pytest.LogCaptureFixture) -> None:
@@ -132,12 +149,22 @@ def test_a_header_whose_checksum_does_not_hold_hides_no_other_batch() -> None:
 
 @pytest.mark.parametrize("claimed", [0, 2, 1_000])
 @pytest.mark.parametrize("position", [0, 2, 4])
-def test_what_a_damaged_header_does_not_claim_is_told_too(claimed: int, position: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_damaged_header_does_not_claim_is_told_too(
+    claimed: int, position: int, caplog: pytest.LogCaptureFixture
+) -> None:
     """The warning named the offsets that the header claims, which are not all that are skipped."""
     damaged = good(2, 5)
     damaged[_LAST_DELTA] = claimed.to_bytes(4, "big")
     records = b"".join((good(0), damaged, good(7)))
-    source = RecordReader(PARTITION, records, position, aborted=None, check_crcs=True, skip_corrupt=True, deserializers=(None, None))
+    source = RecordReader(
+        PARTITION,
+        records,
+        position,
+        aborted=None,
+        check_crcs=True,
+        skip_corrupt=True,
+        deserializers=(None, None),
+    )
     assert read(source) == [offset for offset in (0, 1, 7, 8) if offset >= position]
     (warning,) = told(caplog)
     assert warning.startswith("t-3: the batch at offsets 2 to 6 cannot be read: ")
@@ -145,7 +172,9 @@ def test_what_a_damaged_header_does_not_claim_is_told_too(claimed: int, position
 
 
 @pytest.mark.parametrize("claimed", [1, 1_000])
-def test_a_damaged_header_at_the_end_of_a_response_moves_the_position_by_one_offset(claimed: int) -> None:
+def test_a_damaged_header_at_the_end_of_a_response_moves_the_position_by_one_offset(
+    claimed: int,
+) -> None:
     """The next fetch went to the offset that the header claims, which may be behind the log's end."""
     damaged = good(2, 5)
     damaged[_LAST_DELTA] = claimed.to_bytes(4, "big")
@@ -171,14 +200,18 @@ def test_a_marker_that_is_skipped_ends_its_transaction() -> None:
 
 @pytest.mark.parametrize("make", [torn, malformed])
 def test_a_marker_behind_the_batch_is_passed_too(make: Any) -> None:
-    source = reader(good(0), make(2), good(4, 1, producer_id=7, is_transactional=True, is_control=True))
+    source = reader(
+        good(0), make(2), good(4, 1, producer_id=7, is_transactional=True, is_control=True)
+    )
     read(source)
     assert source.position == source.end_position == 5
 
 
 def test_a_consumer_goes_on_by_its_setting(caplog: pytest.LogCaptureFixture) -> None:
     async def story(leader: Leader, consumer: Consumer) -> None:
-        leader.scripts[0].append(PartitionData(records=bytes(garbage(0) + good(2)), high_watermark=4))
+        leader.scripts[0].append(
+            PartitionData(records=bytes(garbage(0) + good(2)), high_watermark=4)
+        )
         assert [record.offset for record in await consumer.poll(timeout_ms=5_000)] == [2, 3]
         assert await consumer.position(TopicPartition("t", 0)) == 4
 
@@ -198,11 +231,17 @@ def test_what_a_deserializer_refuses_is_not_skipped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "code"), [(torn, ErrorCode.CORRUPT_MESSAGE), (garbage, ErrorCode.CORRUPT_MESSAGE), (malformed, ErrorCode.INVALID_RECORD)]
+    ("make", "code"),
+    [
+        (torn, ErrorCode.CORRUPT_MESSAGE),
+        (garbage, ErrorCode.CORRUPT_MESSAGE),
+        (malformed, ErrorCode.INVALID_RECORD),
+    ],
 )
 def test_the_error_names_the_batch_and_the_way_on(make: Any, code: ErrorCode) -> None:
     with pytest.raises(
-        KafkaError, match=r"t-3: the batch at offsets 2 to 3 cannot be read: .*seek to offset 4, or set skip_corrupt"
+        KafkaError,
+        match=r"t-3: the batch at offsets 2 to 3 cannot be read: .*seek to offset 4, or set skip_corrupt",
     ) as caught:
         read(reader(good(0), make(2), good(4), skip_corrupt=False))
     assert caught.value.code is code

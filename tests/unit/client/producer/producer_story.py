@@ -12,11 +12,20 @@ from tests.unit.client.scripted_broker import ScriptedBroker
 Story = Callable[[ScriptedBroker, Producer], Awaitable[None]]
 
 
-def tell(story: Story, *, seed: int = 1, partition_count: int = 1, max_batch_bytes: int = 1 << 20, **settings: Any) -> ScriptedBroker:
+def tell(
+    story: Story,
+    *,
+    seed: int = 1,
+    partition_count: int = 1,
+    max_batch_bytes: int = 1 << 20,
+    **settings: Any,
+) -> ScriptedBroker:
     """Run a story in virtual time; returns the broker for a last look."""
 
     async def main(world: World) -> ScriptedBroker:
-        broker = ScriptedBroker(world, partition_count=partition_count, max_batch_bytes=max_batch_bytes)
+        broker = ScriptedBroker(
+            world, partition_count=partition_count, max_batch_bytes=max_batch_bytes
+        )
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run)
             async with Producer("broker:9092", env=world.client_env(), **settings) as producer:

@@ -5,7 +5,12 @@ from random import Random
 import pytest
 
 from log_service.client import TopicPartition
-from log_service.client.producer.partitioning import KeyPlacement, StickyPlacement, murmur2, partition_of_key
+from log_service.client.producer.partitioning import (
+    KeyPlacement,
+    StickyPlacement,
+    murmur2,
+    partition_of_key,
+)
 
 GOLDEN_HASHES = {
     b"21": -973932308,

@@ -1,4 +1,6 @@
-"""A producer whose calls are cancelled, or made by several tasks at once: nothing is taken twice, and nothing is given up for that."""
+"""A producer whose calls are cancelled, or made by several tasks at once: nothing is taken twice,
+and nothing is given up for that.
+"""
 
 import trio
 
@@ -28,12 +30,16 @@ def test_a_send_that_is_cancelled_has_not_taken_the_record() -> None:
 
 
 def test_of_two_tasks_that_close_a_producer_neither_cuts_the_other_short() -> None:
-    """The second returned at once, and with it the block: what the first was delivering was never sent, or not heard of."""
+    """The second returned at once, and with it the block: what the first was delivering was never
+    sent, or not heard of.
+    """
     receipts: list[Delivery] = []
 
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
         broker.delay_s = 1
-        receipts.extend([await producer.send("t", b"%d" % index, partition=0) for index in range(10)])
+        receipts.extend(
+            [await producer.send("t", b"%d" % index, partition=0) for index in range(10)]
+        )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(producer.close)
             await trio.sleep(0.1)

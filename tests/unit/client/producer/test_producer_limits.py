@@ -1,4 +1,6 @@
-"""What a producer promises about time, room, order and whatever the application hands it, in virtual time."""
+"""What a producer promises about time, room, order and whatever the application hands it, in
+virtual time.
+"""
 
 from functools import partial
 from itertools import pairwise
@@ -8,7 +10,14 @@ from typing import Any
 import pytest
 import trio
 
-from log_service.client import ConfigError, ErrorCode, KafkaError, Producer, ProducerRecord, RecordMetadata
+from log_service.client import (
+    ConfigError,
+    ErrorCode,
+    KafkaError,
+    Producer,
+    ProducerRecord,
+    RecordMetadata,
+)
 from log_service.client.producer.partitioning import StickyPlacement
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.produce import ProduceResponse
@@ -25,18 +34,25 @@ def test_a_batch_in_flight_is_given_up_when_its_delivery_timeout_has_passed() ->
         broker.script.extend([ScriptedBroker.IGNORE] * 10)
         started = trio.current_time()
         delivery = await producer.send("t", b"x")
-        with pytest.raises(KafkaError, match="not delivered within 12000 ms, 2 attempts, the last: t-0: broker:9092 did not respond"):
+        with pytest.raises(
+            KafkaError,
+            match="not delivered within 12000 ms, 2 attempts, the last: t-0: broker:9092 did not respond",
+        ):
             await delivery.wait()
         assert trio.current_time() - started == pytest.approx(12, abs=0.1)
         broker.script.clear()
         assert (await (await producer.send("t", b"y")).wait()).offset == 2
 
     broker = tell(story, delivery_timeout_ms=12_000, request_timeout_ms=8_000)
-    assert broker.logs[0].values == [b"first", b"x", b"y"], "a record that was given up may be there all the same, once"
+    assert broker.logs[0].values == [b"first", b"x", b"y"], (
+        "a record that was given up may be there all the same, once"
+    )
 
 
 def test_a_gap_that_an_expired_batch_left_is_closed_by_a_new_epoch() -> None:
-    """KIP-360: the broker never saw its number, and refuses the next one until the client begins anew."""
+    """KIP-360: the broker never saw its number, and refuses the next one until the client begins
+    anew.
+    """
 
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
         await (await producer.send("t", b"first")).wait()
@@ -47,7 +63,9 @@ def test_a_gap_that_an_expired_batch_left_is_closed_by_a_new_epoch() -> None:
         deliveries = [await producer.send("t", b"%d" % index) for index in range(5)]
         assert [(await delivery.wait()).offset for delivery in deliveries] == [1, 2, 3, 4, 5]
 
-    broker = tell(story, batch_size=0, linger_ms=0, delivery_timeout_ms=5_000, request_timeout_ms=1_000)
+    broker = tell(
+        story, batch_size=0, linger_ms=0, delivery_timeout_ms=5_000, request_timeout_ms=1_000
+    )
     assert broker.logs[0].values == [b"first", *(b"%d" % index for index in range(5))]
     assert [header.producer_epoch for header in broker.logs[0].headers] == [0, 1, 1, 1, 1, 1]
 
@@ -59,7 +77,14 @@ def test_delivery_reports_come_in_order_also_when_batches_fail_and_go_again() ->
         heard.append((index, error is None))
 
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
-        broker.script.extend([ErrorCode.NOT_ENOUGH_REPLICAS, ScriptedBroker.DROP, ScriptedBroker.APPEND, ErrorCode.REQUEST_TIMED_OUT])
+        broker.script.extend(
+            [
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                ScriptedBroker.DROP,
+                ScriptedBroker.APPEND,
+                ErrorCode.REQUEST_TIMED_OUT,
+            ]
+        )
         for index in range(60):
             await producer.send("t", b"%d" % index, on_delivery=partial(note, index))
         await producer.flush()
@@ -118,8 +143,12 @@ def test_one_bound_for_waiting_for_the_topic_and_for_room() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_broker_that_does_not_know_the_producer_is_not_given_the_second_batch_first(seed: int) -> None:
-    """It would take any sequence: a leader that refuses the first batch, for it does not lead yet, must not see the second before it."""
+def test_a_broker_that_does_not_know_the_producer_is_not_given_the_second_batch_first(
+    seed: int,
+) -> None:
+    """It would take any sequence: a leader that refuses the first batch, for it does not lead yet,
+    must not see the second before it.
+    """
 
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
         broker.script.extend([ErrorCode.NOT_LEADER_OR_FOLLOWER] * (1 + seed % 3))
@@ -132,14 +161,20 @@ def test_a_broker_that_does_not_know_the_producer_is_not_given_the_second_batch_
 
 @pytest.mark.parametrize("is_first_tried_before", [True, False])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_broker_that_lost_what_it_knew_is_not_given_the_second_batch_first(seed: int, *, is_first_tried_before: bool) -> None:
-    """A loss of power: batches wait to connect, and the broker refuses the first of them, for it does not lead yet."""
+def test_a_broker_that_lost_what_it_knew_is_not_given_the_second_batch_first(
+    seed: int, *, is_first_tried_before: bool
+) -> None:
+    """A loss of power: batches wait to connect, and the broker refuses the first of them, for it
+    does not lead yet.
+    """
 
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
         await (await producer.send("t", b"before")).wait()
         if is_first_tried_before:
             broker.script.append(ScriptedBroker.IGNORE)
-            broker.admit = lambda _: ErrorCode.NOT_LEADER_OR_FOLLOWER  # nobody hears of it, and the record is not there
+            broker.admit = lambda _: (
+                ErrorCode.NOT_LEADER_OR_FOLLOWER
+            )  # nobody hears of it, and the record is not there
             await producer.send("t", b"0")
             await trio.sleep(0.1)
         broker.go_down(1)
@@ -152,7 +187,14 @@ def test_a_broker_that_lost_what_it_knew_is_not_given_the_second_batch_first(see
             await trio.sleep(0.02)
         await producer.flush()
 
-    broker = tell(story, seed=seed, batch_size=0, linger_ms=0, reconnect_backoff_ms=2_000, reconnect_backoff_max_ms=2_000)
+    broker = tell(
+        story,
+        seed=seed,
+        batch_size=0,
+        linger_ms=0,
+        reconnect_backoff_ms=2_000,
+        reconnect_backoff_max_ms=2_000,
+    )
     assert broker.logs[0].values == [b"before", *(b"%d" % index for index in range(30))]
     assert {header.producer_epoch for header in broker.logs[0].headers} == {0}
     assert broker.max_in_flight > 1, "batches follow each other again once the first one is there"
@@ -163,7 +205,9 @@ def test_a_broker_that_lost_what_it_knew_is_not_given_the_second_batch_first(see
 
 def test_interceptors_see_a_record_before_it_is_serialized() -> None:
     def stamp(record: ProducerRecord) -> ProducerRecord:
-        return record._replace(headers=(*record.headers, ("stamp", b"1")), value={"wrapped": record.value})
+        return record._replace(
+            headers=(*record.headers, ("stamp", b"1")), value={"wrapped": record.value}
+        )
 
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
         await producer.send("t", 7, headers=[("h", None)])
@@ -222,9 +266,15 @@ def test_what_cannot_become_a_record_is_told_to_the_sender_and_harms_no_other(
     assert tell(story, **settings).logs[0].values == [b"good"]
 
 
-@pytest.mark.parametrize(("compression", "level"), [("gzip", 10), ("snappy", 1), ("lz4", 0), ("zstd", 23), ("none", 1)])
-def test_a_level_that_a_codec_does_not_have_is_refused_at_once(compression: str, level: int) -> None:
-    with pytest.raises(ConfigError, match=f"compression_level {level}: {compression} has no such level"):
+@pytest.mark.parametrize(
+    ("compression", "level"), [("gzip", 10), ("snappy", 1), ("lz4", 0), ("zstd", 23), ("none", 1)]
+)
+def test_a_level_that_a_codec_does_not_have_is_refused_at_once(
+    compression: str, level: int
+) -> None:
+    with pytest.raises(
+        ConfigError, match=f"compression_level {level}: {compression} has no such level"
+    ):
         Producer("a:1", compression=compression, compression_level=level)
 
 
@@ -306,7 +356,11 @@ def test_a_producer_counts_what_it_does() -> None:
         with pytest.raises(KafkaError):
             await (await producer.send("t", b"refused")).wait()
         metrics = producer.metrics()
-        assert (metrics.record_send_total, metrics.record_retry_total, metrics.record_error_total) == (10, 10, 1)
+        assert (
+            metrics.record_send_total,
+            metrics.record_retry_total,
+            metrics.record_error_total,
+        ) == (10, 10, 1)
         assert (metrics.request_total, metrics.requests_in_flight) == (3, 0)
         assert metrics.request_latency_avg == pytest.approx(250, abs=10)
         assert metrics.record_queue_time_max >= 5
@@ -331,7 +385,14 @@ def test_nothing_is_counted_where_that_is_switched_off() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"batch_size": 200}, {"batch_size": 0}, {"buffer_memory": 600, "batch_size": 300}, {"compression": "zstd"}]
+    "settings",
+    [
+        {},
+        {"batch_size": 200},
+        {"batch_size": 0},
+        {"buffer_memory": 600, "batch_size": 300},
+        {"compression": "zstd"},
+    ],
 )
 def test_many_values_arrive_in_order_and_each_has_its_receipt(settings: dict[str, Any]) -> None:
     heard: list[int] = []
@@ -342,9 +403,13 @@ def test_many_values_arrive_in_order_and_each_has_its_receipt(settings: dict[str
         def note(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
             heard.append(metadata.offset if metadata else -1)
 
-        deliveries = await producer.send_many("t", values, headers=[("h", b"1")], timestamp_ms=7, on_delivery=note)
+        deliveries = await producer.send_many(
+            "t", values, headers=[("h", b"1")], timestamp_ms=7, on_delivery=note
+        )
         placed = [await delivery.wait() for delivery in deliveries]
-        assert [(each.offset, each.timestamp_ms) for each in placed] == [(offset, 7) for offset in range(502)]
+        assert [(each.offset, each.timestamp_ms) for each in placed] == [
+            (offset, 7) for offset in range(502)
+        ]
         assert await producer.send_many("t", []) == []
         assert producer.accumulator.buffered_bytes == 0
 
@@ -389,7 +454,14 @@ def test_many_values_have_the_headers_that_are_made_for_them_once(settings: dict
         requests = broker.requests
         await producer.send_many("t", ["a", "b"], headers=((name, b"") for name in ("h", "i")))
         await producer.flush()
-        (batch,) = [request.topic_data[0].partition_data[0].records for key, request in requests if key is ApiKey.PRODUCE]
-        assert [[name for name, _ in record.headers] for record in iterate_records(batch)] == [["h", "i"], ["h", "i"]]
+        (batch,) = [
+            request.topic_data[0].partition_data[0].records
+            for key, request in requests
+            if key is ApiKey.PRODUCE
+        ]
+        assert [[name for name, _ in record.headers] for record in iterate_records(batch)] == [
+            ["h", "i"],
+            ["h", "i"],
+        ]
 
     tell(story, linger_ms=1_000, **settings)

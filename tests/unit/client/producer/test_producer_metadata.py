@@ -15,11 +15,17 @@ SETTINGS: dict[str, Any] = {"metadata_max_age_ms": 10_000, "metadata_max_idle_ms
 
 def asked(broker: ScriptedBroker) -> list[list[str]]:
     """The topics of each Metadata request so far."""
-    return [[topic.name for topic in request.topics] for key, request in broker.requests if key is ApiKey.METADATA]
+    return [
+        [topic.name for topic in request.topics]
+        for key, request in broker.requests
+        if key is ApiKey.METADATA
+    ]
 
 
 @pytest.mark.parametrize("is_asked_only", [False, True])
-def test_a_topic_that_gets_no_records_is_asked_for_no_more_until_it_is_used_again(is_asked_only: bool) -> None:
+def test_a_topic_that_gets_no_records_is_asked_for_no_more_until_it_is_used_again(
+    is_asked_only: bool,
+) -> None:
     """KIP-526."""
 
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
@@ -126,16 +132,24 @@ def test_a_partition_that_never_comes_is_told_after_max_block_ms() -> None:
             await producer.send("t", b"x", partition=5)
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert trio.current_time() - started == pytest.approx(20)
-        assert producer.cluster.view.topics["t"].partition_count == 1, "the topic is known as before"
+        assert producer.cluster.view.topics["t"].partition_count == 1, (
+            "the topic is known as before"
+        )
         with pytest.raises(KafkaError, match="not -1"):
             await producer.send("t", b"x", partition=-1)
-        assert trio.current_time() - started == pytest.approx(20), "no partition has a negative number: that is told at once"
+        assert trio.current_time() - started == pytest.approx(20), (
+            "no partition has a negative number: that is told at once"
+        )
 
     tell(story, max_block_ms=20_000)
 
 
-@pytest.mark.parametrize(("topic", "partition"), [("t", 5), ("another", None)], ids=["partition", "topic"])
-def test_closing_ends_the_wait_for_a_partition_or_a_topic(topic: str, partition: int | None) -> None:
+@pytest.mark.parametrize(
+    ("topic", "partition"), [("t", 5), ("another", None)], ids=["partition", "topic"]
+)
+def test_closing_ends_the_wait_for_a_partition_or_a_topic(
+    topic: str, partition: int | None
+) -> None:
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
         async def send() -> None:
             with pytest.raises(KafkaError, match="the producer is closed"):

@@ -1,4 +1,6 @@
-"""A producer against a broker that misbehaves, in virtual time: what was acknowledged is there once, in order, and all is settled."""
+"""A producer against a broker that misbehaves, in virtual time: what was acknowledged is there
+once, in order, and all is settled.
+"""
 
 from typing import Any
 
@@ -19,7 +21,9 @@ def test_a_delivery_tells_where_the_record_is() -> None:
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
         first = await producer.send("t", b"a", timestamp_ms=5)
         second = await producer.send("t", "b", key="k", headers=[("h", b"1")], timestamp_ms=6)
-        assert await second.wait() == RecordMetadata(topic="t", partition=0, offset=1, timestamp_ms=6)
+        assert await second.wait() == RecordMetadata(
+            topic="t", partition=0, offset=1, timestamp_ms=6
+        )
         assert first.is_done
         assert first.result().offset == 0
 
@@ -58,7 +62,9 @@ def test_a_full_batch_leaves_before_linger_ends() -> None:
     ],
 )
 @pytest.mark.parametrize("seed", range(3))
-def test_an_accident_neither_loses_nor_duplicates_nor_reorders(accident: ErrorCode | str, seed: int) -> None:
+def test_an_accident_neither_loses_nor_duplicates_nor_reorders(
+    accident: ErrorCode | str, seed: int
+) -> None:
     sent: list[bytes] = []
 
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
@@ -73,7 +79,9 @@ def test_an_accident_neither_loses_nor_duplicates_nor_reorders(accident: ErrorCo
 
 @pytest.mark.parametrize("seed", range(12))
 def test_nothing_overtakes_a_batch_that_has_to_be_sent_again(seed: int) -> None:
-    """The broker goes away before the partition has heard of the producer, and comes back while later batches wait to connect."""
+    """The broker goes away before the partition has heard of the producer, and comes back while
+    later batches wait to connect.
+    """
     sent: list[bytes] = []
 
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
@@ -91,8 +99,12 @@ def test_nothing_overtakes_a_batch_that_has_to_be_sent_again(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_batch_whose_response_never_came_follows_its_partition_into_the_new_epoch(seed: int) -> None:
-    """The broker has lost records, so that the first batch in flight begins anew; what became of the second is not known."""
+def test_a_batch_whose_response_never_came_follows_its_partition_into_the_new_epoch(
+    seed: int,
+) -> None:
+    """The broker has lost records, so that the first batch in flight begins anew; what became of
+    the second is not known.
+    """
     sent: list[bytes] = []
 
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
@@ -101,15 +113,24 @@ def test_a_batch_whose_response_never_came_follows_its_partition_into_the_new_ep
         sent.extend(await send_many(producer, 12))
         await producer.flush()
 
-    settings = {"batch_size": 0, "linger_ms": 0, "request_timeout_ms": 2_000, "max_in_flight_requests_per_connection": 2}
+    settings = {
+        "batch_size": 0,
+        "linger_ms": 0,
+        "request_timeout_ms": 2_000,
+        "max_in_flight_requests_per_connection": 2,
+    }
     broker = tell(story, seed=seed, **settings)
     assert broker.logs[0].values == [b"first", *sent]
-    assert [header.producer_epoch for header in broker.logs[0].headers] == [0] + [1] * 12, "one new epoch is enough"
+    assert [header.producer_epoch for header in broker.logs[0].headers] == [0] + [1] * 12, (
+        "one new epoch is enough"
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_requests_keep_their_order_without_idempotence(seed: int) -> None:
-    """All batches are ready at once, when the connection is first opened: nothing but the sender's order keeps them apart."""
+    """All batches are ready at once, when the connection is first opened: nothing but the sender's
+    order keeps them apart.
+    """
 
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
         await producer.partitions_for("t")
@@ -165,7 +186,9 @@ def test_a_refused_record_does_not_stop_those_after_it() -> None:
 
     broker = tell(story, batch_size=0, linger_ms=0)
     assert broker.logs[0].values == [b"0", b"1", b"2", b"3"]
-    assert broker.logs[0].headers[-1].producer_epoch == 1, "the gap was closed by a new epoch (KIP-360)"
+    assert broker.logs[0].headers[-1].producer_epoch == 1, (
+        "the gap was closed by a new epoch (KIP-360)"
+    )
 
 
 def test_a_batch_that_is_too_large_is_split() -> None:
@@ -173,7 +196,11 @@ def test_a_batch_that_is_too_large_is_split() -> None:
         heard: list[int] = []
         deliveries = [
             await producer.send(
-                "t", b"%03d" % index * 10, on_delivery=lambda metadata, error: heard.append(metadata.offset if metadata else -1)
+                "t",
+                b"%03d" % index * 10,
+                on_delivery=lambda metadata, error: heard.append(
+                    metadata.offset if metadata else -1
+                ),
             )
             for index in range(60)
         ]
@@ -255,13 +282,17 @@ def test_a_topic_that_does_not_exist_is_told_after_max_block_ms() -> None:
 def test_a_custom_partitioner_chooses_or_leaves_the_choice() -> None:
     chosen: dict[bytes, int | None] = {b"a": 2, b"b": None, b"c": 9}
 
-    def partitioner(topic: str, key: bytes | None, value: bytes | None, partition_count: int) -> int | None:
+    def partitioner(
+        topic: str, key: bytes | None, value: bytes | None, partition_count: int
+    ) -> int | None:
         assert (topic, partition_count) == ("t", 3)
         return chosen[value or b""]
 
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
         assert (await (await producer.send("t", b"a")).wait()).partition == 2
-        assert (await (await producer.send("t", b"b", key=b"21")).wait()).partition == (-973932308 & 0x7FFFFFFF) % 3
+        assert (await (await producer.send("t", b"b", key=b"21")).wait()).partition == (
+            -973932308 & 0x7FFFFFFF
+        ) % 3
         with pytest.raises(KafkaError, match="the partitioner chose 9"):
             await producer.send("t", b"c")
 
@@ -296,7 +327,9 @@ def test_leaving_with_an_exception_settles_what_could_not_be_sent() -> None:
         await trio.sleep(1)
         raise ZeroDivisionError
 
-    with pytest.RaisesGroup(ZeroDivisionError):  # of the test's nursery alone: the producer's is not seen
+    with pytest.RaisesGroup(
+        ZeroDivisionError
+    ):  # of the test's nursery alone: the producer's is not seen
         tell(story)
     assert [error.code for error in seen if error] == [ErrorCode.REQUEST_TIMED_OUT]
 
@@ -342,7 +375,9 @@ def test_a_lost_producer_id_is_replaced() -> None:
 
 
 def test_a_producer_that_was_refused_an_id_goes_on_once_it_may_have_one() -> None:
-    """Topics that it did not know yet, and questions, were refused for ever, although records of the others were delivered."""
+    """Topics that it did not know yet, and questions, were refused for ever, although records of
+    the others were delivered.
+    """
 
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
         async def refuse(request: Any, version: int) -> InitProducerIdResponse:

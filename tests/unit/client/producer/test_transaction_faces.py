@@ -1,4 +1,6 @@
-"""Transactions from threads and from asyncio: the same blocks, the same ends, also where a block is interrupted or cancelled."""
+"""Transactions from threads and from asyncio: the same blocks, the same ends, also where a block is
+interrupted or cancelled.
+"""
 
 import asyncio
 import threading
@@ -10,7 +12,13 @@ from typing import Any
 
 import pytest
 
-from log_service.client import AsyncioProducer, BlockingProducer, KafkaError, TransactionAbortable, portal
+from log_service.client import (
+    AsyncioProducer,
+    BlockingProducer,
+    KafkaError,
+    TransactionAbortable,
+    portal,
+)
 from log_service.common.errors import ErrorCode
 from tests.unit.client.asyncio.scripted import beside_broker, scripted_producer
 from tests.unit.client.scripted_transactions import ScriptedCoordinator
@@ -69,8 +77,12 @@ def test_what_leaves_a_block_of_a_thread_aborts_it(error: type[BaseException]) -
     assert coordinator.ended == [False, True]
 
 
-def test_a_block_of_a_thread_that_was_interrupted_as_it_began_is_aborted_before_the_next_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C comes when the transaction is open, and the block has not begun: the next one was refused for it."""
+def test_a_block_of_a_thread_that_was_interrupted_as_it_began_is_aborted_before_the_next_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ctrl-C comes when the transaction is open, and the block has not begun: the next one was
+    refused for it.
+    """
 
     class Interrupted(Future[Any]):
         def result(self, timeout: float | None = None) -> Any:
@@ -127,7 +139,9 @@ def test_a_cancelled_block_on_asyncio_is_aborted_before_the_next_begins() -> Non
     assert coordinator.broker.logs[0].values == [b"lost", b"kept", b"too"]
 
 
-def test_a_block_on_asyncio_that_was_cancelled_as_it_began_is_aborted_before_the_next_begins() -> None:
+def test_a_block_on_asyncio_that_was_cancelled_as_it_began_is_aborted_before_the_next_begins() -> (
+    None
+):
     """The transaction is open, the task does not know yet: the loop stands still in between."""
     coordinator, unopened = asyncio_producer()
 

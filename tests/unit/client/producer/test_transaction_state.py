@@ -1,4 +1,6 @@
-"""Every state of a transactional producer against every call, every failure and every code: the whole table, not examples."""
+"""Every state of a transactional producer against every call, every failure and every code: the
+whole table, not examples.
+"""
 
 import pytest
 
@@ -53,7 +55,10 @@ CALLS = {
     Call.INIT: (Transactions.start_initializing, State.INITIALIZING),
     Call.BEGIN: (lambda transactions: transactions.begin(2), State.IN_TRANSACTION),
     Call.SEND: (lambda transactions: transactions.require(Call.SEND), State.IN_TRANSACTION),
-    Call.SEND_OFFSETS: (lambda transactions: transactions.require(Call.SEND_OFFSETS), State.IN_TRANSACTION),
+    Call.SEND_OFFSETS: (
+        lambda transactions: transactions.require(Call.SEND_OFFSETS),
+        State.IN_TRANSACTION,
+    ),
     Call.COMMIT: (Transactions.start_commit, State.COMMITTING),
     Call.ABORT: (Transactions.start_abort, State.ABORTING),
 }
@@ -101,7 +106,9 @@ def test_a_failure_only_leads_to_a_stronger_one(state: State) -> None:
 def test_moves_are_those_of_the_table_and_nothing_leaves_the_end() -> None:
     assert MOVES.keys() == set(State)
     assert MOVES[State.FATAL_ERROR] == set()
-    assert all(State.FATAL_ERROR in MOVES[state] for state in State if state is not State.FATAL_ERROR)
+    assert all(
+        State.FATAL_ERROR in MOVES[state] for state in State if state is not State.FATAL_ERROR
+    )
     assert TAKEN.keys() == set(Call)
 
 
@@ -120,7 +127,11 @@ def test_no_other_move_is_made(state: State) -> None:
 def test_every_code_of_every_request_has_one_meaning(step: Step, code: ErrorCode) -> None:
     if step is Step.PRODUCE:
         expected = (
-            Meaning.FENCED if code is ErrorCode.PRODUCER_FENCED else Meaning.FATAL if code in FATAL_FOR_BATCHES else Meaning.ABORTABLE
+            Meaning.FENCED
+            if code is ErrorCode.PRODUCER_FENCED
+            else Meaning.FATAL
+            if code in FATAL_FOR_BATCHES
+            else Meaning.ABORTABLE
         )
     elif code in STALE_EPOCHS:
         expected = Meaning.FENCED
@@ -141,7 +152,11 @@ def test_sets_of_codes_do_not_contradict_each_other() -> None:
 @pytest.mark.parametrize(
     ("step", "code", "meaning"),
     [
-        (Step.PRODUCE, ErrorCode.INVALID_PRODUCER_EPOCH, Meaning.ABORTABLE),  # it may have timed out: the coordinator says (KIP-588)
+        (
+            Step.PRODUCE,
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            Meaning.ABORTABLE,
+        ),  # it may have timed out: the coordinator says (KIP-588)
         (Step.PRODUCE, ErrorCode.TRANSACTION_ABORTABLE, Meaning.ABORTABLE),
         (Step.PRODUCE, ErrorCode.REQUEST_TIMED_OUT, Meaning.ABORTABLE),
         (Step.PRODUCE, ErrorCode.TOPIC_AUTHORIZATION_FAILED, Meaning.ABORTABLE),
@@ -156,7 +171,9 @@ def test_sets_of_codes_do_not_contradict_each_other() -> None:
         (Step.COMMIT_OFFSETS, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Meaning.FATAL),
     ],
 )
-def test_codes_mean_what_kafkas_producer_takes_them_for(step: Step, code: ErrorCode, meaning: Meaning) -> None:
+def test_codes_mean_what_kafkas_producer_takes_them_for(
+    step: Step, code: ErrorCode, meaning: Meaning
+) -> None:
     assert meaning_of(step, code) is meaning
 
 
@@ -192,7 +209,11 @@ def test_with_version_1_partitions_are_announced_once_for_each_transaction() -> 
     transactions = producer_in(State.IN_TRANSACTION, is_version_2=False)
     assert not transactions.is_announcement_due
     transactions.note_partition(ORDERS)
-    assert (transactions.is_announcement_due, transactions.is_started, transactions.may_send(ORDERS)) == (True, False, False)
+    assert (
+        transactions.is_announcement_due,
+        transactions.is_started,
+        transactions.may_send(ORDERS),
+    ) == (True, False, False)
     assert transactions.start_announcing() == [ORDERS]
     assert transactions.is_started
     transactions.note_announced([ORDERS])
@@ -214,7 +235,9 @@ def test_with_version_2_leaders_add_partitions() -> None:
 @pytest.mark.parametrize("is_confirmed", [False, True])
 @pytest.mark.parametrize("is_version_2", [False, True])
 def test_an_abort_of_what_was_never_added_is_done(is_version_2: bool, is_confirmed: bool) -> None:
-    """AddPartitionsToTxn was refused, so that a coordinator of version 1 has no transaction to abort, and says so."""
+    """AddPartitionsToTxn was refused, so that a coordinator of version 1 has no transaction to
+    abort, and says so.
+    """
     transactions = producer_in(State.IN_TRANSACTION, is_version_2=is_version_2)
     transactions.note_partition(ORDERS)
     if is_confirmed:
@@ -230,16 +253,36 @@ def test_lost_records_need_another_epoch_until_the_transaction_has_ended() -> No
     transactions.start_abort()
     assert transactions.is_bump_needed
     transactions.note_ended()
-    assert (transactions.is_bump_needed, transactions.error, transactions.state) == (False, None, State.READY)
+    assert (transactions.is_bump_needed, transactions.error, transactions.state) == (
+        False,
+        None,
+        State.READY,
+    )
 
 
 @pytest.mark.parametrize(
     ("step", "code", "told"),
     [
-        (Step.END, ErrorCode.PRODUCER_FENCED, "is fenced: another producer took its transactional_id"),
-        (Step.COMMIT_OFFSETS, ErrorCode.ILLEGAL_GENERATION, "the consumer's group went on without it"),
-        (Step.INIT, ErrorCode.INVALID_TRANSACTION_TIMEOUT, "above the brokers' transaction.max.timeout.ms"),
-        (Step.INIT, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "may not WRITE with that transactional_id"),
+        (
+            Step.END,
+            ErrorCode.PRODUCER_FENCED,
+            "is fenced: another producer took its transactional_id",
+        ),
+        (
+            Step.COMMIT_OFFSETS,
+            ErrorCode.ILLEGAL_GENERATION,
+            "the consumer's group went on without it",
+        ),
+        (
+            Step.INIT,
+            ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+            "above the brokers' transaction.max.timeout.ms",
+        ),
+        (
+            Step.INIT,
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "may not WRITE with that transactional_id",
+        ),
     ],
 )
 def test_errors_say_what_happened_and_what_to_do(step: Step, code: ErrorCode, told: str) -> None:

@@ -1,4 +1,6 @@
-"""Hypothesis strategies: an Avro schema together with a value of it, of all types and logical types."""
+"""Hypothesis strategies: an Avro schema together with a value of it, of all types and logical
+types.
+"""
 
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
@@ -19,7 +21,9 @@ class Typed(NamedTuple):
     kind: str
 
 
-INSTANTS = st.integers(0, 10**15).map(lambda micros: datetime(1970, 1, 2, tzinfo=UTC) + timedelta(microseconds=micros))
+INSTANTS = st.integers(0, 10**15).map(
+    lambda micros: datetime(1970, 1, 2, tzinfo=UTC) + timedelta(microseconds=micros)
+)
 MILLIS = INSTANTS.map(lambda each: each.replace(microsecond=each.microsecond // 1000 * 1000))
 PLAIN: tuple[Typed, ...] = (
     Typed("null", st.none(), "null"),
@@ -31,7 +35,11 @@ PLAIN: tuple[Typed, ...] = (
     Typed("bytes", st.binary(max_size=20), "bytes"),
     Typed("string", st.text(max_size=20), "string"),
     Typed({"type": "int", "logicalType": "date"}, st.dates(date(1, 1, 1), date(9999, 1, 1)), "int"),
-    Typed({"type": "int", "logicalType": "time-millis"}, st.builds(time, st.integers(0, 23), st.integers(0, 59)), "int"),
+    Typed(
+        {"type": "int", "logicalType": "time-millis"},
+        st.builds(time, st.integers(0, 23), st.integers(0, 59)),
+        "int",
+    ),
     Typed({"type": "long", "logicalType": "time-micros"}, st.times(), "long"),
     Typed({"type": "long", "logicalType": "timestamp-millis"}, MILLIS, "long"),
     Typed({"type": "long", "logicalType": "timestamp-micros"}, INSTANTS, "long"),
@@ -58,38 +66,66 @@ def types(numbers: "count[int]", depth: int) -> st.SearchStrategy[Typed]:
     if depth == 0:
         return st.one_of(plain, named)
     inner = types(numbers, depth - 1)
-    return st.one_of(plain, named, inner.map(_array), inner.map(_map), _records(inner, numbers), _unions(inner))
+    return st.one_of(
+        plain, named, inner.map(_array), inner.map(_map), _records(inner, numbers), _unions(inner)
+    )
 
 
 def _enum(number: int) -> Typed:
     symbols = ["A", "B", "C"]
-    return Typed({"type": "enum", "name": f"E{number}", "symbols": symbols}, st.sampled_from(symbols), f"E{number}")
+    return Typed(
+        {"type": "enum", "name": f"E{number}", "symbols": symbols},
+        st.sampled_from(symbols),
+        f"E{number}",
+    )
 
 
 def _fixed(number: int) -> Typed:
-    return Typed({"type": "fixed", "name": f"F{number}", "size": 4}, st.binary(min_size=4, max_size=4), f"F{number}")
+    return Typed(
+        {"type": "fixed", "name": f"F{number}", "size": 4},
+        st.binary(min_size=4, max_size=4),
+        f"F{number}",
+    )
 
 
 def _array(inner: Typed) -> Typed:
-    return Typed({"type": "array", "items": inner.schema}, st.lists(inner.values, max_size=3), "array")
+    return Typed(
+        {"type": "array", "items": inner.schema}, st.lists(inner.values, max_size=3), "array"
+    )
 
 
 def _map(inner: Typed) -> Typed:
-    return Typed({"type": "map", "values": inner.schema}, st.dictionaries(st.text(max_size=4), inner.values, max_size=3), "map")
+    return Typed(
+        {"type": "map", "values": inner.schema},
+        st.dictionaries(st.text(max_size=4), inner.values, max_size=3),
+        "map",
+    )
 
 
 def _records(inner: st.SearchStrategy[Typed], numbers: "count[int]") -> st.SearchStrategy[Typed]:
     def record(fields: list[Typed]) -> Typed:
         name = f"shop.R{next(numbers)}"
-        schema = {"type": "record", "name": name, "fields": [{"name": f"f{i}", "type": each.schema} for i, each in enumerate(fields)]}
-        return Typed(schema, st.fixed_dictionaries({f"f{i}": each.values for i, each in enumerate(fields)}), name)
+        schema = {
+            "type": "record",
+            "name": name,
+            "fields": [{"name": f"f{i}", "type": each.schema} for i, each in enumerate(fields)],
+        }
+        return Typed(
+            schema,
+            st.fixed_dictionaries({f"f{i}": each.values for i, each in enumerate(fields)}),
+            name,
+        )
 
     return st.lists(inner, max_size=4).map(record)
 
 
 def _unions(inner: st.SearchStrategy[Typed]) -> st.SearchStrategy[Typed]:
     def union(branches: list[Typed]) -> Typed:
-        named = [st.tuples(st.just(each.kind), each.values) for each in branches if each.kind.startswith(("shop.", "string", "long"))]
+        named = [
+            st.tuples(st.just(each.kind), each.values)
+            for each in branches
+            if each.kind.startswith(("shop.", "string", "long"))
+        ]
         plain = [each.values for each in branches]
         return Typed([each.schema for each in branches], st.one_of(*named, *plain), "union")
 

@@ -1,4 +1,6 @@
-"""Confluent's own client of a schema registry, as a judge. Where its packages are missing, tests skip."""
+"""Confluent's own client of a schema registry, as a judge. Where its packages are missing, tests
+skip.
+"""
 
 import warnings
 from typing import Any
@@ -16,7 +18,10 @@ with warnings.catch_warnings():
         from confluent_kafka.schema_registry import header_schema_id_serializer
         from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
         from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
-        from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
+        from confluent_kafka.schema_registry.protobuf import (
+            ProtobufDeserializer,
+            ProtobufSerializer,
+        )
         from confluent_kafka.serialization import MessageField, SerializationContext
         from confluent_kafka.serialization import SerializationError as JudgeError
 
@@ -24,7 +29,9 @@ with warnings.catch_warnings():
     except ImportError:
         IS_MISSING = True
 
-needs_confluent = pytest.mark.skipif(IS_MISSING, reason="authlib and cachetools, which Confluent's client needs, are not installed")
+needs_confluent = pytest.mark.skipif(
+    IS_MISSING, reason="authlib and cachetools, which Confluent's client needs, are not installed"
+)
 TOPIC_NAMES = {"subject.name.strategy.type": "TOPIC"}
 IN_HEADER = {} if IS_MISSING else {"schema.id.serializer": header_schema_id_serializer}
 
@@ -41,7 +48,9 @@ def about(topic: str, headers: Any = None, *, is_key: bool = False) -> Any:
 
 def as_theirs(schema: Schema) -> Any:
     """Return a schema as a value of Confluent's client."""
-    references = [ConfluentReference(each.name, each.subject, each.version) for each in schema.references]
+    references = [
+        ConfluentReference(each.name, each.subject, each.version) for each in schema.references
+    ]
     return ConfluentSchema(schema.text, schema.schema_type, references)
 
 

@@ -14,29 +14,51 @@ WELL_KNOWN = (
 )
 
 
-def field(name: str, number: int, kind: int, type_name: str = "", *, is_repeated: bool = False) -> descriptor_pb2.FieldDescriptorProto:
+def field(
+    name: str, number: int, kind: int, type_name: str = "", *, is_repeated: bool = False
+) -> descriptor_pb2.FieldDescriptorProto:
     label = 3 if is_repeated else 1
-    return descriptor_pb2.FieldDescriptorProto(name=name, number=number, type=kind, type_name=type_name or None, label=label)
+    return descriptor_pb2.FieldDescriptorProto(
+        name=name, number=number, type=kind, type_name=type_name or None, label=label
+    )
 
 
-def message(name: str, *fields: Any, nested: tuple[Any, ...] = (), **options: Any) -> descriptor_pb2.DescriptorProto:
+def message(
+    name: str, *fields: Any, nested: tuple[Any, ...] = (), **options: Any
+) -> descriptor_pb2.DescriptorProto:
     return descriptor_pb2.DescriptorProto(name=name, field=fields, nested_type=nested, **options)
 
 
 def common_file() -> descriptor_pb2.FileDescriptorProto:
     """Return the file that the other one imports."""
-    way = descriptor_pb2.EnumDescriptorProto(name="Way", value=[{"name": "CARD", "number": 0}, {"name": "CASH", "number": 1}])
+    way = descriptor_pb2.EnumDescriptorProto(
+        name="Way", value=[{"name": "CARD", "number": 0}, {"name": "CASH", "number": 1}]
+    )
     payment = message("Payment", field("way", 1, ENUM, ".shop.Way"), field("amount", 2, DOUBLE))
     return descriptor_pb2.FileDescriptorProto(
-        name="shop/common.proto", package="shop", syntax="proto3", message_type=[payment], enum_type=[way]
+        name="shop/common.proto",
+        package="shop",
+        syntax="proto3",
+        message_type=[payment],
+        enum_type=[way],
     )
 
 
 def orders_file() -> descriptor_pb2.FileDescriptorProto:
     """Return a file with four messages at the top, some of which hold others."""
-    entry = message("LabelsEntry", field("key", 1, STRING), field("value", 2, INT64), options={"map_entry": True})
+    entry = message(
+        "LabelsEntry",
+        field("key", 1, STRING),
+        field("value", 2, INT64),
+        options={"map_entry": True},
+    )
     leaf = message("Leaf", field("text", 1, STRING))
-    item = message("Item", field("sku", 1, STRING), field("leaf", 2, MESSAGE, ".shop.Order.Item.Leaf"), nested=(message("Other"), leaf))
+    item = message(
+        "Item",
+        field("sku", 1, STRING),
+        field("leaf", 2, MESSAGE, ".shop.Order.Item.Leaf"),
+        nested=(message("Other"), leaf),
+    )
     order = message(
         "Order",
         field("id", 1, INT64),
@@ -50,7 +72,10 @@ def orders_file() -> descriptor_pb2.FileDescriptorProto:
         field("raw", 9, BYTES, is_repeated=True),
         nested=(entry, item),
     )
-    zed, alpha = message("Zed", field("order", 1, MESSAGE, ".shop.Order")), message("Alpha", field("is_true", 1, BOOL))
+    zed, alpha = (
+        message("Zed", field("order", 1, MESSAGE, ".shop.Order")),
+        message("Alpha", field("is_true", 1, BOOL)),
+    )
     return descriptor_pb2.FileDescriptorProto(
         name="shop/orders.proto",
         package="shop",
@@ -67,8 +92,21 @@ def classes() -> dict[str, Any]:
         _add_known(pool, name)
     pool.Add(common_file())
     pool.Add(orders_file())
-    names = ("Zed", "Order", "Order.Item", "Order.Item.Leaf", "Order.Item.Other", "Alpha", "Last", "Last.Deep", "Payment")
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"shop.{name}")) for name in names}
+    names = (
+        "Zed",
+        "Order",
+        "Order.Item",
+        "Order.Item.Leaf",
+        "Order.Item.Other",
+        "Alpha",
+        "Last",
+        "Last.Deep",
+        "Payment",
+    )
+    return {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"shop.{name}"))
+        for name in names
+    }
 
 
 def _add_known(pool: Any, name: str) -> None:

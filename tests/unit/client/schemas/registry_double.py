@@ -65,8 +65,18 @@ class RegistryDouble:
             case "GET", ["schemas", "ids", number]:
                 answer = self._by_id(int(number))
             case "GET", ["schemas", "ids", number, "versions"]:
-                named = ((subject, found) for subject, found in self._subjects.items() if int(number) - 1 in found)
-                answer = 200, [{"subject": subject, "version": found.index(int(number) - 1) + 1} for subject, found in named]
+                named = (
+                    (subject, found)
+                    for subject, found in self._subjects.items()
+                    if int(number) - 1 in found
+                )
+                answer = (
+                    200,
+                    [
+                        {"subject": subject, "version": found.index(int(number) - 1) + 1}
+                        for subject, found in named
+                    ],
+                )
             case "GET", ["schemas", "guids", guid]:
                 found = [index for index in range(len(self._schemas)) if self._guid(index) == guid]
                 answer = self._by_id(found[0] + 1 if found else 0)
@@ -83,7 +93,10 @@ class RegistryDouble:
     def _look_up(self, subject: str, content: dict[str, Any]) -> Answer:
         if subject not in self._subjects:
             return _missing(40401, f"Subject '{subject}' not found.")
-        if content not in self._schemas or self._schemas.index(content) not in self._subjects[subject]:
+        if (
+            content not in self._schemas
+            or self._schemas.index(content) not in self._subjects[subject]
+        ):
             return _missing(40403, "Schema not found")
         return 200, self._described(subject, self._schemas.index(content))
 
@@ -101,7 +114,13 @@ class RegistryDouble:
 
     def _described(self, subject: str, index: int) -> dict[str, Any]:
         version = self._subjects[subject].index(index) + 1
-        return {"subject": subject, "version": version, "id": index + 1, **self._schemas[index], **self._guid_field(index)}
+        return {
+            "subject": subject,
+            "version": version,
+            "id": index + 1,
+            **self._schemas[index],
+            **self._guid_field(index),
+        }
 
     def _guid_field(self, index: int) -> dict[str, str]:
         return {"guid": self._guid(index)} if self._is_guid_told else {}
@@ -126,7 +145,9 @@ def served(registry: RegistryDouble, tls: SSLContext | None = None) -> Iterator[
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = 1 << 16  # one packet for a response, because the client would delay its acknowledgement of the first of two
+        wbufsize = (
+            1 << 16
+        )  # one packet for a response, because the client would delay its acknowledgement of the first of two
 
         def handle_request(self) -> None:
             content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -146,7 +167,9 @@ def served(registry: RegistryDouble, tls: SSLContext | None = None) -> Iterator[
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     if tls is not None:
-        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        server.socket = tls.wrap_socket(
+            server.socket, server_side=True, do_handshake_on_connect=False
+        )
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

@@ -14,14 +14,23 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from log_service.client import BlockingSchemaRegistryClient, ConfigError, KafkaError, Schema, SchemaRegistryClient, SchemaRegistryError
+from log_service.client import (
+    BlockingSchemaRegistryClient,
+    ConfigError,
+    KafkaError,
+    Schema,
+    SchemaRegistryClient,
+    SchemaRegistryError,
+)
 from tests.helpers.authority import Authority
 from tests.unit.client.schemas.registry_double import RegistryDouble, served
 
 INT = Schema(text='"int"')
 REGISTERED = b'{"id": 1, "schema": "\\"int\\""}'
 Main = Callable[[], Coroutine[Any, Any, Any]]
-ON_BOTH = pytest.mark.parametrize("run", [trio.run, lambda main: asyncio.run(main())], ids=["trio", "asyncio"])
+ON_BOTH = pytest.mark.parametrize(
+    "run", [trio.run, lambda main: asyncio.run(main())], ids=["trio", "asyncio"]
+)
 
 
 @pytest.fixture
@@ -60,12 +69,16 @@ def test_a_thread_registers_and_reads(refusing: str) -> None:
 
 
 @ON_BOTH
-def test_a_task_is_told_that_no_registry_responds(run: Callable[[Main], Any], refusing: str) -> None:
+def test_a_task_is_told_that_no_registry_responds(
+    run: Callable[[Main], Any], refusing: str
+) -> None:
     """With the address and the subject, after the retries."""
 
     async def main() -> None:
         async with SchemaRegistryClient(refusing, max_retries=1, retries_wait_ms=1) as registry:
-            with pytest.raises(SchemaRegistryError, match=f"no schema registry .*subject 's' at {refusing}: .+"):
+            with pytest.raises(
+                SchemaRegistryError, match=f"no schema registry .*subject 's' at {refusing}: .+"
+            ):
                 await registry.register_schema("s", INT)
 
     run(main)
@@ -75,7 +88,9 @@ def test_a_thread_is_told_that_no_registry_responds(refusing: str) -> None:
     """With the address and the subject, after the retries."""
     with (
         BlockingSchemaRegistryClient(refusing, max_retries=1, retries_wait_ms=1) as registry,
-        pytest.raises(SchemaRegistryError, match=f"no schema registry .*subject 's' at {refusing}: .+"),
+        pytest.raises(
+            SchemaRegistryError, match=f"no schema registry .*subject 's' at {refusing}: .+"
+        ),
     ):
         registry.register_schema("s", INT)
 
@@ -89,12 +104,20 @@ def moved(request: httpx.Request) -> httpx.Response:
 
 
 @ON_BOTH
-@pytest.mark.parametrize(("handle", "text"), [(large, "more than max_response_bytes=2048"), (moved, "status 302")])
-def test_a_task_takes_no_large_response_and_no_redirect(run: Callable[[Main], Any], handle: Any, text: str) -> None:
+@pytest.mark.parametrize(
+    ("handle", "text"), [(large, "more than max_response_bytes=2048"), (moved, "status 302")]
+)
+def test_a_task_takes_no_large_response_and_no_redirect(
+    run: Callable[[Main], Any], handle: Any, text: str
+) -> None:
     """A login would go along with a redirect."""
 
     async def main() -> None:
-        settings: dict[str, Any] = {"transport": httpx.MockTransport(handle), "max_response_bytes": 2048, "max_retries": 0}
+        settings: dict[str, Any] = {
+            "transport": httpx.MockTransport(handle),
+            "max_response_bytes": 2048,
+            "max_retries": 0,
+        }
         async with SchemaRegistryClient("http://r", **settings) as registry:
             with pytest.raises(SchemaRegistryError, match=text):
                 await registry.get_schema(1)
@@ -102,11 +125,20 @@ def test_a_task_takes_no_large_response_and_no_redirect(run: Callable[[Main], An
     run(main)
 
 
-@pytest.mark.parametrize(("handle", "text"), [(large, "more than max_response_bytes=2048"), (moved, "status 302")])
+@pytest.mark.parametrize(
+    ("handle", "text"), [(large, "more than max_response_bytes=2048"), (moved, "status 302")]
+)
 def test_a_thread_takes_no_large_response_and_no_redirect(handle: Any, text: str) -> None:
     """A login would go along with a redirect."""
-    settings: dict[str, Any] = {"transport": httpx.MockTransport(handle), "max_response_bytes": 2048, "max_retries": 0}
-    with BlockingSchemaRegistryClient("http://r", **settings) as registry, pytest.raises(SchemaRegistryError, match=text):
+    settings: dict[str, Any] = {
+        "transport": httpx.MockTransport(handle),
+        "max_response_bytes": 2048,
+        "max_retries": 0,
+    }
+    with (
+        BlockingSchemaRegistryClient("http://r", **settings) as registry,
+        pytest.raises(SchemaRegistryError, match=text),
+    ):
         registry.get_schema(1)
 
 
@@ -129,8 +161,15 @@ def dripping(request: httpx.Request) -> httpx.Response:
 
 def test_a_response_that_does_not_end_is_given_up() -> None:
     """A timeout of each read alone would wait for ever."""
-    settings: dict[str, Any] = {"transport": httpx.MockTransport(dripping), "max_retries": 0, "timeout": 0.05}
-    with BlockingSchemaRegistryClient("http://r", **settings) as blocking, pytest.raises(SchemaRegistryError, match=r"timeout=0\.05 s"):
+    settings: dict[str, Any] = {
+        "transport": httpx.MockTransport(dripping),
+        "max_retries": 0,
+        "timeout": 0.05,
+    }
+    with (
+        BlockingSchemaRegistryClient("http://r", **settings) as blocking,
+        pytest.raises(SchemaRegistryError, match=r"timeout=0\.05 s"),
+    ):
         blocking.get_schema(1)
 
     async def main() -> None:
@@ -155,7 +194,10 @@ async def shared_by_tasks() -> None:
         await release.wait()
         return httpx.Response(200, content=REGISTERED)
 
-    async with SchemaRegistryClient("http://r", transport=httpx.MockTransport(handle)) as registry, trio.open_nursery() as nursery:
+    async with (
+        SchemaRegistryClient("http://r", transport=httpx.MockTransport(handle)) as registry,
+        trio.open_nursery() as nursery,
+    ):
         scope = trio.CancelScope()
 
         async def first() -> None:
@@ -187,7 +229,9 @@ def test_threads_share_a_request_for_the_same_schema() -> None:
             under_way -= 1
         return httpx.Response(200, content=REGISTERED)
 
-    with BlockingSchemaRegistryClient("http://r", transport=httpx.MockTransport(handle)) as registry:
+    with BlockingSchemaRegistryClient(
+        "http://r", transport=httpx.MockTransport(handle)
+    ) as registry:
 
         def ask(_: int) -> Schema:
             start.wait(10)
@@ -214,7 +258,9 @@ def test_certificates_that_cannot_be_read_are_told_at_the_start(tmp_path: Path) 
 
 
 @ON_BOTH
-def test_a_registry_has_to_show_a_trusted_certificate(run: Callable[[Main], Any], tmp_path: Path) -> None:
+def test_a_registry_has_to_show_a_trusted_certificate(
+    run: Callable[[Main], Any], tmp_path: Path
+) -> None:
     """And may ask for one, as brokers do."""
     authority = Authority(tmp_path / "trusted")
     issued, own = authority.issue("localhost"), authority.issue("ann")
@@ -223,7 +269,11 @@ def test_a_registry_has_to_show_a_trusted_certificate(run: Callable[[Main], Any]
     tls.load_cert_chain(issued.keystore)
     tls.load_verify_locations(issued.truststore)
     tls.verify_mode = ssl.CERT_REQUIRED
-    keys: dict[str, Any] = {"ssl_keystore_type": "PEM", "ssl_keystore_location": str(own.keystore), "max_retries": 0}
+    keys: dict[str, Any] = {
+        "ssl_keystore_type": "PEM",
+        "ssl_keystore_location": str(own.keystore),
+        "max_retries": 0,
+    }
     with served(RegistryDouble(), tls) as url:
 
         async def main() -> None:
@@ -237,7 +287,9 @@ def test_a_registry_has_to_show_a_trusted_certificate(run: Callable[[Main], Any]
         with BlockingSchemaRegistryClient(url, ssl_ca=str(issued.truststore), **keys) as registry:
             assert registry.register_schema("s", INT).id == 1
         with (
-            BlockingSchemaRegistryClient(url, ssl_ca=str(issued.truststore), max_retries=0) as registry,
+            BlockingSchemaRegistryClient(
+                url, ssl_ca=str(issued.truststore), max_retries=0
+            ) as registry,
             pytest.raises(SchemaRegistryError),
         ):
             registry.register_schema("s", INT)
@@ -246,7 +298,9 @@ def test_a_registry_has_to_show_a_trusted_certificate(run: Callable[[Main], Any]
 def test_logins_go_with_each_request() -> None:
     """And no repr shows them."""
     double = RegistryDouble()
-    with BlockingSchemaRegistryClient("http://r", transport=double.transport(), basic_auth_user_info="ann:secret") as registry:
+    with BlockingSchemaRegistryClient(
+        "http://r", transport=double.transport(), basic_auth_user_info="ann:secret"
+    ) as registry:
         registry.register_schema("s", INT)
         assert double.logins == ["Basic YW5uOnNlY3JldA=="]
         assert "secret" not in repr(registry)

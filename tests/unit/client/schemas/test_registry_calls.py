@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from log_service.client import CompatibilityResult, RegisteredSchema, Schema, SchemaReference, SchemaRegistryError
+from log_service.client import (
+    CompatibilityResult,
+    RegisteredSchema,
+    Schema,
+    SchemaReference,
+    SchemaRegistryError,
+)
 from log_service.client.schemas.exchange import HttpCall, HttpResponse, Steps
 from log_service.client.schemas.registry_core import RegistryCore
 from log_service.client.schemas.settings import RegistryClientSettings
@@ -30,7 +36,9 @@ class Script:
         self.now_s = 0.0
         self.asked: list[str] = []
         self.bodies: list[Any] = []
-        self.core = RegistryCore(RegistryClientSettings.of("http://r", given), now=lambda: self.now_s, random=lambda: 0.0)
+        self.core = RegistryCore(
+            RegistryClientSettings.of("http://r", given), now=lambda: self.now_s, random=lambda: 0.0
+        )
 
     def run(self, steps: Steps[Any], *responses: Any) -> Any:
         """Return the result of a call. A response is a JSON value, or a status with one."""
@@ -50,7 +58,13 @@ class Script:
 
 
 CALLS: list[tuple[Callable[[RegistryCore], Steps[Any]], str, Any, Any, Any]] = [
-    (lambda core: core.register_schema("s", INT), "POST /subjects/s/versions", {"schema": '"int"'}, FULL, REGISTERED),
+    (
+        lambda core: core.register_schema("s", INT),
+        "POST /subjects/s/versions",
+        {"schema": '"int"'},
+        FULL,
+        REGISTERED,
+    ),
     (
         lambda core: core.register_schema("s", LONG, normalize=True),
         "POST /subjects/s/versions?normalize=true",
@@ -64,14 +78,44 @@ CALLS: list[tuple[Callable[[RegistryCore], Steps[Any]], str, Any, Any, Any]] = [
         {"id": 7},
         RegisteredSchema(schema=LONG, id=7, subject="s"),
     ),
-    (lambda core: core.lookup_schema("s", INT, deleted=True), "POST /subjects/s?deleted=true", {"schema": '"int"'}, FULL, REGISTERED),
+    (
+        lambda core: core.lookup_schema("s", INT, deleted=True),
+        "POST /subjects/s?deleted=true",
+        {"schema": '"int"'},
+        FULL,
+        REGISTERED,
+    ),
     (lambda core: core.get_schema(7), "GET /schemas/ids/7", None, {"schema": '"int"'}, INT),
-    (lambda core: core.get_schema(7, "s", fmt="serialized"), "GET /schemas/ids/7?subject=s&format=serialized", None, FULL, INT),
+    (
+        lambda core: core.get_schema(7, "s", fmt="serialized"),
+        "GET /schemas/ids/7?subject=s&format=serialized",
+        None,
+        FULL,
+        INT,
+    ),
     (lambda core: core.get_schema_by_guid("g"), "GET /schemas/guids/g", None, FULL, INT),
-    (lambda core: core.get_latest_version("s"), "GET /subjects/s/versions/latest", None, FULL, REGISTERED),
-    (lambda core: core.get_version("s", 3, deleted=True), "GET /subjects/s/versions/3?deleted=true", None, FULL, REGISTERED),
+    (
+        lambda core: core.get_latest_version("s"),
+        "GET /subjects/s/versions/latest",
+        None,
+        FULL,
+        REGISTERED,
+    ),
+    (
+        lambda core: core.get_version("s", 3, deleted=True),
+        "GET /subjects/s/versions/3?deleted=true",
+        None,
+        FULL,
+        REGISTERED,
+    ),
     (lambda core: core.get_versions("a/b"), "GET /subjects/a%2Fb/versions", None, [1, 2], [1, 2]),
-    (lambda core: core.get_subjects("o", deleted=True), "GET /subjects?subjectPrefix=o&deleted=true", None, ["o"], ["o"]),
+    (
+        lambda core: core.get_subjects("o", deleted=True),
+        "GET /subjects?subjectPrefix=o&deleted=true",
+        None,
+        ["o"],
+        ["o"],
+    ),
     (
         lambda core: core.get_schemas("o", latest_only=True, deleted=True),
         "GET /schemas?subjectPrefix=o&latestOnly=true&deleted=true&offset=0&limit=1000",
@@ -79,8 +123,20 @@ CALLS: list[tuple[Callable[[RegistryCore], Steps[Any]], str, Any, Any, Any]] = [
         [FULL],
         [REGISTERED],
     ),
-    (lambda core: core.get_schema_versions(7), "GET /schemas/ids/7/versions", None, [{"subject": "s", "version": 3}], [("s", 3)]),
-    (lambda core: core.get_referenced_by("s", "latest"), "GET /subjects/s/versions/latest/referencedby", None, [9], [9]),
+    (
+        lambda core: core.get_schema_versions(7),
+        "GET /schemas/ids/7/versions",
+        None,
+        [{"subject": "s", "version": 3}],
+        [("s", 3)],
+    ),
+    (
+        lambda core: core.get_referenced_by("s", "latest"),
+        "GET /subjects/s/versions/latest/referencedby",
+        None,
+        [9],
+        [9],
+    ),
     (lambda core: core.get_contexts(), "GET /contexts", None, ["."], ["."]),
     (
         lambda core: core.check_compatibility("s", INT, "latest"),
@@ -96,22 +152,50 @@ CALLS: list[tuple[Callable[[RegistryCore], Steps[Any]], str, Any, Any, Any]] = [
         {"is_compatible": True},
         CompatibilityResult(is_compatible=True),
     ),
-    (lambda core: core.get_config(), "GET /config", None, {"compatibilityLevel": "FULL"}, {"compatibilityLevel": "FULL"}),
+    (
+        lambda core: core.get_config(),
+        "GET /config",
+        None,
+        {"compatibilityLevel": "FULL"},
+        {"compatibilityLevel": "FULL"},
+    ),
     (lambda core: core.get_config("s"), "GET /config/s?defaultToGlobal=true", None, {}, {}),
     (lambda core: core.get_config("s", default_to_global=False), "GET /config/s", None, {}, {}),
-    (lambda core: core.set_config({"compatibility": "NONE"}, "s"), "PUT /config/s", {"compatibility": "NONE"}, {"a": 1}, {"a": 1}),
+    (
+        lambda core: core.set_config({"compatibility": "NONE"}, "s"),
+        "PUT /config/s",
+        {"compatibility": "NONE"},
+        {"a": 1},
+        {"a": 1},
+    ),
     (lambda core: core.delete_config("s"), "DELETE /config/s", None, {"a": 1}, {"a": 1}),
     (lambda core: core.get_mode(), "GET /mode", None, {"mode": "READWRITE"}, "READWRITE"),
-    (lambda core: core.set_mode("IMPORT", force=True), "PUT /mode?force=true", {"mode": "IMPORT"}, {"mode": "IMPORT"}, "IMPORT"),
+    (
+        lambda core: core.set_mode("IMPORT", force=True),
+        "PUT /mode?force=true",
+        {"mode": "IMPORT"},
+        {"mode": "IMPORT"},
+        "IMPORT",
+    ),
     (lambda core: core.delete_mode("s"), "DELETE /mode/s", None, {"mode": "IMPORT"}, "IMPORT"),
-    (lambda core: core.delete_subject("s", permanent=True), "DELETE /subjects/s?permanent=true", None, [1, 2], [1, 2]),
+    (
+        lambda core: core.delete_subject("s", permanent=True),
+        "DELETE /subjects/s?permanent=true",
+        None,
+        [1, 2],
+        [1, 2],
+    ),
     (lambda core: core.delete_version("s", 2), "DELETE /subjects/s/versions/2", None, 2, 2),
 ]
 
 
 @pytest.mark.parametrize(("call", "request_line", "body", "response", "expected"), CALLS)
 def test_a_call_is_one_request(
-    call: Callable[[RegistryCore], Steps[Any]], request_line: str, body: Any, response: Any, expected: Any
+    call: Callable[[RegistryCore], Steps[Any]],
+    request_line: str,
+    body: Any,
+    response: Any,
+    expected: Any,
 ) -> None:
     """With the body that the API wants, and a value for its response."""
     script = Script()
@@ -167,7 +251,9 @@ def test_a_refused_schema_is_asked_for_again() -> None:
     """It may be registered in the meantime."""
     script = Script()
     with pytest.raises(SchemaRegistryError, match="Schema 7 not found"):
-        script.run(script.core.get_schema(7), (404, {"error_code": 40403, "message": "Schema 7 not found"}))
+        script.run(
+            script.core.get_schema(7), (404, {"error_code": 40403, "message": "Schema 7 not found"})
+        )
     assert script.run(script.core.get_schema(7), FULL) == INT
 
 

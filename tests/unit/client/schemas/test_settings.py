@@ -19,11 +19,22 @@ def test_several_urls_are_a_list_or_a_text_with_commas() -> None:
     ("given", "headers"),
     [
         ({}, {}),
-        ({"basic_auth_user_info": "ann:pass:word"}, {"Authorization": "Basic YW5uOnBhc3M6d29yZA=="}),
+        (
+            {"basic_auth_user_info": "ann:pass:word"},
+            {"Authorization": "Basic YW5uOnBhc3M6d29yZA=="},
+        ),
         ({"bearer_auth_token": "abc"}, {"Authorization": "Bearer abc"}),
         (
-            {"bearer_auth_token": lambda: "def", "bearer_auth_logical_cluster": "lsrc-1", "bearer_auth_identity_pool_id": "pool-1"},
-            {"Authorization": "Bearer def", "target-sr-cluster": "lsrc-1", "Confluent-Identity-Pool-Id": "pool-1"},
+            {
+                "bearer_auth_token": lambda: "def",
+                "bearer_auth_logical_cluster": "lsrc-1",
+                "bearer_auth_identity_pool_id": "pool-1",
+            },
+            {
+                "Authorization": "Bearer def",
+                "target-sr-cluster": "lsrc-1",
+                "Confluent-Identity-Pool-Id": "pool-1",
+            },
         ),
     ],
 )
@@ -46,12 +57,24 @@ def test_logins_become_headers(given: dict[str, Any], headers: dict[str, str]) -
         ("http://one", {"timeout": 0}, "timeout is 0; it has to be a number from 0.001 to 3600"),
         ("http://one", {"max_retries": True}, "max_retries is True"),
         ("http://one", {"cache_capacity": "9"}, "cache_capacity is '9'"),
-        ("http://one", {"cache_capacty": 9}, "no setting 'cache_capacty'; did you mean cache_capacity?"),
+        (
+            "http://one",
+            {"cache_capacty": 9},
+            "no setting 'cache_capacty'; did you mean cache_capacity?",
+        ),
         ("http://one", {"basic_auth_user_info": "secret"}, "a colon in between"),
         ("http://ann:secret@one", {"basic_auth_user_info": "ann:secret"}, "both name a user"),
-        ("http://one", {"basic_auth_user_info": "ann:secret", "bearer_auth_token": "t"}, "both log in"),
+        (
+            "http://one",
+            {"basic_auth_user_info": "ann:secret", "bearer_auth_token": "t"},
+            "both log in",
+        ),
         ("http://one", {"ssl_ca": "ca.pem"}, "ssl_ca means nothing without an https URL"),
-        ("https://one", {"ssl_ca": "ca.pem", "ssl_truststore_location": "x"}, "both say whom to trust"),
+        (
+            "https://one",
+            {"ssl_ca": "ca.pem", "ssl_truststore_location": "x"},
+            "both say whom to trust",
+        ),
     ],
 )
 def test_mistakes_are_named(url: str, given: dict[str, Any], text: str) -> None:

@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_service.client import SerializationError
-from log_service.client.schemas.wire_format import Indexes, SchemaIdentity, header_value_of, prefix_of, read_identity
+from log_service.client.schemas.wire_format import (
+    Indexes,
+    SchemaIdentity,
+    header_value_of,
+    prefix_of,
+    read_identity,
+)
 
 GUID = "89791762-2336-4186-9674-299b90a802e2"
 GUID_BYTES = bytes.fromhex(GUID.replace("-", ""))
@@ -34,9 +40,15 @@ def test_a_schema_is_named_by_these_bytes(indexes: Indexes, expected: str) -> No
 def test_what_is_written_is_read(schema_id: int, indexes: Indexes, payload: bytes) -> None:
     """With the payload as it was."""
     data = prefix_of(schema_id, indexes) + payload
-    assert read_identity(data, (), is_key=False, has_indexes=True) == (SchemaIdentity(id=schema_id, indexes=indexes), payload)
+    assert read_identity(data, (), is_key=False, has_indexes=True) == (
+        SchemaIdentity(id=schema_id, indexes=indexes),
+        payload,
+    )
     header = ("__key_schema_id", header_value_of(GUID, indexes))
-    assert read_identity(payload, [header], is_key=True, has_indexes=True) == (SchemaIdentity(guid=GUID, indexes=indexes), payload)
+    assert read_identity(payload, [header], is_key=True, has_indexes=True) == (
+        SchemaIdentity(guid=GUID, indexes=indexes),
+        payload,
+    )
 
 
 def test_the_first_message_may_be_written_in_full() -> None:
@@ -53,10 +65,19 @@ def test_a_header_goes_before_the_prefix_and_the_last_one_counts() -> None:
     value = ("__value_schema_id", header_value_of(GUID))
     old = ("__value_schema_id", header_value_of("00000000-0000-0000-0000-000000000000"))
     by_id = ("__value_schema_id", prefix_of(9))
-    assert read_identity(data, [old, value], is_key=False, has_indexes=False) == (SchemaIdentity(guid=GUID), data)
-    assert read_identity(data, [by_id], is_key=False, has_indexes=False) == (SchemaIdentity(id=9), data)
+    assert read_identity(data, [old, value], is_key=False, has_indexes=False) == (
+        SchemaIdentity(guid=GUID),
+        data,
+    )
+    assert read_identity(data, [by_id], is_key=False, has_indexes=False) == (
+        SchemaIdentity(id=9),
+        data,
+    )
     for headers in ([("__key_schema_id", value[1])], [("__value_schema_id", None)], []):
-        assert read_identity(data, headers, is_key=False, has_indexes=False) == (SchemaIdentity(id=7), b"x")
+        assert read_identity(data, headers, is_key=False, has_indexes=False) == (
+            SchemaIdentity(id=7),
+            b"x",
+        )
 
 
 @pytest.mark.parametrize(

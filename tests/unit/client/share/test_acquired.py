@@ -1,4 +1,6 @@
-"""What comes out of a share fetch's bytes, for any batches and any acquired ranges; and how acknowledgements are put into batches."""
+"""What comes out of a share fetch's bytes, for any batches and any acquired ranges; and how
+acknowledgements are put into batches.
+"""
 
 import struct
 from contextlib import suppress
@@ -31,18 +33,29 @@ def is_bad(value: bytes) -> bytes:
 
 @given(
     batches=st.lists(
-        st.tuples(st.integers(0, 3), st.lists(st.sampled_from([b"good", b"bad"]), min_size=1, max_size=5), st.booleans()), max_size=6
+        st.tuples(
+            st.integers(0, 3),
+            st.lists(st.sampled_from([b"good", b"bad"]), min_size=1, max_size=5),
+            st.booleans(),
+        ),
+        max_size=6,
     ),
     pieces=st.lists(st.tuples(st.integers(0, 4), st.integers(1, 6), st.integers(1, 5)), max_size=8),
     portions=st.lists(st.integers(1, 4), max_size=20),
 )
 def test_each_acquired_offset_comes_out_once(
-    batches: list[tuple[int, list[bytes], bool]], pieces: list[tuple[int, int, int]], portions: list[int]
+    batches: list[tuple[int, list[bytes], bool]],
+    pieces: list[tuple[int, int, int]],
+    portions: list[int],
 ) -> None:
     written, at = bytearray(), 0
     held: dict[int, tuple[bytes, bool]] = {}
     for hole, values, is_damaged in batches:
-        batch = bytearray(build_batch([(0, None, value) for value in values], base_offset=at + hole, leader_epoch=0))
+        batch = bytearray(
+            build_batch(
+                [(0, None, value) for value in values], base_offset=at + hole, leader_epoch=0
+            )
+        )
         batch[-1] ^= is_damaged
         held |= {at + hole + index: (value, is_damaged) for index, value in enumerate(values)}
         written += batch
@@ -52,7 +65,9 @@ def test_each_acquired_offset_comes_out_once(
         ranges.append((start + hole, start + hole + size - 1, count))
         start += hole + size
     counts = {offset: count for first, last, count in ranges for offset in range(first, last + 1)}
-    reader = AcquiredReader(WHERE, bytes(written), ranges, check_crcs=True, deserializers=(None, is_bad))
+    reader = AcquiredReader(
+        WHERE, bytes(written), ranges, check_crcs=True, deserializers=(None, is_bad)
+    )
     taken: list[ShareRecord] = []
     failed: list[ShareRecord] = []
     is_empty = False
@@ -71,19 +86,29 @@ def test_each_acquired_offset_comes_out_once(
     offsets = [record.offset for record in taken + failed]
     assert sorted([*offsets, *reader.gaps, *reader.unreadable, *left]) == sorted(counts)
     assert all(one.offset < other.offset for one, other in pairwise(taken))
-    assert all(held[record.offset] == (record.value, False) and record.delivery_count == counts[record.offset] for record in taken)
+    assert all(
+        held[record.offset] == (record.value, False)
+        and record.delivery_count == counts[record.offset]
+        for record in taken
+    )
     assert all(held[record.offset] == (b"bad", False) for record in failed)
     assert all(offset not in held for offset in reader.gaps)
-    assert all(held.get(offset, (b"", True))[1] for offset in reader.unreadable)  # or a hole behind a damaged batch
+    assert all(
+        held.get(offset, (b"", True))[1] for offset in reader.unreadable
+    )  # or a hole behind a damaged batch
 
 
 @pytest.mark.parametrize("claimed", [0, 1, 500])
 @pytest.mark.parametrize("flags", [0, CONTROL_FLAG])
 def test_no_offset_of_a_damaged_batch_becomes_a_gap(claimed: int, flags: int) -> None:
     """A gap is acknowledged, so that no member ever gets the record, whatever becomes of the bytes."""
-    batches = [bytearray(build_batch([(0, None, b"v")] * 4, base_offset=base)) for base in (0, 4, 8)]
+    batches = [
+        bytearray(build_batch([(0, None, b"v")] * 4, base_offset=base)) for base in (0, 4, 8)
+    ]
     struct.pack_into(">hi", batches[1], ATTRIBUTES_POSITION, flags, claimed)
-    reader = AcquiredReader(WHERE, b"".join(batches), [(2, 11, 1)], check_crcs=True, deserializers=(None, None))
+    reader = AcquiredReader(
+        WHERE, b"".join(batches), [(2, 11, 1)], check_crcs=True, deserializers=(None, None)
+    )
     taken: list[ShareRecord] = []
     for _ in range(3):
         with suppress(CorruptBatch):
@@ -92,7 +117,9 @@ def test_no_offset_of_a_damaged_batch_becomes_a_gap(claimed: int, flags: int) ->
     assert (reader.unreadable, reader.gaps) == ([4, 5, 6, 7], [])
 
 
-@pytest.mark.parametrize("ranges", [[(5, 4, 1)], [(0, 3, 1), (3, 4, 1)], [(0, MAX_ACQUIRED, 1)], [(-1, 0, 1)]], ids=str)
+@pytest.mark.parametrize(
+    "ranges", [[(5, 4, 1)], [(0, 3, 1), (3, 4, 1)], [(0, MAX_ACQUIRED, 1)], [(-1, 0, 1)]], ids=str
+)
 def test_ranges_that_no_broker_acquires_are_refused(ranges: list[tuple[int, int, int]]) -> None:
     with pytest.raises(ProtocolError):
         AcquiredReader(WHERE, b"", ranges, check_crcs=True, deserializers=(None, None))
@@ -104,14 +131,20 @@ def test_batches_say_of_each_offset_what_was_said(types: dict[int, int]) -> None
     said: dict[int, int] = {}
     for first, last, kinds in batches:
         assert len(kinds) in {1, last - first + 1}
-        said |= {offset: kinds[0] if len(kinds) == 1 else kinds[offset - first] for offset in range(first, last + 1)}
+        said |= {
+            offset: kinds[0] if len(kinds) == 1 else kinds[offset - first]
+            for offset in range(first, last + 1)
+        }
     assert said == types
-    assert all(one.last_offset + 1 < other.first_offset for one, other in pairwise(batches))  # as few as there can be, in order
+    assert all(
+        one.last_offset + 1 < other.first_offset for one, other in pairwise(batches)
+    )  # as few as there can be, in order
 
 
 def test_of_what_is_said_twice_the_later_counts() -> None:
     sayings = [
-        Acknowledging(topic_partition=WHERE, types=types, deadline_ms=0, on_settled=lambda *_: None) for types in ({3: 4, 4: 1}, {3: 1})
+        Acknowledging(topic_partition=WHERE, types=types, deadline_ms=0, on_settled=lambda *_: None)
+        for types in ({3: 4, 4: 1}, {3: 1})
     ]
     assert merged(sayings) == {WHERE: [(3, 4, [1])]}
 

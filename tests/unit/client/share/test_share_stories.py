@@ -1,4 +1,6 @@
-"""Stories of a share consumer in virtual time, beside a coordinator and leaders that do what the test says (KIP-932)."""
+"""Stories of a share consumer in virtual time, beside a coordinator and leaders that do what the
+test says (KIP-932).
+"""
 
 import logging
 from typing import Any
@@ -48,7 +50,10 @@ def test_a_session_begins_with_a_fetch_and_counts_on() -> None:
         queue.deliver(1, [b"b"])
         await polled(consumer)
         assert queue.epochs[:3] == [0, 1, 2]
-        named = [[each.partition_index for topic in request.topics for each in topic.partitions] for request in queue.fetches]
+        named = [
+            [each.partition_index for topic in request.topics for each in topic.partitions]
+            for request in queue.fetches
+        ]
         assert named[:2] == [[0], []]
 
     tell(story)
@@ -133,7 +138,10 @@ def test_offsets_without_records_are_gaps_and_records_of_others_are_dropped() ->
     async def story(queue: Queue, consumer: ShareConsumer) -> None:
         queue.deliver(10, [b"a", b"b", b"c", b"d"], [(11, 11, 1), (13, 15, 2)])
         records = await polled(consumer)
-        assert [(record.offset, record.value, record.delivery_count) for record in records] == [(11, b"b", 1), (13, b"d", 2)]
+        assert [(record.offset, record.value, record.delivery_count) for record in records] == [
+            (11, b"b", 1),
+            (13, b"d", 2),
+        ]
         await consumer.commit()
         assert sorted(queue.said) == [(0, 11, 11, (1,)), (0, 13, 15, (1, 0, 0))]
 
@@ -239,26 +247,37 @@ def test_a_refusal_is_told_by_partition_and_to_the_callback() -> None:
             await consumer.commit()
         assert list(caught.value.errors) == [WHERE]
         assert list(caught.value.results) == [TopicPartition("t", 1)]
-        assert [(where.partition, offsets, error and error.code) for where, offsets, error in told] == [
+        assert [
+            (where.partition, offsets, error and error.code) for where, offsets, error in told
+        ] == [
             (0, [0], ErrorCode.INVALID_RECORD_STATE),
             (1, [0, 1], None),
         ]
 
-    tell(story, partition_count=2, acknowledgement_mode="explicit", on_acknowledged=lambda *args: told.append(args))
+    tell(
+        story,
+        partition_count=2,
+        acknowledgement_mode="explicit",
+        on_acknowledged=lambda *args: told.append(args),
+    )
 
 
 def test_what_a_leader_cannot_store_now_is_said_again() -> None:
     async def story(queue: Queue, consumer: ShareConsumer) -> None:
         queue.deliver(0, [b"a"])
         await polled(consumer)
-        queue.refusals.extend([ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
+        queue.refusals.extend(
+            [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+        )
         await consumer.commit()
         assert queue.said == [(0, 0, 0, (1,))] * 3
 
     tell(story)
 
 
-@pytest.mark.parametrize("code", [ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH])
+@pytest.mark.parametrize(
+    "code", [ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH]
+)
 def test_a_lost_session_begins_anew_and_what_was_in_hand_comes_again(code: ErrorCode) -> None:
     async def story(queue: Queue, consumer: ShareConsumer) -> None:
         queue.deliver(0, [b"a", b"b"])
@@ -269,7 +288,10 @@ def test_a_lost_session_begins_anew_and_what_was_in_hand_comes_again(code: Error
             await consumer.commit()
         assert caught.value.errors[WHERE].code is code
         queue.deliver(0, [b"a", b"b"], [(0, 1, 2)])
-        assert [record.delivery_count for record in await polled(consumer)] == [2, 2]  # b of the old session is not handed out
+        assert [record.delivery_count for record in await polled(consumer)] == [
+            2,
+            2,
+        ]  # b of the old session is not handed out
         assert queue.epochs[-1] == 0
 
     tell(story)
@@ -345,7 +367,9 @@ def test_a_partition_that_went_to_others_is_forgotten_and_what_waits_is_released
         await consumer.commit()
         assert (1, 0, 0, (1,)) in queue.said
         await consumer.poll(timeout_ms=600)
-        assert [each.partitions for each in queue.fetches[-1].forgotten_topics_data] == [[1]] or queue.session == {0}
+        assert [each.partitions for each in queue.fetches[-1].forgotten_topics_data] == [
+            [1]
+        ] or queue.session == {0}
 
     tell(story, partition_count=2)
 
@@ -380,7 +404,9 @@ def test_a_subscription_is_told_once_and_when_it_changes() -> None:
     tell(story)
 
 
-@pytest.mark.parametrize("code", [ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.GROUP_MAX_SIZE_REACHED])
+@pytest.mark.parametrize(
+    "code", [ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.GROUP_MAX_SIZE_REACHED]
+)
 def test_a_refused_member_is_told(code: ErrorCode) -> None:
     async def story(queue: Queue, consumer: ShareConsumer) -> None:
         queue.coordination.beats.append(code)
@@ -486,7 +512,9 @@ def test_unsubscribing_acknowledges_and_another_subscription_is_another_member()
 
 
 @pytest.mark.parametrize("api", [ApiKey.SHARE_ACKNOWLEDGE, ApiKey.SHARE_GROUP_HEARTBEAT])
-def test_unsubscribing_that_is_cancelled_still_leaves_and_another_subscription_reads(api: ApiKey) -> None:
+def test_unsubscribing_that_is_cancelled_still_leaves_and_another_subscription_reads(
+    api: ApiKey,
+) -> None:
     async def story(queue: Queue, consumer: ShareConsumer) -> None:
         queue.deliver(0, [b"a"])
         await polled(consumer)
@@ -530,7 +558,9 @@ def tell_of_two(story: Any, **settings: Any) -> None:
         async with trio.open_nursery() as nursery:
             await nursery.start(one.broker.run)
             await nursery.start(two.broker.run)
-            async with ShareConsumer("broker:9092", group_id="q", env=world.client_env(), **settings) as consumer:
+            async with ShareConsumer(
+                "broker:9092", group_id="q", env=world.client_env(), **settings
+            ) as consumer:
                 await consumer.subscribe(["t"])
                 with trio.fail_after(1_000):
                     await story(one, two, consumer)
@@ -578,7 +608,9 @@ def test_with_record_limit_one_leader_is_asked_at_a_time() -> None:
         one.deliver(0, [b"a", b"b"])
         two.deliver(0, [b"c", b"d"], partition=1)
         assert len(await polled(consumer, 2)) == 2
-        assert sum(len(queue.scripts[0]) + len(queue.scripts[1]) for queue in (one, two)) == 1  # nothing was acquired in vain
+        assert (
+            sum(len(queue.scripts[0]) + len(queue.scripts[1]) for queue in (one, two)) == 1
+        )  # nothing was acquired in vain
 
     tell_of_two(story, share_acquire_mode="record_limit")
 
@@ -590,7 +622,9 @@ def test_a_leader_that_dies_does_not_keep_the_others_back() -> None:
         elect([one.broker, two.broker], 1, 1)
         two.broker.go_down(10_000)
         one.deliver(0, [b"b"], [(0, 0, 1)], partition=1)
-        assert [(record.partition, record.value) for record in await polled(consumer)] == [(1, b"b")]
+        assert [(record.partition, record.value) for record in await polled(consumer)] == [
+            (1, b"b")
+        ]
 
     tell_of_two(story)
 

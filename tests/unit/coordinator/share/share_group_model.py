@@ -1,8 +1,9 @@
-"""A model of a share partition under random members, clocks, failed writes and new leaders: no record is lost, none is done with twice.
+"""A model of a share partition under random members, clocks, failed writes and new leaders: no
+record is lost, none is done with twice.
 
-The model knows what the log holds and what members were told; of the share partition it knows only what every caller sees. Half of its
-groups have dead letters: then no record may be given up before its letter is written. ``test_share_bugs`` plants bugs for it to find.
-Source: KIP-932.
+The model knows what the log holds and what members were told; of the share partition it knows only
+what every caller sees. Half of its groups have dead letters: then no record may be given up before
+its letter is written. ``test_share_bugs`` plants bugs for it to find. Source: KIP-932.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.coordinator.share.acknowledging import AcknowledgedRange
-from log_service.coordinator.share.acquiring import MIN_THROTTLED_COUNT, AcquireRequest, FetchedRecords, ShareSettings
+from log_service.coordinator.share.acquiring import (
+    MIN_THROTTLED_COUNT,
+    AcquireRequest,
+    FetchedRecords,
+    ShareSettings,
+)
 from log_service.coordinator.share.in_flight import DeadLetterRange
 from log_service.coordinator.share.record_states import AcknowledgeType, AcquireMode, RecordState
 from log_service.coordinator.share.share_partition import SharePartition, StateWrite
@@ -83,17 +89,23 @@ class ShareGroupModel(RuleBasedStateMachine):
         mode=st.sampled_from(AcquireMode),
         batch_count=st.integers(1, 4),
     )
-    def acquire(self, member: str, most: int, size: int, mode: AcquireMode, batch_count: int) -> None:
+    def acquire(
+        self, member: str, most: int, size: int, mode: AcquireMode, batch_count: int
+    ) -> None:
         offset = self.partition.next_fetch_offset
         read = [each for each in self.log if each[1] >= offset][:batch_count]
         request = AcquireRequest(member_id=member, max_records=most, batch_size=size, mode=mode)
-        acquired = self.partition.acquire(request, FetchedRecords(fetch_offset=offset, batches=read), self.now_ms)
+        acquired = self.partition.acquire(
+            request, FetchedRecords(fetch_offset=offset, batches=read), self.now_ms
+        )
         count = 0
         for each in acquired:
             for number in range(each.first_offset, each.last_offset + 1):
                 assert number not in self.held, "two members hold a record"
                 assert number not in self.done, "a record is delivered after it was done with"
-                assert number not in self.accepted, "a record is delivered after a member heard that it is acknowledged"
+                assert number not in self.accepted, (
+                    "a record is delivered after a member heard that it is acknowledged"
+                )
                 assert self.log_start <= number <= read[-1][1]
                 assert each.delivery_count == self.counts.get(number, 0) + 1
                 assert each.delivery_count <= self.limit
@@ -102,7 +114,9 @@ class ShareGroupModel(RuleBasedStateMachine):
             count += each.count
         if mode is AcquireMode.RECORD_LIMIT:
             assert count <= most
-        if self.limit > MIN_THROTTLED_COUNT and any(each.delivery_count == self.limit for each in acquired):
+        if self.limit > MIN_THROTTLED_COUNT and any(
+            each.delivery_count == self.limit for each in acquired
+        ):
             assert count == 1, "a record on its last delivery has company"
 
     @precondition(lambda self: self.held)
@@ -114,8 +128,18 @@ class ShareGroupModel(RuleBasedStateMachine):
         most = first + chosen.draw(st.integers(0, 5))
         while last < most and last + 1 in self.held and self.held[last + 1].member_id == member:
             last += 1
-        types = chosen.draw(st.lists(st.sampled_from(AcknowledgeType), min_size=last - first + 1, max_size=last - first + 1))
-        write = self.partition.acknowledge(member, [AcknowledgedRange(first_offset=first, last_offset=last, types=types)], self.now_ms)
+        types = chosen.draw(
+            st.lists(
+                st.sampled_from(AcknowledgeType),
+                min_size=last - first + 1,
+                max_size=last - first + 1,
+            )
+        )
+        write = self.partition.acknowledge(
+            member,
+            [AcknowledgedRange(first_offset=first, last_offset=last, types=types)],
+            self.now_ms,
+        )
         taken: dict[int, Held] = {}
         for number, kind in zip(range(first, last + 1), types, strict=True):
             if number < self.partition.start_offset:
@@ -127,16 +151,25 @@ class ShareGroupModel(RuleBasedStateMachine):
         assert (write is None) == (not taken)
         if write is None:
             return
-        assert {number for each in write.batches for number in range(each.first_offset, each.last_offset + 1)} == set(taken)
+        assert {
+            number
+            for each in write.batches
+            for number in range(each.first_offset, each.last_offset + 1)
+        } == set(taken)
         said = dict(zip(range(first, last + 1), types, strict=True))
-        self.accepting[write.write_id] = {number for number in taken if said[number] is AcknowledgeType.ACCEPT}
+        self.accepting[write.write_id] = {
+            number for number in taken if said[number] is AcknowledgeType.ACCEPT
+        }
         self.needs_no_letter |= {number for number in taken if said[number] is AcknowledgeType.GAP}
         given_up = {
             number
             for number in taken
-            if said[number] is AcknowledgeType.REJECT or (said[number] is AcknowledgeType.RELEASE and self.counts[number] >= self.limit)
+            if said[number] is AcknowledgeType.REJECT
+            or (said[number] is AcknowledgeType.RELEASE and self.counts[number] >= self.limit)
         }
-        assert numbers_of(write.dead_letters) == (given_up if self.settings.has_dead_letters else set())
+        assert numbers_of(write.dead_letters) == (
+            given_up if self.settings.has_dead_letters else set()
+        )
         self._note_write(write, taken)
 
     @precondition(lambda self: self.held)
@@ -146,7 +179,10 @@ class ShareGroupModel(RuleBasedStateMachine):
         first = chosen.draw(st.sampled_from(sorted(self.held)))
         member = self.held[first].member_id
         end = max(self.partition.end_offset, first + 1) + chosen.draw(st.integers(0, 3))
-        ranges = [AcknowledgedRange(first_offset=each, last_offset=each, types=[kind]) for each in (first, end)]
+        ranges = [
+            AcknowledgedRange(first_offset=each, last_offset=each, types=[kind])
+            for each in (first, end)
+        ]
         before = list(self.partition.runs())
         with pytest.raises(KafkaError):
             self.partition.acknowledge(member, ranges, self.now_ms)
@@ -160,7 +196,11 @@ class ShareGroupModel(RuleBasedStateMachine):
             return
         other = next(member for member in MEMBERS if member != self.held[offset].member_id)
         with pytest.raises(KafkaError) as caught:
-            self.partition.acknowledge(other, [AcknowledgedRange(first_offset=offset, last_offset=offset, types=[kind])], self.now_ms)
+            self.partition.acknowledge(
+                other,
+                [AcknowledgedRange(first_offset=offset, last_offset=offset, types=[kind])],
+                self.now_ms,
+            )
         assert caught.value.code is ErrorCode.INVALID_RECORD_STATE
 
     @rule(offset=st.integers(0, 72), member=st.sampled_from(MEMBERS), kind=st.sampled_from(ENDS))
@@ -171,7 +211,11 @@ class ShareGroupModel(RuleBasedStateMachine):
         before = list(self.partition.runs())
         if offset in self.counts or offset in self.done:
             with pytest.raises(KafkaError) as caught:
-                self.partition.acknowledge(member, [AcknowledgedRange(first_offset=offset, last_offset=offset, types=[kind])], self.now_ms)
+                self.partition.acknowledge(
+                    member,
+                    [AcknowledgedRange(first_offset=offset, last_offset=offset, types=[kind])],
+                    self.now_ms,
+                )
             assert caught.value.code in (ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST)
         assert list(self.partition.runs()) == before
 
@@ -188,7 +232,9 @@ class ShareGroupModel(RuleBasedStateMachine):
 
     @rule(member=st.sampled_from(MEMBERS), most=st.integers(1, 15), times=st.integers(1, 4))
     def fail_again(self, member: str, most: int, times: int) -> None:
-        """A member takes records and is never heard of again: they come near to their last delivery."""
+        """A member takes records and is never heard of again: they come near to their last
+        delivery.
+        """
         for _ in range(times):
             self.acquire(member, most, 10, AcquireMode.BATCH_OPTIMIZED, 3)
             self.now_ms += LOCK_MS
@@ -212,28 +258,42 @@ class ShareGroupModel(RuleBasedStateMachine):
     @rule(step=st.integers(1, 8))
     def delete_records(self, step: int) -> None:
         self.log_start = min(self.log_start + step, self.log[-1][1] + 1)
-        self.log = [(max(first, self.log_start), last) for first, last in self.log if last >= self.log_start] or self.log[-1:]
+        self.log = [
+            (max(first, self.log_start), last) for first, last in self.log if last >= self.log_start
+        ] or self.log[-1:]
         self.partition.follow_log_start(self.log_start)
         for write, taken in self.writes:
             for each in write.batches:
                 if each.delivery_state == RecordState.AVAILABLE:
-                    for number in range(each.first_offset, min(each.last_offset + 1, self.log_start)):
+                    for number in range(
+                        each.first_offset, min(each.last_offset + 1, self.log_start)
+                    ):
                         taken.pop(number, None)
 
     @rule()
     def elect_a_new_leader(self) -> None:
         """What was not stored is forgotten, and delivered again."""
-        kept = {number: state for number, state in sorted(self.stored.items()) if number >= self.stored_start}
+        kept = {
+            number: state
+            for number, state in sorted(self.stored.items())
+            if number >= self.stored_start
+        }
         batches = [
-            StateBatch(first_offset=number, last_offset=number, delivery_state=state, delivery_count=count)
+            StateBatch(
+                first_offset=number, last_offset=number, delivery_state=state, delivery_count=count
+            )
             for number, (state, count) in kept.items()
         ]
         self.partition = SharePartition(self.settings, self.stored_start, batches)
         self.partition.follow_log_start(self.log_start)
         self.held, self.writes, self.accepting = {}, [], {}
         self.counts = {number: count for number, (_, count) in kept.items()}
-        self.done = {number: state for number, state in self.done.items() if number < self.stored_start}
-        self.done |= {number: RecordState(state) for number, (state, _) in kept.items() if state in FINAL}
+        self.done = {
+            number: state for number, state in self.done.items() if number < self.stored_start
+        }
+        self.done |= {
+            number: RecordState(state) for number, (state, _) in kept.items() if state in FINAL
+        }
         self.last_start = 0
 
     # What must hold
@@ -255,7 +315,9 @@ class ShareGroupModel(RuleBasedStateMachine):
             if run.delivery.state is RecordState.ACQUIRED
             for number in range(run.first, run.last + 1)
         }
-        assert acquired == {number: (held.member_id, held.deadline_ms) for number, held in self.held.items()}
+        assert acquired == {
+            number: (held.member_id, held.deadline_ms) for number, held in self.held.items()
+        }
 
     @invariant()
     def runs_neither_overlap_nor_leave_the_window(self) -> None:
@@ -265,7 +327,9 @@ class ShareGroupModel(RuleBasedStateMachine):
             reached = run.last
 
     def teardown(self) -> None:
-        """Whatever happened: members that go on acquiring and acknowledging reach the end of the log."""
+        """Whatever happened: members that go on acquiring and acknowledging reach the end of the
+        log.
+        """
         for _ in range(MAX_DRAIN_ROUNDS):
             while self.writes:
                 self._complete(0, is_written=True)
@@ -274,11 +338,24 @@ class ShareGroupModel(RuleBasedStateMachine):
             self.now_ms += LOCK_MS
             self._expire()
             self.acquire("a", 15, 10, AcquireMode.BATCH_OPTIMIZED, 4)
-            ranges = [AcknowledgedRange(first_offset=each, last_offset=each, types=[AcknowledgeType.ACCEPT]) for each in sorted(self.held)]
+            ranges = [
+                AcknowledgedRange(
+                    first_offset=each, last_offset=each, types=[AcknowledgeType.ACCEPT]
+                )
+                for each in sorted(self.held)
+            ]
             write = self.partition.acknowledge("a", ranges, self.now_ms)
             taken, self.held = (
-                {number: each for number, each in self.held.items() if number >= self.partition.start_offset},
-                {number: each for number, each in self.held.items() if number < self.partition.start_offset},
+                {
+                    number: each
+                    for number, each in self.held.items()
+                    if number >= self.partition.start_offset
+                },
+                {
+                    number: each
+                    for number, each in self.held.items()
+                    if number < self.partition.start_offset
+                },
             )
             if write is not None:
                 self.writes.append((write, taken))
@@ -291,7 +368,9 @@ class ShareGroupModel(RuleBasedStateMachine):
     def _note_write(self, write: StateWrite, taken: dict[int, Held]) -> None:
         for each in write.batches:
             for number in range(each.first_offset, each.last_offset + 1):
-                assert each.delivery_count == self.counts[number], "what is stored is not how often the record was delivered"
+                assert each.delivery_count == self.counts[number], (
+                    "what is stored is not how often the record was delivered"
+                )
         self.writes.append((write, taken))
 
     def _complete(self, index: int, *, is_written: bool) -> None:
@@ -312,7 +391,9 @@ class ShareGroupModel(RuleBasedStateMachine):
             self._expire()
 
     def _store(self, number: int, state: int, count: int) -> None:
-        self.stored[number] = max(self.stored.get(number, (0, 0)), (state, count), key=lambda each: (each[1], each[0]))
+        self.stored[number] = max(
+            self.stored.get(number, (0, 0)), (state, count), key=lambda each: (each[1], each[0])
+        )
         if state in FINAL:
             self._end(number, RecordState(state))
 
@@ -320,11 +401,17 @@ class ShareGroupModel(RuleBasedStateMachine):
         self.done[number] = state
         if self.settings.has_dead_letters and state is RecordState.ARCHIVED:
             is_excused = number in self.needs_no_letter or number < self.log_start
-            assert is_excused or number in self.letters, "a record is given up, and has no dead letter"
+            assert is_excused or number in self.letters, (
+                "a record is given up, and has no dead letter"
+            )
 
     def _expire(self) -> None:
-        late = {number: held for number, held in self.held.items() if held.deadline_ms <= self.now_ms}
-        last_held = {number: held for number, held in late.items() if self._needs_dead_letter(number)}
+        late = {
+            number: held for number, held in self.held.items() if held.deadline_ms <= self.now_ms
+        }
+        last_held = {
+            number: held for number, held in late.items() if self._needs_dead_letter(number)
+        }
         others = late.keys() - last_held.keys()
         write = self.partition.expire_locks(self.now_ms)
         assert (write is None) == (not others), "a lock did not expire in its time"
@@ -337,7 +424,9 @@ class ShareGroupModel(RuleBasedStateMachine):
                         self._end(number, RecordState(each.delivery_state))
             self._note_write(write, {})
         archived = self.partition.archive_expired(self.now_ms)
-        assert (archived is None) == (not last_held), "a record that is given up did not expire in its time"
+        assert (archived is None) == (not last_held), (
+            "a record that is given up did not expire in its time"
+        )
         if archived is not None:
             for number in last_held:
                 del self.held[number]

@@ -1,4 +1,6 @@
-"""The mistakes that are easily made with share groups, each planted into the share partition: the model has to find every one of them."""
+"""The mistakes that are easily made with share groups, each planted into the share partition: the
+model has to find every one of them.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,19 +21,29 @@ from tests.unit.coordinator.share.share_group_model import ShareGroupModel
 
 MAX_EXAMPLES = 3_000
 """How many stories the model may take to find a bug."""
-SEEDS = {"lose_the_gaps_of_an_earlier_leader": 8, "deliver_what_is_being_stored": 3, "keep_what_was_not_stored": 1}
+SEEDS = {
+    "lose_the_gaps_of_an_earlier_leader": 8,
+    "deliver_what_is_being_stored": 3,
+    "keep_what_was_not_stored": 1,
+}
 """Seeds that find these bugs within sixty stories; the others are found as soon with any."""
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def deliver_what_is_being_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A record that was released is delivered before that is stored: if the write fails, two members hold it."""
-    monkeypatch.setattr(Run, "is_acquirable", property(lambda run: run.delivery.state is RecordState.AVAILABLE))
+    """A record that was released is delivered before that is stored: if the write fails, two
+    members hold it.
+    """
+    monkeypatch.setattr(
+        Run, "is_acquirable", property(lambda run: run.delivery.state is RecordState.AVAILABLE)
+    )
 
 
 def pass_over_what_is_being_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The start offset moves over a record whose acknowledgement is not stored yet: if the write fails, the record is lost."""
+    """The start offset moves over a record whose acknowledgement is not stored yet: if the write
+    fails, the record is lost.
+    """
     monkeypatch.setattr(Run, "is_settled_final", property(lambda run: run.delivery.is_final))
 
 
@@ -70,16 +82,22 @@ def keep_what_was_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
 def hold_locks_a_little_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock outlives its deadline."""
     expire_locks = SharePartition.expire_locks
-    monkeypatch.setattr(SharePartition, "expire_locks", lambda one, now_ms: expire_locks(one, now_ms - 1))
+    monkeypatch.setattr(
+        SharePartition, "expire_locks", lambda one, now_ms: expire_locks(one, now_ms - 1)
+    )
 
 
 def let_anyone_acknowledge(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whose record it is does not count."""
     change = Acknowledging._change
 
-    def anyone(one: Acknowledging, batch: InFlightBatch, first: int, last: int, of_type: Any) -> None:
+    def anyone(
+        one: Acknowledging, batch: InFlightBatch, first: int, last: int, of_type: Any
+    ) -> None:
         for run in batch.runs_in(first, last):
-            change(replace(one, member_id=run.delivery.member_id), batch, run.first, run.last, of_type)
+            change(
+                replace(one, member_id=run.delivery.member_id), batch, run.first, run.last, of_type
+            )
 
     monkeypatch.setattr(Acknowledging, "_change", anyone)
 
@@ -90,7 +108,9 @@ def acknowledge_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lose_the_gaps_of_an_earlier_leader(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was acquired and never acknowledged at an earlier leader, between what was, is never delivered again."""
+    """What was acquired and never acknowledged at an earlier leader, between what was, is never
+    delivered again.
+    """
     monkeypatch.setattr(DeliveryWindow, "gap_start", property(lambda _window: None))
 
 
@@ -105,7 +125,9 @@ def release_one_record_of_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def give_up_before_the_letter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A record whose last lock expires is given up at once, where its dead letter should be written before."""
+    """A record whose last lock expires is given up at once, where its dead letter should be written
+    before.
+    """
     monkeypatch.setattr(SharePartition, "_needs_dead_letter", lambda *_: False)
 
 
@@ -115,7 +137,9 @@ def send_rejected_records_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def begin_behind_what_was_acquired(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is stored as the start is the end: a new leader begins behind records that nobody has acknowledged."""
+    """What is stored as the start is the end: a new leader begins behind records that nobody has
+    acknowledged.
+    """
     write = SharePartition._write
 
     def far(one: SharePartition, runs: Any, dead: Any = ()) -> Any:
@@ -128,7 +152,11 @@ def begin_behind_what_was_acquired(monkeypatch: pytest.MonkeyPatch) -> None:
 def take_too_many_by_the_limit_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
     """KIP-1206's limit of records is as soft as the other."""
     add_strictly = Acquisition._add_strictly
-    monkeypatch.setattr(Acquisition, "_add_strictly", lambda one, first, last, remaining: add_strictly(one, first, last, remaining + 1))
+    monkeypatch.setattr(
+        Acquisition,
+        "_add_strictly",
+        lambda one, first, last, remaining: add_strictly(one, first, last, remaining + 1),
+    )
 
 
 def throttle_nothing_ever(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,6 @@
-"""The share coordinator: who may write a state, what becomes of it in the log, and what a load brings back (KIP-932)."""
+"""The share coordinator: who may write a state, what becomes of it in the log, and what a load
+brings back (KIP-932).
+"""
 
 from collections.abc import Callable, Hashable
 from dataclasses import replace
@@ -26,7 +28,13 @@ from log_service.coordinator.share.share_coordinator import (
     StateRefusal,
 )
 from log_service.coordinator.share.share_state import ShareKey, ShareState, combined
-from log_service.coordinator.share.state_records import ShareRecord, SnapshotRecord, UpdateRecord, decode, encode
+from log_service.coordinator.share.state_records import (
+    ShareRecord,
+    SnapshotRecord,
+    UpdateRecord,
+    decode,
+    encode,
+)
 from log_service.coordinator.share.window import StateBatch
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage, TopicImage, TopicsById, TopicsImage
@@ -41,16 +49,23 @@ KEY = ShareKey(group_id="g", topic_id=TOPIC, partition=0)
 
 
 def batches(*several: tuple[int, int, int, int]) -> tuple[StateBatch, ...]:
-    return tuple(StateBatch(first_offset=a, last_offset=b, delivery_state=s, delivery_count=c) for a, b, s, c in several)
+    return tuple(
+        StateBatch(first_offset=a, last_offset=b, delivery_state=s, delivery_count=c)
+        for a, b, s, c in several
+    )
 
 
 class Story:
     """A shard whose records go to a list, and from there back into another shard."""
 
-    def __init__(self, updates_per_snapshot: int = 500, log: list[tuple[bytes, bytes | None]] | None = None) -> None:
+    def __init__(
+        self, updates_per_snapshot: int = 500, log: list[tuple[bytes, bytes | None]] | None = None
+    ) -> None:
         self.topics = {TOPIC: 3, OTHER_TOPIC: 1}
         self.config = ShareStateConfig(snapshot_update_records=updates_per_snapshot)
-        self.shard = ShareCoordinatorShard(self.config, lambda topic_id, partition: partition < self.topics.get(topic_id, 0))
+        self.shard = ShareCoordinatorShard(
+            self.config, lambda topic_id, partition: partition < self.topics.get(topic_id, 0)
+        )
         self.log: list[tuple[bytes, bytes | None]] = []
         self.wall_ms = 1_000
         for key, value in log or []:
@@ -80,10 +95,19 @@ class Story:
         return self.ask(partial(self.shard.handle_read, key, leader_epoch))
 
     def write(
-        self, *several: tuple[int, int, int, int], start: int = -1, leader_epoch: int = -1, state_epoch: int = -1, done: int = -1
+        self,
+        *several: tuple[int, int, int, int],
+        start: int = -1,
+        leader_epoch: int = -1,
+        state_epoch: int = -1,
+        done: int = -1,
     ) -> Any:
         write = ShareStateWrite(
-            state_epoch=state_epoch, leader_epoch=leader_epoch, start_offset=start, delivery_complete_count=done, batches=batches(*several)
+            state_epoch=state_epoch,
+            leader_epoch=leader_epoch,
+            start_offset=start,
+            delivery_complete_count=done,
+            batches=batches(*several),
         )
         return self.ask(partial(self.shard.handle_write, KEY, write))
 
@@ -112,7 +136,12 @@ def test_a_state_begins_without_an_offset_and_without_a_leader() -> None:
     story = Story()
     assert story.initialize() is None
     expected = ShareState(
-        snapshot_epoch=0, state_epoch=0, leader_epoch=0, start_offset=-1, create_timestamp_ms=1_000, write_timestamp_ms=1_000
+        snapshot_epoch=0,
+        state_epoch=0,
+        leader_epoch=0,
+        start_offset=-1,
+        create_timestamp_ms=1_000,
+        write_timestamp_ms=1_000,
     )
     assert story.last_record() == SnapshotRecord(key=KEY, state=expected)
     assert story.read() == expected
@@ -130,7 +159,12 @@ def test_a_write_is_an_update_of_the_snapshot_and_joins_the_state() -> None:
     story.initialize(start_offset=0)
     assert story.write((0, 4, 0, 1), (5, 9, 2, 1), start=0, done=5) is None
     assert story.last_record() == UpdateRecord(
-        key=KEY, snapshot_epoch=0, leader_epoch=0, start_offset=0, delivery_complete_count=5, batches=batches((0, 4, 0, 1), (5, 9, 2, 1))
+        key=KEY,
+        snapshot_epoch=0,
+        leader_epoch=0,
+        start_offset=0,
+        delivery_complete_count=5,
+        batches=batches((0, 4, 0, 1), (5, 9, 2, 1)),
     )
     assert story.write((0, 2, 2, 2), start=3, done=5) is None
     assert story.state().batches == batches((3, 4, 0, 1), (5, 9, 2, 1))
@@ -207,7 +241,11 @@ def test_a_state_that_begins_anew_fences_writes_of_the_old_one_and_older_leaders
     story.read(leader_epoch=5)
     story.write((0, 9, 2, 1), state_epoch=1)
     assert story.initialize(2, 50) is None
-    assert (story.state().start_offset, story.state().batches, story.state().snapshot_epoch) == (50, (), 1)
+    assert (story.state().start_offset, story.state().batches, story.state().snapshot_epoch) == (
+        50,
+        (),
+        1,
+    )
     assert code(story.write((0, 9, 2, 1), state_epoch=1)) is ErrorCode.FENCED_STATE_EPOCH
     assert code(story.initialize(1)) is ErrorCode.FENCED_STATE_EPOCH
     assert code(story.write(leader_epoch=4, state_epoch=1)) is ErrorCode.FENCED_LEADER_EPOCH
@@ -301,7 +339,11 @@ def test_states_that_are_not_written_are_stored_anew_once() -> None:
     story.wall_ms += INTERVAL_MS
     decision = story.decide(partial(story.shard.on_timer, COLD_TIMER))
     assert decision.timers == [SetTimer(COLD_TIMER, story.wall_ms + INTERVAL_MS)]
-    assert (story.state().snapshot_epoch, story.state().create_timestamp_ms, len(story.log)) == (1, 1_000, 2)
+    assert (story.state().snapshot_epoch, story.state().create_timestamp_ms, len(story.log)) == (
+        1,
+        1_000,
+        2,
+    )
     story.wall_ms += INTERVAL_MS
     story.decide(partial(story.shard.on_timer, COLD_TIMER))
     assert len(story.log) == 2
@@ -323,18 +365,24 @@ def test_the_states_of_a_deleted_topic_go_and_those_of_an_unknown_one_stay() -> 
     story = Story()
     story.initialize()
     topic = TopicImage(name="t", topic_id=TopicId(TOPIC), partitions={})
-    before = MetadataImage(topics=TopicsImage(by_name={"t": topic}, by_id=TopicsById({TOPIC.int: "t"}, {"t": topic})))
+    before = MetadataImage(
+        topics=TopicsImage(by_name={"t": topic}, by_id=TopicsById({TOPIC.int: "t"}, {"t": topic}))
+    )
     story.topics.clear()
     assert story.decide(partial(story.shard.on_image, MetadataDelta(before), before)).timers == []
     delta = MetadataDelta(before)
     delta.replay(RemoveTopicRecord(topic_id=TOPIC))
-    assert story.decide(partial(story.shard.on_image, delta, MetadataImage())).timers == [SetTimer(CLEAN_UP_TIMER, story.wall_ms)]
+    assert story.decide(partial(story.shard.on_image, delta, MetadataImage())).timers == [
+        SetTimer(CLEAN_UP_TIMER, story.wall_ms)
+    ]
     story.decide(partial(story.shard.on_timer, CLEAN_UP_TIMER))
     assert story.shard.state_of(KEY) is None
 
 
 def test_the_states_of_a_topic_that_went_while_no_shard_was_loaded_go_once_one_is() -> None:
-    """Apache Kafka 4.3 keeps them for ever, and the log from their snapshots on: only a shard that hears of the deletion deletes them."""
+    """Apache Kafka 4.3 keeps them for ever, and the log from their snapshots on: only a shard that
+    hears of the deletion deletes them.
+    """
     story = Story()
     story.initialize()
     story.initialize(key=replace(KEY, topic_id=OTHER_TOPIC))
@@ -350,7 +398,9 @@ def test_the_states_of_a_topic_that_went_while_no_shard_was_loaded_go_once_one_i
 
 
 def test_many_states_of_topics_that_went_go_in_bounded_steps() -> None:
-    """They went in one batch, however many years of topics had left them, and requests waited meanwhile."""
+    """They went in one batch, however many years of topics had left them, and requests waited
+    meanwhile.
+    """
     story = Story()
     story.topics[TOPIC] = MAX_CLEAN_UP_RECORDS + 1
     for partition in range(MAX_CLEAN_UP_RECORDS + 1):
@@ -367,9 +417,18 @@ def test_many_states_of_topics_that_went_go_in_bounded_steps() -> None:
 
 
 def test_an_update_without_a_value_or_a_snapshot_says_nothing() -> None:
-    assert decode(encode_key(ShareUpdateKey(group_id="g", topic_id=TOPIC, partition=0)), None) is None
+    assert (
+        decode(encode_key(ShareUpdateKey(group_id="g", topic_id=TOPIC, partition=0)), None) is None
+    )
     story = Story()
-    update = UpdateRecord(key=KEY, snapshot_epoch=0, leader_epoch=0, start_offset=0, delivery_complete_count=0, batches=())
+    update = UpdateRecord(
+        key=KEY,
+        snapshot_epoch=0,
+        leader_epoch=0,
+        start_offset=0,
+        delivery_complete_count=0,
+        batches=(),
+    )
     story.shard.replay(update, ReplayContext(0))
     assert story.shard.state_of(KEY) is None
 
@@ -391,7 +450,9 @@ def test_an_update_without_a_value_or_a_snapshot_says_nothing() -> None:
         ([(5, 9, 0, 2), (0, 6, 2, 1)], 0, [(0, 4, 2, 1), (5, 9, 0, 2)]),
     ],
 )
-def test_what_batches_say_together(several: list[tuple[int, int, int, int]], start: int, expected: list[tuple[int, int, int, int]]) -> None:
+def test_what_batches_say_together(
+    several: list[tuple[int, int, int, int]], start: int, expected: list[tuple[int, int, int, int]]
+) -> None:
     assert combined(batches(*several), start) == batches(*expected)
 
 
@@ -408,16 +469,25 @@ some_batches = st.lists(
 
 
 @given(some_batches, st.integers(-1, 35))
-def test_each_offset_has_the_highest_count_and_then_the_highest_state(several: list[tuple[int, int, int, int]], start: int) -> None:
+def test_each_offset_has_the_highest_count_and_then_the_highest_state(
+    several: list[tuple[int, int, int, int]], start: int
+) -> None:
     expected: dict[int, tuple[int, int]] = {}
     for first, last, state, count in several:
         for offset in range(max(first, start), last + 1):
             expected[offset] = max(expected.get(offset, (0, 0)), (count, state))
     result = combined(batches(*several), start)
     told = {
-        offset: (each.delivery_count, each.delivery_state) for each in result for offset in range(each.first_offset, each.last_offset + 1)
+        offset: (each.delivery_count, each.delivery_state)
+        for each in result
+        for offset in range(each.first_offset, each.last_offset + 1)
     }
     assert told == expected
     for one, two in pairwise(result):
-        says_the_same = (one.delivery_state, one.delivery_count) == (two.delivery_state, two.delivery_count)
-        assert one.last_offset + says_the_same < two.first_offset, "neighbours that say the same are one batch"
+        says_the_same = (one.delivery_state, one.delivery_count) == (
+            two.delivery_state,
+            two.delivery_count,
+        )
+        assert one.last_offset + says_the_same < two.first_offset, (
+            "neighbours that say the same are one batch"
+        )

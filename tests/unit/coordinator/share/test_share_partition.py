@@ -1,4 +1,6 @@
-"""A share partition: what members acquire, what acknowledgements do, when locks expire, and what is stored (KIP-932)."""
+"""A share partition: what members acquire, what acknowledgements do, when locks expire, and what is
+stored (KIP-932).
+"""
 
 from collections.abc import Sequence
 
@@ -6,9 +8,19 @@ import pytest
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.coordinator.share.acknowledging import AcknowledgedRange
-from log_service.coordinator.share.acquiring import AcquiredRange, AcquireRequest, FetchedRecords, ShareSettings
+from log_service.coordinator.share.acquiring import (
+    AcquiredRange,
+    AcquireRequest,
+    FetchedRecords,
+    ShareSettings,
+)
 from log_service.coordinator.share.in_flight import Delivery
-from log_service.coordinator.share.record_states import NEXT_STATES, AcknowledgeType, AcquireMode, RecordState
+from log_service.coordinator.share.record_states import (
+    NEXT_STATES,
+    AcknowledgeType,
+    AcquireMode,
+    RecordState,
+)
 from log_service.coordinator.share.share_partition import SharePartition, StateWrite
 from log_service.coordinator.share.window import StateBatch
 
@@ -35,7 +47,10 @@ class Story:
     ) -> None:
         self.log = list(log)
         self.now_ms = 0
-        batches = [StateBatch(first_offset=a, last_offset=b, delivery_state=s, delivery_count=c) for a, b, s, c in stored]
+        batches = [
+            StateBatch(first_offset=a, last_offset=b, delivery_state=s, delivery_count=c)
+            for a, b, s, c in stored
+        ]
         self.partition = SharePartition(settings or ShareSettings(), start, batches)
 
     def acquire(
@@ -50,12 +65,18 @@ class Story:
     ) -> list[tuple[int, int, int]]:
         """Acquire what the log holds from the next fetch offset on; ``until`` cuts the log."""
         offset = self.partition.next_fetch_offset
-        read = [(first, last) for first, last in self.log if last >= offset and (until is None or first <= until)]
+        read = [
+            (first, last)
+            for first, last in self.log
+            if last >= offset and (until is None or first <= until)
+        ]
         request = AcquireRequest(member_id=member, max_records=most, batch_size=size, mode=mode)
         fetched = FetchedRecords(fetch_offset=offset, batches=read, aborted=aborted)
         return [told(each) for each in self.partition.acquire(request, fetched, self.now_ms)]
 
-    def acknowledge(self, first: int, last: int, *types: AcknowledgeType, member: str = "a") -> StateWrite | None:
+    def acknowledge(
+        self, first: int, last: int, *types: AcknowledgeType, member: str = "a"
+    ) -> StateWrite | None:
         each = AcknowledgedRange(first_offset=first, last_offset=last, types=types)
         return self.partition.acknowledge(member, [each], self.now_ms)
 
@@ -63,7 +84,9 @@ class Story:
         assert write is not None
         return self.partition.complete_write(write.write_id, is_written=is_written)
 
-    def acknowledged(self, first: int, last: int, *types: AcknowledgeType, member: str = "a") -> None:
+    def acknowledged(
+        self, first: int, last: int, *types: AcknowledgeType, member: str = "a"
+    ) -> None:
         self.end(self.acknowledge(first, last, *types, member=member))
 
     def expire(self, after_ms: int = LOCK_MS) -> StateWrite | None:
@@ -71,7 +94,10 @@ class Story:
         return self.partition.expire_locks(self.now_ms)
 
     def states(self) -> list[tuple[int, int, RecordState, int]]:
-        return [(run.first, run.last, run.delivery.state, run.delivery.delivery_count) for run in self.partition.runs()]
+        return [
+            (run.first, run.last, run.delivery.state, run.delivery.delivery_count)
+            for run in self.partition.runs()
+        ]
 
     def can_acquire(self) -> bool:
         return self.partition.can_acquire
@@ -93,7 +119,10 @@ def told(acquired: AcquiredRange) -> tuple[int, int, int]:
 
 def stored(write: StateWrite | None) -> list[tuple[int, int, int, int]]:
     assert write is not None
-    return [(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count) for each in write.batches]
+    return [
+        (each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
+        for each in write.batches
+    ]
 
 
 # The table of states
@@ -109,7 +138,9 @@ ALLOWED = {
 
 @pytest.mark.parametrize("before", RecordState)
 @pytest.mark.parametrize("after", RecordState)
-def test_a_record_moves_between_states_as_the_table_says(before: RecordState, after: RecordState) -> None:
+def test_a_record_moves_between_states_as_the_table_says(
+    before: RecordState, after: RecordState
+) -> None:
     assert (after in NEXT_STATES[before]) == ((before, after) in ALLOWED)
     delivery = Delivery(state=before, delivery_count=1)
     if (before, after) in ALLOWED:
@@ -120,15 +151,23 @@ def test_a_record_moves_between_states_as_the_table_says(before: RecordState, af
 
 
 @pytest.mark.parametrize(
-    ("kind", "state"), [(ACCEPT, ACKNOWLEDGED), (RELEASE, AVAILABLE), (REJECT, ARCHIVED), (GAP, ARCHIVED)], ids=lambda each: each.name
+    ("kind", "state"),
+    [(ACCEPT, ACKNOWLEDGED), (RELEASE, AVAILABLE), (REJECT, ARCHIVED), (GAP, ARCHIVED)],
+    ids=lambda each: each.name,
 )
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("is_written", [True, False])
 def test_what_an_acknowledgement_makes_of_an_acquired_record(
     kind: AcknowledgeType, state: RecordState, count: int, is_written: bool
 ) -> None:
-    """Delivered as often as it may be, a released record is archived; what cannot be stored is taken back."""
-    story = Story((0, 9), settings=ShareSettings(delivery_count_limit=2), stored=[(0, 9, 0, count - 1)] if count > 1 else ())
+    """Delivered as often as it may be, a released record is archived; what cannot be stored is
+    taken back.
+    """
+    story = Story(
+        (0, 9),
+        settings=ShareSettings(delivery_count_limit=2),
+        stored=[(0, 9, 0, count - 1)] if count > 1 else (),
+    )
     story.acquire(most=1, mode=AcquireMode.RECORD_LIMIT)
     expected = ARCHIVED if count == 2 and kind is RELEASE else state
     write = story.acknowledge(0, 0, kind)
@@ -222,7 +261,9 @@ def test_records_of_a_batch_that_fell_apart_are_acquired_by_themselves() -> None
     assert story.error(3, 3, ACCEPT) is ErrorCode.INVALID_RECORD_STATE
 
 
-def test_no_more_records_are_in_flight_than_may_be_but_released_ones_among_them_are_acquired() -> None:
+def test_no_more_records_are_in_flight_than_may_be_but_released_ones_among_them_are_acquired() -> (
+    None
+):
     story = Story((0, 4), (5, 9), (10, 14), settings=ShareSettings(max_record_locks=10))
     assert story.acquire() == [(0, 9, 1)]
     assert story.can_acquire() is False
@@ -290,7 +331,9 @@ def fail(story: Story) -> list[tuple[int, int, int]]:
 
 
 def test_a_batch_is_delivered_in_ever_smaller_parts_as_it_fails() -> None:
-    """At the limit of 4 Apache Kafka 4.3.1 delivers offsets 3 to 5 as 3 to 5 twice, then 3, 3, and 4 and 5 by themselves."""
+    """At the limit of 4 Apache Kafka 4.3.1 delivers offsets 3 to 5 as 3 to 5 twice, then 3, 3, and
+    4 and 5 by themselves.
+    """
     story = Story((0, 2), (3, 5), settings=ShareSettings(delivery_count_limit=4), start=3)
     assert [fail(story) for _ in range(2)] == [[(3, 5, 1)], [(3, 5, 2)]]
     assert [fail(story) for _ in range(2)] == [[(3, 3, 3)], [(3, 3, 4)]]
@@ -311,7 +354,9 @@ def test_a_batch_that_fails_goes_with_no_other_records() -> None:
 
 
 def test_records_go_with_others_of_their_batch_where_as_many_are_taken_already() -> None:
-    """Apache Kafka 4.3.1 counts the part of a failing batch from the first record on that failed: more may have gone before it."""
+    """Apache Kafka 4.3.1 counts the part of a failing batch from the first record on that failed:
+    more may have gone before it.
+    """
     story = Story((0, 6), settings=ShareSettings(delivery_count_limit=6))
     story.acquire()
     story.acknowledged(4, 6, RELEASE)
@@ -345,9 +390,19 @@ def test_one_type_for_each_offset() -> None:
 
 @pytest.mark.parametrize(
     ("first", "last", "types"),
-    [(5, 4, (ACCEPT,)), (0, 4, ()), (0, 4, (ACCEPT, ACCEPT)), (0, 4, (5,)), (0, 4, (-1,)), (3, 12, (ACCEPT,)), (10, 10, (ACCEPT,))],
+    [
+        (5, 4, (ACCEPT,)),
+        (0, 4, ()),
+        (0, 4, (ACCEPT, ACCEPT)),
+        (0, 4, (5,)),
+        (0, 4, (-1,)),
+        (3, 12, (ACCEPT,)),
+        (10, 10, (ACCEPT,)),
+    ],
 )
-def test_what_makes_no_sense_is_refused_and_changes_nothing(first: int, last: int, types: Sequence[AcknowledgeType]) -> None:
+def test_what_makes_no_sense_is_refused_and_changes_nothing(
+    first: int, last: int, types: Sequence[AcknowledgeType]
+) -> None:
     story = Story((0, 9))
     story.acquire()
     assert story.error(first, last, *types) is ErrorCode.INVALID_REQUEST
@@ -361,7 +416,10 @@ def test_all_ranges_of_a_request_are_accepted_or_none() -> None:
     story = Story((0, 4), (5, 9))
     story.acquire(until=0)
     story.acquire("b")
-    ranges = [AcknowledgedRange(first_offset=first, last_offset=first + 4, types=[ACCEPT]) for first in (0, 5)]
+    ranges = [
+        AcknowledgedRange(first_offset=first, last_offset=first + 4, types=[ACCEPT])
+        for first in (0, 5)
+    ]
     before = story.states()
     with pytest.raises(KafkaError):
         story.partition.acknowledge("a", ranges, 0)
@@ -434,7 +492,9 @@ def test_records_below_the_log_start_are_archived_when_they_are_given_back() -> 
 
 
 def test_the_start_moves_on_over_records_behind_a_new_log_start_that_are_done_with() -> None:
-    """A new leader has loaded states of records at the end of the window, and none of those before them; the log then begins there."""
+    """A new leader has loaded states of records at the end of the window, and none of those before
+    them; the log then begins there.
+    """
     story = Story((0, 9), stored=[(0, 0, AVAILABLE.value, 1), (8, 9, ARCHIVED.value, 1)])
     assert story.partition.follow_log_start(8)
     assert (story.partition.start_offset, story.partition.end_offset) == (10, 10)
@@ -457,7 +517,11 @@ def test_a_log_start_past_everything_begins_anew() -> None:
 
 def test_gaps_between_stored_batches_are_acquired_again() -> None:
     story = Story((10, 19), (20, 29), (30, 39), start=10, stored=[(20, 24, 2, 1), (30, 34, 0, 1)])
-    assert (story.partition.start_offset, story.partition.end_offset, story.partition.delivery_complete_count) == (10, 35, 5)
+    assert (
+        story.partition.start_offset,
+        story.partition.end_offset,
+        story.partition.delivery_complete_count,
+    ) == (10, 35, 5)
     assert story.partition.next_fetch_offset == 10
     assert story.acquire(most=12) == [(10, 19, 1), (25, 29, 1)]
     assert story.partition.next_fetch_offset == 30
@@ -482,9 +546,13 @@ def test_what_is_done_with_is_not_loaded() -> None:
 
 
 @pytest.mark.parametrize(
-    "batches", [[(3, 9, 0, 1)], [(5, 9, 1, 1)], [(5, 9, 3, 1)], [(9, 5, 0, 1)], [(5, 9, 0, 1), (8, 12, 0, 1)]], ids=str
+    "batches",
+    [[(3, 9, 0, 1)], [(5, 9, 1, 1)], [(5, 9, 3, 1)], [(9, 5, 0, 1)], [(5, 9, 0, 1), (8, 12, 0, 1)]],
+    ids=str,
 )
-def test_a_stored_state_that_makes_no_sense_is_refused(batches: list[tuple[int, int, int, int]]) -> None:
+def test_a_stored_state_that_makes_no_sense_is_refused(
+    batches: list[tuple[int, int, int, int]],
+) -> None:
     with pytest.raises(KafkaError) as caught:
         Story((0, 9), start=5, stored=batches)
     assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
@@ -501,7 +569,11 @@ def test_an_acquisition_that_is_undone_was_no_delivery_and_no_batch() -> None:
     before, states = story.partition.state(), story.states()
     assert story.acquire("b") == [(0, 9, 2), (10, 19, 1)]
     story.partition.undo_acquisition(before)
-    assert (story.states(), story.partition.end_offset, story.partition.next_fetch_offset) == (states, 10, 0)
+    assert (story.states(), story.partition.end_offset, story.partition.next_fetch_offset) == (
+        states,
+        10,
+        0,
+    )
     assert story.partition.take_new_batch_counts() == []
     assert story.acquire("c") == [(0, 9, 2), (10, 19, 1)]
     assert story.partition.take_new_batch_counts() == [10]

@@ -1,4 +1,6 @@
-"""A share partition lives through random stories, and keeps what the model of a share group promises (KIP-932)."""
+"""A share partition lives through random stories, and keeps what the model of a share group
+promises (KIP-932).
+"""
 
 from hypothesis import settings
 

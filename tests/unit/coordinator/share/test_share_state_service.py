@@ -1,4 +1,6 @@
-"""The share state APIs over shards: one response for several partitions, and what is heard where a shard is not here (KIP-932)."""
+"""The share state APIs over shards: one response for several partitions, and what is heard where a
+shard is not here (KIP-932).
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,9 +34,14 @@ class SetClock(StoppedClock):
 
 
 def service(
-    partition_count: int = 1, timers: TimerQueue | None = None, write_timeout_ms: int = 5_000, clock: Clock | None = None
+    partition_count: int = 1,
+    timers: TimerQueue | None = None,
+    write_timeout_ms: int = 5_000,
+    clock: Clock | None = None,
 ) -> ShareStateService:
-    config, _ = parse_server_properties({"node.id": "1", "share.coordinator.write.timeout.ms": str(write_timeout_ms)})
+    config, _ = parse_server_properties(
+        {"node.id": "1", "share.coordinator.write.timeout.ms": str(write_timeout_ms)}
+    )
     return ShareStateService(
         clock=clock or StoppedClock(),
         timers=TimerQueue() if timers is None else timers,
@@ -46,33 +53,52 @@ def service(
 
 
 def initialize(share: ShareStateService, replies: list[Any], *partitions: int) -> None:
-    asked = [initializing.PartitionData(partition=partition, state_epoch=1, start_offset=0) for partition in partitions]
+    asked = [
+        initializing.PartitionData(partition=partition, state_epoch=1, start_offset=0)
+        for partition in partitions
+    ]
     topics = [initializing.InitializeStateData(topic_id=TOPIC, partitions=asked)]
-    share.initialize(initializing.InitializeShareGroupStateRequest(group_id="g", topics=topics), replies.append)
+    share.initialize(
+        initializing.InitializeShareGroupStateRequest(group_id="g", topics=topics), replies.append
+    )
 
 
 def write(share: ShareStateService, replies: list[Any], last: int) -> None:
     batch = writing.StateBatch(first_offset=0, last_offset=last, delivery_state=2, delivery_count=1)
     asked = writing.PartitionData(
-        partition=0, state_epoch=1, leader_epoch=3, start_offset=0, delivery_complete_count=last + 1, state_batches=[batch]
+        partition=0,
+        state_epoch=1,
+        leader_epoch=3,
+        start_offset=0,
+        delivery_complete_count=last + 1,
+        state_batches=[batch],
     )
     topics = [writing.WriteStateData(topic_id=TOPIC, partitions=[asked])]
     share.write(writing.WriteShareGroupStateRequest(group_id="g", topics=topics), replies.append)
 
 
 def read(share: ShareStateService, replies: list[Any], leader_epoch: int = 3) -> None:
-    topics = [reading.ReadStateData(topic_id=TOPIC, partitions=[reading.PartitionData(partition=0, leader_epoch=leader_epoch)])]
+    topics = [
+        reading.ReadStateData(
+            topic_id=TOPIC,
+            partitions=[reading.PartitionData(partition=0, leader_epoch=leader_epoch)],
+        )
+    ]
     share.read(reading.ReadShareGroupStateRequest(group_id="g", topics=topics), replies.append)
 
 
 def summarize(share: ShareStateService, replies: list[Any], *partitions: int) -> None:
     asked = [summarizing.PartitionData(partition=partition) for partition in partitions]
     topics = [summarizing.ReadStateSummaryData(topic_id=TOPIC, partitions=asked)]
-    share.read_summary(summarizing.ReadShareGroupStateSummaryRequest(group_id="g", topics=topics), replies.append)
+    share.read_summary(
+        summarizing.ReadShareGroupStateSummaryRequest(group_id="g", topics=topics), replies.append
+    )
 
 
 def delete(share: ShareStateService, replies: list[Any]) -> None:
-    topics = [deleting.DeleteStateData(topic_id=TOPIC, partitions=[deleting.PartitionData(partition=0)])]
+    topics = [
+        deleting.DeleteStateData(topic_id=TOPIC, partitions=[deleting.PartitionData(partition=0)])
+    ]
     share.delete(deleting.DeleteShareGroupStateRequest(group_id="g", topics=topics), replies.append)
 
 
@@ -80,7 +106,9 @@ def errors(reply: Any) -> list[int]:
     return [partition.error_code for result in reply.results for partition in result.partitions]
 
 
-def with_leader(log: MemoryLog, story: Callable[[ShareStateService], None], partition_count: int = 1) -> None:
+def with_leader(
+    log: MemoryLog, story: Callable[[ShareStateService], None], partition_count: int = 1
+) -> None:
     async def main() -> None:
         share = service(partition_count)
         async with trio.open_nursery() as nursery:
@@ -106,9 +134,10 @@ def test_what_was_written_is_read_also_after_a_load() -> None:
     assert [errors(reply) for reply in replies] == [[0], [0], [0]]
     (part,) = replies[2].results[0].partitions
     assert (part.state_epoch, part.start_offset) == (1, 0)
-    assert [(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count) for each in part.state_batches] == [
-        (0, 4, 2, 1)
-    ]
+    assert [
+        (each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
+        for each in part.state_batches
+    ] == [(0, 4, 2, 1)]
 
 
 def test_a_response_waits_until_what_it_says_is_safe() -> None:
@@ -145,11 +174,21 @@ def test_a_write_waits_for_its_replicas_as_long_as_configured() -> None:
 
 
 def test_partitions_of_one_request_are_asked_wherever_their_shards_are() -> None:
-    places = {number: service(4).partition_for(ShareKey(group_id="g", topic_id=TOPIC, partition=number)) for number in range(10)}
+    places = {
+        number: service(4).partition_for(ShareKey(group_id="g", topic_id=TOPIC, partition=number))
+        for number in range(10)
+    }
     assert len(set(places.values())) > 1
     replies: list[Any] = []
-    with_leader(MemoryLog(partition=places[0]), lambda share: initialize(share, replies, *places), partition_count=4)
-    expected = [ErrorCode.NONE if place == places[0] else ErrorCode.NOT_COORDINATOR for place in places.values()]
+    with_leader(
+        MemoryLog(partition=places[0]),
+        lambda share: initialize(share, replies, *places),
+        partition_count=4,
+    )
+    expected = [
+        ErrorCode.NONE if place == places[0] else ErrorCode.NOT_COORDINATOR
+        for place in places.values()
+    ]
     assert errors(replies[0]) == expected
     assert [part.partition for part in replies[0].results[0].partitions] == list(places)
 
@@ -165,7 +204,12 @@ def test_a_refusal_says_why() -> None:
     with_leader(MemoryLog(), story)
     invalid, unknown = ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert [errors(reply) for reply in replies] == [[invalid], [invalid], [invalid, unknown, 0]]
-    assert all(part.error_message for reply in replies for part in reply.results[0].partitions if part.error_code)
+    assert all(
+        part.error_message
+        for reply in replies
+        for part in reply.results[0].partitions
+        if part.error_code
+    )
 
 
 def test_a_log_that_refuses_sends_the_client_to_find_the_coordinator_again() -> None:
@@ -190,14 +234,29 @@ def test_a_summary_of_what_is_not_known_has_no_offset() -> None:
     assert (known.state_epoch, known.start_offset, known.delivery_complete_count) == (1, 0, 5)
     (deleted,) = replies[4].results[0].partitions
     for each in (unknown, deleted):
-        assert (each.error_code, each.state_epoch, each.leader_epoch, each.start_offset, each.delivery_complete_count) == (0, 0, 0, -1, -1)
+        assert (
+            each.error_code,
+            each.state_epoch,
+            each.leader_epoch,
+            each.start_offset,
+            each.delivery_complete_count,
+        ) == (0, 0, 0, -1, -1)
 
 
-@pytest.mark.parametrize(("group_id", "topics"), [("", [TOPIC]), ("g", []), ("g", [UUID(int=8)])], ids=["group", "topics", "partitions"])
+@pytest.mark.parametrize(
+    ("group_id", "topics"),
+    [("", [TOPIC]), ("g", []), ("g", [UUID(int=8)])],
+    ids=["group", "topics", "partitions"],
+)
 def test_a_request_for_nothing_gets_an_empty_response(group_id: str, topics: list[UUID]) -> None:
     replies: list[Any] = []
     asked = [
-        reading.ReadStateData(topic_id=topic_id, partitions=[reading.PartitionData()] if topic_id == TOPIC else []) for topic_id in topics
+        reading.ReadStateData(
+            topic_id=topic_id, partitions=[reading.PartitionData()] if topic_id == TOPIC else []
+        )
+        for topic_id in topics
     ]
-    service().read(reading.ReadShareGroupStateRequest(group_id=group_id, topics=asked), replies.append)
+    service().read(
+        reading.ReadShareGroupStateRequest(group_id=group_id, topics=asked), replies.append
+    )
     assert [reply.results for reply in replies] == [[]]

@@ -1,4 +1,6 @@
-"""The transaction APIs of a node over a log in memory, asked as a client asks, with a clock and timers that a test moves."""
+"""The transaction APIs of a node over a log in memory, asked as a client asks, with a clock and
+timers that a test moves.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -68,14 +70,28 @@ class Stage:
 
     def ask(self, method: Callable[..., None], *arguments: Any, version: int = 5) -> list[Any]:
         replies: list[Any] = []
-        method(*arguments, RequestClient(api_version=version, client_id="c", client_host="h"), replies.append)
+        method(
+            *arguments,
+            RequestClient(api_version=version, client_id="c", client_host="h"),
+            replies.append,
+        )
         return replies
 
     def init(self, *, version: int = 5, timeout_ms: int = 60_000, **fields: Any) -> list[Any]:
-        request = InitProducerIdRequest(transactional_id=fields.pop("txn", TXN), transaction_timeout_ms=timeout_ms, **fields)
+        request = InitProducerIdRequest(
+            transactional_id=fields.pop("txn", TXN), transaction_timeout_ms=timeout_ms, **fields
+        )
         return self.ask(self.service.init_producer_id, request, version=version)
 
-    def end(self, producer: Any, *, version: int = 5, epoch: int | None = None, txn: str = TXN, is_commit: bool = True) -> list[Any]:
+    def end(
+        self,
+        producer: Any,
+        *,
+        version: int = 5,
+        epoch: int | None = None,
+        txn: str = TXN,
+        is_commit: bool = True,
+    ) -> list[Any]:
         request = EndTxnRequest(
             transactional_id=txn,
             producer_id=producer.producer_id,
@@ -84,7 +100,15 @@ class Stage:
         )
         return self.ask(self.service.end_txn, request, version=version)
 
-    def add(self, producer: Any, *, version: int = 5, verify_only: bool = False, epoch: int | None = None, txn: str = TXN) -> list[Any]:
+    def add(
+        self,
+        producer: Any,
+        *,
+        version: int = 5,
+        verify_only: bool = False,
+        epoch: int | None = None,
+        txn: str = TXN,
+    ) -> list[Any]:
         topics = [AddPartitionsToTxnTopic(name="orders", partitions=[0])]
         asked_epoch = producer.producer_epoch if epoch is None else epoch
         one = AddPartitionsToTxnTransaction(

@@ -1,4 +1,6 @@
-"""A shard of the transaction coordinator, told as stories: begin, end, fence, time out, forget, and load what another node left."""
+"""A shard of the transaction coordinator, told as stories: begin, end, fence, time out, forget, and
+load what another node left.
+"""
 
 from dataclasses import replace
 
@@ -8,10 +10,19 @@ from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.coordinator.transaction.listing import Search, filters_of, unknown_states
 from log_service.coordinator.transaction.records import TransactionRecord, decode, encode
 from log_service.coordinator.transaction.transaction import Transaction, TransactionState
-from log_service.coordinator.transaction.transaction_coordinator import FORGOTTEN_CHARACTERS_PER_STEP, FORGOTTEN_PER_STEP
+from log_service.coordinator.transaction.transaction_coordinator import (
+    FORGOTTEN_CHARACTERS_PER_STEP,
+    FORGOTTEN_PER_STEP,
+)
 from log_service.protocol.messages.list_transactions import ListTransactionsRequest
 from log_service.state_machine.decision import Decision
-from tests.unit.coordinator.transaction.transaction_story import ORDERS, REFUNDS, TIMEOUT_MS, TXN, TransactionStory
+from tests.unit.coordinator.transaction.transaction_story import (
+    ORDERS,
+    REFUNDS,
+    TIMEOUT_MS,
+    TXN,
+    TransactionStory,
+)
 
 BUSY, NONE = ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NONE
 LAST_EPOCH = 32_766
@@ -26,19 +37,27 @@ def begun(story: TransactionStory) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(("is_commit", "state"), [(True, "Commit"), (False, "Abort")])
-def test_a_transaction_ends_when_all_its_partitions_have_their_marker(is_commit: bool, state: str) -> None:
+def test_a_transaction_ends_when_all_its_partitions_have_their_marker(
+    is_commit: bool, state: str
+) -> None:
     story = TransactionStory()
     producer_id, epoch = begun(story)
     assert story.end(producer_id, epoch, is_commit=is_commit) == (producer_id, epoch + 1, NONE)
     assert story.stands() == (f"Prepare{state}", producer_id, epoch + 1)
     (due,) = story.due
-    assert (due.producer_epoch, due.is_commit, due.partitions) == (epoch + 1, is_commit, (ORDERS, REFUNDS)), "markers carry the next epoch"
+    assert (due.producer_epoch, due.is_commit, due.partitions) == (
+        epoch + 1,
+        is_commit,
+        (ORDERS, REFUNDS),
+    ), "markers carry the next epoch"
     assert story.add(producer_id, epoch + 1, ORDERS) is BUSY
     story.write(due, ORDERS)
     assert story.stands()[0] == f"Prepare{state}"
     story.write(due, REFUNDS)
     assert story.stands() == (f"Complete{state}", producer_id, epoch + 1)
-    assert story.end(producer_id, epoch, is_commit=is_commit) == (producer_id, epoch + 1, NONE), "a repeated request"
+    assert story.end(producer_id, epoch, is_commit=is_commit) == (producer_id, epoch + 1, NONE), (
+        "a repeated request"
+    )
     assert story.add(producer_id, epoch + 1, ORDERS) is NONE
 
 
@@ -62,7 +81,9 @@ def test_an_abort_without_a_transaction_raises_the_epoch_and_owes_no_marker() ->
 
 
 @pytest.mark.parametrize(("version", "claims_epoch"), [(0, False), (2, False), (2, True)])
-def test_a_second_producer_aborts_the_transaction_of_the_first(version: int, claims_epoch: bool) -> None:
+def test_a_second_producer_aborts_the_transaction_of_the_first(
+    version: int, claims_epoch: bool
+) -> None:
     story = TransactionStory(server_version=version)
     producer_id, epoch = begun(story)
     assert story.init(*((producer_id, epoch) if claims_epoch else ())) == (-1, -1, BUSY)
@@ -100,7 +121,9 @@ def test_ids_that_no_producer_uses_are_forgotten_after_a_while() -> None:
 
 @pytest.mark.parametrize(("size", "batch_count"), [(10, 2), (20_000, 8)])
 def test_ids_are_forgotten_in_batches_of_a_bounded_size(size: int, batch_count: int) -> None:
-    """Five hundred of the longest ids were one batch of 16 MB: a log with smaller segments refused it for ever."""
+    """Five hundred of the longest ids were one batch of 16 MB: a log with smaller segments refused
+    it for ever.
+    """
     count = FORGOTTEN_PER_STEP + 3 if size < 100 else 100
     story, sizes = TransactionStory(), []
     for number in range(count):
@@ -127,10 +150,20 @@ def test_a_new_coordinator_goes_on_to_end_what_the_old_one_left(is_commit: bool)
     story.write(story.due[0], ORDERS)
     story.restart()
     (due,) = story.due
-    assert (due.is_commit, due.producer_epoch, due.partitions) == (is_commit, epoch + 1, (ORDERS, REFUNDS)), "the log tells of no marker"
+    assert (due.is_commit, due.producer_epoch, due.partitions) == (
+        is_commit,
+        epoch + 1,
+        (ORDERS, REFUNDS),
+    ), "the log tells of no marker"
     story.write_all()
-    assert story.stands() == ("CompleteCommit" if is_commit else "CompleteAbort", producer_id, epoch + 1)
-    assert story.end(producer_id, epoch, is_commit=is_commit) == (producer_id, epoch + 1, NONE), "a repeated request"
+    assert story.stands() == (
+        "CompleteCommit" if is_commit else "CompleteAbort",
+        producer_id,
+        epoch + 1,
+    )
+    assert story.end(producer_id, epoch, is_commit=is_commit) == (producer_id, epoch + 1, NONE), (
+        "a repeated request"
+    )
 
 
 def test_a_new_coordinator_gives_the_producer_the_id_that_the_old_one_promised() -> None:
@@ -154,7 +187,9 @@ def test_a_new_coordinator_completes_an_abort_that_owes_no_marker() -> None:
     assert story.stands() == ("CompleteAbort", producer_id, epoch + 1)
 
 
-def test_a_new_coordinator_ends_nothing_that_began_behind_an_end_and_nothing_that_is_forgotten() -> None:
+def test_a_new_coordinator_ends_nothing_that_began_behind_an_end_and_nothing_that_is_forgotten() -> (
+    None
+):
     story = TransactionStory()
     producer_id, epoch = begun(story)
     story.end(producer_id, epoch, is_commit=True)
@@ -181,7 +216,9 @@ def test_a_new_coordinator_fences_a_producer_that_asks_for_its_epoch_again() -> 
     assert story.init(producer_id, epoch) == (producer_id, epoch + 1, NONE)
     assert story.init(producer_id, epoch) == (producer_id, epoch + 1, NONE), "a repeated request"
     story.restart()
-    assert story.init(producer_id, epoch)[2] is ErrorCode.PRODUCER_FENCED, "the last epoch is not stored"
+    assert story.init(producer_id, epoch)[2] is ErrorCode.PRODUCER_FENCED, (
+        "the last epoch is not stored"
+    )
 
 
 def test_late_news_of_markers_ends_no_later_transaction() -> None:
@@ -210,7 +247,9 @@ def test_without_a_producer_id_at_hand_the_client_asks_again() -> None:
 
 
 @pytest.mark.parametrize(("server_version", "stored"), [(0, 0), (1, 1), (2, 1)])
-def test_the_level_of_the_cluster_decides_the_version_of_a_record(server_version: int, stored: int) -> None:
+def test_the_level_of_the_cluster_decides_the_version_of_a_record(
+    server_version: int, stored: int
+) -> None:
     story = TransactionStory(server_version=server_version)
     begun(story)
     assert {int.from_bytes(value[:2]) for _, value in story.log if value is not None} == {stored}
@@ -228,18 +267,26 @@ def test_records_are_those_of_apache_kafka_to_the_byte() -> None:
         "0001" "0000000000000003" "0001" "0000ea60" "01" "02" "07" "6f7264657273" "02" "00000000" "00"
         "0000000000000005" "0000000000000004" "02" "00" "08" "0000000000000003" "02" "02" "0002"
     )  # fmt: skip
-    empty = Transaction(transactional_id="t", producer_id=3, producer_epoch=1, timeout_ms=60_000, last_update_ms=5)
+    empty = Transaction(
+        transactional_id="t", producer_id=3, producer_epoch=1, timeout_ms=60_000, last_update_ms=5
+    )
     _, value = encode(TransactionRecord(transactional_id="t", transaction=empty, value_version=0))
     assert value is not None
-    assert value.hex() == "0000000000000000000300010000ea6000ffffffff0000000000000005ffffffffffffffff"
+    assert (
+        value.hex() == "0000000000000000000300010000ea6000ffffffff0000000000000005ffffffffffffffff"
+    )
 
 
-@pytest.mark.parametrize(("key", "value"), [("000100017a", ""), ("000000017a", "0002"), ("000000017a", "ffff")])
+@pytest.mark.parametrize(
+    ("key", "value"), [("000100017a", ""), ("000000017a", "0002"), ("000000017a", "ffff")]
+)
 def test_records_of_other_versions_are_left_alone(key: str, value: str) -> None:
     assert decode(bytes.fromhex(key), bytes.fromhex(value)) is None
 
 
-@pytest.mark.parametrize("value", ["", "00", "0000", "0001000000000000000300010000ea600600" + "00" * 17])
+@pytest.mark.parametrize(
+    "value", ["", "00", "0000", "0001000000000000000300010000ea600600" + "00" * 17]
+)
 def test_a_value_that_makes_no_sense_is_named(value: str) -> None:
     with pytest.raises(ProtocolError, match="TransactionLogValue"):
         decode(bytes.fromhex("000000017a"), bytes.fromhex(value))
@@ -252,12 +299,25 @@ def test_a_transaction_is_described_with_its_partitions() -> None:
     story = TransactionStory(now_ms=7)
     producer_id, epoch = begun(story)
     described = story.ask("describe", TXN)
-    assert (described.error_code, described.transactional_id, described.transaction_state) == (0, TXN, "Ongoing")
+    assert (described.error_code, described.transactional_id, described.transaction_state) == (
+        0,
+        TXN,
+        "Ongoing",
+    )
     assert (described.producer_id, described.producer_epoch) == (producer_id, epoch)
-    assert [(topic.topic, topic.partitions) for topic in described.topics] == [("orders", [0]), ("refunds", [2])]
-    assert (described.transaction_timeout_ms, described.transaction_start_time_ms) == (TIMEOUT_MS, 1_000_007)
+    assert [(topic.topic, topic.partitions) for topic in described.topics] == [
+        ("orders", [0]),
+        ("refunds", [2]),
+    ]
+    assert (described.transaction_timeout_ms, described.transaction_start_time_ms) == (
+        TIMEOUT_MS,
+        1_000_007,
+    )
     unknown = story.ask("describe", "nothing")
-    assert (unknown.error_code, unknown.transactional_id) == (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "nothing")
+    assert (unknown.error_code, unknown.transactional_id) == (
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+        "nothing",
+    )
 
 
 @pytest.mark.parametrize(
@@ -294,9 +354,17 @@ def test_a_transaction_of_this_very_moment_runs_no_longer_than_no_time() -> None
     story = TransactionStory()
     begun(story)
     now_ms = story.transaction().start_ms
-    for longer_than_ms, at_ms, expected in ((0, now_ms, []), (0, now_ms + 1, [TXN]), (-1, now_ms - 50, [TXN])):
-        listed = story.shard.listed(filters_of(ListTransactionsRequest(duration_filter=longer_than_ms)), at_ms)
-        assert [each.transactional_id for each in listed] == expected, "a clock may have been set back"
+    for longer_than_ms, at_ms, expected in (
+        (0, now_ms, []),
+        (0, now_ms + 1, [TXN]),
+        (-1, now_ms - 50, [TXN]),
+    ):
+        listed = story.shard.listed(
+            filters_of(ListTransactionsRequest(duration_filter=longer_than_ms)), at_ms
+        )
+        assert [each.transactional_id for each in listed] == expected, (
+            "a clock may have been set back"
+        )
 
 
 def test_a_pattern_that_a_backtracking_engine_would_not_end_holds_nothing_up() -> None:

@@ -4,7 +4,15 @@ import pytest
 
 from log_service.common.errors import ErrorCode
 from log_service.common.types import NodeId, TopicPartition
-from log_service.coordinator.transaction.markers import GONE, DueMarkers, Gone, MarkerBatch, MarkerQueue, Owner, Settled
+from log_service.coordinator.transaction.markers import (
+    GONE,
+    DueMarkers,
+    Gone,
+    MarkerBatch,
+    MarkerQueue,
+    Owner,
+    Settled,
+)
 from log_service.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -18,11 +26,18 @@ A, B, C = (TopicPartition("t", index) for index in range(3))
 
 def due(*partitions: TopicPartition, txn: str = "x", producer_id: int = 1) -> DueMarkers:
     return DueMarkers(
-        transactional_id=txn, producer_id=producer_id, producer_epoch=4, is_commit=True, transaction_version=2, partitions=partitions
+        transactional_id=txn,
+        producer_id=producer_id,
+        producer_epoch=4,
+        is_commit=True,
+        transaction_version=2,
+        partitions=partitions,
     )
 
 
-def response(batch: MarkerBatch, code: ErrorCode = ErrorCode.NONE, **codes: ErrorCode) -> WriteTxnMarkersResponse:
+def response(
+    batch: MarkerBatch, code: ErrorCode = ErrorCode.NONE, **codes: ErrorCode
+) -> WriteTxnMarkersResponse:
     """Return a broker's response; ``codes`` by partition number, such as p1."""
     return WriteTxnMarkersResponse(
         markers=[
@@ -33,7 +48,8 @@ def response(batch: MarkerBatch, code: ErrorCode = ErrorCode.NONE, **codes: Erro
                         name="t",
                         partitions=[
                             WritableTxnMarkerPartitionResult(
-                                partition_index=where.partition, error_code=codes.get(f"p{where.partition}", code)
+                                partition_index=where.partition,
+                                error_code=codes.get(f"p{where.partition}", code),
                             )
                             for where in entry.partitions
                         ],
@@ -55,12 +71,22 @@ def test_all_markers_for_a_broker_go_in_one_request_and_the_next_waits_for_its_r
     queue.add(OWNER, due(A, txn="y", producer_id=2))
     batches, gone = queue.take(where.get)
     assert not gone
-    assert {batch.node_id: [(entry.markers.transactional_id, entry.partitions) for entry in batch.entries] for batch in batches} == {
+    assert {
+        batch.node_id: [
+            (entry.markers.transactional_id, entry.partitions) for entry in batch.entries
+        ]
+        for batch in batches
+    } == {
         1: [("x", (A, C)), ("y", (A,))],
         2: [("x", (B,))],
     }
     (marker, _) = batches[0].request().markers
-    assert (marker.coordinator_epoch, marker.producer_epoch, marker.transaction_version, marker.transaction_result) == (9, 4, 2, True)
+    assert (
+        marker.coordinator_epoch,
+        marker.producer_epoch,
+        marker.transaction_version,
+        marker.transaction_result,
+    ) == (9, 4, 2, True)
     queue.add(OWNER, due(A, txn="z", producer_id=3))
     assert queue.take(where.get) == ([], [])
     settled = queue.settle(batches[0], response(batches[0]))
@@ -75,7 +101,8 @@ def test_a_request_names_each_producer_with_its_partitions_by_topic() -> None:
     queue.add(OWNER, due(B, txn="y", producer_id=2))
     (batch,), _ = queue.take(lambda _: NodeId(1))
     assert [
-        (marker.producer_id, [(topic.name, topic.partition_indexes) for topic in marker.topics]) for marker in batch.request().markers
+        (marker.producer_id, [(topic.name, topic.partition_indexes) for topic in marker.topics])
+        for marker in batch.request().markers
     ] == [(1, [("s", [7]), ("t", [0, 2])]), (2, [("t", [1])])]
 
 
@@ -121,7 +148,9 @@ def test_a_partition_without_a_leader_waits_and_one_that_is_gone_counts_as_writt
     assert batch.entries[0].partitions == (A,)
 
 
-@pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED])
+@pytest.mark.parametrize(
+    "code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+)
 def test_a_transaction_that_another_coordinator_owns_is_given_up(code: ErrorCode) -> None:
     queue = MarkerQueue()
     queue.add(OWNER, due(A, B))
@@ -149,10 +178,14 @@ def test_only_what_the_partition_of_the_coordinator_owes_is_dropped() -> None:
     queue.add(other, due(B, txn="y"))
     queue.drop(OWNER.partition)
     (batch,), _ = queue.take(leaders(p0=1, p1=1).get)
-    assert [(entry.owner, entry.markers.transactional_id) for entry in batch.entries] == [(other, "y")]
+    assert [(entry.owner, entry.markers.transactional_id) for entry in batch.entries] == [
+        (other, "y")
+    ]
     queue.drop(other.partition)
     assert len(queue) == 0
-    assert queue.settle(batch, response(batch)) == Settled((), is_retrying=False), "no one waits for the response any more"
+    assert queue.settle(batch, response(batch)) == Settled((), is_retrying=False), (
+        "no one waits for the response any more"
+    )
 
 
 def test_nothing_is_owed_of_a_transaction_whose_partitions_are_all_gone() -> None:
@@ -185,13 +218,19 @@ def test_a_partition_that_a_response_leaves_out_is_asked_for_again() -> None:
     assert queue.settle(again, response(again)) == Settled((again.entries[0],), is_retrying=False)
 
 
-@pytest.mark.parametrize("code", [ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION])
+@pytest.mark.parametrize(
+    "code", [ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION]
+)
 def test_a_partition_that_takes_no_markers_holds_up_no_transaction(code: ErrorCode) -> None:
     queue = MarkerQueue()
     queue.add(OWNER, due(A, B))
     (batch,), _ = queue.take(leaders(p0=1, p1=1).get)
     settled = queue.settle(batch, response(batch, p1=code))
-    assert ([entry.partitions for entry in settled.written], settled.is_retrying, len(queue)) == ([(A, B)], False, 0)
+    assert ([entry.partitions for entry in settled.written], settled.is_retrying, len(queue)) == (
+        [(A, B)],
+        False,
+        0,
+    )
 
 
 def test_transactions_whose_markers_have_nowhere_to_go_are_counted() -> None:

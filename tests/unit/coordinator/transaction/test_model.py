@@ -1,7 +1,8 @@
 """Every reachable state of a transactional id, against a model of what producers may rely on.
 
-The model knows three promises. A transaction's outcome never changes once a producer was told it. Each of its partitions gets its marker,
-whatever coordinator takes over in between. And what another node loads from the log is what this one has.
+The model knows three promises. A transaction's outcome never changes once a producer was told it.
+Each of its partitions gets its marker, whatever coordinator takes over in between. And what another
+node loads from the log is what this one has.
 """
 
 from dataclasses import replace
@@ -14,7 +15,12 @@ from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicPartition
 from log_service.coordinator.transaction.markers import DueMarkers
 from log_service.coordinator.transaction.records import TransactionRecord, encode
-from log_service.coordinator.transaction.transaction import AT_REST, ENDING, EPOCH_BUMP_VERSION, TransactionState
+from log_service.coordinator.transaction.transaction import (
+    AT_REST,
+    ENDING,
+    EPOCH_BUMP_VERSION,
+    TransactionState,
+)
 from tests.unit.coordinator.transaction.transaction_story import TIMEOUT_MS, TXN, TransactionStory
 
 PARTITIONS = tuple(TopicPartition("t", index) for index in range(3))
@@ -31,11 +37,17 @@ class TransactionModel(RuleBasedStateMachine):
         self.story = TransactionStory(server_version=server_version)
         self.producer = self.zombie = self.story.init()[:2]
         known = replace(self.story.transaction(), producer_epoch=epoch)
-        self.story.shard._transactions[TXN] = known  # the epochs before are long: the model begins near their end
-        record = TransactionRecord(transactional_id=TXN, transaction=known, value_version=min(server_version, 1))
+        self.story.shard._transactions[TXN] = (
+            known  # the epochs before are long: the model begins near their end
+        )
+        record = TransactionRecord(
+            transactional_id=TXN, transaction=known, value_version=min(server_version, 1)
+        )
         self.story.log[:] = [encode(record)]
         self.producer = (known.producer_id, epoch)
-        self.promised: dict[tuple[int, int], bool] = {}  # outcomes that a producer was told, by the identity that asked
+        self.promised: dict[
+            tuple[int, int], bool
+        ] = {}  # outcomes that a producer was told, by the identity that asked
         self.open: set[TopicPartition] = set()  # partitions in which a transaction is open
         self.highest = self.producer
 
@@ -49,7 +61,9 @@ class TransactionModel(RuleBasedStateMachine):
     @rule(is_commit=st.booleans(), version=st.sampled_from([4, 5]))
     def end(self, is_commit: bool, version: int) -> None:
         was_open = self.story.transaction().state is TransactionState.ONGOING
-        producer_id, epoch, code = self.story.end(*self.producer, is_commit=is_commit, version=version)
+        producer_id, epoch, code = self.story.end(
+            *self.producer, is_commit=is_commit, version=version
+        )
         if code is not ErrorCode.NONE:
             return
         if was_open:
@@ -59,7 +73,9 @@ class TransactionModel(RuleBasedStateMachine):
             self.producer = (producer_id, epoch)
 
     def _promise(self, version: int, *, is_commit: bool) -> None:
-        """Remember an outcome by its identity, where that identity ends one transaction only: a classic end keeps it for the next one."""
+        """Remember an outcome by its identity, where that identity ends one transaction only: a
+        classic end keeps it for the next one.
+        """
         for due in self.story.due:
             assert due.is_commit is is_commit
         if version == 5:
@@ -67,7 +83,9 @@ class TransactionModel(RuleBasedStateMachine):
 
     @rule(is_commit=st.booleans())
     def end_again(self, is_commit: bool) -> None:
-        """A producer that missed the response of its last end asks again: it never hears the other outcome."""
+        """A producer that missed the response of its last end asks again: it never hears the other
+        outcome.
+        """
         code = self.story.end(*self.zombie, is_commit=is_commit)[2]
         if code is ErrorCode.NONE and self.zombie in self.promised and self.zombie != self.producer:
             assert self.promised[self.zombie] is is_commit
@@ -145,8 +163,13 @@ class TransactionModel(RuleBasedStateMachine):
         if known.state in ENDING:
             owed = self.story.shard.owed(TXN)
             assert self.open <= owed | frozenset(known.partitions)
-            assert owed <= {where for due in self.story.due for where in due.partitions}, "each partition that is owed is announced"
-            assert all((due.producer_id, due.producer_epoch) == (known.producer_id, known.producer_epoch) for due in self.story.due)
+            assert owed <= {where for due in self.story.due for where in due.partitions}, (
+                "each partition that is owed is announced"
+            )
+            assert all(
+                (due.producer_id, due.producer_epoch) == (known.producer_id, known.producer_epoch)
+                for due in self.story.due
+            )
         elif known.state is TransactionState.ONGOING:
             assert self.open <= known.partitions
         else:
@@ -154,18 +177,28 @@ class TransactionModel(RuleBasedStateMachine):
 
     @invariant()
     def only_a_marker_has_the_last_epoch(self) -> None:
-        """A classic abort at the last epoch keeps the producer id; a producer that asks again for the end is told the marker's epoch."""
+        """A classic abort at the last epoch keeps the producer id; a producer that asks again for
+        the end is told the marker's epoch.
+        """
         known = self.story.transaction()
         assert known.producer_epoch <= MARKER_EPOCH
-        assert self.producer[1] <= (LAST_EPOCH if self.story.server_version >= EPOCH_BUMP_VERSION else MARKER_EPOCH)
+        assert self.producer[1] <= (
+            LAST_EPOCH if self.story.server_version >= EPOCH_BUMP_VERSION else MARKER_EPOCH
+        )
 
 
-TransactionModel.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TransactionModel.TestCase.settings = settings(
+    max_examples=200, stateful_step_count=40, deadline=None
+)
 TestTransactionModel = TransactionModel.TestCase
 
 
-def test_an_end_that_is_repeated_after_a_classic_abort_at_the_last_epoch_is_told_the_epoch_of_the_marker() -> None:
-    """As Kafka 4.3.1 does where transaction.version is 0. The producer goes on with that epoch, and its next end gives it a new id."""
+def test_an_end_that_is_repeated_after_a_classic_abort_at_the_last_epoch_is_told_the_epoch_of_the_marker() -> (
+    None
+):
+    """As Kafka 4.3.1 does where transaction.version is 0. The producer goes on with that epoch, and
+    its next end gives it a new id.
+    """
     model = TransactionModel()
     model.begin(server_version=0, epoch=LAST_EPOCH - 1)
     model.add(PARTITIONS[0], 0)
@@ -188,7 +221,9 @@ def test_an_end_that_is_repeated_after_a_classic_abort_at_the_last_epoch_is_told
 
 
 def test_an_abort_without_a_transaction_may_follow_a_classic_commit_of_the_same_epoch() -> None:
-    """A producer that mixes both generations of EndTxn: the commit keeps the epoch, the abort raises it and may be repeated."""
+    """A producer that mixes both generations of EndTxn: the commit keeps the epoch, the abort
+    raises it and may be repeated.
+    """
     model = TransactionModel()
     model.begin(server_version=0, epoch=0)
     model.add(PARTITIONS[0], 0)

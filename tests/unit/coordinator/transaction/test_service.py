@@ -1,4 +1,6 @@
-"""The transaction APIs of a node over a log: what leaves when, what old versions are told, and what happens when leadership goes."""
+"""The transaction APIs of a node over a log: what leaves when, what old versions are told, and what
+happens when leadership goes.
+"""
 
 from typing import Any
 
@@ -21,10 +23,19 @@ from log_service.protocol.messages.end_txn import EndTxnRequest
 from log_service.protocol.messages.list_transactions import ListTransactionsRequest
 from log_service.state_machine.runtime import RETRY_MS
 from tests.helpers.opcodes import opcodes_of
-from tests.unit.coordinator.transaction.service_stage import OFFSETS, ORDERS, TXN, Stage, code_of, play
+from tests.unit.coordinator.transaction.service_stage import (
+    OFFSETS,
+    ORDERS,
+    TXN,
+    Stage,
+    code_of,
+    play,
+)
 
 
-def test_markers_are_due_when_the_outcome_is_safe_and_a_transaction_is_complete_when_they_are_written() -> None:
+def test_markers_are_due_when_the_outcome_is_safe_and_a_transaction_is_complete_when_they_are_written() -> (
+    None
+):
     def story(stage: Stage) -> None:
         (producer,) = stage.init()
         assert code_of(stage.add(producer)[0]) == 0
@@ -75,7 +86,9 @@ def test_the_news_of_an_earlier_leader_epoch_completes_nothing() -> None:
             stage.service.markers_written(SentMarkers(owner, due, due.partitions))
             stage.timers.fire_due(0)
             assert stage.state() == "PrepareCommit"
-            assert [each.leader_epoch for each, _ in stage.due] == [6, 8], "the new coordinator sends them itself"
+            assert [each.leader_epoch for each, _ in stage.due] == [6, 8], (
+                "the new coordinator sends them itself"
+            )
             stage.due.pop(0)
             stage.write_all()
             assert stage.state() == "CompleteCommit"
@@ -95,12 +108,24 @@ def test_old_versions_hear_an_error_that_they_know_where_a_producer_is_fenced() 
         stage.init()
         (producer,) = stage.init()
         fenced, invalid = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH
-        assert [stage.end(producer, version=version, epoch=0)[0].error_code for version in (1, 2, 5)] == [invalid, fenced, fenced]
-        assert [code_of(stage.add(producer, version=version, epoch=0)[0]) for version in (1, 2, 5)] == [invalid, fenced, fenced]
+        assert [
+            stage.end(producer, version=version, epoch=0)[0].error_code for version in (1, 2, 5)
+        ] == [invalid, fenced, fenced]
+        assert [
+            code_of(stage.add(producer, version=version, epoch=0)[0]) for version in (1, 2, 5)
+        ] == [invalid, fenced, fenced]
         claims = {"producer_id": producer.producer_id, "producer_epoch": 7}
-        assert [stage.init(version=version, **claims)[0].error_code for version in (3, 4)] == [invalid, fenced]
-        offsets = AddOffsetsToTxnRequest(transactional_id=TXN, producer_id=producer.producer_id, producer_epoch=0, group_id="g")
-        assert [stage.ask(stage.service.add_offsets, offsets, OFFSETS, version=version)[0].error_code for version in (1, 2)] == [
+        assert [stage.init(version=version, **claims)[0].error_code for version in (3, 4)] == [
+            invalid,
+            fenced,
+        ]
+        offsets = AddOffsetsToTxnRequest(
+            transactional_id=TXN, producer_id=producer.producer_id, producer_epoch=0, group_id="g"
+        )
+        assert [
+            stage.ask(stage.service.add_offsets, offsets, OFFSETS, version=version)[0].error_code
+            for version in (1, 2)
+        ] == [
             invalid,
             fenced,
         ]
@@ -113,10 +138,18 @@ def test_a_missing_partition_keeps_the_others_of_its_transaction_out() -> None:
         (producer,) = stage.init()
         topics = [AddPartitionsToTxnTopic(name="orders", partitions=[0, 7])]
         one = AddPartitionsToTxnTransaction(
-            transactional_id=TXN, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, topics=topics
+            transactional_id=TXN,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            topics=topics,
         )
         replies: list[Any] = []
-        stage.service.add_partitions(AddPartitionsToTxnRequest(transactions=[one]), 5, replies.append, lambda where: where.partition == 0)
+        stage.service.add_partitions(
+            AddPartitionsToTxnRequest(transactions=[one]),
+            5,
+            replies.append,
+            lambda where: where.partition == 0,
+        )
         results = replies[0].results_by_transaction[0].topic_results[0].results_by_partition
         assert [(each.partition_index, each.partition_error_code) for each in results] == [
             (0, ErrorCode.OPERATION_NOT_ATTEMPTED),
@@ -131,7 +164,9 @@ def test_old_versions_hear_of_a_missing_partition_and_of_all_else_what_new_ones_
     def story(stage: Stage) -> None:
         (producer,) = stage.init()
         topics = [AddPartitionsToTxnTopic(name="orders", partitions=[0])]
-        request = AddPartitionsToTxnRequest(v3_and_below_transactional_id=TXN, v3_and_below_topics=topics)
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=TXN, v3_and_below_topics=topics
+        )
         replies: list[Any] = []
         stage.service.add_partitions(request, 3, replies.append, lambda _where: False)
         assert code_of(replies[0]) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -156,7 +191,10 @@ def test_ids_are_listed_once_every_partition_is_loaded() -> None:
             stage.init()
             stage.service.list(request, replies.append)
             nursery.cancel_scope.cancel()
-        assert [reply.error_code for reply in replies] == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE]
+        assert [reply.error_code for reply in replies] == [
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            ErrorCode.NONE,
+        ]
         assert [each.transactional_id for each in replies[1].transaction_states] == [TXN]
         assert replies[1].unknown_state_filters == ["Gone"]
 
@@ -167,12 +205,23 @@ def test_requests_that_make_no_sense_are_refused_before_a_shard_is_asked() -> No
     def story(stage: Stage) -> None:
         stage.service.resign(0)
         assert stage.init(txn="")[0].error_code == ErrorCode.INVALID_REQUEST
-        assert stage.ask(stage.service.end_txn, EndTxnRequest())[0].error_code == ErrorCode.INVALID_REQUEST
+        assert (
+            stage.ask(stage.service.end_txn, EndTxnRequest())[0].error_code
+            == ErrorCode.INVALID_REQUEST
+        )
         topics = [AddPartitionsToTxnTopic(name="orders", partitions=[0])]
-        transactions = [AddPartitionsToTxnTransaction(topics=topics, verify_only=verify_only) for verify_only in (False, True)]
+        transactions = [
+            AddPartitionsToTxnTransaction(topics=topics, verify_only=verify_only)
+            for verify_only in (False, True)
+        ]
         replies: list[Any] = []
-        stage.service.add_partitions(AddPartitionsToTxnRequest(transactions=transactions), 4, replies.append)
-        codes = [each.topic_results[0].results_by_partition[0].partition_error_code for each in replies[0].results_by_transaction]
+        stage.service.add_partitions(
+            AddPartitionsToTxnRequest(transactions=transactions), 4, replies.append
+        )
+        codes = [
+            each.topic_results[0].results_by_partition[0].partition_error_code
+            for each in replies[0].results_by_transaction
+        ]
         assert codes == [ErrorCode.INVALID_REQUEST] * 2
         stage.service.describe(DescribeTransactionsRequest(transactional_ids=[""]), replies.append)
         assert replies[1].transaction_states[0].error_code == ErrorCode.INVALID_REQUEST
@@ -194,11 +243,15 @@ def test_a_pattern_that_makes_no_sense_is_refused() -> None:
 
 
 def test_a_pattern_that_is_too_large_for_ids_is_refused() -> None:
-    """An id of 32,767 characters took one of 100,000 instructions many seconds, in which nothing else was served."""
+    """An id of 32,767 characters took one of 100,000 instructions many seconds, in which nothing
+    else was served.
+    """
 
     def story(stage: Stage) -> None:
         replies: list[Any] = []
-        stage.service.list(ListTransactionsRequest(transactional_id_pattern="(?:a?b?c?d?)" * 900), replies.append)
+        stage.service.list(
+            ListTransactionsRequest(transactional_id_pattern="(?:a?b?c?d?)" * 900), replies.append
+        )
         assert replies[0].error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
     play(story)
@@ -210,13 +263,17 @@ def test_many_ids_are_matched_in_steps_in_which_others_have_their_turn() -> None
             assert stage.init(txn=f"id-{number:02d}")[0].error_code == ErrorCode.NONE
         pattern = "(?:a?b?c?d?)" * 200 + "id-[0-5].*"
         replies: list[Any] = []
-        stage.service.list(ListTransactionsRequest(transactional_id_pattern=pattern), replies.append)
+        stage.service.list(
+            ListTransactionsRequest(transactional_id_pattern=pattern), replies.append
+        )
         assert replies == [], "it would take one step alone"
         for _ in range(10):
             stage.clock.now_ms += 10
             stage.timers.fire_due(stage.clock.now_ms)
         (found,) = replies
-        assert sorted(each.transactional_id for each in found.transaction_states) == [f"id-{number:02d}" for number in range(60)]
+        assert sorted(each.transactional_id for each in found.transaction_states) == [
+            f"id-{number:02d}" for number in range(60)
+        ]
 
     play(story)
 
@@ -253,11 +310,15 @@ def test_times_of_transactions_are_those_of_the_file() -> None:
 
 
 def cost_of_an_end(ending_count: int) -> int:
-    """Return what it takes to hear of a marker while the log refuses the ends of so many other transactions."""
+    """Return what it takes to hear of a marker while the log refuses the ends of so many other
+    transactions.
+    """
     costs: list[int] = []
 
     def story(stage: Stage) -> None:
-        producers = {f"t{index}": stage.init(txn=f"t{index}")[0] for index in range(ending_count + 1)}
+        producers = {
+            f"t{index}": stage.init(txn=f"t{index}")[0] for index in range(ending_count + 1)
+        }
         for txn, producer in producers.items():
             stage.add(producer, txn=txn)
             stage.end(producer, txn=txn)
@@ -265,7 +326,11 @@ def cost_of_an_end(ending_count: int) -> int:
         stage.log.failure = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
         for each, markers in others:
             stage.service.markers_written(SentMarkers(each, markers, markers.partitions))
-        costs.append(opcodes_of(lambda: stage.service.markers_written(SentMarkers(owner, due, due.partitions))))
+        costs.append(
+            opcodes_of(
+                lambda: stage.service.markers_written(SentMarkers(owner, due, due.partitions))
+            )
+        )
 
     play(story)
     return costs[0]

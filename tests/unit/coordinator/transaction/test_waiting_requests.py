@@ -1,4 +1,6 @@
-"""A request that comes while the transaction before is ending waits for its end: for how long, and what it hears."""
+"""A request that comes while the transaction before is ending waits for its end: for how long, and
+what it hears.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,7 +35,10 @@ def end(stage: Stage) -> Any:
 
 def add_offsets(stage: Stage, producer: Any) -> list[Any]:
     request = AddOffsetsToTxnRequest(
-        transactional_id=TXN, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, group_id="g"
+        transactional_id=TXN,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        group_id="g",
     )
     return stage.ask(stage.service.add_offsets, request, OFFSETS, version=3)
 
@@ -47,9 +52,17 @@ def add_offsets(stage: Stage, producer: Any) -> list[Any]:
         (lambda stage, producer: stage.end(producer, version=4), "CompleteCommit"),
         (lambda stage, _producer: stage.init(), "Empty"),
     ],
-    ids=["AddPartitionsToTxn", "AddPartitionsToTxn of a broker", "AddOffsetsToTxn", "EndTxn", "InitProducerId"],
+    ids=[
+        "AddPartitionsToTxn",
+        "AddPartitionsToTxn of a broker",
+        "AddOffsetsToTxn",
+        "EndTxn",
+        "InitProducerId",
+    ],
 )
-def test_a_request_waits_for_the_end_of_the_transaction_before(ask: Callable[[Stage, Any], list[Any]], state_behind: str) -> None:
+def test_a_request_waits_for_the_end_of_the_transaction_before(
+    ask: Callable[[Stage, Any], list[Any]], state_behind: str
+) -> None:
     def story(stage: Stage) -> None:
         producer = end(stage)
         replies = ask(stage, producer)
@@ -66,7 +79,11 @@ def test_a_request_waits_for_the_end_of_the_transaction_before(ask: Callable[[St
 
 
 def told(reply: Any) -> int:
-    return int(reply.error_code) if hasattr(reply, "error_code") and not hasattr(reply, "results_by_topic_v3_and_below") else code_of(reply)
+    return (
+        int(reply.error_code)
+        if hasattr(reply, "error_code") and not hasattr(reply, "results_by_topic_v3_and_below")
+        else code_of(reply)
+    )
 
 
 def test_a_producer_that_starts_again_waits_until_what_it_left_open_is_aborted() -> None:
@@ -129,7 +146,10 @@ def test_a_transaction_that_has_been_ending_for_long_is_not_waited_for() -> None
 
 
 def test_nothing_waits_where_the_setting_says_so() -> None:
-    play(lambda stage: _assert_refused_at_once(stage, end(stage)), TransactionConfig(end_patience_ms=0))
+    play(
+        lambda stage: _assert_refused_at_once(stage, end(stage)),
+        TransactionConfig(end_patience_ms=0),
+    )
 
 
 def _assert_refused_at_once(stage: Stage, producer: Any) -> None:
@@ -139,8 +159,13 @@ def _assert_refused_at_once(stage: Stage, producer: Any) -> None:
 def test_a_refusal_that_is_not_about_an_end_is_passed_on_at_once() -> None:
     def story(stage: Stage) -> None:
         producer = end(stage)
-        assert code_of(stage.add(producer, version=5, verify_only=True)[0]) == CONCURRENT, "whether it is there is to be known now"
-        assert stage.end(producer, version=4, epoch=producer.producer_epoch + 1)[0].error_code == ErrorCode.PRODUCER_FENCED
+        assert code_of(stage.add(producer, version=5, verify_only=True)[0]) == CONCURRENT, (
+            "whether it is there is to be known now"
+        )
+        assert (
+            stage.end(producer, version=4, epoch=producer.producer_epoch + 1)[0].error_code
+            == ErrorCode.PRODUCER_FENCED
+        )
 
     play(story)
 
@@ -152,7 +177,9 @@ def test_requests_are_asked_again_in_the_order_in_which_they_came() -> None:
         ((owner, due),) = stage.due
         stage.due.clear()
         stage.service.markers_written(SentMarkers(owner, due, due.partitions))
-        assert ([told(reply) for reply in added], begun) == ([ErrorCode.NONE], []), "the later one aborts what the first one has begun"
+        assert ([told(reply) for reply in added], begun) == ([ErrorCode.NONE], []), (
+            "the later one aborts what the first one has begun"
+        )
         stage.write_all()
         assert [told(reply) for reply in begun] == [ErrorCode.NONE]
 
@@ -168,7 +195,9 @@ def test_a_request_waits_on_while_the_log_refuses_the_end() -> None:
         assert replies == []
         stage.log.failure = None
         stage.pass_time(PATIENCE_MS)
-        assert [code_of(reply) for reply in replies] == [CONCURRENT], "the end is stored a second later"
+        assert [code_of(reply) for reply in replies] == [CONCURRENT], (
+            "the end is stored a second later"
+        )
 
     play(story)
 

@@ -1,4 +1,6 @@
-"""A shard of the transaction coordinator on a clock of its own, told as a story: what producers ask and hear, which markers are due."""
+"""A shard of the transaction coordinator on a clock of its own, told as a story: what producers ask
+and hear, which markers are due.
+"""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -20,7 +22,10 @@ from log_service.coordinator.transaction.transaction_coordinator import (
     WrittenMarkers,
 )
 from log_service.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from log_service.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from log_service.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from log_service.state_machine.decision import Decision, ReplayContext, SetTimer
 
 TXN = "payments"
@@ -31,7 +36,9 @@ ORDERS, REFUNDS = TopicPartition("orders", 0), TopicPartition("refunds", 2)
 
 @dataclass
 class TransactionStory:
-    """Drives one shard. Records are encoded, decoded and replayed, as they are on their way through a log."""
+    """Drives one shard. Records are encoded, decoded and replayed, as they are on their way through
+    a log.
+    """
 
     config: TransactionConfig = field(default_factory=TransactionConfig)
     server_version: int = 2
@@ -49,7 +56,9 @@ class TransactionStory:
         self._serve()
 
     def _new_shard(self) -> TransactionCoordinatorShard:
-        return TransactionCoordinatorShard(self.config, self._next_producer_id, lambda: self.server_version)
+        return TransactionCoordinatorShard(
+            self.config, self._next_producer_id, lambda: self.server_version
+        )
 
     def _next_producer_id(self) -> int | None:
         return next(self._producer_ids) if self.has_producer_ids else None
@@ -88,7 +97,9 @@ class TransactionStory:
 
     def ask(self, handler: str, request: object, *, api_version: int = 5) -> Any:
         token = next(self._tokens)
-        context = RequestContext(api_version=api_version, client_id="client", client_host="127.0.0.1", reply_to=token)
+        context = RequestContext(
+            api_version=api_version, client_id="client", client_host="127.0.0.1", reply_to=token
+        )
         decision = self.decision()
         getattr(self.shard, f"handle_{handler}")(request, context, decision)
         self.settle(decision)
@@ -96,7 +107,11 @@ class TransactionStory:
 
     def advance(self, ms: int) -> None:
         end_ms = self.now_ms + ms
-        while due := [(deadline, repr(key), key) for key, deadline in self.timers.items() if deadline <= end_ms]:
+        while due := [
+            (deadline, repr(key), key)
+            for key, deadline in self.timers.items()
+            if deadline <= end_ms
+        ]:
             self.now_ms, _, key = min(due)
             del self.timers[key]
             decision = self.decision()
@@ -117,23 +132,46 @@ class TransactionStory:
 
     # -- what producers ask
 
-    def init(self, producer_id: int = -1, epoch: int = -1, *, txn: str = TXN, timeout_ms: int = TIMEOUT_MS) -> tuple[int, int, ErrorCode]:
+    def init(
+        self,
+        producer_id: int = -1,
+        epoch: int = -1,
+        *,
+        txn: str = TXN,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> tuple[int, int, ErrorCode]:
         request = InitProducerIdRequest(
-            transactional_id=txn, transaction_timeout_ms=timeout_ms, producer_id=producer_id, producer_epoch=epoch
+            transactional_id=txn,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=producer_id,
+            producer_epoch=epoch,
         )
         response: InitProducerIdResponse = self.ask("init_producer_id", request)
         return response.producer_id, response.producer_epoch, ErrorCode.of(response.error_code)
 
-    def add(self, producer_id: int, epoch: int, *partitions: TopicPartition, txn: str = TXN, client_version: int = 2) -> ErrorCode:
+    def add(
+        self,
+        producer_id: int,
+        epoch: int,
+        *partitions: TopicPartition,
+        txn: str = TXN,
+        client_version: int = 2,
+    ) -> ErrorCode:
         asked = _partitions(txn, producer_id, epoch, partitions, client_version)
         code: ErrorCode = self.ask("add_partitions", asked)
         return code
 
-    def verify(self, producer_id: int, epoch: int, *partitions: TopicPartition, txn: str = TXN) -> Any:
+    def verify(
+        self, producer_id: int, epoch: int, *partitions: TopicPartition, txn: str = TXN
+    ) -> Any:
         return self.ask("verify_partitions", _partitions(txn, producer_id, epoch, partitions, 0))
 
-    def end(self, producer_id: int, epoch: int, *, is_commit: bool, version: int = 5, txn: str = TXN) -> tuple[int, int, ErrorCode]:
-        request = EndTxnRequest(transactional_id=txn, producer_id=producer_id, producer_epoch=epoch, committed=is_commit)
+    def end(
+        self, producer_id: int, epoch: int, *, is_commit: bool, version: int = 5, txn: str = TXN
+    ) -> tuple[int, int, ErrorCode]:
+        request = EndTxnRequest(
+            transactional_id=txn, producer_id=producer_id, producer_epoch=epoch, committed=is_commit
+        )
         response: EndTxnResponse = self.ask("end_txn", request, api_version=version)
         return response.producer_id, response.producer_epoch, ErrorCode.of(response.error_code)
 
@@ -141,7 +179,11 @@ class TransactionStory:
         """Have partitions, all by default, acknowledge their marker."""
         decision = self.decision()
         producer = Producer(producer_id=due.producer_id, producer_epoch=due.producer_epoch)
-        written = WrittenMarkers(transactional_id=due.transactional_id, producer=producer, partitions=partitions or due.partitions)
+        written = WrittenMarkers(
+            transactional_id=due.transactional_id,
+            producer=producer,
+            partitions=partitions or due.partitions,
+        )
         self.shard.handle_written_markers(written, decision)
         assert not decision.records
         self.settle(decision)
@@ -163,14 +205,25 @@ class TransactionStory:
 
 
 def _partitions(
-    txn: str, producer_id: int, epoch: int, partitions: tuple[TopicPartition, ...], client_version: int
+    txn: str,
+    producer_id: int,
+    epoch: int,
+    partitions: tuple[TopicPartition, ...],
+    client_version: int,
 ) -> PartitionsOfTransaction:
     producer = Producer(producer_id=producer_id, producer_epoch=epoch)
-    return PartitionsOfTransaction(transactional_id=txn, producer=producer, partitions=partitions, client_version=client_version)
+    return PartitionsOfTransaction(
+        transactional_id=txn,
+        producer=producer,
+        partitions=partitions,
+        client_version=client_version,
+    )
 
 
 def _as_stored(record: TransactionRecord | None) -> object:
-    """Return what of a record is stored: all but the last epoch, and less of it in the classic version."""
+    """Return what of a record is stored: all but the last epoch, and less of it in the classic
+    version.
+    """
     assert record is not None
     found = record.transaction
     if found is None:
@@ -178,4 +231,9 @@ def _as_stored(record: TransactionRecord | None) -> object:
     times = (found.timeout_ms, found.start_ms, found.last_update_ms)
     common = (found.state, found.producer_id, found.producer_epoch, found.partitions, times)
     rest = (found.previous_producer_id, found.next_producer_id, found.client_version)
-    return record.transactional_id, record.value_version, common, rest if record.value_version else ()
+    return (
+        record.transactional_id,
+        record.value_version,
+        common,
+        rest if record.value_version else (),
+    )

@@ -57,7 +57,9 @@ class Served:
 
     def __post_init__(self) -> None:
         self.log = MemoryLog(self.keeper)
-        self.registry = Registry(self.keeper, self.log, RegistryIdentity(cluster_id="c", group="g"), self.access)
+        self.registry = Registry(
+            self.keeper, self.log, RegistryIdentity(cluster_id="c", group="g"), self.access
+        )
         self.registry.is_writer = True
         self.registry.note_loaded()
         self.service = registry_service(self.registry, None, HttpMeter(VirtualClock()))
@@ -68,16 +70,22 @@ class Served:
             record = schema_record(each) if isinstance(each, StoredSchema) else each
             self.log.append(record.key.encode(), record.value)
 
-    async def ask(self, method: str, target: str, body: Any = None, *, principal: str = ANN, **headers: str) -> tuple[int, Any]:
+    async def ask(
+        self, method: str, target: str, body: Any = None, *, principal: str = ANN, **headers: str
+    ) -> tuple[int, Any]:
         """Return the status of a response, and its body as a value."""
         response = await self.respond(method, target, body, principal=principal, **headers)
         assert isinstance(response.body, bytes)
         return response.status, json.loads(response.body or b"null")
 
-    async def respond(self, method: str, target: str, body: Any = None, *, principal: str = ANN, **headers: str) -> HttpResponse:
+    async def respond(
+        self, method: str, target: str, body: Any = None, *, principal: str = ANN, **headers: str
+    ) -> HttpResponse:
         """Return a response, whose pieces are joined."""
         path, _, query = target.partition("?")
-        content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        content = (
+            body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        )
         pairs = (pair.partition("=") for pair in query.split("&") if pair)
         try:
             route, values = self.service.router.find(method, path)

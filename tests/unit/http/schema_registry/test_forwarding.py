@@ -52,11 +52,18 @@ class Leader:
             if self.is_silent:
                 await trio.sleep_forever()
             headers = [*self.headers, ("Content-Length", str(len(self.body)))]
-            await stream.send_all(connection.send(h11.Response(status_code=self.status, headers=headers)) or b"")
-            await stream.send_all((connection.send(h11.Data(data=self.body)) or b"") + (connection.send(h11.EndOfMessage()) or b""))
+            await stream.send_all(
+                connection.send(h11.Response(status_code=self.status, headers=headers)) or b""
+            )
+            await stream.send_all(
+                (connection.send(h11.Data(data=self.body)) or b"")
+                + (connection.send(h11.EndOfMessage()) or b"")
+            )
             connection.start_next_cycle()
 
-    async def _read(self, stream: Any, connection: h11.Connection) -> tuple[h11.Request | None, bytes]:
+    async def _read(
+        self, stream: Any, connection: h11.Connection
+    ) -> tuple[h11.Request | None, bytes]:
         request, body = None, b""
         while True:
             event = connection.next_event()
@@ -91,12 +98,27 @@ async def serving(leader: Leader) -> AsyncIterator[str]:
 
 
 def request_of(**fields: Any) -> HttpRequest:
-    headers = {"authorization": "Basic abc", "content-type": TYPE, "accept": "application/json", "cookie": "secret", "host": "follower"}
-    given: dict[str, Any] = {"method": "POST", "path": "/subjects/a/versions", "headers": headers, "body": b'{"schema":"x"}'}
+    headers = {
+        "authorization": "Basic abc",
+        "content-type": TYPE,
+        "accept": "application/json",
+        "cookie": "secret",
+        "host": "follower",
+    }
+    given: dict[str, Any] = {
+        "method": "POST",
+        "path": "/subjects/a/versions",
+        "headers": headers,
+        "body": b'{"schema":"x"}',
+    }
     return HttpRequest(**(given | fields))
 
 
-def tell(story: Callable[[Forwarder, str], Awaitable[None]], leader: Leader, limits: ForwardingLimits = LIMITS) -> None:
+def tell(
+    story: Callable[[Forwarder, str], Awaitable[None]],
+    leader: Leader,
+    limits: ForwardingLimits = LIMITS,
+) -> None:
     """Run a story of one forwarder and one leader."""
 
     async def main() -> None:
@@ -108,17 +130,25 @@ def tell(story: Callable[[Forwarder, str], Awaitable[None]], leader: Leader, lim
 
 
 def test_login_types_and_body_go_along_with_a_mark() -> None:
-    """The leader authorizes the client, and knows that it must not forward again. No other header goes along."""
+    """The leader authorizes the client, and knows that it must not forward again. No other header
+    goes along.
+    """
     leader = Leader()
 
     async def story(forwarder: Forwarder, url: str) -> None:
-        assert await forwarder.forward(url, request_of()) == HttpResponse(status=200, body=b'{"id":1}', content_type=TYPE)
+        assert await forwarder.forward(url, request_of()) == HttpResponse(
+            status=200, body=b'{"id":1}', content_type=TYPE
+        )
 
     tell(story, leader)
     method, target, headers, body = leader.last
     assert (method, target, body) == ("POST", "/subjects/a/versions", b'{"schema":"x"}')
     assert headers["x-forward"] == "true"
-    assert (headers["authorization"], headers["content-type"], headers["accept"]) == ("Basic abc", TYPE, "application/json")
+    assert (headers["authorization"], headers["content-type"], headers["accept"]) == (
+        "Basic abc",
+        TYPE,
+        "application/json",
+    )
     assert not {"cookie", "accept-encoding"} & headers.keys()
     assert headers["host"] != "follower"
 
@@ -138,7 +168,11 @@ def test_a_wish_that_the_client_did_not_state_is_not_stated_for_it() -> None:
     ("path", "query", "target"),
     [
         ("/subjects/a%2Fb%3Ac%25%20d/versions", (), "/subjects/a%2Fb%3Ac%25%20d/versions"),
-        ("/subjects/:.ctx:a/versions", (("normalize", "true"), ("x", "a b&c")), "/subjects/:.ctx:a/versions?normalize=true&x=a%20b%26c"),
+        (
+            "/subjects/:.ctx:a/versions",
+            (("normalize", "true"), ("x", "a b&c")),
+            "/subjects/:.ctx:a/versions?normalize=true&x=a%20b%26c",
+        ),
         ("/config", (("force", ""),), "/config?force="),
         ("/subjects/../versions/.", (), "/subjects/%2E%2E/versions/%2E"),
         ("/subjects/%2e%2e/versions", (), "/subjects/%2e%2e/versions"),
@@ -146,7 +180,9 @@ def test_a_wish_that_the_client_did_not_state_is_not_stated_for_it() -> None:
         ("/@elsewhere:1/a", (), "/@elsewhere:1/a"),
     ],
 )
-def test_path_and_query_arrive_as_they_came(path: str, query: tuple[tuple[str, str], ...], target: str) -> None:
+def test_path_and_query_arrive_as_they_came(
+    path: str, query: tuple[tuple[str, str], ...], target: str
+) -> None:
     """Subjects have slashes, colons and percent signs."""
     leader = Leader()
 
@@ -162,18 +198,24 @@ def test_path_and_query_arrive_as_they_came(path: str, query: tuple[tuple[str, s
     [
         Leader(status=409, body=b'{"error_code":409,"message":"x"}'),
         Leader(status=500, headers=(("Content-Type", "text/plain"),), body=b"no"),
-        Leader(status=302, headers=(("Location", "http://elsewhere/"), ("Content-Type", "text/html"))),
+        Leader(
+            status=302, headers=(("Location", "http://elsewhere/"), ("Content-Type", "text/html"))
+        ),
         Leader(status=200, headers=(), body=b""),
     ],
     ids=["refused", "failed", "redirect", "nothing"],
 )
 def test_a_response_comes_back_as_it_is(leader: Leader) -> None:
-    """Status, body and type are the leader's. A redirect is not followed, because the login would go along."""
+    """Status, body and type are the leader's. A redirect is not followed, because the login would
+    go along.
+    """
 
     async def story(forwarder: Forwarder, url: str) -> None:
         response = await forwarder.forward(url, request_of())
         content_type = dict(leader.headers).get("Content-Type", "")
-        assert response == HttpResponse(status=leader.status, body=leader.body, content_type=content_type)
+        assert response == HttpResponse(
+            status=leader.status, body=leader.body, content_type=content_type
+        )
 
     tell(story, leader)
     assert len(leader.asked) == 1
@@ -247,7 +289,14 @@ def test_a_leader_with_https_must_be_trusted(tmp_path: Path) -> None:
         with trio.fail_after(60):
             context = _server_context(issued.keystore)
             async with trio.open_nursery() as nursery:
-                start = partial(trio.serve_ssl_over_tcp, leader.serve, 0, context, host="127.0.0.1", https_compatible=True)
+                start = partial(
+                    trio.serve_ssl_over_tcp,
+                    leader.serve,
+                    0,
+                    context,
+                    host="127.0.0.1",
+                    https_compatible=True,
+                )
                 listeners = await nursery.start(start)
                 url = f"https://127.0.0.1:{listeners[0].transport_listener.socket.getsockname()[1]}"
                 async with Forwarder(tls_of({"ssl_ca": str(issued.truststore)})) as trusting:
@@ -262,9 +311,14 @@ def test_a_caller_with_a_certificate_alone_is_named() -> None:
     leader = Leader()
 
     async def story(forwarder: Forwarder, url: str) -> None:
-        await forwarder.forward(url, request_of(headers={}, principal="User:CN=Jörg, O=A", peer="192.0.2.9"))
+        await forwarder.forward(
+            url, request_of(headers={}, principal="User:CN=Jörg, O=A", peer="192.0.2.9")
+        )
         named = leader.last[2]
-        assert (named["x-forward-principal"], named["x-forward-host"]) == ("User:CN=J%C3%B6rg, O=A", "192.0.2.9")
+        assert (named["x-forward-principal"], named["x-forward-host"]) == (
+            "User:CN=J%C3%B6rg, O=A",
+            "192.0.2.9",
+        )
         for other in (request_of(principal="User:ann"), request_of(headers={})):
             await forwarder.forward(url, other)
             assert not {"x-forward-principal", "x-forward-host"} & leader.last[2].keys()
@@ -278,7 +332,9 @@ def test_a_header_of_the_client_names_no_caller() -> None:
 
     async def story(forwarder: Forwarder, url: str) -> None:
         claimed = {"x-forward-principal": "User:operator", "x-forward-host": "127.0.0.1"}
-        await forwarder.forward(url, request_of(headers=claimed, principal="User:ann", peer="192.0.2.9"))
+        await forwarder.forward(
+            url, request_of(headers=claimed, principal="User:ann", peer="192.0.2.9")
+        )
         named = leader.last[2]
         assert (named["x-forward-principal"], named["x-forward-host"]) == ("User:ann", "192.0.2.9")
 
@@ -300,7 +356,14 @@ def test_an_instance_shows_the_certificate_of_its_listener(tmp_path: Path) -> No
         with trio.fail_after(60):
             context = server_context(authority.issue("leader"), wants=authority)
             async with trio.open_nursery() as nursery:
-                start = partial(trio.serve_ssl_over_tcp, serve, 0, context, host="127.0.0.1", https_compatible=True)
+                start = partial(
+                    trio.serve_ssl_over_tcp,
+                    serve,
+                    0,
+                    context,
+                    host="127.0.0.1",
+                    https_compatible=True,
+                )
                 listeners = await nursery.start(start)
                 url = f"https://127.0.0.1:{listeners[0].transport_listener.socket.getsockname()[1]}"
                 first, second = (tls_of({}, tls_config_of(each.properties())) for each in own)

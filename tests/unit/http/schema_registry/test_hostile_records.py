@@ -57,8 +57,14 @@ def encoded(fields: Any, **changed: Any) -> bytes:
         (encoded(SCHEMA_KEY), encoded(SCHEMA_VALUE, schema="\ud800")),
         (encoded(SCHEMA_KEY), encoded(SCHEMA_VALUE, schema=["int"])),
         (encoded(SCHEMA_KEY), encoded(SCHEMA_VALUE, schemaType={})),
-        (encoded(SCHEMA_KEY), encoded(SCHEMA_VALUE, references=[{"name": "\udfff", "subject": "b", "version": 1}])),
-        (encoded(SCHEMA_KEY), encoded(SCHEMA_VALUE, references=[{"name": "b", "subject": "b", "version": 2**31}])),
+        (
+            encoded(SCHEMA_KEY),
+            encoded(SCHEMA_VALUE, references=[{"name": "\udfff", "subject": "b", "version": 1}]),
+        ),
+        (
+            encoded(SCHEMA_KEY),
+            encoded(SCHEMA_VALUE, references=[{"name": "b", "subject": "b", "version": 2**31}]),
+        ),
         (encoded(SCHEMA_KEY), encoded(SCHEMA_VALUE, metadata={"properties": {"a": "\ud800"}})),
         (b'{"keytype":"MODE","magic":0}', b'{"mode":["IMPORT"]}'),
         (b'{"keytype":"CONFIG","magic":0}', b'{"compatibilityLevel":["NONE"]}'),
@@ -70,7 +76,9 @@ def encoded(fields: Any, **changed: Any) -> bytes:
 )
 def test_an_unreadable_record_is_left_out(key: bytes | None, value: bytes) -> None:
     """It is counted, and the next record is taken. The reader of the topic would end otherwise."""
-    keeper = applied((key, value), (encoded(SCHEMA_KEY, subject="good"), encoded(SCHEMA_VALUE, subject="good")))
+    keeper = applied(
+        (key, value), (encoded(SCHEMA_KEY, subject="good"), encoded(SCHEMA_VALUE, subject="good"))
+    )
     assert keeper.unreadable_count == 1
     assert keeper.state.subjects == ["good"]
 
@@ -84,7 +92,14 @@ def test_tombstones_of_unknown_keys_do_nothing(key_type: KeyType) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [None, b"", b"null", b"[]", b'{"highestIds":3}', b'{"highestIds":{".":"x","a":-1,"b":1e999,"c":true,"d":2147483648}}'],
+    [
+        None,
+        b"",
+        b"null",
+        b"[]",
+        b'{"highestIds":3}',
+        b'{"highestIds":{".":"x","a":-1,"b":1e999,"c":true,"d":2147483648}}',
+    ],
 )
 def test_a_noop_with_another_value_changes_nothing(value: bytes | None) -> None:
     """Other registries write what they like there."""
@@ -94,7 +109,9 @@ def test_a_noop_with_another_value_changes_nothing(value: bytes | None) -> None:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 NAMES = st.sampled_from(["a", ":.c:a", ":.c:", ":*:a", "", ".", ":", "\x1b[2J"]) | JSON
@@ -110,7 +127,10 @@ VALUES = st.none() | st.fixed_dictionaries(
         "version": NUMBERS,
         "id": NUMBERS,
         "schema": st.sampled_from(['"int"', '"long"']) | JSON,
-        "references": st.lists(st.fixed_dictionaries({"name": NAMES, "subject": NAMES, "version": NUMBERS}), max_size=2) | JSON,
+        "references": st.lists(
+            st.fixed_dictionaries({"name": NAMES, "subject": NAMES, "version": NUMBERS}), max_size=2
+        )
+        | JSON,
         "deleted": JSON,
         "metadata": JSON,
         "ruleSet": JSON,
@@ -124,9 +144,18 @@ VALUES = st.none() | st.fixed_dictionaries(
 @given(st.lists(st.tuples(KEYS, VALUES), max_size=12))
 def test_no_record_ends_the_reader(records: list[tuple[Any, Any]]) -> None:
     """What was taken can be listed, found, and written again."""
-    keeper = applied(*((json.dumps(key).encode(), None if value is None else json.dumps(value).encode()) for key, value in records))
+    keeper = applied(
+        *(
+            (json.dumps(key).encode(), None if value is None else json.dumps(value).encode())
+            for key, value in records
+        )
+    )
     state = keeper.state
-    versions = [version for subject in state.subjects for version in state.versions(subject, is_deleted=None)]
+    versions = [
+        version
+        for subject in state.subjects
+        for version in state.versions(subject, is_deleted=None)
+    ]
     assert len(versions) == state.version_count
     for each in versions:
         context = each.subject[1:].partition(":")[0] if each.subject.startswith(":") else "."

@@ -24,8 +24,14 @@ from log_service.http.schema_registry.values import CompatibilityLevel, Mode, Se
 from tests.unit.http.schema_registry.builders import stored
 
 KEYS = [
-    (schema_key("orders-value", 3), b'{"keytype":"SCHEMA","subject":"orders-value","version":3,"magic":1}'),
-    (settings_record("orders", Settings()).key, b'{"keytype":"CONFIG","subject":"orders","magic":0}'),
+    (
+        schema_key("orders-value", 3),
+        b'{"keytype":"SCHEMA","subject":"orders-value","version":3,"magic":1}',
+    ),
+    (
+        settings_record("orders", Settings()).key,
+        b'{"keytype":"CONFIG","subject":"orders","magic":0}',
+    ),
     (settings_record("", Settings()).key, b'{"keytype":"CONFIG","magic":0}'),
     (mode_record("", Mode.IMPORT).key, b'{"keytype":"MODE","magic":0}'),
     (delete_subject_record("a", 2).key, b'{"keytype":"DELETE_SUBJECT","subject":"a","magic":0}'),
@@ -34,7 +40,10 @@ KEYS = [
         context_record(".staging").key,
         b'{"keytype":"CONTEXT","tenant":"default","context":".staging","magic":0}',
     ),
-    (schema_key("größe", 1), '{"keytype":"SCHEMA","subject":"größe","version":1,"magic":1}'.encode()),
+    (
+        schema_key("größe", 1),
+        '{"keytype":"SCHEMA","subject":"größe","version":1,"magic":1}'.encode(),
+    ),
 ]
 
 
@@ -53,7 +62,15 @@ def test_a_key_of_another_order_is_the_same_key() -> None:
 
 @pytest.mark.parametrize(
     "key",
-    [None, b"", b"[]", b"{", b'{"keytype":"OTHER","magic":0}', b"\xff", b'{"keytype":"SCHEMA","version":"x"}'],
+    [
+        None,
+        b"",
+        b"[]",
+        b"{",
+        b'{"keytype":"OTHER","magic":0}',
+        b"\xff",
+        b'{"keytype":"SCHEMA","version":"x"}',
+    ],
 )
 def test_other_bytes_are_no_key(key: bytes | None) -> None:
     """Foreign records are told apart, so that they can be skipped."""
@@ -80,7 +97,9 @@ def test_settings_and_modes_come_back_as_they_were_written() -> None:
     assert read_stored_mode(mode) is Mode.READONLY
 
 
-@pytest.mark.parametrize("value", [None, b"", b"null", b'{"highestIds":3}', b'{"highestIds":{".":"x"}}'])
+@pytest.mark.parametrize(
+    "value", [None, b"", b"null", b'{"highestIds":3}', b'{"highestIds":{".":"x"}}']
+)
 def test_a_noop_of_another_registry_carries_no_ids(value: bytes | None) -> None:
     """Confluent's registry writes no value."""
     assert read_highest_ids(value) == {}

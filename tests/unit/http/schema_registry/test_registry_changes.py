@@ -133,7 +133,11 @@ def test_a_registration_is_refused_where_too_many_schemas_are_examined() -> None
             for _ in range(WORKER_COUNT + MAX_WAITING):
                 nursery.start_soon(occupy)
             await trio.testing.wait_all_tasks_blocked()
-            for target in ("/subjects/a/versions", "/subjects/a", "/compatibility/subjects/a/versions?verbose=true"):
+            for target in (
+                "/subjects/a/versions",
+                "/subjects/a",
+                "/compatibility/subjects/a/versions?verbose=true",
+            ):
                 assert (await served.ask("POST", target, {"schema": '"int"'}))[0] == 503
             go_on.set()
 

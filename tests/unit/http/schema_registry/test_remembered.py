@@ -31,8 +31,14 @@ def test_parsed_schemas_are_remembered_up_to_a_length_of_their_texts() -> None:
     parser = SchemaParser(RegistryState)
     text = '{"type":"string","doc":"%s"}'
     count = 3 * MAX_PARSED_CHARACTERS // 500_000
-    parsed = [parser.parse(SchemaContent(text=text % (f"{number}" * 500_000)[:500_000]), "a", is_new=True) for number in range(count)]
-    again = [parser.parse(SchemaContent(text=text % (f"{number}" * 500_000)[:500_000]), "a", is_new=True) for number in range(count)]
+    parsed = [
+        parser.parse(SchemaContent(text=text % (f"{number}" * 500_000)[:500_000]), "a", is_new=True)
+        for number in range(count)
+    ]
+    again = [
+        parser.parse(SchemaContent(text=text % (f"{number}" * 500_000)[:500_000]), "a", is_new=True)
+        for number in range(count)
+    ]
     assert not any(one is other for one, other in zip(parsed, again, strict=True))
     last = SchemaContent(text=text % (f"{count - 1}" * 500_000)[:500_000])
     assert parser.parse(last, "a", is_new=True) is again[-1]
@@ -42,7 +48,9 @@ NAMES = st.text(st.sampled_from("ab:.\U0010ffff"), max_size=4)
 
 
 @given(st.lists(st.tuples(st.booleans(), NAMES)), NAMES)
-def test_names_are_in_order_and_found_by_their_beginning(changes: list[tuple[bool, str]], prefix: str) -> None:
+def test_names_are_in_order_and_found_by_their_beginning(
+    changes: list[tuple[bool, str]], prefix: str
+) -> None:
     """As a set and a sort would do."""
     names, expected = SortedNames(), set[str]()
     for is_added, name in changes:
@@ -50,5 +58,7 @@ def test_names_are_in_order_and_found_by_their_beginning(changes: list[tuple[boo
         (expected.add if is_added else expected.discard)(name)
     assert list(names) == sorted(expected)
     assert len(names) == len(expected)
-    assert names.beginning_with(prefix) == sorted(name for name in expected if name.startswith(prefix))
+    assert names.beginning_with(prefix) == sorted(
+        name for name in expected if name.startswith(prefix)
+    )
     assert (prefix in names) == (prefix in expected)

@@ -67,11 +67,17 @@ def test_a_file_of_confluents_registry_is_understood() -> None:
         ("leader.eligibility=perhaps", "true or false"),
         ("authentication.method=telepathy", "it may be none, basic, bearer, mtls"),
         ("authorizer=oracle", "it may be none, acl"),
-        ("listeners=http://0.0.0.0:8081\nauthentication.method=basic", "needs TLS on http://0.0.0.0:8081"),
+        (
+            "listeners=http://0.0.0.0:8081\nauthentication.method=basic",
+            "needs TLS on http://0.0.0.0:8081",
+        ),
         ("listeners=http://192.0.2.1:8081\nauthentication.method=bearer", "needs TLS"),
         ("authentication.method=mtls", "mtls needs https"),
         (f"{HTTPS}\nauthentication.method=mtls", "ssl.client.auth=required or requested"),
-        (f"{HTTPS}\nauthentication.method=basic,mtls\nssl.client.auth=none", "ssl.client.auth=required or requested"),
+        (
+            f"{HTTPS}\nauthentication.method=basic,mtls\nssl.client.auth=none",
+            "ssl.client.auth=required or requested",
+        ),
     ],
 )
 def test_a_wrong_value_is_refused_by_its_key(line: str, complaint: str) -> None:

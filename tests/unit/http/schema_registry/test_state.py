@@ -119,7 +119,9 @@ def test_a_key_of_another_order_is_removed_in_its_own_bytes() -> None:
     assert state.encoded([removal]) == [(old, None), (schema_key("a", 1).encode(), None)]
 
 
-@pytest.mark.parametrize("value", [b"", b"[]", b'{"subject":"a"}', b"\xff\xfe", b'{"subject":"a","version":"x","id":1}'])
+@pytest.mark.parametrize(
+    "value", [b"", b"[]", b'{"subject":"a"}', b"\xff\xfe", b'{"subject":"a","version":"x","id":1}']
+)
 def test_an_unreadable_value_changes_nothing(value: bytes) -> None:
     """The reader skips such a record."""
     state = RegistryState()
@@ -130,7 +132,9 @@ def test_an_unreadable_value_changes_nothing(value: bytes) -> None:
 
 def test_a_cleared_state_is_empty() -> None:
     """The topic was deleted and created anew."""
-    state = state_of(stored("a"), settings_record("", Settings(normalize=True)), noop_record({".": 4}))
+    state = state_of(
+        stored("a"), settings_record("", Settings(normalize=True)), noop_record({".": 4})
+    )
     state.clear()
     assert state.subjects == []
     assert state.highest_ids == {}

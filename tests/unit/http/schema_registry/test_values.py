@@ -49,7 +49,9 @@ def test_a_subject_has_one_normal_form() -> None:
     assert within(":.b:orders", ":.a:lines") == ":.b:orders"
 
 
-@pytest.mark.parametrize("text", ["", "a\nb", "a\x00", "__GLOBAL", "__EMPTY", ":.a:", ":.__GLOBAL:x", "\x85"])
+@pytest.mark.parametrize(
+    "text", ["", "a\nb", "a\x00", "__GLOBAL", "__EMPTY", ":.a:", ":.__GLOBAL:x", "\x85"]
+)
 def test_names_that_no_schema_may_have(text: str) -> None:
     """Reserved names and control characters are refused."""
     assert not is_valid_subject(text)
@@ -71,7 +73,9 @@ def test_a_guid_hashes_all_that_decides_a_schema() -> None:
     metadata = Metadata.of(tags={"p": ["t2", "t1"]}, properties={"k": "v"}, sensitive=["k"])
     rules = RuleSet(domain_rules=(Rule(name="r", type="CEL", disabled=True),))
     whole = SchemaContent(text=text, references=(reference,), metadata=metadata, rule_set=rules)
-    expected = b'"string"' + b"ns\x00\x00\x01\x02" + b"\x01pt1t2kvk" + b"\x01rTRANSFORMWRITEREADCEL\x01"
+    expected = (
+        b'"string"' + b"ns\x00\x00\x01\x02" + b"\x01pt1t2kvk" + b"\x01rTRANSFORMWRITEREADCEL\x01"
+    )
     assert guid_of(whole) == str(UUID(hashlib.md5(expected).hexdigest()))
 
 
@@ -86,7 +90,10 @@ def test_merged_rules_replace_rules_of_one_name() -> None:
     """A newer rule takes the place of the older one."""
     old = RuleSet(domain_rules=(Rule(name="a", expr="1"), Rule(name="b", expr="1")))
     new = RuleSet(domain_rules=(Rule(name="a", expr="2"),))
-    assert [(rule.name, rule.expr) for rule in old.merged(new).domain_rules] == [("b", "1"), ("a", "2")]
+    assert [(rule.name, rule.expr) for rule in old.merged(new).domain_rules] == [
+        ("b", "1"),
+        ("a", "2"),
+    ]
 
 
 def test_settings_of_a_subject_lie_over_wider_ones() -> None:

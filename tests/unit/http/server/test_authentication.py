@@ -108,7 +108,12 @@ def test_a_certificate_may_be_needed_beside_a_password() -> None:
 
     async def main() -> None:
         users = Users()
-        both = Authentication(clock=VirtualClock(), rng=Random(1), check_password=users.check, is_certificate_enough=False)
+        both = Authentication(
+            clock=VirtualClock(),
+            rng=Random(1),
+            check_password=users.check,
+            is_certificate_enough=False,
+        )
         assert await status_of(both, request(None, "User:CN=bob")) == 401
         assert await both(request(basic(), "User:CN=bob")) == "User:ann"
 

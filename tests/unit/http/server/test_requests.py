@@ -488,7 +488,9 @@ def test_a_loopback_listener_is_asked_by_a_local_name(host: str, status: int) ->
         (("Sec-Fetch-Site: cross-site", "Origin: http://127.0.0.1:8081"), 403, 403),
     ],
 )
-def test_a_page_of_another_site_changes_nothing(headers: tuple[str, ...], status: int, remote_status: int) -> None:
+def test_a_page_of_another_site_changes_nothing(
+    headers: tuple[str, ...], status: int, remote_status: int
+) -> None:
     """A browser sends its POST without asking first, with the login that it knows.
 
     A proxy may have another name than the listener that it leads to. So the name of the page

@@ -91,7 +91,10 @@ def test_other_requests_are_refused(method: str, path: str, status: int, allow: 
 
 def test_options_of_any_path_are_counted_under_the_path_of_a_route() -> None:
     """Each path of a stranger would be a row of the metrics otherwise."""
-    paths = {REGISTRY.find("OPTIONS", f"/subjects/{name}/versions/1").route.path for name in ("a", "b", "%2F")}
+    paths = {
+        REGISTRY.find("OPTIONS", f"/subjects/{name}/versions/1").route.path
+        for name in ("a", "b", "%2F")
+    }
     assert paths <= {route.path for route in REGISTRY.routes}
     assert REGISTRY.find("OPTIONS", "*").route.path in {"*", "/"}
 

@@ -196,7 +196,9 @@ def test_changed_files_give_new_certificates(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A renewed certificate is shown to new connections, and told. A damaged file, or another name, changes nothing."""
+    """A renewed certificate is shown to new connections, and told. A damaged file, or another name,
+    changes nothing.
+    """
     authority = Authority(tmp_path)
     first, second = authority.issue("node"), authority.issue("node")
     keystore = tmp_path / "served.pem"

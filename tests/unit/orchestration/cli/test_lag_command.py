@@ -52,7 +52,15 @@ def copied_orders(records: Any) -> Any:
 
 revenue = mart("revenue", sql="SELECT id FROM clean_orders", tables=[clean_orders])
 PROJECT = dg.Definitions(
-    assets=[topic_asset(ORDERS), topic_asset(COPIES), clean_orders, stored_orders, copied_orders, revenue], resources=default_resources()
+    assets=[
+        topic_asset(ORDERS),
+        topic_asset(COPIES),
+        clean_orders,
+        stored_orders,
+        copied_orders,
+        revenue,
+    ],
+    resources=default_resources(),
 )
 
 
@@ -64,9 +72,13 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryLog:
     made.add_topic("copies")
     for _ in range(5):
         partition.append(b"{}", timestamp_ms=EARLY_MS)
-    ranges = OffsetRanges(topic="orders", topic_id="id-of-orders", ranges=(OffsetRange(partition=0, start=0, end=3),))
+    ranges = OffsetRanges(
+        topic="orders", topic_id="id-of-orders", ranges=(OffsetRange(partition=0, start=0, end=3),)
+    )
     snapshot = lake.create("clean_orders", pa.schema([pa.field("id", pa.int64())]))
-    append_with_offsets(snapshot, pa.table({"id": pa.array([1, 2, 3], pa.int64())}), ranges, {}, expected={})
+    append_with_offsets(
+        snapshot, pa.table({"id": pa.array([1, 2, 3], pa.int64())}), ranges, {}, expected={}
+    )
     Warehouse(tmp_path / "warehouse", lake).build("revenue", "SELECT id FROM clean_orders LIMIT 2")
 
     @contextmanager
@@ -98,7 +110,14 @@ def test_rows_and_lag_of_each_table_are_told() -> None:
         "stored_orders": (["orders"], None, 5),
     }
     assert rows["clean_orders"]["seconds_behind"] > 0
-    assert told("lake/clean_orders").output.splitlines()[0].split() == ["TABLE", "TOPICS", "ROWS", "LAG", "SECONDS_BEHIND", "LAST_RUN"]
+    assert told("lake/clean_orders").output.splitlines()[0].split() == [
+        "TABLE",
+        "TOPICS",
+        "ROWS",
+        "LAG",
+        "SECONDS_BEHIND",
+        "LAST_RUN",
+    ]
 
 
 @pytest.mark.usefixtures("log")
@@ -106,7 +125,10 @@ def test_a_table_that_is_not_there_is_refused() -> None:
     """The names that there are help on."""
     outcome = told("nosuch")
     assert outcome.exit_code == 1
-    assert "the project has no table nosuch; it has clean_orders, copied_orders, revenue, stored_orders" in outcome.output
+    assert (
+        "the project has no table nosuch; it has clean_orders, copied_orders, revenue, stored_orders"
+        in outcome.output
+    )
 
 
 @pytest.mark.usefixtures("log")
@@ -115,13 +137,21 @@ def test_a_failed_last_run_is_told(tmp_path: Path) -> None:
     home = dagster_home(tmp_path)
     write_configuration(home)
     with open_instance(home) as instance:
-        instance.add_run(dg.DagsterRun(job_name="job", status=dg.DagsterRunStatus.FAILURE, asset_selection=frozenset({clean_orders.key})))
+        instance.add_run(
+            dg.DagsterRun(
+                job_name="job",
+                status=dg.DagsterRunStatus.FAILURE,
+                asset_selection=frozenset({clean_orders.key}),
+            )
+        )
     (row,) = json.loads(told("clean_orders", "--json").output)
     assert row["last_run"] == "failed: no reason was given"
 
 
 @pytest.mark.usefixtures("log")
-def test_without_a_log_service_rows_are_told_and_the_exit_code_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_log_service_rows_are_told_and_the_exit_code_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The lake answers all the same."""
 
     def connect(*_: object, **__: object) -> None:
@@ -131,4 +161,6 @@ def test_without_a_log_service_rows_are_told_and_the_exit_code_is_one(monkeypatc
     outcome = told("clean_orders")
     assert outcome.exit_code == 1
     assert "lag is not known: no broker at 127.0.0.1:9092" in outcome.output
-    assert ["clean_orders", "orders", "3", "-", "-", "-"] in [line.split() for line in outcome.output.splitlines()]
+    assert ["clean_orders", "orders", "3", "-", "-", "-"] in [
+        line.split() for line in outcome.output.splitlines()
+    ]

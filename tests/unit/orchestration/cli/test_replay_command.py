@@ -12,7 +12,11 @@ from orchestration.resources import default_resources
 from orchestration.topics.spec import TopicSpec, topic_asset
 
 
-@pytest.mark.parametrize("more", [["--offsets", "0:0-1"], ["--dead-letters"], ["--from", "2026-01-01"], ["--to", "2026-01-01"]], ids=str)
+@pytest.mark.parametrize(
+    "more",
+    [["--offsets", "0:0-1"], ["--dead-letters"], ["--from", "2026-01-01"], ["--to", "2026-01-01"]],
+    ids=str,
+)
 def test_everything_takes_no_choice_beside_it(more: list[str]) -> None:
     outcome = CliRunner().invoke(replay, ["orders", "--everything", *more])
     assert outcome.exit_code == 2
@@ -42,19 +46,30 @@ CHANGES = "when one of these changes, as by a replay into it, or when"
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("revenue", f"revenue is a mart: nothing is replayed into it. It is built anew from lake/clean_sales {CHANGES} marts/revenue is"),
-        ("yearly", "yearly is a mart: nothing is replayed into it. It is built anew from marts/revenue when marts/yearly is materialized"),
+        (
+            "revenue",
+            f"revenue is a mart: nothing is replayed into it. It is built anew from lake/clean_sales {CHANGES} marts/revenue is",
+        ),
+        (
+            "yearly",
+            "yearly is a mart: nothing is replayed into it. It is built anew from marts/revenue when marts/yearly is materialized",
+        ),
         (
             "sales_copy",
             f"sales_copy is a copy in the SQL database: nothing is replayed into it. It is built anew from lake/clean_sales {CHANGES}",
         ),
-        ("marts/revenue", "revenue is a mart: nothing is replayed into it. It is built anew from lake/clean_sales"),
+        (
+            "marts/revenue",
+            "revenue is a mart: nothing is replayed into it. It is built anew from lake/clean_sales",
+        ),
         ("elsewhere", "the project has no table elsewhere that follows a topic"),
         ("lake/elsewhere", "the project has no table elsewhere that follows a topic"),
         (TOPIC.name, f"the project has no table {TOPIC.name} that follows a topic"),
     ],
 )
-def test_what_is_built_anew_says_from_what_and_when(monkeypatch: pytest.MonkeyPatch, name: str, said: str) -> None:
+def test_what_is_built_anew_says_from_what_and_when(
+    monkeypatch: pytest.MonkeyPatch, name: str, said: str
+) -> None:
     monkeypatch.setattr(surroundings, "loaded_project", lambda: PROJECT)
     monkeypatch.setattr(surroundings, "found_settings", lambda: None)
     outcome = CliRunner().invoke(replay, [name, "--everything"])

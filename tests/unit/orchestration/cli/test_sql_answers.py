@@ -1,4 +1,6 @@
-"""How ``tidelog sql`` prints an answer: for programs as JSON, in files as CSV, for people as a table."""
+"""How ``tidelog sql`` prints an answer: for programs as JSON, in files as CSV, for people as a
+table.
+"""
 
 import csv
 import io
@@ -47,9 +49,9 @@ def test_json_has_maps_as_objects_and_no_numbers_that_json_lacks() -> None:
 @pytest.mark.usefixtures("_lake")
 def test_cells_of_files_and_tables_hold_structures_as_json() -> None:
     row = next(csv.DictReader(io.StringIO(printed("--csv"))))
-    assert {name: json.loads(row[name]) for name in ("counts", "nested", "no_counts", "listed")} == {
-        name: EXPECTED[name] for name in ("counts", "nested", "no_counts", "listed")
-    }
+    assert {
+        name: json.loads(row[name]) for name in ("counts", "nested", "no_counts", "listed")
+    } == {name: EXPECTED[name] for name in ("counts", "nested", "no_counts", "listed")}
     assert row["nothing"] == ""
     assert '{"a": 1}' in printed()
 
@@ -68,6 +70,8 @@ FAR_TIMES = {
 @pytest.mark.parametrize("told", FAR_TIMES)
 def test_times_of_years_that_python_lacks_are_printed_all_the_same(told: str) -> None:
     """They ended the command with a traceback."""
-    ran = click.testing.CliRunner().invoke(sql, [f"SELECT {told} AS far", "--json"], catch_exceptions=False)
+    ran = click.testing.CliRunner().invoke(
+        sql, [f"SELECT {told} AS far", "--json"], catch_exceptions=False
+    )
     assert ran.exit_code == 0, ran.output
     assert json.loads(ran.stdout) == [{"far": FAR_TIMES[told]}]

@@ -63,14 +63,24 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["list", "nosuch"], 1, "there is no table or topic nosuch; there are clean_orders"),
         (["show", "nosuch", "0:1"], 1, "there is no table or topic nosuch; there are clean_orders"),
         (["replay", "nosuch"], 1, "there is no table or topic nosuch; there are clean_orders"),
-        (["fix", "nosuch", "0:1", "--value", "{}"], 1, "there is no table or topic nosuch; there are clean_orders"),
-        (["list", "orders"], 1, "orders is a topic, and dead letters belong to tables: name clean_orders"),
+        (
+            ["fix", "nosuch", "0:1", "--value", "{}"],
+            1,
+            "there is no table or topic nosuch; there are clean_orders",
+        ),
+        (
+            ["list", "orders"],
+            1,
+            "orders is a topic, and dead letters belong to tables: name clean_orders",
+        ),
         (["list", "lake/clean_orders"], 0, "clean_orders has no dead letters"),
         (["list", "of_the_lake"], 0, "of_the_lake has no dead letters"),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, list) else "",
 )
-def test_a_table_that_is_not_there_is_refused(project: Path, arguments: list[str], exit_code: int, said: str) -> None:
+def test_a_table_that_is_not_there_is_refused(
+    project: Path, arguments: list[str], exit_code: int, said: str
+) -> None:
     """The exit code was 0, as if the table had no dead letters."""
     outcome = CliRunner().invoke(dead_letters, arguments, env={"TIDELOG_DATA": str(project)})
     assert (outcome.exit_code, said in outcome.output) == (exit_code, True), outcome.output

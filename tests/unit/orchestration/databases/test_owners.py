@@ -1,4 +1,6 @@
-"""A table of a database has one owner: another lake's asset is refused, and takes it over only where a person says so."""
+"""A table of a database has one owner: another lake's asset is refused, and takes it over only
+where a person says so.
+"""
 
 import errno
 import os
@@ -36,7 +38,9 @@ def test_a_lake_has_one_id_however_many_ask_first(tmp_path: Path) -> None:
     assert lake_id(tmp_path / "another") not in found
 
 
-def test_a_lake_on_a_file_system_without_links_has_an_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lake_on_a_file_system_without_links_has_an_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
@@ -59,9 +63,17 @@ def copy(tmp_path: Path, url: str) -> Copy:
         rows = pa.table({"at": [name]})
         if lake.snapshot("stock") is None:
             replace_all(lake.create("stock", rows.schema), rows, {}, {})
-        result = dg.materialize([COPIED], resources=resources(tmp_path / name, url), raise_on_error=False)
-        failures = [event.step_failure_data for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
-        return "; ".join(str(one.user_failure_data.description) for one in failures if one.user_failure_data)
+        result = dg.materialize(
+            [COPIED], resources=resources(tmp_path / name, url), raise_on_error=False
+        )
+        failures = [
+            event.step_failure_data
+            for event in result.all_events
+            if event.event_type_value == "STEP_FAILURE"
+        ]
+        return "; ".join(
+            str(one.user_failure_data.description) for one in failures if one.user_failure_data
+        )
 
     return run
 
@@ -95,10 +107,15 @@ def test_a_second_deployment_does_not_replace_the_rows_of_the_first(copy: Copy, 
     assert copy("production") == ""
 
 
-def test_a_table_of_an_earlier_release_is_claimed_by_the_lake_that_its_rows_came_from(copy: Copy, url: str) -> None:
+def test_a_table_of_an_earlier_release_is_claimed_by_the_lake_that_its_rows_came_from(
+    copy: Copy, url: str
+) -> None:
     assert copy("production") == ""
     execute(url, "DROP TABLE tidelog_owners")
-    assert "belongs to another sql_table: its rows are those of the lake table with the id " in copy("staging")
+    assert (
+        "belongs to another sql_table: its rows are those of the lake table with the id "
+        in copy("staging")
+    )
     assert copy("production") == ""
     assert "belongs to sql/goods of the lake" in copy("staging")
 
@@ -110,7 +127,9 @@ def test_a_table_that_no_asset_made_is_not_emptied(copy: Copy, url: str) -> None
     assert execute(url, "SELECT at FROM goods") == ["a service"]
 
 
-def test_a_table_is_taken_over_where_a_person_says_so(copy: Copy, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_is_taken_over_where_a_person_says_so(
+    copy: Copy, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     copy("production")
     copy("staging")
     project = dg.Definitions(assets=[COPIED], resources=resources(tmp_path / "staging", url))

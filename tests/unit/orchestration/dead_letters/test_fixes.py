@@ -1,11 +1,22 @@
-"""Fixes of rejected records: kept once per offset, read in place of the record, made by hand or by a function."""
+"""Fixes of rejected records: kept once per offset, read in place of the record, made by hand or by
+a function.
+"""
 
 import pickle
 from pathlib import Path
 
 import pytest
 
-from orchestration.dead_letters.fixes import ChosenReader, Fix, FixedReader, FixError, Fixes, fix_of, repaired, replay_ranges
+from orchestration.dead_letters.fixes import (
+    ChosenReader,
+    Fix,
+    FixedReader,
+    FixError,
+    Fixes,
+    fix_of,
+    repaired,
+    replay_ranges,
+)
 from orchestration.dead_letters.places import Place, PlaceError
 from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import Lake
@@ -21,7 +32,9 @@ def fix(offset: int, value: bytes | None, topic_id: str = "T") -> Fix:
 @pytest.fixture
 def letters(tmp_path: Path) -> DeadLetters:
     made = DeadLetters(Lake(tmp_path / "lake"))
-    attempt = made.replace_pending(made.snapshot(), origin(), ranges((0, 0, 9)), {}, letters_for((0, 1), (0, 3), (0, 8)))
+    attempt = made.replace_pending(
+        made.snapshot(), origin(), ranges((0, 0, 9)), {}, letters_for((0, 1), (0, 3), (0, 8))
+    )
     commit_target(made.lake, (0, 0, 9), attempt=attempt)
     return made
 
@@ -38,7 +51,10 @@ def test_the_newest_fix_of_an_offset_is_the_one_that_is_kept(tmp_path: Path) -> 
 
 def test_the_beginning_of_a_record_is_not_taken_for_the_whole(tmp_path: Path) -> None:
     letters = DeadLetters(Lake(tmp_path / "lake"))
-    why = ("the record has 9 bytes, and a run takes at most 8 of one (TIDELOG_RECORD_BYTES): ...", "the value is not JSON")
+    why = (
+        "the record has 9 bytes, and a run takes at most 8 of one (TIDELOG_RECORD_BYTES): ...",
+        "the value is not JSON",
+    )
     found = letters_for((0, 0), (0, 1))
     found = found.set_column(found.schema.get_field_index("reason"), "reason", [list(why)])
     attempt = letters.replace_pending(letters.snapshot(), origin(), ranges((0, 0, 9)), {}, found)
@@ -51,14 +67,20 @@ def test_records_are_read_as_they_should_have_been_also_in_another_process() -> 
     for number in range(4):
         log.add_topic("t", 2) if number == 0 else None
         log.topics["t"].partitions[0].append(b"%d" % number, key=b"k")
-    reader = pickle.loads(pickle.dumps(FixedReader(log.range_reader(), {(0, 1): b"one", (0, 2): None, (1, 0): b"elsewhere"})))
+    reader = pickle.loads(
+        pickle.dumps(
+            FixedReader(log.range_reader(), {(0, 1): b"one", (0, 2): None, (1, 0): b"elsewhere"})
+        )
+    )
     (batch,) = reader("t", OffsetRange(partition=0, start=0, end=4))
     assert batch["value"].to_pylist() == [b"0", b"one", None, b"3"]
     assert batch["key"].to_pylist() == [b"k"] * 4
     assert batch["offset"].to_pylist() == [0, 1, 2, 3]
 
 
-def test_a_reader_of_chosen_records_leaves_the_others_out_and_survives_the_way_to_a_worker() -> None:
+def test_a_reader_of_chosen_records_leaves_the_others_out_and_survives_the_way_to_a_worker() -> (
+    None
+):
     log = MemoryLog()
     partition = log.add_topic("t", 2).partitions[0]
     for number in range(5):
@@ -79,7 +101,11 @@ def test_only_what_was_rejected_can_be_fixed(letters: DeadLetters) -> None:
 
 def test_a_function_fixes_what_it_changes(letters: DeadLetters) -> None:
     assert repaired(letters, "clean", lambda value: value) == []
-    assert repaired(letters, "clean", lambda value: b"new") == [fix(1, b"new"), fix(3, b"new"), fix(8, b"new")]
+    assert repaired(letters, "clean", lambda value: b"new") == [
+        fix(1, b"new"),
+        fix(3, b"new"),
+        fix(8, b"new"),
+    ]
     assert repaired(letters, "clean", lambda value: b"new", rule="another") == []
     with pytest.raises(FixError, match="the repair of clean 0:1 raised TypeError"):
         repaired(letters, "clean", lambda value: value + b"")  # type: ignore[operator]
@@ -88,4 +114,7 @@ def test_a_function_fixes_what_it_changes(letters: DeadLetters) -> None:
 
 
 def test_ranges_cover_the_fixes(letters: DeadLetters) -> None:
-    assert [str(one) for one in replay_ranges([fix(1, b""), fix(2, b""), fix(8, b"")])] == ["0:[1,3)", "0:[8,9)"]
+    assert [str(one) for one in replay_ranges([fix(1, b""), fix(2, b""), fix(8, b"")])] == [
+        "0:[1,3)",
+        "0:[8,9)",
+    ]

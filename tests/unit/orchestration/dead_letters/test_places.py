@@ -1,4 +1,6 @@
-"""Places of dead letters as they are written: a table that rejected records of several topics has several at one offset."""
+"""Places of dead letters as they are written: a table that rejected records of several topics has
+several at one offset.
+"""
 
 import json
 from collections.abc import Callable
@@ -22,12 +24,25 @@ def reject(lake: Lake, topic: str, topic_id: str, offset: int, at: datetime = NO
     """Let the table ``clean`` reject one record of partition 0 and commit."""
     letters = DeadLetters(lake)
     origin = Origin(target="clean", topic=topic, topic_id=topic_id, run_id="r")
-    ranges = OffsetRanges(topic=topic, topic_id=topic_id, ranges=(OffsetRange(partition=0, start=0, end=9),))
+    ranges = OffsetRanges(
+        topic=topic, topic_id=topic_id, ranges=(OffsetRange(partition=0, start=0, end=9),)
+    )
     one = Rejection(partition=0, offset=offset, reason=f"of {topic_id}", rule="rule")
-    records = letters_for((0, offset)).select(["_partition", "_offset", "_timestamp", "key", "value", "headers"])
-    attempt = letters.replace_pending(letters.snapshot(), origin, ranges, {}, envelopes(origin, [one], records, at))
+    records = letters_for((0, offset)).select(
+        ["_partition", "_offset", "_timestamp", "key", "value", "headers"]
+    )
+    attempt = letters.replace_pending(
+        letters.snapshot(), origin, ranges, {}, envelopes(origin, [one], records, at)
+    )
     target = lake.snapshot("clean") or lake.create("clean", TARGET_SCHEMA)
-    append_with_offsets(target, TARGET_SCHEMA.empty_table(), ranges, {}, expected={}, transactions=naming(topic_id, attempt))
+    append_with_offsets(
+        target,
+        TARGET_SCHEMA.empty_table(),
+        ranges,
+        {},
+        expected={},
+        transactions=naming(topic_id, attempt),
+    )
 
 
 @pytest.fixture
@@ -73,7 +88,10 @@ def test_a_place_that_two_topics_have_is_refused_with_the_choices(lake: Lake, te
     assert "\npayments/0:3 " in listed
     shown = tell("show", "clean", "0:3")
     assert shown.exit_code == 1
-    assert "clean has 2 dead letters at 0:3, of several topics: say orders/0:3 or payments/0:3" in shown.output
+    assert (
+        "clean has 2 dead letters at 0:3, of several topics: say orders/0:3 or payments/0:3"
+        in shown.output
+    )
     assert "of B" in tell("show", "clean", "payments/0:3").output
 
 

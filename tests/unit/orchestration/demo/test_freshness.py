@@ -1,4 +1,6 @@
-"""What is behind its inputs is found, whichever kind of asset it is; what is up to date is left alone."""
+"""What is behind its inputs is found, whichever kind of asset it is; what is up to date is left
+alone.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,13 +36,20 @@ class Stage:
         replace_all(target, rows, {f"input/{one.table_id}": one.version for one in inputs}, {})
 
     def tell(self, asset: Asset, **metadata: str | int) -> None:
-        self.instance.report_runless_asset_event(dg.AssetMaterialization(asset.key, metadata=metadata))
+        self.instance.report_runless_asset_event(
+            dg.AssetMaterialization(asset.key, metadata=metadata)
+        )
 
     def version(self, name: str) -> int:
         return self.lake.existing(name).version
 
     def stale(self, *downstream: Asset) -> list[str]:
-        return [one.name for one in stale(Pipeline(topics=(), feeds=(), downstream=downstream), self.lake, self.instance)]
+        return [
+            one.name
+            for one in stale(
+                Pipeline(topics=(), feeds=(), downstream=downstream), self.lake, self.instance
+            )
+        ]
 
 
 @pytest.fixture

@@ -36,7 +36,12 @@ def test_what_was_not_recorded_is_null_and_a_null_key_is_none() -> None:
 
 def test_weather_keeps_fractions() -> None:
     hour = json.loads(next(data_set(WEATHER).records()).value)
-    assert (hour["temp"], hour["wind_gust"], hour["precip"], hour["wind_dir"]) == (39.02, None, 0.0, 270)
+    assert (hour["temp"], hour["wind_gust"], hour["precip"], hour["wind_dir"]) == (
+        39.02,
+        None,
+        0.0,
+        270,
+    )
 
 
 def test_a_limit_takes_the_first_flights_only() -> None:
@@ -46,7 +51,11 @@ def test_a_limit_takes_the_first_flights_only() -> None:
 
 
 def test_small_topics_come_first() -> None:
-    assert [one.topic for one in data_sets([FLIGHTS, WEATHER, AIRLINES], None)] == ["airlines", "weather", "flights"]
+    assert [one.topic for one in data_sets([FLIGHTS, WEATHER, AIRLINES], None)] == [
+        "airlines",
+        "weather",
+        "flights",
+    ]
 
 
 def test_counting_agrees_with_the_records() -> None:
@@ -55,11 +64,15 @@ def test_counting_agrees_with_the_records() -> None:
 
 
 def test_a_topic_without_data_is_named() -> None:
-    with pytest.raises(DemoError, match="no data for the topics orders: the demo runs the example project"):
+    with pytest.raises(
+        DemoError, match="no data for the topics orders: the demo runs the example project"
+    ):
         data_sets([AIRLINES, TopicSpec(name="orders")], None)
 
 
 def test_a_schema_of_other_fields_is_refused() -> None:
     other = data_set(TopicSpec(name="airlines", schema="carrier STRING, title STRING"))
-    with pytest.raises(DemoError, match="declares the fields carrier, title, and its data has carrier, name"):
+    with pytest.raises(
+        DemoError, match="declares the fields carrier, title, and its data has carrier, name"
+    ):
         next(other.records())

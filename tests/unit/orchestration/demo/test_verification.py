@@ -14,7 +14,9 @@ from orchestration.offsets.ranges import OffsetRange, OffsetRanges
 from orchestration.transforms import TopicFeed, table_key
 from tests.unit.orchestration.memory_log import MemoryLog
 
-FEED = TopicFeed(asset_key=table_key("clean"), table="clean", topic="orders", minimum_interval_s=None)
+FEED = TopicFeed(
+    asset_key=table_key("clean"), table="clean", topic="orders", minimum_interval_s=None
+)
 
 
 @pytest.mark.parametrize(
@@ -56,10 +58,27 @@ def rows(*offsets: int, topic_id: str = "id-of-orders") -> pa.Table:
 
 def lake_with(root: Path, table: pa.Table, end: int, *rejected: int) -> Lake:
     lake = Lake(root)
-    ranges = OffsetRanges(topic="orders", topic_id="id-of-orders", ranges=(OffsetRange(partition=0, start=0, end=end),))
+    ranges = OffsetRanges(
+        topic="orders",
+        topic_id="id-of-orders",
+        ranges=(OffsetRange(partition=0, start=0, end=end),),
+    )
     append_with_offsets(lake.create("clean", table.schema), table, ranges, {}, expected={})
-    letters = [{"target": "clean", "topic": "orders", "_topic_id": "id-of-orders", "_partition": 0, "_offset": one} for one in rejected]
-    write_deltalake(DeadLetters(lake).snapshot().delta, pa.Table.from_pylist(letters, schema=ENVELOPE), mode="append")
+    letters = [
+        {
+            "target": "clean",
+            "topic": "orders",
+            "_topic_id": "id-of-orders",
+            "_partition": 0,
+            "_offset": one,
+        }
+        for one in rejected
+    ]
+    write_deltalake(
+        DeadLetters(lake).snapshot().delta,
+        pa.Table.from_pylist(letters, schema=ENVELOPE),
+        mode="append",
+    )
     return lake
 
 
@@ -82,7 +101,9 @@ def test_a_record_that_was_acknowledged_and_is_not_in_the_log_is_found(tmp_path:
 
 
 def test_rows_of_another_topic_are_found(tmp_path: Path) -> None:
-    proof = prove_topic(FEED, log_with(2), lake_with(tmp_path, rows(0, 1, topic_id="another"), 2), produced=2)
+    proof = prove_topic(
+        FEED, log_with(2), lake_with(tmp_path, rows(0, 1, topic_id="another"), 2), produced=2
+    )
     assert proof.faults == ("2 rows of clean came from another topic than orders (id-of-orders)",)
 
 

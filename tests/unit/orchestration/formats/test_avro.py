@@ -1,4 +1,6 @@
-"""Avro: random records of random schemas there and back, with fastavro as the judge; damaged bytes; schemas that are refused."""
+"""Avro: random records of random schemas there and back, with fastavro as the judge; damaged bytes;
+schemas that are refused.
+"""
 
 import io
 import json
@@ -25,7 +27,10 @@ TIMES = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.jus
 LOGICAL: dict[tuple[str, str], tuple[dict[str, Any], st.SearchStrategy[Any]]] = {
     ("bytes", "decimal"): ({"precision": 12, "scale": 3}, st.decimals(-(10**8), 10**8, places=3)),
     ("int", "date"): ({}, st.dates()),
-    ("long", "timestamp-millis"): ({}, TIMES.map(lambda one: one.replace(microsecond=one.microsecond // 1000 * 1000))),
+    ("long", "timestamp-millis"): (
+        {},
+        TIMES.map(lambda one: one.replace(microsecond=one.microsecond // 1000 * 1000)),
+    ),
     ("long", "timestamp-micros"): ({}, TIMES),
     ("long", "local-timestamp-micros"): ({}, TIMES.map(lambda one: one.replace(tzinfo=None))),
     ("string", "uuid"): ({}, st.uuids()),
@@ -46,7 +51,13 @@ Drawn = tuple[Any, st.SearchStrategy[Any]]
 @st.composite
 def schemas(draw: st.DrawFn, names: Callable[[], str], depth: int = 2) -> Drawn:  # noqa: PLR0911 - one for each kind
     """Draw a type and what its values are drawn from."""
-    kinds = ["scalar", "logical", "enum", "fixed", *(["array", "map", "record", "optional"] if depth else [])]
+    kinds = [
+        "scalar",
+        "logical",
+        "enum",
+        "fixed",
+        *(["array", "map", "record", "optional"] if depth else []),
+    ]
     kind = draw(st.sampled_from(kinds))
     if kind == "scalar":
         name = draw(st.sampled_from(sorted(SCALARS)))
@@ -126,16 +137,22 @@ def test_records_are_read_as_fastavro_reads_them(case: tuple[Any, list[Any]]) ->
     declared, drawn = case
     values = [written(declared, one) for one in drawn]
     parsed = fastavro.parse_schema(declared)
-    judged = [told(declared, fastavro.schemaless_reader(io.BytesIO(one), parsed, None)) for one in values]
+    judged = [
+        told(declared, fastavro.schemaless_reader(io.BytesIO(one), parsed, None)) for one in values
+    ]
     schema = schema_of(declared)
     assert read(schema, *values) == (judged, [None] * len(values))
     assert [one.name for one in schema.fields if not one.nullable] == [
-        one["name"] for one in declared["fields"] if one["type"] != "null" and not (isinstance(one["type"], list) and "null" in one["type"])
+        one["name"]
+        for one in declared["fields"]
+        if one["type"] != "null" and not (isinstance(one["type"], list) and "null" in one["type"])
     ]
 
 
 @given(cases(), st.data())
-def test_damaged_bytes_are_refused_or_read_as_fastavro_reads_them(case: tuple[Any, list[Any]], data: st.DataObject) -> None:
+def test_damaged_bytes_are_refused_or_read_as_fastavro_reads_them(
+    case: tuple[Any, list[Any]], data: st.DataObject
+) -> None:
     declared, (drawn, *_) = case
     value = bytearray(written(declared, drawn))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -148,19 +165,24 @@ def test_damaged_bytes_are_refused_or_read_as_fastavro_reads_them(case: tuple[An
     stream = io.BytesIO(bytes(value))
     judged = fastavro.schemaless_reader(stream, fastavro.parse_schema(declared), None)
     zone = ("datetime.timezone.utc", "zoneinfo.ZoneInfo(key='UTC')")
-    # As texts, because a NaN is not equal to itself; in small letters, because fastavro writes a UUID so
+    # As texts, because a NaN is not equal to itself; in small letters, because fastavro writes a
+    # UUID so
     assert repr(rows[0]).lower() == repr(told(declared, judged)).replace(*zone).lower()
     assert stream.tell() == len(value)
 
 
 @given(cases(), st.data())
-def test_a_value_that_ends_early_or_late_is_refused(case: tuple[Any, list[Any]], data: st.DataObject) -> None:
+def test_a_value_that_ends_early_or_late_is_refused(
+    case: tuple[Any, list[Any]], data: st.DataObject
+) -> None:
     declared, (drawn, *_) = case
     value = written(declared, drawn)
     rows, (late,) = read(schema_of(declared), value + b"\0")
     assert (rows, late) == ([], "the value goes on after its record, for 1 bytes")
     if value:
-        rows, (early,) = read(schema_of(declared), value[: data.draw(st.integers(0, len(value) - 1))])
+        rows, (early,) = read(
+            schema_of(declared), value[: data.draw(st.integers(0, len(value) - 1))]
+        )
         assert rows == []
         assert early is not None
 
@@ -190,28 +212,43 @@ def one_field(kind: Any, **more: Any) -> dict[str, Any]:
         ({"type": "map", "values": "null"}, b"\x04\x02k\x02k\x00", "field a gives a key more than once"),
         ({"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 1}, b"\x02\x64", "field a is not DECIMAL(2,1)"),
         ({"type": "int", "logicalType": "date"}, b"\xfe\xff\xff\xff\x0f", "field a is not a day of the years 1 to 9999"),
-        ({"type": "long", "logicalType": "timestamp-micros"}, b"\xfe" + b"\xff" * 8 + b"\x01", "field a is not a time of the years 1 to 9999"),  # noqa: E501
+        ({"type": "long", "logicalType": "timestamp-micros"}, b"\xfe" + b"\xff" * 8 + b"\x01", "field a is not a time of the years 1 to 9999"),
         ({"type": "string", "logicalType": "uuid"}, b"\x02x", "field a is not a UUID"),
         ({"type": "record", "name": "I", "fields": [{"name": "b", "type": "boolean"}]}, b"\x07", "field a.b is not BOOLEAN"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_told_by_its_field(kind: Any, value: bytes | None, reason: str) -> None:
+def test_what_does_not_fit_is_told_by_its_field(
+    kind: Any, value: bytes | None, reason: str
+) -> None:
     assert read(schema_of(one_field(kind)), value) == ([], [reason])
 
 
 def test_arrays_in_blocks_with_sizes_are_read() -> None:
-    assert read(schema_of(one_field({"type": "array", "items": "int"})), b"\x03\x04\x02\x04\x02\x06\x00") == ([{"a": [1, 2, 3]}], [None])
+    assert read(
+        schema_of(one_field({"type": "array", "items": "int"})), b"\x03\x04\x02\x04\x02\x06\x00"
+    ) == ([{"a": [1, 2, 3]}], [None])
 
 
 def test_confluents_framing_is_skipped_whatever_its_id() -> None:
     schema = schema_of(one_field("int"), framing="confluent")
-    rows, faults = read(schema, b"\0\0\0\0\7\x02", b"\0\xff\xff\xff\xff\x04", b"\1\0\0\0\7\x02", b"\0\0\0", b"\x02")
+    rows, faults = read(
+        schema, b"\0\0\0\0\7\x02", b"\0\xff\xff\xff\xff\x04", b"\1\0\0\0\7\x02", b"\0\0\0", b"\x02"
+    )
     assert [row["a"] for row in rows] == [1, 2]
-    assert faults == [None, None, *["the value does not begin with a zero and a schema's id, as Confluent's framing has it"] * 3]
+    assert faults == [
+        None,
+        None,
+        *["the value does not begin with a zero and a schema's id, as Confluent's framing has it"]
+        * 3,
+    ]
 
 
 def test_names_are_found_in_their_namespace_and_docs_become_comments() -> None:
-    place = {"type": "record", "name": "Place", "fields": [{"name": "x", "type": "int", "doc": "metres"}]}
+    place = {
+        "type": "record",
+        "name": "Place",
+        "fields": [{"name": "x", "type": "int", "doc": "metres"}],
+    }
     declared = {
         "type": "record",
         "name": "R",
@@ -232,7 +269,11 @@ MEMBERS = [
     "null",
     "string",
     {"type": "long", "logicalType": "timestamp-millis"},
-    {"type": "record", "name": "shop.Card", "fields": [{"name": "number", "type": ["null", "int", "string"]}]},
+    {
+        "type": "record",
+        "name": "shop.Card",
+        "fields": [{"name": "number", "type": ["null", "int", "string"]}],
+    },
     {"type": "array", "items": ["int", "string"]},
 ]
 
@@ -251,12 +292,27 @@ def test_a_union_of_several_types_is_a_struct_of_its_members() -> None:
         (at, {**nothing, "long": at}),
         ({"number": 5}, {**nothing, "Card": {"number": {"int": 5, "string": None}}}),
         ({"number": None}, {**nothing, "Card": {"number": None}}),
-        ([1, "b"], {**nothing, "array": [{"int": 1, "string": None}, {"int": None, "string": "b"}]}),
+        (
+            [1, "b"],
+            {**nothing, "array": [{"int": 1, "string": None}, {"int": None, "string": "b"}]},
+        ),
     ]:
-        assert read(schema, written(one_field(MEMBERS), {"a": value})) == ([{"a": expected}], [None])
-    assert read(schema, b"\x0a\x00") == ([], ["field a is of type 5 of its union, which there is not"])
-    assert read(schema, b"\x01\x00") == ([], ["field a is of type -1 of its union, which there is not"])
-    assert read(schema, b"\x06\x06") == ([], ["field a.Card.number is of type 3 of its union, which there is not"])
+        assert read(schema, written(one_field(MEMBERS), {"a": value})) == (
+            [{"a": expected}],
+            [None],
+        )
+    assert read(schema, b"\x0a\x00") == (
+        [],
+        ["field a is of type 5 of its union, which there is not"],
+    )
+    assert read(schema, b"\x01\x00") == (
+        [],
+        ["field a is of type -1 of its union, which there is not"],
+    )
+    assert read(schema, b"\x06\x06") == (
+        [],
+        ["field a.Card.number is of type 3 of its union, which there is not"],
+    )
     assert not schema_of(one_field(["int", "string"])).fields["a"].nullable
 
 
@@ -267,28 +323,55 @@ def test_a_union_of_several_types_is_a_struct_of_its_members() -> None:
         ('"int"', "the schema is an int: only the fields of a record can become columns"),
         (one_field(["int", ["null", "string"]]), "field a is a union within a union"),
         (one_field(["null", "int", "null"]), "field a is a union that has null more than once"),
-        (one_field(["int", "string", "int"]), "field a, a union, has the fields int and int, which would be the same column"),
-        (one_field(["int", "strng"]), "field a.strng: there is no type strng; did you mean string?"),
+        (
+            one_field(["int", "string", "int"]),
+            "field a, a union, has the fields int and int, which would be the same column",
+        ),
+        (
+            one_field(["int", "strng"]),
+            "field a.strng: there is no type strng; did you mean string?",
+        ),
         (one_field([]), "field a is a union of nothing"),
         (one_field("strng"), "field a: there is no type strng; did you mean string?"),
-        (one_field(["null", "R"]), "field a is of the type R that it is part of, and no depth is declared"),
-        (one_field({"type": "array", "items": "null"}), "field a is an array of what takes no bytes"),
+        (
+            one_field(["null", "R"]),
+            "field a is of the type R that it is part of, and no depth is declared",
+        ),
+        (
+            one_field({"type": "array", "items": "null"}),
+            "field a is an array of what takes no bytes",
+        ),
         (one_field({"type": "array"}), "field a: an array needs items"),
         (one_field({"type": "enum", "name": "E", "symbols": []}), "field a: an enum needs symbols"),
         (one_field({"type": "fixed", "name": "F"}), "field a: a fixed needs a size"),
-        (one_field({"type": "bytes", "logicalType": "decimal", "precision": 39}), "field a: a decimal has a precision of 1 to 38 digits"),
-        (one_field({"type": "enum", "name": "R", "symbols": ["A"]}), "field a: the name R is taken"),
+        (
+            one_field({"type": "bytes", "logicalType": "decimal", "precision": 39}),
+            "field a: a decimal has a precision of 1 to 38 digits",
+        ),
+        (
+            one_field({"type": "enum", "name": "R", "symbols": ["A"]}),
+            "field a: the name R is taken",
+        ),
         (one_field({"type": "record", "name": "I", "fields": []}), "the record I has no fields"),
         ({"type": "record", "name": "R", "fields": [{"name": "a"}]}, "field a has no type"),
-        ({"type": "record", "name": "R", "fields": [{"name": "a-b", "type": "int"}]}, "field a-b: 'a-b' is no name"),
         (
-            {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}, {"name": "A", "type": "int"}]},
+            {"type": "record", "name": "R", "fields": [{"name": "a-b", "type": "int"}]},
+            "field a-b: 'a-b' is no name",
+        ),
+        (
+            {
+                "type": "record",
+                "name": "R",
+                "fields": [{"name": "a", "type": "int"}, {"name": "A", "type": "int"}],
+            },
             "the record R has the fields a and A, which would be the same column",
         ),
         ({"type": "record", "fields": []}, "the schema: a record needs a name"),
     ],
 )
-def test_a_schema_that_makes_no_table_is_refused_with_the_file_and_the_field(tmp_path: Path, declared: Any, told: str) -> None:
+def test_a_schema_that_makes_no_table_is_refused_with_the_file_and_the_field(
+    tmp_path: Path, declared: Any, told: str
+) -> None:
     file = tmp_path / "orders.avsc"
     file.write_text(declared if isinstance(declared, str) else json.dumps(declared))
     with pytest.raises(SchemaFileError) as refused:
@@ -297,9 +380,13 @@ def test_a_schema_that_makes_no_table_is_refused_with_the_file_and_the_field(tmp
 
 
 def test_a_file_that_is_not_there_and_a_framing_that_there_is_not_are_told(tmp_path: Path) -> None:
-    with pytest.raises(SchemaFileError, match=r"the schema file .*missing.avsc cannot be read: No such file"):
+    with pytest.raises(
+        SchemaFileError, match=r"the schema file .*missing.avsc cannot be read: No such file"
+    ):
         avro_schema(tmp_path / "missing.avsc")
-    with pytest.raises(ValueError, match="there is no framing 'kafka': it is one of plain, confluent"):
+    with pytest.raises(
+        ValueError, match="there is no framing 'kafka': it is one of plain, confluent"
+    ):
         avro_schema(tmp_path / "missing.avsc", framing="kafka")  # type: ignore[arg-type]
 
 
@@ -311,7 +398,9 @@ def evolving(folder: Path, *added: Any) -> tuple[Path, Path]:
     return old, new
 
 
-def test_older_records_have_the_defaults_of_fields_that_were_added_at_the_end(tmp_path: Path) -> None:
+def test_older_records_have_the_defaults_of_fields_that_were_added_at_the_end(
+    tmp_path: Path,
+) -> None:
     added = (
         {"name": "b", "type": ["null", "string"], "default": None},
         {"name": "c", "type": {"type": "int", "logicalType": "date"}, "default": 1},
@@ -332,15 +421,28 @@ def test_older_records_have_the_defaults_of_fields_that_were_added_at_the_end(tm
 
 def test_a_change_that_bytes_do_not_tell_is_refused(tmp_path: Path) -> None:
     old, new = evolving(tmp_path, {"name": "b", "type": "int"})
-    with pytest.raises(SchemaFileError, match=r"v2.avsc cannot be read together with older ones: field b needs a default"):
+    with pytest.raises(
+        SchemaFileError,
+        match=r"v2.avsc cannot be read together with older ones: field b needs a default",
+    ):
         avro_schema(new, older=[old])
-    with pytest.raises(SchemaFileError, match=r"the older schema .*v2.avsc is not the beginning of .*v1.avsc: only fields that were added"):
+    with pytest.raises(
+        SchemaFileError,
+        match=r"the older schema .*v2.avsc is not the beginning of .*v1.avsc: only fields that were added",
+    ):
         avro_schema(old, older=[new])
     _, new = evolving(tmp_path, {"name": "b", "type": "int", "default": 2**31})
-    with pytest.raises(SchemaFileError, match="field b: 2147483648 is no default that is read for int"):
+    with pytest.raises(
+        SchemaFileError, match="field b: 2147483648 is no default that is read for int"
+    ):
         avro_schema(new, older=[old])
-    _, new = evolving(tmp_path, {"name": "b", "type": {"type": "string", "logicalType": "uuid"}, "default": "x"})
-    with pytest.raises(SchemaFileError, match=r"a default in the schema file .* does not fit: field b is not a UUID"):
+    _, new = evolving(
+        tmp_path, {"name": "b", "type": {"type": "string", "logicalType": "uuid"}, "default": "x"}
+    )
+    with pytest.raises(
+        SchemaFileError,
+        match=r"a default in the schema file .* does not fit: field b is not a UUID",
+    ):
         avro_schema(new, older=[old])
 
 
@@ -350,16 +452,38 @@ def test_what_a_table_has_for_each_type() -> None:
         "float",
         {"type": "fixed", "name": "F", "size": 2},
         {"type": "fixed", "name": "U", "size": 16, "logicalType": "uuid"},
-        {"type": "fixed", "name": "D", "size": 4, "logicalType": "decimal", "precision": 9, "scale": 2},
+        {
+            "type": "fixed",
+            "name": "D",
+            "size": 4,
+            "logicalType": "decimal",
+            "precision": 9,
+            "scale": 2,
+        },
         {"type": "long", "logicalType": "local-timestamp-millis"},
         {"type": "int", "logicalType": "time-millis"},
         {"type": "string", "logicalType": "date"},
     ]
-    declared = {"type": "record", "name": "R", "fields": [{"name": f"f{number}", "type": kind} for number, kind in enumerate(kinds)]}
+    declared = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": f"f{number}", "type": kind} for number, kind in enumerate(kinds)],
+    }
     schema = schema_of(declared)
     found = [one.dataType.simpleString() for one in schema.fields]
-    assert found == ["string", "float", "binary", "string", "decimal(9,2)", "timestamp_ntz", "int", "string"]
-    value = b"".join([b"\0\0\x80\x3f", b"ab", bytes(range(16)), b"\xff\xff\xff\xff", b"\x02", b"\x04", b"\x02x"])
+    assert found == [
+        "string",
+        "float",
+        "binary",
+        "string",
+        "decimal(9,2)",
+        "timestamp_ntz",
+        "int",
+        "string",
+    ]
+    value = b"".join(
+        [b"\0\0\x80\x3f", b"ab", bytes(range(16)), b"\xff\xff\xff\xff", b"\x02", b"\x04", b"\x02x"]
+    )
     (row,), _ = read(schema, value)
     assert list(row.values()) == [
         None,
@@ -412,7 +536,11 @@ def test_fields_that_are_left_out_are_passed_however_deep_they_are(tmp_path: Pat
     """A record within itself kept all other fields of its topic away."""
     schema = chosen_schema(tmp_path, leave_out=("next", "more"))
     assert schema.fields.names == ["id", "kind", "last"]
-    deep = node(1, next_one=node(2, next_one=node(3), more=[node(4), node(5, more=[node(6)])]), more=[node(7)])
+    deep = node(
+        1,
+        next_one=node(2, next_one=node(3), more=[node(4), node(5, more=[node(6)])]),
+        more=[node(7)],
+    )
     rows, faults = rows_and_faults(schema, deep, node(8))
     assert faults == [None, None]
     assert rows == [{"id": 1, "kind": "B", "last": "l1"}, {"id": 8, "kind": "B", "last": "l8"}]
@@ -424,9 +552,17 @@ def test_a_record_is_within_itself_as_often_as_declared(tmp_path: Path) -> None:
         chosen_schema(tmp_path, leave_out="other", depth=1)
     schema = chosen_schema(tmp_path, depth=1)
     inside = "struct<id:int,kind:string,last:string>"
-    assert [schema.fields[name].dataType.simpleString() for name in ("next", "more")] == [inside, f"array<{inside}>"]
+    assert [schema.fields[name].dataType.simpleString() for name in ("next", "more")] == [
+        inside,
+        f"array<{inside}>",
+    ]
     fits = node(1, next_one=node(2), more=[node(3), node(4)])
-    rows, faults = rows_and_faults(schema, fits, node(1, next_one=node(2, next_one=node(3))), node(1, more=[node(2, more=[node(3)])]))
+    rows, faults = rows_and_faults(
+        schema,
+        fits,
+        node(1, next_one=node(2, next_one=node(3))),
+        node(1, more=[node(2, more=[node(3)])]),
+    )
     inner = [{"id": number, "kind": "B", "last": f"l{number}"} for number in (2, 3, 4)]
     assert rows == [{"id": 1, "kind": "B", "next": inner[0], "more": inner[1:], "last": "l1"}]
     assert faults == [
@@ -437,16 +573,26 @@ def test_a_record_is_within_itself_as_often_as_declared(tmp_path: Path) -> None:
 
 
 def test_a_record_within_itself_says_what_to_declare(tmp_path: Path) -> None:
-    with pytest.raises(SchemaFileError, match=r"field next is of the type Node that it is part of, .*\(depth=3\), .*leave_out='next'"):
+    with pytest.raises(
+        SchemaFileError,
+        match=r"field next is of the type Node that it is part of, .*\(depth=3\), .*leave_out='next'",
+    ):
         chosen_schema(tmp_path)
 
 
 def test_a_field_of_a_record_that_is_named_twice_is_left_out_at_one_place(tmp_path: Path) -> None:
-    point = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "int"}, {"name": "y", "type": "int"}]}
+    point = {
+        "type": "record",
+        "name": "Point",
+        "fields": [{"name": "x", "type": "int"}, {"name": "y", "type": "int"}],
+    }
     declared = {
         "type": "record",
         "name": "Line",
-        "fields": [{"name": "start", "type": point}, {"name": "ends", "type": {"type": "array", "items": "Point"}}],
+        "fields": [
+            {"name": "start", "type": point},
+            {"name": "ends", "type": {"type": "array", "items": "Point"}},
+        ],
     }
     file = tmp_path / "line.avsc"
     file.write_text(json.dumps(declared))

@@ -18,9 +18,18 @@ AVRO = {
     "name": "Order",
     "fields": [
         {"name": "id", "type": "long"},
-        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}},
+        {
+            "name": "price",
+            "type": {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2},
+        },
         {"name": "seen", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {"name": "place", "type": ["null", {"type": "record", "name": "P", "fields": [{"name": "city", "type": "string"}]}]},
+        {
+            "name": "place",
+            "type": [
+                "null",
+                {"type": "record", "name": "P", "fields": [{"name": "city", "type": "string"}]},
+            ],
+        },
         {"name": "tags", "type": {"type": "array", "items": "string"}},
     ],
 }
@@ -43,7 +52,7 @@ def schema(tmp_path: Path) -> AvroSchema:
         ("SELECT _offset, id FROM topics.orders WHERE id IS NULL", [(2, None)]),
         ("SELECT count(*) FROM topics.orders", [(3,)]),
         ("SELECT a.id, b.id AS other FROM topics.orders a JOIN topics.orders b ON a.id + 1 = b.id", [(1, 2)]),
-        ("SELECT * EXCLUDE (_timestamp, _headers, _value, seen, place, tags) FROM topics.orders LIMIT 1", [(0, 0, "k", FIRST, 1, Decimal(1))]),  # noqa: E501
+        ("SELECT * EXCLUDE (_timestamp, _headers, _value, seen, place, tags) FROM topics.orders LIMIT 1", [(0, 0, "k", FIRST, 1, Decimal(1))]),
         ("SELECT o.id, n.id AS other FROM topics.orders o, topics.numbers n WHERE o.id = 1", [(1, 7)]),
     ],
 )  # fmt: skip
@@ -57,6 +66,8 @@ def test_fields_are_columns_and_those_of_a_damaged_value_are_null(
     log.add_topic("numbers").partitions[0].append(b"\x0e")
     (tmp_path / "numbers.avsc").write_text(json.dumps({**AVRO, "fields": AVRO["fields"][:1]}))
     formats = {"orders": schema, "numbers": avro_schema(tmp_path / "numbers.avsc")}
-    relations = TopicRelations(log, {name: one.fields for name, one in formats.items()}, formats=formats)
+    relations = TopicRelations(
+        log, {name: one.fields for name, one in formats.items()}, formats=formats
+    )
     found = Warehouse(tmp_path / "warehouse", Lake(tmp_path / "lake")).query(sql, relations)
     assert [tuple(row.values()) for row in found.to_pylist()] == rows

@@ -43,13 +43,21 @@ def test_properties_are_columns() -> None:
         (of(a={"type": ["string", "integer"]}), "property a is of 2 types"),
         (of(a={}), "property a is of 0 types"),
         (of(a=True), "property a is true, and nothing tells its type"),
-        (of(a={"oneOf": [{"type": "string"}, {"type": "integer"}]}), "property a is a choice of 2 schemas"),
+        (
+            of(a={"oneOf": [{"type": "string"}, {"type": "integer"}]}),
+            "property a is a choice of 2 schemas",
+        ),
         (of(a={"type": "array"}), r"property a\[\] is null, and nothing tells its type"),
         (of(a={"type": "text"}), "property a is of the type 'text'"),
-        (of(a={"type": "string"}, A={"type": "string"}), "the schema has the fields a and A, which would be the same column"),
+        (
+            of(a={"type": "string"}, A={"type": "string"}),
+            "the schema has the fields a and A, which would be the same column",
+        ),
     ],
 )
-def test_a_schema_without_columns_is_refused_with_the_property(schema: dict[str, Any], text: str) -> None:
+def test_a_schema_without_columns_is_refused_with_the_property(
+    schema: dict[str, Any], text: str
+) -> None:
     """Each says what is wrong with it."""
     with pytest.raises(ValueError, match=text):
         json_schema_fields(json.dumps(schema))

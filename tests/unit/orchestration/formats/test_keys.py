@@ -1,4 +1,6 @@
-"""What the keys of records without value delete: as text, as JSON with and without Connect's envelope, as Avro and Protobuf."""
+"""What the keys of records without value delete: as text, as JSON with and without Connect's
+envelope, as Avro and Protobuf.
+"""
 
 import io
 import json
@@ -19,7 +21,11 @@ from orchestration.values.ddl import parse_ddl
 ID = pa.schema([("id", pa.int64())])
 TEXT = pa.schema([("id", pa.string())])
 PAIR = pa.schema([("region", pa.string()), ("id", pa.int32())])
-AVRO = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}, {"name": "region", "type": ["null", "string"]}]}
+AVRO = {
+    "type": "record",
+    "name": "Key",
+    "fields": [{"name": "id", "type": "long"}, {"name": "region", "type": ["null", "string"]}],
+}
 PROTO = 'syntax = "proto3"; message Key { int64 id = 1; string region = 2; }'
 
 
@@ -56,15 +62,27 @@ def told(key: bytes, columns: pa.Schema, declared: Any = None) -> Any:
         (b"\xff", TEXT, "the key is not STRING"),
         (b'{"region": "eu", "id": 7}', PAIR, ["eu", 7]),
         (enveloped('{"region": "eu", "id": 7}'), PAIR, ["eu", 7]),
-        (b'{"region": "eu"}', PAIR, "the key is neither a JSON object with region, id nor an array of them, and no key_schema is declared"),
+        (
+            b'{"region": "eu"}',
+            PAIR,
+            "the key is neither a JSON object with region, id nor an array of them, and no key_schema is declared",
+        ),
         (b'["eu", 7]', PAIR, ["eu", 7]),
         (b'["eu"]', PAIR, "the key has 1 values, and not those of region, id"),
         (b'["eu"]', TEXT, ['["eu"]']),
-        (b"eu", PAIR, "the key is neither a JSON object with region, id nor an array of them, and no key_schema is declared"),
+        (
+            b"eu",
+            PAIR,
+            "the key is neither a JSON object with region, id nor an array of them, and no key_schema is declared",
+        ),
         (b'{"id": 2}', pa.schema([("_key", pa.string())]), ['{"id": 2}']),
         (b'{"id": 2}', pa.schema([("id", pa.binary())]), [b'{"id": 2}']),
         (b'{"id": "2026-01-31"}', pa.schema([("id", pa.date32())]), [date(2026, 1, 31)]),
-        (b'{"id": 1769860800}', pa.schema([("id", pa.timestamp("us", "UTC"))]), [datetime(2026, 1, 31, 12, tzinfo=UTC)]),
+        (
+            b'{"id": 1769860800}',
+            pa.schema([("id", pa.timestamp("us", "UTC"))]),
+            [datetime(2026, 1, 31, 12, tzinfo=UTC)],
+        ),
         (b'{"id": "7.50"}', pa.schema([("id", pa.decimal128(12, 2))]), [Decimal("7.50")]),
     ],
 )
@@ -104,7 +122,9 @@ def test_a_bare_text_is_the_only_field_where_keys_are_declared() -> None:
 def test_fields_that_are_called_as_the_envelope_are_no_envelope() -> None:
     columns = pa.schema([("schema", pa.string()), ("payload", pa.string())])
     assert told(b'{"schema": "s", "payload": "p"}', columns) == ["s", "p"]
-    assert told(b'{"schema": "s", "payload": "p"}', columns, parse_ddl("schema STRING, payload STRING")) == ["s", "p"]
+    assert told(
+        b'{"schema": "s", "payload": "p"}', columns, parse_ddl("schema STRING, payload STRING")
+    ) == ["s", "p"]
 
 
 def test_keys_in_avro_and_protobuf(tmp_path: Path) -> None:
@@ -116,10 +136,16 @@ def test_keys_in_avro_and_protobuf(tmp_path: Path) -> None:
     framed = b"\0\0\0\0\7" + written.getvalue()
     assert told(framed, ID, avro) == [2]
     assert told(framed, PAIR, avro) == "the key's field region is null"
-    assert told(written.getvalue(), ID, avro) == "the key does not begin with a zero and a schema's id, as Confluent's framing has it"
+    assert (
+        told(written.getvalue(), ID, avro)
+        == "the key does not begin with a zero and a schema's id, as Confluent's framing has it"
+    )
     protobuf = protobuf_schema(tmp_path / "key.proto", message="Key")
     assert told(b"\x08\x02\x12\x02eu", PAIR, protobuf) == ["eu", 2]
-    assert told(b"\x08\x02\x12", PAIR, protobuf) == "the key is no Key: its bytes are damaged or end early"
+    assert (
+        told(b"\x08\x02\x12", PAIR, protobuf)
+        == "the key is no Key: its bytes are damaged or end early"
+    )
 
 
 def test_a_declaration_keeps_the_schema_of_its_keys(tmp_path: Path) -> None:
@@ -131,7 +157,13 @@ def test_a_declaration_keeps_the_schema_of_its_keys(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("declared", "said"),
-    [("id BIGIN", "the key_schema of topic orders cannot be read: field id: there is no type BIGIN"), ("id VARIANT", "has a VARIANT")],
+    [
+        (
+            "id BIGIN",
+            "the key_schema of topic orders cannot be read: field id: there is no type BIGIN",
+        ),
+        ("id VARIANT", "has a VARIANT"),
+    ],
 )
 def test_a_schema_of_keys_that_makes_no_sense_is_refused(declared: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):

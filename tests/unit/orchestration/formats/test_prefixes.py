@@ -6,7 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from orchestration.formats.prefixes import NO_ID, by_schema, in_order, refused, schema_ids, without_prefix
+from orchestration.formats.prefixes import (
+    NO_ID,
+    by_schema,
+    in_order,
+    refused,
+    schema_ids,
+    without_prefix,
+)
 
 
 def framed(schema_id: int, payload: bytes = b"x") -> bytes:
@@ -15,7 +22,16 @@ def framed(schema_id: int, payload: bytes = b"x") -> bytes:
 
 def test_ids_are_those_of_each_value() -> None:
     """Null, short and foreign values have none, and a prefix alone has one."""
-    values = [framed(1), None, b"", b"\0\0\0\1", framed(2**32 - 1), b"\1" + framed(7)[1:], framed(258, b""), b"{}    "]
+    values = [
+        framed(1),
+        None,
+        b"",
+        b"\0\0\0\1",
+        framed(2**32 - 1),
+        b"\1" + framed(7)[1:],
+        framed(258, b""),
+        b"{}    ",
+    ]
     ids = schema_ids(pa.array(values, pa.binary()))
     assert ids.tolist() == [1, NO_ID, NO_ID, NO_ID, 2**32 - 1, NO_ID, 258, NO_ID]
 
@@ -32,7 +48,9 @@ def test_a_slice_of_a_batch_has_its_own_ids() -> None:
     assert schema_ids(whole.slice(3, 4)).tolist() == [3, 4, 5, 6]
 
 
-@pytest.mark.parametrize("payloads", [[b"x"], [b""], [b"", b"abc", b"", b"0123456789"], [bytes(99)] * 5])
+@pytest.mark.parametrize(
+    "payloads", [[b"x"], [b""], [b"", b"abc", b"", b"0123456789"], [bytes(99)] * 5]
+)
 def test_a_payload_is_all_behind_the_prefix(payloads: list[bytes]) -> None:
     """Also of a slice, and where it is empty."""
     values = pa.array([framed(1), *(framed(2, one) for one in payloads), framed(3)], pa.binary())
@@ -41,7 +59,10 @@ def test_a_payload_is_all_behind_the_prefix(payloads: list[bytes]) -> None:
 
 def test_every_value_is_in_one_group() -> None:
     """Places within a group keep their order."""
-    groups = {schema_id: places.tolist() for schema_id, places in by_schema(np.array([5, NO_ID, 2, 5, 2, 5]))}
+    groups = {
+        schema_id: places.tolist()
+        for schema_id, places in by_schema(np.array([5, NO_ID, 2, 5, 2, 5]))
+    }
     assert groups == {NO_ID: [1], 2: [2, 4], 5: [0, 3, 5]}
     assert list(by_schema(np.array([], np.int64))) == []
 
@@ -49,7 +70,11 @@ def test_every_value_is_in_one_group() -> None:
 def test_rows_and_faults_of_groups_are_in_the_order_of_their_values() -> None:
     """Values at fault have no row."""
     schema = pa.schema([("id", pa.int64())])
-    first = np.array([0, 3, 4]), pa.table({"id": [10, 14]}, schema), pa.array([None, "damaged", None], pa.string())
+    first = (
+        np.array([0, 3, 4]),
+        pa.table({"id": [10, 14]}, schema),
+        pa.array([None, "damaged", None], pa.string()),
+    )
     second = np.array([1, 5]), pa.table({"id": [11, 15]}, schema), pa.nulls(2, pa.string())
     third = np.array([2]), *refused(1, "unknown", schema)
     table, faults = in_order(6, [third, second, first], schema)

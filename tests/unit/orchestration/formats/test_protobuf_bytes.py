@@ -1,4 +1,6 @@
-"""Random bytes as Protobuf values, most of them fields that the message has: each is a row or has a reason that a reader gives."""
+"""Random bytes as Protobuf values, most of them fields that the message has: each is a row or has a
+reason that a reader gives.
+"""
 
 from typing import Any
 
@@ -70,11 +72,18 @@ def around(inside: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
 
 
 WHOLE = st.recursive(either_of(LEAVES, LEAVES, LEAVES, FAULTY, most=3), around, max_leaves=12)
-VALUES = st.one_of(WHOLE, WHOLE, st.builds(lambda value, more: value + more, WHOLE, DAMAGED | FAULTY), st.binary(max_size=20))
+VALUES = st.one_of(
+    WHOLE,
+    WHOLE,
+    st.builds(lambda value, more: value + more, WHOLE, DAMAGED | FAULTY),
+    st.binary(max_size=20),
+)
 
 
 @pytest.fixture(scope="module", params=["proto2", "proto3"])
-def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ProtobufSchema:
+def mixed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> ProtobufSchema:
     file = tmp_path_factory.mktemp("schemas") / "mixed.proto"
     file.write_text(f'syntax = "{request.param}"; {BODY} {ONLY[request.param]}')
     return protobuf_schema(file, message="Mixed")

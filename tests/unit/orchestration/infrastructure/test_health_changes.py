@@ -11,8 +11,18 @@ from orchestration.infrastructure.cluster.sensor import HealthChange, decide_cha
 from tests.unit.cluster_plans.layouts import broker, layout, partition
 
 DOWN = Finding(check="brokers", severity=Severity.DEGRADED, text="broker 3 is fenced", items=("3",))
-OFFLINE = Finding(check="offline_partitions", severity=Severity.FAILED, text="1 partition is offline", items=("t-0",))
-MOVING = Finding(check="reassignments", severity=Severity.NOTICE, text="1 partition is on the way", items=("t-1",))
+OFFLINE = Finding(
+    check="offline_partitions",
+    severity=Severity.FAILED,
+    text="1 partition is offline",
+    items=("t-0",),
+)
+MOVING = Finding(
+    check="reassignments",
+    severity=Severity.NOTICE,
+    text="1 partition is on the way",
+    items=("t-1",),
+)
 
 
 def test_a_trouble_is_told_when_it_begins_and_when_it_is_over() -> None:
@@ -34,9 +44,15 @@ def test_a_cursor_of_something_else_is_none() -> None:
 
 
 def test_every_check_has_a_result_and_only_what_clients_feel_is_an_error() -> None:
-    results = {result.check_name: result for result in check_results([OFFLINE, DOWN], dg.AssetKey("cluster"))}
+    results = {
+        result.check_name: result
+        for result in check_results([OFFLINE, DOWN], dg.AssetKey("cluster"))
+    }
     assert sorted(map(str, results)) == sorted(CHECKS)
-    assert {name for name, result in results.items() if not result.passed} == {"offline_partitions", "brokers"}
+    assert {name for name, result in results.items() if not result.passed} == {
+        "offline_partitions",
+        "brokers",
+    }
     assert results["offline_partitions"].severity is dg.AssetCheckSeverity.ERROR
     assert results["brokers"].severity is dg.AssetCheckSeverity.WARN
     assert results["brokers"].description == "broker 3 is fenced"

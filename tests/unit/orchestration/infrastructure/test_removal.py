@@ -1,4 +1,6 @@
-"""A broker is stopped and forgotten only once the cluster says that it is empty, whether a command or a job empties it."""
+"""A broker is stopped and forgotten only once the cluster says that it is empty, whether a command
+or a job empties it.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,17 +30,28 @@ DONE: list[str] = []
 
 
 class Admin:
-    """One that notes what it was to do, of a cluster whose brokers 1 and 2 serve and take new partitions."""
+    """One that notes what it was to do, of a cluster whose brokers 1 and 2 serve and take new
+    partitions.
+    """
 
     async def describe_cluster(self) -> SimpleNamespace:
-        return SimpleNamespace(cluster_id="c", nodes=[SimpleNamespace(node_id=1), SimpleNamespace(node_id=2)])
+        return SimpleNamespace(
+            cluster_id="c", nodes=[SimpleNamespace(node_id=1), SimpleNamespace(node_id=2)]
+        )
 
-    async def describe_configs(self, resources: list[ConfigResource]) -> dict[ConfigResource, dict[str, Any]]:
-        return {each: {"cordoned.log.dirs": SimpleNamespace(value="", source="DEFAULT_CONFIG")} for each in resources}
+    async def describe_configs(
+        self, resources: list[ConfigResource]
+    ) -> dict[ConfigResource, dict[str, Any]]:
+        return {
+            each: {"cordoned.log.dirs": SimpleNamespace(value="", source="DEFAULT_CONFIG")}
+            for each in resources
+        }
 
     async def alter_configs(self, changes: dict[ConfigResource, dict[str, str | None]]) -> None:
         for resource, values in changes.items():
-            DONE.append(f"{'cordon' if values['cordoned.log.dirs'] == '*' else 'uncordon'} {resource.name}")
+            DONE.append(
+                f"{'cordon' if values['cordoned.log.dirs'] == '*' else 'uncordon'} {resource.name}"
+            )
 
     async def unregister_broker(self, node_id: int) -> None:
         DONE.append(f"forget {node_id}")
@@ -78,7 +91,10 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def play(*, dry_run: bool) -> None:
-    jobs.remove(dg.build_op_context(resources={"log_service": LogService()}), RemoveConfig(broker=2, dry_run=dry_run))
+    jobs.remove(
+        dg.build_op_context(resources={"log_service": LogService()}),
+        RemoveConfig(broker=2, dry_run=dry_run),
+    )
 
 
 def test_a_job_forgets_a_broker_that_is_empty() -> None:
@@ -96,7 +112,9 @@ def test_a_job_leaves_a_broker_that_is_not_empty(monkeypatch: pytest.MonkeyPatch
     assert DONE == []
 
 
-def test_a_command_forgets_a_broker_that_is_empty_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_forgets_a_broker_that_is_empty_and_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     admin: Any = Admin()
     cordon = Cordon(DONE.append)
     assert trio.run(removal.forget, admin, 2, None, cordon) == "broker 2 is forgotten"
@@ -152,7 +170,11 @@ def test_a_broker_takes_no_new_partitions_from_before_it_is_planned_until_it_is_
 @pytest.mark.usefixtures("serving")
 def test_a_plan_that_is_only_shown_cordons_nothing() -> None:
     play(dry_run=True)
-    assert (command("remove"), command("remove", "--execute", "--dry-run"), command("drain")) == (0, 2, 0)
+    assert (command("remove"), command("remove", "--execute", "--dry-run"), command("drain")) == (
+        0,
+        2,
+        0,
+    )
     assert set(DONE) == {"look"}
 
 
@@ -172,7 +194,9 @@ def test_a_broker_that_stays_takes_new_partitions_again(monkeypatch: pytest.Monk
 
 
 @pytest.mark.usefixtures("serving")
-def test_a_broker_whose_moves_are_interrupted_takes_new_partitions_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_whose_moves_are_interrupted_takes_new_partitions_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def interrupted(*_: Any, **__: Any) -> bool:
         raise KeyboardInterrupt
 

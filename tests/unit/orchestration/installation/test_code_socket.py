@@ -1,4 +1,6 @@
-"""Where the code server listens: in a directory that no other account can enter, wherever the data lie."""
+"""Where the code server listens: in a directory that no other account can enter, wherever the data
+lie.
+"""
 
 import os
 import tempfile
@@ -19,7 +21,9 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / f"tidelog-{os.getuid()}"
 
 
-def test_it_lies_in_the_data_directory_where_its_path_is_short_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_lies_in_the_data_directory_where_its_path_is_short_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("orchestration.installation.code_socket.MAX_PATH_BYTES", 1_000)
     (tmp_path / "data" / "dagster" / "code").mkdir(mode=0o755, parents=True)
@@ -28,8 +32,12 @@ def test_it_lies_in_the_data_directory_where_its_path_is_short_enough(tmp_path: 
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_it_lies_among_temporary_files_where_that_path_would_be_too_long(temporary: Path, tmp_path: Path) -> None:
-    first, second = (code_socket(tmp_path / name / ("long" * MAX_PATH_BYTES)[:200]) for name in "ab")
+def test_it_lies_among_temporary_files_where_that_path_would_be_too_long(
+    temporary: Path, tmp_path: Path
+) -> None:
+    first, second = (
+        code_socket(tmp_path / name / ("long" * MAX_PATH_BYTES)[:200]) for name in "ab"
+    )
     assert first.parent == second.parent == temporary
     assert first != second
     assert temporary.stat().st_mode & 0o777 == 0o700
@@ -37,7 +45,9 @@ def test_it_lies_among_temporary_files_where_that_path_would_be_too_long(tempora
 
 
 @pytest.mark.parametrize("kind", ["open to others", "a link", "a link to nothing", "a file"])
-def test_a_directory_that_others_could_have_made_is_refused(kind: str, temporary: Path, tmp_path: Path) -> None:
+def test_a_directory_that_others_could_have_made_is_refused(
+    kind: str, temporary: Path, tmp_path: Path
+) -> None:
     if kind == "a link":
         (tmp_path / "elsewhere").mkdir(mode=0o700)
         temporary.symlink_to(tmp_path / "elsewhere")
@@ -47,14 +57,22 @@ def test_a_directory_that_others_could_have_made_is_refused(kind: str, temporary
         temporary.write_bytes(b"")
     else:
         temporary.mkdir(mode=0o755)
-    with pytest.raises(ConfigError, match=f"{temporary} has to be a directory of this account's that no other can enter"):
+    with pytest.raises(
+        ConfigError,
+        match=f"{temporary} has to be a directory of this account's that no other can enter",
+    ):
         code_socket(tmp_path / ("long" * MAX_PATH_BYTES)[:200])
 
 
-def test_a_directory_for_temporary_files_whose_path_is_too_long_as_well_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_for_temporary_files_whose_path_is_too_long_as_well_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The server would end with whatever gRPC says of an address that does not fit."""
     deep = tmp_path / ("long" * MAX_PATH_BYTES)[:200]
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
-    with pytest.raises(ConfigError, match=r"server's socket is longer than 100 bytes: set TMPDIR to a directory with a shorter path"):
+    with pytest.raises(
+        ConfigError,
+        match=r"server's socket is longer than 100 bytes: set TMPDIR to a directory with a shorter path",
+    ):
         code_socket(deep)

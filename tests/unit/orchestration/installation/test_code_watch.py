@@ -1,4 +1,6 @@
-"""Daemon and webserver ask the code server which load of the project it serves only where another one may be there."""
+"""Daemon and webserver ask the code server which load of the project it serves only where another
+one may be there.
+"""
 
 import os
 import sys
@@ -56,7 +58,9 @@ def seen(client: DagsterGrpcClient, server: Server, seconds: int = 1) -> list[st
     return found
 
 
-def test_nothing_is_asked_while_nothing_is_loaded_but_for_a_sign_of_life(server: Server, socket: Path) -> None:
+def test_nothing_is_asked_while_nothing_is_loaded_but_for_a_sign_of_life(
+    server: Server, socket: Path
+) -> None:
     client = DagsterGrpcClient(socket=str(socket))
     assert set(seen(client, server, 60)) == {"load 1"}
     assert server.questions == 60 / ASK_S
@@ -70,7 +74,9 @@ def test_a_load_is_seen_by_the_next_look(server: Server, socket: Path) -> None:
     assert seen(client, server) == ["load 2"]
 
 
-def test_a_code_server_that_started_again_is_seen_by_the_next_look(server: Server, socket: Path) -> None:
+def test_a_code_server_that_started_again_is_seen_by_the_next_look(
+    server: Server, socket: Path
+) -> None:
     client = DagsterGrpcClient(socket=str(socket))
     seen(client, server, 3)
     server.load = "another process"
@@ -83,7 +89,9 @@ def test_a_code_server_that_started_again_is_seen_by_the_next_look(server: Serve
     with pytest.raises(ConnectionError):
         seen(client, server)
     server.is_away = False
-    assert seen(client, server) == ["another process"], "what was known before it was away is not told"
+    assert seen(client, server) == ["another process"], (
+        "what was known before it was away is not told"
+    )
 
 
 def test_clients_know_nothing_of_each_other(server: Server, socket: Path) -> None:
@@ -101,7 +109,9 @@ def test_nobody_is_told_of_a_socket_that_is_not_there(tmp_path: Path) -> None:
     tell_loaded(tmp_path / "server.sock")
 
 
-def test_a_code_server_waits_for_its_end_without_looking_whether_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_code_server_waits_for_its_end_without_looking_whether_it_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Waiting:
         """gRPC's server, whose wait is a loop that looks."""
 

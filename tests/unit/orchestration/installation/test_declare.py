@@ -1,4 +1,6 @@
-"""The topics of a project are written for its brokers before they start, and nothing of a project keeps them from it."""
+"""The topics of a project are written for its brokers before they start, and nothing of a project
+keeps them from it.
+"""
 
 import json
 import os
@@ -27,16 +29,37 @@ def project(tmp_path: Path) -> Path:
 
 
 def declare(project: Path, file: Path) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "orchestration", "declare", "--project", str(project), "--file", str(file)]
+    command = [
+        sys.executable,
+        "-m",
+        "orchestration",
+        "declare",
+        "--project",
+        str(project),
+        "--file",
+        str(file),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, cwd=file.parent, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(
+        command,
+        cwd=file.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
 
 
-def test_a_project_is_loaded_where_it_is_newer_and_one_that_is_broken_changes_nothing(project: Path, tmp_path: Path) -> None:
+def test_a_project_is_loaded_where_it_is_newer_and_one_that_is_broken_changes_nothing(
+    project: Path, tmp_path: Path
+) -> None:
     file = tmp_path / "declared.json"
     assert not is_up_to_date(file, project)
     assert declare(project, file).returncode == 0
-    assert [(one.name, one.num_partitions) for one in parse_declared(file.read_bytes()).values()] == [("orders", 4)]
+    assert [
+        (one.name, one.num_partitions) for one in parse_declared(file.read_bytes()).values()
+    ] == [("orders", 4)]
     assert is_up_to_date(file, project)
     assert not is_up_to_date(file, tmp_path)
     before = file.read_bytes()
@@ -46,10 +69,15 @@ def test_a_project_is_loaded_where_it_is_newer_and_one_that_is_broken_changes_no
     assert not is_up_to_date(file, project)
     told = declare(project, file)
     assert (told.returncode, file.read_bytes()) == (0, before)
-    assert f"the declared topics are as they were: {broken}, line 1, cannot be loaded: NameError" in told.stderr
+    assert (
+        f"the declared topics are as they were: {broken}, line 1, cannot be loaded: NameError"
+        in told.stderr
+    )
 
 
-def test_what_was_written_by_something_else_is_not_up_to_date(project: Path, tmp_path: Path) -> None:
+def test_what_was_written_by_something_else_is_not_up_to_date(
+    project: Path, tmp_path: Path
+) -> None:
     file = tmp_path / "declared.json"
     for content in ("", "[]", json.dumps({"project": "/other"})):
         file.write_text(content)
@@ -57,10 +85,16 @@ def test_what_was_written_by_something_else_is_not_up_to_date(project: Path, tmp
 
 
 def test_only_brokers_of_the_installation_run_it_first_and_start_whatever_it_ends_with() -> None:
-    own = Component(name="broker", argv=("serve",), prepare=(("mine",),), readiness=UptimeReadiness())
-    mirror = Component(name="mirror", argv=("mirror",), is_essential=False, readiness=UptimeReadiness())
+    own = Component(
+        name="broker", argv=("serve",), prepare=(("mine",),), readiness=UptimeReadiness()
+    )
+    mirror = Component(
+        name="mirror", argv=("mirror",), is_essential=False, readiness=UptimeReadiness()
+    )
     fails = (sys.executable, "-c", "raise SystemExit(3)")
-    code = Component(name="code", argv=("code",), before_brokers=(fails,), readiness=UptimeReadiness())
+    code = Component(
+        name="code", argv=("code",), before_brokers=(fails,), readiness=UptimeReadiness()
+    )
     broker, other = prepared([own, mirror], [code])
     assert (broker.prepare[0], other.prepare) == (("mine",), ())
     assert subprocess.run(broker.prepare[1], check=False).returncode == 0

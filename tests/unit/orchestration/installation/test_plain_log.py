@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import coloredlogs  # type: ignore[import-untyped]
 import pytest
-from dagster._utils.error import serializable_error_info_from_exc_info  # what Dagster itself writes of an error
+from dagster._utils.error import (
+    serializable_error_info_from_exc_info,
+)  # what Dagster itself writes of an error
 from dagster._utils.log import configure_loggers
 
 from orchestration.installation.plain_log import PlainFormatter, write_plainly
@@ -46,7 +48,10 @@ def test_an_error_is_told_with_its_cause_and_without_a_stack() -> None:
 
     lines = logged(write).splitlines()
     assert lines[0].endswith("ERROR dagster.daemon: Sensor daemon caught an error")
-    assert lines[1:] == ["ConnectionError: the log service does not answer", "RuntimeError: the sensor new_records failed"]
+    assert lines[1:] == [
+        "ConnectionError: the log service does not answer",
+        "RuntimeError: the sensor new_records failed",
+    ]
 
 
 def test_a_stack_inside_a_message_is_left_out() -> None:
@@ -62,8 +67,12 @@ def test_a_stack_inside_a_message_is_left_out() -> None:
     assert "the sensor new_records failed" in said
 
 
-def test_dagster_s_loggers_write_plain_lines(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coloredlogs, "ColoredFormatter", coloredlogs.ColoredFormatter)  # given back afterwards
+def test_dagster_s_loggers_write_plain_lines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        coloredlogs, "ColoredFormatter", coloredlogs.ColoredFormatter
+    )  # given back afterwards
     logger = logging.getLogger("dagster")
     before = list(logger.handlers)
     try:

@@ -33,10 +33,17 @@ class Refusing(MemoryLog):
 
     is_away = False
 
-    def create_topic(self, topic: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> None:
+    def create_topic(
+        self, topic: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]
+    ) -> None:
         if configs.get("retention.ms") == "-1":
             raise LogServiceError("POLICY_VIOLATION: retention.ms is -1")
-        super().create_topic(topic, partitions=partitions, replication_factor=replication_factor, configs=dict(configs))
+        super().create_topic(
+            topic,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            configs=dict(configs),
+        )
 
 
 @pytest.fixture
@@ -73,21 +80,29 @@ def test_a_topic_config_that_is_refused_is_told_once_and_until_it_is_mended(
     project.take([declared("-1")])
     assert file.read_text() == f"{REFUSAL}\n"
     project.look(None, is_turn_of_topics=True)
-    assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING].count(REFUSAL) == 1
+    assert [
+        record.getMessage() for record in caplog.records if record.levelno == logging.WARNING
+    ].count(REFUSAL) == 1
     project.take([declared("1000")])
     assert file.read_text() == ""
     assert log.topics["orders"].configs == {"retention.ms": "1000"}
 
 
-def test_a_topic_that_is_created_is_a_normal_event(project: ServedProject, log: Refusing, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topic_that_is_created_is_a_normal_event(
+    project: ServedProject, log: Refusing, caplog: pytest.LogCaptureFixture
+) -> None:
     """It was a warning in the log of the code server."""
     with caplog.at_level(logging.INFO):
         project.take([declared("1000")])
-    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [("INFO", "topic orders: created")]
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("INFO", "topic orders: created")
+    ]
     assert "orders" in log.topics
 
 
-def test_a_project_that_is_loaded_anew_is_a_normal_event(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_project_that_is_loaded_anew_is_a_normal_event(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """It was a warning in the log of the code server."""
     stamps = iter([[], [(Path("assets/orders.py"), 1)]])
     monkeypatch.setattr(project_server, "_stamps", lambda: next(stamps))
@@ -99,20 +114,30 @@ def test_a_project_that_is_loaded_anew_is_a_normal_event(monkeypatch: pytest.Mon
     with caplog.at_level(logging.INFO):
         server.watch_project(ended)
         assert loaded.wait(10)
-    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [("INFO", "the project changed: loading it anew")]
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("INFO", "the project changed: loading it anew")
+    ]
 
 
-def test_the_logger_of_a_project_writes_normal_events_as_such(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_logger_of_a_project_writes_normal_events_as_such(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Dagster's loggers of the code server write warnings only."""
     monkeypatch.setattr(plain_log, "PROJECT_LOGGER", "tidelog.test")
     plain_log.project_logger().info("topic %s: created", "orders")
-    assert re.fullmatch(r"\S+ \S+ [+-]\d{4} INFO tidelog\.test: topic orders: created\n", capsys.readouterr().out)
+    assert re.fullmatch(
+        r"\S+ \S+ [+-]\d{4} INFO tidelog\.test: topic orders: created\n", capsys.readouterr().out
+    )
 
 
-def test_topics_are_looked_at_again_once_the_log_service_is_back(project: ServedProject, log: Refusing, file: Path) -> None:
+def test_topics_are_looked_at_again_once_the_log_service_is_back(
+    project: ServedProject, log: Refusing, file: Path
+) -> None:
     log.is_away = True
     project.take([declared("1000")])
-    assert file.read_text() == "the declared topics were not looked at: no broker at 127.0.0.1:9092\n"
+    assert (
+        file.read_text() == "the declared topics were not looked at: no broker at 127.0.0.1:9092\n"
+    )
     log.is_away = False
     project.look(None, is_turn_of_topics=False)
     assert "orders" not in log.topics
@@ -120,7 +145,9 @@ def test_topics_are_looked_at_again_once_the_log_service_is_back(project: Served
     assert (file.read_text(), "orders" in log.topics) == ("", True)
 
 
-def test_what_becomes_other_than_it_is_declared_is_told_and_not_undone(project: ServedProject, log: Refusing, file: Path) -> None:
+def test_what_becomes_other_than_it_is_declared_is_told_and_not_undone(
+    project: ServedProject, log: Refusing, file: Path
+) -> None:
     project.take([declared("1000"), topic_asset(TopicSpec(name="clicks", partitions=3))])
     del log.topics["orders"]
     log.topics["clicks"].partitions.pop()
@@ -150,24 +177,34 @@ def test_the_brokers_of_an_installation_are_told_what_is_declared(
 ) -> None:
     monkeypatch.setenv("TIDELOG_DATA", str(tmp_path))
     served = ServedProject(logging.getLogger("served"), Troubles(file), tmp_path / "dagster")
-    served.take([topic_asset(TopicSpec(name="clicks", partitions=3, configs={"retention.ms": "5"}))])
+    served.take(
+        [topic_asset(TopicSpec(name="clicks", partitions=3, configs={"retention.ms": "5"}))]
+    )
     (found,) = parse_declared((tmp_path / DECLARED_TOPICS_FILE).read_bytes()).values()
     assert (found.name, found.num_partitions, found.replication_factor) == ("clicks", 3, 1)
     assert [(one.name, one.value) for one in found.configs] == [("retention.ms", "5")]
     assert "clicks" in log.topics
 
 
-def test_everything_that_is_wrong_has_a_line(project: ServedProject, log: Refusing, file: Path) -> None:
+def test_everything_that_is_wrong_has_a_line(
+    project: ServedProject, log: Refusing, file: Path
+) -> None:
     @dg.asset(key=["lake", "clean_orders"])
     def clean_orders() -> None:
         raise ValueError("no column amount")
 
-    mirror = mistaken_asset(dg.AssetKey(["mirrors", "mirror_properties"]), "mirror.properties:\nno flow", "mirrors")
-    repository = dg.Definitions(assets=[declared("-1"), clean_orders, mirror], resources=default_resources()).get_repository_def()
+    mirror = mistaken_asset(
+        dg.AssetKey(["mirrors", "mirror_properties"]), "mirror.properties:\nno flow", "mirrors"
+    )
+    repository = dg.Definitions(
+        assets=[declared("-1"), clean_orders, mirror], resources=default_resources()
+    ).get_repository_def()
     project.take(repository.assets_defs_by_key.values())
     with dg.instance_for_test() as instance:
         job = repository.get_implicit_global_asset_job_def()
-        job.execute_in_process(asset_selection=[clean_orders.key], instance=instance, raise_on_error=False)
+        job.execute_in_process(
+            asset_selection=[clean_orders.key], instance=instance, raise_on_error=False
+        )
         project.look(FailingAssets(instance), is_turn_of_topics=False)
     failed = "lake/clean_orders failed in its last run: ValueError: no column amount\ttried again when a person or a schedule starts it"
     assert file.read_text().splitlines() == ["mirror.properties: no flow", REFUSAL, failed]
@@ -181,13 +218,23 @@ def test_the_file_of_complaints_is_for_the_owner_alone(tmp_path: Path) -> None:
 
 
 def test_a_reload_lets_go_of_what_was_loaded_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was imported at the start is kept from Python's search for garbage, and after a reload it is garbage."""
+    """What was imported at the start is kept from Python's search for garbage, and after a reload
+    it is garbage.
+    """
     told: list[str | None] = []
     monkeypatch.setattr(project_server, "forget_project", lambda _: None)
     monkeypatch.setattr(project_server, "LoadedRepositories", lambda *_, **__: "loaded anew")
     server = object.__new__(ProjectServer)
-    vars(server).update(_reload_lock=threading.Lock(), _runs=ForkedRuns(multiprocessing.get_context("spawn")), _on_reloaded=told.append)
-    vars(server).update(dict.fromkeys(("_loadable_target_origin", "_entry_point", "_container_image", "_container_context")))
+    vars(server).update(
+        _reload_lock=threading.Lock(),
+        _runs=ForkedRuns(multiprocessing.get_context("spawn")),
+        _on_reloaded=told.append,
+    )
+    vars(server).update(
+        dict.fromkeys(
+            ("_loadable_target_origin", "_entry_point", "_container_image", "_container_context")
+        )
+    )
     vars(server).update(_location_name="tidelog")
     with kept_imports():
         pass

@@ -24,10 +24,19 @@ from tests.helpers.documents import ROOT
 def test_runs_give_memory_back_unless_somebody_decided_otherwise() -> None:
     told_by = memory_environment({})
     question = "import pyarrow; print(pyarrow.default_memory_pool().backend_name)"
-    ran = subprocess.run([sys.executable, "-c", question], env={**os.environ, **told_by}, capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", question],
+        env={**os.environ, **told_by},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert ran.stdout == "system\n"
     assert told_by["MALLOC_ARENA_MAX"] == "2"
-    assert memory_environment({"MALLOC_ARENA_MAX": "8", "PATH": "/bin"}) == {**told_by, "MALLOC_ARENA_MAX": "8"}
+    assert memory_environment({"MALLOC_ARENA_MAX": "8", "PATH": "/bin"}) == {
+        **told_by,
+        "MALLOC_ARENA_MAX": "8",
+    }
 
 
 def told(directory: Path, host: str, login: Path | None = None) -> ServiceContext:
@@ -54,19 +63,25 @@ def test_the_readme_shows_the_address_that_the_code_server_has() -> None:
     assert f"{component.name:<8} ready  {component.address}\n" in (ROOT / "README.md").read_text()
 
 
-def test_processes_are_told_the_registry_unless_another_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_are_told_the_registry_unless_another_one_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its port may be one that was free."""
     monkeypatch.delenv("TIDELOG_SCHEMA_REGISTRY_URL", raising=False)
     without = told(tmp_path, "127.0.0.1")
     own = replace(without, registry_port=4711)
     assert registry_environment(without) == {}
     assert registry_environment(own) == {"TIDELOG_SCHEMA_REGISTRY_URL": "http://127.0.0.1:4711"}
-    assert registry_environment(replace(own, client_config=tmp_path)) == {"TIDELOG_SCHEMA_REGISTRY_URL": "https://127.0.0.1:4711"}
+    assert registry_environment(replace(own, client_config=tmp_path)) == {
+        "TIDELOG_SCHEMA_REGISTRY_URL": "https://127.0.0.1:4711"
+    }
     monkeypatch.setenv("TIDELOG_SCHEMA_REGISTRY_URL", "http://schemas:8081")
     assert registry_environment(own) == {}
 
 
-def test_a_secured_installation_asks_for_a_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secured_installation_asks_for_a_login(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("TIDELOG_UI_LOGIN", raising=False)
     secured, plain = told(tmp_path, "127.0.0.1", tmp_path / "login"), told(tmp_path, "127.0.0.1")
     assert ui_environment(secured)["TIDELOG_UI_LOGIN"] == str(tmp_path / "login")

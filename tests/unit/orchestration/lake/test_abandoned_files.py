@@ -14,7 +14,9 @@ from orchestration.warehouse.store import Warehouse
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with something old and something young; a link to nothing is found by its name and gone when it is looked at."""
+    """A folder with something old and something young; a link to nothing is found by its name and
+    gone when it is looked at.
+    """
     for name, age_s in (("old", STAGING_AGE_S + 60), ("young", 0)):
         made = tmp_path / f"{STAGING_PREFIX}{name}"
         made.mkdir()
@@ -25,7 +27,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_what_is_old_is_found_and_what_vanishes_is_passed_over(folder: Path) -> None:
-    assert [found.name for found in old_ones(folder, f"{STAGING_PREFIX}*", STAGING_AGE_S)] == [f"{STAGING_PREFIX}old"]
+    assert [found.name for found in old_ones(folder, f"{STAGING_PREFIX}*", STAGING_AGE_S)] == [
+        f"{STAGING_PREFIX}old"
+    ]
     assert list(old_ones(folder / "nowhere", "*", 0)) == []
 
 

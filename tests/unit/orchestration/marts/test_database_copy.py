@@ -1,4 +1,6 @@
-"""Reference tables in a SQL database: replaced in one transaction, and only when the lake table changed."""
+"""Reference tables in a SQL database: replaced in one transaction, and only when the lake table
+changed.
+"""
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
@@ -22,7 +24,9 @@ OWNER = Owner(lake_id="a-lake", asset="sql/airlines", place="here:/lake")
 
 
 def store(lake: Lake, rows: pa.Table) -> TableSnapshot:
-    return replace_all(lake.snapshot("airlines") or lake.create("airlines", rows.schema), rows, {}, {})
+    return replace_all(
+        lake.snapshot("airlines") or lake.create("airlines", rows.schema), rows, {}, {}
+    )
 
 
 AIRLINES = pa.table({"carrier": ["AA", "UA"], "name": ["American", "United"]})
@@ -41,12 +45,19 @@ def url(tmp_path: Path) -> str:
 def read(url: str, name: str = "airlines") -> list[tuple[object, ...]]:
     engine = open_engine(url)
     with engine.connect() as connection:
-        found = [tuple(row) for row in connection.execute(sa.text(f"SELECT * FROM {name} ORDER BY 1"))]
+        found = [
+            tuple(row) for row in connection.execute(sa.text(f"SELECT * FROM {name} ORDER BY 1"))
+        ]
     engine.dispose()
     return found
 
 
-def copy(url: str, snapshot: TableSnapshot, columns: list[str] | None = None, key: Sequence[str] = ("carrier",)) -> bool:
+def copy(
+    url: str,
+    snapshot: TableSnapshot,
+    columns: list[str] | None = None,
+    key: Sequence[str] = ("carrier",),
+) -> bool:
     engine = open_engine(url)
     try:
         return replace_table(engine, "airlines", snapshot, columns, key, owner=OWNER).is_unchanged
@@ -99,8 +110,12 @@ def run_sql(url: str, *statements: str) -> None:
     engine.dispose()
 
 
-NUMBERED = pa.table({"carrier": ["AA", "UA"], "name": ["American", "United"], "seats": pa.array([1, 2], pa.int32())})
-OTHER_TYPE = NUMBERED.set_column(2, "seats", pa.array([Decimal("1.50"), None], pa.decimal128(10, 2)))
+NUMBERED = pa.table(
+    {"carrier": ["AA", "UA"], "name": ["American", "United"], "seats": pa.array([1, 2], pa.int32())}
+)
+OTHER_TYPE = NUMBERED.set_column(
+    2, "seats", pa.array([Decimal("1.50"), None], pa.decimal128(10, 2))
+)
 
 
 @pytest.mark.parametrize("has_notes", [True, False], ids=["noted", "made by an earlier release"])
@@ -110,7 +125,11 @@ def test_a_changed_type_makes_the_table_anew(lake: Lake, url: str, has_notes: bo
         run_sql(url, "DROP TABLE tidelog_shapes")
     snapshot = replace_all(lake.create("others", OTHER_TYPE.schema), OTHER_TYPE, {}, {})
     assert not copy(url, snapshot)
-    assert columns_of(url)[0] == {"carrier": "VARCHAR(255)", "name": "TEXT", "seats": "NUMERIC(10, 2)"}
+    assert columns_of(url)[0] == {
+        "carrier": "VARCHAR(255)",
+        "name": "TEXT",
+        "seats": "NUMERIC(10, 2)",
+    }
     assert copy(url, snapshot), "made anew once"
 
 
@@ -156,10 +175,16 @@ def test_a_table_of_the_same_types_and_key_keeps_what_was_added_to_it(lake: Lake
 
 
 def test_a_database_may_tell_a_type_by_another_name(lake: Lake, url: str) -> None:
-    """MySQL tells BOOLEAN as TINYINT: what a table was made of is noted, so that it is not made anew by each run."""
+    """MySQL tells BOOLEAN as TINYINT: what a table was made of is noted, so that it is not made
+    anew by each run.
+    """
     snapshot = store(lake, AIRLINES)
     copy(url, snapshot)
-    run_sql(url, "DROP TABLE airlines", "CREATE TABLE airlines (carrier CHAR(255) PRIMARY KEY, name CLOB)")
+    run_sql(
+        url,
+        "DROP TABLE airlines",
+        "CREATE TABLE airlines (carrier CHAR(255) PRIMARY KEY, name CLOB)",
+    )
     assert copy(url, snapshot)
 
 
@@ -187,7 +212,13 @@ def test_types_arrive_as_they_were(lake: Lake, url: str) -> None:
     copy(url, store(lake, rows))
     engine = open_engine(url)
     with engine.connect() as connection:
-        found = connection.execute(sa.select(sa.Table("airlines", sa.MetaData(), autoload_with=connection))).mappings().one()
+        found = (
+            connection.execute(
+                sa.select(sa.Table("airlines", sa.MetaData(), autoload_with=connection))
+            )
+            .mappings()
+            .one()
+        )
     engine.dispose()
     assert found["moment"] == moment.replace(tzinfo=None)
     assert (found["day"], found["share"], found["count"], bool(found["is_open"]), found["raw"]) == (
@@ -211,8 +242,15 @@ def test_unknown_columns_and_addresses_are_named(lake: Lake, url: str) -> None:
 
 def test_bytes_within_json_are_base64_as_spark_writes_them() -> None:
     """As for the headers of a record; moments are texts."""
-    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary()), ("at", pa.timestamp("us", tz="UTC"))]))
-    headers = [{"key": "trace", "value": b"\xff1", "at": datetime(2026, 1, 2, tzinfo=UTC)}, {"key": "none", "value": None, "at": None}]
+    kind = pa.list_(
+        pa.struct(
+            [("key", pa.string()), ("value", pa.binary()), ("at", pa.timestamp("us", tz="UTC"))]
+        )
+    )
+    headers = [
+        {"key": "trace", "value": b"\xff1", "at": datetime(2026, 1, 2, tzinfo=UTC)},
+        {"key": "none", "value": None, "at": None},
+    ]
     (chunk,) = chunks(pa.table({"_headers": pa.array([headers], kind)}), "postgresql")
     assert chunk == [
         {
@@ -224,25 +262,45 @@ def test_bytes_within_json_are_base64_as_spark_writes_them() -> None:
     ]
 
 
-def test_a_key_is_the_column_that_it_names_and_not_those_whose_names_are_in_it(url: str, lake: Lake) -> None:
+def test_a_key_is_the_column_that_it_names_and_not_those_whose_names_are_in_it(
+    url: str, lake: Lake
+) -> None:
     snapshot = store(lake, pa.table({"order_id": [1, 2], "id": [7, None]}))
     copied = sql_table("orders", table="airlines", primary_key="order_id")
-    assert dg.materialize([copied], resources={"lake": LakeResource(root=str(lake.root)), "database": DatabaseResource(url=url)}).success
+    assert dg.materialize(
+        [copied],
+        resources={
+            "lake": LakeResource(root=str(lake.root)),
+            "database": DatabaseResource(url=url),
+        },
+    ).success
     engine = open_engine(url)
     assert sa.inspect(engine).get_pk_constraint("orders")["constrained_columns"] == ["order_id"]
-    with pytest.raises(SqlError, match="the primary key has no columns number among those that are copied: order_id, id"):
+    with pytest.raises(
+        SqlError,
+        match="the primary key has no columns number among those that are copied: order_id, id",
+    ):
         replace_table(engine, "orders", snapshot, None, ["number"], owner=OWNER)
     engine.dispose()
 
 
-def test_rows_with_times_that_python_does_not_reach_are_left_out_and_told(lake: Lake, url: str) -> None:
-    """An earlier release took epoch milliseconds for seconds, and stored the year 57971: the table then stayed as it was for ever."""
+def test_rows_with_times_that_python_does_not_reach_are_left_out_and_told(
+    lake: Lake, url: str
+) -> None:
+    """An earlier release took epoch milliseconds for seconds, and stored the year 57971: the table
+    then stayed as it was for ever.
+    """
     far = pa.array([1_769_860_800_000_000_000, 0, None], pa.timestamp("us", tz="UTC"))
-    within = pa.array([[{"at": 0}], [{"at": 0}], [{"at": -(10**17)}]], pa.list_(pa.struct([("at", pa.timestamp("us"))])))
+    within = pa.array(
+        [[{"at": 0}], [{"at": 0}], [{"at": -(10**17)}]],
+        pa.list_(pa.struct([("at", pa.timestamp("us"))])),
+    )
     snapshot = store(lake, pa.table({"carrier": ["AA", "UA", "DL"], "seen": far, "stops": within}))
     engine = open_engine(url)
     done = replace_table(engine, "airlines", snapshot, None, ("carrier",), owner=OWNER)
     engine.dispose()
     assert (done.rows, done.left_out) == (1, 2)
-    assert done.reasons == tuple(f"the column {name} has a time beyond the years 1 to 9999" for name in ("seen", "stops"))
+    assert done.reasons == tuple(
+        f"the column {name} has a time beyond the years 1 to 9999" for name in ("seen", "stops")
+    )
     assert [row[0] for row in read(url)] == ["UA"]

@@ -14,12 +14,18 @@ from orchestration.transforms import spark_aggregate, spark_duckdb_table, spark_
 from orchestration.transforms.to_lake.statements import sql_transform
 
 ORDERS = TopicSpec(name="orders_of_marts", schema="id BIGINT, amount DOUBLE, country STRING")
-IN_SQL = sql_transform("SELECT id, amount, country, _topic_id, _partition, _offset FROM orders", ["orders"], place="here")
+IN_SQL = sql_transform(
+    "SELECT id, amount, country, _topic_id, _partition, _offset FROM orders",
+    ["orders"],
+    place="here",
+)
 
 
 @spark_table(topic=ORDERS)
 def clean_orders(records: Any) -> Any:
-    return records.select("id", "amount", "country", "payload", "_topic_id", "_partition", "_offset")
+    return records.select(
+        "id", "amount", "country", "payload", "_topic_id", "_partition", "_offset"
+    )
 
 
 @spark_table(topic=ORDERS)
@@ -45,7 +51,11 @@ def stored_orders(records: Any) -> Any:
 def loaded(*marts: dg.AssetsDefinition) -> dg.Definitions:
     tables = [clean_orders, unknown_orders, evolving_orders, by_country, stored_orders]
     module = ModuleType("assets.orders")
-    vars(module).update(topic=topic_asset(ORDERS), tables=[*tables, spark_table(topic=ORDERS, name="in_sql")(IN_SQL)], marts=list(marts))
+    vars(module).update(
+        topic=topic_asset(ORDERS),
+        tables=[*tables, spark_table(topic=ORDERS, name="in_sql")(IN_SQL)],
+        marts=list(marts),
+    )
     return assemble([module])
 
 
@@ -56,19 +66,48 @@ def question(sql: str) -> dg.AssetsDefinition:
 @pytest.mark.parametrize(
     ("sql", "told"),
     [
-        ("SELECT sum(amount) FROM claen_orders", "reads claen_orders, which no asset of the project makes: did you mean clean_orders"),
-        ("SELECT id FROM clean_orders WHERE id IN (SELECT id FROM paid)", "reads paid, which no asset of the project makes: there are "),
-        ("SELECT contry FROM clean_orders", "names the column contry, which is not there: did you mean country"),
-        ("SELECT o.amuont FROM clean_orders o", "names the column amuont, which is not there: did you mean amount"),
-        ("SELECT country FROM clean_orders GROUP BY ALL ORDER BY amuont", "names the column amuont"),
-        ("SELECT * EXCLUDE (amuont) FROM in_sql", "names the column amuont, .*in_sql has id, amount, country"),
+        (
+            "SELECT sum(amount) FROM claen_orders",
+            "reads claen_orders, which no asset of the project makes: did you mean clean_orders",
+        ),
+        (
+            "SELECT id FROM clean_orders WHERE id IN (SELECT id FROM paid)",
+            "reads paid, which no asset of the project makes: there are ",
+        ),
+        (
+            "SELECT contry FROM clean_orders",
+            "names the column contry, which is not there: did you mean country",
+        ),
+        (
+            "SELECT o.amuont FROM clean_orders o",
+            "names the column amuont, which is not there: did you mean amount",
+        ),
+        (
+            "SELECT country FROM clean_orders GROUP BY ALL ORDER BY amuont",
+            "names the column amuont",
+        ),
+        (
+            "SELECT * EXCLUDE (amuont) FROM in_sql",
+            "names the column amuont, .*in_sql has id, amount, country",
+        ),
         ("SELECT id FROM clean_orders JOIN by_country USING (contry)", "names the column contry"),
-        ("WITH o AS (SELECT id, upper(country) AS code FROM in_sql) SELECT cod FROM o", "names the column cod"),
-        ("SELECT reson FROM dead_letters", "names the column reson, which is not there: did you mean reason"),
-        ("SELECT oders FROM by_country", "names the column oders, which is not there: did you mean orders"),
+        (
+            "WITH o AS (SELECT id, upper(country) AS code FROM in_sql) SELECT cod FROM o",
+            "names the column cod",
+        ),
+        (
+            "SELECT reson FROM dead_letters",
+            "names the column reson, which is not there: did you mean reason",
+        ),
+        (
+            "SELECT oders FROM by_country",
+            "names the column oders, which is not there: did you mean orders",
+        ),
     ],
 )
-def test_a_misspelt_table_or_column_of_a_mart_is_refused_when_the_project_loads(sql: str, told: str) -> None:
+def test_a_misspelt_table_or_column_of_a_mart_is_refused_when_the_project_loads(
+    sql: str, told: str
+) -> None:
     """The project loaded, and the first build failed."""
     with pytest.raises(ValueError, match=f"the sql of the mart revenue {told}"):
         loaded(question(sql))
@@ -98,7 +137,14 @@ def test_whatever_may_be_right_is_left_to_the_build(sql: str) -> None:
 
 def test_a_mart_of_a_mart_is_checked_by_the_answer_of_the_first() -> None:
     """The columns of a mart's answer are those that later marts may name."""
-    first = mart("first", sql="SELECT country, sum(amount) AS revenue FROM clean_orders GROUP BY ALL", tables=["clean_orders"])
+    first = mart(
+        "first",
+        sql="SELECT country, sum(amount) AS revenue FROM clean_orders GROUP BY ALL",
+        tables=["clean_orders"],
+    )
     loaded(first, mart("a_second", sql="SELECT revenue FROM first", tables=[], marts=["first"]))
-    with pytest.raises(ValueError, match=r"the sql of the mart a_second names the column amount, .*first has country, revenue"):
+    with pytest.raises(
+        ValueError,
+        match=r"the sql of the mart a_second names the column amount, .*first has country, revenue",
+    ):
         loaded(first, mart("a_second", sql="SELECT amount FROM first", tables=[], marts=["first"]))

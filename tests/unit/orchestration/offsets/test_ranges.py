@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestration.offsets.ranges import OffsetRange, OffsetRanges, merged, places_within, ranges_of_offsets, split_range, table_of_offsets
+from orchestration.offsets.ranges import (
+    OffsetRange,
+    OffsetRanges,
+    merged,
+    places_within,
+    ranges_of_offsets,
+    split_range,
+    table_of_offsets,
+)
 
 
 def one(partition: int, start: int, end: int) -> OffsetRange:
@@ -41,7 +49,9 @@ def test_split_covers_the_whole_in_order() -> None:
 
 
 @given(st.sets(st.integers(0, 200), max_size=40), st.integers(1, 10))
-def test_covering_ranges_hold_every_offset_in_at_most_so_many_pieces(offsets: set[int], most: int) -> None:
+def test_covering_ranges_hold_every_offset_in_at_most_so_many_pieces(
+    offsets: set[int], most: int
+) -> None:
     covering = ranges_of_offsets(7, sorted(offsets), most)
     assert len(covering) <= most
     assert all(any(offset in piece for piece in covering) for offset in offsets)
@@ -51,7 +61,11 @@ def test_covering_ranges_hold_every_offset_in_at_most_so_many_pieces(offsets: se
 
 
 def test_neighbours_share_a_range_and_the_widest_gaps_are_kept() -> None:
-    assert ranges_of_offsets(0, [1, 2, 3, 9, 100], 5) == [one(0, 1, 4), one(0, 9, 10), one(0, 100, 101)]
+    assert ranges_of_offsets(0, [1, 2, 3, 9, 100], 5) == [
+        one(0, 1, 4),
+        one(0, 9, 10),
+        one(0, 100, 101),
+    ]
     assert ranges_of_offsets(0, [1, 2, 3, 9, 100], 2) == [one(0, 1, 10), one(0, 100, 101)]
 
 
@@ -76,7 +90,11 @@ def test_places_are_those_of_their_own_partition_and_ranges() -> None:
 
 
 def test_only_ranges_of_one_partition_are_made_one() -> None:
-    assert merged([one(1, 2, 4), one(0, 3, 6), one(0, 0, 3), one(0, 1, 2), one(0, 8, 9)]) == [one(0, 0, 6), one(0, 8, 9), one(1, 2, 4)]
+    assert merged([one(1, 2, 4), one(0, 3, 6), one(0, 0, 3), one(0, 1, 2), one(0, 8, 9)]) == [
+        one(0, 0, 6),
+        one(0, 8, 9),
+        one(1, 2, 4),
+    ]
 
 
 def test_ranges_that_span_no_offset_are_none_altogether() -> None:

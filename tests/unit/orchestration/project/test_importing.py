@@ -1,4 +1,6 @@
-"""Programs of the platform import without Python's search for garbage, and look for it again afterwards."""
+"""Programs of the platform import without Python's search for garbage, and look for it again
+afterwards.
+"""
 
 import gc
 import sys
@@ -42,7 +44,9 @@ def test_an_import_that_fails_ends_it_too() -> None:
     assert gc.isenabled()
 
 
-def test_a_process_is_started_by_its_name_with_its_own_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_is_started_by_its_name_with_its_own_arguments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     seen: list[object] = []
 
     class Process(ModuleType):
@@ -51,21 +55,32 @@ def test_a_process_is_started_by_its_name_with_its_own_arguments(monkeypatch: py
         def main(self) -> None:
             seen.extend([*sys.argv[1:], gc.isenabled()])
 
-    monkeypatch.setitem(sys.modules, "orchestration.installation.webserver", Process("orchestration.installation.webserver"))
+    monkeypatch.setitem(
+        sys.modules,
+        "orchestration.installation.webserver",
+        Process("orchestration.installation.webserver"),
+    )
     monkeypatch.setattr(sys, "argv", ["python -m orchestration", "webserver", "--port", "1"])
     started.main()
     assert seen == ["--port", "1", True]
 
 
 @pytest.mark.parametrize("given", ["-h", "--help"])
-def test_help_names_the_processes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given: str) -> None:
+def test_help_names_the_processes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given: str
+) -> None:
     monkeypatch.setattr(sys, "argv", ["python -m orchestration", given])
     started.main()
-    assert "NAME is one of code_server, daemon, declare, instance, webserver" in capsys.readouterr().out
+    assert (
+        "NAME is one of code_server, daemon, declare, instance, webserver"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize("given", [[], ["definitions"]])
 def test_another_name_is_refused(monkeypatch: pytest.MonkeyPatch, given: list[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["python -m orchestration", *given])
-    with pytest.raises(SystemExit, match="one of code_server, daemon, declare, instance, webserver"):
+    with pytest.raises(
+        SystemExit, match="one of code_server, daemon, declare, instance, webserver"
+    ):
         started.main()

@@ -14,7 +14,11 @@ from tests.helpers.documents import ROOT, blocks_of
 @pytest.mark.parametrize("document", ["README.md", "docs/pipelines/first-pipeline.md"])
 def test_documents_print_the_pipeline_that_a_new_project_has(document: str) -> None:
     """The documents said "these very lines", and showed others."""
-    shown = [block.text.removeprefix("# assets/orders.py\n") for block in blocks_of(ROOT / document) if block.language == "python"]
+    shown = [
+        block.text.removeprefix("# assets/orders.py\n")
+        for block in blocks_of(ROOT / document)
+        if block.language == "python"
+    ]
     assert ORDERS in shown
     assert files("shop")["assets/orders.py"].endswith(ORDERS)
 
@@ -22,7 +26,9 @@ def test_documents_print_the_pipeline_that_a_new_project_has(document: str) -> N
 def test_all_files_are_written_and_nothing_is_overwritten(tmp_path: Path) -> None:
     written = write_project(tmp_path / "shop")
     assert {str(path.relative_to(tmp_path / "shop")) for path in written} == set(files("shop"))
-    with pytest.raises(FileExistsError, match="is there already and not empty; nothing was written"):
+    with pytest.raises(
+        FileExistsError, match="is there already and not empty; nothing was written"
+    ):
         write_project(tmp_path / "shop")
     (tmp_path / "a-file").write_text("mine")
     with pytest.raises(FileExistsError):
@@ -50,19 +56,36 @@ def test_the_new_project_is_clean_and_commented_settings_are_settings(tmp_path: 
     project = tmp_path / "shop"
     write_project(project)
     ran = subprocess.run(
-        [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "E,F,B,UP", "--line-length", "140", project],
+        [
+            sys.executable,
+            "-m",
+            "ruff",
+            "check",
+            "--isolated",
+            "--select",
+            "E,F,B,UP",
+            "--line-length",
+            "140",
+            project,
+        ],
         capture_output=True,
         text=True,
         check=False,
     )
     assert ran.returncode == 0, ran.stdout
-    settings = [line.removeprefix("# ") for line in (project / ".env").read_text().splitlines() if line.startswith("# TIDELOG_")]
+    settings = [
+        line.removeprefix("# ")
+        for line in (project / ".env").read_text().splitlines()
+        if line.startswith("# TIDELOG_")
+    ]
     assert all(" " not in line for line in settings)
     from dataclasses import fields
 
     from orchestration.settings import Settings
 
-    assert {line.partition("=")[0].removeprefix("TIDELOG_").lower() for line in settings} <= {field.name for field in fields(Settings)}
+    assert {line.partition("=")[0].removeprefix("TIDELOG_").lower() for line in settings} <= {
+        field.name for field in fields(Settings)
+    }
 
 
 @pytest.mark.timeout(240)

@@ -15,7 +15,11 @@ def project(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "assets").mkdir()
     (tmp_path / "assets" / "__init__.py").write_text("")
     path = list(sys.path)
-    aside = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] in {"assets", "sensors"}}
+    aside = {
+        name: sys.modules.pop(name)
+        for name in list(sys.modules)
+        if name.split(".")[0] in {"assets", "sensors"}
+    }
     yield tmp_path
     for name in [name for name in sys.modules if name.split(".")[0] in {"assets", "sensors"}]:
         del sys.modules[name]
@@ -23,17 +27,23 @@ def project(tmp_path: Path) -> Iterator[Path]:
     sys.path[:] = path
 
 
-def test_a_project_is_what_lies_in_the_directory(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_project_is_what_lies_in_the_directory(
+    project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     other = tmp_path_factory.mktemp("other")
     assert find_project(project, other) == project.resolve()
     assert find_project(other, project) == project.resolve()
-    with pytest.raises(ProjectError, match=r"is no project: it has no folder assets/ .* tidelog init NAME"):
+    with pytest.raises(
+        ProjectError, match=r"is no project: it has no folder assets/ .* tidelog init NAME"
+    ):
         find_project(other)
 
 
 def test_a_folder_that_is_no_package_is_said_to_be_one_file_short(tmp_path: Path) -> None:
     (tmp_path / "assets").mkdir()
-    with pytest.raises(ProjectError, match=r"its folder assets/ has no __init__.py; create one, it may be empty"):
+    with pytest.raises(
+        ProjectError, match=r"its folder assets/ has no __init__.py; create one, it may be empty"
+    ):
         find_project(tmp_path)
 
 
@@ -41,7 +51,11 @@ def test_every_module_of_the_project_is_imported(project: Path) -> None:
     (project / "assets" / "orders.py").write_text("ORDERS = 1\n")
     (project / "sensors").mkdir()
     (project / "sensors" / "__init__.py").write_text("")
-    assert [module.__name__ for module in import_project(project)] == ["assets", "assets.orders", "sensors"]
+    assert [module.__name__ for module in import_project(project)] == [
+        "assets",
+        "assets.orders",
+        "sensors",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +66,9 @@ def test_every_module_of_the_project_is_imported(project: Path) -> None:
         ("import no_such_library\n", "orders.py, line 1,", "No module named 'no_such_library'"),
     ],
 )
-def test_a_module_that_is_broken_is_named_with_its_line(project: Path, text: str, place: str, why: str) -> None:
+def test_a_module_that_is_broken_is_named_with_its_line(
+    project: Path, text: str, place: str, why: str
+) -> None:
     (project / "assets" / "orders.py").write_text(text)
     with pytest.raises(ProjectError) as raised:
         import_project(project)
@@ -61,12 +77,19 @@ def test_a_module_that_is_broken_is_named_with_its_line(project: Path, text: str
 
 
 def test_a_bad_declaration_is_reported_where_the_project_made_it(project: Path) -> None:
-    (project / "assets" / "orders.py").write_text("from orchestration.topics.spec import TopicSpec\n\nORDERS = TopicSpec(name='a b')\n")
-    with pytest.raises(ProjectError, match=r"orders.py, line 3, cannot be loaded: ValueError: 'a b' cannot be a topic's name"):
+    (project / "assets" / "orders.py").write_text(
+        "from orchestration.topics.spec import TopicSpec\n\nORDERS = TopicSpec(name='a b')\n"
+    )
+    with pytest.raises(
+        ProjectError,
+        match=r"orders.py, line 3, cannot be loaded: ValueError: 'a b' cannot be a topic's name",
+    ):
         import_project(project)
 
 
-def test_a_package_of_the_same_name_from_elsewhere_is_refused(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_package_of_the_same_name_from_elsewhere_is_refused(
+    project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     other = tmp_path_factory.mktemp("other")
     (other / "assets").mkdir()
     (other / "assets" / "__init__.py").write_text("")

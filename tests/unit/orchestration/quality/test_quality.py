@@ -29,7 +29,10 @@ pytestmark = [
 
 
 def test_rules_compile_to_one_bit_each() -> None:
-    assert violations_sql(RULES[:2]) == "CASE WHEN NOT (x > 0) THEN 1L ELSE 0L END + CASE WHEN NOT (y > 0) THEN 2L ELSE 0L END"
+    assert (
+        violations_sql(RULES[:2])
+        == "CASE WHEN NOT (x > 0) THEN 1L ELSE 0L END + CASE WHEN NOT (y > 0) THEN 2L ELSE 0L END"
+    )
     assert violations_sql(()) == "0L"
 
 
@@ -52,24 +55,39 @@ def test_rules_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ValueError, match="a is there more than once"):
         validate_rules((RULES[0], RULES[0]), is_quarantine_possible=True)
     with pytest.raises(ValueError, match="63 rules are too many"):
-        validate_rules([warn(f"r{number}", "x") for number in range(63)], is_quarantine_possible=True)
+        validate_rules(
+            [warn(f"r{number}", "x") for number in range(63)], is_quarantine_possible=True
+        )
     with pytest.raises(ValueError, match="make b, d a warn or fail rule"):
         validate_rules(RULES, is_quarantine_possible=False)
 
 
 def test_expectations_get_names_from_type_and_columns() -> None:
-    assert expect("expect_column_values_to_not_be_null", column="a b").check_name == "a_b_column_values_to_not_be_null"
-    assert expect("expect_compound_columns_to_be_unique", column_list=["a", "b"]).check_name == "a_b_compound_columns_to_be_unique"
+    assert (
+        expect("expect_column_values_to_not_be_null", column="a b").check_name
+        == "a_b_column_values_to_not_be_null"
+    )
+    assert (
+        expect("expect_compound_columns_to_be_unique", column_list=["a", "b"]).check_name
+        == "a_b_compound_columns_to_be_unique"
+    )
     assert len(expect("expect_column_to_exist", column="c" * 200).check_name) == 89
     with pytest.raises(ValueError, match=r"give name=... to tell apart: a_column_to_exist"):
-        Suite(expect("expect_column_to_exist", column="a"), expect("expect_column_to_exist", column="a", description="b"))
+        Suite(
+            expect("expect_column_to_exist", column="a"),
+            expect("expect_column_to_exist", column="a", description="b"),
+        )
 
 
 def test_outcomes_come_in_order_and_a_mistake_is_an_outcome_that_is_not_met() -> None:
     suite = Suite(
         expect("expect_column_values_to_not_be_null", column="a", is_blocking=True),
         expect("expect_column_values_to_be_between", column="a", min_value=0),
-        Expectation(type="expect_column_values_to_be_between", arguments={"column": "a", "min_valu": 0}, name="typo"),
+        Expectation(
+            type="expect_column_values_to_be_between",
+            arguments={"column": "a", "min_valu": 0},
+            name="typo",
+        ),
         Expectation(type="expect_nonsense", name="nonsense"),
         expect("expect_column_values_to_not_be_null", column="missing"),
     )
@@ -112,8 +130,12 @@ TIMES = pa.table(
         ("day", date(2026, 1, 1), False),
     ],
 )
-def test_times_are_compared_in_utc_however_they_are_given(column: str, most: Any, is_met: bool) -> None:
-    """A time without zone and a TIMESTAMP cannot be compared in pandas: the outcome was an error, shown as not met."""
+def test_times_are_compared_in_utc_however_they_are_given(
+    column: str, most: Any, is_met: bool
+) -> None:
+    """A time without zone and a TIMESTAMP cannot be compared in pandas: the outcome was an error,
+    shown as not met.
+    """
     suite = Suite(
         expect("expect_column_values_to_be_between", column=column, max_value=most),
         expect("expect_column_max_to_be_between", column=column, max_value=most),
@@ -123,7 +145,11 @@ def test_times_are_compared_in_utc_however_they_are_given(column: str, most: Any
 
 
 def test_sets_of_times_are_compared_in_utc() -> None:
-    found = run_suite(Suite(expect("expect_column_values_to_be_in_set", column="at", value_set=[LOCAL_NOON])), TIMES.to_pandas(), table="t")
+    found = run_suite(
+        Suite(expect("expect_column_values_to_be_in_set", column="at", value_set=[LOCAL_NOON])),
+        TIMES.to_pandas(),
+        table="t",
+    )
     assert [one.is_met for one in found] == [True]
 
 
@@ -144,7 +170,9 @@ def test_sets_of_times_are_compared_in_utc() -> None:
         ("amount > 0 -- as always", "ends with a comment"),
     ],
 )
-def test_a_condition_that_no_sql_can_be_is_refused_when_it_is_declared(condition: str, told: str) -> None:
+def test_a_condition_that_no_sql_can_be_is_refused_when_it_is_declared(
+    condition: str, told: str
+) -> None:
     """Each was told by the first run, and stopped the table."""
     with pytest.raises(ValueError, match=told):
         quarantine("positive", condition)
@@ -169,7 +197,9 @@ def test_other_conditions_are_left_to_spark(condition: str) -> None:
 
 
 def test_numbers_that_were_observed_are_pythons_own() -> None:
-    """Dagster stores no float64 of numpy's: the run of the table failed once its suite was evaluated."""
+    """Dagster stores no float64 of numpy's: the run of the table failed once its suite was
+    evaluated.
+    """
     suite = Suite(
         expect("expect_column_max_to_be_between", column="a", max_value=1),
         expect("expect_column_min_to_be_between", column="b", max_value=1),
@@ -177,8 +207,16 @@ def test_numbers_that_were_observed_are_pythons_own() -> None:
     )
     frame = pd.DataFrame({"a": [1.5, 2.5], "b": [1, 2]})
     outcomes = run_suite(suite, frame, table="t")
-    assert [type(outcome.observed.get("observed_value")) for outcome in outcomes] == [float, int, type(None)]
-    assert {type(value) for outcome in outcomes for value in outcome.observed.values()} <= {int, float, str}
+    assert [type(outcome.observed.get("observed_value")) for outcome in outcomes] == [
+        float,
+        int,
+        type(None),
+    ]
+    assert {type(value) for outcome in outcomes for value in outcome.observed.values()} <= {
+        int,
+        float,
+        str,
+    }
 
 
 @pytest.mark.parametrize(
@@ -195,10 +233,16 @@ def test_numbers_that_were_observed_are_pythons_own() -> None:
             {"column": "a", "min_valu": 0},
             "expect_column_values_to_be_between takes no argument min_valu; did you mean min_value?",
         ),
-        ("expect_column_values_to_be_in_set", {"value_set": [1]}, "expect_column_values_to_be_in_set needs the argument column"),
+        (
+            "expect_column_values_to_be_in_set",
+            {"value_set": [1]},
+            "expect_column_values_to_be_in_set needs the argument column",
+        ),
     ],
 )
-def test_an_expectation_that_does_not_exist_is_refused_when_declared(kind: str, arguments: dict[str, Any], said: str) -> None:
+def test_an_expectation_that_does_not_exist_is_refused_when_declared(
+    kind: str, arguments: dict[str, Any], said: str
+) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         expect(kind, name="mistaken", **arguments)
 

@@ -1,4 +1,6 @@
-"""A topic's archive over a log in memory and a real lake: complete, in few files, exact beside rivals, and one with the log in SQL."""
+"""A topic's archive over a log in memory and a real lake: complete, in few files, exact beside
+rivals, and one with the log in SQL.
+"""
 
 import json
 import warnings
@@ -20,7 +22,12 @@ from orchestration.retained.archive_reading import archived_topic, files_of
 from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.archiving import Archive
 from orchestration.transforms.archiving import run as archive_run
-from orchestration.transforms.archiving.run import ArchiveContext, ArchiveReport, run_archive, swept_at
+from orchestration.transforms.archiving.run import (
+    ArchiveContext,
+    ArchiveReport,
+    run_archive,
+    swept_at,
+)
 from orchestration.transforms.errors import NotReadyError
 from orchestration.values.ddl import parse_ddl
 from orchestration.warehouse.store import Warehouse, WarehouseError
@@ -49,7 +56,9 @@ class World:
         for _ in range(count):
             number = topic.partitions[partition].log_end_offset
             value = json.dumps({"id": number, "amount": number / 2, "pad": "x" * size}).encode()
-            topic.partitions[partition].append(value, key=b"k%d" % number, timestamp_ms=START_MS + 1_000 * number)
+            topic.partitions[partition].append(
+                value, key=b"k%d" % number, timestamp_ms=START_MS + 1_000 * number
+            )
 
     def archive(self, spec: TopicSpec = SPEC, **changes: Any) -> ArchiveReport:
         context: dict[str, Any] = {
@@ -64,12 +73,19 @@ class World:
         return run_archive(spec, ArchiveContext(**{**context, **changes}))
 
     def rows(self) -> list[tuple[int, int]]:
-        found = self.lake.existing("orders_archive").dataset().to_table(columns=["_partition", "_offset"]).to_pylist()
+        found = (
+            self.lake.existing("orders_archive")
+            .dataset()
+            .to_table(columns=["_partition", "_offset"])
+            .to_pylist()
+        )
         return sorted((row["_partition"], row["_offset"]) for row in found)
 
     def ask(self, sql: str, *, is_log_there: bool = True) -> list[tuple[Any, ...]]:
         self.log.reads.clear()
-        relations = TopicRelations(self.log if is_log_there else None, {"orders": SCHEMA}, self.lake)
+        relations = TopicRelations(
+            self.log if is_log_there else None, {"orders": SCHEMA}, self.lake
+        )
         return [tuple(row.values()) for row in self.warehouse.query(sql, relations).to_pylist()]
 
 
@@ -80,7 +96,11 @@ def world(tmp_path: Path) -> World:
 
 def everything(world: World) -> list[tuple[int, int]]:
     """What was ever appended, as far as the log knows."""
-    return sorted((number, offset) for number, one in enumerate(world.log.topics["orders"].partitions) for offset in one.records)
+    return sorted(
+        (number, offset)
+        for number, one in enumerate(world.log.topics["orders"].partitions)
+        for offset in one.records
+    )
 
 
 def test_a_sweep_archives_all_that_waits_and_keeps_records_as_they_were(world: World) -> None:
@@ -110,7 +130,9 @@ def test_without_a_sweep_only_full_chunks_go(world: World) -> None:
     assert swept_at(world.lake.existing("orders_archive")) is None
 
 
-def test_a_chunk_ends_where_it_is_large_and_offsets_without_records_move_the_end(world: World) -> None:
+def test_a_chunk_ends_where_it_is_large_and_offsets_without_records_move_the_end(
+    world: World,
+) -> None:
     world.append(30, size=1_000)
     world.log.topics["orders"].partitions[0].skip(3)
     world.log.topics["orders"].partitions[1].skip(7)
@@ -133,25 +155,44 @@ def test_a_batch_that_cannot_be_read_is_a_hole_and_what_is_behind_is_archived(wo
     assert report.next_offsets == {0: 10, 1: 2}
     assert report.backlog == 0
     archived = world.lake.existing("orders_archive")
-    rows = archived.dataset().to_table(columns=["_partition", "_offset"]).sort_by("_offset").to_pylist()
-    assert [(row["_partition"], row["_offset"]) for row in rows] == [(0, 0), (0, 1), (0, 2), (0, 7), (0, 8)]
+    rows = (
+        archived.dataset()
+        .to_table(columns=["_partition", "_offset"])
+        .sort_by("_offset")
+        .to_pylist()
+    )
+    assert [(row["_partition"], row["_offset"]) for row in rows] == [
+        (0, 0),
+        (0, 1),
+        (0, 2),
+        (0, 7),
+        (0, 8),
+    ]
     holes = holes_in("id-of-orders", 0, archived.transaction_version)
     assert [(one.start, one.end) for one in holes] == [(3, 7), (9, 10)]
-    assert any("orders-0: the batch at offsets 3 to 6 cannot be read: " in note for note in world.notes)
+    assert any(
+        "orders-0: the batch at offsets 3 to 6 cannot be read: " in note for note in world.notes
+    )
     world.append(1)
     world.append(1, partition=1)
     assert world.archive().records == 2
 
 
 @pytest.mark.parametrize("is_scanned_twice", [False, True])
-def test_a_batch_that_cannot_be_read_is_left_out_of_an_answer_with_a_warning(world: World, is_scanned_twice: bool) -> None:
+def test_a_batch_that_cannot_be_read_is_left_out_of_an_answer_with_a_warning(
+    world: World, is_scanned_twice: bool
+) -> None:
     """Any question to the topic failed at it."""
     world.append(3)
     first, second = world.log.topics["orders"].partitions
     first.append_unreadable(4, b"broken")
     second.append_unreadable(2, b"broken")
     world.append(2)
-    more = " UNION ALL SELECT _partition, _offset FROM topics.orders WHERE _offset < 0" if is_scanned_twice else ""
+    more = (
+        " UNION ALL SELECT _partition, _offset FROM topics.orders WHERE _offset < 0"
+        if is_scanned_twice
+        else ""
+    )
     with pytest.warns(IncompleteAnswerWarning) as told:
         found = world.ask(f"SELECT _partition, _offset FROM topics.orders{more} ORDER BY ALL")
     assert found == [(0, 0), (0, 1), (0, 2), (0, 7), (0, 8)]
@@ -170,10 +211,16 @@ def test_records_without_timestamp_are_found(world: World) -> None:
     stamps = world.lake.existing("orders_archive").dataset().to_table()["_timestamp"]
     assert stamps.null_count == 3
     query = world.warehouse.query
-    assert query("SELECT count(*) AS n FROM orders_archive WHERE _timestamp IS NULL").to_pylist() == [{"n": 3}]
-    assert query("SELECT count(*) AS n FROM orders_archive WHERE _timestamp > '2020-01-01'").to_pylist() == [{"n": 2}]
+    assert query(
+        "SELECT count(*) AS n FROM orders_archive WHERE _timestamp IS NULL"
+    ).to_pylist() == [{"n": 3}]
+    assert query(
+        "SELECT count(*) AS n FROM orders_archive WHERE _timestamp > '2020-01-01'"
+    ).to_pylist() == [{"n": 2}]
     assert world.ask("SELECT count(*) FROM topics.orders WHERE _timestamp IS NULL") == [(3,)]
-    assert world.ask("SELECT count(*) FROM topics.orders WHERE _timestamp > TIMESTAMPTZ '2020-01-01 00:00:00Z'") == [(2,)]
+    assert world.ask(
+        "SELECT count(*) FROM topics.orders WHERE _timestamp > TIMESTAMPTZ '2020-01-01 00:00:00Z'"
+    ) == [(2,)]
 
 
 def _stamped(*stamps_ms: int) -> Any:
@@ -186,7 +233,9 @@ def _stamped(*stamps_ms: int) -> Any:
             for batch in read(topic, wanted, topic_id=topic_id):
                 place = batch.schema.get_field_index("timestamp")
                 field = batch.schema.field(place)
-                yield batch.set_column(place, field, pa.array(stamps_ms, pa.int64()).cast(field.type))
+                yield batch.set_column(
+                    place, field, pa.array(stamps_ms, pa.int64()).cast(field.type)
+                )
 
         return call
 
@@ -194,7 +243,9 @@ def _stamped(*stamps_ms: int) -> Any:
 
 
 def test_records_with_whatever_timestamp_are_archived_and_found(world: World) -> None:
-    """A producer may stamp a record with microseconds or nanoseconds for milliseconds, or with a number below all years."""
+    """A producer may stamp a record with microseconds or nanoseconds for milliseconds, or with a
+    number below all years.
+    """
     stamps_ms = (START_MS, 10**15, -(10**15), 10**18, -30_000_000_000_000)
     world.append(5)
     with mock.patch.object(type(world.log), "range_reader", _stamped(*stamps_ms)):
@@ -203,8 +254,12 @@ def test_records_with_whatever_timestamp_are_archived_and_found(world: World) ->
     (file,) = files_of(world.lake.existing("orders_archive"))
     assert file.times_ms is not None
     assert file.times_ms[0] <= -30_000_000_000_000 < START_MS < file.times_ms[1]
-    assert world.ask("SELECT _offset FROM topics.orders WHERE _timestamp = TIMESTAMPTZ '2026-01-01 00:00:00Z'") == [(0,)]
-    assert world.ask("SELECT _offset FROM topics.orders WHERE _timestamp > TIMESTAMPTZ '2030-01-01 00:00:00Z'") == [(1,)]
+    assert world.ask(
+        "SELECT _offset FROM topics.orders WHERE _timestamp = TIMESTAMPTZ '2026-01-01 00:00:00Z'"
+    ) == [(0,)]
+    assert world.ask(
+        "SELECT _offset FROM topics.orders WHERE _timestamp > TIMESTAMPTZ '2030-01-01 00:00:00Z'"
+    ) == [(1,)]
     assert world.ask("SELECT _offset FROM topics.orders WHERE _timestamp IS NULL") == [(3,)]
 
 
@@ -217,7 +272,9 @@ def test_a_file_tells_its_times_to_the_millisecond(world: World, stamp_ms: int) 
     assert file.times_ms == (stamp_ms, stamp_ms)
 
 
-def test_records_of_a_topic_that_is_created_anew_while_it_is_read_are_archived_as_its_own(world: World) -> None:
+def test_records_of_a_topic_that_is_created_anew_while_it_is_read_are_archived_as_its_own(
+    world: World,
+) -> None:
     world.append(10)
     plain = type(world.log).range_reader
     seen: list[int] = []
@@ -231,8 +288,15 @@ def test_records_of_a_topic_that_is_created_anew_while_it_is_read_are_archived_a
 
     with mock.patch.object(type(world.log), "range_reader", anew):
         world.archive()
-    rows = world.lake.existing("orders_archive").dataset().to_table(columns=["_topic_id", "_offset"]).to_pylist()
-    assert sorted((row["_topic_id"], row["_offset"]) for row in rows) == [("another", offset) for offset in range(10)]
+    rows = (
+        world.lake.existing("orders_archive")
+        .dataset()
+        .to_table(columns=["_topic_id", "_offset"])
+        .to_pylist()
+    )
+    assert sorted((row["_topic_id"], row["_offset"]) for row in rows) == [
+        ("another", offset) for offset in range(10)
+    ]
     assert "it was deleted and created anew" in world.notes[0]
 
 
@@ -242,7 +306,11 @@ def _without_timestamps(log: MemoryLog, *, is_tolerant: bool = False) -> Any:
     def call(topic: str, wanted: Any, *, topic_id: str | None = None) -> Any:
         for batch in read(topic, wanted, topic_id=topic_id):
             place = batch.schema.get_field_index("timestamp")
-            yield batch.set_column(place, batch.schema.field(place), pa.nulls(batch.num_rows, batch.schema.field(place).type))
+            yield batch.set_column(
+                place,
+                batch.schema.field(place),
+                pa.nulls(batch.num_rows, batch.schema.field(place).type),
+            )
 
     return call
 
@@ -285,11 +353,14 @@ def test_a_rival_that_commits_first_leaves_neither_doubles_nor_files(world: Worl
     assert world.rows() == everything(world)
     assert "at the same time" in world.notes[-1]
     folder = world.lake.existing("orders_archive").folder
-    assert sorted(file for file in folder.rglob("*.parquet") if "_delta_log" not in file.parts) == sorted(
-        world.lake.existing("orders_archive").files
-    )
+    assert sorted(
+        file for file in folder.rglob("*.parquet") if "_delta_log" not in file.parts
+    ) == sorted(world.lake.existing("orders_archive").files)
     world.append(1)
-    with mock.patch.object(archive_run, "_commit", side_effect=CommitConflictError("always")), pytest.raises(CommitConflictError):
+    with (
+        mock.patch.object(archive_run, "_commit", side_effect=CommitConflictError("always")),
+        pytest.raises(CommitConflictError),
+    ):
         world.archive()
 
 
@@ -301,7 +372,8 @@ def test_retention_that_overtook_the_archive_and_a_recreated_topic_are_told(worl
     with pytest.raises(ProgressError, match=r"the offsets \[10, 15\) were removed"):
         world.archive()
     with pytest.warns(
-        IncompleteAnswerWarning, match=r"removed from the log, or could not be read, before they were archived: offsets 0:\[10,15\)"
+        IncompleteAnswerWarning,
+        match=r"removed from the log, or could not be read, before they were archived: offsets 0:\[10,15\)",
     ):
         assert world.ask("SELECT count(*) FROM topics.orders") == [(15,)]
     assert world.archive(is_loss_accepted=True).records == 5
@@ -310,7 +382,9 @@ def test_retention_that_overtook_the_archive_and_a_recreated_topic_are_told(worl
     assert world.archive().records == 3
     assert "was recreated" in world.notes[-1]
     assert world.ask("SELECT count(*), max(_offset) FROM topics.orders") == [(3, 2)]
-    assert world.warehouse.query("SELECT count(*) AS n FROM orders_archive").to_pylist() == [{"n": 18}]
+    assert world.warehouse.query("SELECT count(*) AS n FROM orders_archive").to_pylist() == [
+        {"n": 18}
+    ]
 
 
 def test_no_topic_and_a_table_of_that_name_are_sentences(world: World) -> None:
@@ -318,7 +392,10 @@ def test_no_topic_and_a_table_of_that_name_are_sentences(world: World) -> None:
         world.archive()
     world.append(1)
     world.lake.create("orders_archive", ARCHIVE_SCHEMA)
-    with pytest.raises(SchemaConflictError, match="a table orders_archive that is not the archive of the topic orders"):
+    with pytest.raises(
+        SchemaConflictError,
+        match="a table orders_archive that is not the archive of the topic orders",
+    ):
         world.archive()
 
 
@@ -342,7 +419,9 @@ def test_files_that_are_no_longer_kept_go_and_the_log_fills_in_what_it_has(world
 
 @pytest.fixture
 def half(world: World) -> World:
-    """A topic of which 80 of 120 records per partition are archived, the log begins at 60, and no record is in one file with all others."""
+    """A topic of which 80 of 120 records per partition are archived, the log begins at 60, and no
+    record is in one file with all others.
+    """
     for partition in (0, 1):
         world.append(80, partition)
     world.archive()
@@ -384,9 +463,7 @@ def test_archive_and_log_are_one_and_only_what_is_needed_is_read(
 
 
 def test_all_columns_are_the_same_from_the_archive_and_from_the_log(half: World) -> None:
-    sql = (
-        "SELECT _partition, _offset, _timestamp, _key, _value, _bytes, id, amount FROM topics.orders WHERE _offset IN (79, 80) ORDER BY ALL"
-    )
+    sql = "SELECT _partition, _offset, _timestamp, _key, _value, _bytes, id, amount FROM topics.orders WHERE _offset IN (79, 80) ORDER BY ALL"
     from_both = half.ask(sql)
     assert [row[:2] for row in from_both] == [(0, 79), (0, 80), (1, 79), (1, 80)]
     for _, offset, moment, key, value, raw, identity, amount in from_both:
@@ -396,10 +473,23 @@ def test_all_columns_are_the_same_from_the_archive_and_from_the_log(half: World)
 
 @pytest.mark.parametrize(
     "columns",
-    ["_value", "_bytes", "_headers", "_key, _timestamp", "length(_value), upper(_key)", "amount", "*", "o._offset, o.id"],
+    [
+        "_value",
+        "_bytes",
+        "_headers",
+        "_key, _timestamp",
+        "length(_value), upper(_key)",
+        "amount",
+        "*",
+        "o._offset, o.id",
+    ],
 )
-def test_columns_that_a_question_names_are_there_whatever_it_does_with_them(half: World, columns: str) -> None:
-    with_columns = half.ask(f"SELECT {columns} FROM topics.orders AS o ORDER BY _partition, _offset")
+def test_columns_that_a_question_names_are_there_whatever_it_does_with_them(
+    half: World, columns: str
+) -> None:
+    with_columns = half.ask(
+        f"SELECT {columns} FROM topics.orders AS o ORDER BY _partition, _offset"
+    )
     half.warehouse.lake.path("orders_archive").rename(half.warehouse.lake.root / "elsewhere")
     for number, one in enumerate(half.log.topics["orders"].partitions):
         assert len(one.records) == 60, number
@@ -424,13 +514,17 @@ def test_a_limit_does_not_read_a_whole_topic(half: World) -> None:
 def test_the_archive_can_be_asked_without_a_log_and_where_the_topic_is_gone(half: World) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert half.ask("SELECT count(*), max(id) FROM topics.orders", is_log_there=False) == [(160, 79)]
+        assert half.ask("SELECT count(*), max(id) FROM topics.orders", is_log_there=False) == [
+            (160, 79)
+        ]
     del half.log.topics["orders"]
     with pytest.warns(IncompleteAnswerWarning, match="there is no topic orders any more"):
         assert half.ask("SELECT count(*) FROM topics.orders WHERE _partition = 1") == [(80,)]
 
 
-def test_retention_that_follows_the_archive_while_a_question_is_asked_makes_no_gap(half: World) -> None:
+def test_retention_that_follows_the_archive_while_a_question_is_asked_makes_no_gap(
+    half: World,
+) -> None:
     look = half.log.partition_offsets
     seen: list[str] = []
 
@@ -444,7 +538,9 @@ def test_retention_that_follows_the_archive_while_a_question_is_asked_makes_no_g
 
     with mock.patch.object(half.log, "partition_offsets", look_and_lose), warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert half.ask("SELECT count(*), count(DISTINCT _offset) FROM topics.orders") == [(240, 120)]
+        assert half.ask("SELECT count(*), count(DISTINCT _offset) FROM topics.orders") == [
+            (240, 120)
+        ]
 
 
 def test_a_question_about_no_topic_is_told_so(half: World) -> None:
@@ -452,7 +548,9 @@ def test_a_question_about_no_topic_is_told_so(half: World) -> None:
         half.ask("SELECT * FROM topics.orders JOIN topics.nowhere USING (_offset)")
     with pytest.raises(WarehouseError, match=r"; no archived topics: nowhere\)"):
         half.ask("SELECT * FROM topics.nowhere", is_log_there=False)
-    with pytest.raises(WarehouseError, match=r"LINE 2: SELECT nofield FROM topics\.orders\n {15}\^"):
+    with pytest.raises(
+        WarehouseError, match=r"LINE 2: SELECT nofield FROM topics\.orders\n {15}\^"
+    ):
         half.ask("SELECT nofield FROM topics.orders")
 
 
@@ -463,27 +561,55 @@ def test_merging_files_changes_nothing_that_is_read(half: World) -> None:
     assert len(snapshot.files) == 2
     assert half.ask("SELECT _partition, _offset, _value FROM topics.orders ORDER BY ALL") == before
     ranges = archived_topic(snapshot, "id-of-orders").ranges([0, 1])
-    assert {number: (one.start, one.end) for number, one in ranges.items()} == {0: (0, 80), 1: (0, 80)}
+    assert {number: (one.start, one.end) for number, one in ranges.items()} == {
+        0: (0, 80),
+        1: (0, 80),
+    }
     assert half.archive().records == 80
     assert half.rows() == [(number, offset) for number in (0, 1) for offset in range(120)]
 
 
 def test_headers_are_archived_as_they_were(half: World) -> None:
-    place = half.log.topics["orders"].partitions[0].append(b"{}", headers=[("trace", b"1"), ("none", None), ("trace", b"2")])
-    wanted = [{"key": "trace", "value": b"1"}, {"key": "none", "value": None}, {"key": "trace", "value": b"2"}]
+    place = (
+        half.log.topics["orders"]
+        .partitions[0]
+        .append(b"{}", headers=[("trace", b"1"), ("none", None), ("trace", b"2")])
+    )
+    wanted = [
+        {"key": "trace", "value": b"1"},
+        {"key": "none", "value": None},
+        {"key": "trace", "value": b"2"},
+    ]
     half.archive()
-    told = half.warehouse.query(f"SELECT _headers FROM orders_archive WHERE _partition = 0 AND _offset = {place}").to_pylist()
+    told = half.warehouse.query(
+        f"SELECT _headers FROM orders_archive WHERE _partition = 0 AND _offset = {place}"
+    ).to_pylist()
     assert told == [{"_headers": wanted}]
 
 
 def test_an_archive_is_a_table_like_others(half: World) -> None:
     query = half.warehouse.query
-    assert query("SELECT count(*) AS n FROM orders_archive WHERE _key = 'k7'::BLOB").to_pylist() == [{"n": 2}]
-    assert query("SELECT count(*) AS n FROM orders_archive WHERE _value IS NULL OR len(_headers) = 0").to_pylist() == [{"n": 160}]
-    assert query("SELECT count(*) AS n FROM orders_archive WHERE _leader_epoch = 0 AND _partition = 1").to_pylist() == [{"n": 80}]
-    assert query("SELECT count(*) AS n FROM orders_archive WHERE decode(_value) LIKE '%\"id\": 7,%'").to_pylist() == [{"n": 2}]
-    (first, *_) = sorted(files_of(half.lake.existing("orders_archive")), key=lambda one: (one.partition, one.offsets or (0, 0)))
-    assert (first.partition, first.topic_ids, first.offsets) == (0, ("id-of-orders", "id-of-orders"), (0, 39))
+    assert query(
+        "SELECT count(*) AS n FROM orders_archive WHERE _key = 'k7'::BLOB"
+    ).to_pylist() == [{"n": 2}]
+    assert query(
+        "SELECT count(*) AS n FROM orders_archive WHERE _value IS NULL OR len(_headers) = 0"
+    ).to_pylist() == [{"n": 160}]
+    assert query(
+        "SELECT count(*) AS n FROM orders_archive WHERE _leader_epoch = 0 AND _partition = 1"
+    ).to_pylist() == [{"n": 80}]
+    assert query(
+        "SELECT count(*) AS n FROM orders_archive WHERE decode(_value) LIKE '%\"id\": 7,%'"
+    ).to_pylist() == [{"n": 2}]
+    (first, *_) = sorted(
+        files_of(half.lake.existing("orders_archive")),
+        key=lambda one: (one.partition, one.offsets or (0, 0)),
+    )
+    assert (first.partition, first.topic_ids, first.offsets) == (
+        0,
+        ("id-of-orders", "id-of-orders"),
+        (0, 39),
+    )
     assert first.times_ms == (START_MS, START_MS + 39_000)
 
 
@@ -491,7 +617,10 @@ def test_a_failed_commit_that_is_no_conflict_leaves_the_lake_as_it_was(world: Wo
     world.append(5)
     world.archive()
     world.append(5)
-    with mock.patch.object(archive_run, "_commit", side_effect=OSError("disk")), pytest.raises(OSError, match="disk"):
+    with (
+        mock.patch.object(archive_run, "_commit", side_effect=OSError("disk")),
+        pytest.raises(OSError, match="disk"),
+    ):
         world.archive()
     assert world.rows() == [(0, offset) for offset in range(5)]
     assert world.archive().records == 5

@@ -29,8 +29,12 @@ def test_lag_is_measured_from_the_table_and_there_is_none_without_a_topic(tmp_pa
     log.add_topic("t", 1).partitions[0].skip(7)
     before = measure_lag(log, lake, topic="t", table="clean")
     schema = pa.schema([("_offset", pa.int64())])
-    covered = OffsetRanges(topic="t", topic_id="id-of-t", ranges=(OffsetRange(partition=0, start=0, end=5),))
-    append_with_offsets(lake.create("clean", schema), schema.empty_table(), covered, {}, expected={})
+    covered = OffsetRanges(
+        topic="t", topic_id="id-of-t", ranges=(OffsetRange(partition=0, start=0, end=5),)
+    )
+    append_with_offsets(
+        lake.create("clean", schema), schema.empty_table(), covered, {}, expected={}
+    )
     after = measure_lag(log, lake, topic="t", table="clean")
     assert before is not None
     assert after is not None
@@ -38,7 +42,10 @@ def test_lag_is_measured_from_the_table_and_there_is_none_without_a_topic(tmp_pa
 
 
 def lag_behind(log: MemoryLog, **committed: int) -> TopicLag:
-    checkpoints = {int(name.removeprefix("p")): Checkpoint(next_offset=offset) for name, offset in committed.items()}
+    checkpoints = {
+        int(name.removeprefix("p")): Checkpoint(next_offset=offset)
+        for name, offset in committed.items()
+    }
     return lag_of("t", "id-of-t", log.partition_offsets("t"), checkpoints)
 
 
@@ -77,7 +84,9 @@ def test_only_the_partitions_that_lag_most_are_looked_at() -> None:
         partition.append(b"", timestamp_ms=1_000)
         partition.skip(number)
     assert seconds_behind(log, lag_behind(log), 4.0) == 3.0
-    assert sorted(partition for _, partition, _, _ in log.reads) == list(range(3, MAX_LOOKED_AT + 3))
+    assert sorted(partition for _, partition, _, _ in log.reads) == list(
+        range(3, MAX_LOOKED_AT + 3)
+    )
 
 
 def test_a_partition_that_was_emptied_before_it_was_read_has_nothing_to_wait_for() -> None:

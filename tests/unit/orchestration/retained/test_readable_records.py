@@ -1,4 +1,6 @@
-"""What archive and log hold of a topic, read as if it were one: the same records whatever retention has removed, and gaps told as such."""
+"""What archive and log hold of a topic, read as if it were one: the same records whatever retention
+has removed, and gaps told as such.
+"""
 
 import pickle
 from datetime import UTC, datetime
@@ -38,7 +40,12 @@ def append(log: MemoryLog, count: int, partition: int = 0) -> None:
         number = topic.log_end_offset
         value = None if number % 5 == 3 else b'{"n": %d}' % number
         topic.leader_epoch = number // 4
-        topic.append(value, key=b"k%d" % number if number % 2 else None, timestamp_ms=1_000 * number, headers=[("h", b"%d" % number)])
+        topic.append(
+            value,
+            key=b"k%d" % number if number % 2 else None,
+            timestamp_ms=1_000 * number,
+            headers=[("h", b"%d" % number)],
+        )
 
 
 def texts(held: HeldTopic, partition: int = 0) -> str:
@@ -46,8 +53,18 @@ def texts(held: HeldTopic, partition: int = 0) -> str:
 
 
 def records(held: HeldTopic, start: int, end: int, partition: int = 0) -> list[dict[str, object]]:
-    batches = list(held.reader("orders", OffsetRange(partition=partition, start=start, end=end), topic_id="id-of-orders"))
-    return list(pa.Table.from_batches([batch.select(READ_SCHEMA.names) for batch in batches], schema=READ_SCHEMA).to_pylist())
+    batches = list(
+        held.reader(
+            "orders",
+            OffsetRange(partition=partition, start=start, end=end),
+            topic_id="id-of-orders",
+        )
+    )
+    return list(
+        pa.Table.from_batches(
+            [batch.select(READ_SCHEMA.names) for batch in batches], schema=READ_SCHEMA
+        ).to_pylist()
+    )
 
 
 def test_records_are_as_they_were_in_the_log(log: MemoryLog, lake: Lake) -> None:
@@ -69,7 +86,9 @@ def test_a_reader_survives_pickling(log: MemoryLog, lake: Lake) -> None:
     held = held_by(log, lake)
     wanted = OffsetRange(partition=0, start=2, end=5)
     reader = pickle.loads(pickle.dumps(held.reader))
-    assert [offset for batch in reader("orders", wanted) for offset in batch["offset"].to_pylist()] == [2, 3, 4]
+    assert [
+        offset for batch in reader("orders", wanted) for offset in batch["offset"].to_pylist()
+    ] == [2, 3, 4]
 
 
 def test_without_an_archive_the_log_is_all_there_is(log: MemoryLog, lake: Lake) -> None:
@@ -89,7 +108,9 @@ def test_what_neither_holds_is_a_gap(log: MemoryLog, lake: Lake) -> None:
     assert [row["offset"] for row in records(held, 8, 14)] == [8, 9, 12, 13]
 
 
-def test_a_loss_that_the_archive_accepted_stays_a_gap_when_it_goes_on(log: MemoryLog, lake: Lake) -> None:
+def test_a_loss_that_the_archive_accepted_stays_a_gap_when_it_goes_on(
+    log: MemoryLog, lake: Lake
+) -> None:
     archive(log, lake)
     for _ in range(2):
         append(log, 5)
@@ -113,7 +134,9 @@ def test_offsets_without_records_are_no_gap(lake: Lake) -> None:
     assert texts(held_by(made, lake)) == "0:[0,7)"
 
 
-def test_an_archive_that_is_not_kept_for_ever_begins_where_the_first_kept_file_may(log: MemoryLog, lake: Lake) -> None:
+def test_an_archive_that_is_not_kept_for_ever_begins_where_the_first_kept_file_may(
+    log: MemoryLog, lake: Lake
+) -> None:
     topic = log.topics["orders"].partitions[0]
     for number in (0, 3):
         archive(log, lake, kept_days=1, now=lambda: datetime.fromtimestamp(number * DAY_S, UTC))  # noqa: B023 - called at once
@@ -122,14 +145,18 @@ def test_an_archive_that_is_not_kept_for_ever_begins_where_the_first_kept_file_m
     assert texts(held_by(log, lake)) == "0:[10,12)"
 
 
-def test_a_topic_that_was_created_anew_has_nothing_in_the_archive_of_the_former(log: MemoryLog, lake: Lake) -> None:
+def test_a_topic_that_was_created_anew_has_nothing_in_the_archive_of_the_former(
+    log: MemoryLog, lake: Lake
+) -> None:
     archive(log, lake)
     log.add_topic("orders", 2, topic_id="another")
     append(log, 2)
     assert texts(held_by(log, lake)) == "0:[0,2)"
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     times=st.lists(st.integers(min_value=0, max_value=20), min_size=1, max_size=25),
     archived=st.integers(min_value=0, max_value=25),

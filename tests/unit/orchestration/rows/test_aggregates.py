@@ -1,4 +1,6 @@
-"""Aggregates: batches merge into what all rows would give, however they were cut; what cannot be computed is said."""
+"""Aggregates: batches merge into what all rows would give, however they were cut; what cannot be
+computed is said.
+"""
 
 import random
 from dataclasses import dataclass, field
@@ -61,8 +63,14 @@ class Groups:
         changes = merged(rows, None if self.rows is None else self, BY, AGGREGATES)
         self.told.append((changes.inserted, changes.updated))
         gone = {tuple(row.values()) for row in changes.replaced.to_pylist()}
-        kept = [row for row in ([] if self.rows is None else self.rows.to_pylist()) if tuple(row[key] for key in BY) not in gone]
-        self.rows = pa.concat_tables([pa.Table.from_pylist(kept, schema=changes.rows.schema), changes.rows])
+        kept = [
+            row
+            for row in ([] if self.rows is None else self.rows.to_pylist())
+            if tuple(row[key] for key in BY) not in gone
+        ]
+        self.rows = pa.concat_tables(
+            [pa.Table.from_pylist(kept, schema=changes.rows.schema), changes.rows]
+        )
 
     def found(self) -> dict[Any, dict[str, Any]]:
         assert self.rows is not None
@@ -123,8 +131,12 @@ def test_batches_of_any_size_give_what_all_rows_give(seed: int) -> None:
 def test_groups_that_are_not_touched_are_left_alone_and_changes_are_counted() -> None:
     table = Groups()
     row = order(random.Random(0))
-    table.take(pa.Table.from_pylist([{**row, "country": "A"}, {**row, "country": "B"}], schema=SCHEMA))
-    table.take(pa.Table.from_pylist([{**row, "country": "B"}, {**row, "country": "C"}], schema=SCHEMA))
+    table.take(
+        pa.Table.from_pylist([{**row, "country": "A"}, {**row, "country": "B"}], schema=SCHEMA)
+    )
+    table.take(
+        pa.Table.from_pylist([{**row, "country": "B"}, {**row, "country": "C"}], schema=SCHEMA)
+    )
     table.take(SCHEMA.empty_table())
     assert table.told == [(2, 0), (1, 1), (0, 0)]
 
@@ -138,11 +150,19 @@ def test_a_total_beyond_its_type_is_an_error_that_says_what_to_do() -> None:
 def test_a_total_of_finite_numbers_is_never_infinite() -> None:
     """DuckDB adds 1e308 and 1e308 up to infinity."""
     one, totals = pa.table({"k": ["a"], "v": [1e308]}), [total("t", "v")]
-    for held, rows in [(None, pa.concat_tables([one, one])), (merged(one, None, ["k"], totals).rows, one)]:
+    for held, rows in [
+        (None, pa.concat_tables([one, one])),
+        (merged(one, None, ["k"], totals).rows, one),
+    ]:
         with pytest.raises(AggregateError, match="the total t is beyond the range of DOUBLE"):
             accumulated(rows, held, ["k"], totals)
     for given in ("inf", "nan"):
-        found = accumulated(pa.table({"k": ["a", "a"], "v": [float(given), 1.0]}), merged(one, None, ["k"], totals).rows, ["k"], totals)
+        found = accumulated(
+            pa.table({"k": ["a", "a"], "v": [float(given), 1.0]}),
+            merged(one, None, ["k"], totals).rows,
+            ["k"],
+            totals,
+        )
         assert str(found["t"][0]) == given
     single = pa.table({"k": ["a", "a"], "v": pa.array([3e38, 3e38], pa.float32())})
     assert merged(single, None, ["k"], totals).rows["t"].to_pylist() == [pytest.approx(6e38)]
@@ -150,7 +170,9 @@ def test_a_total_of_finite_numbers_is_never_infinite() -> None:
 
 def test_rows_without_a_group_are_rejected_and_missing_columns_named() -> None:
     rows = pa.table({"k": ["a", None], "_partition": [0, 1], "_offset": [5, 6]})
-    assert [(one.partition, one.offset, one.rule) for one in group_rejections(rows, ["k"])] == [(1, 6, "aggregate_by")]
+    assert [(one.partition, one.offset, one.rule) for one in group_rejections(rows, ["k"])] == [
+        (1, 6, "aggregate_by")
+    ]
     with pytest.raises(AggregateError, match="the result lacks v, w"):
         validate_columns(rows, ["k", "w"], [total("t", "v"), count("n")])
 
@@ -165,6 +187,8 @@ def test_rows_without_a_group_are_rejected_and_missing_columns_named() -> None:
         (("_offset",), (count("n"),), "as the place of a record is"),
     ],
 )
-def test_what_makes_no_sense_is_refused(by: tuple[str, ...], aggregates: tuple[Aggregate, ...], told: str) -> None:
+def test_what_makes_no_sense_is_refused(
+    by: tuple[str, ...], aggregates: tuple[Aggregate, ...], told: str
+) -> None:
     with pytest.raises(ValueError, match=told):
         validate_aggregates("t", by, aggregates)

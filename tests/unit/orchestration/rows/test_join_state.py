@@ -10,7 +10,9 @@ from orchestration.rows.join_state import FOLDER, JoinState, StateWriter
 from orchestration.rows.joins import SIDES, first_clock
 
 
-def test_what_is_kept_is_on_the_disk_before_a_commit_can_name_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_kept_is_on_the_disk_before_a_commit_can_name_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     synced: dict[Path, int] = {}
 
     def note(descriptor: int) -> None:

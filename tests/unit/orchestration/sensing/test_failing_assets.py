@@ -44,19 +44,25 @@ TOLD = "orders failed in its last run: the column amount is missing"
 @pytest.fixture
 def instance(monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
     BROKEN.clear()
-    monkeypatch.delitem(sys.modules, DEFINITIONS, raising=False)  # another test may have loaded a project
+    monkeypatch.delitem(
+        sys.modules, DEFINITIONS, raising=False
+    )  # another test may have loaded a project
     with dg.instance_for_test() as made:
         yield made
 
 
-def run(instance: dg.DagsterInstance, *assets: dg.AssetsDefinition, broken: tuple[str, ...] = ()) -> None:
+def run(
+    instance: dg.DagsterInstance, *assets: dg.AssetsDefinition, broken: tuple[str, ...] = ()
+) -> None:
     BROKEN.clear()
     BROKEN.update(broken)
     keys = [asset.key for asset in assets]
     JOB.execute_in_process(asset_selection=keys, instance=instance, raise_on_error=False)
 
 
-def test_an_asset_fails_from_its_failed_run_to_its_next_good_one(instance: dg.DagsterInstance) -> None:
+def test_an_asset_fails_from_its_failed_run_to_its_next_good_one(
+    instance: dg.DagsterInstance,
+) -> None:
     failing = FailingAssets(instance)
     assert failing.look(KNOWN) == []
     run(instance, orders, broken=("orders",))
@@ -68,17 +74,28 @@ def test_an_asset_fails_from_its_failed_run_to_its_next_good_one(instance: dg.Da
     assert failing.look(KNOWN) == []
 
 
-def test_the_first_line_of_another_error_is_the_reason_and_what_went_well_beside_it_is_not_told(instance: dg.DagsterInstance) -> None:
+def test_the_first_line_of_another_error_is_the_reason_and_what_went_well_beside_it_is_not_told(
+    instance: dg.DagsterInstance,
+) -> None:
     run(instance, orders, invoices, broken=("invoices",))
-    assert FailingAssets(instance).look(KNOWN) == ["invoices failed in its last run: ZeroDivisionError: division by zero"]
+    assert FailingAssets(instance).look(KNOWN) == [
+        "invoices failed in its last run: ZeroDivisionError: division by zero"
+    ]
 
 
-def test_each_of_two_assets_that_fail_in_one_run_has_its_own_reason(instance: dg.DagsterInstance) -> None:
+def test_each_of_two_assets_that_fail_in_one_run_has_its_own_reason(
+    instance: dg.DagsterInstance,
+) -> None:
     run(instance, orders, invoices, broken=("orders", "invoices"))
-    assert FailingAssets(instance).look(KNOWN) == ["invoices failed in its last run: ZeroDivisionError: division by zero", TOLD]
+    assert FailingAssets(instance).look(KNOWN) == [
+        "invoices failed in its last run: ZeroDivisionError: division by zero",
+        TOLD,
+    ]
 
 
-def test_what_failed_before_the_process_started_is_told_unless_the_project_has_it_no_more(instance: dg.DagsterInstance) -> None:
+def test_what_failed_before_the_process_started_is_told_unless_the_project_has_it_no_more(
+    instance: dg.DagsterInstance,
+) -> None:
     run(instance, orders, broken=("orders",))
     assert FailingAssets(instance).look(KNOWN) == [TOLD]
     assert FailingAssets(instance).look({invoices.key}) == []
@@ -87,12 +104,20 @@ def test_what_failed_before_the_process_started_is_told_unless_the_project_has_i
 @pytest.mark.parametrize(
     ("error", "why"),
     [
-        (TransformError("Spark failed on the transform of table orders"), "Spark failed on the transform of table orders"),
-        (ValueError("orchestration.x.Y: said by another"), "ValueError: orchestration.x.Y: said by another"),
+        (
+            TransformError("Spark failed on the transform of table orders"),
+            "Spark failed on the transform of table orders",
+        ),
+        (
+            ValueError("orchestration.x.Y: said by another"),
+            "ValueError: orchestration.x.Y: said by another",
+        ),
     ],
     ids=["ours", "another's"],
 )
-def test_the_class_of_an_error_of_ours_is_no_part_of_its_sentence(instance: dg.DagsterInstance, error: Exception, why: str) -> None:
+def test_the_class_of_an_error_of_ours_is_no_part_of_its_sentence(
+    instance: dg.DagsterInstance, error: Exception, why: str
+) -> None:
     @dg.asset
     def broken() -> None:
         """Fails."""
@@ -103,7 +128,9 @@ def test_the_class_of_an_error_of_ours_is_no_part_of_its_sentence(instance: dg.D
     assert FailingAssets(instance).look({broken.key}) == [f"broken failed in its last run: {why}"]
 
 
-def test_runs_are_asked_for_now_and_then_while_no_event_comes(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_are_asked_for_now_and_then_while_no_event_comes(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[object] = []
     ask = instance.get_run_records
 
@@ -131,7 +158,12 @@ def clean_orders(records: Any) -> Any:
 
 
 def revenue(*, is_automated: bool) -> dg.AssetsDefinition:
-    return mart("revenue", sql="SELECT id FROM clean_orders", tables=[clean_orders], is_automated=is_automated)
+    return mart(
+        "revenue",
+        sql="SELECT id FROM clean_orders",
+        tables=[clean_orders],
+        is_automated=is_automated,
+    )
 
 
 @pytest.mark.parametrize(
@@ -146,21 +178,36 @@ def revenue(*, is_automated: bool) -> dg.AssetsDefinition:
     ],
 )
 def test_it_is_told_when_a_failed_asset_is_tried_again(
-    instance: dg.DagsterInstance, asset: dg.AssetsDefinition, failures: int, after_s: float, told: str
+    instance: dg.DagsterInstance,
+    asset: dg.AssetsDefinition,
+    failures: int,
+    after_s: float,
+    told: str,
 ) -> None:
     """It was said nowhere."""
     tags = {"dagster/failure_reason": "STEP_FAILURE", TABLE_TAG: "clean_orders"}
     for _ in range(failures):
-        run = dg.DagsterRun(job_name="job", status=dg.DagsterRunStatus.FAILURE, tags=tags, asset_selection=frozenset({asset.key}))
+        run = dg.DagsterRun(
+            job_name="job",
+            status=dg.DagsterRunStatus.FAILURE,
+            tags=tags,
+            asset_selection=frozenset({asset.key}),
+        )
         instance.run_storage.add_historical_run(run, START)
-    (line,) = FailingAssets(instance).look({asset.key}, retries_of([asset]), now_s=START.timestamp() + after_s)
+    (line,) = FailingAssets(instance).look(
+        {asset.key}, retries_of([asset]), now_s=START.timestamp() + after_s
+    )
     assert line.partition(MOMENTARY)[2] == told
 
 
-def test_a_failure_from_before_the_last_load_of_the_project_says_so(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_from_before_the_last_load_of_the_project_says_so(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After a correction the old failure was told as if it were one of the new load."""
     run(instance, orders, broken=("orders",))
     loaded = ModuleType(DEFINITIONS)
     vars(loaded)["LOADED_S"] = time.time() + 60
     monkeypatch.setitem(sys.modules, DEFINITIONS, loaded)
-    assert FailingAssets(instance).look(KNOWN) == [f"{TOLD}{MOMENTARY}the project was loaded anew since"]
+    assert FailingAssets(instance).look(KNOWN) == [
+        f"{TOLD}{MOMENTARY}the project was loaded anew since"
+    ]

@@ -11,7 +11,16 @@ import pytest
 
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing import groups
-from orchestration.sensing.groups import GroupLag, asset_key, choose_groups, decide_groups, group_sensor, read_stop, read_told, written
+from orchestration.sensing.groups import (
+    GroupLag,
+    asset_key,
+    choose_groups,
+    decide_groups,
+    group_sensor,
+    read_stop,
+    read_told,
+    written,
+)
 from orchestration.sensing.progress import TELL_INTERVAL_S, Told
 
 
@@ -20,8 +29,17 @@ def lagging(lag: int, state: str = "Stable") -> GroupLag:
 
 
 def test_a_group_is_told_when_something_of_it_changes() -> None:
-    told = {name: Told(value=lagging(3).value, at_s=100.0) for name in ("same", "grown", "done", "other state", "away", "unseen")}
-    found = {"same": lagging(3), "grown": lagging(4), "done": lagging(0), "other state": lagging(3, "Empty"), "new": lagging(7)}
+    told = {
+        name: Told(value=lagging(3).value, at_s=100.0)
+        for name in ("same", "grown", "done", "other state", "away", "unseen")
+    }
+    found = {
+        "same": lagging(3),
+        "grown": lagging(4),
+        "done": lagging(0),
+        "other state": lagging(3, "Empty"),
+        "new": lagging(7),
+    }
     listed = [*found, "unseen"]
     due, gone, known = decide_groups(found, listed, told, 101.0)
     assert (due, gone) == (["done", "new"], ["away"])
@@ -47,13 +65,17 @@ class SlowCluster(LogServiceResource):
     def open_admin(self, *, timeout_ms: int | None = None) -> Iterator[Any]:
         """Yield what lists the groups."""
         assert timeout_ms
-        yield SimpleNamespace(list_groups=lambda: [SimpleNamespace(group_id=name) for name in "ecbda"])
+        yield SimpleNamespace(
+            list_groups=lambda: [SimpleNamespace(group_id=name) for name in "ecbda"]
+        )
 
 
 CLUSTER = SlowCluster(bootstrap_servers="none:1")
 
 
-def test_a_look_begins_after_the_group_at_which_the_last_one_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_begins_after_the_group_at_which_the_last_one_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now_s = 0.0
 
     def look(*_: object) -> GroupLag:
@@ -68,21 +90,30 @@ def test_a_look_begins_after_the_group_at_which_the_last_one_stopped(monkeypatch
         after = looked.stopped_at
         assert "".join(looked.found) == wanted
         assert looked.listed == set("abcde")
-        assert f"3 groups were not looked at, because the others took {groups.LOOK_S:.0f} s" in looked.reasons[0]
+        assert (
+            f"3 groups were not looked at, because the others took {groups.LOOK_S:.0f} s"
+            in looked.reasons[0]
+        )
 
 
-def test_every_group_has_its_turn_where_a_tick_has_time_for_one_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_group_has_its_turn_where_a_tick_has_time_for_one_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(groups, "look", lambda *_: lagging(3))
     monkeypatch.setattr(groups, "LOOK_S", -1.0)
     sensor, cursor, told = group_sensor(now_s=lambda: 1_000.0), None, []
     for _ in range(6):
-        result: Any = sensor(dg.build_sensor_context(cursor=cursor, resources={"log_service": CLUSTER}))
+        result: Any = sensor(
+            dg.build_sensor_context(cursor=cursor, resources={"log_service": CLUSTER})
+        )
         cursor = result.cursor
         told += [event.asset_key.path[-1] for event in result.asset_events]
     assert told == list("abcde")
 
 
-def test_a_tick_that_looked_at_all_groups_is_followed_by_one_that_begins_with_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tick_that_looked_at_all_groups_is_followed_by_one_that_begins_with_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     seen: list[str] = []
 
     def look(_: object, listed: Any, __: object) -> GroupLag:
@@ -94,7 +125,9 @@ def test_a_tick_that_looked_at_all_groups_is_followed_by_one_that_begins_with_th
     cursor: str | None = written({}, "c")
     for wanted in ("deabc", "abcde"):
         seen.clear()
-        result: Any = sensor(dg.build_sensor_context(cursor=cursor, resources={"log_service": CLUSTER}))
+        result: Any = sensor(
+            dg.build_sensor_context(cursor=cursor, resources={"log_service": CLUSTER})
+        )
         cursor = result.cursor
         assert "".join(seen) == wanted
 

@@ -36,7 +36,9 @@ def test_a_checkpoint_outside_the_log_starts_a_run_that_reports_it() -> None:
 
 
 @pytest.mark.parametrize("why", [{"is_upkeep_due": True}], ids=str)
-def test_offsets_to_remind_of_and_files_to_tidy_start_a_run_without_records(why: dict[str, Any]) -> None:
+def test_offsets_to_remind_of_and_files_to_tidy_start_a_run_without_records(
+    why: dict[str, Any],
+) -> None:
     assert started(table(pending=0, **why)) == ("orders",)
 
 
@@ -45,7 +47,11 @@ def test_a_table_without_an_interval_starts_again_at_once_where_no_run_failed() 
     assert started(table(last_start_s=NOW_S, minimum_interval_s=0, failures=1)) == ()
 
 
-@pytest.mark.parametrize("known", [{}, {"last_start_s": NOW_S}, {"is_running": True}], ids=["starts", "waits", "in flight"])
+@pytest.mark.parametrize(
+    "known",
+    [{}, {"last_start_s": NOW_S}, {"is_running": True}],
+    ids=["starts", "waits", "in flight"],
+)
 def test_a_table_that_starts_or_waits_wants_something(known: dict[str, Any]) -> None:
     assert decide_runs([table(**known)], NOW_S).is_anything_wanting
 
@@ -56,21 +62,36 @@ def test_a_table_whose_run_is_in_flight_waits_for_its_end() -> None:
     assert decision.is_anything_wanting
 
 
-@pytest.mark.parametrize(("last_start_s", "is_started"), [(NOW_S - 5.0, True), (NOW_S - 4.9, False), (None, True)])
+@pytest.mark.parametrize(
+    ("last_start_s", "is_started"), [(NOW_S - 5.0, True), (NOW_S - 4.9, False), (None, True)]
+)
 def test_two_starts_are_an_interval_apart(last_start_s: float | None, is_started: bool) -> None:
     assert bool(started(table(last_start_s=last_start_s))) == is_started
 
 
 def test_the_first_of_the_waiting_tables_says_how_long_to_wait() -> None:
-    decision = decide_runs([table("a", last_start_s=NOW_S - 1), table("b", last_start_s=NOW_S - 3)], NOW_S)
+    decision = decide_runs(
+        [table("a", last_start_s=NOW_S - 1), table("b", last_start_s=NOW_S - 3)], NOW_S
+    )
     assert decision.next_due_s == NOW_S + 2
 
 
-@pytest.mark.parametrize(("failures", "rest_s"), [(0, 5), (1, 10), (2, 20), (3, 40), (6, 300), (1_000, 300)])
+@pytest.mark.parametrize(
+    ("failures", "rest_s"), [(0, 5), (1, 10), (2, 20), (3, 40), (6, 300), (1_000, 300)]
+)
 def test_a_table_that_fails_rests_longer_each_time(failures: int, rest_s: float) -> None:
-    assert decide_runs([table(last_start_s=NOW_S, failures=failures)], NOW_S).next_due_s == NOW_S + rest_s
+    assert (
+        decide_runs([table(last_start_s=NOW_S, failures=failures)], NOW_S).next_due_s
+        == NOW_S + rest_s
+    )
 
 
 def test_tables_are_decided_one_by_one() -> None:
-    states = [table("a"), table("b", is_running=True), table("c", pending=0), table("d", last_start_s=NOW_S), table("e")]
+    states = [
+        table("a"),
+        table("b", is_running=True),
+        table("c", pending=0),
+        table("d", last_start_s=NOW_S),
+        table("e"),
+    ]
     assert started(*states) == ("a", "e")

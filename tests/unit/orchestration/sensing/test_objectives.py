@@ -13,11 +13,19 @@ from orchestration.sensing.objectives import objectives
 def lag(*partitions: tuple[int, int]) -> TopicLag:
     """A lag of partitions given as (high watermark, committed)."""
     offsets = [
-        PartitionOffsets(partition=number, log_start_offset=0, last_stable_offset=end, high_watermark=end)
+        PartitionOffsets(
+            partition=number, log_start_offset=0, last_stable_offset=end, high_watermark=end
+        )
         for number, (end, _) in enumerate(partitions)
     ]
     return lag_of(
-        "orders", "id", offsets, {number: Checkpoint(next_offset=next_offset) for number, (_, next_offset) in enumerate(partitions)}
+        "orders",
+        "id",
+        offsets,
+        {
+            number: Checkpoint(next_offset=next_offset)
+            for number, (_, next_offset) in enumerate(partitions)
+        },
     )
 
 

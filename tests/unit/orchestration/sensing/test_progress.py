@@ -9,7 +9,12 @@ from orchestration.sensing.progress import QUIET_S, TELL_INTERVAL_S
 
 
 def lag(high_watermark: int, committed: int, topic_id: str = "id") -> TopicLag:
-    offsets = PartitionOffsets(partition=0, log_start_offset=0, last_stable_offset=high_watermark, high_watermark=high_watermark)
+    offsets = PartitionOffsets(
+        partition=0,
+        log_start_offset=0,
+        last_stable_offset=high_watermark,
+        high_watermark=high_watermark,
+    )
     return lag_of("orders", topic_id, [offsets], {0: Checkpoint(next_offset=committed)})
 
 
@@ -56,11 +61,15 @@ def test_a_lag_that_a_commit_made_smaller_is_not_told_once_more() -> None:
 
 def test_a_recreated_topic_is_told_even_with_the_same_watermark() -> None:
     told = decide_events({"clean": lag(10, 10)}, Progress(), 0.0).progress
-    assert decide_events({"clean": lag(10, 10, topic_id="other")}, told, TELL_INTERVAL_S).topics == ("orders",)
+    assert decide_events(
+        {"clean": lag(10, 10, topic_id="other")}, told, TELL_INTERVAL_S
+    ).topics == ("orders",)
 
 
 def test_two_tables_of_one_topic_tell_its_watermark_once() -> None:
-    assert decide_events({"clean": lag(10, 4), "raw": lag(10, 9)}, Progress(), 0.0).topics == ("orders",)
+    assert decide_events({"clean": lag(10, 4), "raw": lag(10, 9)}, Progress(), 0.0).topics == (
+        "orders",
+    )
 
 
 def test_the_cursor_keeps_what_was_told() -> None:
@@ -69,12 +78,23 @@ def test_the_cursor_keeps_what_was_told() -> None:
 
 
 def test_what_a_project_has_no_more_is_forgotten() -> None:
-    told = decide_events({"clean": lag(10, 4), "gone": lag(10, 5)}, Progress(), 0.0, {"clean": "late", "gone": "late"}).progress
+    told = decide_events(
+        {"clean": lag(10, 4), "gone": lag(10, 5)},
+        Progress(),
+        0.0,
+        {"clean": "late", "gone": "late"},
+    ).progress
     kept = told.only_of({"clean"}, {"orders"})
-    assert (set(kept.lags), set(kept.verdicts), set(kept.watermarks)) == ({"clean"}, {"clean"}, {"orders"})
+    assert (set(kept.lags), set(kept.verdicts), set(kept.watermarks)) == (
+        {"clean"},
+        {"clean"},
+        {"orders"},
+    )
     assert told.only_of((), ()) == Progress()
 
 
-@pytest.mark.parametrize("cursor", [None, "", "{", "[]", '{"watermarks": {"orders": 7}}', '{"lags": {"clean": ["1"]}}'])
+@pytest.mark.parametrize(
+    "cursor", [None, "", "{", "[]", '{"watermarks": {"orders": 7}}', '{"lags": {"clean": ["1"]}}']
+)
 def test_a_cursor_that_cannot_be_read_is_one_that_was_lost(cursor: str | None) -> None:
     assert Progress.from_cursor(cursor) == Progress()

@@ -21,11 +21,17 @@ def test_a_table_that_stays_as_it_is_has_not_drifted() -> None:
 def test_columns_that_come_go_and_change_are_named() -> None:
     drift = decide_drift(BEFORE, Shape(columns={"id": "string", "note": "string"}, misfits=3))
     assert (drift.added, drift.removed, drift.changed) == (("note",), ("amount",), ("id",))
-    assert drift.summary == "new columns note; columns that are gone amount; columns of another type id"
+    assert (
+        drift.summary
+        == "new columns note; columns that are gone amount; columns of another type id"
+    )
 
 
 def test_records_that_stop_fitting_are_counted() -> None:
-    assert decide_drift(BEFORE, Shape(columns=BEFORE.columns, misfits=5)).summary == "2 more records do not fit the schema"
+    assert (
+        decide_drift(BEFORE, Shape(columns=BEFORE.columns, misfits=5)).summary
+        == "2 more records do not fit the schema"
+    )
 
 
 def test_a_table_that_is_seen_for_the_first_time_has_not_drifted() -> None:
@@ -60,7 +66,9 @@ def reject_one(lake: Lake, target: str) -> None:
     letters = DeadLetters(lake)
     rows = letters_for((0, 1), target=target)
     misfits = rows.set_column(rows.schema.get_field_index("rule"), "rule", pa.array([SCHEMA_RULE]))
-    attempt = letters.replace_pending(letters.snapshot(), origin(target), ranges((0, 0, 2)), {}, misfits)
+    attempt = letters.replace_pending(
+        letters.snapshot(), origin(target), ranges((0, 0, 2)), {}, misfits
+    )
     commit_target(lake, (0, 0, 2), attempt=attempt, target=target)
 
 
@@ -74,7 +82,10 @@ def test_a_damaged_table_keeps_its_shape_and_no_other_from_being_looked_at(tmp_p
     for table in ("clean", "other"):
         reject_one(lake, table)
     before = look_at(lake, {})
-    assert {table: shape.misfits for table, shape in before.shapes.items()} == {"clean": 1, "other": 1}
+    assert {table: shape.misfits for table, shape in before.shapes.items()} == {
+        "clean": 1,
+        "other": 1,
+    }
     damage(lake, "clean")
     lake.create("third", pa.schema([pa.field("id", pa.int64())]))
     now = look_at(lake, before.shapes)

@@ -8,7 +8,15 @@ def test_a_difference_is_told_at_its_second_tick_once_until_it_changes_or_is_ove
     told: list[str] = []
     shown: list[dict[str, str]] = []
     remembered: dict[str, str] = {"sensor new_records": "tick 7"}
-    rounds = [("2 partitions",), ("2 partitions",), ("2 partitions",), ("3 partitions",), ("3 partitions",), (), ()]
+    rounds = [
+        ("2 partitions",),
+        ("2 partitions",),
+        ("2 partitions",),
+        ("3 partitions",),
+        ("3 partitions",),
+        (),
+        (),
+    ]
     for differences in rounds:
         drift = decide_topic_drift(remembered, {"orders": differences})
         told += [alert.text for alert in drift.alerts]
@@ -18,7 +26,15 @@ def test_a_difference_is_told_at_its_second_tick_once_until_it_changes_or_is_ove
         "topic orders is not as it is declared: 2 partitions",
         "topic orders is not as it is declared: 3 partitions",
     ]
-    assert shown == [{}, {"orders": "2 partitions"}, {}, {}, {"orders": "3 partitions"}, {"orders": "as declared"}, {}]
+    assert shown == [
+        {},
+        {"orders": "2 partitions"},
+        {},
+        {},
+        {"orders": "3 partitions"},
+        {"orders": "as declared"},
+        {},
+    ]
     assert remembered == {"sensor new_records": "tick 7", "topic orders": ""}
 
 
@@ -35,4 +51,7 @@ def test_what_could_not_be_looked_at_stays_as_it_was() -> None:
 def test_all_differences_are_one_event_on_the_topic() -> None:
     drift = decide_topic_drift({"topic orders": "seen: a; b"}, {"orders": ("a", "b")})
     event = topic_drift_event(TopicSpec(name="orders"), drift.events["orders"])
-    assert (event.asset_key.path, event.description) == (["topics", "orders"], "The topic orders: a; b")
+    assert (event.asset_key.path, event.description) == (
+        ["topics", "orders"],
+        "The topic orders: a; b",
+    )

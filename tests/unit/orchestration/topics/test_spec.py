@@ -56,7 +56,9 @@ def test_a_topic_without_partitions_is_refused() -> None:
         TopicSpec(name="t", partitions=0)
 
 
-def test_a_topic_that_is_refused_keeps_no_other_from_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_is_refused_keeps_no_other_from_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     log = MemoryLog()
     asked = log.describe_topic
 
@@ -67,11 +69,15 @@ def test_a_topic_that_is_refused_keeps_no_other_from_its_turn(monkeypatch: pytes
 
     monkeypatch.setattr(log, "describe_topic", refuse)
     changes = reconcile_all(log, [SPEC, TopicSpec(name="orders")])
-    assert changes["flights"].notes == ("the topic flights could not be looked at: TOPIC_AUTHORIZATION_FAILED",)
+    assert changes["flights"].notes == (
+        "the topic flights could not be looked at: TOPIC_AUTHORIZATION_FAILED",
+    )
     assert changes["orders"].summary == "created"
 
 
-def test_topics_are_not_asked_for_one_by_one_when_the_log_service_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_are_not_asked_for_one_by_one_when_the_log_service_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     log = MemoryLog()
 
     def go_away(topic: str) -> TopicDescription | None:
@@ -85,24 +91,40 @@ def test_topics_are_not_asked_for_one_by_one_when_the_log_service_is_away(monkey
 @pytest.mark.parametrize(
     ("configs", "said"),
     [
-        ({"retentoin.ms": "1000"}, "retentoin.ms is not a topic configuration; did you mean retention.ms?"),
+        (
+            {"retentoin.ms": "1000"},
+            "retentoin.ms is not a topic configuration; did you mean retention.ms?",
+        ),
         ({"retention.ms": "a week"}, "retention.ms"),
         ({"cleanup.policy": "compress"}, "cleanup.policy"),
-        ({"min.compaction.lag.ms": 5, "max.compaction.lag.ms": 4}, "min.compaction.lag.ms 5 is above"),
+        (
+            {"min.compaction.lag.ms": 5, "max.compaction.lag.ms": 4},
+            "min.compaction.lag.ms 5 is above",
+        ),
     ],
 )
-def test_configs_that_no_broker_takes_are_refused_when_declared(configs: dict[str, str], said: str) -> None:
-    with pytest.raises(ValueError, match=r"the configs of topic orders cannot be used: ") as refused:
+def test_configs_that_no_broker_takes_are_refused_when_declared(
+    configs: dict[str, str], said: str
+) -> None:
+    with pytest.raises(
+        ValueError, match=r"the configs of topic orders cannot be used: "
+    ) as refused:
         TopicSpec(name="orders", configs=configs)
     assert said in str(refused.value)
 
 
 def test_configs_of_other_brokers_are_left_to_them() -> None:
-    given = {"confluent.value.schema.validation": "true", "redpanda.remote.read": "true", "remote.storage.enable": "true"}
+    given = {
+        "confluent.value.schema.validation": "true",
+        "redpanda.remote.read": "true",
+        "remote.storage.enable": "true",
+    }
     assert TopicSpec(name="orders", configs=given).configs == given
 
 
 @pytest.mark.parametrize("field", ["_offset", "_Key", "_topic_id", "_value"])
 def test_fields_called_like_a_column_of_each_record_are_refused_when_declared(field: str) -> None:
-    with pytest.raises(ValueError, match=f"the schema of topic orders cannot have a field called {field}"):
+    with pytest.raises(
+        ValueError, match=f"the schema of topic orders cannot have a field called {field}"
+    ):
         TopicSpec(name="orders", schema=f"id BIGINT, {field} STRING")

@@ -4,7 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from orchestration.topics.spec import TopicSpec, declare_topic, declared_topic, declared_topics, forget_declared_topics
+from orchestration.topics.spec import (
+    TopicSpec,
+    declare_topic,
+    declared_topic,
+    declared_topics,
+    forget_declared_topics,
+)
 from orchestration.transforms.archiving.kind import declare_archives
 from orchestration.transforms.kinds import why_no_replay
 

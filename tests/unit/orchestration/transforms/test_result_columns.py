@@ -1,4 +1,6 @@
-"""The columns that a transform in Python names are read from its source, and are told only where they are certain."""
+"""The columns that a transform in Python names are read from its source, and are told only where
+they are certain.
+"""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -13,7 +15,9 @@ from orchestration.topics.spec import TopicSpec
 from orchestration.transforms import spark_aggregate, spark_join, spark_table
 from orchestration.transforms.result_columns import result_columns
 
-ORDERS = TopicSpec(name="orders_of_known_columns", schema="id BIGINT, amount DOUBLE, country STRING")
+ORDERS = TopicSpec(
+    name="orders_of_known_columns", schema="id BIGINT, amount DOUBLE, country STRING"
+)
 PAYMENTS = TopicSpec(name="payments_of_known_columns", schema="id BIGINT, paid DOUBLE")
 HOUR = timedelta(hours=1)
 PLACE = ("_topic_id", "_partition", "_offset")
@@ -26,12 +30,22 @@ def plain(records: Any) -> Any:
 
 def filtered_before_and_after(records: Any) -> Any:
     kept = 5
-    return records.filter("amount > 1").select("id", "left.amount").where(f"amount < {kept}").dropDuplicates(["id"])
+    return (
+        records.filter("amount > 1")
+        .select("id", "left.amount")
+        .where(f"amount < {kept}")
+        .dropDuplicates(["id"])
+    )
 
 
 def of_columns(records: Any) -> Any:
     functions: Any = records
-    return records.select(functions.col("id"), records.amount, records["country"], functions.upper("country").alias("code"))
+    return records.select(
+        functions.col("id"),
+        records.amount,
+        records["country"],
+        functions.upper("country").alias("code"),
+    )
 
 
 def of_a_list(records: Any) -> Any:
@@ -63,7 +77,9 @@ def of_one_way_out_of_two(records: Any) -> Any:
         (of_one_way_out_of_two, ("id", "amount")),
     ],
 )
-def test_columns_of_a_last_select_are_known(function: Callable[..., Any], columns: tuple[str, ...]) -> None:
+def test_columns_of_a_last_select_are_known(
+    function: Callable[..., Any], columns: tuple[str, ...]
+) -> None:
     """A select by names tells all columns of the result."""
     assert result_columns(function) == columns
 
@@ -140,16 +156,29 @@ def test_other_functions_tell_no_columns(function: Callable[..., Any]) -> None:
 @pytest.mark.parametrize(
     ("given", "what"),
     [
-        ({"rules": quarantine("positive", "amuont > 0")}, "the rule positive of table plain names amuont"),
-        ({"suite": Suite(expect("expect_column_values_to_not_be_null", column="amuont"))}, "of table plain names amuont"),
-        ({"latest_by": "id", "deleted_when": "amuont IS NULL"}, "deleted_when of table plain names amuont"),
+        (
+            {"rules": quarantine("positive", "amuont > 0")},
+            "the rule positive of table plain names amuont",
+        ),
+        (
+            {"suite": Suite(expect("expect_column_values_to_not_be_null", column="amuont"))},
+            "of table plain names amuont",
+        ),
+        (
+            {"latest_by": "id", "deleted_when": "amuont IS NULL"},
+            "deleted_when of table plain names amuont",
+        ),
         ({"unique_by": "amuont"}, "unique_by of table plain names amuont"),
     ],
     ids=str,
 )
-def test_a_misspelt_column_in_a_check_of_a_python_transform_is_refused(given: dict[str, Any], what: str) -> None:
+def test_a_misspelt_column_in_a_check_of_a_python_transform_is_refused(
+    given: dict[str, Any], what: str
+) -> None:
     """The project loaded, and the first run failed."""
-    with pytest.raises(ValueError, match=f"{what}, which the result does not have: did you mean amount"):
+    with pytest.raises(
+        ValueError, match=f"{what}, which the result does not have: did you mean amount"
+    ):
         spark_table(topic=ORDERS, **given)(plain)
 
 
@@ -159,7 +188,17 @@ def pairs(records: Any) -> Any:
 
 def test_a_join_and_aggregates_refuse_misspelt_columns_too() -> None:
     """The columns of every kind of table are checked when it is declared."""
-    with pytest.raises(ValueError, match="the rule is_paid of table pairs names payd, which the result does not have"):
-        spark_join(left=ORDERS, right=PAYMENTS, on="id", within=HOUR, lateness=HOUR, rules=[warn("is_paid", "payd > 0")])(pairs)
+    with pytest.raises(
+        ValueError,
+        match="the rule is_paid of table pairs names payd, which the result does not have",
+    ):
+        spark_join(
+            left=ORDERS,
+            right=PAYMENTS,
+            on="id",
+            within=HOUR,
+            lateness=HOUR,
+            rules=[warn("is_paid", "payd > 0")],
+        )(pairs)
     with pytest.raises(ValueError, match="aggregates of table plain names amuont"):
         spark_aggregate(topic=ORDERS, by="id", aggregates=total("revenue", "amuont"))(plain)

@@ -1,4 +1,6 @@
-"""One meaning of a JSON value: the rule's table in bulk and one by one, both against each other, and the page that shows it."""
+"""One meaning of a JSON value: the rule's table in bulk and one by one, both against each other,
+and the page that shows it.
+"""
 
 import json
 import random
@@ -20,11 +22,24 @@ from tests.helpers.json_tokens import token
 
 PAGE = Path(__file__).parents[4] / "docs" / "pipelines" / "json-values.md"
 FORMS = [
-    pytest.param(kind, form, id=f"{kind} {form.json} {form.reading.rounding} {form.reading.epoch_unit} {form.reading.decimals}")
+    pytest.param(
+        kind,
+        form,
+        id=f"{kind} {form.json} {form.reading.rounding} {form.reading.epoch_unit} {form.reading.decimals}",
+    )
     for kind in RULE
     for form in RULE[kind]
 ]
-KINDS = ("DECIMAL(12,2)", "DECIMAL(38,0)", "DECIMAL(38,10)", "DECIMAL(38,38)", "TIMESTAMP", "DATE", "DOUBLE", "BIGINT")
+KINDS = (
+    "DECIMAL(12,2)",
+    "DECIMAL(38,0)",
+    "DECIMAL(38,10)",
+    "DECIMAL(38,38)",
+    "TIMESTAMP",
+    "DATE",
+    "DOUBLE",
+    "BIGINT",
+)
 READINGS = (
     Reading(),
     Reading(rounding="half_up", epoch_unit="ms"),
@@ -51,7 +66,10 @@ def test_each_form_becomes_what_the_rule_says(kind: str, form: Form) -> None:
     assert faults.to_pylist() == [fault]
     assert table["a"].to_pylist() == ([] if fault else [form.value])
     lenient, untold = JsonFormat(fields, is_lenient=True).read(values)
-    assert (lenient["a"].to_pylist(), untold.to_pylist()) == ([None if fault else form.value], [None])
+    assert (lenient["a"].to_pylist(), untold.to_pylist()) == (
+        [None if fault else form.value],
+        [None],
+    )
 
 
 def test_the_page_shows_the_rule() -> None:
@@ -62,7 +80,9 @@ def test_the_page_shows_the_rule() -> None:
 @pytest.mark.parametrize("reading", READINGS, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_arrow_reads_in_bulk_is_what_is_read_one_by_one(kind: str, reading: Reading) -> None:
-    """Arrow shifts decimals to their scale without a look at what overflows: 80869517 became 0.32 in a DECIMAL(38,38)."""
+    """Arrow shifts decimals to their scale without a look at what overflows: 80869517 became 0.32
+    in a DECIMAL(38,38).
+    """
     rng = random.Random(f"{kind} {reading}")
     fields = fields_of(kind, reading)
     plain = plain_schema(fields)
@@ -77,7 +97,9 @@ def test_what_arrow_reads_in_bulk_is_what_is_read_one_by_one(kind: str, reading:
         if is_plain[0]:
             certain += 1
             assert (value, fault) == (value, None)
-            assert table.cast(schema)["a"].combine_chunks().equals(pa.array([row[0]], schema[0].type)), value
+            assert (
+                table.cast(schema)["a"].combine_chunks().equals(pa.array([row[0]], schema[0].type))
+            ), value
     assert certain > 0
     table, faults = JsonFormat(fields).read(values)
     assert faults.to_pylist() == [fault for _, fault in rows]
@@ -85,9 +107,16 @@ def test_what_arrow_reads_in_bulk_is_what_is_read_one_by_one(kind: str, reading:
 
 
 def test_ways_to_read_hold_for_inner_fields_and_are_remembered() -> None:
-    spec = TopicSpec(name="orders", schema="lines ARRAY<STRUCT<price: DECIMAL(4,1), at: TIMESTAMP>>", rounding="half_even", epoch_unit="ms")
+    spec = TopicSpec(
+        name="orders",
+        schema="lines ARRAY<STRUCT<price: DECIMAL(4,1), at: TIMESTAMP>>",
+        rounding="half_even",
+        epoch_unit="ms",
+    )
     assert spec.fields is not None
-    table, _ = JsonFormat(spec.fields).read(pa.array([json.dumps({"lines": [{"price": 0.25, "at": 1000}]}).encode()], pa.binary()))
+    table, _ = JsonFormat(spec.fields).read(
+        pa.array([json.dumps({"lines": [{"price": 0.25, "at": 1000}]}).encode()], pa.binary())
+    )
     (line,) = table["lines"].to_pylist()[0]
     assert (str(line["price"]), line["at"].isoformat()) == ("0.2", "1970-01-01T00:00:01+00:00")
 
@@ -95,17 +124,28 @@ def test_ways_to_read_hold_for_inner_fields_and_are_remembered() -> None:
 def test_decimals_in_base64_are_read_within_structs_too() -> None:
     spec = TopicSpec(name="orders", schema="after STRUCT<price: DECIMAL(10,2)>", decimals="base64")
     assert spec.fields is not None
-    table, faults = JsonFormat(spec.fields).read(pa.array([b'{"after": {"price": "AfQ="}}'], pa.binary()))
+    table, faults = JsonFormat(spec.fields).read(
+        pa.array([b'{"after": {"price": "AfQ="}}'], pa.binary())
+    )
     assert (str(table["after"].to_pylist()[0]["price"]), faults.to_pylist()) == ("5.00", [None])
 
 
 @pytest.mark.parametrize(
     ("declared", "told"),
     [
-        ({"schema": "a DECIMAL(4,1)", "rounding": "up"}, "there is no rounding 'up': it is one of half_up, half_even, down"),
+        (
+            {"schema": "a DECIMAL(4,1)", "rounding": "up"},
+            "there is no rounding 'up': it is one of half_up, half_even, down",
+        ),
         ({"schema": "a TIMESTAMP", "epoch_unit": "min"}, "there is no epoch_unit 'min'"),
-        ({"schema": "a TIMESTAMP, b VARIANT", "epoch_unit": "ms"}, "has epoch_unit='ms', which is for values in JSON"),
-        ({"schema": "a DECIMAL(4,1)", "decimals": "bytes"}, "there is no decimals 'bytes': it is one of plain, base64"),
+        (
+            {"schema": "a TIMESTAMP, b VARIANT", "epoch_unit": "ms"},
+            "has epoch_unit='ms', which is for values in JSON",
+        ),
+        (
+            {"schema": "a DECIMAL(4,1)", "decimals": "bytes"},
+            "there is no decimals 'bytes': it is one of plain, base64",
+        ),
         ({"rounding": "down"}, "has rounding='down', which is for values in JSON"),
     ],
 )

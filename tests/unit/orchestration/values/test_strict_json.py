@@ -1,4 +1,6 @@
-"""Which JSON values fit a schema: the words for those that do not, and ``json.loads`` as the judge of hostile ones."""
+"""Which JSON values fit a schema: the words for those that do not, and ``json.loads`` as the judge
+of hostile ones.
+"""
 
 import random
 
@@ -8,17 +10,31 @@ from pyspark.sql import types
 
 from orchestration.values.judge import ValueJudge
 from orchestration.values.plain_json import plain_schema, read_plain
-from orchestration.values.strict_json import MAX_DEPTH, MAX_NAME_LENGTH, MAX_NUMBER_LENGTH, StrictSchema
+from orchestration.values.strict_json import (
+    MAX_DEPTH,
+    MAX_NAME_LENGTH,
+    MAX_NUMBER_LENGTH,
+    StrictSchema,
+)
 from tests.helpers.json_judge import hostile_value, is_fit
 
-PLACE = types.StructType([types.StructField("city", types.StringType()), types.StructField("level", types.IntegerType(), nullable=False)])
+PLACE = types.StructType(
+    [
+        types.StructField("city", types.StringType()),
+        types.StructField("level", types.IntegerType(), nullable=False),
+    ]
+)
 PLAIN = [
     types.StructField("id", types.LongType(), nullable=False),
     types.StructField("ratio", types.DoubleType()),
     types.StructField("name", types.StringType()),
     types.StructField("is_open", types.BooleanType()),
 ]
-NESTED = [*PLAIN, types.StructField("tags", types.ArrayType(types.StringType())), types.StructField("place", PLACE)]
+NESTED = [
+    *PLAIN,
+    types.StructField("tags", types.ArrayType(types.StringType())),
+    types.StructField("place", PLACE),
+]
 FIELDS = types.StructType(
     [
         *NESTED,
@@ -85,13 +101,22 @@ def with_field(member: bytes) -> bytes:
         (with_field(b'"counts": {"a": "1"}'), "field counts[] is not INT"),
         (with_field(b'"counts": {"a": 1, "a": 2}'), "field counts gives a key more than once"),
         (with_field(b'"unknown": ' + b"[" * (MAX_DEPTH - 1) + b"]" * (MAX_DEPTH - 1)), None),
-        (with_field(b'"unknown": ' + b"[" * MAX_DEPTH + b"]" * MAX_DEPTH), "the value is nested deeper than 500 levels"),
+        (
+            with_field(b'"unknown": ' + b"[" * MAX_DEPTH + b"]" * MAX_DEPTH),
+            "the value is nested deeper than 500 levels",
+        ),
         (b"[" * 1_000_000, "the value is nested deeper than 500 levels"),
         (with_field(b'"unknown": "' + b"[" * 1_000 + b'"'), None),
         (with_field(b'"unknown": ' + LONG), "the value has a number of more than 1000 characters"),
-        (with_field(b'"unknown": 0.' + LONG), "the value has a number of more than 1000 characters"),
+        (
+            with_field(b'"unknown": 0.' + LONG),
+            "the value has a number of more than 1000 characters",
+        ),
         (with_field(b'"unknown": "' + LONG + b'"'), None),
-        (with_field(b'"' + b"n" * (MAX_NAME_LENGTH + 1) + b'": 1'), "the value has a field name of more than 50000 characters"),
+        (
+            with_field(b'"' + b"n" * (MAX_NAME_LENGTH + 1) + b'": 1'),
+            "the value has a field name of more than 50000 characters",
+        ),
     ],
 )
 def test_the_fault_is_named_with_its_field(value: bytes | None, reason: str | None) -> None:
@@ -100,13 +125,19 @@ def test_the_fault_is_named_with_its_field(value: bytes | None, reason: str | No
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("is_nested", [False, True])
-def test_what_fits_is_what_json_loads_reads_with_the_declared_types(seed: int, *, is_nested: bool) -> None:
+def test_what_fits_is_what_json_loads_reads_with_the_declared_types(
+    seed: int, *, is_nested: bool
+) -> None:
     rng = random.Random(seed)
     values = [hostile_value(rng) for _ in range(1_000)]
     fields = types.StructType(NESTED if is_nested else PLAIN)
     faults = StrictSchema(fields).faults_of(pa.array(values, pa.binary()))
     judged = [is_fit(value, is_nested=is_nested) for value in values]
-    assert [value for value, fault, fits in zip(values, faults, judged, strict=True) if (fault is None) != fits] == []
+    assert [
+        value
+        for value, fault, fits in zip(values, faults, judged, strict=True)
+        if (fault is None) != fits
+    ] == []
     assert 100 < sum(judged) < 900
 
 
@@ -118,10 +149,18 @@ def test_what_arrow_is_certain_of_fits(seed: int) -> None:
     schema = plain_schema(fields)
     assert schema is not None
     alone = [read_plain(pa.array([value], pa.binary()), schema)[1][0] for value in values]
-    assert [value for value, is_plain in zip(values, alone, strict=True) if is_plain and not is_fit(value, is_nested=False)] == []
+    assert [
+        value
+        for value, is_plain in zip(values, alone, strict=True)
+        if is_plain and not is_fit(value, is_nested=False)
+    ] == []
     assert sum(alone) > 50
     together = read_plain(pa.array(values, pa.binary()), schema)[1]
-    assert [value for value, is_plain in zip(values, together, strict=True) if is_plain and not is_fit(value, is_nested=False)] == []
+    assert [
+        value
+        for value, is_plain in zip(values, together, strict=True)
+        if is_plain and not is_fit(value, is_nested=False)
+    ] == []
 
 
 def test_the_verdict_in_bulk_is_the_verdict_on_each() -> None:

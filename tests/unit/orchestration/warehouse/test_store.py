@@ -12,7 +12,12 @@ from deltalake import write_deltalake
 from orchestration.calls.ask import ask
 from orchestration.dead_letters.table import DeadLetters
 from orchestration.lake.tables import Lake, replace_all
-from orchestration.warehouse.store import CONNECTION_SETTINGS, UnknownRelationError, Warehouse, WarehouseError
+from orchestration.warehouse.store import (
+    CONNECTION_SETTINGS,
+    UnknownRelationError,
+    Warehouse,
+    WarehouseError,
+)
 
 
 @pytest.fixture
@@ -31,7 +36,9 @@ def test_a_mart_is_built_from_the_lake_and_can_be_asked(warehouse: Warehouse) ->
     build = warehouse.build("total", "SELECT sum(n)::BIGINT AS total FROM numbers")
     assert (build.rows, build.columns, build.inputs) == (1, (("total", "BIGINT"),), {"numbers": 1})
     assert warehouse.names() == ("total",)
-    assert warehouse.query("SELECT total, n FROM total, numbers WHERE n > 2").to_pylist() == [{"total": 6, "n": 3}]
+    assert warehouse.query("SELECT total, n FROM total, numbers WHERE n > 2").to_pylist() == [
+        {"total": 6, "n": 3}
+    ]
 
 
 def test_a_reader_keeps_the_mart_that_it_opened(warehouse: Warehouse) -> None:
@@ -50,9 +57,14 @@ def test_a_question_that_is_too_large_for_memory_spills_into_a_folder_that_goes(
     (tmp_path / "current").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     monkeypatch.chdir(tmp_path / "current")
-    monkeypatch.setattr("orchestration.warehouse.store.CONNECTION_SETTINGS", {**CONNECTION_SETTINGS, "memory_limit": "60MB", "threads": 1})
+    monkeypatch.setattr(
+        "orchestration.warehouse.store.CONNECTION_SETTINGS",
+        {**CONNECTION_SETTINGS, "memory_limit": "60MB", "threads": 1},
+    )
     ordered = "SELECT row_number() OVER (ORDER BY repeat(md5(i::VARCHAR), 4)) AS n FROM range(600000) AS t(i)"
-    assert warehouse.query(f"SELECT sum(n)::BIGINT AS total FROM ({ordered})").to_pylist() == [{"total": 180_000_300_000}]
+    assert warehouse.query(f"SELECT sum(n)::BIGINT AS total FROM ({ordered})").to_pylist() == [
+        {"total": 180_000_300_000}
+    ]
     assert list((tmp_path / "temporary").iterdir()) == list((tmp_path / "current").iterdir()) == []
 
 
@@ -64,7 +76,9 @@ def test_a_mart_may_be_made_of_marts(warehouse: Warehouse) -> None:
 
 def test_a_build_that_fails_leaves_the_old_mart_and_no_draft(warehouse: Warehouse) -> None:
     warehouse.build("total", "SELECT 1 AS total")
-    with pytest.raises(WarehouseError, match=r"nowhere(.|\n)*tables of the lake: numbers; marts: total"):
+    with pytest.raises(
+        WarehouseError, match=r"nowhere(.|\n)*tables of the lake: numbers; marts: total"
+    ):
         warehouse.build("total", "SELECT * FROM nowhere")
     with pytest.raises(WarehouseError, match="syntax error"):
         warehouse.build("total", "SELECT FROM WHERE")
@@ -74,12 +88,18 @@ def test_a_build_that_fails_leaves_the_old_mart_and_no_draft(warehouse: Warehous
 
 def test_what_killed_builds_left_is_removed_once_it_is_old(warehouse: Warehouse) -> None:
     warehouse.build("total", "SELECT 1 AS total")
-    old, young = warehouse.directory / ".total.old.duckdb", warehouse.directory / ".total.young.duckdb"
+    old, young = (
+        warehouse.directory / ".total.old.duckdb",
+        warehouse.directory / ".total.young.duckdb",
+    )
     old.touch()
     young.touch()
     os.utime(old, (0, 0))
     warehouse.build("total", "SELECT 2 AS total")
-    assert sorted(file.name for file in warehouse.directory.iterdir()) == [".total.young.duckdb", "total.duckdb"]
+    assert sorted(file.name for file in warehouse.directory.iterdir()) == [
+        ".total.young.duckdb",
+        "total.duckdb",
+    ]
     assert warehouse.names() == ("total",)
 
 
@@ -88,7 +108,10 @@ def test_dead_letters_are_a_relation(warehouse: Warehouse) -> None:
     assert warehouse.query("SELECT count(*) AS n FROM dead_letters").to_pylist() == [{"n": 0}]
 
 
-@pytest.mark.parametrize(("question", "said"), [("SELECT 1; SELECT 3", "2 statements"), (";", "no statement"), ("-- none", "no statement")])
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [("SELECT 1; SELECT 3", "2 statements"), (";", "no statement"), ("-- none", "no statement")],
+)
 def test_a_question_is_one_statement(warehouse: Warehouse, question: str, said: str) -> None:
     with pytest.raises(WarehouseError, match=f"a question is one SELECT, and .*{said}"):
         warehouse.query(question)
@@ -105,7 +128,9 @@ def test_a_question_is_one_statement(warehouse: Warehouse, question: str, said: 
         ("COPY numbers TO 'numbers.csv'", "COPY"),
     ],
 )
-def test_a_statement_that_writes_is_refused_before_it_runs(warehouse: Warehouse, statement: str, kind: str) -> None:
+def test_a_statement_that_writes_is_refused_before_it_runs(
+    warehouse: Warehouse, statement: str, kind: str
+) -> None:
     """DuckDB said that a view is not an table."""
     said = f"a question is one SELECT, and this is {kind}: questions only read, and runs of the project write"
     for ask_for in (warehouse.query, ask):
@@ -116,12 +141,20 @@ def test_a_statement_that_writes_is_refused_before_it_runs(warehouse: Warehouse,
 
 def test_explanations_and_descriptions_are_questions(warehouse: Warehouse) -> None:
     """They read, too."""
-    for question in ("EXPLAIN SELECT n FROM numbers", "DESCRIBE numbers", "SUMMARIZE numbers", "VALUES (1)", "PRAGMA version"):
+    for question in (
+        "EXPLAIN SELECT n FROM numbers",
+        "DESCRIBE numbers",
+        "SUMMARIZE numbers",
+        "VALUES (1)",
+        "PRAGMA version",
+    ):
         assert warehouse.query(question).num_rows
 
 
 def test_one_statement_may_end_with_a_semicolon_and_a_remark(warehouse: Warehouse) -> None:
-    assert warehouse.query("SELECT n FROM numbers WHERE n > 2; -- the last").to_pylist() == [{"n": 3}]
+    assert warehouse.query("SELECT n FROM numbers WHERE n > 2; -- the last").to_pylist() == [
+        {"n": 3}
+    ]
     assert warehouse.query("PIVOT numbers ON n USING count(*)").num_rows == 1
 
 
@@ -135,9 +168,13 @@ def test_one_statement_may_end_with_a_semicolon_and_a_remark(warehouse: Warehous
         ("SELECT * FROM orders_per_country", "orders_per_country", ""),
     ],
 )
-def test_what_is_guessed_to_be_meant_is_a_relation_here(warehouse: Warehouse, question: str, name: str, guess: str) -> None:
+def test_what_is_guessed_to_be_meant_is_a_relation_here(
+    warehouse: Warehouse, question: str, name: str, guess: str
+) -> None:
     warehouse.build("total", "SELECT 1 AS total")
-    with pytest.raises(UnknownRelationError, match=f"Table with name {name} does not exist!") as refused:
+    with pytest.raises(
+        UnknownRelationError, match=f"Table with name {name} does not exist!"
+    ) as refused:
         warehouse.query(question)
     assert refused.value.name == name
     guesses = [line for line in str(refused.value).splitlines() if line.startswith("Did you mean")]
@@ -149,7 +186,9 @@ def test_names_that_are_paths_are_refused(warehouse: Warehouse) -> None:
         warehouse.build("../total", "SELECT 1")
 
 
-def numbers(warehouse: Warehouse, table: pa.Table, name: str = "wide", **settings: list[str]) -> Lake:
+def numbers(
+    warehouse: Warehouse, table: pa.Table, name: str = "wide", **settings: list[str]
+) -> Lake:
     """Create a table and commit rows."""
     warehouse.lake.create(name, table.schema, partition_by=settings.get("partition_by"))
     write_deltalake(str(warehouse.lake.path(name)), table, mode="append")
@@ -159,7 +198,9 @@ def numbers(warehouse: Warehouse, table: pa.Table, name: str = "wide", **setting
 def read_by_duckdb(warehouse: Warehouse, name: str) -> bool:
     """Whether DuckDB reads the table's files by itself."""
     with warehouse._connection(f"SELECT * FROM {name}", ":memory:") as (connection, _):
-        return "parquet" in str(connection.execute(f"EXPLAIN SELECT * FROM {name}").fetchall()).lower()
+        return (
+            "parquet" in str(connection.execute(f"EXPLAIN SELECT * FROM {name}").fetchall()).lower()
+        )
 
 
 WIDE = pa.table(
@@ -189,22 +230,34 @@ def test_duckdb_reads_the_files_by_itself_and_finds_what_arrow_finds(warehouse: 
 
 def test_rows_of_files_that_are_older_than_a_column_have_null_in_it(warehouse: Warehouse) -> None:
     numbers(warehouse, WIDE.select(["n"]))
-    write_deltalake(str(warehouse.lake.path("wide")), WIDE.select(["text", "n"]), mode="append", schema_mode="merge")
+    write_deltalake(
+        str(warehouse.lake.path("wide")),
+        WIDE.select(["text", "n"]),
+        mode="append",
+        schema_mode="merge",
+    )
     assert read_by_duckdb(warehouse, "wide")
-    assert warehouse.query("SELECT n, text FROM wide WHERE text IS NULL ORDER BY n").to_pylist() == [
+    assert warehouse.query(
+        "SELECT n, text FROM wide WHERE text IS NULL ORDER BY n"
+    ).to_pylist() == [
         {"n": 1, "text": None},
         {"n": 2, "text": None},
         {"n": 2, "text": None},
     ]
 
 
-def test_tables_that_are_empty_or_partitioned_or_lie_in_odd_folders_are_read_through_arrow(warehouse: Warehouse, tmp_path: Path) -> None:
+def test_tables_that_are_empty_or_partitioned_or_lie_in_odd_folders_are_read_through_arrow(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
     warehouse.lake.create("empty", WIDE.schema)
     assert not read_by_duckdb(warehouse, "empty")
     assert warehouse.query("SELECT count(*) AS n FROM empty").to_pylist() == [{"n": 0}]
     numbers(warehouse, WIDE.select(["n", "text"]), "parts", partition_by=["text"])
     assert not read_by_duckdb(warehouse, "parts")
-    assert warehouse.query("SELECT n, text FROM parts ORDER BY n").to_pylist() == [{"n": 1, "text": "a"}, {"n": 2, "text": None}]
+    assert warehouse.query("SELECT n, text FROM parts ORDER BY n").to_pylist() == [
+        {"n": 1, "text": "a"},
+        {"n": 2, "text": None},
+    ]
     odd = Warehouse(tmp_path / "warehouse", Lake(tmp_path / "la*ke"))
     numbers(odd, WIDE)
     assert not read_by_duckdb(odd, "wide")

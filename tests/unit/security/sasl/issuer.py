@@ -1,4 +1,6 @@
-"""An issuer of tokens for tests: keys of several kinds, their JWKS, and tokens that say what a test wants."""
+"""An issuer of tokens for tests: keys of several kinds, their JWKS, and tokens that say what a test
+wants.
+"""
 
 import base64
 import json
@@ -19,7 +21,9 @@ def private_key(kind: str) -> Any:
         return ec.generate_private_key(ec.SECP256R1())
     if kind == "ed":
         return ed25519.Ed25519PrivateKey.generate()
-    return rsa.generate_private_key(public_exponent=65537, key_size=1024 if kind.startswith("weak") else 2048)
+    return rsa.generate_private_key(
+        public_exponent=65537, key_size=1024 if kind.startswith("weak") else 2048
+    )
 
 
 def jwk(kind: str, **more: Any) -> dict[str, Any]:
@@ -32,12 +36,22 @@ def key_set(*keys: dict[str, Any]) -> bytes:
     return json.dumps({"keys": list(keys)}).encode()
 
 
-def token(kind: str = "rsa", algorithm: str | None = None, headers: dict[str, Any] | None = None, **claims: Any) -> str:
+def token(
+    kind: str = "rsa",
+    algorithm: str | None = None,
+    headers: dict[str, Any] | None = None,
+    **claims: Any,
+) -> str:
     """A signed token; claims that are None are left out."""
     said = {"sub": "alice", "iat": NOW_S - 10, "exp": NOW_S + 300, **claims}
     chosen = algorithm or {"ec": "ES256", "ed": "EdDSA"}.get(kind, "RS256")
     named = {"kid": kind} if headers is None else headers
-    return jwt.encode({name: value for name, value in said.items() if value is not None}, private_key(kind), chosen, headers=named)
+    return jwt.encode(
+        {name: value for name, value in said.items() if value is not None},
+        private_key(kind),
+        chosen,
+        headers=named,
+    )
 
 
 def part(value: Any) -> str:

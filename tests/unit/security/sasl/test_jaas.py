@@ -1,4 +1,6 @@
-"""The text of sasl.jaas.config: each row of what Apache Kafka's parser takes or refuses; nothing crashes it or shows a password."""
+"""The text of sasl.jaas.config: each row of what Apache Kafka's parser takes or refuses; nothing
+crashes it or shows a password.
+"""
 
 from contextlib import suppress
 
@@ -7,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_service.common.errors import ConfigError
-from log_service.security.sasl.jaas import MODULES, OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MODULE, parse_jaas
+from log_service.security.sasl.jaas import (
+    MODULES,
+    OAUTHBEARER_MODULE,
+    PLAIN_MODULE,
+    SCRAM_MODULE,
+    parse_jaas,
+)
 
 
 def value_of(written: str) -> str | None:
@@ -41,7 +49,23 @@ def test_value(written: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "written", ["1234", "5x", "-x", ".5", "a@b", "a/b q=c", "a:b", "a+b", "a,b", "#a", '"open', '"line\nbreak"', "", "="]
+    "written",
+    [
+        "1234",
+        "5x",
+        "-x",
+        ".5",
+        "a@b",
+        "a/b q=c",
+        "a:b",
+        "a+b",
+        "a,b",
+        "#a",
+        '"open',
+        '"line\nbreak"',
+        "",
+        "=",
+    ],
 )
 def test_refused_value(written: str) -> None:
     with pytest.raises(ConfigError, match="JAAS text"):
@@ -102,7 +126,11 @@ def test_users_and_the_last_of_equal_keys() -> None:
 def test_nothing_shows_a_password() -> None:
     entry = parse_jaas(f'{PLAIN_MODULE} required password="planted-secret";')
     assert "planted" not in repr(entry)
-    for text in (f"{PLAIN_MODULE} required password=planted-secret@x;", f'{PLAIN_MODULE} required p="planted', "planted required;"):
+    for text in (
+        f"{PLAIN_MODULE} required password=planted-secret@x;",
+        f'{PLAIN_MODULE} required p="planted',
+        "planted required;",
+    ):
         with pytest.raises(ConfigError) as caught:
             parse_jaas(text)
         assert "planted" not in str(caught.value)
@@ -115,7 +143,12 @@ def test_any_text_is_read_or_refused(tail: str) -> None:
             assert parse_jaas(text).login_module in MODULES
 
 
-@given(st.text(alphabet=st.characters(blacklist_categories=["Cs"], blacklist_characters="\r\n"), max_size=40))
+@given(
+    st.text(
+        alphabet=st.characters(blacklist_categories=["Cs"], blacklist_characters="\r\n"),
+        max_size=40,
+    )
+)
 def test_any_quoted_text_comes_back(value: str) -> None:
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     assert value_of(f'"{escaped}"') == value

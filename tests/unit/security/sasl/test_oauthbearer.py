@@ -6,7 +6,13 @@ from hypothesis import strategies as st
 
 from log_service.common.access import Principal
 from log_service.security.sasl.mechanisms import Accepted, Challenge, Refused
-from log_service.security.sasl.oauthbearer import INVALID_TOKEN, OAuthServer, TokenRefusedError, ValidToken, parse_first
+from log_service.security.sasl.oauthbearer import (
+    INVALID_TOKEN,
+    OAuthServer,
+    TokenRefusedError,
+    ValidToken,
+    parse_first,
+)
 
 
 def validate(token: str) -> ValidToken:
@@ -19,7 +25,9 @@ def message(token: str = "good", authorization: str = "", pairs: str = "") -> by
     return f"n,{authorization},\x01auth=Bearer {token}\x01{pairs}\x01".encode()
 
 
-@pytest.mark.parametrize("first", [message(), message(authorization="a=alice"), message(pairs="traceId=7\x01")])
+@pytest.mark.parametrize(
+    "first", [message(), message(authorization="a=alice"), message(pairs="traceId=7\x01")]
+)
 def test_good_token(first: bytes) -> None:
     accepted = OAuthServer(validate).evaluate(first)
     assert accepted == Accepted(principal=Principal("User", "alice"), expires_at_ms=77)

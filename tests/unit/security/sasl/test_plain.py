@@ -12,7 +12,11 @@ from log_service.common.secrets import SecretText
 from log_service.security.sasl.mechanisms import Accepted, LoginError, Refused
 from log_service.security.sasl.plain import PlainClient, PlainServer
 
-USERS = {"alice": SecretText("alice-secret"), "m\u00fcller": SecretText("p\u00e4sswort"), "empty": SecretText("")}
+USERS = {
+    "alice": SecretText("alice-secret"),
+    "m\u00fcller": SecretText("p\u00e4sswort"),
+    "empty": SecretText(""),
+}
 
 
 def refusal_of(token: bytes) -> str | None:
@@ -27,7 +31,9 @@ def test_user_gets_in(token: bytes) -> None:
 
 
 def test_name_and_password_beyond_ascii() -> None:
-    assert isinstance(PlainServer(USERS).evaluate("\0m\u00fcller\0p\u00e4sswort".encode()), Accepted)
+    assert isinstance(
+        PlainServer(USERS).evaluate("\0m\u00fcller\0p\u00e4sswort".encode()), Accepted
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,7 +50,10 @@ def test_name_and_password_beyond_ascii() -> None:
         (b"\0Alice\0alice-secret", "Authentication failed: Invalid username or password"),
         (b"\0nobody\0\0"[:-1] + b"x", "Authentication failed: Invalid username or password"),
         (b"\0nobody\0" + bytes([1]) * 7, "Authentication failed: Invalid username or password"),
-        (b"bob\0alice\0alice-secret", "Authentication failed: Client requested an authorization id that is different from username"),
+        (
+            b"bob\0alice\0alice-secret",
+            "Authentication failed: Client requested an authorization id that is different from username",
+        ),
         (b"bob\0alice\0wrong", "Authentication failed: Invalid username or password"),
     ],
 )
@@ -57,7 +66,9 @@ def test_bytes_that_are_no_text() -> None:
 
 
 def test_unknown_user_with_a_password_of_zeros_is_unknown() -> None:
-    """The comparison for an unknown user is against zeros; a NUL cannot stand in a password, but the rule must not rest on that."""
+    """The comparison for an unknown user is against zeros; a NUL cannot stand in a password, but
+    the rule must not rest on that.
+    """
     from log_service.security.sasl.plain import _is_password_of
 
     assert not _is_password_of(None, "\0\0")
@@ -65,17 +76,26 @@ def test_unknown_user_with_a_password_of_zeros_is_unknown() -> None:
 
 
 @pytest.mark.parametrize("name", ["alice", "nobody"])
-def test_an_unknown_user_costs_the_comparison_of_a_known_one(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """A password of the right length is compared to its end, by a function whose time does not show where two texts part."""
+def test_an_unknown_user_costs_the_comparison_of_a_known_one(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A password of the right length is compared to its end, by a function whose time does not show
+    where two texts part.
+    """
     compared: list[tuple[int, int]] = []
 
     def compare(one: bytes, other: bytes) -> bool:
         compared.append((len(one), len(other)))
         return hmac.compare_digest(one, other)
 
-    monkeypatch.setattr("log_service.security.sasl.plain.hmac", SimpleNamespace(compare_digest=compare))
+    monkeypatch.setattr(
+        "log_service.security.sasl.plain.hmac", SimpleNamespace(compare_digest=compare)
+    )
     password = "x" * len("alice-secret")
-    assert refusal_of(f"\0{name}\0{password}".encode()) == "Authentication failed: Invalid username or password"
+    assert (
+        refusal_of(f"\0{name}\0{password}".encode())
+        == "Authentication failed: Invalid username or password"
+    )
     assert compared == [(len(password), len(password))]
 
 

@@ -35,18 +35,27 @@ from log_service.security.sasl.scram_server import WRONG, ScramServer, TokenLogi
 from tests.unit.security.sasl.scram_story import answer, credential, log_in, new_server
 
 SHA_256, SHA_512 = ScramMechanism.SHA_256, ScramMechanism.SHA_512
-USERS = {mechanism: {"alice": credential(mechanism, "alice-secret")} for mechanism in ScramMechanism}
+USERS = {
+    mechanism: {"alice": credential(mechanism, "alice-secret")} for mechanism in ScramMechanism
+}
 
 
 def test_vector_of_rfc_7677() -> None:
     """RFC 7677, section 3."""
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
-    server = new_server(SHA_256, {"user": credential(SHA_256, "pencil", salt=salt)}, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
+    server = new_server(
+        SHA_256,
+        {"user": credential(SHA_256, "pencil", salt=salt)},
+        "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0",
+    )
     client = ScramClient(SHA_256, "user", "rOprNGfwEbeRWgbNEkqO")
     assert client.first() == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
     challenge = server.evaluate(client.first())
     assert isinstance(challenge, Challenge)
-    assert challenge.token == b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+    assert (
+        challenge.token
+        == b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+    )
     final = answer(client, challenge.token, "pencil")
     proof = b"dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
     assert final == b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=" + proof
@@ -59,7 +68,11 @@ def test_vector_of_rfc_7677() -> None:
 @pytest.mark.parametrize("mechanism", ScramMechanism)
 def test_right_password_gets_in_and_wrong_one_does_not(mechanism: ScramMechanism) -> None:
     def outcome(password: str) -> object:
-        return log_in(new_server(mechanism, USERS[mechanism]), ScramClient(mechanism, "alice", "abc"), password)
+        return log_in(
+            new_server(mechanism, USERS[mechanism]),
+            ScramClient(mechanism, "alice", "abc"),
+            password,
+        )
 
     accepted = outcome("alice-secret")
     assert isinstance(accepted, Accepted)
@@ -70,12 +83,18 @@ def test_right_password_gets_in_and_wrong_one_does_not(mechanism: ScramMechanism
 
 @settings(max_examples=25)
 @given(
-    st.text(alphabet=st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), min_size=1, max_size=12),
+    st.text(
+        alphabet=st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"),
+        min_size=1,
+        max_size=12,
+    ),
     st.text(alphabet=st.characters(blacklist_categories=["Cs"]), max_size=12),
     st.binary(min_size=1, max_size=40),
     st.sampled_from(ScramMechanism),
 )
-def test_any_name_password_and_salt(name: str, password: str, salt: bytes, mechanism: ScramMechanism) -> None:
+def test_any_name_password_and_salt(
+    name: str, password: str, salt: bytes, mechanism: ScramMechanism
+) -> None:
     server = new_server(mechanism, {name: credential(mechanism, password, salt=salt)})
     outcome = log_in(server, ScramClient(mechanism, name, random_text(secrets.randbits)), password)
     assert isinstance(outcome, Accepted)
@@ -85,7 +104,9 @@ def test_any_name_password_and_salt(name: str, password: str, salt: bytes, mecha
 # What a stranger learns
 
 
-def first_response(mechanism: ScramMechanism, name: str, users: dict[str, ScramCredential]) -> bytes:
+def first_response(
+    mechanism: ScramMechanism, name: str, users: dict[str, ScramCredential]
+) -> bytes:
     outcome = new_server(mechanism, users).evaluate(f"n,,n={name},r=abc".encode())
     assert isinstance(outcome, Challenge)
     return outcome.token
@@ -93,7 +114,9 @@ def first_response(mechanism: ScramMechanism, name: str, users: dict[str, ScramC
 
 def test_unknown_user_is_refused_at_the_same_step_with_the_same_reason() -> None:
     server = new_server(SHA_256, USERS[SHA_256])
-    assert log_in(server, ScramClient(SHA_256, "mallory", "abc"), "alice-secret") == Refused(reason=WRONG)
+    assert log_in(server, ScramClient(SHA_256, "mallory", "abc"), "alice-secret") == Refused(
+        reason=WRONG
+    )
 
 
 @pytest.mark.parametrize("name", ["alice", "mallory"])
@@ -110,12 +133,21 @@ def test_a_decoy_is_made_for_known_names_too_because_it_takes_time(name: str) ->
 
 
 def test_unknown_user_gets_a_salt_like_that_of_a_known_one_and_keeps_it() -> None:
-    known, unknown = first_response(SHA_256, "alice", USERS[SHA_256]), first_response(SHA_256, "mallory", USERS[SHA_256])
+    known, unknown = (
+        first_response(SHA_256, "alice", USERS[SHA_256]),
+        first_response(SHA_256, "mallory", USERS[SHA_256]),
+    )
     assert len(known) == len(unknown)
     assert parse_server_first(known).iterations == parse_server_first(unknown).iterations
     assert first_response(SHA_256, "mallory", USERS[SHA_256]) == unknown
-    assert parse_server_first(first_response(SHA_256, "trudy", USERS[SHA_256])).salt != parse_server_first(unknown).salt
-    assert parse_server_first(first_response(SHA_512, "mallory", USERS[SHA_256])).salt != parse_server_first(unknown).salt
+    assert (
+        parse_server_first(first_response(SHA_256, "trudy", USERS[SHA_256])).salt
+        != parse_server_first(unknown).salt
+    )
+    assert (
+        parse_server_first(first_response(SHA_512, "mallory", USERS[SHA_256])).salt
+        != parse_server_first(unknown).salt
+    )
 
 
 @pytest.mark.parametrize("salt", [b"0123456789abcdefghijklmnop", bytes(range(200, 216))])
@@ -136,18 +168,26 @@ def test_decoy_without_any_user() -> None:
 def test_decoys_follow_the_many_and_not_the_one() -> None:
     salt = b"0123456789abcdefghijklmnop"
     many = [credential(SHA_256, "x", salt=salt) for _ in range(3)]
-    assert usual_shape([*many, credential(SHA_256, "y", salt=bytes(range(200, 216)), iterations=8192)]) == PLAIN_SHAPE
+    assert (
+        usual_shape([*many, credential(SHA_256, "y", salt=bytes(range(200, 216)), iterations=8192)])
+        == PLAIN_SHAPE
+    )
     changed = [*many[:2], credential(SHA_256, "z", salt=salt[::-1])]
     assert usual_shape(changed) == PLAIN_SHAPE, "another password changes nothing"
 
 
 def test_decoy_gets_another_salt_with_another_shape_as_a_user_does_with_another_password() -> None:
-    before, after = (decoy_credential(SHA_256, "mallory", Shape(iterations=count), b"secret") for count in (4096, 8192))
+    before, after = (
+        decoy_credential(SHA_256, "mallory", Shape(iterations=count), b"secret")
+        for count in (4096, 8192)
+    )
     assert before.salt != after.salt
 
 
 def test_proof_that_fits_the_decoy_does_not_get_in() -> None:
-    """The stored key of a decoy is known to all, but no password hashes to it; a forged credential of zeros must not help either."""
+    """The stored key of a decoy is known to all, but no password hashes to it; a forged credential
+    of zeros must not help either.
+    """
     salted = SecretBytes(bytes(32))
     server = new_server(SHA_256, {})
     client = ScramClient(SHA_256, "mallory", "abc")
@@ -159,7 +199,9 @@ def test_proof_that_fits_the_decoy_does_not_get_in() -> None:
 
 def test_credential_with_too_few_iterations_counts_as_none() -> None:
     weak = credential(SHA_256, "alice-secret", iterations=4095)
-    assert log_in(new_server(SHA_256, {"alice": weak}), ScramClient(SHA_256, "alice", "abc"), "alice-secret") == Refused(reason=WRONG)
+    assert log_in(
+        new_server(SHA_256, {"alice": weak}), ScramClient(SHA_256, "alice", "abc"), "alice-secret"
+    ) == Refused(reason=WRONG)
 
 
 # What the broker refuses
@@ -221,7 +263,9 @@ def test_other_authorization_id_is_told() -> None:
 )
 def test_changed_last_message_is_refused(old: bytes, new: bytes) -> None:
     server, client = new_server(SHA_256, USERS[SHA_256]), ScramClient(SHA_256, "alice", "abc")
-    outcome = log_in(server, client, "alice-secret", change_final=lambda token: token.replace(old, new))
+    outcome = log_in(
+        server, client, "alice-secret", change_final=lambda token: token.replace(old, new)
+    )
     assert isinstance(outcome, Refused)
 
 
@@ -230,21 +274,38 @@ def test_changed_last_message_is_refused(old: bytes, new: bytes) -> None:
     [
         ("c=biws,r=abcof-the-server", None),
         ("c=biws,r=abcof-the-server,x=y", None),
-        ("c=eSws,r=abcof-the-server", "the channel binding of the last SCRAM message is not that of the first"),
-        ("c=,r=abcof-the-server", "the channel binding of the last SCRAM message is not that of the first"),
+        (
+            "c=eSws,r=abcof-the-server",
+            "the channel binding of the last SCRAM message is not that of the first",
+        ),
+        (
+            "c=,r=abcof-the-server",
+            "the channel binding of the last SCRAM message is not that of the first",
+        ),
         ("c=biws,r=abc", "the nonce of the last SCRAM message is not that of the first"),
-        ("c=biws,r=abcof-the-serverx", "the nonce of the last SCRAM message is not that of the first"),
+        (
+            "c=biws,r=abcof-the-serverx",
+            "the nonce of the last SCRAM message is not that of the first",
+        ),
         ("c=biws,r=abcof-another", "the nonce of the last SCRAM message is not that of the first"),
     ],
 )
-def test_last_message_is_refused_for_what_it_says_though_its_proof_is_right(without_proof: str, reason: str | None) -> None:
-    """A proof covers whatever its client says. Apache Kafka does not look at the channel binding, which shows a man in the middle."""
+def test_last_message_is_refused_for_what_it_says_though_its_proof_is_right(
+    without_proof: str, reason: str | None
+) -> None:
+    """A proof covers whatever its client says. Apache Kafka does not look at the channel binding,
+    which shows a man in the middle.
+    """
     server = new_server(SHA_256, USERS[SHA_256])
     challenge = server.evaluate(b"n,,n=alice,r=abc")
     assert isinstance(challenge, Challenge)
     told = parse_server_first(challenge.token)
-    key = client_key(SHA_256, salted_password(SHA_256, SecretText("alice-secret"), told.salt, told.iterations))
-    proof = client_proof(SHA_256, key, f"n=alice,r=abc,{challenge.token.decode()},{without_proof}".encode())
+    key = client_key(
+        SHA_256, salted_password(SHA_256, SecretText("alice-secret"), told.salt, told.iterations)
+    )
+    proof = client_proof(
+        SHA_256, key, f"n=alice,r=abc,{challenge.token.decode()},{without_proof}".encode()
+    )
     outcome = server.evaluate(f"{without_proof},p={base64.b64encode(proof).decode()}".encode())
     assert isinstance(outcome, Accepted) if reason is None else outcome == Refused(reason=reason)
 
@@ -253,7 +314,12 @@ def test_last_message_is_refused_for_what_it_says_though_its_proof_is_right(with
 def test_proof_of_another_length_is_refused(length: int) -> None:
     server, client = new_server(SHA_256, USERS[SHA_256]), ScramClient(SHA_256, "alice", "abc")
     proof = base64.b64encode(bytes(length))
-    outcome = log_in(server, client, "alice-secret", change_final=lambda token: token.partition(b",p=")[0] + b",p=" + proof)
+    outcome = log_in(
+        server,
+        client,
+        "alice-secret",
+        change_final=lambda token: token.partition(b",p=")[0] + b",p=" + proof,
+    )
     assert outcome == Refused(reason=WRONG)
 
 
@@ -278,9 +344,15 @@ def test_any_messages_are_decided_on(first: bytes, final: bytes) -> None:
             parse(first)
 
 
-@pytest.mark.parametrize("after", [{}, {"alice": credential(SHA_256, "another")}], ids=["gone", "changed"])
-def test_a_user_who_went_in_the_middle_of_a_login_is_not_let_in(after: dict[str, ScramCredential]) -> None:
-    """Who waits with the last message until the user is removed must not begin a session then, which may have no end."""
+@pytest.mark.parametrize(
+    "after", [{}, {"alice": credential(SHA_256, "another")}], ids=["gone", "changed"]
+)
+def test_a_user_who_went_in_the_middle_of_a_login_is_not_let_in(
+    after: dict[str, ScramCredential],
+) -> None:
+    """Who waits with the last message until the user is removed must not begin a session then,
+    which may have no end.
+    """
     users = dict(USERS[SHA_256])
     server, client = new_server(SHA_256, users), ScramClient(SHA_256, "alice", "abc")
     challenge = server.evaluate(client.first())
@@ -304,14 +376,23 @@ def token_server() -> tuple[object, ...]:
 
 
 def token_login(*, is_there: bool) -> TokenLogin:
-    return TokenLogin(owner=Principal("User", "alice"), credential=credential(SHA_512, "hmac"), expires_at_ms=77, is_there=lambda: is_there)
+    return TokenLogin(
+        owner=Principal("User", "alice"),
+        credential=credential(SHA_512, "hmac"),
+        expires_at_ms=77,
+        is_there=lambda: is_there,
+    )
 
 
 def test_token_logs_in_as_its_owner() -> None:
     server, client, lookup = token_server()
     challenge = lookup.resume(token_login(is_there=True))  # type: ignore[attr-defined]
     outcome = server.evaluate(answer(client, challenge.token, "hmac"))  # type: ignore[attr-defined, arg-type]
-    assert (outcome.principal, outcome.expires_at_ms, outcome.is_by_token) == (Principal("User", "alice"), 77, True)
+    assert (outcome.principal, outcome.expires_at_ms, outcome.is_by_token) == (
+        Principal("User", "alice"),
+        77,
+        True,
+    )
 
 
 def test_a_token_that_went_in_the_middle_of_its_login_lets_nobody_in() -> None:
@@ -328,7 +409,9 @@ def test_tokens_show_the_same_salt_on_all_nodes_and_look_like_decoys() -> None:
     assert usual_shape([one, other]) == PLAIN_SHAPE
 
 
-def test_a_token_is_found_by_its_hmac_without_computing_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_found_by_its_hmac_without_computing_those_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     secret, computed = SecretText("the-secret-of-the-cluster"), list[str]()
 
     def counted(secret: SecretText, token_id: str) -> SecretBytes:
@@ -337,7 +420,9 @@ def test_a_token_is_found_by_its_hmac_without_computing_those_of_others(monkeypa
 
     monkeypatch.setattr(delegation, "token_hmac", counted)
     index, tokens = TokenIndex(secret), {f"token-{number}": number for number in range(100)}
-    hmacs = {token_id: token_hmac(secret, token_id).reveal() for token_id in (*tokens, "new", "none")}
+    hmacs = {
+        token_id: token_hmac(secret, token_id).reveal() for token_id in (*tokens, "new", "none")
+    }
     assert index.find(tokens, hmacs["token-7"]) == "token-7"
     assert len(computed) == 100
     renewed = {**tokens, "token-7": 1_000}
@@ -388,12 +473,16 @@ def client_after_first() -> ScramClient:
         (b"", "malformed"),
     ],
 )
-def test_client_refuses_a_broker_that_is_weak_absurd_or_malformed(token: bytes, complaint: str) -> None:
+def test_client_refuses_a_broker_that_is_weak_absurd_or_malformed(
+    token: bytes, complaint: str
+) -> None:
     with pytest.raises(LoginError, match=complaint):
         client_after_first().evaluate(token)
 
 
-@pytest.mark.parametrize("token", [b"v=" + base64.b64encode(bytes(32)), b"v=", b"e=invalid-proof", b"", b"x"])
+@pytest.mark.parametrize(
+    "token", [b"v=" + base64.b64encode(bytes(32)), b"v=", b"e=invalid-proof", b"", b"x"]
+)
 def test_client_refuses_a_broker_that_does_not_know_the_credential(token: bytes) -> None:
     server, client = new_server(SHA_256, USERS[SHA_256]), ScramClient(SHA_256, "alice", "abc")
     challenge = server.evaluate(client.first())
@@ -427,4 +516,6 @@ def test_random_text_fits_a_nonce_and_differs() -> None:
 
 def test_credential_from_a_salted_password_is_that_of_the_password() -> None:
     salted = salted_password(SHA_512, SecretText("alice-secret"), b"salt", 4096)
-    assert credential_from(SHA_512, salted, b"salt", 4096) == credential(SHA_512, "alice-secret", salt=b"salt")
+    assert credential_from(SHA_512, salted, b"salt", 4096) == credential(
+        SHA_512, "alice-secret", salt=b"salt"
+    )

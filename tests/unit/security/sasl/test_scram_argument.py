@@ -1,4 +1,6 @@
-"""A SCRAM user on the command line: what is taken, what is refused, and that nothing shows a password."""
+"""A SCRAM user on the command line: what is taken, what is refused, and that nothing shows a
+password.
+"""
 
 import base64
 
@@ -17,11 +19,19 @@ SALTED = base64.b64encode(bytes(range(32))).decode()
 
 
 def test_name_and_password() -> None:
-    user = parse_scram_argument('SCRAM-SHA-512=[name="alice b",password="a=b",iterations=8192,salt=c2FsdA==]')
-    assert user == ScramArgument(
-        mechanism=ScramMechanism.SHA_512, name="alice b", password=SecretText("a=b"), salt=b"salt", iterations=8192
+    user = parse_scram_argument(
+        'SCRAM-SHA-512=[name="alice b",password="a=b",iterations=8192,salt=c2FsdA==]'
     )
-    assert user.credential(lambda bits: 1) == credential(ScramMechanism.SHA_512, "a=b", salt=b"salt", iterations=8192)
+    assert user == ScramArgument(
+        mechanism=ScramMechanism.SHA_512,
+        name="alice b",
+        password=SecretText("a=b"),
+        salt=b"salt",
+        iterations=8192,
+    )
+    assert user.credential(lambda bits: 1) == credential(
+        ScramMechanism.SHA_512, "a=b", salt=b"salt", iterations=8192
+    )
 
 
 def test_salt_that_is_not_given_is_made() -> None:
@@ -34,7 +44,9 @@ def test_salt_that_is_not_given_is_made() -> None:
 def test_password_that_was_salted_before() -> None:
     salted = salted_password(ScramMechanism.SHA_256, SecretText("secret"), b"salt", 4096).reveal()
     text = f"SCRAM-SHA-256=[name=alice,saltedpassword={base64.b64encode(salted).decode()},salt=c2FsdA==]"
-    assert parse_scram_argument(text).credential(lambda bits: 1) == credential(ScramMechanism.SHA_256, "secret", salt=b"salt")
+    assert parse_scram_argument(text).credential(lambda bits: 1) == credential(
+        ScramMechanism.SHA_256, "secret", salt=b"salt"
+    )
 
 
 def test_password_in_a_file() -> None:
@@ -47,7 +59,10 @@ def test_password_in_a_file() -> None:
         ("", "MECHANISM="),
         ("SCRAM-SHA-256", "MECHANISM="),
         ("SCRAM-SHA-256=name=alice", "MECHANISM="),
-        ("SCRAM-SHA-1=[name=alice,password=planted]", "must be one of SCRAM-SHA-256, SCRAM-SHA-512"),
+        (
+            "SCRAM-SHA-1=[name=alice,password=planted]",
+            "must be one of SCRAM-SHA-256, SCRAM-SHA-512",
+        ),
         ("SCRAM-SHA-256=[password=planted]", "no name"),
         ("SCRAM-SHA-256=[name=,password=planted]", "no name"),
         ("SCRAM-SHA-256=[name=alice]", "exactly one of"),

@@ -1,4 +1,6 @@
-"""What the broker does with each frame before, during and after a login: the table of Apache Kafka's SaslServerAuthenticator by rows."""
+"""What the broker does with each frame before, during and after a login: the table of Apache
+Kafka's SaslServerAuthenticator by rows.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,10 +14,31 @@ from log_service.common.errors import ErrorCode
 from log_service.protocol.api_versions import KNOWN, ApiKey, request_class, response_class
 from log_service.protocol.codec import decode
 from log_service.protocol.frames import RequestHeader, encode_request, parse_response_header
-from log_service.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from log_service.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
 from log_service.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from log_service.security.sasl.mechanisms import Accepted, Challenge, Lookup, Outcome, Refused, TurnWanted
-from log_service.security.sasl.session import Close, LoginPolicy, LoginSession, Now, Pass, Phase, Refuse, Respond, Step, Wait
+from log_service.security.sasl.mechanisms import (
+    Accepted,
+    Challenge,
+    Lookup,
+    Outcome,
+    Refused,
+    TurnWanted,
+)
+from log_service.security.sasl.session import (
+    Close,
+    LoginPolicy,
+    LoginSession,
+    Now,
+    Pass,
+    Phase,
+    Refuse,
+    Respond,
+    Step,
+    Wait,
+)
 
 ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")
 CORRELATION_ID = 77
@@ -50,7 +73,11 @@ class Scripted:
 def new_session(max_reauth_ms: int = 0) -> LoginSession:
     mechanisms = ("PLAIN", "SCRAM-SHA-512")
     return LoginSession(
-        LoginPolicy(mechanisms=mechanisms, begin=lambda _: Scripted(), max_reauth_ms=dict.fromkeys(mechanisms, max_reauth_ms))
+        LoginPolicy(
+            mechanisms=mechanisms,
+            begin=lambda _: Scripted(),
+            max_reauth_ms=dict.fromkeys(mechanisms, max_reauth_ms),
+        )
     )
 
 
@@ -99,7 +126,9 @@ def handshake_response(step: Step) -> SaslHandshakeResponse:
     return found
 
 
-def logged_in(token: str = "alice", max_reauth_ms: int = 0, version: int = 2, now: Now = EARLY) -> LoginSession:
+def logged_in(
+    token: str = "alice", max_reauth_ms: int = 0, version: int = 2, now: Now = EARLY
+) -> LoginSession:
     session = new_session(max_reauth_ms)
     session.receive(handshake(), now)
     assert isinstance(session.receive(authenticate(token, version), now), Respond)
@@ -140,7 +169,10 @@ def test_any_other_request_closes_at_once(key: ApiKey) -> None:
     assert isinstance(new_session().receive(any_frame(key), EARLY), Close)
 
 
-@pytest.mark.parametrize("content", [b"", b"\0", b"\x16\x03\x01\x02\0\x01", b"GET / HTTP/1.1\r\n\r\n", bytes(20), b"\xff" * 20])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\0", b"\x16\x03\x01\x02\0\x01", b"GET / HTTP/1.1\r\n\r\n", bytes(20), b"\xff" * 20],
+)
 def test_bytes_that_are_no_request_close_at_once(content: bytes) -> None:
     assert isinstance(new_session().receive(content, EARLY), Close)
 
@@ -180,14 +212,21 @@ def test_login_in_every_version(version: int) -> None:
     step = session.receive(authenticate("alice", version), EARLY)
     assert isinstance(step, Respond)
     assert step.login is not None
-    assert (step.login.mechanism, step.login.accepted.principal, step.login.is_repeated) == ("PLAIN", ALICE, False)
+    assert (step.login.mechanism, step.login.accepted.principal, step.login.is_repeated) == (
+        "PLAIN",
+        ALICE,
+        False,
+    )
     answer = token_response(step, version)
     assert (answer.error_code, answer.auth_bytes, answer.session_lifetime_ms) == (0, b"proof", 0)
 
 
 def test_bare_tokens_after_handshake_0() -> None:
     session = new_session()
-    assert response(session.receive(handshake(version=0), EARLY), ApiKey.SASL_HANDSHAKE, 0).error_code == 0
+    assert (
+        response(session.receive(handshake(version=0), EARLY), ApiKey.SASL_HANDSHAKE, 0).error_code
+        == 0
+    )
     assert session.receive(b"more", EARLY) == Respond(chunks=[b"\0\0\0\x09challenge"])
     step = session.receive(b"bob", EARLY)
     assert isinstance(step, Respond)
@@ -205,10 +244,14 @@ def test_bare_token_that_is_refused_gets_no_response() -> None:
 
 @pytest.mark.parametrize("key", sorted(set(KNOWN) - {ApiKey.SASL_AUTHENTICATE}))
 def test_other_request_in_the_middle_of_a_login_is_refused(key: ApiKey) -> None:
-    """It gets the API's own error response where that has a place for the code, and an empty one otherwise; its body is not read."""
+    """It gets the API's own error response where that has a place for the code, and an empty one
+    otherwise; its body is not read.
+    """
     session, version = new_session(), KNOWN[key].max_version
     session.receive(handshake(), EARLY)
-    step = session.receive(any_frame(key)[:-1] if key is ApiKey.CREATE_TOPICS else any_frame(key), EARLY)
+    step = session.receive(
+        any_frame(key)[:-1] if key is ApiKey.CREATE_TOPICS else any_frame(key), EARLY
+    )
     assert isinstance(step, Refuse)
     if step.chunks is not None:
         answer = response(step, key, version)
@@ -217,10 +260,17 @@ def test_other_request_in_the_middle_of_a_login_is_refused(key: ApiKey) -> None:
 
 
 def test_state_is_told_where_the_response_has_a_place_for_it() -> None:
-    for key, version in ((ApiKey.API_VERSIONS, 0), (ApiKey.API_VERSIONS, 4), (ApiKey.SASL_HANDSHAKE, 1)):
+    for key, version in (
+        (ApiKey.API_VERSIONS, 0),
+        (ApiKey.API_VERSIONS, 4),
+        (ApiKey.SASL_HANDSHAKE, 1),
+    ):
         session = new_session()
         session.receive(handshake(), EARLY)
-        assert response(session.receive(any_frame(key, version), EARLY), key, version).error_code == ErrorCode.ILLEGAL_SASL_STATE
+        assert (
+            response(session.receive(any_frame(key, version), EARLY), key, version).error_code
+            == ErrorCode.ILLEGAL_SASL_STATE
+        )
 
 
 def test_metadata_1_in_the_middle_of_a_login_gets_an_empty_response() -> None:
@@ -230,14 +280,18 @@ def test_metadata_1_in_the_middle_of_a_login_gets_an_empty_response() -> None:
     assert (list(answer.brokers), list(answer.topics)) == ([], [])
 
 
-@pytest.mark.parametrize("content", [with_version(authenticate("alice"), 3), authenticate("alice")[:-3], b"", b"\0\x24"])
+@pytest.mark.parametrize(
+    "content", [with_version(authenticate("alice"), 3), authenticate("alice")[:-3], b"", b"\0\x24"]
+)
 def test_broken_authenticate_closes_at_once(content: bytes) -> None:
     session = new_session()
     session.receive(handshake(), EARLY)
     assert isinstance(session.receive(content, EARLY), Close)
 
 
-@pytest.mark.parametrize(("token", "text"), [("told", "you are told"), ("no", GENERIC.format("authentication", "PLAIN"))])
+@pytest.mark.parametrize(
+    ("token", "text"), [("told", "you are told"), ("no", GENERIC.format("authentication", "PLAIN"))]
+)
 def test_refused_login(token: str, text: str) -> None:
     session = new_session()
     session.receive(handshake(), EARLY)
@@ -261,7 +315,9 @@ def test_login_that_has_to_be_looked_up() -> None:
 def test_a_password_is_compared_in_turn() -> None:
     session = new_session()
     session.receive(handshake(), EARLY)
-    assert session.receive(authenticate("a password"), EARLY) == Wait(wanted=TurnWanted(user="alice"))
+    assert session.receive(authenticate("a password"), EARLY) == Wait(
+        wanted=TurnWanted(user="alice")
+    )
     assert session.phase is Phase.LOOKUP
     assert isinstance(session.found(None, EARLY), Refuse), "the mechanism has seen the token"
 
@@ -308,17 +364,28 @@ def test_without_a_lifetime_everything_is_the_brokers(key: ApiKey) -> None:
 
 @pytest.mark.parametrize(
     ("token", "max_reauth_ms", "lifetime_ms"),
-    [("alice", 0, 0), ("alice", 3_000, 3_000), ("ends in 5 s", 0, 5_000), ("ends in 5 s", 3_000, 3_000), ("ends in 5 s", 9_000, 5_000)],
+    [
+        ("alice", 0, 0),
+        ("alice", 3_000, 3_000),
+        ("ends in 5 s", 0, 5_000),
+        ("ends in 5 s", 3_000, 3_000),
+        ("ends in 5 s", 9_000, 5_000),
+    ],
 )
 def test_lifetime_is_the_shorter_of_both(token: str, max_reauth_ms: int, lifetime_ms: int) -> None:
     session = new_session(max_reauth_ms)
     session.receive(handshake(), EARLY)
-    assert token_response(session.receive(authenticate(token), EARLY)).session_lifetime_ms == lifetime_ms
+    assert (
+        token_response(session.receive(authenticate(token), EARLY)).session_lifetime_ms
+        == lifetime_ms
+    )
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_request_after_the_end_closes_at_once(version: int) -> None:
-    """Also of a client that logged in with SaslAuthenticate 0: it was not told the lifetime, and cannot log in again."""
+    """Also of a client that logged in with SaslAuthenticate 0: it was not told the lifetime, and
+    cannot log in again.
+    """
     session = logged_in(max_reauth_ms=1_000, version=version)
     assert session.receive(any_frame(ApiKey.METADATA), after(1_000)) == Pass()
     step = session.receive(any_frame(ApiKey.METADATA), after(1_001))
@@ -328,8 +395,15 @@ def test_request_after_the_end_closes_at_once(version: int) -> None:
 
 def test_lifetime_does_not_follow_the_wall_clock() -> None:
     session = logged_in(max_reauth_ms=1_000)
-    assert session.receive(any_frame(ApiKey.METADATA), Now(after(999).monotonic_ns, EARLY.wall_ms + 10**9)) == Pass()
-    assert isinstance(session.receive(any_frame(ApiKey.METADATA), Now(after(1_001).monotonic_ns, 0)), Close)
+    assert (
+        session.receive(
+            any_frame(ApiKey.METADATA), Now(after(999).monotonic_ns, EARLY.wall_ms + 10**9)
+        )
+        == Pass()
+    )
+    assert isinstance(
+        session.receive(any_frame(ApiKey.METADATA), Now(after(1_001).monotonic_ns, 0)), Close
+    )
 
 
 @pytest.mark.parametrize("ms", [500, 5_000])
@@ -363,7 +437,9 @@ def test_login_again_within_a_second_of_an_ended_one_closes() -> None:
 
 def test_other_mechanism_is_answered_and_the_next_frame_is_refused_without_a_response() -> None:
     session = logged_in(max_reauth_ms=60_000)
-    assert handshake_response(session.receive(handshake("SCRAM-SHA-512"), after(10))).error_code == 0
+    assert (
+        handshake_response(session.receive(handshake("SCRAM-SHA-512"), after(10))).error_code == 0
+    )
     step = session.receive(authenticate("alice"), after(10))
     assert isinstance(step, Refuse)
     assert step.chunks is None
@@ -405,12 +481,18 @@ FRAMES = [
     handshake(version=0),
     handshake("SCRAM-SHA-512"),
     handshake("GSSAPI"),
-    *(authenticate(token) for token in ("alice", "bob", "more", "look up", "told", "no", "ends in 5 s")),
+    *(
+        authenticate(token)
+        for token in ("alice", "bob", "more", "look up", "told", "no", "ends in 5 s")
+    ),
     b"alice",
 ]
 
 
-@given(st.lists(st.one_of(st.sampled_from(FRAMES), st.binary(max_size=40)), max_size=8), st.sampled_from([0, 1_000]))
+@given(
+    st.lists(st.one_of(st.sampled_from(FRAMES), st.binary(max_size=40)), max_size=8),
+    st.sampled_from([0, 1_000]),
+)
 def test_any_frames_in_any_order(frames: list[bytes], max_reauth_ms: int) -> None:
     """Only a login makes a principal; what ended stays ended; a principal never changes."""
     session, principal = new_session(max_reauth_ms), None

@@ -32,7 +32,11 @@ RULES = WebTokenRules()
 @pytest.mark.parametrize("kind", ["rsa", "ec", "ed"])
 def test_token_of_a_known_key(kind: str) -> None:
     valid = validate_token(token(kind, scope="read write"), KEYS, RULES, NOW_S)
-    assert (valid.subject, valid.expires_at_ms, valid.scopes) == ("alice", (NOW_S + 300) * 1_000, frozenset({"read", "write"}))
+    assert (valid.subject, valid.expires_at_ms, valid.scopes) == (
+        "alice",
+        (NOW_S + 300) * 1_000,
+        frozenset({"read", "write"}),
+    )
 
 
 @pytest.mark.parametrize("algorithm", ["RS384", "PS256", "PS512"])
@@ -42,7 +46,11 @@ def test_algorithm_that_fits_the_key(algorithm: str) -> None:
 
 def forged_by_hmac() -> str:
     """A token whose HMAC has the issuer's public key as its secret, as text."""
-    public = private_key("rsa").public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    public = (
+        private_key("rsa")
+        .public_key()
+        .public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    )
     signed = f"{part({'alg': 'HS256', 'kid': 'rsa'})}.{part({'sub': 'alice', 'iat': NOW_S, 'exp': NOW_S + 300})}"
     digest = hmac.new(public, signed.encode(), hashlib.sha256).hexdigest()
     return f"{signed}.{part(digest)}"
@@ -77,11 +85,19 @@ def test_token_that_is_not_trusted(text: str) -> None:
 
 
 def test_algorithms_of_the_configuration_are_those_that_keys_take() -> None:
-    assert set(TOKEN_ALGORITHMS) == {*RSA_ALGORITHMS, *(name for names in CURVE_ALGORITHMS.values() for name in names)}
+    assert set(TOKEN_ALGORITHMS) == {
+        *RSA_ALGORITHMS,
+        *(name for names in CURVE_ALGORITHMS.values() for name in names),
+    }
 
 
-@pytest.mark.parametrize(("allowed", "is_taken"), [((), True), (("RS256",), True), (("EdDSA", "RS256"), True), (("RS512", "ES256"), False)])
-def test_algorithm_has_to_be_allowed_beside_fitting_the_key(allowed: tuple[str, ...], *, is_taken: bool) -> None:
+@pytest.mark.parametrize(
+    ("allowed", "is_taken"),
+    [((), True), (("RS256",), True), (("EdDSA", "RS256"), True), (("RS512", "ES256"), False)],
+)
+def test_algorithm_has_to_be_allowed_beside_fitting_the_key(
+    allowed: tuple[str, ...], *, is_taken: bool
+) -> None:
     rules = WebTokenRules(algorithms=allowed)
     if is_taken:
         assert validate_token(token("rsa", "RS256"), KEYS, rules, NOW_S).subject == "alice"
@@ -91,7 +107,9 @@ def test_algorithm_has_to_be_allowed_beside_fitting_the_key(allowed: tuple[str, 
 
 
 def test_an_algorithm_that_is_allowed_fits_no_other_key_for_that() -> None:
-    """What a configuration allows, a key may still not take: an HMAC with a public key, and what another key signed."""
+    """What a configuration allows, a key may still not take: an HMAC with a public key, and what
+    another key signed.
+    """
     for text in (forged_by_hmac(), token("ec", headers={"kid": "rsa"}), unsigned()):
         with pytest.raises(TokenRefusedError):
             validate_token(text, KEYS, WebTokenRules(algorithms=("HS256", "ES256", "none")), NOW_S)
@@ -145,7 +163,16 @@ def test_key_that_must_not_be_used_is_left_out(unusable: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{}", b"[]", b'{"keys": {}}', json.dumps({"keys": [{}] * 101}).encode(), b"[" * 100_000, b'{"keys": [{"kty": []}]}']
+    "content",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b'{"keys": {}}',
+        json.dumps({"keys": [{}] * 101}).encode(),
+        b"[" * 100_000,
+        b'{"keys": [{"kty": []}]}',
+    ],
 )
 def test_document_that_is_no_key_set(content: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
@@ -192,7 +219,9 @@ def test_key_that_names_its_algorithm_takes_no_other() -> None:
 def test_claims_that_are_refused(claims: dict[str, Any], rules: WebTokenRules) -> None:
     said = {"sub": "alice", "iat": NOW_S, "exp": NOW_S + 300, **claims}
     with pytest.raises(TokenRefusedError):
-        check_claims({name: value for name, value in said.items() if value is not None}, rules, NOW_S)
+        check_claims(
+            {name: value for name, value in said.items() if value is not None}, rules, NOW_S
+        )
 
 
 @pytest.mark.parametrize(
@@ -208,7 +237,12 @@ def test_claims_that_are_refused(claims: dict[str, Any], rules: WebTokenRules) -
     ],
 )
 def test_claims_that_are_taken(claims: dict[str, Any], rules: WebTokenRules) -> None:
-    assert check_claims({"sub": "alice", "iat": NOW_S, "exp": NOW_S + 300, **claims}, rules, NOW_S).subject == "alice"
+    assert (
+        check_claims(
+            {"sub": "alice", "iat": NOW_S, "exp": NOW_S + 300, **claims}, rules, NOW_S
+        ).subject
+        == "alice"
+    )
 
 
 def test_unsigned_token_is_read_only_where_it_is_asked_for() -> None:
@@ -221,7 +255,9 @@ def test_unsigned_token_is_read_only_where_it_is_asked_for() -> None:
 @given(
     st.text(max_size=60),
     st.dictionaries(
-        st.sampled_from(["alg", "kid", "typ", "crit", "b64"]), st.one_of(st.none(), st.integers(), st.text(max_size=8)), max_size=4
+        st.sampled_from(["alg", "kid", "typ", "crit", "b64"]),
+        st.one_of(st.none(), st.integers(), st.text(max_size=8)),
+        max_size=4,
     ),
 )
 def test_anything_is_refused(text: str, header: dict[str, Any]) -> None:

@@ -1,4 +1,6 @@
-"""TLS over any byte stream: what every network promises holds for it, and a peer that misbehaves gets nowhere."""
+"""TLS over any byte stream: what every network promises holds for it, and a peer that misbehaves
+gets nowhere.
+"""
 
 import os
 import ssl
@@ -36,7 +38,13 @@ class TestTlsOverSmallChunks(NetworkContract):
 
     @pytest.fixture
     def network(self, tmp_path: Path) -> Network:
-        return TlsNetwork(MemoryNetwork(Random(1), Weather(max_latency=0.000_01, max_chunk_bytes=100_000, window_bytes=70_000)), tmp_path)
+        return TlsNetwork(
+            MemoryNetwork(
+                Random(1),
+                Weather(max_latency=0.000_01, max_chunk_bytes=100_000, window_bytes=70_000),
+            ),
+            tmp_path,
+        )
 
 
 class TestTlsOverSockets(NetworkContract):
@@ -66,7 +74,11 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
 
 
-def play(authority: Authority, scene: Callable[[TlsConnection, Connection], Awaitable[None]], weather: Weather | None = None) -> None:
+def play(
+    authority: Authority,
+    scene: Callable[[TlsConnection, Connection], Awaitable[None]],
+    weather: Weather | None = None,
+) -> None:
     """Run a scene with a server's end that speaks TLS and the raw other end, in virtual time."""
 
     async def main() -> None:
@@ -74,7 +86,9 @@ def play(authority: Authority, scene: Callable[[TlsConnection, Connection], Awai
         listener = await network.listen("", 1)
         raw = await network.connect("localhost", 1)
         with trio.fail_after(1_000):
-            await scene(TlsConnection(await listener.accept(), server_side(authority.issue("server"))), raw)
+            await scene(
+                TlsConnection(await listener.accept(), server_side(authority.issue("server"))), raw
+            )
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
 
@@ -100,7 +114,14 @@ def test_a_handshake_that_arrives_byte_by_byte_succeeds(authority: Authority) ->
     play(authority, scene, Weather(max_chunk_bytes=1))
 
 
-@pytest.mark.parametrize("content", [b"\x00\x00\x00\x1a\x00\x12\x00\x00", b"GET / HTTP/1.1\r\n\r\n", b"\x80\x2e\x01\x00\x02" + bytes(60)])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x00\x00\x00\x1a\x00\x12\x00\x00",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x80\x2e\x01\x00\x02" + bytes(60),
+    ],
+)
 def test_a_client_without_tls_is_told_apart(authority: Authority, content: bytes) -> None:
     async def scene(server: TlsConnection, raw: Connection) -> None:
         await raw.send_gathered([content])
@@ -111,7 +132,9 @@ def test_a_client_without_tls_is_told_apart(authority: Authority, content: bytes
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_garbage_in_place_of_a_handshake_is_an_error_and_nothing_else(authority: Authority, seed: int) -> None:
+def test_garbage_in_place_of_a_handshake_is_an_error_and_nothing_else(
+    authority: Authority, seed: int
+) -> None:
     rng = Random(seed)
     content = bytes([22, 3, rng.randrange(5)]) + rng.randbytes(rng.randrange(2_000))
 
@@ -127,7 +150,9 @@ def test_garbage_in_place_of_a_handshake_is_an_error_and_nothing_else(authority:
 def test_a_hello_that_is_cut_anywhere_is_the_end(authority: Authority) -> None:
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     with pytest.raises(ssl.SSLWantReadError):
-        client_side(authority.truststore).wrap_bio(incoming, outgoing, server_hostname="localhost").do_handshake()
+        client_side(authority.truststore).wrap_bio(
+            incoming, outgoing, server_hostname="localhost"
+        ).do_handshake()
     hello = outgoing.read()
     for cut in range(0, len(hello), 23):
 
@@ -156,7 +181,9 @@ def test_a_handshake_without_end_is_cut_short(authority: Authority) -> None:
     play(authority, scene)
 
 
-def test_a_client_that_does_not_trust_the_server_is_named(authority: Authority, tmp_path: Path) -> None:
+def test_a_client_that_does_not_trust_the_server_is_named(
+    authority: Authority, tmp_path: Path
+) -> None:
     async def scene(server: TlsConnection, raw: Connection) -> None:
         client = secured(raw, Authority(tmp_path / "other"))
 
@@ -167,7 +194,9 @@ def test_a_client_that_does_not_trust_the_server_is_named(authority: Authority, 
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(handshake)
-            with pytest.raises(TlsError, match="does not trust the authority that signed our certificate"):
+            with pytest.raises(
+                TlsError, match="does not trust the authority that signed our certificate"
+            ):
                 await server.handshake()
 
     play(authority, scene)
@@ -285,7 +314,9 @@ def test_bytes_changed_on_the_way_are_an_error(authority: Authority) -> None:
     play(authority, scene)
 
 
-def test_nothing_is_written_to_openssl_in_larger_pieces_than_its_buffer_may_keep(authority: Authority) -> None:
+def test_nothing_is_written_to_openssl_in_larger_pieces_than_its_buffer_may_keep(
+    authority: Authority,
+) -> None:
     sent: list[int] = []
 
     async def scene(server: TlsConnection, raw: Connection) -> None:

@@ -1,4 +1,6 @@
-"""Handshakes between a listener and clients as both are configured: who is let in, as whom, and who is not."""
+"""Handshakes between a listener and clients as both are configured: who is let in, as whom, and who
+is not.
+"""
 
 import time
 from collections.abc import Mapping
@@ -85,7 +87,9 @@ class Meeting:
     async def _connect(self, stream: Connection) -> None:
         try:
             secured = await self._client.secure(Destination(host=self._host, port=1), stream)
-            self.is_served = bool(await secured.receive_into(bytearray(10)))  # in TLS 1.3 a refusal is read with the first bytes
+            self.is_served = bool(
+                await secured.receive_into(bytearray(10))
+            )  # in TLS 1.3 a refusal is read with the first bytes
         except OSError as error:
             self.client_says = str(error.strerror)
             stream.close()
@@ -111,55 +115,113 @@ def test_whether_clients_show_certificates(authority: Authority, tmp_path: Path)
 
 
 def test_both_sides_say_why_a_client_is_refused(authority: Authority) -> None:
-    meeting = Meeting(listener_of(authority.issue("node"), client_auth="required"), client_of(authority.issue("alice"), is_known=False))
+    meeting = Meeting(
+        listener_of(authority.issue("node"), client_auth="required"),
+        client_of(authority.issue("alice"), is_known=False),
+    )
     assert "the client shows no certificate" in meeting.listener_says
     assert "asks for a certificate, and we show none" in meeting.client_says
 
 
-def test_each_certificate_of_a_trust_store_is_trusted_by_itself(authority: Authority, tmp_path: Path) -> None:
-    """As in Java: an authority below another one, or a peer's own certificate, needs nothing above it in the store."""
-    node, alice, bob = authority.issue("node"), authority.issue("alice", ()), authority.issue("bob", ())
+def test_each_certificate_of_a_trust_store_is_trusted_by_itself(
+    authority: Authority, tmp_path: Path
+) -> None:
+    """As in Java: an authority below another one, or a peer's own certificate, needs nothing above
+    it in the store.
+    """
+    node, alice, bob = (
+        authority.issue("node"),
+        authority.issue("alice", ()),
+        authority.issue("bob", ()),
+    )
     below = authority.authority_below(tmp_path / "below")
-    carol, mallory = below.issue("carol", ()), Authority(tmp_path / "elsewhere", "Test Authority").issue("carol", ())
-    assert Meeting(listener_of(node, client_auth="required", truststore_location=str(alice.chain)), client_of(alice)).principal == ALICE
+    carol, mallory = (
+        below.issue("carol", ()),
+        Authority(tmp_path / "elsewhere", "Test Authority").issue("carol", ()),
+    )
     assert (
-        "not trust" in Meeting(listener_of(node, client_auth="required", truststore_location=str(alice.chain)), client_of(bob)).client_says
+        Meeting(
+            listener_of(node, client_auth="required", truststore_location=str(alice.chain)),
+            client_of(alice),
+        ).principal
+        == ALICE
+    )
+    assert (
+        "not trust"
+        in Meeting(
+            listener_of(node, client_auth="required", truststore_location=str(alice.chain)),
+            client_of(bob),
+        ).client_says
     )
     listener = listener_of(node, client_auth="required", truststore_location=str(below.truststore))
-    told = {each: Meeting(listener, client_of(each, truststore_location=str(node.chain))) for each in (carol, mallory, alice)}
+    told = {
+        each: Meeting(listener, client_of(each, truststore_location=str(node.chain)))
+        for each in (carol, mallory, alice)
+    }
     assert [str(met.principal) for met in told.values()] == ["User:CN=carol", "None", "None"]
 
 
-def test_the_host_that_a_client_asks_for_chooses_among_several_certificates(authority: Authority, tmp_path: Path) -> None:
-    shop, billing = authority.issue("shop", ("shop.example",)), authority.issue("billing", ("billing.example", "*.billing.example"))
+def test_the_host_that_a_client_asks_for_chooses_among_several_certificates(
+    authority: Authority, tmp_path: Path
+) -> None:
+    shop, billing = (
+        authority.issue("shop", ("shop.example",)),
+        authority.issue("billing", ("billing.example", "*.billing.example")),
+    )
     store = tmp_path / "several.pem"
     store.write_text(shop.keystore.read_text() + billing.keystore.read_text())
     alice = client_of(authority.issue("alice", ()))
     for protocol in ("TLSv1.2", "TLSv1.3"):
-        listener = listener_of(shop, keystore_location=str(store), client_auth="required", enabled_protocols=protocol)
+        listener = listener_of(
+            shop, keystore_location=str(store), client_auth="required", enabled_protocols=protocol
+        )
         for host in ("shop.example", "billing.example", "eu.billing.example", "BILLING.example"):
             meeting = Meeting(listener, alice, host)
-            assert (meeting.is_served, meeting.principal, meeting.version) == (True, ALICE, protocol), host
+            assert (meeting.is_served, meeting.principal, meeting.version) == (
+                True,
+                ALICE,
+                protocol,
+            ), host
         for host in ("other.example", "far.eu.billing.example"):
-            assert "mismatch" in Meeting(listener, alice, host).client_says, "the first certificate is shown, and is not for that host"
+            assert "mismatch" in Meeting(listener, alice, host).client_says, (
+                "the first certificate is shown, and is not for that host"
+            )
 
 
-def test_a_client_that_names_no_host_is_shown_the_first_certificate(authority: Authority, tmp_path: Path) -> None:
-    first, second = authority.issue("first", ("127.0.0.1",)), authority.issue("second", ("second.example",))
+def test_a_client_that_names_no_host_is_shown_the_first_certificate(
+    authority: Authority, tmp_path: Path
+) -> None:
+    first, second = (
+        authority.issue("first", ("127.0.0.1",)),
+        authority.issue("second", ("second.example",)),
+    )
     store = tmp_path / "several.pem"
     store.write_text(first.keystore.read_text() + second.keystore.read_text())
-    assert Meeting(listener_of(first, keystore_location=str(store)), client_of(authority.issue("alice", ())), "127.0.0.1").is_served
+    assert Meeting(
+        listener_of(first, keystore_location=str(store)),
+        client_of(authority.issue("alice", ())),
+        "127.0.0.1",
+    ).is_served
 
 
 @pytest.mark.parametrize(
     ("host", "is_meant"),
-    [("a.example", True), ("A.Example.", True), ("x.b.example", True), ("b.example", False), ("x.y.b.example", False), ("example", False)],
+    [
+        ("a.example", True),
+        ("A.Example.", True),
+        ("x.b.example", True),
+        ("b.example", False),
+        ("x.y.b.example", False),
+        ("example", False),
+    ],
 )
 def test_which_hosts_a_certificate_is_for(host: str, is_meant: bool) -> None:
     assert is_for_host(frozenset({"a.example", "*.b.example", "*."}), host) is is_meant
 
 
-def test_who_only_looks_whether_the_port_is_open_is_no_failed_handshake(authority: Authority) -> None:
+def test_who_only_looks_whether_the_port_is_open_is_no_failed_handshake(
+    authority: Authority,
+) -> None:
     listener, caught = listener_of(authority.issue("node")), list[OSError]()
 
     async def look(said: bytes) -> None:
@@ -179,14 +241,24 @@ def test_who_only_looks_whether_the_port_is_open_is_no_failed_handshake(authorit
     assert [isinstance(error, ConnectionAbortedError) for error in caught] == [True, False], caught
 
 
-def test_a_client_shows_the_certificate_that_its_files_hold_by_then(authority: Authority, tmp_path: Path) -> None:
+def test_a_client_shows_the_certificate_that_its_files_hold_by_then(
+    authority: Authority, tmp_path: Path
+) -> None:
     first, second = authority.issue("alice", ()), Authority(tmp_path / "other").issue("alice", ())
-    keystore, listener = tmp_path / "client.pem", listener_of(authority.issue("node"), client_auth="required")
+    keystore, listener = (
+        tmp_path / "client.pem",
+        listener_of(authority.issue("node"), client_auth="required"),
+    )
     fill(keystore, second.keystore)
-    client = RenewedTls(tls_config_of({**first.properties(), "ssl.keystore.location": str(keystore)}), Path.read_bytes)
+    client = RenewedTls(
+        tls_config_of({**first.properties(), "ssl.keystore.location": str(keystore)}),
+        Path.read_bytes,
+    )
     assert Meeting(listener, client).principal is None, "of a stranger"
     fill(keystore, first.keystore)
-    assert Meeting(listener, client).principal == ALICE, "of a file as old and as long as the one before"
+    assert Meeting(listener, client).principal == ALICE, (
+        "of a file as old and as long as the one before"
+    )
     keystore.write_bytes(b"damaged")
     assert Meeting(listener, client).principal == ALICE, "what was there before stays"
 
@@ -205,39 +277,69 @@ def test_only_the_suites_that_are_named_are_spoken(authority: Authority) -> None
     suites = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
     listener = listener_of(authority.issue("node"), cipher_suites=suites)
     assert Meeting(listener, client_of(authority.issue("alice"))).version == "TLSv1.2"
-    other = client_of(authority.issue("alice"), cipher_suites="TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384")
+    other = client_of(
+        authority.issue("alice"), cipher_suites="TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
+    )
     assert "no cipher suite in common" in Meeting(listener, other).listener_says
     newest = client_of(authority.issue("alice"), cipher_suites=",".join(TLS13_SUITES))
     assert Meeting(listener, newest).principal is None
 
 
-def test_the_name_in_a_certificate_is_compared_with_the_host_unless_that_is_off(authority: Authority) -> None:
+def test_the_name_in_a_certificate_is_compared_with_the_host_unless_that_is_off(
+    authority: Authority,
+) -> None:
     listener = listener_of(authority.issue("node", ("node.example", "10.0.0.1")))
     alice = authority.issue("alice")
     assert Meeting(listener, client_of(alice), "node.example").is_served
     assert Meeting(listener, client_of(alice), "10.0.0.1").is_served
-    assert "certificate of the server is not accepted" in Meeting(listener, client_of(alice), "other.example").client_says
-    assert "certificate of the server is not accepted" in Meeting(listener, client_of(alice), "10.0.0.2").client_says
-    assert Meeting(listener, client_of(alice, endpoint_identification_algorithm=""), "other.example").is_served
+    assert (
+        "certificate of the server is not accepted"
+        in Meeting(listener, client_of(alice), "other.example").client_says
+    )
+    assert (
+        "certificate of the server is not accepted"
+        in Meeting(listener, client_of(alice), "10.0.0.2").client_says
+    )
+    assert Meeting(
+        listener, client_of(alice, endpoint_identification_algorithm=""), "other.example"
+    ).is_served
 
 
 def test_rules_make_a_user_of_the_name_in_a_certificate(authority: Authority) -> None:
-    listener = listener_of(authority.issue("node"), client_auth="required", principal_mapping_rules="RULE:^CN=(a.*)$/$1/U")
-    assert Meeting(listener, client_of(authority.issue("alice"))).principal == Principal("User", "ALICE")
-    assert "its certificate names no user" in Meeting(listener, client_of(authority.issue("bob"))).listener_says
+    listener = listener_of(
+        authority.issue("node"),
+        client_auth="required",
+        principal_mapping_rules="RULE:^CN=(a.*)$/$1/U",
+    )
+    assert Meeting(listener, client_of(authority.issue("alice"))).principal == Principal(
+        "User", "ALICE"
+    )
+    assert (
+        "its certificate names no user"
+        in Meeting(listener, client_of(authority.issue("bob"))).listener_says
+    )
 
 
-def test_a_client_whose_certificate_has_expired_is_refused(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("log_service.security.tls.contexts.validate_times", lambda _: None)  # the client is not ours
+def test_a_client_whose_certificate_has_expired_is_refused(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "log_service.security.tls.contexts.validate_times", lambda _: None
+    )  # the client is not ours
     client = client_of(authority.issue("alice", lasts=timedelta(days=-1)))
     meeting = Meeting(listener_of(authority.issue("node"), client_auth="required"), client)
-    assert "the certificate of the client is not accepted: certificate has expired" in meeting.listener_says
+    assert (
+        "the certificate of the client is not accepted: certificate has expired"
+        in meeting.listener_says
+    )
 
 
 def test_a_session_of_tls_1_2_is_not_taken_up_once_the_certificate_has_expired(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """OpenSSL does not look at the certificate of a session again: a client could come back by it for two hours more."""
+    """OpenSSL does not look at the certificate of a session again: a client could come back by it
+    for two hours more.
+    """
     listener = listener_of(authority.issue("node"), client_auth="required")
     client = client_of(authority.issue("alice", ()), enabled_protocols="TLSv1.2")
     sessions: list[Any] = []
@@ -248,7 +350,11 @@ def test_a_session_of_tls_1_2_is_not_taken_up_once_the_certificate_has_expired(
         bound = await network.listen("", 1)
 
         async def connect() -> None:
-            stream: Any = TlsConnection(await network.connect("localhost", 1), client.contexts.context, server_hostname="localhost")
+            stream: Any = TlsConnection(
+                await network.connect("localhost", 1),
+                client.contexts.context,
+                server_hostname="localhost",
+            )
             for session in sessions:
                 stream._tls.session = session
             await stream.handshake()
@@ -278,8 +384,12 @@ def test_a_session_of_tls_1_2_is_not_taken_up_once_the_certificate_has_expired(
 
 
 @pytest.mark.parametrize(("version", "is_resumed"), [("TLSv1.2", True), ("TLSv1.3", False)])
-def test_a_client_of_tls_1_3_shows_its_certificate_each_time(authority: Authority, version: str, *, is_resumed: bool) -> None:
-    """It has no ticket to come back by. A certificate that has ended, or is trusted no more, would count for as long as a ticket does."""
+def test_a_client_of_tls_1_3_shows_its_certificate_each_time(
+    authority: Authority, version: str, *, is_resumed: bool
+) -> None:
+    """It has no ticket to come back by. A certificate that has ended, or is trusted no more, would
+    count for as long as a ticket does.
+    """
     listener = listener_of(authority.issue("node"), client_auth="required")
     client = client_of(authority.issue("alice", ()), enabled_protocols=version)
     sessions: list[Any] = []
@@ -299,7 +409,10 @@ def test_a_client_of_tls_1_3_shows_its_certificate_each_time(authority: Authorit
             bare = await network.connect("localhost", 1)
             context = ConnectionContext(1, "peer", "here", "SSL")
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(connect, TlsConnection(bare, client.contexts.context, server_hostname="localhost"))
+                nursery.start_soon(
+                    connect,
+                    TlsConnection(bare, client.contexts.context, server_hostname="localhost"),
+                )
                 secured: Any = await listener.secure(await bound.accept(), context)
                 await secured.send_gathered([b"hello"])
             outcomes.append((context.principal, secured.is_resumed))
@@ -340,7 +453,9 @@ def test_a_slow_handshake_ends_at_its_deadline_and_half_open_ones_are_counted(
     assert all("was not complete after 10000 ms" in text for text in says[1:])
 
 
-def test_an_address_with_many_silent_connections_keeps_nobody_else_out(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_with_many_silent_connections_keeps_nobody_else_out(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tls_listener, "MAX_HALF_OPEN_COUNT", 3)
     listener = listener_of(authority.issue("node"))
     ended: list[str] = []
@@ -370,7 +485,9 @@ def test_an_address_with_many_silent_connections_keeps_nobody_else_out(authority
             assert ended == ["greedy", "greedy"]
             assert listener.half_open_count == 3
             await connect("fourth")
-            assert ended == ["greedy", "greedy", "fourth"], "where all have one, those that came first keep theirs"
+            assert ended == ["greedy", "greedy", "fourth"], (
+                "where all have one, those that came first keep theirs"
+            )
             nursery.cancel_scope.cancel()
         assert listener.half_open_count == 0
 
@@ -378,7 +495,9 @@ def test_an_address_with_many_silent_connections_keeps_nobody_else_out(authority
 
 
 def test_a_connection_goes_on_when_the_certificate_of_its_client_ends(authority: Authority) -> None:
-    """As with Apache Kafka: a certificate is looked at when a client connects, and the next connection of this one is refused."""
+    """As with Apache Kafka: a certificate is looked at when a client connects, and the next
+    connection of this one is refused.
+    """
     lasts = timedelta(seconds=4)
     listener = listener_of(authority.issue("node"), client_auth="required")
     ends = time.time() + lasts.total_seconds()
@@ -390,13 +509,19 @@ def test_a_connection_goes_on_when_the_certificate_of_its_client_ends(authority:
         bound = await network.listen("", 1)
 
         async def serve() -> None:
-            secured = await listener.secure(await bound.accept(), ConnectionContext(1, "peer", "here", "SSL"))
-            await trio.sleep(max(0.0, ends + 1.5 - time.time()))  # OpenSSL goes by the machine's clock
+            secured = await listener.secure(
+                await bound.accept(), ConnectionContext(1, "peer", "here", "SSL")
+            )
+            await trio.sleep(
+                max(0.0, ends + 1.5 - time.time())
+            )  # OpenSSL goes by the machine's clock
             await secured.send_gathered([b"welcome"])
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(serve)
-            secured = await client.secure(Destination(host="127.0.0.1", port=1), await network.connect("localhost", 1))
+            secured = await client.secure(
+                Destination(host="127.0.0.1", port=1), await network.connect("localhost", 1)
+            )
             assert await secured.receive_into(received) == len(b"welcome")
 
     trio.run(main)

@@ -1,4 +1,6 @@
-"""The name in a certificate reads as Java writes it; rules make users of names; suites have OpenSSL's names; JKS is read."""
+"""The name in a certificate reads as Java writes it; rules make users of names; suites have
+OpenSSL's names; JKS is read.
+"""
 
 import json
 from contextlib import suppress
@@ -30,9 +32,17 @@ def test_a_name_reads_as_java_writes_it(der: str) -> None:
 
 
 def test_the_subject_of_a_certificate_is_found(tmp_path: Path) -> None:
-    subject = x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, "A, B"), x509.NameAttribute(NameOID.COMMON_NAME, "orders")])
+    subject = x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "A, B"),
+            x509.NameAttribute(NameOID.COMMON_NAME, "orders"),
+        ]
+    )
     issued = Authority(tmp_path).issue("orders", subject=subject)
-    assert subject_text(issued.certificate.public_bytes(serialization.Encoding.DER)) == "CN=orders,O=A\\, B"
+    assert (
+        subject_text(issued.certificate.public_bytes(serialization.Encoding.DER))
+        == "CN=orders,O=A\\, B"
+    )
 
 
 @given(st.binary(max_size=60))
@@ -57,7 +67,11 @@ def test_a_name_that_is_cut_is_an_error(der: str) -> None:
         ("RULE:^CN=(.*?),OU=Service.*$/$1/L,DEFAULT", "CN=Bob,OU=Service,O=A", "bob"),
         ("RULE:^CN=(.*?),OU=Service.*$/$1/L,DEFAULT", "CN=Bob,OU=Other", "CN=Bob,OU=Other"),
         ("RULE:CN=(.*?),.*/$1/U", "CN=Bob,O=A", "BOB"),
-        ("RULE:^CN=(.*?), *OU=(.*?), *O=(.*?)$/$1@$2/L\nDEFAULT", "CN=Duke,OU=JavaSoft,O=Sun", "duke@javasoft"),
+        (
+            "RULE:^CN=(.*?), *OU=(.*?), *O=(.*?)$/$1@$2/L\nDEFAULT",
+            "CN=Duke,OU=JavaSoft,O=Sun",
+            "duke@javasoft",
+        ),
         ("RULE:^CN=(.*)$/$1\\/x/", "CN=Bob", "Bob/x"),
         ("RULE:^CN=(.*)$/$9-$1/", "CN=Bob", "$9-Bob"),
         ("RULE:^CN=(.)(.*)$/$12/", "CN=Bob", "B2"),
@@ -73,9 +87,13 @@ def test_a_name_that_no_rule_matches_is_nobody() -> None:
         PrincipalMapping("RULE:^CN=Bob$/bob/").user_of("CN=Eve")
 
 
-@pytest.mark.parametrize("name", ["CN=node,O=Other", "O=Other,CN=node", "CN=node\n", "cn=node", "CN=nodes"])
+@pytest.mark.parametrize(
+    "name", ["CN=node,O=Other", "O=Other,CN=node", "CN=node\n", "cn=node", "CN=nodes"]
+)
 def test_a_rule_matches_the_whole_name(name: str) -> None:
-    """A rule without ``^`` and ``$`` is not about names that hold what it says: an authority may sign those for others."""
+    """A rule without ``^`` and ``$`` is not about names that hold what it says: an authority may
+    sign those for others.
+    """
     assert PrincipalMapping("RULE:CN=(node)/$1/").user_of("CN=node") == "node"
     with pytest.raises(NoRuleMatchesError):
         PrincipalMapping("RULE:CN=(node)/$1/").user_of(name)
@@ -86,7 +104,18 @@ def test_a_pattern_takes_no_more_time_than_its_text_is_long() -> None:
         PrincipalMapping("RULE:^(a+)+$/x/").user_of("a" * 5_000 + "b")
 
 
-@pytest.mark.parametrize("rules", ["RULE:a", "RULE:a/b", "NOTHING", "DEFAULT DEFAULT", "RULE:(/b/", "RULE:a/b/X", "RULE:(?=a)b/c/"])
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "RULE:a",
+        "RULE:a/b",
+        "NOTHING",
+        "DEFAULT DEFAULT",
+        "RULE:(/b/",
+        "RULE:a/b/X",
+        "RULE:(?=a)b/c/",
+    ],
+)
 def test_what_is_no_rule_is_refused(rules: str) -> None:
     with pytest.raises(ConfigError, match=r"ssl\.principal\.mapping\.rules"):
         PrincipalMapping(rules)
@@ -98,7 +127,9 @@ OLDER = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
 
 def test_a_list_of_suites_says_which_protocols_are_spoken() -> None:
     assert choose_ciphers(BOTH, ()) == CipherChoice(protocols=BOTH)
-    assert choose_ciphers(BOTH, (OLDER,)) == CipherChoice(protocols=("TLSv1.2",), openssl_names="ECDHE-RSA-AES128-GCM-SHA256")
+    assert choose_ciphers(BOTH, (OLDER,)) == CipherChoice(
+        protocols=("TLSv1.2",), openssl_names="ECDHE-RSA-AES128-GCM-SHA256"
+    )
     assert choose_ciphers(BOTH, sorted(TLS13_SUITES)) == CipherChoice(protocols=("TLSv1.3",))
     assert choose_ciphers(BOTH, (OLDER, *sorted(TLS13_SUITES))).protocols == BOTH
 
@@ -111,7 +142,9 @@ def test_a_list_of_suites_says_which_protocols_are_spoken() -> None:
         (("TLSv1.3",), (OLDER,), "no suite of TLSv1.3"),
     ],
 )
-def test_suites_that_cannot_be_chosen_are_refused(protocols: tuple[str, ...], suites: tuple[str, ...], named: str) -> None:
+def test_suites_that_cannot_be_chosen_are_refused(
+    protocols: tuple[str, ...], suites: tuple[str, ...], named: str
+) -> None:
     with pytest.raises(ConfigError, match=named):
         choose_ciphers(protocols, suites)
 

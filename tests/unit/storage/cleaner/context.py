@@ -1,4 +1,6 @@
-"""What cleaner tests are written with: a compacted log, passes over it, and what Kafka's rules leave of a history."""
+"""What cleaner tests are written with: a compacted log, passes over it, and what Kafka's rules
+leave of a history.
+"""
 
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -33,7 +35,10 @@ class CompactedLog(LogContext):
     """A log whose topic is compacted."""
 
     def __init__(self, *arguments: Any, **config: Any) -> None:
-        super().__init__(*arguments, **{"is_compacted": True, "is_deleted": False, "file_delete_delay_ms": 0, **config})
+        super().__init__(
+            *arguments,
+            **{"is_compacted": True, "is_deleted": False, "file_delete_delay_ms": 0, **config},
+        )
         self.unreadable = UnreadableBatches(topic_partition=PARTITION)
 
     def write(self, *records: Pair, codec: Codec = Codec.NONE, **options: Any) -> None:
@@ -46,15 +51,35 @@ class CompactedLog(LogContext):
         self.write(*records, **options)
         self.log.roll()
 
-    def clean(self, *, map_bytes: int = 1 << 20, slice_bytes: int = 1 << 20, high_watermark: int | None = None) -> PassOutcome:
+    def clean(
+        self,
+        *,
+        map_bytes: int = 1 << 20,
+        slice_bytes: int = 1 << 20,
+        high_watermark: int | None = None,
+    ) -> PassOutcome:
         """Run one pass and note how far it came, as the cleaner does."""
         return trio.run(self.clean_async, map_bytes, slice_bytes, high_watermark)
 
-    async def clean_async(self, map_bytes: int = 1 << 20, slice_bytes: int = 1 << 20, high_watermark: int | None = None) -> PassOutcome:
+    async def clean_async(
+        self,
+        map_bytes: int = 1 << 20,
+        slice_bytes: int = 1 << 20,
+        high_watermark: int | None = None,
+    ) -> PassOutcome:
         log = self.log
-        cleanable = look_at(log, self.clock.now_ms, log.log_end_offset if high_watermark is None else high_watermark)
+        cleanable = look_at(
+            log, self.clock.now_ms, log.log_end_offset if high_watermark is None else high_watermark
+        )
         bounds = {"map_bytes": map_bytes, "slice_bytes": slice_bytes}
-        compaction = Compaction(log, cleanable, **bounds, now_ms=self.clock.now_ms, pace=no_pause, unreadable=self.unreadable)
+        compaction = Compaction(
+            log,
+            cleanable,
+            **bounds,
+            now_ms=self.clock.now_ms,
+            pace=no_pause,
+            unreadable=self.unreadable,
+        )
         outcome = await compaction.run()
         log.cleaned_offset = outcome.end_offset
         return outcome
@@ -72,16 +97,35 @@ class CompactedLog(LogContext):
 
     # What Apache Kafka left
 
-    def write_in_transaction(self, producer_id: int, *records: Pair, sequence: int = 0, codec: Codec = Codec.NONE) -> None:
-        """Append one batch of a transaction, as it is in Kafka's files; it is open from its first batch on."""
-        offset, new = self.log.log_end_offset, [NewRecord(self.clock.now_ms, key, value) for key, value in records]
-        header: dict[str, Any] = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence, "base_offset": offset}
+    def write_in_transaction(
+        self, producer_id: int, *records: Pair, sequence: int = 0, codec: Codec = Codec.NONE
+    ) -> None:
+        """Append one batch of a transaction, as it is in Kafka's files; it is open from its first
+        batch on.
+        """
+        offset, new = (
+            self.log.log_end_offset,
+            [NewRecord(self.clock.now_ms, key, value) for key, value in records],
+        )
+        header: dict[str, Any] = {
+            "producer_id": producer_id,
+            "producer_epoch": 0,
+            "base_sequence": sequence,
+            "base_offset": offset,
+        }
         self.log.append_as_follower(build_batch(new, codec=codec, is_transactional=True, **header))
 
     def end_transaction(self, producer_id: int, marker: ControlType) -> None:
         """Append a marker, and make durable what the log notes of it."""
-        header = {"producer_id": producer_id, "producer_epoch": 0, "coordinator_epoch": 0, "base_offset": self.log.log_end_offset}
-        self.log.append_as_follower(build_end_transaction_marker(marker, timestamp_ms=self.clock.now_ms, **header))
+        header = {
+            "producer_id": producer_id,
+            "producer_epoch": 0,
+            "coordinator_epoch": 0,
+            "base_offset": self.log.log_end_offset,
+        }
+        self.log.append_as_follower(
+            build_end_transaction_marker(marker, timestamp_ms=self.clock.now_ms, **header)
+        )
         if marker is ControlType.ABORT:
             self.log.segments.active.sync_indexes()
             self.files.sync_directory(self.directory)
@@ -89,7 +133,9 @@ class CompactedLog(LogContext):
     @property
     def open_transactions(self) -> dict[int, int]:
         """First offsets by producer."""
-        entries = [entry for entry in self.log.producer_state if entry.current_txn_first_offset >= 0]
+        entries = [
+            entry for entry in self.log.producer_state if entry.current_txn_first_offset >= 0
+        ]
         return {entry.producer_id: entry.current_txn_first_offset for entry in entries}
 
     def committed_rows(self, *, max_bytes: int = 1 << 20) -> list[Row]:
@@ -106,22 +152,42 @@ class SlowReader:
         self._aborted = AbortedFilter()
 
     def read_on(self, *, max_bytes: int = 1, up_to: int | None = None) -> list[Row]:
-        """Return the rows of the batches below ``up_to``, or of all that there are, up to the first open transaction."""
+        """Return the rows of the batches below ``up_to``, or of all that there are, up to the first
+        open transaction.
+        """
         rows: list[Row] = []
-        last_stable_offset = self._log.log.producer_state.last_stable_offset(self._log.log.log_end_offset)
+        last_stable_offset = self._log.log.producer_state.last_stable_offset(
+            self._log.log.log_end_offset
+        )
         end_offset = last_stable_offset if up_to is None else up_to
         while self._offset < end_offset:
-            found = self._log.log.read(self._offset, max_bytes=max_bytes, upper_offset=last_stable_offset, is_one_batch_guaranteed=True)
+            found = self._log.log.read(
+                self._offset,
+                max_bytes=max_bytes,
+                upper_offset=last_stable_offset,
+                is_one_batch_guaranteed=True,
+            )
             if found.file_slice is None:
                 return rows
             told = self._log.log.aborted_in(self._offset, found)
-            self._aborted.add([ToldTransaction(producer_id=producer_id, first_offset=first) for producer_id, first in told])
+            self._aborted.add(
+                [
+                    ToldTransaction(producer_id=producer_id, first_offset=first)
+                    for producer_id, first in told
+                ]
+            )
             content = found.file_slice.read()
             found.file_slice.release()
             for position, header in iterate_headers(content, is_torn_tail_ok=True):
-                flags = {"is_transactional": header.is_transactional, "is_control": header.is_control}
+                flags = {
+                    "is_transactional": header.is_transactional,
+                    "is_control": header.is_control,
+                }
                 if self._aborted.is_visible(header.last_offset, header.producer_id, **flags):
-                    rows += [(record.offset, record.key, record.value) for record in iterate_records(content, position)]
+                    rows += [
+                        (record.offset, record.key, record.value)
+                        for record in iterate_records(content, position)
+                    ]
                 self._offset = header.next_offset
         return rows
 
@@ -157,7 +223,9 @@ class ModelBatch:
 
     @property
     def is_committed(self) -> bool:
-        return not self.is_marker and (self.transaction is None or self.transaction.marker is ControlType.COMMIT)
+        return not self.is_marker and (
+            self.transaction is None or self.transaction.marker is ControlType.COMMIT
+        )
 
 
 @dataclass(slots=True)
@@ -177,10 +245,17 @@ class Model:
     def entries(self) -> list[AbortedTransaction]:
         return [batch.entry for batch in self.batches if batch.entry is not None]
 
-    def clean(self, end_offset: int, touched_end: int, uncleanable_offset: int, now_ms: int) -> None:
+    def clean(
+        self, end_offset: int, touched_end: int, uncleanable_offset: int, now_ms: int
+    ) -> None:
         """A pass knows every key below ``end_offset`` and reads the batches below ``touched_end``."""
         values = [batch for batch in self.batches if not batch.is_marker and not batch.is_aborted]
-        latest = {key: offset for batch in values for offset, key, _ in batch.rows if key is not None and offset < end_offset}
+        latest = {
+            key: offset
+            for batch in values
+            for offset, key, _ in batch.rows
+            if key is not None and offset < end_offset
+        }
         newest = {batch.producer_id: batch for batch in self.batches if not batch.is_marker}
         met: set[ModelTransaction] = set()
         for batch in self.batches:
@@ -193,13 +268,19 @@ class Model:
             if batch.transaction is not None:
                 met.add(batch.transaction)
             kept = [] if batch.is_aborted else batch.rows
-            batch.rows = [row for row in kept if self._stays(row, latest, end_offset, is_expired=is_expired)]
+            batch.rows = [
+                row for row in kept if self._stays(row, latest, end_offset, is_expired=is_expired)
+            ]
             is_newest = batch.producer_id >= 0 and newest[batch.producer_id] is batch
-            batch.is_there = bool(batch.rows) or is_newest or batch.next_offset == uncleanable_offset
+            batch.is_there = (
+                bool(batch.rows) or is_newest or batch.next_offset == uncleanable_offset
+            )
             if batch.horizon_ms is None and any(value is None for _, _, value in batch.rows):
                 batch.horizon_ms = now_ms + self.delete_retention_ms
 
-    def _clean_marker(self, batch: ModelBatch, met: set[ModelTransaction], now_ms: int, *, is_expired: bool) -> None:
+    def _clean_marker(
+        self, batch: ModelBatch, met: set[ModelTransaction], now_ms: int, *, is_expired: bool
+    ) -> None:
         assert batch.transaction is not None
         if batch.transaction in met:
             return
@@ -209,7 +290,9 @@ class Model:
         elif batch.horizon_ms is None:
             batch.horizon_ms = now_ms + self.delete_retention_ms
 
-    def _stays(self, row: Row, latest: dict[bytes, int], end_offset: int, *, is_expired: bool) -> bool:
+    def _stays(
+        self, row: Row, latest: dict[bytes, int], end_offset: int, *, is_expired: bool
+    ) -> bool:
         offset, key, value = row
         if offset >= end_offset:
             return True

@@ -1,4 +1,6 @@
-"""The cleaner of a node on virtual time: when logs are cleaned, what is asked for, what a start remembers."""
+"""The cleaner of a node on virtual time: when logs are cleaned, what is asked for, what a start
+remembers.
+"""
 
 import math
 from collections.abc import Awaitable, Callable
@@ -28,7 +30,11 @@ from tests.sim.files import MemoryFiles
 from tests.sim.network import MemoryNetwork
 from tests.unit.storage.context import validated
 
-A, B, OFFSETS = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition(GROUP_METADATA_TOPIC, 0)
+A, B, OFFSETS = (
+    TopicPartition("a", 0),
+    TopicPartition("b", 0),
+    TopicPartition(GROUP_METADATA_TOPIC, 0),
+)
 ROOT = Path("/logs")
 COMPACTED = LogConfig(is_compacted=True, is_deleted=False)
 DAY_MS = 86_400_000
@@ -40,8 +46,15 @@ class Node:
     def __init__(self, files: MemoryFiles | None = None, **cleaner: Any) -> None:
         self.clock = VirtualClock()
         self.files = files or MemoryFiles(rng=Random(1), clock=self.clock)
-        env = NodeEnv(clock=self.clock, rng=Random(2), network=MemoryNetwork(Random(4)).host("node"), files=self.files)
-        config = LogManagerConfig(log_dirs=(ROOT,), initial_task_delay_ms=0, cleaner=CleanerConfig(**cleaner))
+        env = NodeEnv(
+            clock=self.clock,
+            rng=Random(2),
+            network=MemoryNetwork(Random(4)).host("node"),
+            files=self.files,
+        )
+        config = LogManagerConfig(
+            log_dirs=(ROOT,), initial_task_delay_ms=0, cleaner=CleanerConfig(**cleaner)
+        )
         self.manager = LogManager(env, config, LogConfig())
 
     def create(self, key: TopicPartition, config: LogConfig = COMPACTED) -> Log:
@@ -63,7 +76,12 @@ class Node:
 
     def values(self, key: TopicPartition) -> list[bytes | None]:
         chunks = self.manager.logs[key].read_batches(0)
-        return [record.value for chunk in chunks for position, _ in iterate_headers(chunk) for record in iterate_records(chunk, position)]
+        return [
+            record.value
+            for chunk in chunks
+            for position, _ in iterate_headers(chunk)
+            for record in iterate_records(chunk, position)
+        ]
 
 
 def unreadable_batch() -> bytearray:
@@ -112,7 +130,12 @@ def test_dirty_logs_are_cleaned_by_the_timer_the_dirtiest_first_and_others_left_
 def test_a_log_below_its_dirty_ratio_waits_and_one_with_an_old_record_does_not() -> None:
     async def story(node: Node) -> None:
         patient = LogConfig(is_compacted=True, is_deleted=False, min_cleanable_dirty_ratio=0.9)
-        hasty = LogConfig(is_compacted=True, is_deleted=False, min_cleanable_dirty_ratio=0.9, max_compaction_lag_ms=60_000)
+        hasty = LogConfig(
+            is_compacted=True,
+            is_deleted=False,
+            min_cleanable_dirty_ratio=0.9,
+            max_compaction_lag_ms=60_000,
+        )
         for key, config in ((A, patient), (B, hasty)):
             node.create(key, config)
             node.fill(key)
@@ -129,7 +152,9 @@ def test_a_log_below_its_dirty_ratio_waits_and_one_with_an_old_record_does_not()
 
 def test_young_segments_wait_for_the_shortest_lag() -> None:
     async def story(node: Node) -> None:
-        node.create(A, LogConfig(is_compacted=True, is_deleted=False, min_compaction_lag_ms=100_000))
+        node.create(
+            A, LogConfig(is_compacted=True, is_deleted=False, min_compaction_lag_ms=100_000)
+        )
         node.fill(A, 2)
         node.fill(A, 2, timestamp=EPOCH_MS + 50_000)
         await trio.sleep(99)
@@ -165,7 +190,12 @@ def test_who_asks_gets_the_figures() -> None:
         assert list(outcomes) == [A]
         one = outcomes[A]
         assert one is not None
-        assert (one.pass_count, one.segments_before, one.segments_after, one.cleaned_offset) == (1, 4, 1, 4)
+        assert (one.pass_count, one.segments_before, one.segments_after, one.cleaned_offset) == (
+            1,
+            4,
+            1,
+            4,
+        )
         assert (one.records_before, one.records_after) == (4, 1)
         assert (one.bytes_before, one.bytes_after) == (size_bytes, size_bytes // 4)
         assert (one.dirty_ratio_before, one.dirty_ratio_after) == (1.0, 0.0)
@@ -225,7 +255,9 @@ def test_how_far_a_log_is_clean_outlives_a_stop_and_not_the_log() -> None:
     play(second, play(first).files)
 
 
-def test_a_damaged_log_is_named_once_and_the_others_are_cleaned(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_log_is_named_once_and_the_others_are_cleaned(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def story(node: Node) -> None:
         for key in (A, B):
             node.create(key)
@@ -241,25 +273,38 @@ def test_a_damaged_log_is_named_once_and_the_others_are_cleaned(caplog: pytest.L
             node.values(A)
 
     play(story)
-    assert len([record for record in caplog.records if "not compacted any more" in record.getMessage()]) == 1
+    assert (
+        len(
+            [record for record in caplog.records if "not compacted any more" in record.getMessage()]
+        )
+        == 1
+    )
 
 
-def test_a_log_with_a_batch_that_cannot_be_read_is_cleaned_and_the_batch_named_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_with_a_batch_that_cannot_be_read_is_cleaned_and_the_batch_named_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def story(node: Node) -> None:
         log = node.create(A)
         node.fill(A)
-        log.append_as_leader(validated(unreadable_batch()), leader_epoch=0, now_ms=node.clock.wall_ms())
+        log.append_as_leader(
+            validated(unreadable_batch()), leader_epoch=0, now_ms=node.clock.wall_ms()
+        )
         for _ in range(2):
             node.fill(A)
             outcome = await node.cleaned(A)
             assert outcome.reason is None
             log.cleaned_offset = None
         assert node.manager.cleaner.uncleanable == {}
-        offsets = [header.base_offset for segment in log.segments for _, header in segment.headers(0)]
+        offsets = [
+            header.base_offset for segment in log.segments for _, header in segment.headers(0)
+        ]
         assert offsets == [4, 12], "the batch, and the latest record of the only key"
 
     play(story)
-    (warning,) = [record.getMessage() for record in caplog.records if "cannot be read" in record.getMessage()]
+    (warning,) = [
+        record.getMessage() for record in caplog.records if "cannot be read" in record.getMessage()
+    ]
     assert warning.startswith("a-0: compaction keeps the batch at offsets 4 to 4")
 
 
@@ -363,7 +408,9 @@ def test_the_rate_of_reading_is_bounded() -> None:
 
 
 def test_a_pass_that_takes_longer_than_the_timer_is_waited_for_in_peace() -> None:
-    """It was asked without a pause whether the next look is due: a busy processor, and on virtual time no end."""
+    """It was asked without a pause whether the next look is due: a busy processor, and on virtual
+    time no end.
+    """
 
     class Turns(trio.abc.Instrument):
         def __init__(self, scope: trio.CancelScope) -> None:
@@ -389,20 +436,34 @@ def test_a_pass_that_takes_longer_than_the_timer_is_waited_for_in_peace() -> Non
 
 
 def filled_by_kafka(node: Node, *markers: ControlType | None) -> None:
-    """Write transactions into A, each in a segment of its own: the key's next value, and how it ended (None: it did not)."""
+    """Write transactions into A, each in a segment of its own: the key's next value, and how it
+    ended (None: it did not).
+    """
     log = node.create(A)
     for number, marker in enumerate(markers):
-        header: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "base_offset": log.log_end_offset}
+        header: dict[str, Any] = {
+            "producer_id": 7,
+            "producer_epoch": 0,
+            "base_offset": log.log_end_offset,
+        }
         rows = [(EPOCH_MS, b"key", b"%d" % number)]
-        log.append_as_follower(build_batch(rows, base_sequence=number, is_transactional=True, **header))
+        log.append_as_follower(
+            build_batch(rows, base_sequence=number, is_transactional=True, **header)
+        )
         if marker is not None:
             header["base_offset"] += 1
-            log.append_as_follower(build_end_transaction_marker(marker, coordinator_epoch=0, timestamp_ms=EPOCH_MS, **header))
+            log.append_as_follower(
+                build_end_transaction_marker(
+                    marker, coordinator_epoch=0, timestamp_ms=EPOCH_MS, **header
+                )
+            )
         log.roll()
 
 
 def put_index(node: Node, base_offset: int, first_offset: int) -> None:
-    """Write the index that Kafka would leave beside a segment: one transaction, whose marker follows its record."""
+    """Write the index that Kafka would leave beside a segment: one transaction, whose marker
+    follows its record.
+    """
     entry = AbortedTransaction(7, first_offset, first_offset + 1, first_offset)
     file = node.files.open(ROOT / "a-0" / f"{base_offset:020d}.txnindex")
     file.append_gathered([pack_index([entry])])
@@ -420,7 +481,9 @@ def test_a_value_of_an_aborted_transaction_is_not_the_latest() -> None:
         outcome = await node.cleaned(A)
         assert (outcome.reason, outcome.records_before, outcome.records_after) == (None, 4, 3)
         assert node.manager.cleaner.uncleanable == {}
-        assert node.values(A) == [b"0", b"\0\0\0\0\0\0", b"\0\0\0\0\0\0"], "the value that was committed, and both markers"
+        assert node.values(A) == [b"0", b"\0\0\0\0\0\0", b"\0\0\0\0\0\0"], (
+            "the value that was committed, and both markers"
+        )
 
     play(restarted, play(story).files)
 

@@ -49,7 +49,10 @@ def test_a_tombstone_stays_until_its_horizon_and_goes_with_the_next_pass() -> No
     log.write_segment((A, N))
     log.clean()
     assert log.rows() == [(1, B, b"1"), (2, A, N)]
-    assert [header.delete_horizon_ms for header in log.headers()] == [None, log.clock.now_ms + 1_000]
+    assert [header.delete_horizon_ms for header in log.headers()] == [
+        None,
+        log.clock.now_ms + 1_000,
+    ]
     log.clock.advance(999)
     log.write_segment((C, b"1"))
     log.clean()
@@ -64,10 +67,17 @@ def test_a_tombstone_stays_until_its_horizon_and_goes_with_the_next_pass() -> No
 @pytest.mark.parametrize("codec", list(Codec))
 def test_a_batch_keeps_its_codec_its_offsets_and_a_valid_checksum(codec: Codec) -> None:
     log = CompactedLog()
-    log.write_segment(*[(b"%d" % (number % 7), b"value %d" % number * 9) for number in range(50)], codec=codec)
+    log.write_segment(
+        *[(b"%d" % (number % 7), b"value %d" % number * 9) for number in range(50)], codec=codec
+    )
     log.clean()
     (header,) = log.headers()
-    assert (header.compression, header.base_offset, header.last_offset, header.record_count) == (codec, 0, 49, 7)
+    assert (header.compression, header.base_offset, header.last_offset, header.record_count) == (
+        codec,
+        0,
+        49,
+        7,
+    )
     assert is_crc_valid(log.read(0))
     assert [offset for offset, _, _ in log.rows()] == list(range(43, 50))
 
@@ -78,7 +88,12 @@ def test_the_last_sequence_of_a_producer_outlives_its_records() -> None:
     log.write_segment((A, b"3"), (B, b"3"))
     log.clean()
     first = log.headers()[0]
-    assert (first.producer_id, first.producer_epoch, first.last_sequence, first.record_count) == (7, 1, 1, 0)
+    assert (first.producer_id, first.producer_epoch, first.last_sequence, first.record_count) == (
+        7,
+        1,
+        1,
+        0,
+    )
     log.reopen_clean()
     log.write((C, b"1"), producer_id=7, producer_epoch=1, base_sequence=2)
     with pytest.raises(KafkaError):
@@ -90,7 +105,10 @@ def test_the_last_batch_of_a_pass_stays_as_a_header() -> None:
     log.write_segment((A, b"1"))
     log.write_segment((N, b"1"))
     log.clean()
-    assert [(header.base_offset, header.record_count) for header in log.headers()] == [(0, 1), (1, 0)]
+    assert [(header.base_offset, header.record_count) for header in log.headers()] == [
+        (0, 1),
+        (1, 0),
+    ]
 
 
 def test_small_segments_become_one_up_to_the_size_of_a_segment() -> None:
@@ -110,7 +128,9 @@ def test_keys_that_do_not_fit_into_the_map_take_more_passes() -> None:
     ends = []
     while log.log.cleaned_offset != 60:
         ends.append(log.clean(map_bytes=170 * 7).end_offset)
-        assert {key: value for _, key, value in log.rows()} == {b"key %d" % key: b"2" for key in range(20)}
+        assert {key: value for _, key, value in log.rows()} == {
+            b"key %d" % key: b"2" for key in range(20)
+        }
     assert len(ends) > 3
     assert ends == sorted(set(ends))
     assert [offset for offset, _, _ in log.rows()] == list(range(40, 60))
@@ -126,7 +146,9 @@ def test_a_map_without_any_room_gets_on_all_the_same() -> None:
 
 def test_long_keys_are_told_apart() -> None:
     log = CompactedLog()
-    log.write_segment((b"k" * 1000 + b"1", b"1"), (b"k" * 1000 + b"2", b"2"), (b"k" * 1000 + b"1", b"3"))
+    log.write_segment(
+        (b"k" * 1000 + b"1", b"1"), (b"k" * 1000 + b"2", b"2"), (b"k" * 1000 + b"1", b"3")
+    )
     log.clean()
     assert [value for _, _, value in log.rows()] == [b"2", b"3"]
 

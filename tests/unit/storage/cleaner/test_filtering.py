@@ -1,4 +1,6 @@
-"""What becomes of single batches: markers of transactions, other control records, headers that stay; and the memory for keys."""
+"""What becomes of single batches: markers of transactions, other control records, headers that
+stay; and the memory for keys.
+"""
 
 import pytest
 
@@ -14,7 +16,12 @@ NOW_MS = 1_700_000_000_000
 RETENTION_MS = 1_000
 
 
-def filter_at(now_ms: int = NOW_MS, *, end_offset: int = 1_000, last_writes: dict[int, LastWrite] | None = None) -> BatchFilter:
+def filter_at(
+    now_ms: int = NOW_MS,
+    *,
+    end_offset: int = 1_000,
+    last_writes: dict[int, LastWrite] | None = None,
+) -> BatchFilter:
     """Return the filter of a pass that knows that key ``old`` has a later record."""
     offsets = OffsetMap(1 << 20)
     assert offsets.add([b"old", b"new"], [500, 501])
@@ -29,7 +36,9 @@ def filter_at(now_ms: int = NOW_MS, *, end_offset: int = 1_000, last_writes: dic
     )
 
 
-def marker(control_type: ControlType = ControlType.COMMIT, *, producer_id: int = 7, base_offset: int = 10) -> memoryview:
+def marker(
+    control_type: ControlType = ControlType.COMMIT, *, producer_id: int = 7, base_offset: int = 10
+) -> memoryview:
     content = build_control_batch(
         [(control_type, b"\0\0\0\0\0\0")],
         timestamp_ms=5,
@@ -42,7 +51,13 @@ def marker(control_type: ControlType = ControlType.COMMIT, *, producer_id: int =
 
 
 def data(key: bytes = b"old", *, producer_id: int = 7, is_transactional: bool = True) -> memoryview:
-    content = build_batch([(5, key, b"v")], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=is_transactional)
+    content = build_batch(
+        [(5, key, b"v")],
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=is_transactional,
+    )
     return memoryview(content)
 
 

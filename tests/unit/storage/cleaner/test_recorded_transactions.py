@@ -1,7 +1,9 @@
-"""Apache Kafka's own files with transactions: our passes leave the bytes that its passes left, indexes of aborted transactions included.
+"""Apache Kafka's own files with transactions: our passes leave the bytes that its passes left,
+indexes of aborted transactions included.
 
-``recorded_transactions.json`` holds what ``tests/integration/test_differential_transactions.py`` saw on Apache Kafka 4.3.1: the files of
-compacted partitions, and the files after each of its passes. What it appended before a pass is taken from the latter, and so is the time.
+``recorded_transactions.json`` holds what ``tests/integration/test_differential_transactions.py``
+saw on Apache Kafka 4.3.1: the files of compacted partitions, and the files after each of its
+passes. What it appended before a pass is taken from the latter, and so is the time.
 """
 
 import base64
@@ -27,7 +29,10 @@ def unpacked(content: str) -> dict[str, bytes]:
 
 def batches_of(files: dict[str, bytes]) -> list[tuple[BatchHeader, bytes]]:
     whole = b"".join(content for name, content in sorted(files.items()) if name.endswith(".log"))
-    return [(header, whole[position : position + header.size_bytes]) for position, header in iterate_headers(whole)]
+    return [
+        (header, whole[position : position + header.size_bytes])
+        for position, header in iterate_headers(whole)
+    ]
 
 
 def moved_here(told: dict[str, Any]) -> CompactedLog:
@@ -42,7 +47,11 @@ def moved_here(told: dict[str, Any]) -> CompactedLog:
 
 
 def horizons(files: dict[str, bytes]) -> set[int]:
-    return {header.base_timestamp for header, _ in batches_of(files) if header.delete_horizon_ms is not None}
+    return {
+        header.base_timestamp
+        for header, _ in batches_of(files)
+        if header.delete_horizon_ms is not None
+    }
 
 
 def append_what_kafka_appended(log: CompactedLog, after: dict[str, bytes]) -> None:
@@ -61,11 +70,17 @@ def test_our_passes_leave_the_bytes_that_kafkas_left(name: str) -> None:
         append_what_kafka_appended(log, after)
         new_horizons = horizons(after) - known_horizons
         known_horizons |= new_horizons
-        began_ms = [horizon_ms - log.config.delete_retention_ms for horizon_ms in new_horizons] or [told["until_ms"]]
+        began_ms = [horizon_ms - log.config.delete_retention_ms for horizon_ms in new_horizons] or [
+            told["until_ms"]
+        ]
         (log.clock.now_ms,) = began_ms
         if look_at(log.log, log.clock.now_ms, log.log.log_end_offset).cleanable_bytes:
             log.clean()
-        found = {name: log.files.read_bytes(log.directory / name) for name in log.names() if name.endswith((".log", ".txnindex"))}
+        found = {
+            name: log.files.read_bytes(log.directory / name)
+            for name in log.names()
+            if name.endswith((".log", ".txnindex"))
+        }
         assert found == after, f"pass {number}"
         in_memory, cleaned_offset = log.log.aborted_transactions.ended, log.log.cleaned_offset
         log.reopen_clean()

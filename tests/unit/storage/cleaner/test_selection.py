@@ -18,7 +18,11 @@ def three_segments(**config: int) -> CompactedLog:
 def test_a_log_that_was_never_cleaned_is_dirty_up_to_its_active_segment() -> None:
     log = three_segments()
     found = look_at(log.log, NOW, 6)
-    assert (found.first_dirty_offset, found.first_uncleanable_offset, found.dirty_ratio) == (0, 6, 1.0)
+    assert (found.first_dirty_offset, found.first_uncleanable_offset, found.dirty_ratio) == (
+        0,
+        6,
+        1.0,
+    )
 
 
 def test_a_high_watermark_inside_a_segment_keeps_all_of_it() -> None:
@@ -37,7 +41,10 @@ def test_the_ratio_is_of_bytes_and_has_to_be_passed() -> None:
     log = three_segments()
     log.log.cleaned_offset = 4
     found = look_at(log.log, NOW, 6)
-    assert (found.clean_bytes, found.cleanable_bytes) == (log.log.segments[0].size_bytes * 2, log.log.segments[2].size_bytes)
+    assert (found.clean_bytes, found.cleanable_bytes) == (
+        log.log.segments[0].size_bytes * 2,
+        log.log.segments[2].size_bytes,
+    )
     assert not is_due(found, log.config)
     log.log.cleaned_offset = 2
     assert is_due(look_at(log.log, NOW, 6), log.config)
@@ -57,7 +64,9 @@ def test_neighbours_become_one_while_indexes_and_offsets_allow() -> None:
     segments = list(log.log.segments)[:3]
     assert group_segments(segments, 6, log.config) == [segments]
     far = group_segments(segments, MAX_RELATIVE_OFFSET + 2, log.config)
-    assert far == [segments[:2], segments[2:]], "the last would reach further than 32 bits from the first"
+    assert far == [segments[:2], segments[2:]], (
+        "the last would reach further than 32 bits from the first"
+    )
 
 
 def test_an_index_that_would_overflow_begins_another_group() -> None:

@@ -1,4 +1,6 @@
-"""A crash before each single operation on the disk while a log is compacted, and while the next start repairs what that left."""
+"""A crash before each single operation on the disk while a log is compacted, and while the next
+start repairs what that left.
+"""
 
 from pathlib import Path
 from random import Random
@@ -29,9 +31,16 @@ KEYS = [b"a", b"b", b"c", b"d"]
 
 
 def fill(log: CompactedLog, first: int) -> None:
-    """Write three segments in which four keys are overwritten, by an idempotent producer, and sync them."""
+    """Write three segments in which four keys are overwritten, by an idempotent producer, and sync
+    them.
+    """
     for number in range(first, first + 3):
-        log.write(*[(key, b"%d" % number) for key in KEYS], producer_id=1, producer_epoch=0, base_sequence=4 * number)
+        log.write(
+            *[(key, b"%d" % number) for key in KEYS],
+            producer_id=1,
+            producer_epoch=0,
+            base_sequence=4 * number,
+        )
         if number % 3 == 2:
             log.write((b"tombstone", None))
         log.log.roll()
@@ -39,7 +48,9 @@ def fill(log: CompactedLog, first: int) -> None:
 
 
 def fill_with_transactions(log: CompactedLog, first: int) -> None:
-    """Write what Kafka leaves: values that were committed, the next ones aborted; a marker in a later segment than its transaction."""
+    """Write what Kafka leaves: values that were committed, the next ones aborted; a marker in a
+    later segment than its transaction.
+    """
     for number in range(first, first + 3):
         log.write_in_transaction(2, *[(key, b"%d" % number) for key in KEYS], sequence=8 * number)
         log.end_transaction(2, ControlType.COMMIT)
@@ -70,12 +81,22 @@ def check(log: CompactedLog, expected: dict[bytes | None, bytes | None], end_off
         believed = list(segment.offset_index), segment.max_timestamp
         segment.rebuild_indexes()
         assert believed == (list(segment.offset_index), segment.max_timestamp)
-    log.write((b"a", b"new"), producer_id=1, producer_epoch=0, base_sequence=(entry.last_sequence + 1))
+    log.write(
+        (b"a", b"new"), producer_id=1, producer_epoch=0, base_sequence=(entry.last_sequence + 1)
+    )
 
 
-def with_history(files: MemoryFiles, clock: SettableClock, *, has_transactions: bool) -> CompactedLog:
-    """Return a log before a pass that has everything to do: values, emptied transactions and needless markers."""
-    options = {"segment_bytes": 1_200, "delete_retention_ms": 0} if has_transactions else {"segment_bytes": 500}
+def with_history(
+    files: MemoryFiles, clock: SettableClock, *, has_transactions: bool
+) -> CompactedLog:
+    """Return a log before a pass that has everything to do: values, emptied transactions and
+    needless markers.
+    """
+    options = (
+        {"segment_bytes": 1_200, "delete_retention_ms": 0}
+        if has_transactions
+        else {"segment_bytes": 500}
+    )
     log = CompactedLog(files, clock=clock, index_interval_bytes=1, **options)
     write = fill_with_transactions if has_transactions else fill
     write(log, 0)
@@ -88,24 +109,49 @@ def with_history(files: MemoryFiles, clock: SettableClock, *, has_transactions: 
 
 
 def check_index(log: CompactedLog) -> None:
-    """Each aborted transaction that the index names has its marker, and each batch that was emptied because of one has its name there."""
+    """Each aborted transaction that the index names has its marker, and each batch that was emptied
+    because of one has its name there.
+    """
     ended, headers = log.log.aborted_transactions.ended, log.headers()
-    assert {transaction.last_offset for transaction in ended} <= {header.base_offset for header in headers if header.is_control}
-    emptied = [header.base_offset for header in headers if header.is_transactional and not header.is_control and not header.record_count]
-    assert all(any(transaction.first_offset <= offset <= transaction.last_offset for transaction in ended) for offset in emptied)
+    assert {transaction.last_offset for transaction in ended} <= {
+        header.base_offset for header in headers if header.is_control
+    }
+    emptied = [
+        header.base_offset
+        for header in headers
+        if header.is_transactional and not header.is_control and not header.record_count
+    ]
+    assert all(
+        any(transaction.first_offset <= offset <= transaction.last_offset for transaction in ended)
+        for offset in emptied
+    )
 
 
-PLAIN = [(seed, False, is_default_config) for seed in range(4) for is_default_config in (False, True)]
+PLAIN = [
+    (seed, False, is_default_config) for seed in range(4) for is_default_config in (False, True)
+]
 
 
-@pytest.mark.parametrize(("seed", "has_transactions", "is_default_config"), [*PLAIN, (0, True, False), (1, True, True)])
-def test_a_crash_at_any_point_of_a_pass_loses_no_key(seed: int, *, has_transactions: bool, is_default_config: bool) -> None:
+@pytest.mark.parametrize(
+    ("seed", "has_transactions", "is_default_config"), [*PLAIN, (0, True, False), (1, True, True)]
+)
+def test_a_crash_at_any_point_of_a_pass_loses_no_key(
+    seed: int, *, has_transactions: bool, is_default_config: bool
+) -> None:
     crash_count = 0
     for countdown in range(1, 2_000):
-        disk, rng, clock = Disk(is_reordering=seed % 2 == 1), Random(f"{seed} {countdown}"), SettableClock()
+        disk, rng, clock = (
+            Disk(is_reordering=seed % 2 == 1),
+            Random(f"{seed} {countdown}"),
+            SettableClock(),
+        )
         plain = MemoryFiles(disk, rng=rng, clock=clock)
         log = with_history(plain, clock, has_transactions=has_transactions)
-        recovery_point, end_offset, expected = log.log.recovery_point, log.log.log_end_offset, surviving(log)
+        recovery_point, end_offset, expected = (
+            log.log.recovery_point,
+            log.log.log_end_offset,
+            surviving(log),
+        )
         crashing = CrashingFiles(disk, rng=rng, clock=clock)
         log.files = log.log.files = crashing
         trio.run(log.log.close)
@@ -120,7 +166,9 @@ def test_a_crash_at_any_point_of_a_pass_loses_no_key(seed: int, *, has_transacti
             break
         compacted = log.config
         if is_default_config:
-            log.config = type(compacted)(segment_bytes=compacted.segment_bytes, index_interval_bytes=1)
+            log.config = type(compacted)(
+                segment_bytes=compacted.segment_bytes, index_interval_bytes=1
+            )
         log.files = CrashingFiles(disk, rng=rng, clock=clock)
         log.files.countdown = rng.randint(1, 60)
         try:
@@ -139,7 +187,9 @@ def names_of(log: CompactedLog, tail: str) -> list[str]:
 
 
 def stopped_before(tail_of_rename: str, count: int) -> CompactedLog:
-    """Return a log whose pass was killed before its ``count``-th rename of files that end so, with every earlier rename on the disk."""
+    """Return a log whose pass was killed before its ``count``-th rename of files that end so, with
+    every earlier rename on the disk.
+    """
     log = CompactedLog()
     log.write_segment((b"a", b"1"), (b"b", b"1"))
     log.write_segment((b"a", b"2"))
@@ -174,7 +224,9 @@ def stopped_before(tail_of_rename: str, count: int) -> CompactedLog:
         (".timeindex.swap", 1, True),
     ],
 )
-def test_each_state_of_an_exchange_is_finished_or_undone(tail: str, count: int, is_finished: bool) -> None:
+def test_each_state_of_an_exchange_is_finished_or_undone(
+    tail: str, count: int, is_finished: bool
+) -> None:
     log = stopped_before(tail, count)
     log.open(recovery_point=4)
     expected = [(1, b"b", b"1"), (2, b"a", b"2"), (3, b"a", b"3")]

@@ -1,4 +1,6 @@
-"""What a pass makes of transactions that Apache Kafka wrote: which records and markers go, when, and what readers are told meanwhile."""
+"""What a pass makes of transactions that Apache Kafka wrote: which records and markers go, when,
+and what readers are told meanwhile.
+"""
 
 import pytest
 
@@ -41,7 +43,9 @@ def test_what_was_aborted_goes_and_is_later_than_nothing(codec: Codec) -> None:
     outcome = log.clean()
     assert values(log) == [(A, b"1"), (B, b"1"), (b"last", b"-")]
     assert (outcome.counts.records_read, outcome.counts.records_kept) == (8, 5)
-    assert [header.record_count for header in log.headers()] == [2, 1, 0, 1, 1], "the last batch of the producer is left as a header"
+    assert [header.record_count for header in log.headers()] == [2, 1, 0, 1, 1], (
+        "the last batch of the producer is left as a header"
+    )
 
 
 def test_a_committed_value_replaces_earlier_ones_at_its_own_offset_not_at_its_markers() -> None:
@@ -78,7 +82,13 @@ def test_a_marker_and_its_entry_go_one_after_the_other_when_nothing_is_left() ->
     seen = []
     for _ in range(4):
         again(log)
-        seen.append((markers(log), len(log.log.aborted_transactions.ended), any(name.endswith(".txnindex") for name in log.names())))
+        seen.append(
+            (
+                markers(log),
+                len(log.log.aborted_transactions.ended),
+                any(name.endswith(".txnindex") for name in log.names()),
+            )
+        )
         log.clock.advance(1_000)
     dropped, dated, gone, stays = seen
     assert dropped == ([1, 3], 1, True), "the pass that met the records keeps both"
@@ -87,7 +97,9 @@ def test_a_marker_and_its_entry_go_one_after_the_other_when_nothing_is_left() ->
 
 
 def test_who_reads_slowly_is_not_led_astray_before_the_horizon() -> None:
-    """It met an aborted record, and would take what the producer committed later for aborted if the marker between them were gone."""
+    """It met an aborted record, and would take what the producer committed later for aborted if the
+    marker between them were gone.
+    """
     log = CompactedLog(delete_retention_ms=1_000)
     log.write_in_transaction(FIRST, (A, b"aborted"))
     log.write_segment((b"between", b"-"))
@@ -116,7 +128,9 @@ def test_nothing_from_an_open_transaction_on_is_cleaned() -> None:
     found = look_at(log.log, log.clock.now_ms, log.log.log_end_offset)
     assert found.first_uncleanable_offset == 2, "its segment begins there"
     log.clean()
-    assert values(log) == [(A, b"2"), (B, b"1")], "who reads committed records waits for the transaction"
+    assert values(log) == [(A, b"2"), (B, b"1")], (
+        "who reads committed records waits for the transaction"
+    )
     assert log.rows()[2:] == [(3, A, b"open"), (4, A, b"3"), (5, A, b"4")]
     log.reopen_clean()
     assert look_at(log.log, log.clock.now_ms, log.log.log_end_offset).first_uncleanable_offset == 2
@@ -126,11 +140,29 @@ def test_an_entry_whose_marker_a_torn_tail_took_hides_nothing_later() -> None:
     """Only transactional batches between its offsets are of it, whatever else the producer writes."""
     stale = AbortedTransaction(FIRST, 0, 3, 0)
     transactions = PassTransactions([stale])
-    header = parse_header(build_batch([(5, A, b"1")], producer_id=FIRST, producer_epoch=0, base_sequence=0, base_offset=2))
+    header = parse_header(
+        build_batch(
+            [(5, A, b"1")], producer_id=FIRST, producer_epoch=0, base_sequence=0, base_offset=2
+        )
+    )
     assert not transactions.is_aborted(header)
-    later = build_batch([(5, A, b"1")], producer_id=FIRST, producer_epoch=0, base_sequence=0, base_offset=4, is_transactional=True)
+    later = build_batch(
+        [(5, A, b"1")],
+        producer_id=FIRST,
+        producer_epoch=0,
+        base_sequence=0,
+        base_offset=4,
+        is_transactional=True,
+    )
     assert not transactions.is_aborted(parse_header(later))
-    within = build_batch([(5, A, b"1")], producer_id=FIRST, producer_epoch=0, base_sequence=0, base_offset=2, is_transactional=True)
+    within = build_batch(
+        [(5, A, b"1")],
+        producer_id=FIRST,
+        producer_epoch=0,
+        base_sequence=0,
+        base_offset=2,
+        is_transactional=True,
+    )
     assert transactions.is_aborted(parse_header(within))
 
 

@@ -1,4 +1,6 @@
-"""A pass over a log with batches whose records cannot be read: they stay as they are, and the others are compacted."""
+"""A pass over a log with batches whose records cannot be read: they stay as they are, and the
+others are compacted.
+"""
 
 import logging
 from collections.abc import Callable
@@ -31,7 +33,9 @@ def sealed(content: bytearray) -> bytearray:
 
 def garbage(codec: Codec = Codec.GZIP, base_offset: int = 0, **options: Any) -> bytearray:
     """Return a batch of one record of key A that does not decompress."""
-    content = bytearray(build_batch([(NOW_MS, A, b"x" * 40)], codec=codec, base_offset=base_offset, **options))
+    content = bytearray(
+        build_batch([(NOW_MS, A, b"x" * 40)], codec=codec, base_offset=base_offset, **options)
+    )
     content[HEADER_SIZE:] = b"\xa5" * (len(content) - HEADER_SIZE)
     return sealed(content)
 
@@ -102,7 +106,9 @@ def test_a_batch_stays_as_it_is_and_the_others_are_compacted(
     before, latest = stored(log, offset), [offset for offset, _ in readable(log)][-1]
     outcome = log.clean()
     assert stored(log, offset) == before
-    assert readable(log) == [(latest, A)], "its keys are not learned: the latest record that can be read stays"
+    assert readable(log) == [(latest, A)], (
+        "its keys are not learned: the latest record that can be read stays"
+    )
     assert outcome.end_offset == log.log.log_end_offset
     (warning,) = warnings(caplog)
     assert "flights-0" in warning
@@ -111,8 +117,12 @@ def test_a_batch_stays_as_it_is_and_the_others_are_compacted(
 
 
 @pytest.mark.parametrize("is_before", [True, False])
-def test_a_tombstone_stays_behind_a_batch_that_may_hold_older_values_of_its_key(*, is_before: bool) -> None:
-    """Java reads batches that others cannot read: for it the deleted value came back once the tombstone was gone."""
+def test_a_tombstone_stays_behind_a_batch_that_may_hold_older_values_of_its_key(
+    *, is_before: bool
+) -> None:
+    """Java reads batches that others cannot read: for it the deleted value came back once the
+    tombstone was gone.
+    """
     log = CompactedLog(delete_retention_ms=0)
     if is_before:
         log.append(garbage())
@@ -127,7 +137,9 @@ def test_a_tombstone_stays_behind_a_batch_that_may_hold_older_values_of_its_key(
     assert [key for _, key in readable(log)] == ([A, B] if is_before else [B])
 
 
-def test_each_batch_is_told_once_however_many_passes_meet_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_batch_is_told_once_however_many_passes_meet_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     log = CompactedLog()
     for number in range(3):
         log.append(garbage())
@@ -146,10 +158,17 @@ def test_what_is_remembered_of_them_is_bounded(caplog: pytest.LogCaptureFixture)
     assert len(warnings(caplog)) == MAX_TOLD_BATCHES
 
 
-def test_a_batch_of_a_committed_transaction_keeps_its_marker(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_batch_of_a_committed_transaction_keeps_its_marker(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     log = CompactedLog(delete_retention_ms=0)
     log.write_in_transaction(PRODUCER, (A, b"1"))
-    header: dict[str, Any] = {"producer_id": PRODUCER, "producer_epoch": 0, "base_sequence": 1, "is_transactional": True}
+    header: dict[str, Any] = {
+        "producer_id": PRODUCER,
+        "producer_epoch": 0,
+        "base_sequence": 1,
+        "is_transactional": True,
+    }
     log.log.append_as_follower(garbage(base_offset=1, **header))
     log.end_transaction(PRODUCER, ControlType.COMMIT)
     log.write_segment((A, b"2"))
@@ -165,7 +184,12 @@ def test_a_batch_of_a_committed_transaction_keeps_its_marker(caplog: pytest.LogC
 
 def test_a_batch_of_an_aborted_transaction_goes_unread(caplog: pytest.LogCaptureFixture) -> None:
     log = CompactedLog()
-    header: dict[str, Any] = {"producer_id": PRODUCER, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    header: dict[str, Any] = {
+        "producer_id": PRODUCER,
+        "producer_epoch": 0,
+        "base_sequence": 0,
+        "is_transactional": True,
+    }
     log.log.append_as_follower(garbage(**header))
     log.write_in_transaction(PRODUCER, (A, b"1"), sequence=1)
     log.end_transaction(PRODUCER, ControlType.ABORT)
@@ -177,11 +201,23 @@ def test_a_batch_of_an_aborted_transaction_goes_unread(caplog: pytest.LogCapture
 
 
 @pytest.mark.parametrize(("last_offset", "is_kept"), [(2, True), (3, False)])
-def test_an_entry_stays_with_the_marker_that_the_index_knows(last_offset: int, *, is_kept: bool) -> None:
-    entry = AbortedTransaction(producer_id=PRODUCER, first_offset=0, last_offset=last_offset, last_stable_offset=0)
+def test_an_entry_stays_with_the_marker_that_the_index_knows(
+    last_offset: int, *, is_kept: bool
+) -> None:
+    entry = AbortedTransaction(
+        producer_id=PRODUCER, first_offset=0, last_offset=last_offset, last_stable_offset=0
+    )
     transactions = PassTransactions([entry])
-    header: dict[str, Any] = {"producer_id": PRODUCER, "producer_epoch": 0, "is_transactional": True}
-    transactions.note_batch(parse_header(build_batch([(NOW_MS, A, b"1")], base_sequence=0, **header)))
-    control = build_control_batch([(ControlType.ABORT, b"")], timestamp_ms=NOW_MS, base_offset=2, **header)
+    header: dict[str, Any] = {
+        "producer_id": PRODUCER,
+        "producer_epoch": 0,
+        "is_transactional": True,
+    }
+    transactions.note_batch(
+        parse_header(build_batch([(NOW_MS, A, b"1")], base_sequence=0, **header))
+    )
+    control = build_control_batch(
+        [(ControlType.ABORT, b"")], timestamp_ms=NOW_MS, base_offset=2, **header
+    )
     transactions.note_unreadable_control(parse_header(control))
     assert transactions.take_kept() == ([entry] if is_kept else [])

@@ -2,11 +2,7 @@
 
 from typing import TypeAlias
 
-from log_service.http.schema_registry.languages.avro.defaults import (
-    LONG_BITS,
-    fits_bits,
-    number_in,
-)
+from log_service.http.schema_registry.languages.avro.defaults import LONG_BITS, fits_bits, number_in
 from log_service.http.schema_registry.languages.avro.definitions import invalid
 from log_service.http.schema_registry.languages.avro.json_text import scalars
 from log_service.http.schema_registry.languages.avro.types import (
@@ -21,18 +17,7 @@ Attributes: TypeAlias = dict[str, Json]
 
 FIELD_ATTRIBUTES = frozenset({"default", "doc", "name", "order", "type", "aliases"})
 TYPE_ATTRIBUTES = frozenset(
-    {
-        "aliases",
-        "doc",
-        "fields",
-        "items",
-        "name",
-        "namespace",
-        "size",
-        "symbols",
-        "type",
-        "values",
-    }
+    {"aliases", "doc", "fields", "items", "name", "namespace", "size", "symbols", "type", "values"}
 )
 ENUM_ATTRIBUTES = TYPE_ATTRIBUTES | {"default"}
 ORDERS = ("ascending", "descending", "ignore")

@@ -191,12 +191,7 @@ def _compare_all(reader: AvroType, writer: AvroType, run: _Run) -> Reasons:
     return answer
 
 
-def _compare(
-    reader: AvroType,
-    writer: AvroType,
-    place: Place,
-    run: _Run,
-) -> Comparison | Reasons:
+def _compare(reader: AvroType, writer: AvroType, place: Place, run: _Run) -> Comparison | Reasons:
     """Return the reasons, or a comparison that has to know those of other pairs."""
     comparison: Comparison | Reasons
     match reader, writer:

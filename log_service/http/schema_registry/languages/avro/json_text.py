@@ -124,9 +124,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 _DECODER = JSONDecoder(
-    parse_int=_whole_number,
-    parse_float=_fraction,
-    parse_constant=_refuse_constant,
+    parse_int=_whole_number, parse_float=_fraction, parse_constant=_refuse_constant
 )
 
 

@@ -93,11 +93,7 @@ class SchemaTypes:
 
 
 def read_schema(
-    text: str,
-    dependencies: Sequence[NamedSchema],
-    *,
-    is_new: bool,
-    limits: SchemaLimits,
+    text: str, dependencies: Sequence[NamedSchema], *, is_new: bool, limits: SchemaLimits
 ) -> SchemaTypes:
     """Return the type of a text, and those that it may refer to.
 

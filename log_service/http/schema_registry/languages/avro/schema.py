@@ -9,7 +9,13 @@ from log_service.http.schema_registry.languages.avro.normal_form import normal
 from log_service.http.schema_registry.languages.avro.printing import print_type
 from log_service.http.schema_registry.languages.avro.reading import SchemaTypes, read_schema
 from log_service.http.schema_registry.languages.avro.types import full_name
-from log_service.http.schema_registry.languages.language import BACKWARD_SIDES, Difference, NamedSchema, SchemaType, Sides
+from log_service.http.schema_registry.languages.language import (
+    BACKWARD_SIDES,
+    Difference,
+    NamedSchema,
+    SchemaType,
+    Sides,
+)
 from log_service.http.schema_registry.languages.limits import USUAL_LIMITS, Budget, SchemaLimits
 
 
@@ -72,11 +78,7 @@ class AvroLanguage:
         return SchemaType.AVRO
 
     def parse(
-        self,
-        text: str,
-        dependencies: Sequence[NamedSchema] = (),
-        *,
-        is_new: bool = True,
+        self, text: str, dependencies: Sequence[NamedSchema] = (), *, is_new: bool = True
     ) -> AvroSchema:
         """Return the schema of a text.
 

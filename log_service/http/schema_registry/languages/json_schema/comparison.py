@@ -125,11 +125,7 @@ class Comparison:
     )
 
     def __init__(
-        self,
-        compare: Compare,
-        shapes: ShapeReader,
-        compatible: frozenset[Change],
-        budget: Budget,
+        self, compare: Compare, shapes: ShapeReader, compatible: frozenset[Change], budget: Budget
     ) -> None:
         self._compare = compare
         self._shapes = shapes
@@ -203,10 +199,7 @@ class Comparison:
 
 
 def changes_of(
-    outcome: Outcome,
-    compatible: frozenset[Change],
-    *,
-    all_changes: bool,
+    outcome: Outcome, compatible: frozenset[Change], *, all_changes: bool
 ) -> list[FoundChange]:
     """Return changes in order: the incompatible ones, or all."""
     found: list[FoundChange] = []

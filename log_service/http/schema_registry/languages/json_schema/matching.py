@@ -14,10 +14,7 @@ Candidates = Callable[[int], Iterable[int]]
 
 
 def maximum_matching(
-    left_count: int,
-    right_count: int,
-    candidates: Candidates,
-    budget: Budget,
+    left_count: int, right_count: int, candidates: Candidates, budget: Budget
 ) -> Generator[LeftAndRight, bool, dict[int, int]]:
     """Ask for pairs of left and right, and return the left member of each matched right member.
 
@@ -62,10 +59,7 @@ def _augment(
 
 
 def _turn(
-    free: int,
-    came_from: dict[int, int],
-    right_of: dict[int, int],
-    left_of: dict[int, int],
+    free: int, came_from: dict[int, int], right_of: dict[int, int], left_of: dict[int, int]
 ) -> None:
     """Give each right member on the chain to the left member that reached it."""
     right: int | None = free

@@ -39,10 +39,7 @@ def compare_objects(notes: Notebook, writer: Objects, reader: Objects) -> Steps:
 
 
 def compare_unevaluated(
-    notes: Notebook,
-    writer: Place | None,
-    reader: Place | None,
-    of: str,
+    notes: Notebook, writer: Place | None, reader: Place | None, of: str
 ) -> Steps:
     """Note how the schemas of unevaluated properties or items differ. None stands for anything."""
     path, name = f"unevaluated{of}", f"UNEVALUATED_{of.upper()}"
@@ -90,11 +87,7 @@ def _compare_properties(notes: Notebook, writer: Objects, reader: Objects) -> St
 
 
 def _compare_dropped(
-    notes: Notebook,
-    dropped: Place,
-    reader: Objects,
-    rest: Place | None,
-    path: str,
+    notes: Notebook, dropped: Place, reader: Objects, rest: Place | None, path: str
 ) -> Steps:
     """Note a property that only the writer names. ``rest`` is the reader's schema of others."""
     if reader.is_open:
@@ -113,11 +106,7 @@ def _compare_dropped(
 
 
 def _compare_added(
-    notes: Notebook,
-    writer: Objects,
-    reader: Objects,
-    name: str,
-    rest: Place | None,
+    notes: Notebook, writer: Objects, reader: Objects, name: str, rest: Place | None
 ) -> Steps:
     """Note a property that only the reader names. ``rest`` is the writer's schema of others."""
     added, path = reader.properties[name], f"properties/{name}"
@@ -186,11 +175,7 @@ def _compare_additional(notes: Notebook, writer: Objects, reader: Objects) -> St
 
 
 def _rest_of(
-    notes: Notebook,
-    schema: Objects,
-    names: list[str],
-    *,
-    is_strict: bool,
+    notes: Notebook, schema: Objects, names: list[str], *, is_strict: bool
 ) -> dict[str, Place | None]:
     """Return the schema of each property that is not named: of the first pattern, else of the rest.
 
@@ -216,8 +201,5 @@ def _union(writer: Mapping[str, object], reader: Mapping[str, object]) -> Iterab
     return _in_order(dict.fromkeys((*writer, *reader)), bucket_count)
 
 
-def _in_order(
-    names: Mapping[str, object],
-    bucket_count: int = FIRST_BUCKET_COUNT,
-) -> Iterable[str]:
+def _in_order(names: Mapping[str, object], bucket_count: int = FIRST_BUCKET_COUNT) -> Iterable[str]:
     return in_hash_map_order(names, bucket_count=bucket_count) if len(names) > 1 else names

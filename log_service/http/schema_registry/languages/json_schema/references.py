@@ -210,10 +210,7 @@ def _reached(place: Place) -> Iterator[Place]:
 
 
 def _validate_no_circle(
-    documents: Documents,
-    place: Place,
-    settled: set[int],
-    budget: Budget,
+    documents: Documents, place: Place, settled: set[int], budget: Budget
 ) -> None:
     """Refuse references that lead only to references, back to where they began."""
     path: set[int] = set()

@@ -68,11 +68,7 @@ class JsonSchema:
         return print_json(bundled(self.documents, Budget(self.limits)))
 
     def differences(
-        self,
-        writer: Self,
-        *,
-        sides: Sides = BACKWARD_SIDES,
-        is_lenient: bool = False,
+        self, writer: Self, *, sides: Sides = BACKWARD_SIDES, is_lenient: bool = False
     ) -> list[Difference]:
         """Return why this schema cannot read what ``writer`` wrote. Empty: it can.
 
@@ -84,11 +80,7 @@ class JsonSchema:
         return [_difference(found, sides) for found in changes]
 
     def changes(
-        self,
-        writer: Self,
-        *,
-        policy: Policy = Policy.STRICT,
-        with_compatible: bool = True,
+        self, writer: Self, *, policy: Policy = Policy.STRICT, with_compatible: bool = True
     ) -> list[FoundChange]:
         """Return how this schema differs from ``writer``, also where that does no harm.
 
@@ -114,11 +106,7 @@ class JsonSchemaLanguage:
         return SchemaType.JSON
 
     def parse(
-        self,
-        text: str,
-        dependencies: Sequence[NamedSchema] = (),
-        *,
-        is_new: bool = True,
+        self, text: str, dependencies: Sequence[NamedSchema] = (), *, is_new: bool = True
     ) -> JsonSchema:
         """Return the schema. An old one may be invalid, and may refer to unknown schemas.
 

@@ -42,10 +42,7 @@ _OLD_OBJECTS = frozenset(
     }
 )
 _OLD_ARRAYS = frozenset(
-    {
-        *("items", "additionalItems", "contains"),
-        *("minItems", "maxItems", "uniqueItems"),
-    }
+    {*("items", "additionalItems", "contains"), *("minItems", "maxItems", "uniqueItems")}
 )
 _MODERN_STRINGS = _OLD_STRINGS - {"format"}
 _MODERN_OBJECTS = (_OLD_OBJECTS - {"dependencies"}) | {

@@ -179,10 +179,7 @@ Node: TypeAlias = Place | Shape
 
 
 def _rest(
-    additional: Place | None,
-    unevaluated: Place | None,
-    *,
-    permits_additional: bool,
+    additional: Place | None, unevaluated: Place | None, *, permits_additional: bool
 ) -> Place | None:
     if additional is not None or not permits_additional:
         return additional

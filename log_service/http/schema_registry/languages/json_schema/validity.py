@@ -59,10 +59,7 @@ def validate_schema(schema: Json, draft: Draft, budget: Budget) -> None:
 
 
 def _validate_object(
-    schema: dict[str, Json],
-    draft: Draft,
-    steps: tuple[str, ...],
-    budget: Budget,
+    schema: dict[str, Json], draft: Draft, steps: tuple[str, ...], budget: Budget
 ) -> None:
     rules = _RULES[draft.number]
     is_sure = all(rules[keyword](value) for keyword, value in schema.items() if keyword in rules)

@@ -52,10 +52,7 @@ MIN_CONTAINS = _limit("minContains", "MIN_CONTAINS")
 
 
 def compare_limit(
-    notes: Notebook,
-    limit: Limit,
-    writer: Number | None,
-    reader: Number | None,
+    notes: Notebook, limit: Limit, writer: Number | None, reader: Number | None
 ) -> None:
     """Note how a limit differs."""
     if writer is None and reader is None:

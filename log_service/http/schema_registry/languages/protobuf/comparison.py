@@ -19,17 +19,40 @@ from log_service.http.schema_registry.languages.protobuf.option_values import is
 from log_service.http.schema_registry.languages.protobuf.pool import Pool
 
 DESCRIPTIONS = {
-    "PACKAGE_CHANGED": "The package at '{}' in the %s schema does not match the package in the %s schema",
+    "PACKAGE_CHANGED": (
+        "The package at '{}' in the %s schema does not match the package in the %s schema"
+    ),
     "MESSAGE_REMOVED": "The %s schema is missing a MESSAGE type at path '{}' in the %s schema",
-    "FIELD_KIND_CHANGED": "The type of a field at path '{}' in the %s schema does not match the %s schema",
-    "FIELD_SCALAR_KIND_CHANGED": "The kind of a SCALAR field at path '{}' in the %s schema does not match its kind in the %s schema",
-    "FIELD_NAMED_TYPE_CHANGED": "The type of a MESSAGE field at path '{}' in the %s schema does not match its type in the %s schema",
-    "FIELD_NUMERIC_LABEL_CHANGED": "The label for a NUMERIC field at path '{}' in the %s schema does not match its label in the %s schema",
-    "REQUIRED_FIELD_ADDED": "A required field  at path '{}' in the %s schema is missing in the %s schema",
-    "REQUIRED_FIELD_REMOVED": "The %s schema is missing a required field at path: '{}' in the %s schema",
+    "FIELD_KIND_CHANGED": (
+        "The type of a field at path '{}' in the %s schema does not match the %s schema"
+    ),
+    "FIELD_SCALAR_KIND_CHANGED": (
+        "The kind of a SCALAR field at path '{}' in the %s schema does not match its kind in the %s"
+        " schema"
+    ),
+    "FIELD_NAMED_TYPE_CHANGED": (
+        "The type of a MESSAGE field at path '{}' in the %s schema does not match its type in the"
+        " %s schema"
+    ),
+    "FIELD_NUMERIC_LABEL_CHANGED": (
+        "The label for a NUMERIC field at path '{}' in the %s schema does not match its label in"
+        " the %s schema"
+    ),
+    "REQUIRED_FIELD_ADDED": (
+        "A required field  at path '{}' in the %s schema is missing in the %s schema"
+    ),
+    "REQUIRED_FIELD_REMOVED": (
+        "The %s schema is missing a required field at path: '{}' in the %s schema"
+    ),
     "ONEOF_FIELD_REMOVED": "The %s schema is missing a oneof field at path '{}' in the %s schema",
-    "MULTIPLE_FIELDS_MOVED_TO_ONEOF": "Multiple fields in the oneof at path '{}' in the %s schema are outside a oneof in the %s schema",
-    "FIELD_MOVED_TO_EXISTING_ONEOF": "A field in the oneof at path '{}' in the %s schema is outside an existing oneof in the %s schema",
+    "MULTIPLE_FIELDS_MOVED_TO_ONEOF": (
+        "Multiple fields in the oneof at path '{}' in the %s schema are outside a oneof in the %s"
+        " schema"
+    ),
+    "FIELD_MOVED_TO_EXISTING_ONEOF": (
+        "A field in the oneof at path '{}' in the %s schema is outside an existing oneof in the %s"
+        " schema"
+    ),
 }
 NUMBERS = dict.fromkeys(("int32", "int64", "uint32", "uint64", "bool", "enum"), "number")
 SCALAR_KINDS = NUMBERS | {
@@ -108,7 +131,9 @@ def broken_pairs(found: dict[Pair, list[Item]]) -> set[Pair]:
     for pair, items in found.items():
         for link in links(items):
             users.setdefault(link.pair, []).append(pair)
-    waiting = [pair for pair, items in found.items() if any(isinstance(each, Difference) for each in items)]
+    waiting = [
+        pair for pair, items in found.items() if any(isinstance(each, Difference) for each in items)
+    ]
     broken = set(waiting)
     while waiting:
         for user in users.get(waiting.pop(), ()):
@@ -118,7 +143,9 @@ def broken_pairs(found: dict[Pair, list[Item]]) -> set[Pair]:
     return broken
 
 
-def flattened(items: list[Item], found: dict[Pair, list[Item]], broken: set[Pair]) -> list[Difference]:
+def flattened(
+    items: list[Item], found: dict[Pair, list[Item]], broken: set[Pair]
+) -> list[Difference]:
     """Return all differences. Those of a pair come once, before the field that leads to it."""
     out: list[Difference] = []
     shown: set[Pair] = set()
@@ -177,7 +204,9 @@ class Comparison:
             elif not readers[name].is_map_entry:
                 yield from self._messages(each, readers[name], (*path, name))
 
-    def _messages(self, writer: MessageDefinition, reader: MessageDefinition, path: tuple[str, ...]) -> Iterator[Item]:
+    def _messages(
+        self, writer: MessageDefinition, reader: MessageDefinition, path: tuple[str, ...]
+    ) -> Iterator[Item]:
         old, new = Members(writer), Members(reader)
         yield from self._moves(old, new, path)
         for name, fields in old.oneofs.items():
@@ -200,11 +229,7 @@ class Comparison:
                 yield difference("FIELD_MOVED_TO_EXISTING_ONEOF", (*path, name))
 
     def _oneof(
-        self,
-        fields: dict[int, FieldDefinition],
-        new: "Members",
-        path: tuple[str, ...],
-        name: str,
+        self, fields: dict[int, FieldDefinition], new: "Members", path: tuple[str, ...], name: str
     ) -> Iterator[Item]:
         for number in sorted(fields):
             inner = (*path, str(number))
@@ -231,7 +256,9 @@ class Comparison:
             if old.oneof_of.get(number) != new.oneof_of.get(number):
                 yield from self._fields(old.all[number], new.all[number], (*path, str(number)))
 
-    def _fields(self, writer: FieldDefinition, reader: FieldDefinition, path: tuple[str, ...]) -> Iterator[Item]:
+    def _fields(
+        self, writer: FieldDefinition, reader: FieldDefinition, path: tuple[str, ...]
+    ) -> Iterator[Item]:
         self._budget.spend()
         old, new = self._entry(self._writer, writer), self._entry(self._reader, reader)
         if old and new:
@@ -266,7 +293,9 @@ class Comparison:
         elif has_labels and old != "text" and are_other_labels(writer, reader):
             yield difference("FIELD_NUMERIC_LABEL_CHANGED", path)
 
-    def _named(self, writer: FieldDefinition, reader: FieldDefinition, path: tuple[str, ...]) -> Iterator[Item]:
+    def _named(
+        self, writer: FieldDefinition, reader: FieldDefinition, path: tuple[str, ...]
+    ) -> Iterator[Item]:
         """Yield the difference of two types that are messages.
 
         A package may change. Types of the two files themselves are compared for their own sake.
@@ -295,7 +324,9 @@ class Comparison:
             self._same[key] = old is new or (
                 old.node == new.node
                 and old.imports.keys() == new.imports.keys()
-                and all(self._are_same(old.imports[each], new.imports[each]) for each in old.imports)
+                and all(
+                    self._are_same(old.imports[each], new.imports[each]) for each in old.imports
+                )
             )
         return self._same[key]
 

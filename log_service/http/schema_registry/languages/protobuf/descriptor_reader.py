@@ -80,7 +80,9 @@ def parse_serialized(text: str) -> FileDescriptorProto:
     try:
         return FileDescriptorProto.FromString(binascii.a2b_base64(text, strict_mode=True))
     except (binascii.Error, DecodeError, ValueError) as error:
-        raise InvalidSchemaError("the text is neither a .proto file nor base64 of a FileDescriptorProto") from error
+        raise InvalidSchemaError(
+            "the text is neither a .proto file nor base64 of a FileDescriptorProto"
+        ) from error
 
 
 def no_options(type_name: str, data: bytes) -> tuple[Option, ...]:
@@ -155,9 +157,15 @@ class DescriptorReader:
         fields: Iterable[FieldDescriptorProto] = (),
     ) -> tuple[list[Message | Enum], dict[str, DescriptorProto]]:
         """Return the types of a scope, and apart from them the messages that groups have."""
-        group_names = {decoded(each.type_name).rpartition(".")[2] for each in (*fields, *extensions) if each.type == GROUP}
+        group_names = {
+            decoded(each.type_name).rpartition(".")[2]
+            for each in (*fields, *extensions)
+            if each.type == GROUP
+        }
         grouped = {each.name: each for each in messages if each.name in group_names}
-        body: list[Message | Enum] = [self._message(each, depth) for each in messages if each.name not in grouped]
+        body: list[Message | Enum] = [
+            self._message(each, depth) for each in messages if each.name not in grouped
+        ]
         body += [self._enum(each) for each in enums]
         return body, grouped
 
@@ -165,7 +173,9 @@ class DescriptorReader:
         self._budget.spend()
         if depth >= MAX_MESSAGE_DEPTH:
             raise InvalidSchemaError(f"the nesting is deeper than {MAX_MESSAGE_DEPTH}")
-        types, grouped = self._types(proto.nested_type, proto.enum_type, proto.extension, depth + 1, proto.field)
+        types, grouped = self._types(
+            proto.nested_type, proto.enum_type, proto.extension, depth + 1, proto.field
+        )
         return Message(
             name=checked(NAME, proto.name, "message"),
             body=(
@@ -179,7 +189,9 @@ class DescriptorReader:
             visibility=VISIBILITIES.get(proto.visibility, ""),
         )
 
-    def _fields(self, proto: DescriptorProto, grouped: dict[str, DescriptorProto], depth: int) -> list[Field | OneOf]:
+    def _fields(
+        self, proto: DescriptorProto, grouped: dict[str, DescriptorProto], depth: int
+    ) -> list[Field | OneOf]:
         """Return the fields in their order, a oneof where its first field is."""
         body: list[Field | int] = []
         members: dict[int, list[Field]] = {}
@@ -191,7 +203,10 @@ class DescriptorReader:
             if each.oneof_index not in members:
                 body.append(each.oneof_index)
             members.setdefault(each.oneof_index, []).append(field)
-        return [self._oneof(proto, each, members[each]) if isinstance(each, int) else each for each in body]
+        return [
+            self._oneof(proto, each, members[each]) if isinstance(each, int) else each
+            for each in body
+        ]
 
     def _oneof(self, proto: DescriptorProto, index: int, fields: list[Field]) -> OneOf:
         if not 0 <= index < len(proto.oneof_decl):
@@ -203,7 +218,9 @@ class DescriptorReader:
             options=self._options("OneofOptions", oneof),
         )
 
-    def _field(self, proto: FieldDescriptorProto, grouped: dict[str, DescriptorProto], depth: int) -> Field:
+    def _field(
+        self, proto: FieldDescriptorProto, grouped: dict[str, DescriptorProto], depth: int
+    ) -> Field:
         self._budget.spend()
         group_name = decoded(proto.type_name).rpartition(".")[2] if proto.type == GROUP else ""
         if group_name and group_name not in grouped:
@@ -256,7 +273,9 @@ class DescriptorReader:
                 options=self._options("ExtensionRangeOptions", each),
             )
 
-    def _reserved(self, ranges: Iterable[Any], names: Iterable[str], past_end: int) -> Iterable[Reserved]:
+    def _reserved(
+        self, ranges: Iterable[Any], names: Iterable[str], past_end: int
+    ) -> Iterable[Reserved]:
         """Yield reserved statements. ``past_end`` is 1 in messages, whose ends are exclusive."""
         for each in ranges:
             self._budget.spend()

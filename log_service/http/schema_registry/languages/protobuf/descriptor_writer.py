@@ -232,7 +232,9 @@ def special_float_text(text: str) -> str:
 def c_escaped(data: bytes) -> str:
     """Return bytes with C's escapes."""
     simple = {10: "\\n", 13: "\\r", 9: "\\t", 34: '\\"', 39: "\\'", 92: "\\\\"}
-    return "".join(simple.get(byte, chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}") for byte in data)
+    return "".join(
+        simple.get(byte, chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}") for byte in data
+    )
 
 
 def uninterpreted(proto: UninterpretedOption, option: Option) -> None:

@@ -38,7 +38,9 @@ PROTO2 = Features(
 PROTO3 = Features(field_presence="IMPLICIT")
 EDITION_FEATURES = {
     "2023": Features(),
-    "2024": Features(enforce_naming_style="STYLE2024", default_symbol_visibility="EXPORT_TOP_LEVEL"),
+    "2024": Features(
+        enforce_naming_style="STYLE2024", default_symbol_visibility="EXPORT_TOP_LEVEL"
+    ),
 }
 FEATURE_NAMES = frozenset(each.name for each in fields(Features))
 

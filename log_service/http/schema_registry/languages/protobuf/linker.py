@@ -50,7 +50,9 @@ from log_service.http.schema_registry.languages.protobuf.tree import (
 MAX_PACKAGE_LENGTH = 511
 
 
-def link(file: ProtoFile, source: Source, pool: Pool, budget: Budget, *, is_strict: bool) -> FileDefinition:
+def link(
+    file: ProtoFile, source: Source, pool: Pool, budget: Budget, *, is_strict: bool
+) -> FileDefinition:
     """Return the definitions of a file, and add them to the pool.
 
     Raises:
@@ -80,7 +82,9 @@ def check_imports(file: ProtoFile, source: Source, pool: Pool) -> None:
             raise source.error(each.at, f"{each.path!r} is imported twice")
         seen.add(each.path)
         if each.path not in pool.files:
-            raise source.error(each.at, f"the import {each.path!r} is missing: add a reference with this name")
+            raise source.error(
+                each.at, f"the import {each.path!r} is missing: add a reference with this name"
+            )
 
 
 class Names:
@@ -109,7 +113,9 @@ class Names:
         for name in packages(file.package):
             taken = self._pool.names.get(name)
             if taken is not None:
-                raise self._source.error(file.package_at, f"{name} is {taken.kind} in {taken.path!r}, not a package")
+                raise self._source.error(
+                    file.package_at, f"{name} is {taken.kind} in {taken.path!r}, not a package"
+                )
 
     def _element(self, element: object, scope: str) -> None:
         match element:
@@ -210,7 +216,9 @@ class Linker:
             services=tuple(self._service(each) for each in body if isinstance(each, Service)),
         )
 
-    def _messages(self, body: Iterable[object], scope: str, features: Features) -> tuple[MessageDefinition, ...]:
+    def _messages(
+        self, body: Iterable[object], scope: str, features: Features
+    ) -> tuple[MessageDefinition, ...]:
         return tuple(self._message(each, scope, features) for each in messages_in(body))
 
     def _message(self, node: Message, scope: str, inherited: Features) -> MessageDefinition:
@@ -229,7 +237,9 @@ class Linker:
             is_map_entry=is_map_entry(node),
         )
 
-    def _fields(self, node: Message, scope: str, features: Features) -> tuple[tuple[FieldDefinition, ...], tuple[str, ...]]:
+    def _fields(
+        self, node: Message, scope: str, features: Features
+    ) -> tuple[tuple[FieldDefinition, ...], tuple[str, ...]]:
         fields: list[FieldDefinition] = []
         oneofs: list[str] = []
         for each in node.body:
@@ -237,7 +247,10 @@ class Linker:
                 fields.append(self._field(each, scope, features))
             elif isinstance(each, OneOf):
                 inner = with_options(features, each.options)
-                fields += [replace(self._field(field, scope, inner), oneof=len(oneofs)) for field in each.fields]
+                fields += [
+                    replace(self._field(field, scope, inner), oneof=len(oneofs))
+                    for field in each.fields
+                ]
                 oneofs.append(each.name)
         return with_oneofs_of_proto3(fields, oneofs)
 
@@ -268,12 +281,17 @@ class Linker:
             raise self._source.error(node.type_at, f"{node.type} is {found.kind}, not a type")
         return "message" if found.kind is NameKind.MESSAGE else "enum", found.full_name
 
-    def _extensions(self, body: Iterable[object], scope: str, features: Features) -> tuple[FieldDefinition, ...]:
+    def _extensions(
+        self, body: Iterable[object], scope: str, features: Features
+    ) -> tuple[FieldDefinition, ...]:
         found = []
         for extend in body:
             if isinstance(extend, Extend):
                 extendee = self._message_name(extend.extendee, scope, extend.at)
-                found += [replace(self._field(field, scope, features), extendee=extendee) for field in extend.fields]
+                found += [
+                    replace(self._field(field, scope, features), extendee=extendee)
+                    for field in extend.fields
+                ]
         return tuple(found)
 
     def _service(self, node: Service) -> ServiceDefinition:
@@ -391,7 +409,9 @@ def enums_in(body: Iterable[object], scope: str, inherited: Features) -> tuple[E
     )
 
 
-def with_oneofs_of_proto3(fields: list[FieldDefinition], oneofs: list[str]) -> tuple[tuple[FieldDefinition, ...], tuple[str, ...]]:
+def with_oneofs_of_proto3(
+    fields: list[FieldDefinition], oneofs: list[str]
+) -> tuple[tuple[FieldDefinition, ...], tuple[str, ...]]:
     """Give each optional field of proto3 a oneof of its own, behind those of the text."""
     taken = {*oneofs, *(field.name for field in fields)}
     for index, field in enumerate(fields):

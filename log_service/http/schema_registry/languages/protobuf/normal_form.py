@@ -91,9 +91,15 @@ class Normalizer:
             ),
         )
 
-    def _messages(self, messages: Iterable[MessageDefinition], groups: frozenset[str]) -> list[Message]:
+    def _messages(
+        self, messages: Iterable[MessageDefinition], groups: frozenset[str]
+    ) -> list[Message]:
         """Return the messages that are no entries of maps, and that no group has."""
-        return [self._message(each) for each in messages if not each.is_map_entry and each.full_name not in groups]
+        return [
+            self._message(each)
+            for each in messages
+            if not each.is_map_entry and each.full_name not in groups
+        ]
 
     def _message(self, message: MessageDefinition) -> Message:
         self._budget.spend()
@@ -174,12 +180,18 @@ class Normalizer:
         found: dict[str, list[FieldDefinition]] = {}
         for each in extensions:
             found.setdefault(each.extendee, []).append(each)
-        return [Extend(extendee=f".{name}", fields=tuple(self._fields(fields))) for name, fields in found.items()]
+        return [
+            Extend(extendee=f".{name}", fields=tuple(self._fields(fields)))
+            for name, fields in found.items()
+        ]
 
     def _enum(self, enum: EnumDefinition) -> Enum:
         self._budget.spend(1 + len(enum.node.values))
         node = enum.node
-        values = [replace(each, options=self._options(each.options, "EnumValueOptions", enum.scope)) for each in sorted_values(node.values)]
+        values = [
+            replace(each, options=self._options(each.options, "EnumValueOptions", enum.scope))
+            for each in sorted_values(node.values)
+        ]
         return replace(
             node,
             values=tuple(values),
@@ -226,7 +238,9 @@ class Normalizer:
                 plain.append(Option(name=name, value=each))
         return tuple(sorted(plain, key=option_key))
 
-    def _definition(self, message: MessageDefinition | None, part: NamePart, scope: str) -> FieldDefinition | None:
+    def _definition(
+        self, message: MessageDefinition | None, part: NamePart, scope: str
+    ) -> FieldDefinition | None:
         if part.is_extension:
             found = self._pool.resolve(part.text, scope, self._visible, self._budget)
             return self._pool.extensions.get(found.full_name) if isinstance(found, Found) else None
@@ -251,7 +265,10 @@ class Normalizer:
         for entry in entries:
             part = NamePart(text=entry.key.strip("[]"), is_extension=entry.key.startswith("["))
             if isinstance(entry.value, Aggregate):
-                found += [Option(name=(FEATURES, part, NamePart(text=each.key)), value=each.value) for each in entry.value.entries]
+                found += [
+                    Option(name=(FEATURES, part, NamePart(text=each.key)), value=each.value)
+                    for each in entry.value.entries
+                ]
             else:
                 found.append(Option(name=(FEATURES, part), value=entry.value))
         return found
@@ -371,7 +388,10 @@ def single(each: Range) -> Range:
 def split_reserved(statements: Iterable[Reserved]) -> list[Reserved]:
     """Return a statement for each number, range and name: numbers first, then names."""
     values = [value for each in statements for value in each.values]
-    return [Reserved(values=(single(each) if isinstance(each, Range) else each,)) for each in sorted(values, key=reserved_key)]
+    return [
+        Reserved(values=(single(each) if isinstance(each, Range) else each,))
+        for each in sorted(values, key=reserved_key)
+    ]
 
 
 def reserved_key(value: Range | ReservedName) -> tuple[int, str]:

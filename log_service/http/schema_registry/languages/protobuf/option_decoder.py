@@ -62,19 +62,25 @@ class OptionDecoder:
         if message is None or not data:
             return ()
         order = {n: at for at, n in enumerate(CONFLUENT_ORDER.get(message.full_name, ()))}
-        found = sorted(self._values(message, data), key=lambda each: (order.get(each[0].number, 99),))
+        found = sorted(
+            self._values(message, data), key=lambda each: (order.get(each[0].number, 99),)
+        )
         return tuple(option for field, value in found for option in self._options(field, value))
 
     def _options(self, field: FieldDefinition, value: Value) -> Iterator[Option]:
         is_extension = bool(field.extendee)
-        part = NamePart(text=field.full_name if is_extension else field.name, is_extension=is_extension)
+        part = NamePart(
+            text=field.full_name if is_extension else field.name, is_extension=is_extension
+        )
         if field.name == "features" and isinstance(value, Aggregate) and not is_extension:
             for entry in value.entries:
                 yield from feature_options(part, entry)
         else:
             yield Option(name=(part,), value=value)
 
-    def _values(self, message: MessageDefinition, data: bytes, depth: int = 0) -> list[tuple[FieldDefinition, Value]]:
+    def _values(
+        self, message: MessageDefinition, data: bytes, depth: int = 0
+    ) -> list[tuple[FieldDefinition, Value]]:
         """Return the fields of a message with their values, by number."""
         if depth > MAX_NESTING:
             raise WireFormatError("the values of options are nested too deep")
@@ -85,7 +91,9 @@ class OptionDecoder:
             field = fields.get(raw.number) or self._extension(message, raw.number)
             if field is not None and (found := self._payloads(field, raw)):
                 payloads.setdefault(raw.number, []).extend(found)
-        found_fields = {number: fields.get(number) or self._extension(message, number) for number in payloads}
+        found_fields = {
+            number: fields.get(number) or self._extension(message, number) for number in payloads
+        }
         return [
             (field, value)
             for number in sorted(payloads)
@@ -111,7 +119,9 @@ class OptionDecoder:
             return packed_payloads(field.kind, raw.payload)
         return []
 
-    def _field_values(self, field: FieldDefinition, payloads: list[bytes], depth: int) -> Iterator[Value]:
+    def _field_values(
+        self, field: FieldDefinition, payloads: list[bytes], depth: int
+    ) -> Iterator[Value]:
         is_message = field.kind in {"message", "group"}
         if not field.is_repeated:
             # Parts of one message are merged. Of scalars the last one counts.
@@ -126,7 +136,9 @@ class OptionDecoder:
     def _aggregate(self, field: FieldDefinition, payload: bytes, depth: int) -> Aggregate:
         message = self._pool.message(field.type_name)
         found = self._values(message, payload, depth + 1) if message else []
-        return Aggregate(entries=tuple(Entry(key=aggregate_key(each), value=value) for each, value in found))
+        return Aggregate(
+            entries=tuple(Entry(key=aggregate_key(each), value=value) for each, value in found)
+        )
 
     def _scalar(self, field: FieldDefinition, payload: bytes) -> Scalar:
         if field.kind in {"string", "bytes"}:

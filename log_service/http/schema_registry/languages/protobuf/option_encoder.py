@@ -73,7 +73,9 @@ class OptionEncoder:
             raise self._source.error(error.at, error.sentence)
         return data
 
-    def interpreted(self, type_name: str, options: Iterable[Option], scope: str) -> tuple[bytes, list[tuple[Option, OptionError]]]:
+    def interpreted(
+        self, type_name: str, options: Iterable[Option], scope: str
+    ) -> tuple[bytes, list[tuple[Option, OptionError]]]:
         """Return the bytes of options, and the options that cannot be interpreted."""
         root = self._pool.message("google.protobuf." + type_name)
         assert root is not None
@@ -88,7 +90,9 @@ class OptionEncoder:
                 left.append((option, error))
         return whole.encoded(), left
 
-    def _add(self, root: MessageDefinition, whole: MessageValue, option: Option, scope: str) -> None:
+    def _add(
+        self, root: MessageDefinition, whole: MessageValue, option: Option, scope: str
+    ) -> None:
         """Set one option. Messages on the way are made, and their other values kept."""
         message, holder = root, whole
         for part in option.name[:-1]:
@@ -109,7 +113,9 @@ class OptionEncoder:
             raise OptionError(option.value.at, "an option takes one value: repeat the option")
         holder.add(definition, self._value(definition, option.value, is_text=False))
 
-    def _part(self, message: MessageDefinition, part: NamePart, scope: str, option: Option) -> FieldDefinition:
+    def _part(
+        self, message: MessageDefinition, part: NamePart, scope: str, option: Option
+    ) -> FieldDefinition:
         if part.is_extension:
             return self._extension(message, part.text, scope, option.at)
         definition = self._fields_by_name(message).get(part.text)
@@ -124,7 +130,9 @@ class OptionEncoder:
             self._names[message.full_name] = message.text_names()
         return self._names[message.full_name]
 
-    def _extension(self, message: MessageDefinition, name: str, scope: str, at: int) -> FieldDefinition:
+    def _extension(
+        self, message: MessageDefinition, name: str, scope: str, at: int
+    ) -> FieldDefinition:
         found = self._pool.resolve(name, scope, self._visible, self._budget)
         if not isinstance(found, Found) or found.kind is not NameKind.EXTENSION:
             raise OptionError(at, f"the option ({name}) is not defined in this file or an import")
@@ -138,10 +146,14 @@ class OptionEncoder:
         if message is None or definition.kind not in {"message", "group"}:
             raise OptionError(option.at, f"the option {definition.name} has no parts")
         if definition.is_repeated:
-            raise OptionError(option.at, f"the option {definition.name} is repeated: set it as a whole")
+            raise OptionError(
+                option.at, f"the option {definition.name} is repeated: set it as a whole"
+            )
         return message
 
-    def _value(self, definition: FieldDefinition, value: Value, *, is_text: bool) -> bytes | MessageValue:
+    def _value(
+        self, definition: FieldDefinition, value: Value, *, is_text: bool
+    ) -> bytes | MessageValue:
         """Return a value of a field. ``is_text`` has the looser rules of the text format."""
         self._budget.spend()
         if not definition.kind:
@@ -206,19 +218,25 @@ class OptionEncoder:
             self._fill_entry(message, found)
         return found
 
-    def _entry_field(self, message: MessageDefinition, names: Mapping[str, FieldDefinition], entry: Entry) -> FieldDefinition:
+    def _entry_field(
+        self, message: MessageDefinition, names: Mapping[str, FieldDefinition], entry: Entry
+    ) -> FieldDefinition:
         if entry.key.startswith("["):
             return self._extension(message, entry.key[1:-1], message.full_name, entry.at)
         if entry.key not in names:
             raise OptionError(entry.at, f"{message.full_name} has no field {entry.key}")
         return self._uses.checked(names[entry.key], entry.at)
 
-    def _check_oneof(self, definition: FieldDefinition, oneofs: dict[int, str], entry: Entry) -> None:
+    def _check_oneof(
+        self, definition: FieldDefinition, oneofs: dict[int, str], entry: Entry
+    ) -> None:
         if definition.oneof is None:
             return
         other = oneofs.setdefault(definition.oneof, definition.name)
         if other != definition.name:
-            raise OptionError(entry.at, f"{definition.name} and {other} are of one oneof: give one of them")
+            raise OptionError(
+                entry.at, f"{definition.name} and {other} are of one oneof: give one of them"
+            )
 
     def _add_entry(self, found: MessageValue, definition: FieldDefinition, entry: Entry) -> None:
         values: tuple[Value, ...] = (entry.value,)

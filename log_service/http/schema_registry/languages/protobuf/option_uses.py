@@ -63,7 +63,9 @@ class OptionUses:
     def _check_support(self, name: str, option: Option, at: int) -> None:
         entries = option.value.entries if isinstance(option.value, Aggregate) else ()
         for entry in entries:
-            word = entry.value.text.removeprefix("EDITION_") if isinstance(entry.value, Word) else ""
+            word = (
+                entry.value.text.removeprefix("EDITION_") if isinstance(entry.value, Word) else ""
+            )
             edition = EDITIONS.get(word.lower(), 0)
             if entry.key == "edition_introduced" and self._edition < edition:
                 raise OptionError(at, f"{name} is there from edition {word} on")

@@ -53,7 +53,10 @@ class MessageValue:
 
     def encoded(self) -> bytes:
         """Return the message in the binary format, its fields by number."""
-        return b"".join(encoded_field(self.fields[number], self.values[number]) for number in sorted(self.values))
+        return b"".join(
+            encoded_field(self.fields[number], self.values[number])
+            for number in sorted(self.values)
+        )
 
 
 def encoded_field(definition: FieldDefinition, values: list[bytes | MessageValue]) -> bytes:

@@ -175,5 +175,9 @@ def reachable(path: str, imports: Mapping[str, FileDefinition]) -> frozenset[str
         file = waiting.pop()
         if file.path not in seen:
             seen.add(file.path)
-            waiting += [file.imports[each.path] for each in file.node.imports if each.kind == "public" and each.path in file.imports]
+            waiting += [
+                file.imports[each.path]
+                for each in file.node.imports
+                if each.kind == "public" and each.path in file.imports
+            ]
     return frozenset(seen)

@@ -50,11 +50,25 @@ ESCAPES = {
     "'": "\\'",
     '"': '\\"',
 }
-ESCAPED = str.maketrans(ESCAPES | {chr(0xDC00 + byte): f"\\{byte:03o}" for byte in range(0x80, 0x100)})
+ESCAPED = str.maketrans(
+    ESCAPES | {chr(0xDC00 + byte): f"\\{byte:03o}" for byte in range(0x80, 0x100)}
+)
 """What stands for a character. Bytes that are no UTF-8 are surrogates, as Python decodes them."""
 
 
-Part = Field | Option | EnumValue | Message | Enum | OneOf | Reserved | Extensions | Extend | Service | Rpc
+Part = (
+    Field
+    | Option
+    | EnumValue
+    | Message
+    | Enum
+    | OneOf
+    | Reserved
+    | Extensions
+    | Extend
+    | Service
+    | Rpc
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +175,9 @@ class Printer:
         return [
             option
             for option in options
-            if self._style.has_extensions or not option.name[0].is_extension or option.name[0].text.startswith("confluent.")
+            if self._style.has_extensions
+            or not option.name[0].is_extension
+            or option.name[0].text.startswith("confluent.")
         ]
 
     def section(self, parts: Sequence[Part]) -> None:
@@ -398,7 +414,10 @@ def merged(aggregate: Aggregate) -> list[tuple[str, Value]]:
             lists[entry.key] += values_of(entry.value)
         else:
             found[entry.key] = entry.value
-    return [(key, Items(values=tuple(lists[key])) if key in lists else value) for key, value in found.items()]
+    return [
+        (key, Items(values=tuple(lists[key])) if key in lists else value)
+        for key, value in found.items()
+    ]
 
 
 def values_of(value: Value) -> list[Value]:

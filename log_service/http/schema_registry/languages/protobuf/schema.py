@@ -99,7 +99,9 @@ class ProtobufSchema:
         return self.canonical
 
 
-def parse_schema(text: str, dependencies: Sequence[NamedSchema], limits: SchemaLimits, *, is_new: bool) -> ProtobufSchema:
+def parse_schema(
+    text: str, dependencies: Sequence[NamedSchema], limits: SchemaLimits, *, is_new: bool
+) -> ProtobufSchema:
     """Return a schema.
 
     Raises:
@@ -129,7 +131,9 @@ def check_size(text: str, dependencies: Sequence[NamedSchema], limits: SchemaLim
     except UnicodeEncodeError as error:
         raise InvalidSchemaError("the text has half of a surrogate pair") from error
     if size > limits.text_bytes:
-        raise InvalidSchemaError(f"the schema with its references is longer than {limits.text_bytes} bytes")
+        raise InvalidSchemaError(
+            f"the schema with its references is longer than {limits.text_bytes} bytes"
+        )
 
 
 def check_depths(pool: Pool, depths: dict[str, int], limits: SchemaLimits) -> None:
@@ -138,7 +142,9 @@ def check_depths(pool: Pool, depths: dict[str, int], limits: SchemaLimits) -> No
         if path not in depths:
             depths[path] = 1 + max((depths[each] for each in file.imports), default=0)
             if depths[path] > limits.reference_depth:
-                raise InvalidSchemaError(f"the references lead deeper than {limits.reference_depth} files")
+                raise InvalidSchemaError(
+                    f"the references lead deeper than {limits.reference_depth} files"
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +165,9 @@ def read_file(source: Source, limits: SchemaLimits, budget: Budget) -> ReadFile:
     return ReadFile(source=Source(path=source.path), tree=tree, proto=proto)
 
 
-def needed_dependencies(main: ReadFile, dependencies: Sequence[NamedSchema], limits: SchemaLimits, budget: Budget) -> list[ReadFile]:
+def needed_dependencies(
+    main: ReadFile, dependencies: Sequence[NamedSchema], limits: SchemaLimits, budget: Budget
+) -> list[ReadFile]:
     """Return the dependencies that the imports lead to, in their order.
 
     Others do not count, as they do not for protoc. They may define the same names.
@@ -204,7 +212,9 @@ def encoder_of(file: FileDefinition, pool: Pool, budget: Budget) -> OptionEncode
     return OptionEncoder(file, pool, budget)
 
 
-def descriptor_of(file: FileDefinition, pool: Pool, limits: SchemaLimits, name: str) -> FileDescriptorProto:
+def descriptor_of(
+    file: FileDefinition, pool: Pool, limits: SchemaLimits, name: str
+) -> FileDescriptorProto:
     """Return the descriptor of a file."""
     return DescriptorWriter(file, encoder_of(file, pool, Budget(limits))).file(name)
 
@@ -266,7 +276,9 @@ class Protobuf:
         """The name in requests and records."""
         return SchemaType.PROTOBUF
 
-    def parse(self, text: str, dependencies: Sequence[NamedSchema] = (), *, is_new: bool = True) -> ProtobufSchema:
+    def parse(
+        self, text: str, dependencies: Sequence[NamedSchema] = (), *, is_new: bool = True
+    ) -> ProtobufSchema:
         """Return the schema.
 
         Raises:

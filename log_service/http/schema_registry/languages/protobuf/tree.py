@@ -261,4 +261,7 @@ def has_option(options: Iterable[Option], name: str) -> bool:
 
 def has_flag(options: Iterable[Option], name: str) -> bool:
     """Tell whether an option without parts is set to true."""
-    return any(option.name == (NamePart(text=name),) and option.value == Word(text="true") for option in options)
+    return any(
+        option.name == (NamePart(text=name),) and option.value == Word(text="true")
+        for option in options
+    )

@@ -120,7 +120,9 @@ def raw_fields(data: bytes, depth: int = 0) -> Iterator[RawField]:
         at = end
 
 
-def payload_of(data: bytes, at: int, number: int, wire_type: int, depth: int) -> tuple[int, int, int]:
+def payload_of(
+    data: bytes, at: int, number: int, wire_type: int, depth: int
+) -> tuple[int, int, int]:
     """Return the end of a field, and where its payload begins and ends."""
     if wire_type == VARINT:
         _, end = read_varint(data, at)

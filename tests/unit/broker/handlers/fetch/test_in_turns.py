@@ -13,7 +13,11 @@ import trio.testing
 from log_service.broker.handlers.fetch import in_turns, reads
 from log_service.network.responses import PendingResponse
 from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from log_service.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from tests.helpers.handler_node import HandlerNode, tell_handlers
 from tests.helpers.watchdog import MOST_CALLS, Watchdog
 from tests.unit.broker.context import Story, batch, tell, values_of
@@ -30,19 +34,33 @@ def few_per_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def request_of(offset: int, count: int = COUNT, **wanted: Any) -> FetchRequest:
-    partitions = [FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20) for index in range(count)]
+    partitions = [
+        FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
+        for index in range(count)
+    ]
     return FetchRequest(
-        max_bytes=1 << 20, topics=[FetchTopic(topic="a", partitions=partitions)], **{"min_bytes": 1, "max_wait_ms": 0, **wanted}
+        max_bytes=1 << 20,
+        topics=[FetchTopic(topic="a", partitions=partitions)],
+        **{"min_bytes": 1, "max_wait_ms": 0, **wanted},
     )
 
 
 def produced(count: int, *, first: int = 0) -> ProduceRequest:
-    data = [PartitionProduceData(index=index, records=batch(b"%d" % index)) for index in range(first, first + count)]
-    return ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[TopicProduceData(name="a", partition_data=data)])
+    data = [
+        PartitionProduceData(index=index, records=batch(b"%d" % index))
+        for index in range(first, first + count)
+    ]
+    return ProduceRequest(
+        acks=-1, timeout_ms=1_000, topic_data=[TopicProduceData(name="a", partition_data=data)]
+    )
 
 
 def values(response: Any) -> dict[int, list[bytes | None]]:
-    return {each.partition_index: values_of(each.records) for topic in response.responses for each in topic.partitions}
+    return {
+        each.partition_index: values_of(each.records)
+        for topic in response.responses
+        for each in topic.partitions
+    }
 
 
 @pytest.mark.usefixtures("few_per_turn")
@@ -55,7 +73,9 @@ def test_all_partitions_are_answered_in_their_order_within_one_topic(pause_ms: i
             node.pipeline.quotas = Throttle(pause_ms)
         response = await node.ask(request_of(0), 12)
         assert [topic.topic for topic in response.responses] == ["a"]
-        assert list(values(response).items()) == [(index, [b"%d" % index]) for index in range(COUNT)]
+        assert list(values(response).items()) == [
+            (index, [b"%d" % index]) for index in range(COUNT)
+        ]
         assert node.context.env.files.lease_count == 0  # type: ignore[attr-defined]  # files in memory
 
     tell_handlers(story)
@@ -68,7 +88,9 @@ def test_a_session_names_what_has_changed() -> None:
         first = await node.ask(request_of(0, session_epoch=0), 12)
         assert first.session_id
         await node.ask(produced(2, first=2), 9)
-        later = FetchRequest(max_bytes=1 << 20, min_bytes=1, session_id=first.session_id, session_epoch=1)
+        later = FetchRequest(
+            max_bytes=1 << 20, min_bytes=1, session_id=first.session_id, session_epoch=1
+        )
         assert values(await node.ask(later, 12)) == {2: [b"2"], 3: [b"3"]}
 
     tell_handlers(story)
@@ -148,8 +170,12 @@ def with_very_many_partitions(story: Callable[[HandlerNode, int], Awaitable[None
 
 
 @pytest.mark.parametrize("isolation_level", [0, 1])
-def test_a_fetch_of_very_many_partitions_with_records_does_not_hold_the_loop(isolation_level: int) -> None:
-    """All partitions were read, answered and encoded in one turn: 20,000 partitions held a node for 0.4 s."""
+def test_a_fetch_of_very_many_partitions_with_records_does_not_hold_the_loop(
+    isolation_level: int,
+) -> None:
+    """All partitions were read, answered and encoded in one turn: 20,000 partitions held a node for
+    0.4 s.
+    """
 
     async def story(node: HandlerNode, count: int) -> None:
         watchdog = Watchdog()

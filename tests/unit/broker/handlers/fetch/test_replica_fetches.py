@@ -15,7 +15,11 @@ from log_service.broker.timer_task import TimerTask
 from log_service.common.errors import ErrorCode
 from log_service.common.types import NodeId
 from log_service.network.server import ConnectionContext
-from log_service.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from log_service.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from log_service.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -35,11 +39,22 @@ EPOCH = 20
 NEVER_MS = 60_000
 
 
-def follower_fetch(node: HandlerNode, offset: int, *, replica: int = FOLLOWER, epoch: int = EPOCH, **wanted: Any) -> FetchRequest:
+def follower_fetch(
+    node: HandlerNode, offset: int, *, replica: int = FOLLOWER, epoch: int = EPOCH, **wanted: Any
+) -> FetchRequest:
     """Version 18 of a follower's fetch of partition a-0, without a session and without waiting."""
-    wanted = {"current_leader_epoch": 0, "log_start_offset": 0, "last_fetched_epoch": 0 if offset else -1, **wanted}
-    max_wait_ms, session_id, session_epoch = (wanted.pop(key, other) for key, other in (("wait", 0), ("session", 0), ("at", -1)))
-    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, **wanted)
+    wanted = {
+        "current_leader_epoch": 0,
+        "log_start_offset": 0,
+        "last_fetched_epoch": 0 if offset else -1,
+        **wanted,
+    }
+    max_wait_ms, session_id, session_epoch = (
+        wanted.pop(key, other) for key, other in (("wait", 0), ("session", 0), ("at", -1))
+    )
+    partition = FetchPartition(
+        partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, **wanted
+    )
     topic = FetchTopic(topic_id=node.image.topics.by_name["a"].topic_id, partitions=[partition])
     return FetchRequest(
         replica_state=ReplicaState(replica_id=replica, replica_epoch=epoch),
@@ -59,9 +74,16 @@ async def fetch(node: HandlerNode, offset: int, **wanted: Any) -> PartitionData:
 
 
 def lead_with_followers(node: HandlerNode, isr: tuple[int, ...] = (1, 2), **configs: str) -> None:
-    """Partition a-0 has replicas 1 (this node, which leads), 2 and 3; broker 2 has registered in epoch 20."""
+    """Partition a-0 has replicas 1 (this node, which leads), 2 and 3; broker 2 has registered in
+    epoch 20.
+    """
     node.publish(replace(broker(), broker_id=2, broker_epoch=EPOCH, fenced=False))
-    node.context.create_topic("a", replicas=[NodeId(1), NodeId(2), NodeId(3)], isr=[NodeId(each) for each in isr], **cast("Any", configs))
+    node.context.create_topic(
+        "a",
+        replicas=[NodeId(1), NodeId(2), NodeId(3)],
+        isr=[NodeId(each) for each in isr],
+        **cast("Any", configs),
+    )
 
 
 def test_a_follower_reads_to_the_end_and_a_consumer_to_what_the_isr_has() -> None:
@@ -156,7 +178,9 @@ def test_a_new_leader_knows_where_its_epoch_begins_before_it_appends() -> None:
     tell_handlers(story)
 
 
-async def answered(node: HandlerNode, offset: int, told: list[tuple[float, Any]], **wanted: Any) -> None:
+async def answered(
+    node: HandlerNode, offset: int, told: list[tuple[float, Any]], **wanted: Any
+) -> None:
     found = await fetch(node, offset, wait=NEVER_MS, **wanted)
     told.append((trio.current_time(), found))
 
@@ -286,7 +310,10 @@ def test_a_followers_session_tells_only_what_changed_and_every_request_is_noted(
         await trio.sleep(3)
         fourth: FetchResponse = await node.ask(replace(silent, session_epoch=3), 18)
         assert fourth.responses == []
-        assert node.context.partition().state.followers[2].last_caught_up_ms == node.node.clock.monotonic_ms()
+        assert (
+            node.context.partition().state.followers[2].last_caught_up_ms
+            == node.node.clock.monotonic_ms()
+        )
 
     tell_handlers(story)
 
@@ -306,19 +333,26 @@ def test_a_second_request_of_a_session_does_not_change_what_the_first_one_waits_
         node.context.nursery.start_soon(ask, request)
         await trio.sleep(0.1)
         (session_id,) = node.node.fetch_sessions._sessions
-        later = replace(fetch_request("a", 2, max_wait_ms=NEVER_MS), session_epoch=1, session_id=session_id)
+        later = replace(
+            fetch_request("a", 2, max_wait_ms=NEVER_MS), session_epoch=1, session_id=session_id
+        )
         later.topics[0].topic_id = topic_id
         node.context.nursery.start_soon(ask, later)
         await trio.sleep(0.1)
         await node.produce("a", batch(b"two"), acks=1)
         await trio.sleep(0.001)
         found = [response.responses[0].partitions[0] for response in told]
-        assert [(each.error_code, values_of(each.records)) for each in found] == [(ErrorCode.OFFSET_OUT_OF_RANGE, []), (0, [b"two"])]
+        assert [(each.error_code, values_of(each.records)) for each in found] == [
+            (ErrorCode.OFFSET_OUT_OF_RANGE, []),
+            (0, [b"two"]),
+        ]
 
     tell_handlers(story)
 
 
-def test_a_bug_of_a_deletion_that_waits_for_followers_costs_its_own_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_of_a_deletion_that_waits_for_followers_costs_its_own_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The follower whose fetch has it asked gets its records."""
 
     def fails(_awaited: object) -> bool:
@@ -329,11 +363,15 @@ def test_a_bug_of_a_deletion_that_waits_for_followers_costs_its_own_connection(m
         await node.produce("a", batch(b"one"), acks=1)
         await fetch(node, 1)
         wanted = DeleteRecordsPartition(partition_index=0, offset=1)
-        request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="a", partitions=[wanted])], timeout_ms=NEVER_MS)
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name="a", partitions=[wanted])], timeout_ms=NEVER_MS
+        )
 
         async def delete() -> None:
             with pytest.raises(OSError, match="the request failed"):
-                await node.ask(request, 2, ConnectionContext(2, "operator", "127.0.0.1", "PLAINTEXT"))
+                await node.ask(
+                    request, 2, ConnectionContext(2, "operator", "127.0.0.1", "PLAINTEXT")
+                )
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(delete)

@@ -11,9 +11,24 @@ import trio
 
 from log_service.common.errors import ErrorCode
 from log_service.common.types import LeaderEpoch
-from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, LeaderIdAndEpoch
+from log_service.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    LeaderIdAndEpoch,
+)
 from log_service.protocol.messages.produce import ProduceResponse
-from tests.unit.broker.context import HOST, PORT, Story, batch, fetch_request, produce_request, tell, values_of
+from tests.unit.broker.context import (
+    HOST,
+    PORT,
+    Story,
+    batch,
+    fetch_request,
+    produce_request,
+    tell,
+    values_of,
+)
 
 WAIT_MS = 600_000
 
@@ -37,7 +52,9 @@ async def steps_of_five_minutes() -> int:
 
 
 def test_fetches_that_wait_cost_nothing_while_nothing_happens() -> None:
-    """A long poll is an entry in a list and a timer in a heap: no task wakes up for it before its time."""
+    """A long poll is an entry in a list and a timer in a heap: no task wakes up for it before its
+    time.
+    """
 
     async def story(node: Story) -> None:
         await node.create_topic("idle", 10)
@@ -45,7 +62,9 @@ def test_fetches_that_wait_cost_nothing_while_nothing_happens() -> None:
         alone = await steps_of_five_minutes()
         for number in range(100):
             client = await node.connect()
-            await client.send(fetch_request("idle", 0, partition=number % 10, max_wait_ms=WAIT_MS), 12)
+            await client.send(
+                fetch_request("idle", 0, partition=number % 10, max_wait_ms=WAIT_MS), 12
+            )
         await trio.sleep(1)
         waiting = await steps_of_five_minutes()
         assert waiting - alone < 50, f"{waiting} steps with 100 fetches that wait, {alone} without"
@@ -140,13 +159,18 @@ def test_a_fetch_of_many_bytes_waits_until_they_are_there_in_all_its_partitions(
         assert waited.cancelled_caught
         await node.produce("a", batch(b"z" * 100))
         response: FetchResponse = await waiting.receive()
-        assert [len(values_of(found.records)) for found in response.responses[0].partitions] == [3, 2]
+        assert [len(values_of(found.records)) for found in response.responses[0].partitions] == [
+            3,
+            2,
+        ]
 
     tell(story)
 
 
 def test_a_fetch_that_reaches_the_end_of_a_segment_waits_for_no_more() -> None:
-    """A response holds records of one segment of a partition: those of the next one cannot be counted."""
+    """A response holds records of one segment of a partition: those of the next one cannot be
+    counted.
+    """
 
     async def story(node: Story) -> None:
         await node.create_topic("a", segment_bytes="1048576")
@@ -165,8 +189,16 @@ def test_a_fetch_that_reaches_the_end_of_a_segment_waits_for_no_more() -> None:
 
 
 def two_partitions(second: int) -> FetchRequest:
-    partitions = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in (0, second)]
-    return FetchRequest(max_wait_ms=WAIT_MS, min_bytes=1, max_bytes=1 << 20, topics=[FetchTopic(topic="a", partitions=partitions)])
+    partitions = [
+        FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20)
+        for index in (0, second)
+    ]
+    return FetchRequest(
+        max_wait_ms=WAIT_MS,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        topics=[FetchTopic(topic="a", partitions=partitions)],
+    )
 
 
 def test_a_partition_that_is_not_there_lets_the_others_wait() -> None:
@@ -179,7 +211,9 @@ def test_a_partition_that_is_not_there_lets_the_others_wait() -> None:
         await trio.sleep(10)
         await node.produce("a", batch(b"one"))
         response: FetchResponse = await waiting.receive()
-        codes = {found.partition_index: found.error_code for found in response.responses[0].partitions}
+        codes = {
+            found.partition_index: found.error_code for found in response.responses[0].partitions
+        }
         assert codes == {0: 0, 9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
     tell(story)
@@ -188,7 +222,9 @@ def test_a_partition_that_is_not_there_lets_the_others_wait() -> None:
 def test_where_no_partition_is_there_no_fetch_waits() -> None:
     async def story(node: Story) -> None:
         began = trio.current_time()
-        assert (await node.fetch("nowhere", 0, max_wait_ms=WAIT_MS)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert (
+            await node.fetch("nowhere", 0, max_wait_ms=WAIT_MS)
+        ).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert trio.current_time() - began < 1
 
     tell(story)
@@ -201,11 +237,15 @@ def test_a_new_leader_epoch_ends_the_wait(epoch: int) -> None:
     async def story(node: Story) -> None:
         await node.create_topic("a")
         waiting = await node.connect()
-        await waiting.send(fetch_request("a", 0, max_wait_ms=WAIT_MS, current_leader_epoch=epoch), 12)
+        await waiting.send(
+            fetch_request("a", 0, max_wait_ms=WAIT_MS, current_leader_epoch=epoch), 12
+        )
         await trio.sleep(10)
         lead_anew(node)
         response: FetchResponse = await waiting.receive()
-        assert response.responses[0].partitions[0].error_code == (0 if epoch < 0 else ErrorCode.FENCED_LEADER_EPOCH)
+        assert response.responses[0].partitions[0].error_code == (
+            0 if epoch < 0 else ErrorCode.FENCED_LEADER_EPOCH
+        )
 
     tell(story)
 
@@ -234,7 +274,9 @@ def test_a_fenced_consumer_learns_the_leader_and_its_address(version: int) -> No
             assert (found.current_leader, response.node_endpoints) == (None, [])
             return
         assert found.current_leader == LeaderIdAndEpoch(leader_id=1, leader_epoch=1)
-        assert [(known.node_id, known.host, known.port) for known in response.node_endpoints] == [(1, HOST, PORT)]
+        assert [(known.node_id, known.host, known.port) for known in response.node_endpoints] == [
+            (1, HOST, PORT)
+        ]
 
     tell(story)
 
@@ -245,10 +287,14 @@ def test_a_producer_learns_where_the_leader_is(version: int) -> None:
         await node.create_topic("a")
         state = node.broker.replicas.partitions["a", 0].state
         assert state.registration is not None
-        state.apply(state.registration._replace(leader_epoch=LeaderEpoch(5)), is_online=False, now_ms=0)
+        state.apply(
+            state.registration._replace(leader_epoch=LeaderEpoch(5)), is_online=False, now_ms=0
+        )
         response: ProduceResponse = await node.ask(produce_request("a", batch(b"one")), version)
         (result,) = response.responses[0].partition_responses
         assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert (result.current_leader is None, len(response.node_endpoints)) == ((True, 0) if version < 10 else (False, 1))
+        assert (result.current_leader is None, len(response.node_endpoints)) == (
+            (True, 0) if version < 10 else (False, 1)
+        )
 
     tell(story)

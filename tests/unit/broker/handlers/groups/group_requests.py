@@ -29,19 +29,39 @@ async def coordinated(node: Story) -> None:
             await trio.sleep(0.01)
 
 
-async def commit(node: Story, *offsets: tuple[str, int, int], version: int = 9, topic_id: UUID | None = None, **member: Any) -> Any:
+async def commit(
+    node: Story,
+    *offsets: tuple[str, int, int],
+    version: int = 9,
+    topic_id: UUID | None = None,
+    **member: Any,
+) -> Any:
     topics = [
         OffsetCommitRequestTopic(
             name=topic if version < 10 else "",
             topic_id=topic_id or UUID(int=0),
-            partitions=[OffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata="note")],
+            partitions=[
+                OffsetCommitRequestPartition(
+                    partition_index=index, committed_offset=offset, committed_metadata="note"
+                )
+            ],
         )
         for topic, index, offset in offsets
     ]
-    response: OffsetCommitResponse = await node.ask(OffsetCommitRequest(group_id="g", topics=topics, **member), version)
-    return [(topic.name, one.partition_index, one.error_code) for topic in response.topics for one in topic.partitions]
+    response: OffsetCommitResponse = await node.ask(
+        OffsetCommitRequest(group_id="g", topics=topics, **member), version
+    )
+    return [
+        (topic.name, one.partition_index, one.error_code)
+        for topic in response.topics
+        for one in topic.partitions
+    ]
 
 
 def positions(response: OffsetFetchResponse) -> list[tuple[str, int, int, int]]:
     topics: list[Any] = list(response.groups[0].topics if response.groups else response.topics)
-    return [(topic.name, one.partition_index, one.committed_offset, one.error_code) for topic in topics for one in topic.partitions]
+    return [
+        (topic.name, one.partition_index, one.committed_offset, one.error_code)
+        for topic in topics
+        for one in topic.partitions
+    ]

@@ -8,10 +8,21 @@ import trio
 from log_service.common.errors import ErrorCode
 from log_service.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from log_service.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from log_service.protocol.messages.describe_groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from log_service.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from log_service.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from log_service.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
 from log_service.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from log_service.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -20,7 +31,11 @@ from log_service.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from log_service.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
 from tests.unit.broker.context import Story, tell, values_of
 from tests.unit.broker.handlers.groups.group_requests import commit, coordinated, positions
 
@@ -53,10 +68,14 @@ def test_positions_are_fetched_in_the_shape_of_every_version(version: int) -> No
         await commit(node, ("a", 0, 7))
         wanted = [0, 1]
         if version >= 8:
-            group = OffsetFetchRequestGroup(group_id="g", topics=[OffsetFetchRequestTopics(name="a", partition_indexes=wanted)])
+            group = OffsetFetchRequestGroup(
+                group_id="g", topics=[OffsetFetchRequestTopics(name="a", partition_indexes=wanted)]
+            )
             request = OffsetFetchRequest(groups=[group])
         else:
-            request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="a", partition_indexes=wanted)])
+            request = OffsetFetchRequest(
+                group_id="g", topics=[OffsetFetchRequestTopic(name="a", partition_indexes=wanted)]
+            )
         assert positions(await node.ask(request, version)) == [("a", 0, 7, 0), ("a", 1, -1, 0)]
 
     tell(story)
@@ -69,7 +88,11 @@ def test_all_positions_of_a_group_are_asked_for_with_null(version: int) -> None:
         await coordinated(node)
         await commit(node, ("a", 1, 9))
         groups = [OffsetFetchRequestGroup(group_id="g", topics=None)] if version >= 8 else []
-        request = OffsetFetchRequest(groups=groups) if version >= 8 else OffsetFetchRequest(group_id="g", topics=None)
+        request = (
+            OffsetFetchRequest(groups=groups)
+            if version >= 8
+            else OffsetFetchRequest(group_id="g", topics=None)
+        )
         assert positions(await node.ask(request, version)) == [("a", 1, 9, 0)]
 
     tell(story)
@@ -80,13 +103,19 @@ def test_topics_are_named_by_id_in_version_10() -> None:
         topic_id = await node.create_topic("a")
         await coordinated(node)
         assert await commit(node, ("a", 0, 4), version=10, topic_id=topic_id) == [("", 0, 0)]
-        assert await commit(node, ("a", 0, 4), version=10, topic_id=UUID(int=5)) == [("", 0, ErrorCode.UNKNOWN_TOPIC_ID)]
-        topics = [OffsetFetchRequestTopics(topic_id=one, partition_indexes=[0]) for one in (topic_id, UUID(int=5))]
+        assert await commit(node, ("a", 0, 4), version=10, topic_id=UUID(int=5)) == [
+            ("", 0, ErrorCode.UNKNOWN_TOPIC_ID)
+        ]
+        topics = [
+            OffsetFetchRequestTopics(topic_id=one, partition_indexes=[0])
+            for one in (topic_id, UUID(int=5))
+        ]
         response: OffsetFetchResponse = await node.ask(
             OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)]), 10
         )
         found = [
-            (topic.topic_id, topic.partitions[0].committed_offset, topic.partitions[0].error_code) for topic in response.groups[0].topics
+            (topic.topic_id, topic.partitions[0].committed_offset, topic.partitions[0].error_code)
+            for topic in response.groups[0].topics
         ]
         assert found == [(topic_id, 4, 0), (UUID(int=5), -1, ErrorCode.UNKNOWN_TOPIC_ID)]
 
@@ -97,7 +126,11 @@ async def join(node: Story, group: str = "g") -> JoinGroupResponse:
     """Join as the only member, with the second request that KIP-394 asks for."""
     protocols = [JoinGroupRequestProtocol(name="range", metadata=b"m")]
     request = JoinGroupRequest(
-        group_id=group, session_timeout_ms=10_000, rebalance_timeout_ms=10_000, protocol_type="consumer", protocols=protocols
+        group_id=group,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=protocols,
     )
     first: JoinGroupResponse = await node.ask(request, 9)
     assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
@@ -126,10 +159,14 @@ def test_a_member_joins_stays_and_leaves() -> None:
         joined = await join(node)
         assert joined.leader == joined.member_id
         assert (await sync(node, joined)).assignment == b"all"
-        beat = HeartbeatRequest(group_id="g", generation_id=joined.generation_id, member_id=joined.member_id)
+        beat = HeartbeatRequest(
+            group_id="g", generation_id=joined.generation_id, member_id=joined.member_id
+        )
         alive: HeartbeatResponse = await node.ask(beat, 4)
         assert alive.error_code == 0
-        leave = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=joined.member_id)])
+        leave = LeaveGroupRequest(
+            group_id="g", members=[MemberIdentity(member_id=joined.member_id)]
+        )
         left: LeaveGroupResponse = await node.ask(leave, 5)
         assert (left.error_code, [member.error_code for member in left.members]) == (0, [0])
         gone: HeartbeatResponse = await node.ask(beat, 4)
@@ -152,15 +189,22 @@ def test_groups_are_listed_described_and_deleted() -> None:
         assert stable.members[0].client_host.startswith("/")
         assert stable.authorized_operations > 0
         assert missing.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-        deleted: DeleteGroupsResponse = await node.ask(DeleteGroupsRequest(groups_names=["g", "nobody"]), 2)
-        assert [one.error_code for one in deleted.results] == [ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_ID_NOT_FOUND]
+        deleted: DeleteGroupsResponse = await node.ask(
+            DeleteGroupsRequest(groups_names=["g", "nobody"]), 2
+        )
+        assert [one.error_code for one in deleted.results] == [
+            ErrorCode.NON_EMPTY_GROUP,
+            ErrorCode.GROUP_ID_NOT_FOUND,
+        ]
 
     tell(story)
 
 
 def test_a_group_is_not_coordinated_before_its_topic_is_there() -> None:
     async def story(node: Story) -> None:
-        response: HeartbeatResponse = await node.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4)
+        response: HeartbeatResponse = await node.ask(
+            HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4
+        )
         assert response.error_code == ErrorCode.NOT_COORDINATOR
 
     tell(story)
@@ -171,7 +215,9 @@ def test_positions_in_a_deleted_topic_are_forgotten() -> None:
         await node.create_topic("a")
         await coordinated(node)
         await commit(node, ("a", 0, 7))
-        await node.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="a")], timeout_ms=1_000), 6)
+        await node.ask(
+            DeleteTopicsRequest(topics=[DeleteTopicState(name="a")], timeout_ms=1_000), 6
+        )
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
         assert positions(await node.ask(request, 8)) == []
 
@@ -197,7 +243,11 @@ def test_a_member_that_waits_hears_that_the_broker_stops() -> None:
         other = await node.connect()
         protocols = [JoinGroupRequestProtocol(name="range", metadata=b"m")]
         request = JoinGroupRequest(
-            group_id="g", session_timeout_ms=10_000, rebalance_timeout_ms=60_000, protocol_type="consumer", protocols=protocols
+            group_id="g",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=60_000,
+            protocol_type="consumer",
+            protocols=protocols,
         )
         request.member_id = (await other.ask(request, 9)).member_id
         await other.send(request, 9)
@@ -223,7 +273,12 @@ def test_a_member_with_the_longest_of_names_can_join_and_be_stored(instance: str
         )
         joined: JoinGroupResponse = await node.ask(join, 9)
         assert joined.error_code == ErrorCode.NONE
-        sync = SyncGroupRequest(group_id="g", generation_id=joined.generation_id, member_id=joined.member_id, group_instance_id=instance)
+        sync = SyncGroupRequest(
+            group_id="g",
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            group_instance_id=instance,
+        )
         assert (await node.ask(sync, 4)).error_code == ErrorCode.NONE
 
     tell(story)

@@ -15,7 +15,11 @@ from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroup
 from log_service.protocol.messages.heartbeat import HeartbeatRequest
 from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from log_service.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from log_service.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
+from log_service.protocol.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    Topology,
+)
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from log_service.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from log_service.state_machine.stalls import STALL_GRACE_MS
@@ -23,7 +27,9 @@ from tests.unit.broker.context import HOST, Story, tell
 from tests.unit.broker.handlers.groups.group_requests import coordinated
 
 SESSION_S = 45.0
-"""The longest of the sessions by default: that of consumer, share and streams groups, and asked for by the classic member."""
+"""The longest of the sessions by default: that of consumer, share and streams groups, and asked for
+by the classic member.
+"""
 FENCED = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH}
 
 
@@ -38,7 +44,11 @@ class Kind:
 async def join_classic(node: Story) -> tuple[Any, int]:
     protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
     asked = JoinGroupRequest(
-        group_id="g", session_timeout_ms=int(SESSION_S * 1e3), rebalance_timeout_ms=60_000, protocol_type="consumer", protocols=protocols
+        group_id="g",
+        session_timeout_ms=int(SESSION_S * 1e3),
+        rebalance_timeout_ms=60_000,
+        protocol_type="consumer",
+        protocols=protocols,
     )
     asked.member_id = (await node.ask(asked, 5)).member_id
     joined = await node.ask(asked, 5)
@@ -51,20 +61,32 @@ async def join_classic(node: Story) -> tuple[Any, int]:
 async def join_consumer(node: Story) -> tuple[Any, int]:
     joined = await node.ask(
         ConsumerGroupHeartbeatRequest(
-            group_id="g", member_id="m", rebalance_timeout_ms=60_000, subscribed_topic_names=["a"], topic_partitions=[]
+            group_id="g",
+            member_id="m",
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=["a"],
+            topic_partitions=[],
         ),
         1,
     )
     assert joined.error_code == 0, joined
-    return ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=joined.member_epoch), 1
+    return ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id="m", member_epoch=joined.member_epoch
+    ), 1
 
 
 async def join_share(node: Story) -> tuple[Any, int]:
     update = FeatureUpdateKey(feature="share.version", max_version_level=1, upgrade_type=1)
-    assert (await node.ask(UpdateFeaturesRequest(timeout_ms=1_000, feature_updates=[update]), 1)).error_code == 0
-    joined = await node.ask(ShareGroupHeartbeatRequest(group_id="g", member_id="m", subscribed_topic_names=["a"]), 1)
+    assert (
+        await node.ask(UpdateFeaturesRequest(timeout_ms=1_000, feature_updates=[update]), 1)
+    ).error_code == 0
+    joined = await node.ask(
+        ShareGroupHeartbeatRequest(group_id="g", member_id="m", subscribed_topic_names=["a"]), 1
+    )
     assert joined.error_code == 0, joined
-    return ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=joined.member_epoch), 1
+    return ShareGroupHeartbeatRequest(
+        group_id="g", member_id="m", member_epoch=joined.member_epoch
+    ), 1
 
 
 async def join_streams(node: Story) -> tuple[Any, int]:
@@ -72,15 +94,27 @@ async def join_streams(node: Story) -> tuple[Any, int]:
     nothing: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
     joined = await node.ask(
         StreamsGroupHeartbeatRequest(
-            group_id="g", member_id="m", rebalance_timeout_ms=60_000, topology=topology, process_id="p", **nothing
+            group_id="g",
+            member_id="m",
+            rebalance_timeout_ms=60_000,
+            topology=topology,
+            process_id="p",
+            **nothing,
         ),
         0,
     )
     assert joined.error_code == 0, joined
-    return StreamsGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=joined.member_epoch), 0
+    return StreamsGroupHeartbeatRequest(
+        group_id="g", member_id="m", member_epoch=joined.member_epoch
+    ), 0
 
 
-KINDS = [Kind("classic", join_classic), Kind("consumer", join_consumer), Kind("share", join_share), Kind("streams", join_streams)]
+KINDS = [
+    Kind("classic", join_classic),
+    Kind("consumer", join_consumer),
+    Kind("share", join_share),
+    Kind("streams", join_streams),
+]
 
 
 @pytest.mark.parametrize("seed", range(3))

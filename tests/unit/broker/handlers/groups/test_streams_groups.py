@@ -17,7 +17,10 @@ from log_service.coordinator.group.streams.configuration import StreamsStatus
 from log_service.coordinator.group.values.streams_topology import InternalTopic
 from log_service.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from log_service.protocol.messages.delete_groups import DeleteGroupsRequest
-from log_service.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from log_service.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
 from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from log_service.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
@@ -37,9 +40,17 @@ CALLER = Caller(version=0, client_id="an-application")
 
 def counting(*, factor: int = 0, source: str = "orders") -> Topology:
     changelog = TopicInfo(
-        name="counts-changelog", replication_factor=factor, topic_configs=[KeyValue(key="cleanup.policy", value="compact")]
+        name="counts-changelog",
+        replication_factor=factor,
+        topic_configs=[KeyValue(key="cleanup.policy", value="compact")],
     )
-    return Topology(subtopologies=[Subtopology(subtopology_id="0", source_topics=[source], state_changelog_topics=[changelog])])
+    return Topology(
+        subtopologies=[
+            Subtopology(
+                subtopology_id="0", source_topics=[source], state_changelog_topics=[changelog]
+            )
+        ]
+    )
 
 
 async def beat(node: Story, epoch: int, topology: Topology | None = None) -> Any:
@@ -68,23 +79,38 @@ def test_the_life_of_a_streams_group() -> None:
     async def story(node: Story) -> None:
         await begun(node)
         joined = await beat(node, 0, counting())
-        assert [each.status_code for each in joined.status] == [StreamsStatus.ASSIGNMENT_DELAYED, StreamsStatus.MISSING_INTERNAL_TOPICS]
+        assert [each.status_code for each in joined.status] == [
+            StreamsStatus.ASSIGNMENT_DELAYED,
+            StreamsStatus.MISSING_INTERNAL_TOPICS,
+        ]
         await trio.sleep(4)
-        made = MetadataRequest(topics=[MetadataRequestTopic(name="counts-changelog")], allow_auto_topic_creation=False)
+        made = MetadataRequest(
+            topics=[MetadataRequestTopic(name="counts-changelog")], allow_auto_topic_creation=False
+        )
         assert len((await node.ask(made, 12)).topics[0].partitions) == 2
-        policy = DescribeConfigsResource(resource_type=2, resource_name="counts-changelog", configuration_keys=["cleanup.policy"])
+        policy = DescribeConfigsResource(
+            resource_type=2, resource_name="counts-changelog", configuration_keys=["cleanup.policy"]
+        )
         (described,) = (await node.ask(DescribeConfigsRequest(resources=[policy]), 4)).results
         assert described.configs[0].value == "compact"
         response = await beat(node, 1)
-        assert [(each.subtopology_id, each.partitions) for each in response.active_tasks] == [("0", [0, 1])]
+        assert [(each.subtopology_id, each.partitions) for each in response.active_tasks] == [
+            ("0", [0, 1])
+        ]
         assert response.status == []
-        asked = StreamsGroupDescribeRequest(group_ids=["g", "x", "g"], include_authorized_operations=True)
+        asked = StreamsGroupDescribeRequest(
+            group_ids=["g", "x", "g"], include_authorized_operations=True
+        )
         found, missing = (await node.ask(asked, 0)).groups
         assert (found.group_state, found.authorized_operations) == ("Stable", GROUP_OPERATIONS)
         assert missing.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-        assert (await node.ask(DeleteGroupsRequest(groups_names=["g"]), 2)).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
+        assert (await node.ask(DeleteGroupsRequest(groups_names=["g"]), 2)).results[
+            0
+        ].error_code == ErrorCode.NON_EMPTY_GROUP
         assert (await beat(node, -1)).member_epoch == -1
-        assert (await node.ask(DeleteGroupsRequest(groups_names=["g"]), 2)).results[0].error_code == 0
+        assert (await node.ask(DeleteGroupsRequest(groups_names=["g"]), 2)).results[
+            0
+        ].error_code == 0
         assert (await beat(node, 2)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
     tell(story)
@@ -100,7 +126,11 @@ def test_why_a_topic_could_not_be_created_is_told_for_two_intervals() -> None:
             nonlocal epoch
             response = await beat(node, epoch)
             epoch = response.member_epoch
-            (status,) = [each for each in response.status if each.status_code == StreamsStatus.MISSING_INTERNAL_TOPICS]
+            (status,) = [
+                each
+                for each in response.status
+                if each.status_code == StreamsStatus.MISSING_INTERNAL_TOPICS
+            ]
             return str(status.status_detail)
 
         assert "; Creation failed: counts-changelog (" in await detail()
@@ -118,7 +148,9 @@ def test_topics_that_no_application_may_have_are_refused() -> None:
     async def story(node: Story) -> None:
         await begun(node)
         for source in ("__consumer_offsets", "no such name", ".."):
-            assert (await beat(node, 0, counting(source=source))).error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+            assert (
+                await beat(node, 0, counting(source=source))
+            ).error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
 
     tell(story)
 
@@ -126,9 +158,13 @@ def test_topics_that_no_application_may_have_are_refused() -> None:
 def test_without_the_feature_there_are_no_streams_groups() -> None:
     async def story(node: Story) -> None:
         update = FeatureUpdateKey(feature="streams.version", max_version_level=0, upgrade_type=2)
-        assert (await node.ask(UpdateFeaturesRequest(timeout_ms=1_000, feature_updates=[update]), 1)).error_code == 0
+        assert (
+            await node.ask(UpdateFeaturesRequest(timeout_ms=1_000, feature_updates=[update]), 1)
+        ).error_code == 0
         assert (await beat(node, 0, counting())).error_code == ErrorCode.UNSUPPORTED_VERSION
-        assert (await node.ask(StreamsGroupDescribeRequest(group_ids=["g"]), 0)).groups[0].error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert (await node.ask(StreamsGroupDescribeRequest(group_ids=["g"]), 0)).groups[
+            0
+        ].error_code == ErrorCode.UNSUPPORTED_VERSION
 
     tell(story)
 
@@ -146,7 +182,10 @@ def test_a_broker_that_leaves_the_protocol_out_serves_no_streams_groups() -> Non
 def test_internal_topics_are_made_for_a_client_that_may_create_them() -> None:
     async def story(node: AclStory) -> None:
         await node.make_topic("orders", 2)
-        seen = [(AclOperation.DESCRIBE, AclResource.TOPIC, name) for name in ("orders", "counts-changelog")]
+        seen = [
+            (AclOperation.DESCRIBE, AclResource.TOPIC, name)
+            for name in ("orders", "counts-changelog")
+        ]
         await node.allow((AclOperation.READ, AclResource.GROUP, "g"), *seen)
         await node.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
         await trio.sleep(1)
@@ -168,9 +207,16 @@ def test_a_group_with_a_topic_that_the_client_may_not_see_is_hidden() -> None:
         await node.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
         await trio.sleep(1)
         assert (await beat(node, 0, counting())).error_code == 0
-        await node.have_only((AclOperation.DESCRIBE, AclResource.GROUP, "g"), (AclOperation.DESCRIBE, AclResource.TOPIC, "orders"))
+        await node.have_only(
+            (AclOperation.DESCRIBE, AclResource.GROUP, "g"),
+            (AclOperation.DESCRIBE, AclResource.TOPIC, "orders"),
+        )
         (hidden,) = (await node.ask(StreamsGroupDescribeRequest(group_ids=["g"]), 0)).groups
-        assert (hidden.error_code, hidden.topology, hidden.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, [])
+        assert (hidden.error_code, hidden.topology, hidden.members) == (
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            None,
+            [],
+        )
         await node.allow((AclOperation.DESCRIBE, AclResource.TOPIC, "counts-changelog"))
         (shown,) = (await node.ask(StreamsGroupDescribeRequest(group_ids=["g"]), 0)).groups
         assert (shown.error_code, len(shown.members)) == (0, 1)
@@ -195,13 +241,22 @@ class World:
     def monotonic_ms(self) -> int:
         return self.now_ms
 
-    async def request(self, message: Any, _response_type: Any, caller: Caller) -> CreateTopicsResponse:
-        self.requests.append([(each.name, each.num_partitions, each.replication_factor) for each in message.topics])
+    async def request(
+        self, message: Any, _response_type: Any, caller: Caller
+    ) -> CreateTopicsResponse:
+        self.requests.append(
+            [(each.name, each.num_partitions, each.replication_factor) for each in message.topics]
+        )
         self.versions.append(caller.version)
         await self.may_respond.wait()
         if self.failure is not None:
             raise self.failure
-        results = [CreatableTopicResult(name=each.name, error_code=self.refused.get(each.name, ErrorCode.NONE)) for each in message.topics]
+        results = [
+            CreatableTopicResult(
+                name=each.name, error_code=self.refused.get(each.name, ErrorCode.NONE)
+            )
+            for each in message.topics
+        ]
         return CreateTopicsResponse(topics=results)
 
 
@@ -223,10 +278,16 @@ def topics(*names: str) -> list[InternalTopic]:
 def test_a_topic_is_asked_for_once_at_a_time_with_the_defaults_of_the_cluster() -> None:
     async def story(world: World, creation: StreamsTopicCreation) -> None:
         creation.create(topics("a"), CALLER, 1_000)
-        creation.create([*topics("a"), InternalTopic(name="b", partitions=5, replication_factor=2)], CALLER, 1_000)
+        creation.create(
+            [*topics("a"), InternalTopic(name="b", partitions=5, replication_factor=2)],
+            CALLER,
+            1_000,
+        )
         await trio.testing.wait_all_tasks_blocked()
         assert sorted(world.requests) == [[("a", 2, -1)], [("b", 5, 2)]]
-        assert min(world.versions) >= 7, "a quota that is used up refuses it, as it does the client's own request"
+        assert min(world.versions) >= 7, (
+            "a quota that is used up refuses it, as it does the client's own request"
+        )
         world.may_respond.set()
         await trio.testing.wait_all_tasks_blocked()
         creation.create(topics("a"), CALLER, 1_000)

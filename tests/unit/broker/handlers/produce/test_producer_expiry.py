@@ -8,7 +8,11 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from log_service.common.errors import ErrorCode
-from log_service.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
+from log_service.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
 from tests.unit.broker.context import Story, batch, tell
 
 EXPIRATION_MS = 60_000
@@ -16,14 +20,21 @@ CHECK_MS = 5_000
 
 
 def tell_with_expiry(story: Callable[[Story], Awaitable[None]]) -> None:
-    tell(story, producer_id_expiration_ms=str(EXPIRATION_MS), producer_id_expiration_check_interval_ms=str(CHECK_MS))
+    tell(
+        story,
+        producer_id_expiration_ms=str(EXPIRATION_MS),
+        producer_id_expiration_check_interval_ms=str(CHECK_MS),
+    )
 
 
 async def known(node: Story) -> dict[int, int]:
     """The last sequence of each producer."""
     request = DescribeProducersRequest(topics=[TopicRequest(name="a", partition_indexes=[0])])
     response: DescribeProducersResponse = await node.ask(request, 0)
-    return {one.producer_id: one.last_sequence for one in response.topics[0].partitions[0].active_producers}
+    return {
+        one.producer_id: one.last_sequence
+        for one in response.topics[0].partitions[0].active_producers
+    }
 
 
 async def send(node: Story, producer_id: int, sequence: int, *, epoch: int = 0) -> int:

@@ -19,7 +19,11 @@ from log_service.common.types import TRANSACTION_STATE_TOPIC, NodeId, TopicParti
 from log_service.coordinator.transaction.transaction_coordinator import PartitionsOfTransaction
 from log_service.network.responses import PendingResponse
 from log_service.protocol.messages.produce import PartitionProduceResponse
-from log_service.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from log_service.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from tests.helpers.handler_node import HandlerNode, tell_handlers
 from tests.unit.broker.context import produce_request
 from tests.unit.storage.context import batch
@@ -37,7 +41,9 @@ class Coordinator:
         self._waiting: list[tuple[PartitionsOfTransaction, Tell]] = []
         self.verdicts: list[ErrorCode] | None = None
 
-    def ask(self, asked: PartitionsOfTransaction, tell: Tell, *, verify_only: bool, patience_ms: int) -> None:
+    def ask(
+        self, asked: PartitionsOfTransaction, tell: Tell, *, verify_only: bool, patience_ms: int
+    ) -> None:
         self.asked.append((asked, verify_only))
         self._waiting.append((asked, tell))
         if self.verdicts is not None:
@@ -55,17 +61,29 @@ async def coordinated(node: HandlerNode) -> Coordinator:
     return Coordinator(node)
 
 
-async def write(node: HandlerNode, sequence: int, version: int = ADDS, *, epoch: int = 0) -> PartitionProduceResponse:
-    content = batch(producer_id=7, producer_epoch=epoch, base_sequence=sequence, is_transactional=True)
+async def write(
+    node: HandlerNode, sequence: int, version: int = ADDS, *, epoch: int = 0
+) -> PartitionProduceResponse:
+    content = batch(
+        producer_id=7, producer_epoch=epoch, base_sequence=sequence, is_transactional=True
+    )
     request = produce_request("a", bytes(content))
     request.transactional_id = "tx"
-    told: PartitionProduceResponse = (await node.ask(request, version)).responses[0].partition_responses[0]
+    told: PartitionProduceResponse = (
+        (await node.ask(request, version)).responses[0].partition_responses[0]
+    )
     return told
 
 
 async def end(node: HandlerNode, *, epoch: int, version: int = 2) -> None:
     topics = [WritableTxnMarkerTopic(name="a", partition_indexes=[0])]
-    marker = WritableTxnMarker(producer_id=7, producer_epoch=epoch, transaction_result=True, topics=topics, transaction_version=version)
+    marker = WritableTxnMarker(
+        producer_id=7,
+        producer_epoch=epoch,
+        transaction_result=True,
+        topics=topics,
+        transaction_version=version,
+    )
     response = await node.ask(WriteTxnMarkersRequest(markers=[marker]), 2)
     assert response.markers[0].topics[0].partitions[0].error_code == 0
 
@@ -76,7 +94,9 @@ def test_the_coordinator_is_asked_once_in_a_transaction() -> None:
         coordinator.verdicts = [ErrorCode.NONE] * 3
         for sequence in range(3):
             assert (await write(node, sequence)).base_offset == sequence
-        assert [(asked.transactional_id, verify_only) for asked, verify_only in coordinator.asked] == [("tx", False)]
+        assert [
+            (asked.transactional_id, verify_only) for asked, verify_only in coordinator.asked
+        ] == [("tx", False)]
         await end(node, epoch=1)
         assert (await write(node, 0, epoch=1)).base_offset == 4
         assert len(coordinator.asked) == 2
@@ -88,7 +108,9 @@ def test_the_coordinator_is_asked_once_in_a_transaction() -> None:
     tell_handlers(story)
 
 
-def test_a_producer_that_asks_for_no_response_is_told_of_a_refusal_by_the_end_of_its_connection(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_producer_that_asks_for_no_response_is_told_of_a_refusal_by_the_end_of_its_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """It was taken for a bug of the broker's, and logged with a traceback."""
 
     async def story(node: HandlerNode) -> None:
@@ -103,7 +125,10 @@ def test_a_producer_that_asks_for_no_response_is_told_of_a_refusal_by_the_end_of
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(refuse)
-            with caplog.at_level(logging.INFO, logger="log_service"), pytest.raises(OSError, match="failed"):
+            with (
+                caplog.at_level(logging.INFO, logger="log_service"),
+                pytest.raises(OSError, match="failed"),
+            ):
                 await node.ask(request, ADDS)
 
     tell_handlers(story)
@@ -112,7 +137,9 @@ def test_a_producer_that_asks_for_no_response_is_told_of_a_refusal_by_the_end_of
 
 
 def test_a_client_that_leaves_while_the_coordinator_is_asked_leaves_no_wait_for_replicas() -> None:
-    """Its records are appended all the same. The wait went on for as long as the client had asked, up to 24 days."""
+    """Its records are appended all the same. The wait went on for as long as the client had asked,
+    up to 24 days.
+    """
 
     async def story(node: HandlerNode) -> None:
         coordinator = await coordinated(node)
@@ -174,14 +201,18 @@ def test_batches_behind_the_first_one_wait_and_follow_in_their_order() -> None:
                 await trio.testing.wait_all_tasks_blocked()
             assert not told
             coordinator.tell()
-        assert {sequence: each.base_offset for sequence, each in told.items()} == {number: number for number in range(5)}
+        assert {sequence: each.base_offset for sequence, each in told.items()} == {
+            number: number for number in range(5)
+        }
         assert len(coordinator.asked) == 1
         assert node.replicas.get_partition("a", 0).state.last_stable_offset == 0
 
     tell_handlers(story)
 
 
-def test_no_more_waits_for_a_coordinator_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_waits_for_a_coordinator_than_there_is_room_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The requests that wait for a coordinator have a bound.
 
     A connection gets the memory of its frame back when the handler returns, so a client could
@@ -207,7 +238,9 @@ def test_no_more_waits_for_a_coordinator_than_there_is_room_for(monkeypatch: pyt
     tell_handlers(story)
 
 
-def test_what_waited_for_a_coordinator_leaves_its_room_to_what_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_waited_for_a_coordinator_leaves_its_room_to_what_comes_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(verifier, "MAX_HELD_BYTES", 300)
 
     async def story(node: HandlerNode) -> None:
@@ -220,7 +253,9 @@ def test_what_waited_for_a_coordinator_leaves_its_room_to_what_comes_later(monke
     tell_handlers(story)
 
 
-def test_a_request_that_is_larger_than_all_the_room_is_let_in_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_is_larger_than_all_the_room_is_let_in_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(verifier, "MAX_HELD_BYTES", 1)
 
     async def story(node: HandlerNode) -> None:
@@ -272,7 +307,9 @@ def test_a_transaction_that_still_ends_is_asked_about_again() -> None:
         ({"add_partitions_to_txn_retry_backoff_max_ms": "0"}, 1),
     ],
 )
-def test_how_often_and_for_how_long_it_is_asked_again(properties: dict[str, str], asked_count: int) -> None:
+def test_how_often_and_for_how_long_it_is_asked_again(
+    properties: dict[str, str], asked_count: int
+) -> None:
     async def story(node: HandlerNode) -> None:
         coordinator = await coordinated(node)
         coordinator.verdicts = [ErrorCode.CONCURRENT_TRANSACTIONS] * 100
@@ -283,11 +320,15 @@ def test_how_often_and_for_how_long_it_is_asked_again(properties: dict[str, str]
 
 
 def test_a_partition_that_comes_to_this_node_meanwhile_is_tried_again() -> None:
-    """A producer that hears TRANSACTIONAL_ID_AUTHORIZATION_FAILED in place of that gives up for good."""
+    """A producer that hears TRANSACTIONAL_ID_AUTHORIZATION_FAILED in place of that gives up for
+    good.
+    """
 
     async def story(node: HandlerNode) -> None:
         coordinator, told = await coordinated(node), []
-        content = bytes(batch(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True))
+        content = bytes(
+            batch(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+        )
         request = produce_request("a", content)
         request.transactional_id = "tx"
         request.topic_data += produce_request("b", content).topic_data
@@ -300,7 +341,9 @@ def test_a_partition_that_comes_to_this_node_meanwhile_is_tried_again() -> None:
             await trio.testing.wait_all_tasks_blocked()
             await node.create_topic("b")
             coordinator.tell()
-        codes = {topic.name: ErrorCode.of(topic.partition_responses[0].error_code) for topic in told}
+        codes = {
+            topic.name: ErrorCode.of(topic.partition_responses[0].error_code) for topic in told
+        }
         assert codes == {"a": ErrorCode.NONE, "b": ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
     tell_handlers(story)

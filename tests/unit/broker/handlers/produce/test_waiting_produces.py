@@ -23,13 +23,17 @@ def change(node: Story, **metadata: Any) -> Partition:
     partition = node.broker.replicas.partitions["a", 0]
     before = partition.state.registration
     assert before is not None
-    partition.apply(before._replace(partition_epoch=PartitionEpoch(before.partition_epoch + 1), **metadata), 0)
+    partition.apply(
+        before._replace(partition_epoch=PartitionEpoch(before.partition_epoch + 1), **metadata), 0
+    )
     node.broker.replicas.announce((partition,))
     return partition
 
 
 async def with_a_follower(node: Story, **configs: Any) -> Partition:
-    """A topic whose partition has a second replica, in sync, which fetches only where the test says so."""
+    """A topic whose partition has a second replica, in sync, which fetches only where the test says
+    so.
+    """
     await node.create_topic("a", **configs)
     both = (NodeId(1), NodeId(2))
     return change(node, replicas=both, isr=both)
@@ -42,7 +46,9 @@ def follow(node: Story, partition: Partition, offset: int) -> None:
 
 async def send(node: Story, *, acks: int = -1) -> RawClient:
     client = await node.connect()
-    await client.send(replace(produce_request("a", batch(b"one"), acks=acks), timeout_ms=WAIT_MS), 9)
+    await client.send(
+        replace(produce_request("a", batch(b"one"), acks=acks), timeout_ms=WAIT_MS), 9
+    )
     await trio.sleep(1)
     return client
 

@@ -25,7 +25,9 @@ UNKNOWN_ID = UUID(int=99)
 ACKNOWLEDGED = 2
 
 
-async def say(member: Member, said: Mapping[tuple[UUID, int], list[Ack]], **changes: Any) -> ShareAcknowledgeResponse:
+async def say(
+    member: Member, said: Mapping[tuple[UUID, int], list[Ack]], **changes: Any
+) -> ShareAcknowledgeResponse:
     """Acknowledge in some partitions, by topic id and index."""
     topics = [
         AcknowledgeTopic(
@@ -34,7 +36,9 @@ async def say(member: Member, said: Mapping[tuple[UUID, int], list[Ack]], **chan
                 AcknowledgePartition(
                     partition_index=index,
                     acknowledgement_batches=[
-                        AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=list(types))
+                        AcknowledgementBatch(
+                            first_offset=first, last_offset=last, acknowledge_types=list(types)
+                        )
                         for first, last, types in acks
                     ],
                 )
@@ -43,15 +47,25 @@ async def say(member: Member, said: Mapping[tuple[UUID, int], list[Ack]], **chan
         for (topic_id, index), acks in said.items()
     ]
     request = ShareAcknowledgeRequest(
-        group_id=member.group, member_id=member.member_id, share_session_epoch=member.epoch, is_renew_ack=False, topics=topics
+        group_id=member.group,
+        member_id=member.member_id,
+        share_session_epoch=member.epoch,
+        is_renew_ack=False,
+        topics=topics,
     )
-    response: ShareAcknowledgeResponse = await member.node.ask(replace(request, **changes), member.version, member.connection)
+    response: ShareAcknowledgeResponse = await member.node.ask(
+        replace(request, **changes), member.version, member.connection
+    )
     member.epoch += not response.error_code
     return response
 
 
 def told(response: ShareAcknowledgeResponse) -> dict[tuple[UUID, int], PartitionData]:
-    return {(topic.topic_id, each.partition_index): each for topic in response.responses for each in topic.partitions}
+    return {
+        (topic.topic_id, each.partition_index): each
+        for topic in response.responses
+        for each in topic.partitions
+    }
 
 
 @pytest.mark.parametrize("length", [1, 36])
@@ -95,7 +109,16 @@ def test_each_partition_is_decided_on_by_itself() -> None:
         codes = {
             where: each.error_code
             for where, each in told(
-                await say(member, {a: accepted, b: [(0, 5, [ACCEPT])], c: [], unknown: accepted, missing: accepted})
+                await say(
+                    member,
+                    {
+                        a: accepted,
+                        b: [(0, 5, [ACCEPT])],
+                        c: [],
+                        unknown: accepted,
+                        missing: accepted,
+                    },
+                )
             ).items()
         }
         assert codes == {
@@ -119,8 +142,14 @@ def test_ranges_that_overlap_are_refused_together_and_change_nothing() -> None:
             await node.produce("a", batch(b"one", b"two"))
         member = node.member()
         assert (await member.fetch()).acquired == [(0, 3, 1)]
-        assert await member.acknowledge((0, 2, [ACCEPT]), (1, 3, [ACCEPT])) == ErrorCode.INVALID_REQUEST
-        assert await member.acknowledge((0, 2, [ACCEPT]), (2, 3, [ACCEPT])) == ErrorCode.INVALID_RECORD_STATE
+        assert (
+            await member.acknowledge((0, 2, [ACCEPT]), (1, 3, [ACCEPT]))
+            == ErrorCode.INVALID_REQUEST
+        )
+        assert (
+            await member.acknowledge((0, 2, [ACCEPT]), (2, 3, [ACCEPT]))
+            == ErrorCode.INVALID_RECORD_STATE
+        )
         assert node.stored() == (0, [])
         assert await member.acknowledge((0, 2, [ACCEPT]), (3, 3, [ACCEPT])) == 0
         assert node.stored() == (0, [(0, 3, ACKNOWLEDGED, 1)])

@@ -15,7 +15,17 @@ from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.frames import RequestHeader, encode_request
 from log_service.records.control import EndOfTransaction
 from log_service.storage.transaction_checks import begin_verification
-from tests.unit.broker.share.context import ACCEPT, REJECT, RELEASE, RENEW, Ack, Got, ShareNode, batch, tell_shares
+from tests.unit.broker.share.context import (
+    ACCEPT,
+    REJECT,
+    RELEASE,
+    RENEW,
+    Ack,
+    Got,
+    ShareNode,
+    batch,
+    tell_shares,
+)
 from tests.unit.metadata.records import quota
 
 LOCK_S = 30
@@ -27,7 +37,9 @@ def test_members_get_different_records_and_what_they_accept_is_stored() -> None:
         await node.produce("a", batch(b"one", b"two"))
         await node.produce("a", batch(b"three"))
         first, second = node.member(), node.member()
-        assert await first.fetch(max_records=1) == Got(acquired=[(0, 1, 1)], values=[b"one", b"two"])
+        assert await first.fetch(max_records=1) == Got(
+            acquired=[(0, 1, 1)], values=[b"one", b"two"]
+        )
         assert await second.fetch() == Got(acquired=[(2, 2, 1)], values=[b"three"])
         assert await first.acknowledge((0, 1, [ACCEPT])) == 0
         assert node.stored() == (0, [(0, 1, 2, 1)])
@@ -189,7 +201,9 @@ def test_sessions_are_checked() -> None:
         assert await member.acknowledge((0, 0, [ACCEPT])) == ErrorCode.SHARE_SESSION_NOT_FOUND
         member.epoch = 0
         assert await member.acknowledge((0, 0, [ACCEPT])) == ErrorCode.INVALID_SHARE_SESSION_EPOCH
-        assert (await member.fetch(acks={("a", 0): [(0, 0, [ACCEPT])]})).error == ErrorCode.INVALID_REQUEST
+        assert (
+            await member.fetch(acks={("a", 0): [(0, 0, [ACCEPT])]})
+        ).error == ErrorCode.INVALID_REQUEST
         assert (await member.fetch()).acquired == [(0, 0, 1)]
         member.epoch = 7
         assert (await member.fetch()).error == ErrorCode.INVALID_SHARE_SESSION_EPOCH
@@ -204,7 +218,9 @@ def test_a_session_too_many_is_refused_after_the_wait() -> None:
         for member in members[:2]:
             assert (await member.fetch()).error == 0
         began = trio.current_time()
-        assert (await members[2].fetch(max_wait_ms=500)).error == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+        assert (
+            await members[2].fetch(max_wait_ms=500)
+        ).error == ErrorCode.SHARE_SESSION_LIMIT_REACHED
         assert trio.current_time() - began == 0.5
         members[0].vanish()
         assert (await members[2].fetch()).error == 0
@@ -234,10 +250,20 @@ def test_requests_that_make_no_sense_are_refused() -> None:
         nobody.member_id = "x" * 37
         assert (await nobody.fetch()).error == ErrorCode.INVALID_REQUEST
         await member.fetch()
-        wrongs: list[Ack] = [(1, 0, [ACCEPT]), (0, 1, []), (0, 1, [ACCEPT] * 3), (0, 1, [5]), (0, 0, [-1]), (0, 0, [RENEW])]
+        wrongs: list[Ack] = [
+            (1, 0, [ACCEPT]),
+            (0, 1, []),
+            (0, 1, [ACCEPT] * 3),
+            (0, 1, [5]),
+            (0, 0, [-1]),
+            (0, 0, [RENEW]),
+        ]
         for wrong in wrongs:
             assert await member.acknowledge(wrong) == ErrorCode.INVALID_REQUEST
-        assert await member.acknowledge((1, 1, [ACCEPT]), (0, 0, [ACCEPT])) == ErrorCode.INVALID_REQUEST
+        assert (
+            await member.acknowledge((1, 1, [ACCEPT]), (0, 0, [ACCEPT]))
+            == ErrorCode.INVALID_REQUEST
+        )
         assert await member.acknowledge((0, 9, [ACCEPT])) == ErrorCode.INVALID_REQUEST
         old = node.member(version=1)
         await old.fetch()
@@ -363,11 +389,18 @@ def test_where_a_group_begins() -> None:
         await node.produce("a", batch(b"old", timestamp_ms=1))
         now_ms = node.context.env.clock.wall_ms()
         await node.produce("a", batch(b"new", timestamp_ms=now_ms))
-        for reset, group in (("latest", "l"), ("earliest", "e"), ("by_duration:PT1M", "d"), ("by_duration:PT0S", "n")):
+        for reset, group in (
+            ("latest", "l"),
+            ("earliest", "e"),
+            ("by_duration:PT1M", "d"),
+            ("by_duration:PT0S", "n"),
+        ):
             node.configure_group("share.auto.offset.reset", reset, group)
             await node.share(group=group, start=-1)
         await trio.sleep(1)
-        found = {group: (await node.member(group).fetch(max_wait_ms=100)).acquired for group in "ledn"}
+        found = {
+            group: (await node.member(group).fetch(max_wait_ms=100)).acquired for group in "ledn"
+        }
         assert found == {"l": [], "e": [(0, 0, 1)], "d": [(1, 1, 1)], "n": []}
 
     tell_shares(story)
@@ -439,7 +472,11 @@ def test_partitions_share_the_bytes_and_take_turns() -> None:
                 await node.produce("a", batch(b"x" * 100), partition=index)
         member = node.member()
         response = await member.send(partitions=2, max_bytes=400)
-        told = {each.partition_index: len(each.acquired_records) for topic in response.responses for each in topic.partitions}
+        told = {
+            each.partition_index: len(each.acquired_records)
+            for topic in response.responses
+            for each in topic.partitions
+        }
         assert told == {0: 1, 1: 1}
 
     tell_shares(story)
@@ -484,14 +521,18 @@ def test_a_group_that_reads_committed_records_gets_none_of_an_aborted_transactio
         log, now_ms = partition.served_log(), 1_700_000_000_000
         shown = begin_verification(log.producer_state, 7, 0, 0, is_version_2=True, now_ms=now_ms)
         assert shown is not None
-        gone = bytearray(batch(b"gone", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True))
+        gone = bytearray(
+            batch(b"gone", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+        )
         node.context.replicas.append_in_transaction(partition, gone, shown, acks=1, now_ms=now_ms)
         node.context.replicas.announce((partition,))
         await node.produce("a", batch(b"after"))
         member = node.member()
         got = await member.fetch()
         assert got.acquired == [(0, 0, 1)]
-        marker = EndOfTransaction(producer_id=7, producer_epoch=0, is_abort=True, coordinator_epoch=0)
+        marker = EndOfTransaction(
+            producer_id=7, producer_epoch=0, is_abort=True, coordinator_epoch=0
+        )
         node.context.replicas.append_marker(partition, marker)
         got = await member.fetch(max_wait_ms=1_000)
         acquired = {number for first, last, _ in got.acquired for number in range(first, last + 1)}
@@ -509,9 +550,13 @@ def test_a_fetch_that_finds_only_what_was_aborted_gets_nothing_and_leases_no_fil
         log, now_ms = partition.served_log(), 1_700_000_000_000
         shown = begin_verification(log.producer_state, 7, 0, 0, is_version_2=True, now_ms=now_ms)
         assert shown is not None
-        gone = bytearray(batch(b"gone", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True))
+        gone = bytearray(
+            batch(b"gone", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+        )
         node.context.replicas.append_in_transaction(partition, gone, shown, acks=1, now_ms=now_ms)
-        marker = EndOfTransaction(producer_id=7, producer_epoch=0, is_abort=True, coordinator_epoch=0)
+        marker = EndOfTransaction(
+            producer_id=7, producer_epoch=0, is_abort=True, coordinator_epoch=0
+        )
         node.context.replicas.append_marker(partition, marker)
         member = node.member()
         got = await member.fetch(max_records=1)
@@ -536,7 +581,10 @@ def test_a_member_that_has_to_pause_acquires_nothing() -> None:
         quotas.on_image(MetadataDelta(node.image), node.image)
         member = node.member()
         first = await member.send(max_records=1)
-        assert (first.throttle_time_ms, len(first.responses[0].partitions[0].acquired_records)) == (0, 1)
+        assert (first.throttle_time_ms, len(first.responses[0].partitions[0].acquired_records)) == (
+            0,
+            1,
+        )
         paused = await member.send(max_records=1)
         assert paused.throttle_time_ms > 0
         assert not paused.responses

@@ -108,13 +108,17 @@ def test_a_batch_that_is_larger_than_a_fetch_wants_is_delivered_all_the_same() -
             await node.produce(topic, batch(b"x" * 10_000))
         response = await node.member().send(("a", "b"), max_bytes=100)
         told = [partition for topic in response.responses for partition in topic.partitions]
-        assert [len(partition.acquired_records) for partition in told if partition.acquired_records] == [1]
+        assert [
+            len(partition.acquired_records) for partition in told if partition.acquired_records
+        ] == [1]
 
     tell_shares(story)
 
 
 def test_partitions_give_no_more_bytes_together_than_a_fetch_wants() -> None:
-    """The first batch may be larger than its partition's share; what it takes is gone for the others."""
+    """The first batch may be larger than its partition's share; what it takes is gone for the
+    others.
+    """
 
     async def story(node: ShareNode) -> None:
         for topic, size_bytes in (("a", 8_000), ("b", 5_000)):
@@ -124,7 +128,13 @@ def test_partitions_give_no_more_bytes_together_than_a_fetch_wants() -> None:
         counts = []
         for _ in range(2):
             response = await member.send(("a", "b"), max_bytes=12_000)
-            counts.append(sum(len(partition.acquired_records) for topic in response.responses for partition in topic.partitions))
+            counts.append(
+                sum(
+                    len(partition.acquired_records)
+                    for topic in response.responses
+                    for partition in topic.partitions
+                )
+            )
         assert counts == [1, 1]
 
     tell_shares(story)
@@ -137,7 +147,12 @@ def test_partitions_give_no_more_records_together_than_a_fetch_wants() -> None:
             for value in (b"one", b"two", b"three"):
                 await node.produce(topic, batch(value))
         response = await node.member().send(("a", "b"), max_records=4)
-        acquired = [each for topic in response.responses for partition in topic.partitions for each in partition.acquired_records]
+        acquired = [
+            each
+            for topic in response.responses
+            for partition in topic.partitions
+            for each in partition.acquired_records
+        ]
         assert sum(each.last_offset - each.first_offset + 1 for each in acquired) == 4
 
     tell_shares(story)
@@ -148,7 +163,9 @@ def test_a_fetch_of_which_every_partition_has_failed_does_not_wait() -> None:
         await node.share()
         node.share_states.states.clear()
         with trio.fail_after(1):
-            assert (await node.member().fetch(max_wait_ms=60_000)).error == ErrorCode.UNKNOWN_SERVER_ERROR
+            assert (
+                await node.member().fetch(max_wait_ms=60_000)
+            ).error == ErrorCode.UNKNOWN_SERVER_ERROR
 
     tell_shares(story)
 
@@ -163,7 +180,11 @@ def test_a_fetch_of_which_one_partition_has_failed_waits_for_the_others() -> Non
         began = trio.current_time()
         response = await node.member().send(("a", "b"), max_wait_ms=7_000)
         assert trio.current_time() - began == 7
-        codes = {topic.topic_id: partition.error_code for topic in response.responses for partition in topic.partitions}
+        codes = {
+            topic.topic_id: partition.error_code
+            for topic in response.responses
+            for partition in topic.partitions
+        }
         assert codes.get(node.topic_ids["a"], ErrorCode.NONE) == ErrorCode.NONE
         assert codes[node.topic_ids["b"]] == ErrorCode.UNKNOWN_SERVER_ERROR
 
@@ -198,13 +219,17 @@ def test_the_last_fetch_of_a_session_gives_back_what_its_member_holds() -> None:
     tell_shares(story)
 
 
-def test_the_first_response_of_a_session_names_every_partition_and_later_ones_those_with_news() -> None:
+def test_the_first_response_of_a_session_names_every_partition_and_later_ones_those_with_news() -> (
+    None
+):
     async def story(node: ShareNode) -> None:
         for topic in ("a", "b"):
             await node.share(topic)
         member = node.member()
         assert len((await member.send(("a", "b"))).responses) == 2
         await node.produce("b", batch(b"one"))
-        assert [topic.topic_id for topic in (await member.send()).responses] == [node.topic_ids["b"]]
+        assert [topic.topic_id for topic in (await member.send()).responses] == [
+            node.topic_ids["b"]
+        ]
 
     tell_shares(story)

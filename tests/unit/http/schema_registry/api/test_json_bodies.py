@@ -8,7 +8,13 @@ from typing import Any, TypeVar
 import pytest
 import trio
 
-from log_service.http.schema_registry.api.json_bodies import LONG_BODY_BYTES, MAX_BODY_BYTES, MAX_PARTS, parse_object, read_object
+from log_service.http.schema_registry.api.json_bodies import (
+    LONG_BODY_BYTES,
+    MAX_BODY_BYTES,
+    MAX_PARTS,
+    parse_object,
+    read_object,
+)
 from log_service.http.schema_registry.errors import RegistryError
 from log_service.http.schema_registry.languages.limits import USUAL_LIMITS
 from log_service.http.server.values import HttpError, HttpRequest
@@ -40,14 +46,18 @@ def refused(body: bytes) -> str:
     raise AssertionError("the body is taken")
 
 
-@pytest.mark.parametrize("unit", [b"[],", b"{},", b"1,", b"1.5,", b"true,", b'"",', b'{"a":0},', b"[[[],"])
+@pytest.mark.parametrize(
+    "unit", [b"[],", b"{},", b"1,", b"1.5,", b"true,", b'"",', b'{"a":0},', b"[[[],"]
+)
 def test_a_body_of_very_many_parts_is_refused_before_it_is_parsed(unit: bytes) -> None:
     """The parser of the standard library would hold all threads for a second."""
     body = b'{"schema":[' + unit * (MAX_BODY_BYTES // len(unit) - 10) + b"1]}"
     assert "at most 50000 fields" in refused(body)
 
 
-@pytest.mark.parametrize("character", ["a", '"', "\\", "\n", "\x01", "\u20ac", "\U0001f600", ",", "[", "{"])
+@pytest.mark.parametrize(
+    "character", ["a", '"', "\\", "\n", "\x01", "\u20ac", "\U0001f600", ",", "[", "{"]
+)
 @pytest.mark.parametrize("is_escaped", [True, False])
 def test_a_text_may_be_as_long_as_a_schema(character: str, *, is_escaped: bool) -> None:
     """Its characters are no parts of the body."""
@@ -62,7 +72,9 @@ def test_parts_are_counted_outside_of_texts() -> None:
     body = json.dumps({"x": most}, separators=(",", ":")).encode()
     assert len(body) > LONG_BODY_BYTES
     assert parse_object(body, KNOWN) == {"x": most}
-    assert "at most" in refused(json.dumps({"x": {**most, **{f"more{number}": 0 for number in range(20)}}}).encode())
+    assert "at most" in refused(
+        json.dumps({"x": {**most, **{f"more{number}": 0 for number in range(20)}}}).encode()
+    )
 
 
 @pytest.mark.parametrize("tail", [b"", b'"', b'"}', b'\\"}', b"\\", b'",', b'" "}', b'\n"}'])
@@ -111,7 +123,14 @@ def test_a_message_repeats_a_part_of_the_body_at_most(body: bytes) -> None:
         {"schema": "{}", "references": {"x": "y" * 30_000}},
         {"schema": "{}", "references": [{"name": "a", "subject": "a", "version": "1" * 30_000}]},
         {"schema": "{}", "metadata": {"properties": {"x" * 30_000: 1}}},
-        {"schema": "{}", "ruleSet": {"domainRules": [{"name": "a", "type": "x", "tags": {str(n): n for n in range(3_000)}}]}},
+        {
+            "schema": "{}",
+            "ruleSet": {
+                "domainRules": [
+                    {"name": "a", "type": "x", "tags": {str(n): n for n in range(3_000)}}
+                ]
+            },
+        },
     ],
     ids="-".join,
 )
@@ -186,7 +205,9 @@ def test_a_long_body_is_read_in_another_thread() -> None:
     ],
 )
 def test_a_page_has_to_say_that_it_sends_json(content_type: str | None, status: int) -> None:
-    """A browser then asks first, and a stranger's page gets no permission. Programs may say what they like."""
+    """A browser then asks first, and a stranger's page gets no permission. Programs may say what
+    they like.
+    """
 
     async def story(served: Served) -> None:
         headers = {} if content_type is None else {"content_type": content_type}

@@ -30,15 +30,26 @@ from tests.helpers.watchdog import MOST_CALLS, Watchdog
 from tests.unit.http.schema_registry.builders import stored
 from tests.unit.http.schema_registry.served import Served, tell
 
-SUBJECT_COUNT, SHARED_COUNT, CONTEXT_COUNT, VERSION_COUNT, REFERRER_COUNT = 12_000, 8_000, 3_000, 300, 4_000
+SUBJECT_COUNT, SHARED_COUNT, CONTEXT_COUNT, VERSION_COUNT, REFERRER_COUNT = (
+    12_000,
+    8_000,
+    3_000,
+    300,
+    4_000,
+)
 SHARED_ID, PART_ID = 1, 2
 REFERENCE = Reference(name="Part", subject="part", version=1)
 
 
 def record_text(number: int, field_count: int = 3) -> str:
     """Return an Avro record that reads what the ones before it wrote."""
-    fields = [{"name": f"f{index}", "type": ["null", "string"], "default": None} for index in range(field_count)]
-    return json.dumps({"type": "record", "name": "R", "doc": str(number), "fields": fields}, separators=(",", ":"))
+    fields = [
+        {"name": f"f{index}", "type": ["null", "string"], "default": None}
+        for index in range(field_count)
+    ]
+    return json.dumps(
+        {"type": "record", "name": "R", "doc": str(number), "fields": fields}, separators=(",", ":")
+    )
 
 
 def everything() -> Iterator[RegistryRecord | StoredSchema]:
@@ -50,8 +61,17 @@ def everything() -> Iterator[RegistryRecord | StoredSchema]:
     for number in range(SHARED_COUNT):
         yield stored(f"shared-{number}", 1, SHARED_ID)
     for number in range(REFERRER_COUNT):
-        text = json.dumps(["null", "Part", {"type": "array", "items": "int", "n": number}], separators=(",", ":"))
-        yield stored(f"user-{number}", 1, 50_000 + number, text, references=(REFERENCE,), is_deleted=number % 2 == 1)
+        text = json.dumps(
+            ["null", "Part", {"type": "array", "items": "int", "n": number}], separators=(",", ":")
+        )
+        yield stored(
+            f"user-{number}",
+            1,
+            50_000 + number,
+            text,
+            references=(REFERENCE,),
+            is_deleted=number % 2 == 1,
+        )
     for number in range(CONTEXT_COUNT):
         yield context_record(f".c{number}")
         yield stored(f":.c{number}:inside", 1, 1)
@@ -65,14 +85,18 @@ def everything() -> Iterator[RegistryRecord | StoredSchema]:
 @cache
 def lines() -> list[tuple[bytes, bytes | None]]:
     """Return the bytes of these records."""
-    records = (schema_record(each) if isinstance(each, StoredSchema) else each for each in everything())
+    records = (
+        schema_record(each) if isinstance(each, StoredSchema) else each for each in everything()
+    )
     return [(each.key.encode(), each.value) for each in records]
 
 
 @pytest.fixture(scope="module")
 def large() -> Served:
     """A large registry, which the requests of this module do not change."""
-    served = Served(access=lambda _request, _operation, _resource, name: not name.startswith("hidden"))
+    served = Served(
+        access=lambda _request, _operation, _resource, name: not name.startswith("hidden")
+    )
     for offset, (key, value) in enumerate(lines()):
         served.keeper.apply(LogRecord(offset=offset, timestamp_ms=1, key=key, value=value))
     assert served.keeper.unreadable_count == 0
@@ -134,9 +158,16 @@ def test_no_reading_request_holds_the_loop(large: Served, target: str) -> None:
 
 def test_unknown_and_missing_subjects_take_no_search(large: Served) -> None:
     """A miss looks at its own name, and not at every subject."""
-    for target in ("/subjects/none/versions/1", "/subjects/none", "/schemas/ids/99999", "/schemas/guids/none"):
+    for target in (
+        "/subjects/none/versions/1",
+        "/subjects/none",
+        "/schemas/ids/99999",
+        "/schemas/guids/none",
+    ):
         method = "POST" if target == "/subjects/none" else "GET"
-        most, status = longest_turn(large, method, target, {"schema": '"int"'} if method == "POST" else None)
+        most, status = longest_turn(
+            large, method, target, {"schema": '"int"'} if method == "POST" else None
+        )
         assert status == 404
         assert most <= MOST_CALLS // 20
 

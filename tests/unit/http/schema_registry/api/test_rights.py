@@ -1,4 +1,6 @@
-"""Who may do what with the registry, by an in-memory set of rights. ``ann`` has the rights of each test."""
+"""Who may do what with the registry, by an in-memory set of rights. ``ann`` has the rights of each
+test.
+"""
 
 import json
 from collections.abc import Iterable
@@ -8,7 +10,12 @@ import pytest
 
 from log_service.common.access import AclOperation, AclResource
 from log_service.http.schema_registry.authorization import CALLER_HEADER, CALLER_HOST_HEADER, Access
-from log_service.http.schema_registry.records import RegistryRecord, StoredSchema, context_record, settings_record
+from log_service.http.schema_registry.records import (
+    RegistryRecord,
+    StoredSchema,
+    context_record,
+    settings_record,
+)
 from log_service.http.schema_registry.values import Reference, Settings
 from log_service.http.server.values import HttpRequest
 from tests.unit.http.schema_registry.builders import stored
@@ -29,7 +36,9 @@ def access_of(rights: Iterable[str]) -> Access:
     """Return the decision over the rights of ann. Others may do everything."""
     granted = {tuple(each.split()) for each in rights}
 
-    def may(request: HttpRequest, operation: AclOperation, resource: AclResource, name: str) -> bool:
+    def may(
+        request: HttpRequest, operation: AclOperation, resource: AclResource, name: str
+    ) -> bool:
         place = name if resource is AclResource.TOPIC else "*cluster"
         names = {operation.name, *IMPLIED.get(operation.name, ())}
         return request.principal != ANN or any((each, place) in granted for each in names)
@@ -38,14 +47,22 @@ def access_of(rights: Iterable[str]) -> Access:
 
 
 def served_with(*rights: str) -> Served:
-    """Return a registry with subjects of the topics orders, secret and part, two contexts and an alias."""
+    """Return a registry with subjects of the topics orders, secret and part, two contexts and an
+    alias.
+    """
     served = Served(access=access_of(rights))
     records: list[RegistryRecord | StoredSchema] = [
         stored("orders-value", 1, 1, '"int"'),
         stored("secret-value", 1, 2, '"long"'),
         stored("secret-key", 1, 1, '"int"'),
         stored("Part", 1, 3, PART),
-        stored("whole-value", 1, 4, WHOLE, references=(Reference(name="Part", subject="Part", version=1),)),
+        stored(
+            "whole-value",
+            1,
+            4,
+            WHOLE,
+            references=(Reference(name="Part", subject="Part", version=1),),
+        ),
         context_record(".hidden"),
         stored(":.hidden:secret-value", 1, 1, '"double"'),
         context_record(".shown"),
@@ -79,7 +96,12 @@ SUBJECT_CALLS = [
     ("DESCRIBE orders", "POST", "/compatibility/subjects/orders-value/versions", INT),
     ("DESCRIBE orders", "POST", "/compatibility/subjects/orders-value/versions/1", INT),
     ("WRITE orders", "POST", "/subjects/orders-value/versions", {"schema": '"int"'}),
-    ("WRITE orders", "POST", "/subjects/orders-value/versions/1/tags", {"metadata": {"properties": {"a": "b"}}}),
+    (
+        "WRITE orders",
+        "POST",
+        "/subjects/orders-value/versions/1/tags",
+        {"metadata": {"properties": {"a": "b"}}},
+    ),
     ("DELETE orders", "DELETE", "/subjects/orders-value/versions/1", None),
     ("DELETE orders", "DELETE", "/subjects/orders-value", None),
     ("ALTER_CONFIGS orders", "PUT", "/config/orders-value", {"compatibility": "NONE"}),
@@ -112,12 +134,20 @@ def test_each_call_takes_its_right(right: str, method: str, target: str, body: A
 
     operation, place = right.split()
     others = {each.name for each in AclOperation} - {operation} - IMPLIED.get(operation, set())
-    tell(story, served_with(f"{operation} other", *(f"{each} {place}" for each in others if each not in {"ALL", "DESCRIBE"})))
+    tell(
+        story,
+        served_with(
+            f"{operation} other",
+            *(f"{each} {place}" for each in others if each not in {"ALL", "DESCRIBE"}),
+        ),
+    )
     assert statuses(served_with(right), (method, target, body))[0] not in {401, 403}
 
 
 @pytest.mark.parametrize(("right", "method", "target", "body"), SUBJECT_CALLS)
-def test_a_context_in_the_path_takes_the_same_right(right: str, method: str, target: str, body: Any) -> None:
+def test_a_context_in_the_path_takes_the_same_right(
+    right: str, method: str, target: str, body: Any
+) -> None:
     """Contexts are no way around the rights on a topic. Settings of a context are the cluster's."""
     if target.startswith("/contexts"):
         return
@@ -128,22 +158,40 @@ def test_a_context_in_the_path_takes_the_same_right(right: str, method: str, tar
 
 @pytest.mark.parametrize(
     "subject",
-    ["secret-value", ":.:secret-value", ":.hidden:secret-value", ":.hidden:secret-key", ":.orders-value:secret-value", "open"],
+    [
+        "secret-value",
+        ":.:secret-value",
+        ":.hidden:secret-value",
+        ":.hidden:secret-key",
+        ":.orders-value:secret-value",
+        "open",
+    ],
 )
 def test_no_name_of_a_subject_goes_around_its_topic(subject: str) -> None:
     """An alias stands for its subject, and a context is no part of the topic."""
-    calls = [(method, target.replace("orders-value", subject), body) for right, method, target, body in SUBJECT_CALLS if "orders" in right]
+    calls = [
+        (method, target.replace("orders-value", subject), body)
+        for right, method, target, body in SUBJECT_CALLS
+        if "orders" in right
+    ]
     reading = [each for each in calls if "/config/" not in each[1] and "/mode/" not in each[1]]
-    assert set(statuses(served_with("ALL orders", "ALL open", "ALL :.orders-value"), *reading)) == {403}
+    assert set(statuses(served_with("ALL orders", "ALL open", "ALL :.orders-value"), *reading)) == {
+        403
+    }
 
 
 def test_an_alias_is_followed_once() -> None:
     """The handler uses the subject that the right was decided over."""
     served = served_with("DESCRIBE orders", "ALTER_CONFIGS first")
-    served.have(settings_record("first", Settings(alias="orders-value")), settings_record("orders-value", Settings(alias="secret-value")))
+    served.have(
+        settings_record("first", Settings(alias="orders-value")),
+        settings_record("orders-value", Settings(alias="secret-value")),
+    )
 
     async def story(served: Served) -> None:
-        assert (await served.ask("GET", "/subjects/first/versions/1"))[1]["subject"] == "orders-value"
+        assert (await served.ask("GET", "/subjects/first/versions/1"))[1][
+            "subject"
+        ] == "orders-value"
         assert (await served.ask("GET", "/subjects/orders-value/versions/1"))[0] == 403
 
     tell(story, served)
@@ -171,17 +219,29 @@ def test_lists_leave_out_what_may_not_be_read() -> None:
     """Subjects, schemas, contexts, users of an id, referrers, and ids of a content."""
 
     async def story(served: Served) -> None:
-        assert (await served.ask("GET", "/subjects"))[1] == [":.shown:orders-value", "Part", "orders-value"]
+        assert (await served.ask("GET", "/subjects"))[1] == [
+            ":.shown:orders-value",
+            "Part",
+            "orders-value",
+        ]
         assert (await served.ask("GET", "/contexts"))[1] == [".", ".shown"]
         assert (await served.ask("GET", "/contexts/.hidden/subjects"))[1] == []
         listed = await served.respond("GET", "/schemas?aliases=true&deleted=true")
         assert isinstance(listed.body, bytes)
-        assert [each["subject"] for each in json.loads(listed.body)] == [":.shown:orders-value", "Part", "orders-value"]
+        assert [each["subject"] for each in json.loads(listed.body)] == [
+            ":.shown:orders-value",
+            "Part",
+            "orders-value",
+        ]
         assert (await served.ask("GET", "/schemas/ids/1/subjects"))[1] == ["orders-value"]
-        assert (await served.ask("GET", "/schemas/ids/1/versions"))[1] == [{"subject": "orders-value", "version": 1}]
+        assert (await served.ask("GET", "/schemas/ids/1/versions"))[1] == [
+            {"subject": "orders-value", "version": 1}
+        ]
         assert (await served.ask("GET", "/subjects/Part/versions/1/referencedby"))[1] == []
         guid = (await served.ask("GET", "/subjects/orders-value/versions/1"))[1]["guid"]
-        assert (await served.ask("GET", f"/schemas/guids/{guid}/ids"))[1] == [{"context": ".", "id": 1}]
+        assert (await served.ask("GET", f"/schemas/guids/{guid}/ids"))[1] == [
+            {"context": ".", "id": 1}
+        ]
 
     tell(story, served_with("DESCRIBE orders", "DESCRIBE Part"))
 
@@ -217,7 +277,9 @@ def test_a_content_is_found_by_its_guid_where_one_of_its_subjects_may_be_read() 
         assert hidden is not None
         shown = (await served.ask("GET", f"/schemas/guids/{hidden.guid}"))[1]
         assert shown["schema"] == '"double"'
-        assert (await served.ask("GET", f"/schemas/guids/{hidden.guid}/ids"))[1] == [{"context": ".shown", "id": 1}]
+        assert (await served.ask("GET", f"/schemas/guids/{hidden.guid}/ids"))[1] == [
+            {"context": ".shown", "id": 1}
+        ]
         secret = served.registry.state.version("secret-value", 1)
         assert secret is not None
         for form in ("", "/ids"):
@@ -237,7 +299,9 @@ def test_a_content_is_found_by_its_guid_where_one_of_its_subjects_may_be_read() 
     ],
 )
 @pytest.mark.parametrize("subject", ["Part", ":.:Part", ":.hidden:Part", "missing"])
-def test_a_schema_refers_to_those_alone_that_its_author_may_read(method: str, target: str, subject: str) -> None:
+def test_a_schema_refers_to_those_alone_that_its_author_may_read(
+    method: str, target: str, subject: str
+) -> None:
     """It would show their text, and a refusal would tell whether they exist."""
     body = {"schema": WHOLE, "references": [{"name": "Part", "subject": subject, "version": 1}]}
 
@@ -248,7 +312,12 @@ def test_a_schema_refers_to_those_alone_that_its_author_may_read(method: str, ta
         assert answer["message"].endswith(f"DESCRIBE on topic {subject.rpartition(':')[2]}")
 
     tell(story, served_with("WRITE orders"))
-    assert statuses(served_with("WRITE orders", "DESCRIBE Part", "DESCRIBE missing"), (method, target, body))[0] != 403
+    assert (
+        statuses(
+            served_with("WRITE orders", "DESCRIBE Part", "DESCRIBE missing"), (method, target, body)
+        )[0]
+        != 403
+    )
 
 
 def test_a_reader_of_a_schema_reads_it_with_its_references_in_it() -> None:
@@ -266,14 +335,18 @@ def test_a_reader_of_a_schema_reads_it_with_its_references_in_it() -> None:
 def test_registering_takes_the_right_to_read_because_a_refusal_shows_a_schema() -> None:
     """WRITE allows to describe, unless a DENY forbids it."""
 
-    def may(_request: HttpRequest, operation: AclOperation, _resource: AclResource, _name: str) -> bool:
+    def may(
+        _request: HttpRequest, operation: AclOperation, _resource: AclResource, _name: str
+    ) -> bool:
         return operation is AclOperation.WRITE
 
     served = Served(access=may)
     served.have(stored("orders-value", 1, 1, '"int"'))
 
     async def story(served: Served) -> None:
-        status, answer = await served.ask("POST", "/subjects/orders-value/versions", {"schema": '"boolean"'})
+        status, answer = await served.ask(
+            "POST", "/subjects/orders-value/versions", {"schema": '"boolean"'}
+        )
         assert (status, answer["error_code"]) == FORBIDDEN
         assert "DESCRIBE on topic orders" in answer["message"]
 
@@ -302,8 +375,12 @@ def test_the_last_id_of_a_context_is_not_passed() -> None:
         status, answer = await served.ask("POST", "/subjects/new/versions", {"schema": '"float"'})
         assert (status, answer["error_code"]) == (422, 42205)
         assert "last id" in answer["message"]
-        assert (await served.ask("POST", "/subjects/new/versions", {"schema": '"bytes"'}))[1]["id"] == 2**31 - 1
-        assert (await served.ask("POST", "/subjects/:.other:new/versions", {"schema": '"float"'}))[1]["id"] == 1
+        assert (await served.ask("POST", "/subjects/new/versions", {"schema": '"bytes"'}))[1][
+            "id"
+        ] == 2**31 - 1
+        assert (await served.ask("POST", "/subjects/:.other:new/versions", {"schema": '"float"'}))[
+            1
+        ]["id"] == 1
 
     tell(story)
 
@@ -312,19 +389,34 @@ def test_an_instance_that_may_forward_names_the_caller() -> None:
     """Its own rights do not count then, and those of the caller do, from the caller's address."""
     asked: list[tuple[str, str, str]] = []
 
-    def may(request: HttpRequest, operation: AclOperation, _resource: AclResource, _name: str) -> bool:
+    def may(
+        request: HttpRequest, operation: AclOperation, _resource: AclResource, _name: str
+    ) -> bool:
         asked.append((request.principal, request.peer, operation.name))
         return request.principal == "User:follower" and operation is AclOperation.CLUSTER_ACTION
 
-    headers = {CALLER_HEADER.replace("-", "_"): "User:CN=J%C3%B6rg", CALLER_HOST_HEADER.replace("-", "_"): "192.0.2.9"}
+    headers = {
+        CALLER_HEADER.replace("-", "_"): "User:CN=J%C3%B6rg",
+        CALLER_HOST_HEADER.replace("-", "_"): "192.0.2.9",
+    }
 
     async def story(served: Served) -> None:
-        status, answer = await served.ask("DELETE", "/subjects/a", principal="User:follower", **headers)
+        status, answer = await served.ask(
+            "DELETE", "/subjects/a", principal="User:follower", **headers
+        )
         assert status == 403
         assert answer["message"].startswith("User:CN=Jörg may not delete versions")
-        assert asked == [("User:follower", "192.0.2.1", "CLUSTER_ACTION"), ("User:CN=Jörg", "192.0.2.9", "DELETE")]
-        status, answer = await served.ask("DELETE", "/subjects/a", principal="User:stranger", **headers)
+        assert asked == [
+            ("User:follower", "192.0.2.1", "CLUSTER_ACTION"),
+            ("User:CN=Jörg", "192.0.2.9", "DELETE"),
+        ]
+        status, answer = await served.ask(
+            "DELETE", "/subjects/a", principal="User:stranger", **headers
+        )
         assert (status, answer["error_code"]) == FORBIDDEN
-        assert answer["message"] == "User:stranger may not forward requests of others: that takes CLUSTER_ACTION on the cluster"
+        assert (
+            answer["message"]
+            == "User:stranger may not forward requests of others: that takes CLUSTER_ACTION on the cluster"
+        )
 
     tell(story, Served(access=may))

@@ -1,4 +1,6 @@
-"""A member of the registries' group against a coordinator that moves, forgets and falls silent, in virtual time."""
+"""A member of the registries' group against a coordinator that moves, forgets and falls silent, in
+virtual time.
+"""
 
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -33,7 +35,9 @@ MEMBER_ID = "m1"
 
 
 class Group:
-    """The group's coordinator. ``others`` are members beside the one under test, which chooses unless ``assigned`` is given."""
+    """The group's coordinator. ``others`` are members beside the one under test, which chooses
+    unless ``assigned`` is given.
+    """
 
     def __init__(self, broker: ScriptedBroker) -> None:
         self.others: dict[str, RegistryInstance] = {}
@@ -57,18 +61,26 @@ class Group:
     async def _find(self, request: Any, version: int) -> FindCoordinatorResponse:
         await trio.lowlevel.checkpoint()
         self.find_count += 1
-        return FindCoordinatorResponse(coordinators=[Coordinator(key="schema-registry", node_id=1, host=HOST, port=PORT)])
+        return FindCoordinatorResponse(
+            coordinators=[Coordinator(key="schema-registry", node_id=1, host=HOST, port=PORT)]
+        )
 
     async def _join(self, request: Any, version: int) -> JoinGroupResponse:
         await self._speak()
-        assert (request.group_id, request.protocol_type, request.protocols[0].name) == ("schema-registry", "sr", "v0")
+        assert (request.group_id, request.protocol_type, request.protocols[0].name) == (
+            "schema-registry",
+            "sr",
+            "v0",
+        )
         if not request.member_id:
             return JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=MEMBER_ID)
         if self.join_codes:
             return JoinGroupResponse(error_code=self.join_codes.popleft(), member_id=MEMBER_ID)
         self.generation += 1
         self.told.append(request.protocols[0].metadata)
-        told = {MEMBER_ID: request.protocols[0].metadata} | {each: encode_instance(other) for each, other in self.others.items()}
+        told = {MEMBER_ID: request.protocols[0].metadata} | {
+            each: encode_instance(other) for each, other in self.others.items()
+        }
         is_choosing = self.assigned is None
         return JoinGroupResponse(
             generation_id=self.generation,
@@ -76,12 +88,19 @@ class Group:
             protocol_name="v0",
             leader=MEMBER_ID if is_choosing else "other",
             member_id=MEMBER_ID,
-            members=[JoinGroupResponseMember(member_id=each, metadata=metadata) for each, metadata in told.items()] if is_choosing else [],
+            members=[
+                JoinGroupResponseMember(member_id=each, metadata=metadata)
+                for each, metadata in told.items()
+            ]
+            if is_choosing
+            else [],
         )
 
     async def _sync(self, request: Any, version: int) -> SyncGroupResponse:
         await self._speak()
-        mine = {each.member_id: each.assignment for each in request.assignments}.get(MEMBER_ID, self.assigned or b"")
+        mine = {each.member_id: each.assignment for each in request.assignments}.get(
+            MEMBER_ID, self.assigned or b""
+        )
         return SyncGroupResponse(assignment=mine)
 
     async def _beat(self, request: Any, version: int) -> HeartbeatResponse:
@@ -101,7 +120,11 @@ class Group:
 Story = Callable[[Group, Elector], Awaitable[None]]
 
 
-def tell(story: Story, settings: ElectionSettings = SETTINGS, prepare: Callable[[Group], None] = lambda _: None) -> Group:
+def tell(
+    story: Story,
+    settings: ElectionSettings = SETTINGS,
+    prepare: Callable[[Group], None] = lambda _: None,
+) -> Group:
     """Run a story of one member, which then leaves."""
 
     async def main(world: World) -> Group:
@@ -110,7 +133,10 @@ def tell(story: Story, settings: ElectionSettings = SETTINGS, prepare: Callable[
         prepare(group)
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run)
-            async with Admin("broker:9092", env=world.client_env()) as admin, trio.open_nursery() as members:
+            async with (
+                Admin("broker:9092", env=world.client_env()) as admin,
+                trio.open_nursery() as members,
+            ):
                 elector = Elector(settings, admin)
                 members.start_soon(elector.run)
                 with trio.fail_after(1_000):
@@ -139,7 +165,9 @@ def test_a_member_alone_leads_and_leaves_at_the_end() -> None:
 
     async def story(group: Group, elector: Elector) -> None:
         assert elector.leadership == Leadership()
-        assert await leads(elector) == Leadership(leader_url="http://me:8081", is_self=True, generation=1)
+        assert await leads(elector) == Leadership(
+            leader_url="http://me:8081", is_self=True, generation=1
+        )
         await trio.sleep(100)
         assert elector.leadership.is_self
 
@@ -154,7 +182,9 @@ def test_a_member_that_does_not_choose_takes_what_is_assigned() -> None:
         group.assigned = encode_assignment(choose({"other": OTHER}))
 
     async def story(group: Group, elector: Elector) -> None:
-        assert await change_of(elector) == Leadership(leader_url="http://other:8081", is_self=False, generation=1)
+        assert await change_of(elector) == Leadership(
+            leader_url="http://other:8081", is_self=False, generation=1
+        )
 
     tell(story, prepare=prepare)
 
@@ -209,7 +239,9 @@ def test_a_leader_stays_one_while_the_group_elects_again() -> None:
         await leads(elector)
         group.others = {"other": replace(OTHER, host="a smaller host")}
         group.beats.append(ErrorCode.REBALANCE_IN_PROGRESS)
-        assert await change_of(elector) == Leadership(leader_url="http://me:8081", is_self=True, generation=2)
+        assert await change_of(elector) == Leadership(
+            leader_url="http://me:8081", is_self=True, generation=2
+        )
 
     assert b'"leader":true' in tell(story).told[-1]
 
@@ -221,7 +253,9 @@ def test_without_stickiness_the_smallest_url_takes_over() -> None:
         await leads(elector)
         group.others = {"other": replace(OTHER, host="a")}
         group.beats.append(ErrorCode.REBALANCE_IN_PROGRESS)
-        assert await change_of(elector) == Leadership(leader_url="http://a:8081", is_self=False, generation=2)
+        assert await change_of(elector) == Leadership(
+            leader_url="http://a:8081", is_self=False, generation=2
+        )
 
     tell(story, replace(SETTINGS, is_sticky=False))
 

@@ -34,7 +34,9 @@ OBSERVER = RegistryInstance(scheme="http", host="a", port=8081, is_eligible=Fals
     ],
     ids=["smallest", "eligible", "none", "as text", "with scheme"],
 )
-def test_the_eligible_member_with_the_smallest_url_leads(members: dict[str, RegistryInstance], leader: str | None) -> None:
+def test_the_eligible_member_with_the_smallest_url_leads(
+    members: dict[str, RegistryInstance], leader: str | None
+) -> None:
     """All registries choose alike, whoever of them chooses."""
     chosen = choose(members)
     assert chosen.leader_id == leader
@@ -51,10 +53,14 @@ def test_the_eligible_member_with_the_smallest_url_leads(members: dict[str, Regi
     ],
     ids=["one", "two", "not eligible"],
 )
-def test_a_present_leader_stays_if_leadership_is_sticky(members: dict[str, RegistryInstance], leader: str) -> None:
+def test_a_present_leader_stays_if_leadership_is_sticky(
+    members: dict[str, RegistryInstance], leader: str
+) -> None:
     """Two that believe to lead are no reason to keep one of them."""
     assert choose(members, is_sticky=True).leader_id == leader
-    smallest = min((each for each in members if members[each].is_eligible), key=lambda each: members[each].url)
+    smallest = min(
+        (each for each in members if members[each].is_eligible), key=lambda each: members[each].url
+    )
     assert choose(members).leader_id == smallest
 
 
@@ -65,7 +71,10 @@ def test_equal_urls_are_an_error_for_all() -> None:
 
 def test_members_tell_what_others_understand() -> None:
     """The names and their order are Confluent's."""
-    assert encode_instance(ONE) == b'{"version":1,"host":"one","port":8081,"master_eligibility":true,"scheme":"http"}'
+    assert (
+        encode_instance(ONE)
+        == b'{"version":1,"host":"one","port":8081,"master_eligibility":true,"scheme":"http"}'
+    )
     assert json.loads(encode_instance(replace(ONE, is_leader=True)))["leader"] is True
 
 
@@ -88,17 +97,32 @@ def test_an_instance_comes_back(instance: RegistryInstance) -> None:
 
 def test_what_karapace_sends_is_understood() -> None:
     """It has another version and a field of its own, and its assignments have no version."""
-    told = {"version": 2, "karapace_version": "5.0.0", "host": "k", "port": 8081, "scheme": "http", "master_eligibility": True}
+    told = {
+        "version": 2,
+        "karapace_version": "5.0.0",
+        "host": "k",
+        "port": 8081,
+        "scheme": "http",
+        "master_eligibility": True,
+    }
     instance = RegistryInstance(scheme="http", host="k", port=8081)
     assert decode_instance(json.dumps(told).encode()) == instance
     assigned = {"master": "id", "master_identity": told, "error": 0}
-    assert decode_assignment(json.dumps(assigned).encode()) == Assignment(leader_id="id", leader=instance)
+    assert decode_assignment(json.dumps(assigned).encode()) == Assignment(
+        leader_id="id", leader=instance
+    )
 
 
 def test_a_leader_that_is_not_eligible_is_none() -> None:
     """Karapace names one if no member is eligible."""
-    assigned = {"master": "id", "master_identity": json.loads(encode_instance(OBSERVER)), "error": 0}
-    assert decode_assignment(json.dumps(assigned).encode()) == Assignment(leader_id=None, leader=None)
+    assigned = {
+        "master": "id",
+        "master_identity": json.loads(encode_instance(OBSERVER)),
+        "error": 0,
+    }
+    assert decode_assignment(json.dumps(assigned).encode()) == Assignment(
+        leader_id=None, leader=None
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,7 +145,14 @@ def test_garbage_of_a_member_is_named(told: bytes) -> None:
         decode_instance(told)
 
 
-@pytest.mark.parametrize("assigned", [{"error": "no"}, {"error": 0, "master": 1}, {"error": 0, "master": "x", "master_identity": {}}])
+@pytest.mark.parametrize(
+    "assigned",
+    [
+        {"error": "no"},
+        {"error": 0, "master": 1},
+        {"error": 0, "master": "x", "master_identity": {}},
+    ],
+)
 def test_garbage_of_an_assignment_is_named(assigned: Any) -> None:
     """No other error leaves the decoder."""
     with pytest.raises(UnreadableMember):

@@ -23,7 +23,9 @@ def later(monotonic_ms: int, wall_ms: int) -> Moment:
     [(10, 10, 10), (10, 500, 500), (500, 10, 500), (10, -300, 300)],
     ids=["both", "suspended machine", "slow wall clock", "wall clock set back"],
 )
-def test_age_is_told_by_the_clock_that_shows_more(monotonic_ms: int, wall_ms: int, expected_ms: int) -> None:
+def test_age_is_told_by_the_clock_that_shows_more(
+    monotonic_ms: int, wall_ms: int, expected_ms: int
+) -> None:
     """A machine that was suspended finds its epoch old, although its monotonic clock stood still."""
     assert age_ms(BEGIN, later(monotonic_ms, wall_ms)) == expected_ms
 

@@ -1,4 +1,6 @@
-"""A reader of the topic against a leader whose log is cut, refused and full of holes, in virtual time."""
+"""A reader of the topic against a leader whose log is cut, refused and full of holes, in virtual
+time.
+"""
 
 from collections.abc import Awaitable, Callable
 
@@ -75,7 +77,13 @@ def test_offsets_without_records_are_passed() -> None:
     async def story(leader: Leader, reader: SchemasReader, seen: Seen) -> None:
         leader.records(0, [b"a"])
         await reader.read_to(0, TIMEOUT_MS)
-        marker = build_batch([(0, b"\0\0\0\0", b"\0\0\0\0\0\0")], base_offset=5, is_control=True, is_transactional=True, producer_id=1)
+        marker = build_batch(
+            [(0, b"\0\0\0\0", b"\0\0\0\0\0\0")],
+            base_offset=5,
+            is_control=True,
+            is_transactional=True,
+            producer_id=1,
+        )
         leader.scripts[0].append(PartitionData(records=marker, high_watermark=6))
         await reader.read_to(5, TIMEOUT_MS)
         assert (seen.begun, reader.position) == ([[b"a"]], 6)
@@ -95,7 +103,9 @@ def test_an_offset_that_does_not_come_is_told() -> None:
 
 
 @pytest.mark.parametrize("is_truncated", [True, False], ids=["truncated", "deleted records"])
-def test_a_log_without_records_that_were_read_is_read_anew(is_truncated: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_without_records_that_were_read_is_read_anew(
+    is_truncated: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     """Records that others will never see may not stay in the state."""
 
     async def story(leader: Leader, reader: SchemasReader, seen: Seen) -> None:
@@ -106,7 +116,9 @@ def test_a_log_without_records_that_were_read_is_read_anew(is_truncated: bool, c
         else:
             leader.error(ErrorCode.OFFSET_OUT_OF_RANGE)
         await seen.is_begun_again.wait()
-        await trio.sleep(1)  # a fetch of the old position may be under way, and would take the records below
+        await trio.sleep(
+            1
+        )  # a fetch of the old position may be under way, and would take the records below
         leader.records(0, [b"a", b"b", b"c"])
         await reader.read_to(2, TIMEOUT_MS)
         assert seen.begun == [[b"a", b"lost"], [b"a", b"b", b"c"]]
@@ -116,7 +128,14 @@ def test_a_log_without_records_that_were_read_is_read_anew(is_truncated: bool, c
     assert "read anew" in error.getMessage()
 
 
-@pytest.mark.parametrize("code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_SERVER_ERROR])
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ],
+)
 def test_other_errors_keep_the_state(code: ErrorCode) -> None:
     """Reading goes on where it stood, once the cause has passed."""
 

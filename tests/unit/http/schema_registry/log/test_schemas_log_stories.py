@@ -1,4 +1,6 @@
-"""Registries over a real node in virtual time: what an instance must have read, and when it takes over anew."""
+"""Registries over a real node in virtual time: what an instance must have read, and when it takes
+over anew.
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -62,7 +64,10 @@ class Instance:
 @asynccontextmanager
 async def instance(cluster: Cluster, name: str = "registry") -> AsyncIterator[Instance]:
     env = cluster.world.client_env(name)
-    async with Admin(SERVERS, env=env, request_timeout_ms=5_000) as admin, trio.open_nursery() as nursery:
+    async with (
+        Admin(SERVERS, env=env, request_timeout_ms=5_000) as admin,
+        trio.open_nursery() as nursery,
+    ):
         state = State()
         settings = LogSettings(bootstrap_servers=SERVERS, client={"request_timeout_ms": 5_000})
         log = SchemasLog(settings, admin, state, env, first_value=state.first_value)
@@ -134,7 +139,9 @@ def test_a_writer_renews_its_epoch_before_a_decision() -> None:
 
 
 @pytest.mark.parametrize("is_written", [True, False], ids=["response lost", "request lost"])
-def test_after_an_unknown_outcome_the_writer_finds_out_by_taking_over_anew(is_written: bool) -> None:
+def test_after_an_unknown_outcome_the_writer_finds_out_by_taking_over_anew(
+    is_written: bool,
+) -> None:
     """The next decision is made over what is in the log, and nothing older comes behind it."""
 
     async def story(cluster: Cluster) -> None:

@@ -1,4 +1,6 @@
-"""The daemon's sign of life ends where one of its loops stands still. What a process says that is not told of an instance."""
+"""The daemon's sign of life ends where one of its loops stands still. What a process says that is
+not told of an instance.
+"""
 
 import sys
 import threading
@@ -11,7 +13,12 @@ from dagster._daemon.daemon import DagsterDaemon
 
 from orchestration.installation import instance
 from orchestration.installation.daemon import heartbeat, process
-from orchestration.installation.daemon.heartbeat import STANDING_AFTER_S, Loops, heartbeat_file, start_heartbeat
+from orchestration.installation.daemon.heartbeat import (
+    STANDING_AFTER_S,
+    Loops,
+    heartbeat_file,
+    start_heartbeat,
+)
 from orchestration.installation.daemon.process import watch_loops
 
 
@@ -41,7 +48,9 @@ def test_a_loop_stands_still_when_it_made_no_step_for_long() -> None:
     assert loops.standing() == []
 
 
-def test_a_loop_that_hangs_ends_the_sign_of_life_until_it_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_that_hangs_ends_the_sign_of_life_until_it_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(heartbeat, "HEARTBEAT_INTERVAL_S", 0.01)
     now_s = 0.0
     loops, loop, told, was_told = Loops(lambda: now_s), Counting("sensors"), [], threading.Event()
@@ -65,7 +74,9 @@ def test_a_loop_that_hangs_ends_the_sign_of_life_until_it_steps(tmp_path: Path, 
         pause = threading.Event()
         pause.wait(0.2)
         assert not heartbeat_file(tmp_path).exists()
-        assert told == ["sensors made no step for 600 s: the daemon gives no sign of life until it does"]
+        assert told == [
+            "sensors made no step for 600 s: the daemon gives no sign of life until it does"
+        ]
         loop.steps += 1
         assert beats()
     finally:
@@ -73,7 +84,9 @@ def test_a_loop_that_hangs_ends_the_sign_of_life_until_it_steps(tmp_path: Path, 
     assert "heartbeat" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_every_loop_of_dagster_s_daemon_is_watched_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_loop_of_dagster_s_daemon_is_watched_from_its_beginning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now_s = 0.0
     loops, has_begun, is_over = Loops(lambda: now_s), threading.Event(), threading.Event()
     monkeypatch.setattr(DagsterDaemon, "run_daemon_loop", DagsterDaemon.run_daemon_loop)
@@ -119,23 +132,35 @@ def test_the_daemon_helps_without_an_instance(
     assert capsys.readouterr().out.startswith("Usage: ")
 
 
-PROCESSES = pytest.mark.parametrize(("process", "given"), [(process, "run"), (instance, "prepare"), (instance, "cancel-runs")])
+PROCESSES = pytest.mark.parametrize(
+    ("process", "given"), [(process, "run"), (instance, "prepare"), (instance, "cancel-runs")]
+)
 
 
 @PROCESSES
-def test_a_process_without_an_instance_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, process: Any, given: str) -> None:
+def test_a_process_without_an_instance_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, process: Any, given: str
+) -> None:
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     monkeypatch.setattr(sys, "argv", ["process", given])
     with pytest.raises(
-        SystemExit, match=r"python -m orchestration \w+: DAGSTER_HOME is not set: it names the folder of a Dagster instance"
+        SystemExit,
+        match=r"python -m orchestration \w+: DAGSTER_HOME is not set: it names the folder of a Dagster instance",
     ):
         process.main()
 
 
 @PROCESSES
-def test_an_instance_is_named_by_its_whole_path(monkeypatch: pytest.MonkeyPatch, process: Any, given: str) -> None:
-    """The sentence about the variable gave a path as an example that Dagster refuses, with a traceback."""
+def test_an_instance_is_named_by_its_whole_path(
+    monkeypatch: pytest.MonkeyPatch, process: Any, given: str
+) -> None:
+    """The sentence about the variable gave a path as an example that Dagster refuses, with a
+    traceback.
+    """
     monkeypatch.setenv("DAGSTER_HOME", ".tidelog/dagster")
     monkeypatch.setattr(sys, "argv", ["process", given])
-    with pytest.raises(SystemExit, match=r"DAGSTER_HOME is '.tidelog/dagster', which is no whole path: .* /srv/shop/.tidelog/dagster"):
+    with pytest.raises(
+        SystemExit,
+        match=r"DAGSTER_HOME is '.tidelog/dagster', which is no whole path: .* /srv/shop/.tidelog/dagster",
+    ):
         process.main()

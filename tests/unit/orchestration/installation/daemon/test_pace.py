@@ -1,4 +1,6 @@
-"""The daemon's loops look at once where there is something to see, and seldom where nothing happens."""
+"""The daemon's loops look at once where there is something to see, and seldom where nothing
+happens.
+"""
 
 import itertools
 import threading
@@ -9,8 +11,17 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteInstigatorOrigin, RemoteRepositoryOrigin
-from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatus, InstigatorType, SensorInstigatorData
+from dagster._core.remote_origin import (
+    RegisteredCodeLocationOrigin,
+    RemoteInstigatorOrigin,
+    RemoteRepositoryOrigin,
+)
+from dagster._core.scheduler.instigation import (
+    InstigatorState,
+    InstigatorStatus,
+    InstigatorType,
+    SensorInstigatorData,
+)
 
 from orchestration.installation.daemon.pace import (
     EARLY_S,
@@ -33,7 +44,9 @@ LOOP_S = 5.0
 
 
 class Time:
-    """The daemon's end, in time that passes only while a loop waits. ``at`` has what happens meanwhile."""
+    """The daemon's end, in time that passes only while a loop waits. ``at`` has what happens
+    meanwhile.
+    """
 
     def __init__(self, now_s: float = 0.0) -> None:
         self.now_s = now_s
@@ -86,7 +99,9 @@ def test_conditions_are_looked_at_each_full_minute_where_nothing_happens() -> No
     quiet = Quiet(time, events.seen, lambda: time.now_s)
     found = looks(quiet, time, 400)
     quiet_s = 7 + SETTLES_S + 2 * LONGEST_S
-    assert [at_s for at_s in found if at_s > quiet_s] == [at_s for at_s in range(60, 401, 60) if at_s > quiet_s]
+    assert [at_s for at_s in found if at_s > quiet_s] == [
+        at_s for at_s in range(60, 401, 60) if at_s > quiet_s
+    ]
 
 
 def test_an_event_is_seen_as_soon_as_ever_and_followed_by_looks_as_often_as_ever() -> None:
@@ -112,7 +127,9 @@ def test_a_question_that_fails_may_have_another_answer() -> None:
     assert time.pauses == [LOOP_S]
 
 
-def test_a_full_minute_that_passes_while_a_loop_looks_makes_its_pause_no_longer_than_its_own() -> None:
+def test_a_full_minute_that_passes_while_a_loop_looks_makes_its_pause_no_longer_than_its_own() -> (
+    None
+):
     """What was evaluated before it knows nothing of a cron schedule that is due at it."""
     time, events = Time(7.0), Events()
     quiet = Quiet(time, events.seen, lambda: time.now_s)
@@ -129,7 +146,9 @@ def test_a_full_minute_that_passes_while_a_loop_looks_makes_its_pause_no_longer_
 
 @pytest.mark.parametrize("second", range(0, 60, 7))
 def test_no_sensor_that_is_not_due_at_a_full_minute_waits_for_the_next_one(second: int) -> None:
-    """Dagster's own sensor of conditions has an interval of thirty seconds: what ticked shortly before is passed over."""
+    """Dagster's own sensor of conditions has an interval of thirty seconds: what ticked shortly
+    before is passed over.
+    """
     interval_s, time, events = 30.0, Time(7.0), Events()
     quiet = Quiet(time, events.seen, lambda: time.now_s)
     time.at[600.0 + second] = events.happen
@@ -137,7 +156,11 @@ def test_no_sensor_that_is_not_due_at_a_full_minute_waits_for_the_next_one(secon
     for look_s in looks(quiet, time, 900):
         if look_s >= ticks[-1] + interval_s:
             ticks.append(look_s + 0.01)
-    assert [minute_s for minute_s in range(60, 841, 60) if not any(0 <= tick_s - minute_s <= interval_s + LOOP_S for tick_s in ticks)] == []
+    assert [
+        minute_s
+        for minute_s in range(60, 841, 60)
+        if not any(0 <= tick_s - minute_s <= interval_s + LOOP_S for tick_s in ticks)
+    ] == []
 
 
 def test_a_loop_that_took_longer_than_its_pause_asks_for_no_event_without_a_pause() -> None:
@@ -164,7 +187,11 @@ def test_a_clock_that_is_put_back_ends_a_pause() -> None:
     looks(quiet, time, 103_000)
     put_back_s = time.now_s + 2 * STEP_S
     time.at[put_back_s] = put_back
-    for looked_by_s in (put_back_s + STEP_S, put_back_s + STEP_S + LONGEST_S, put_back_s + STEP_S + 2 * LONGEST_S):
+    for looked_by_s in (
+        put_back_s + STEP_S,
+        put_back_s + STEP_S + LONGEST_S,
+        put_back_s + STEP_S + 2 * LONGEST_S,
+    ):
         assert quiet.wait(LOOP_S) is False
         assert time.now_s <= looked_by_s
 
@@ -218,7 +245,9 @@ class Looks:
 
 
 def test_the_end_of_a_tick_is_the_next_one_s_beginning() -> None:
-    """The sensor that waits for records is looked at when its tick has ended; no other pause ends meanwhile."""
+    """The sensor that waits for records is looked at when its tick has ended; no other pause ends
+    meanwhile.
+    """
     ended, ticks = threading.Event(), Ticks()
     turns = Turns(ended, ticks)
     loop = Looks(turns)
@@ -263,12 +292,19 @@ def test_a_sensor_that_ticked_shortly_is_looked_at_when_its_interval_is_over() -
 
 
 class RunSensor:
-    """A sensor of runs that a loop submits every ten seconds; ``cursor`` moves with what a tick has seen."""
+    """A sensor of runs that a loop submits every ten seconds; ``cursor`` moves with what a tick has
+    seen.
+    """
 
     def __init__(self, kind: str = "RUN_STATUS") -> None:
         self.now_s, self.cursor, self.kind = 1_000.0, "", kind
         self.events, self.ticks = Events(), 0
-        self.turns = Turns(threading.Event(), self, Resting(self.seen, lambda: self.now_s).rests, now_s=lambda: self.now_s)
+        self.turns = Turns(
+            threading.Event(),
+            self,
+            Resting(self.seen, lambda: self.now_s).rests,
+            now_s=lambda: self.now_s,
+        )
 
     def seen(self) -> Hashable:
         return self.events.seen()
@@ -282,7 +318,9 @@ class RunSensor:
     def ticks_within(self, seconds: float) -> int:
         """Let a loop look each ten seconds, and return how many ticks it made."""
         before, until_s = self.ticks, self.now_s + seconds
-        sensor = SimpleNamespace(selector_id="run_failures", sensor_type=SimpleNamespace(value=self.kind))
+        sensor = SimpleNamespace(
+            selector_id="run_failures", sensor_type=SimpleNamespace(value=self.kind)
+        )
         while self.now_s < until_s:
             state = SimpleNamespace(instigator_data=SimpleNamespace(cursor=self.cursor))
             self.turns.due(sensor, None, 10)
@@ -297,7 +335,9 @@ def test_a_sensor_of_runs_makes_no_ticks_for_nothing() -> None:
     assert sensor.ticks_within(600) == 600 / RESTS_S
     sensor.events.happen()
     assert sensor.ticks_within(10) == 1, "an event is looked at with the next look of the loop"
-    assert sensor.ticks_within(SETTLES_S - 10) == SETTLES_S / 10 - 1, "a database may show another one later"
+    assert sensor.ticks_within(SETTLES_S - 10) == SETTLES_S / 10 - 1, (
+        "a database may show another one later"
+    )
     assert sensor.ticks_within(600) == 600 / RESTS_S
 
 
@@ -347,14 +387,20 @@ def test_each_loop_is_handed_its_pause() -> None:
     assert paced(Daemon("SCHEDULER"), context, ended) is ended
     time = Time()
     assert paced(Daemon("SENSOR"), context, time).wait(LOOP_S) is False
-    assert time.pauses == [WITHOUT_THREADS_S], "ticks in the loop itself are followed by a short pause"
+    assert time.pauses == [WITHOUT_THREADS_S], (
+        "ticks in the loop itself are followed by a short pause"
+    )
     ended.set()
 
 
 def test_killed_runs_are_started_anew_where_an_event_came() -> None:
     """The loop pauses in steps of half a second until its time has come."""
     time, events = Time(7.0), Events()
-    context = SimpleNamespace(instance=SimpleNamespace(event_log_storage=SimpleNamespace(get_maximum_record_id=events.seen)))
+    context = SimpleNamespace(
+        instance=SimpleNamespace(
+            event_log_storage=SimpleNamespace(get_maximum_record_id=events.seen)
+        )
+    )
     pause = paced(Daemon("EVENT_LOG_CONSUMER"), context, time)
     assert isinstance(pause, Quiet)
     pause._now_s = lambda: time.now_s
@@ -372,7 +418,9 @@ def test_killed_runs_are_started_anew_where_an_event_came() -> None:
 
 
 def test_conditions_depend_on_events_and_loads_and_on_what_a_person_does() -> None:
-    """A sensor that a person turned on, and partitions from outside, waited for the next full minute: no event tells of them."""
+    """A sensor that a person turned on, and partitions from outside, waited for the next full
+    minute: no event tells of them.
+    """
 
     class Context:
         """Dagster's process context of a project that is loaded."""
@@ -408,11 +456,18 @@ def test_conditions_depend_on_events_and_loads_and_on_what_a_person_does() -> No
         assert changes()
         instance.update_instigator_state(state_of_sensor(InstigatorStatus.RUNNING))
         assert changes()
-        instance.update_instigator_state(state_of_sensor(InstigatorStatus.RUNNING, cursor="further"))
+        instance.update_instigator_state(
+            state_of_sensor(InstigatorStatus.RUNNING, cursor="further")
+        )
         assert not changes()
 
 
 def state_of_sensor(status: InstigatorStatus, cursor: str = "") -> InstigatorState:
-    repository = RemoteRepositoryOrigin(code_location_origin=RegisteredCodeLocationOrigin("tidelog"), repository_name="__repository__")
+    repository = RemoteRepositoryOrigin(
+        code_location_origin=RegisteredCodeLocationOrigin("tidelog"),
+        repository_name="__repository__",
+    )
     origin = RemoteInstigatorOrigin(repository, "conditions")
-    return InstigatorState(origin, InstigatorType.SENSOR, status, SensorInstigatorData(cursor=cursor))
+    return InstigatorState(
+        origin, InstigatorType.SENSOR, status, SensorInstigatorData(cursor=cursor)
+    )

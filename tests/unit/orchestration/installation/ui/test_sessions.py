@@ -8,7 +8,12 @@ from typing import ClassVar
 from log_service.client import ErrorCode, KafkaError
 from log_service.common.guesses import FREE_GUESSES
 from log_service.common.secrets import SecretText
-from orchestration.installation.ui.sessions import MAX_LOGINS_OF_ADDRESS, BusyError, Sessions, UnreachableError
+from orchestration.installation.ui.sessions import (
+    MAX_LOGINS_OF_ADDRESS,
+    BusyError,
+    Sessions,
+    UnreachableError,
+)
 from orchestration.installation.ui.users import ClusterUsers, UiRights
 
 RIGHT, WRONG = SecretText("right"), SecretText("wrong")
@@ -49,7 +54,9 @@ class Story:
         self.is_held = False
         self._released.set()
 
-    async def log_in(self, password: SecretText = WRONG, address: str = HERE, user: str = "ann") -> str:
+    async def log_in(
+        self, password: SecretText = WRONG, address: str = HERE, user: str = "ann"
+    ) -> str:
         try:
             _, rights = await self.sessions.log_in(user, password, address)
         except BusyError:

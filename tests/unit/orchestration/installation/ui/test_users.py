@@ -1,4 +1,6 @@
-"""Where Dagster's UI has passwords checked: at one server, and at another only if that one does not answer."""
+"""Where Dagster's UI has passwords checked: at one server, and at another only if that one does not
+answer.
+"""
 
 from typing import Any, Self
 
@@ -68,7 +70,9 @@ def test_another_server_is_asked_where_one_is_gone(monkeypatch: pytest.MonkeyPat
     assert servers.asked[3:] == ["c:1"], "those that are gone come last"
 
 
-def test_a_cluster_that_is_gone_says_so_and_all_servers_are_tried_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_is_gone_says_so_and_all_servers_are_tried_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     servers = asked(monkeypatch, a=GONE, b=GONE, c=GONE, d=GONE)
     users = ClusterUsers(servers=SERVERS, settings={})
     for _ in range(2):

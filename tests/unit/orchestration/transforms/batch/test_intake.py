@@ -1,4 +1,6 @@
-"""Records on their way to a transform: rows, records in doubt, and the batch that is read ahead. No Spark takes part."""
+"""Records on their way to a transform: rows, records in doubt, and the batch that is read ahead. No
+Spark takes part.
+"""
 
 import threading
 from pathlib import Path
@@ -14,7 +16,12 @@ from orchestration.transforms.batch.intake import Intake, take_in
 from orchestration.transforms.batch.reading import ReadAhead
 from tests.unit.orchestration.memory_log import MemoryLog
 
-FIELDS = types.StructType([types.StructField("id", types.LongType(), nullable=False), types.StructField("note", types.StringType())])
+FIELDS = types.StructType(
+    [
+        types.StructField("id", types.LongType(), nullable=False),
+        types.StructField("note", types.StringType()),
+    ]
+)
 
 
 @pytest.fixture
@@ -22,7 +29,9 @@ def log() -> MemoryLog:
     made = MemoryLog()
     made.add_topic("orders", 2)
     for number in range(200):
-        made.topics["orders"].partitions[number % 2].append(b'{"id":%d,"note":"n"}' % number, key=b"k")
+        made.topics["orders"].partitions[number % 2].append(
+            b'{"id":%d,"note":"n"}' % number, key=b"k"
+        )
     return made
 
 
@@ -35,7 +44,9 @@ def scratch_files(directory: Path) -> list[Path]:
     return sorted(directory.glob("*.parquet"))
 
 
-def test_a_large_batch_waits_in_a_file_and_not_in_memory(log: MemoryLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_batch_waits_in_a_file_and_not_in_memory(
+    log: MemoryLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(intake, "INLINE_BYTES", 0)
     taken = take_in(log.range_reader(), ranges(), FIELDS, tmp_path)
     (file,) = scratch_files(tmp_path)
@@ -48,18 +59,35 @@ def test_a_large_batch_waits_in_a_file_and_not_in_memory(log: MemoryLog, tmp_pat
     assert scratch_files(tmp_path) == []
 
 
-def test_headers_are_in_the_rows_where_they_are_asked_for_and_always_at_hand_for_dead_letters(log: MemoryLog) -> None:
+def test_headers_are_in_the_rows_where_they_are_asked_for_and_always_at_hand_for_dead_letters(
+    log: MemoryLog,
+) -> None:
     partition = log.topics["orders"].partitions[0]
     partition.append(b'{"id":1000}', headers=[("a", b"1"), ("b", None), ("a", b"2")])
     partition.append(b"nonsense", headers=[("c", b"3")])
     asked = take_in(log.range_reader(), ranges(99, 100), FIELDS, None, has_headers=True)
     unasked = take_in(log.range_reader(), ranges(99, 100), FIELDS, None)
-    assert asked.plain_names == ("_topic_id", "_partition", "_offset", "_timestamp", "_headers", "id", "note")
+    assert asked.plain_names == (
+        "_topic_id",
+        "_partition",
+        "_offset",
+        "_timestamp",
+        "_headers",
+        "id",
+        "note",
+    )
     assert "_headers" not in unasked.plain_names
-    wanted = OffsetRanges(topic="orders", topic_id="id-of-orders", ranges=(OffsetRange(partition=0, start=99, end=102),))
+    wanted = OffsetRanges(
+        topic="orders",
+        topic_id="id-of-orders",
+        ranges=(OffsetRange(partition=0, start=99, end=102),),
+    )
     taken = take_in(log.range_reader(), wanted, FIELDS, None, has_headers=True)
     pairs = [{"key": "a", "value": b"1"}, {"key": "b", "value": None}, {"key": "a", "value": b"2"}]
-    assert taken.rows({"id": "id", "told": "_headers"}, None).to_pylist() == [{"id": 198, "told": []}, {"id": 1000, "told": pairs}]
+    assert taken.rows({"id": "id", "told": "_headers"}, None).to_pylist() == [
+        {"id": 198, "told": []},
+        {"id": 1000, "told": pairs},
+    ]
     letters = take_in(log.range_reader(), wanted, FIELDS, None).records_at({0: [101]})
     assert letters["headers"].to_pylist() == [[{"key": "c", "value": b"3"}]]
 
@@ -73,14 +101,21 @@ def test_records_that_arrow_leaves_in_doubt_are_rows_too_in_their_places(log: Me
     log.topics["orders"].partitions[0].append(b'{"id":\n1}')
     log.topics["orders"].partitions[1].append(b"nonsense")
     taken = take_in(log.range_reader(), ranges(90, 101), FIELDS, None)
-    rows = taken.rows({"partition": "_partition", "offset": "_offset", "id": "id"}, None).to_pylist()
-    assert [(row["offset"], row["id"]) for row in rows if row["partition"] == 0] == [*((at, 2 * at) for at in range(90, 100)), (100, 1)]
+    rows = taken.rows(
+        {"partition": "_partition", "offset": "_offset", "id": "id"}, None
+    ).to_pylist()
+    assert [(row["offset"], row["id"]) for row in rows if row["partition"] == 0] == [
+        *((at, 2 * at) for at in range(90, 100)),
+        (100, 1),
+    ]
     assert taken.doubtful.num_rows == 0
     assert taken.faults == [(1, 100, "the value is not JSON")]
     assert taken.statistics.records == 22
 
 
-def test_records_of_a_batch_that_was_not_kept_are_read_again(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_a_batch_that_was_not_kept_are_read_again(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(intake, "KEPT_BYTES", 10)
     taken = take_in(log.range_reader(), ranges(), FIELDS, None)
     log.reads.clear()
@@ -93,7 +128,9 @@ def test_records_of_a_batch_that_was_not_kept_are_read_again(log: MemoryLog, mon
     assert sum(end - start for _, _, start, end in log.reads) <= 3
 
 
-def test_a_read_that_fails_leaves_no_file(log: MemoryLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_that_fails_leaves_no_file(
+    log: MemoryLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(intake, "INLINE_BYTES", 0)
     monkeypatch.setattr(intake, "WRITTEN_BYTES", 0)
     reader = log.range_reader()
@@ -131,7 +168,9 @@ def test_what_was_read_ahead_is_used_for_just_its_ranges(log: MemoryLog, tmp_pat
         assert ahead.take(ranges(0, 51)) is None
 
 
-def test_what_nobody_asked_for_leaves_no_file(log: MemoryLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_nobody_asked_for_leaves_no_file(
+    log: MemoryLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(intake, "INLINE_BYTES", 0)
     is_written = threading.Event()
 

@@ -34,15 +34,27 @@ class Records:
         given = [
             (partition, offset)
             for partition, offset in self.places
-            if any(one.partition == partition and offset in one for one in ranges) and offset not in without.get(partition, ())
+            if any(one.partition == partition and offset in one for one in ranges)
+            and offset not in without.get(partition, ())
         ]
         if self.is_failing(given):
-            raise ExecutionError("Spark failed") from ArithmeticError("by zero SQLSTATE: 22012\n== SQL ==")
+            raise ExecutionError("Spark failed") from ArithmeticError(
+                "by zero SQLSTATE: 22012\n== SQL =="
+            )
         return pa.table({"place": [str(one) for one in given]})
 
-    def run(self, limit: int = MOST_FAILED, *, is_declared: bool = True, forgiven: Places | None = None) -> tuple[list[str], list[Place]]:
+    def run(
+        self, limit: int = MOST_FAILED, *, is_declared: bool = True, forgiven: Places | None = None
+    ) -> tuple[list[str], list[Place]]:
         ranges = OffsetRanges(topic="orders", topic_id="T", ranges=RANGES)
-        found = Isolation(name="t", ranges=ranges, compute=self.compute, limit=limit, is_declared=is_declared, forgiven=forgiven or {})
+        found = Isolation(
+            name="t",
+            ranges=ranges,
+            compute=self.compute,
+            limit=limit,
+            is_declared=is_declared,
+            forgiven=forgiven or {},
+        )
         rows, rejections = found.run(ExecutionError("all of it"))
         assert {one.rule for one in rejections} == {"transform"}
         return rows["place"].to_pylist(), [(one.partition, one.offset) for one in rejections]
@@ -72,8 +84,16 @@ def test_offsets_without_record_are_no_records() -> None:
 
 def test_a_batch_of_one_record_is_computed_again_before_the_record_is_blamed() -> None:
     """A full disk or a lost worker fails a batch once, whatever its records are."""
-    only = OffsetRanges(topic="orders", topic_id="T", ranges=(OffsetRange(partition=0, start=7, end=8),))
-    computed = Isolation(name="t", ranges=only, compute=lambda _ranges, _failed: pa.table({"place": ["7"]}), limit=1, is_declared=True)
+    only = OffsetRanges(
+        topic="orders", topic_id="T", ranges=(OffsetRange(partition=0, start=7, end=8),)
+    )
+    computed = Isolation(
+        name="t",
+        ranges=only,
+        compute=lambda _ranges, _failed: pa.table({"place": ["7"]}),
+        limit=1,
+        is_declared=True,
+    )
     with pytest.raises(ExecutionError, match="all of it"):
         failing_without_records(only).run(ExecutionError("all of it"))
     with pytest.raises(TransformError, match="for no record alone"):
@@ -88,7 +108,10 @@ def failing_without_records(ranges: OffsetRanges) -> Isolation:
 
 
 def test_what_fails_together_alone_or_without_records_is_no_record_s_fault() -> None:
-    with pytest.raises(TransformError, match=r"fails for the offsets .* of the topic orders, and for no record alone"):
+    with pytest.raises(
+        TransformError,
+        match=r"fails for the offsets .* of the topic orders, and for no record alone",
+    ):
         Records(lambda given: len(given) > 50).run()
     without_records = Records(lambda given: True)
     with pytest.raises(ExecutionError, match="all of it"):
@@ -98,7 +121,10 @@ def test_what_fails_together_alone_or_without_records_is_no_record_s_fault() -> 
 
 def test_a_table_that_bears_none_names_the_first_record_of_many() -> None:
     work = failing(*EVERY[500:])
-    with pytest.raises(TransformError, match=r"record at partition 0, offset 600 of the topic orders: ArithmeticError: by zero. Nothing"):
+    with pytest.raises(
+        TransformError,
+        match=r"record at partition 0, offset 600 of the topic orders: ArithmeticError: by zero. Nothing",
+    ):
         work.run(0, is_declared=False)
     assert work.computations < 20
 
@@ -106,7 +132,10 @@ def test_a_table_that_bears_none_names_the_first_record_of_many() -> None:
 def test_more_than_are_borne_commit_nothing_and_known_dead_letters_are_not_counted() -> None:
     bad = EVERY[10:15]
     assert failing(*bad).run(5)[1] == bad
-    with pytest.raises(TransformError, match=r"more than 4 records of a batch.*0:110, 0:111, 0:112, 0:113, 0:114 of the topic orders"):
+    with pytest.raises(
+        TransformError,
+        match=r"more than 4 records of a batch.*0:110, 0:111, 0:112, 0:113, 0:114 of the topic orders",
+    ):
         failing(*bad).run(4)
     assert failing(*bad).run(4, forgiven={0: [112]})[1] == bad
     with pytest.raises(TransformError, match="offset 111"):
@@ -116,13 +145,18 @@ def test_more_than_are_borne_commit_nothing_and_known_dead_letters_are_not_count
 def test_halves_are_halves_of_the_offsets() -> None:
     first, second = halves(RANGES)
     assert sum(one.count for one in first) == len(EVERY) // 2
-    assert [(one.partition, offset) for one in (*first, *second) for offset in range(one.start, one.end)] == EVERY
+    assert [
+        (one.partition, offset) for one in (*first, *second) for offset in range(one.start, one.end)
+    ] == EVERY
 
 
 @pytest.mark.parametrize(
-    ("declared", "records", "borne"), [(None, 9, 0), (3, 1, 3), (0.01, 500, 5), (0.01, 7, 1), (1.0, 7, 7), (0.5, 10**6, MOST_FAILED)]
+    ("declared", "records", "borne"),
+    [(None, 9, 0), (3, 1, 3), (0.01, 500, 5), (0.01, 7, 1), (1.0, 7, 7), (0.5, 10**6, MOST_FAILED)],
 )
-def test_a_share_is_of_the_records_of_a_batch_and_bounded(declared: float | None, records: int, borne: int) -> None:
+def test_a_share_is_of_the_records_of_a_batch_and_bounded(
+    declared: float | None, records: int, borne: int
+) -> None:
     validate_max_failed("t", declared)
     assert allowed(declared, records) == borne
 
@@ -134,12 +168,11 @@ def test_what_is_neither_count_nor_share_is_refused(declared: float) -> None:
 
 
 def test_what_was_thrown_is_one_line() -> None:
-    traceback = (
-        "PythonException: thrown:\nTraceback (most recent call last):\n  File \"a.py\", line 1\nValueError: no int: 'x'\n SQLSTATE: 38000"
-    )
+    traceback = "PythonException: thrown:\nTraceback (most recent call last):\n  File \"a.py\", line 1\nValueError: no int: 'x'\n SQLSTATE: 38000"
     assert sentence(Exception(traceback)) == "ValueError: no int: 'x'"
-    spark = (
-        "NumberFormatException: [CAST_INVALID_INPUT] The value 'x' cannot be cast. SQLSTATE: 22018\n== SQL (line 1) ==\nCAST(note AS INT)"
+    spark = "NumberFormatException: [CAST_INVALID_INPUT] The value 'x' cannot be cast. SQLSTATE: 22018\n== SQL (line 1) ==\nCAST(note AS INT)"
+    assert (
+        sentence(Exception(spark))
+        == "NumberFormatException: [CAST_INVALID_INPUT] The value 'x' cannot be cast."
     )
-    assert sentence(Exception(spark)) == "NumberFormatException: [CAST_INVALID_INPUT] The value 'x' cannot be cast."
     assert len(sentence(Exception("E: " + "x" * 1_000))) == 403

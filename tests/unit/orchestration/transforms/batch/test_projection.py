@@ -1,4 +1,6 @@
-"""Which transforms Arrow does by itself: selects of plain columns, and nothing else. The plans are Spark Connect's, without a server."""
+"""Which transforms Arrow does by itself: selects of plain columns, and nothing else. The plans are
+Spark Connect's, without a server.
+"""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -22,10 +24,18 @@ def records() -> DataFrame:
 
 PLAIN: dict[str, tuple[Callable[[Any], Any], dict[str, str]]] = {
     "names": (lambda records: records.select("_offset", "id"), {"_offset": "_offset", "id": "id"}),
-    "columns": (lambda records: records.select(sql.col("id"), records["note"]), {"id": "id", "note": "note"}),
-    "another name": (lambda records: records.select(sql.col("id").alias("number"), "note"), {"number": "id", "note": "note"}),
+    "columns": (
+        lambda records: records.select(sql.col("id"), records["note"]),
+        {"id": "id", "note": "note"},
+    ),
+    "another name": (
+        lambda records: records.select(sql.col("id").alias("number"), "note"),
+        {"number": "id", "note": "note"},
+    ),
     "select of a select": (
-        lambda records: records.select("note", sql.col("id").alias("number")).select(sql.col("number").alias("n")),
+        lambda records: records.select("note", sql.col("id").alias("number")).select(
+            sql.col("number").alias("n")
+        ),
         {"n": "id"},
     ),
     "names exchanged": (
@@ -60,12 +70,16 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
     "a name in quotes": lambda records: records.select("`odd name`"),
     "a name with a dot": lambda records: records.select("a.b"),
     "a column twice": lambda records: records.select("id", "id"),
-    "a column twice in another case": lambda records: records.select("id", sql.col("note").alias("ID")),
+    "a column twice in another case": lambda records: records.select(
+        "id", sql.col("note").alias("ID")
+    ),
     "a literal": lambda records: records.select(sql.lit(1).alias("id")),
     "a column of the select before": lambda records: records.select("note").select("id"),
     "metadata": lambda records: records.select(sql.col("id").alias("id", metadata={"a": 1})),
     "a union": lambda records: records.select("id").union(records.select("id")),
-    "other records": lambda records: DataFrame(plan.Range(0, 5, 1), records.sparkSession).select("id"),
+    "other records": lambda records: DataFrame(plan.Range(0, 5, 1), records.sparkSession).select(
+        "id"
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""Where a table is, as Dagster's UI tells it: every kind of table names itself and what stores it, also before it was ever written."""
+"""Where a table is, as Dagster's UI tells it: every kind of table names itself and what stores it,
+also before it was ever written.
+"""
 
 from datetime import timedelta
 from pathlib import Path
@@ -33,7 +35,14 @@ def addressed_totals(addressed_orders: DataFrame) -> DataFrame:
     return addressed_orders
 
 
-@spark_join(left=ORDERS, right=PAYMENTS, on="id", event_time=("at", "at"), within=(timedelta(0), timedelta(hours=1)), lateness=timedelta(0))
+@spark_join(
+    left=ORDERS,
+    right=PAYMENTS,
+    on="id",
+    event_time=("at", "at"),
+    within=(timedelta(0), timedelta(hours=1)),
+    lateness=timedelta(0),
+)
 def addressed_join(pairs: DataFrame) -> DataFrame:
     return pairs
 
@@ -64,7 +73,9 @@ MART = mart("addressed_mart", sql="SELECT 1 AS one", tables=[])
         (sql_table("addressed_copy", table="addressed_orders"), "addressed_copy", None),
     ],
 )
-def test_a_tables_asset_says_what_the_table_is_called_and_what_stores_it(asset: dg.AssetsDefinition, table: str | None, kind: str) -> None:
+def test_a_tables_asset_says_what_the_table_is_called_and_what_stores_it(
+    asset: dg.AssetsDefinition, table: str | None, kind: str
+) -> None:
     (metadata,) = asset.metadata_by_key.values()
     address = TableMetadataSet.extract_storage_address(metadata)
     assert address is not None
@@ -72,7 +83,9 @@ def test_a_tables_asset_says_what_the_table_is_called_and_what_stores_it(asset: 
 
 
 def test_a_build_of_a_mart_tells_its_file_as_an_address(tmp_path: Path) -> None:
-    resource = WarehouseResource(directory=str(tmp_path / "marts"), lake_root=str(tmp_path / "lake"))
+    resource = WarehouseResource(
+        directory=str(tmp_path / "marts"), lake_root=str(tmp_path / "lake")
+    )
     with dg.DagsterInstance.ephemeral() as instance:
         done = dg.materialize([MART], resources={"warehouse": resource}, instance=instance)
     (event,) = done.asset_materializations_for_node(MART.node_def.name)

@@ -27,9 +27,15 @@ def test_a_failure_is_a_sentence_and_the_log_of_the_run_has_the_plan() -> None:
     """The plan stood in the text of the failure, in alerts and at the terminal."""
     with dg.DagsterInstance.ephemeral() as instance:
         result = run.execute_in_process(instance=instance, raise_on_error=False)
-        logged = [entry.user_message for entry in instance.all_logs(result.run_id) if entry.level == 40 and not entry.is_dagster_event]
+        logged = [
+            entry.user_message
+            for entry in instance.all_logs(result.run_id)
+            if entry.level == 40 and not entry.is_dagster_event
+        ]
     (failed,) = [event for event in result.all_events if event.is_step_failure]
     user_failure = failed.step_failure_data.user_failure_data
     assert user_failure is not None
-    assert user_failure.description == f"orders: Spark failed on the transform: RuntimeError: {SAID}"
+    assert (
+        user_failure.description == f"orders: Spark failed on the transform: RuntimeError: {SAID}"
+    )
     assert logged == [f"orders: the whole text of the error: {SAID} SQLSTATE: 42703{PLAN}"]

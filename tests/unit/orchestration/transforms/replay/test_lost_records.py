@@ -48,7 +48,9 @@ def test_a_gap_counts_where_the_span_may_have_begun_in_it_or_before(
     assert texts(decide_lost(ranges, COMMITTED, starts)) == lost
 
 
-@pytest.mark.parametrize(("end", "lost"), [(1, []), (2, []), (5, ["0:[2,5)"]), (8, ["0:[2,5)"]), (None, ["0:[2,5)"])])
+@pytest.mark.parametrize(
+    ("end", "lost"), [(1, []), (2, []), (5, ["0:[2,5)"]), (8, ["0:[2,5)"]), (None, ["0:[2,5)"])]
+)
 def test_a_gap_behind_the_end_of_the_span_does_not_count(end: int | None, lost: list[str]) -> None:
     assert texts(decide_lost(held((0, 2), (5, 9)), COMMITTED, {0: 0}, {0: end})) == lost
 
@@ -63,12 +65,18 @@ def test_the_archive_is_named_where_there_is_one(tmp_path: Path) -> None:
     assert lost_sentence([], held_by(log, lake), is_archive_read=True) == ""
     assert lost_sentence(gap, held_by(log, lake)).endswith("the topic has no archive")
     archive(log, lake)
-    assert lost_sentence(gap, held_by(log, lake)).endswith("the lake table orders_archive, does not hold them")
-    assert "is read only where everything is replayed" in lost_sentence(gap, held_by(log, lake), is_archive_read=False)
+    assert lost_sentence(gap, held_by(log, lake)).endswith(
+        "the lake table orders_archive, does not hold them"
+    )
+    assert "is read only where everything is replayed" in lost_sentence(
+        gap, held_by(log, lake), is_archive_read=False
+    )
 
 
 def with_a_gap(directory: Path) -> HeldTopic:
-    """A topic of nine records: the archive holds the first four, the log the last three, and nothing the two between."""
+    """A topic of nine records: the archive holds the first four, the log the last three, and
+    nothing the two between.
+    """
     log, lake = MemoryLog(), Lake(directory / "lake")
     partition = log.add_topic("orders").partitions[0]
     for _ in range(4):
@@ -81,7 +89,9 @@ def with_a_gap(directory: Path) -> HeldTopic:
 
 
 def test_what_an_archive_holds_before_a_gap_is_not_called_lost(tmp_path: Path) -> None:
-    """A table of newest rows is replayed from behind the last gap on; the archive was said not to hold what lies before it."""
+    """A table of newest rows is replayed from behind the last gap on; the archive was said not to
+    hold what lies before it.
+    """
     held_topic = with_a_gap(tmp_path)
     lost = decide_lost(held_topic.tails, COMMITTED, None)
     assert texts(lost) == ["0:[0,6)"]
@@ -94,7 +104,9 @@ def test_what_an_archive_holds_before_a_gap_is_not_called_lost(tmp_path: Path) -
 
 
 def test_only_what_is_lost_is_said_to_be_removed(tmp_path: Path) -> None:
-    """A table that is behind has committed nothing of the gap itself; the sentence named no offsets there."""
+    """A table that is behind has committed nothing of the gap itself; the sentence named no offsets
+    there.
+    """
     held_topic = with_a_gap(tmp_path)
     lost = decide_lost(held_topic.tails, {0: Checkpoint(next_offset=3)}, None)
     assert texts(lost) == ["0:[0,3)"]

@@ -22,7 +22,9 @@ def spans(*bounds: tuple[int, int]) -> list[OffsetRange]:
         pytest.param([(0, 20), (30, 50)], (50, 60), 30, id="a hole in the archive"),
         pytest.param([(0, 40)], (50, 60), None, id="a gap behind the archive"),
         pytest.param([(0, 60)], (60, 60), 0, id="nothing is left in the log"),
-        pytest.param([(0, 40)], (60, 60), None, id="nothing is left in the log, and a gap behind the archive"),
+        pytest.param(
+            [(0, 40)], (60, 60), None, id="nothing is left in the log, and a gap behind the archive"
+        ),
         pytest.param([], (50, 60), None, id="nothing is archived"),
         pytest.param([(0, 70)], (0, 70), None, id="the log holds all"),
     ],
@@ -34,6 +36,10 @@ def test_reading_begins_below_the_log_only_where_nothing_is_missing(
     archived_end = max([archived_end for _, archived_end in archived], default=0)
     live = [(max(log_start, archived_end), end)] if max(log_start, archived_end) < end else []
     client: Any = None
-    held = HeldTopic(topic="t", log=client, archive=None, archived={0: spans(*archived)}, live={0: spans(*live)})
-    offsets = PartitionOffsets(partition=0, log_start_offset=log_start, last_stable_offset=end, high_watermark=end)
+    held = HeldTopic(
+        topic="t", log=client, archive=None, archived={0: spans(*archived)}, live={0: spans(*live)}
+    )
+    offsets = PartitionOffsets(
+        partition=0, log_start_offset=log_start, last_stable_offset=end, high_watermark=end
+    )
     assert readable_starts(held, [offsets]) == ({} if start is None else {0: start})

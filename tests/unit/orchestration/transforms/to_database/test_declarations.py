@@ -38,6 +38,10 @@ def test_two_followers_of_one_table_are_refused_by_name() -> None:
 
 
 def test_tables_of_one_name_in_two_databases_are_apart() -> None:
-    first = spark_sql_table(topic=TOPIC, name="served_customers", table="customers")(follower("served"))
-    second = spark_duckdb_table(topic=TOPIC, name="counted_customers", table="customers")(follower("counted"))
+    first = spark_sql_table(topic=TOPIC, name="served_customers", table="customers")(
+        follower("served")
+    )
+    second = spark_duckdb_table(topic=TOPIC, name="counted_customers", table="customers")(
+        follower("counted")
+    )
     assemble([module_of(first=first, second=second)])

@@ -1,4 +1,6 @@
-"""SQL statements of transforms: which are a plain choice of columns, and what Spark is asked otherwise."""
+"""SQL statements of transforms: which are a plain choice of columns, and what Spark is asked
+otherwise.
+"""
 
 from typing import Any
 
@@ -10,7 +12,12 @@ from orchestration.quality.conditions import named_columns
 from orchestration.topics.spec import TopicSpec
 from orchestration.transforms.declarations import DerivedTable, TopicTable
 from orchestration.transforms.result_columns import named_results
-from orchestration.transforms.to_lake.statements import asked, plain_choice, sql_transform, validate_provenance
+from orchestration.transforms.to_lake.statements import (
+    asked,
+    plain_choice,
+    sql_transform,
+    validate_provenance,
+)
 
 COLUMNS = ("id", "amount", "_offset")
 
@@ -18,7 +25,10 @@ COLUMNS = ("id", "amount", "_offset")
 @pytest.mark.parametrize(
     ("statement", "chosen"),
     [
-        ("SELECT id, amount AS paid, _offset FROM orders", {"id": "id", "paid": "amount", "_offset": "_offset"}),
+        (
+            "SELECT id, amount AS paid, _offset FROM orders",
+            {"id": "id", "paid": "amount", "_offset": "_offset"},
+        ),
         ("select id\nfrom `orders`\n", {"id": "id"}),
         ("SELECT id FROM ORDERS", {"id": "id"}),
         ("SELECT ID FROM orders", None),
@@ -33,7 +43,9 @@ COLUMNS = ("id", "amount", "_offset")
         ("SELECT id -- the key\nFROM orders", None),
     ],
 )
-def test_only_a_choice_of_known_columns_needs_no_sql(statement: str, chosen: dict[str, str] | None) -> None:
+def test_only_a_choice_of_known_columns_needs_no_sql(
+    statement: str, chosen: dict[str, str] | None
+) -> None:
     assert plain_choice(statement, "orders", COLUMNS) == chosen
 
 
@@ -63,7 +75,11 @@ def test_statements_that_make_no_sense_are_refused() -> None:
 
 def test_a_table_is_computed_anew_when_its_statement_changes() -> None:
     tables = [
-        DerivedTable(name="sums", inputs=("orders",), function=sql_transform(f"SELECT {n} AS n FROM orders", ["orders"], place="x"))
+        DerivedTable(
+            name="sums",
+            inputs=("orders",),
+            function=sql_transform(f"SELECT {n} AS n FROM orders", ["orders"], place="x"),
+        )
         for n in (1, 1, 2)
     ]
     first, again, other = (one.code_fingerprint for one in tables)
@@ -73,7 +89,10 @@ def test_a_table_is_computed_anew_when_its_statement_changes() -> None:
 @pytest.mark.parametrize(
     ("statement", "columns"),
     [
-        ("SELECT id, upper(name) AS loud, o._offset FROM orders AS o WHERE amount > 0", ("id", "loud", "_offset")),
+        (
+            "SELECT id, upper(name) AS loud, o._offset FROM orders AS o WHERE amount > 0",
+            ("id", "loud", "_offset"),
+        ),
         ("SELECT country, count(*) AS n FROM orders GROUP BY country", ("country", "n")),
         ("SELECT *, 1 AS one FROM orders", None),
         ("SELECT upper(name) FROM orders", None),
@@ -81,7 +100,9 @@ def test_a_table_is_computed_anew_when_its_statement_changes() -> None:
         ("SELECT id RLIKE 'x' AS found FROM orders", None),
     ],
 )
-def test_the_columns_of_a_result_are_known_where_all_have_names(statement: str, columns: tuple[str, ...] | None) -> None:
+def test_the_columns_of_a_result_are_known_where_all_have_names(
+    statement: str, columns: tuple[str, ...] | None
+) -> None:
     assert named_results(statement) == columns
 
 
@@ -100,21 +121,45 @@ def test_the_columns_of_a_condition_are_found(condition: str, columns: tuple[str
 
 
 def derived(**checks: Any) -> DerivedTable:
-    function = sql_transform("SELECT country, count(*) AS n FROM orders GROUP BY country", ["orders"], place="sql")
+    function = sql_transform(
+        "SELECT country, count(*) AS n FROM orders GROUP BY country", ["orders"], place="sql"
+    )
     return DerivedTable(name="counts", inputs=("orders",), function=function, **checks)
 
 
 def test_a_check_of_a_column_that_the_result_does_not_have_is_refused_when_it_is_declared() -> None:
     """Only the first run told it, and of an expectation only as one that is not met."""
-    derived(rules=(warn("is_some", "N > 0 AND Country IS NOT NULL"),), suite=Suite(expect("expect_column_max_to_be_between", column="n")))
-    with pytest.raises(ValueError, match=r"the rule is_some of table counts names m, which the result does not have: it has country, n"):
+    derived(
+        rules=(warn("is_some", "N > 0 AND Country IS NOT NULL"),),
+        suite=Suite(expect("expect_column_max_to_be_between", column="n")),
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"the rule is_some of table counts names m, which the result does not have: it has country, n",
+    ):
         derived(rules=(warn("is_some", "m > 0"),))
-    with pytest.raises(ValueError, match=r"the expectation .* of table counts names contry, .* did you mean country\? It has country, n"):
+    with pytest.raises(
+        ValueError,
+        match=r"the expectation .* of table counts names contry, .* did you mean country\? It has country, n",
+    ):
         derived(suite=Suite(expect("expect_column_max_to_be_between", column="contry")))
 
 
 def test_deleted_when_names_columns_of_the_result() -> None:
     topic = TopicSpec(name="orders", schema="id STRING, amount INT")
-    function = sql_transform("SELECT id, amount, _timestamp, _topic_id, _partition, _offset FROM orders", ["orders"], place="sql")
-    with pytest.raises(ValueError, match="deleted_when of table newest names amuont, which the result does not have: did you mean amount"):
-        TopicTable(name="newest", topic=topic, function=function, latest_by=("id",), deleted_when="amuont = 0")
+    function = sql_transform(
+        "SELECT id, amount, _timestamp, _topic_id, _partition, _offset FROM orders",
+        ["orders"],
+        place="sql",
+    )
+    with pytest.raises(
+        ValueError,
+        match="deleted_when of table newest names amuont, which the result does not have: did you mean amount",
+    ):
+        TopicTable(
+            name="newest",
+            topic=topic,
+            function=function,
+            latest_by=("id",),
+            deleted_when="amuont = 0",
+        )

@@ -46,7 +46,8 @@ def check_numbers(context: Context, enum: EnumDefinition) -> None:
         has_aliases = has_aliases or other is not value
         context.require(
             value.at,
-            f"{value.name} and {other.name} are both {value.number}: if this is meant, set option allow_alias = true",
+            f"{value.name} and {other.name} are both {value.number}: if this is meant, set option"
+            " allow_alias = true",
             that=other is value or may_have_aliases,
         )
     context.require(
@@ -67,7 +68,9 @@ def check_reserved(context: Context, enum: EnumDefinition) -> None:
             f"number {value.number} of {owner} is reserved",
             that=taken.holder_of(value.number) is None,
         )
-        context.require(value.at, f"the name {value.name} is reserved", that=value.name not in names)
+        context.require(
+            value.at, f"the name {value.name} is reserved", that=value.name not in names
+        )
 
 
 def check_generated_names(context: Context, enum: EnumDefinition) -> None:
@@ -81,7 +84,8 @@ def check_generated_names(context: Context, enum: EnumDefinition) -> None:
         other = seen.setdefault(pascal_case(without_prefix(value.name, prefix)), value)
         context.require(
             value.at,
-            f"{value.name} and {other.name} are one name without case, underscores and the prefix {enum.node.name}",
+            f"{value.name} and {other.name} are one name without case, underscores and the prefix"
+            f" {enum.node.name}",
             that=other.number == value.number,
         )
 

@@ -90,5 +90,9 @@ FEATURE_RULES: tuple[tuple[str, Callable[[FieldDefinition, str], bool], str], ..
 
 def feature_misfit(field: FieldDefinition, name: str, value: str) -> str:
     """Return why a feature does not fit a field, or nothing."""
-    found = (sentence for feature, is_wrong, sentence in FEATURE_RULES if feature == name and is_wrong(field, value))
+    found = (
+        sentence
+        for feature, is_wrong, sentence in FEATURE_RULES
+        if feature == name and is_wrong(field, value)
+    )
     return next(found, "")

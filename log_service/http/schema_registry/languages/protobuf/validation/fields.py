@@ -85,12 +85,15 @@ def check_extension(context: Context, field: FieldDefinition) -> None:
     context.require(
         node.number_at,
         f"{field.extendee} does not declare {field.number} as the number of an extension",
-        that=extendee is not None and any(each.start <= field.number <= extendee.last_number(each) for each in ranges),
+        that=extendee is not None
+        and any(each.start <= field.number <= extendee.last_number(each) for each in ranges),
     )
     context.require(
         node.at,
         "an extension of a message set is an optional message",
-        that=extendee is None or not extendee.is_message_set or (field.kind == "message" and field.label == "optional"),
+        that=extendee is None
+        or not extendee.is_message_set
+        or (field.kind == "message" and field.label == "optional"),
     )
     other = context.pool.numbered_extensions.get((field.extendee, field.number), field)
     context.require(
@@ -140,7 +143,9 @@ def check_type(context: Context, field: FieldDefinition) -> None:
     """Check the type of a field."""
     node = field.node
     if node.group:
-        context.require(node.at, "only proto2 has groups: use a nested message", that=context.is_proto2)
+        context.require(
+            node.at, "only proto2 has groups: use a nested message", that=context.is_proto2
+        )
         context.require(
             node.group.at,
             "the name of a group begins with a capital letter",
@@ -184,7 +189,9 @@ def check_default(context: Context, field: FieldDefinition) -> None:
         context.require(
             name.at,
             "json_name is UTF-8 without a zero byte, and not in brackets",
-            that=b"\0" not in name.data and is_utf8(name.data) and not (name.data[:1] == b"[" and name.data[-1:] == b"]"),
+            that=b"\0" not in name.data
+            and is_utf8(name.data)
+            and not (name.data[:1] == b"[" and name.data[-1:] == b"]"),
         )
     default = field.node.default
     if default is None:

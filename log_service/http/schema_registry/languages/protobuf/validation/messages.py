@@ -70,18 +70,24 @@ def check_numbers(context: Context, message: MessageDefinition, *, is_set: bool)
     for field in message.fields:
         number, at = field.number, field.node.number_at
         other = used.setdefault(number, field)
-        context.require(at, f"{owner} uses number {number} for {other.name} already", that=other is field)
+        context.require(
+            at, f"{owner} uses number {number} for {other.name} already", that=other is field
+        )
         holder = taken.holder_of(number)
         what = "reserved" if reserved.holder_of(number) else "for extensions"
         context.require(at, f"number {number} of {owner} is {what}", that=holder is None)
-        context.require(field.node.at, f"the name {field.name} is reserved", that=field.name not in names)
+        context.require(
+            field.node.at, f"the name {field.name} is reserved", that=field.name not in names
+        )
 
 
 def check_oneof(context: Context, oneof: OneOf) -> None:
     """Check a oneof."""
     context.require(oneof.at, f"the oneof {oneof.name} has no field", that=bool(oneof.fields))
     for field in oneof.fields:
-        context.require(field.at, f"the oneof {oneof.name} cannot have a map", that=not field.map_key)
+        context.require(
+            field.at, f"the oneof {oneof.name} cannot have a map", that=not field.map_key
+        )
         context.require(field.at, "a field of a oneof has no label", that=not field.label)
 
 
@@ -92,12 +98,15 @@ def check_map_entry(context: Context, message: MessageDefinition) -> None:
     is_plain = not (message.messages or message.enums or message.extensions or message.oneof_nodes)
     context.require(
         message.node.at,
-        f"{message.full_name} has the option map_entry, but not just the fields key = 1 and value = 2: write map<key, value>",
+        f"{message.full_name} has the option map_entry, but not just the fields key = 1 and value ="
+        " 2: write map<key, value>",
         that=is_entry and is_plain and not message.extension_ranges and "." in message.full_name,
     )
     key, value = message.fields
     check_map_key(context, key)
-    context.require(value.node.at, "the values of a map cannot be groups", that=value.kind != "group")
+    context.require(
+        value.node.at, "the values of a map cannot be groups", that=value.kind != "group"
+    )
     enum = context.pool.enum(value.type_name) if value.kind == "enum" else None
     if enum is not None and enum.node.values:
         context.require(
@@ -112,7 +121,9 @@ def check_json_names(context: Context, message: MessageDefinition) -> None:
 
     Where JSON is done by best effort, as in proto2, only names that are given count.
     """
-    is_lenient = message.features.json_format != "ALLOW" or has_flag(message.node.options, "deprecated_legacy_json_field_conflicts")
+    is_lenient = message.features.json_format != "ALLOW" or has_flag(
+        message.node.options, "deprecated_legacy_json_field_conflicts"
+    )
     defaults: dict[str, FieldDefinition] = {}
     given: dict[str, FieldDefinition] = {}
     for field in message.fields:

@@ -15,7 +15,9 @@ UPPER = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z][A-Z0-9]*)*")
 PACKAGE = re.compile(rf"{LOWER.pattern}(?:\.{LOWER.pattern})*")
 
 
-def check_name(context: Context, features: Features, pattern: re.Pattern[str], name: str, at: int) -> None:
+def check_name(
+    context: Context, features: Features, pattern: re.Pattern[str], name: str, at: int
+) -> None:
     """Check one name.
 
     Raises:
@@ -24,7 +26,9 @@ def check_name(context: Context, features: Features, pattern: re.Pattern[str], n
     if features.enforce_naming_style == "STYLE_LEGACY":
         return
     style = {TITLE: "TitleCase", UPPER: "UPPER_SNAKE_CASE"}.get(pattern, "lower_snake_case")
-    context.require(at, f"the name {name} is not in {style}", that=pattern.fullmatch(name) is not None)
+    context.require(
+        at, f"the name {name} is not in {style}", that=pattern.fullmatch(name) is not None
+    )
 
 
 def check_message_names(context: Context, message: MessageDefinition) -> None:

@@ -88,6 +88,8 @@ def reserved_names(context: Context, statements: Iterable[Reserved], owner: str)
                 f"a reserved name stands {quotes} here",
                 that=each.is_quoted is not context.is_edition,
             )
-            context.require(each.at, f"{each.text!r} is reserved twice in {owner}", that=each.text not in names)
+            context.require(
+                each.at, f"{each.text!r} is reserved twice in {owner}", that=each.text not in names
+            )
             names.add(each.text)
     return names

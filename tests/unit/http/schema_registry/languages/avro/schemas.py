@@ -34,7 +34,9 @@ def text(schema: Any) -> str:
 
 def parsed(schema: Any, *dependencies: Any, is_new: bool = True) -> AvroSchema:
     """Return the schema of a JSON value, or of a text. Dependencies are called r0, r1 and so on."""
-    named = [NamedSchema(name=f"r{number}", text=_text(one)) for number, one in enumerate(dependencies)]
+    named = [
+        NamedSchema(name=f"r{number}", text=_text(one)) for number, one in enumerate(dependencies)
+    ]
     return AvroLanguage().parse(_text(schema), named, is_new=is_new)
 
 

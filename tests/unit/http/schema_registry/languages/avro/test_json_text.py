@@ -2,7 +2,11 @@
 
 import pytest
 
-from log_service.http.schema_registry.languages.avro.json_text import java_double, json_text, parse_json
+from log_service.http.schema_registry.languages.avro.json_text import (
+    java_double,
+    json_text,
+    parse_json,
+)
 from log_service.http.schema_registry.languages.language import InvalidSchemaError
 
 PRINTED = {
@@ -34,12 +38,20 @@ def test_a_value_is_printed_as_jackson_does(written: str, printed: str) -> None:
 
 def test_keys_are_sorted_by_units_of_utf_16() -> None:
     """A character beyond the first plane is two units, which are smaller than those behind them."""
-    assert json_text({"\ue000": 1, "😀": [{"b": 1, "a": 2}]}, is_sorted=True) == '{"😀":[{"a":2,"b":1}],"\ue000":1}'
+    assert (
+        json_text({"\ue000": 1, "😀": [{"b": 1, "a": 2}]}, is_sorted=True)
+        == '{"😀":[{"a":2,"b":1}],"\ue000":1}'
+    )
 
 
 @pytest.mark.parametrize(
     ("number", "printed"),
-    [(5e-324, "4.9E-324"), (2e23, "2.0E23"), (1.7976931348623157e308, "1.7976931348623157E308"), (0.1 + 0.2, "0.30000000000000004")],
+    [
+        (5e-324, "4.9E-324"),
+        (2e23, "2.0E23"),
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+        (0.1 + 0.2, "0.30000000000000004"),
+    ],
 )
 def test_a_double_has_the_fewest_digits(number: float, printed: str) -> None:
     """Java prints so from version 19 on (JDK-4511638)."""

@@ -31,7 +31,13 @@ def chain(count: int, *, is_forward: bool) -> list[Any]:
 def doubled(count: int, last: str) -> list[Any]:
     """Return texts of records of which each has two fields of the one before."""
     first = record("R0", field("x", last))
-    return [first, *(record(f"R{one}", field("a", f"R{one - 1}"), field("b", f"R{one - 1}")) for one in range(1, count))]
+    return [
+        first,
+        *(
+            record(f"R{one}", field("a", f"R{one - 1}"), field("b", f"R{one - 1}"))
+            for one in range(1, count)
+        ),
+    ]
 
 
 def values_of(depth: int) -> str:
@@ -45,7 +51,9 @@ def called_deep(depth: int, schema: Any) -> str:
     return parsed(schema).normalized()
 
 
-@pytest.mark.parametrize("schema", [nested(NESTING), values_of(3 * NESTING - 1), chain(NESTING - 1, is_forward=True)])
+@pytest.mark.parametrize(
+    "schema", [nested(NESTING), values_of(3 * NESTING - 1), chain(NESTING - 1, is_forward=True)]
+)
 def test_the_deepest_schema_needs_no_deeper_stack(schema: Any) -> None:
     """A server has frames of its own below."""
     assert called_deep(250, schema)
@@ -153,4 +161,6 @@ def test_the_number_of_references_is_bounded() -> None:
     """The bound is a setting of the language."""
     language = AvroLanguage(limits=SchemaLimits(reference_count=1))
     with pytest.raises(InvalidSchemaError, match="more than 1 references"):
-        language.parse('"int"', [NamedSchema(name=name, text=f'"{name}"') for name in ("int", "long")])
+        language.parse(
+            '"int"', [NamedSchema(name=name, text=f'"{name}"') for name in ("int", "long")]
+        )

@@ -4,7 +4,14 @@ from typing import Any
 
 import pytest
 
-from tests.unit.http.schema_registry.languages.avro.schemas import enum, field, fixed, parsed, record, text
+from tests.unit.http.schema_registry.languages.avro.schemas import (
+    enum,
+    field,
+    fixed,
+    parsed,
+    record,
+    text,
+)
 
 DECIMAL = {"type": "bytes", "b": 1, "scale": 2, "precision": 4, "a": 2, "logicalType": "decimal"}
 
@@ -13,9 +20,18 @@ NORMAL: dict[str, tuple[Any, str]] = {
         {"type": "int", "b": {"y": 1, "x": [{"q": 1, "p": 2}]}, "a": 1},
         '{"type":"int","a":1,"b":{"x":[{"p":2,"q":1}],"y":1}}',
     ),
-    "those of fields, too": (record("R", field("a", "int", q=1, p=2)), text(record("R", field("a", "int", p=2, q=1)))),
-    "a logical type comes first": ({"type": "int", "a": 1, "logicalType": "date"}, '{"type":"int","logicalType":"date","a":1}'),
-    "a decimal has its scale behind": (DECIMAL, '{"type":"bytes","logicalType":"decimal","precision":4,"scale":2,"a":2,"b":1}'),
+    "those of fields, too": (
+        record("R", field("a", "int", q=1, p=2)),
+        text(record("R", field("a", "int", p=2, q=1))),
+    ),
+    "a logical type comes first": (
+        {"type": "int", "a": 1, "logicalType": "date"},
+        '{"type":"int","logicalType":"date","a":1}',
+    ),
+    "a decimal has its scale behind": (
+        DECIMAL,
+        '{"type":"bytes","logicalType":"decimal","precision":4,"scale":2,"a":2,"b":1}',
+    ),
     "a scale of nothing is a property": (
         DECIMAL | {"scale": 0},
         '{"type":"bytes","logicalType":"decimal","precision":4,"a":2,"b":1,"scale":0}',
@@ -24,7 +40,10 @@ NORMAL: dict[str, tuple[Any, str]] = {
         {"type": "bytes", "a": 1, "logicalType": "decimal"},
         '{"type":"bytes","a":1,"logicalType":"decimal"}',
     ),
-    "a decimal with a long scale": (DECIMAL | {"scale": 5}, '{"type":"bytes","a":2,"b":1,"logicalType":"decimal","precision":4,"scale":5}'),
+    "a decimal with a long scale": (
+        DECIMAL | {"scale": 5},
+        '{"type":"bytes","a":2,"b":1,"logicalType":"decimal","precision":4,"scale":5}',
+    ),
     "a decimal in too few bytes": (
         fixed("F", 1, precision=3, logicalType="decimal", a=1),
         '{"type":"fixed","name":"F","size":1,"a":1,"logicalType":"decimal","precision":3}',
@@ -37,8 +56,14 @@ NORMAL: dict[str, tuple[Any, str]] = {
         fixed("F", 2**31 - 9, precision=4, logicalType="decimal", a=1),
         '{"type":"fixed","name":"F","size":2147483639,"logicalType":"decimal","precision":4,"a":1}',
     ),
-    "a logical type of another kind": ({"type": "long", "logicalType": "date", "a": 1}, '{"type":"long","a":1,"logicalType":"date"}'),
-    "an unknown logical type": ({"type": "long", "logicalType": "mine", "a": 1}, '{"type":"long","a":1,"logicalType":"mine"}'),
+    "a logical type of another kind": (
+        {"type": "long", "logicalType": "date", "a": 1},
+        '{"type":"long","a":1,"logicalType":"date"}',
+    ),
+    "an unknown logical type": (
+        {"type": "long", "logicalType": "mine", "a": 1},
+        '{"type":"long","a":1,"logicalType":"mine"}',
+    ),
     "a duration of another length": (
         fixed("F", 11, logicalType="duration", a=1),
         '{"type":"fixed","name":"F","size":11,"a":1,"logicalType":"duration"}',
@@ -52,8 +77,14 @@ NORMAL: dict[str, tuple[Any, str]] = {
         '{"type":"record","name":"R","namespace":"a","fields":[{"name":"f","type":"int","aliases":["B","y","z"]}],"aliases":["C","Z","b.A"]}',
     ),
     "an error is a record": ({"type": "error", "name": "R", "fields": []}, text(record("R"))),
-    "an empty doc of a type is none": (record("R", field("a", "int", doc=""), doc=""), text(record("R", field("a", "int", doc="")))),
-    "names have one form": (record("R", namespace="a"), '{"type":"record","name":"R","namespace":"a","fields":[]}'),
+    "an empty doc of a type is none": (
+        record("R", field("a", "int", doc=""), doc=""),
+        text(record("R", field("a", "int", doc=""))),
+    ),
+    "names have one form": (
+        record("R", namespace="a"),
+        '{"type":"record","name":"R","namespace":"a","fields":[]}',
+    ),
 }
 
 
@@ -83,7 +114,11 @@ DEFAULTS: dict[str, tuple[Any, Any, str]] = {
     "null for the first branch": (["null", "double"], None, "null"),
     "another branch": (["null", "double"], 1, "1"),
     "items for another branch": (["null", ITEMS], [1], "[1]"),
-    "values for another branch": (["null", {"type": "map", "values": "int"}], {"b": 1, "a": 2}, '{"a":2,"b":1}'),
+    "values for another branch": (
+        ["null", {"type": "map", "values": "int"}],
+        {"b": 1, "a": 2},
+        '{"a":2,"b":1}',
+    ),
 }
 
 

@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from log_service.http.schema_registry.languages.avro import AVRO
-from tests.unit.http.schema_registry.languages.avro.schemas import enum, field, fixed, parsed, record, text
+from tests.unit.http.schema_registry.languages.avro.schemas import (
+    enum,
+    field,
+    fixed,
+    parsed,
+    record,
+    text,
+)
 
 SHUFFLED = (
     '{"fields":[{"aliases":["b"],"p":{"z":1,"a":2},"order":"ignore","default":null,"doc":"d","type":["null","int"],"name":"a"}],'
@@ -20,22 +27,55 @@ TEXTS: dict[str, tuple[Any, str]] = {
     "attributes have one order": (SHUFFLED, ORDERED),
     "a plain type is a name": ({"type": "string"}, '"string"'),
     "a property keeps the object": ({"p": 1.0, "type": "string"}, '{"type":"string","p":1.0}'),
-    "reserved attributes are dropped": ({"type": "int", "doc": "d", "size": 1, "default": 2}, '{"type":"int","default":2}'),
+    "reserved attributes are dropped": (
+        {"type": "int", "doc": "d", "size": 1, "default": 2},
+        '{"type":"int","default":2}',
+    ),
     "comments are dropped": ('{"type": /* the kind */ "int"}', '"int"'),
-    "the last of two equal keys counts": ('{"type":"string","p":1,"q":2,"p":3}', '{"type":"string","p":3,"q":2}'),
+    "the last of two equal keys counts": (
+        '{"type":"string","p":1,"q":2,"p":3}',
+        '{"type":"string","p":3,"q":2}',
+    ),
     "an enum": (
         {"aliases": ["F"], "p": 1, **enum("E", "A", default="A"), "doc": "d"},
         '{"type":"enum","name":"E","doc":"d","symbols":["A"],"default":"A","p":1,"aliases":["F"]}',
     ),
-    "a fixed": (fixed("F", 2, logicalType="x", doc="d"), '{"type":"fixed","name":"F","doc":"d","size":2,"logicalType":"x"}'),
-    "an enum's default that is no text is dropped": (enum("E", "A", default=1), text(enum("E", "A"))),
-    "a doc that is no text is dropped": (record("R", field("a", "int", doc=1), doc=[]), text(record("R", field("a", "int")))),
-    "a usual order is dropped": (record("R", field("a", "int", order="ASCENDING")), text(record("R", field("a", "int")))),
-    "an error stays an error": ({"type": "error", "name": "R", "fields": []}, '{"type":"error","name":"R","fields":[]}'),
-    "a full name is split": (record("a.b.R", namespace="c"), '{"type":"record","name":"R","namespace":"a.b","fields":[]}'),
-    "a dot before a name": (record(".R", namespace="c"), '{"type":"record","name":"R","fields":[]}'),
+    "a fixed": (
+        fixed("F", 2, logicalType="x", doc="d"),
+        '{"type":"fixed","name":"F","doc":"d","size":2,"logicalType":"x"}',
+    ),
+    "an enum's default that is no text is dropped": (
+        enum("E", "A", default=1),
+        text(enum("E", "A")),
+    ),
+    "a doc that is no text is dropped": (
+        record("R", field("a", "int", doc=1), doc=[]),
+        text(record("R", field("a", "int"))),
+    ),
+    "a usual order is dropped": (
+        record("R", field("a", "int", order="ASCENDING")),
+        text(record("R", field("a", "int"))),
+    ),
+    "an error stays an error": (
+        {"type": "error", "name": "R", "fields": []},
+        '{"type":"error","name":"R","fields":[]}',
+    ),
+    "a full name is split": (
+        record("a.b.R", namespace="c"),
+        '{"type":"record","name":"R","namespace":"a.b","fields":[]}',
+    ),
+    "a dot before a name": (
+        record(".R", namespace="c"),
+        '{"type":"record","name":"R","fields":[]}',
+    ),
     "the namespace around a name is left out": (
-        record("a.R", field("x", fixed("a.F", 1)), field("y", fixed("G", 1, namespace="b")), field("z", "b.G"), field("w", "F")),
+        record(
+            "a.R",
+            field("x", fixed("a.F", 1)),
+            field("y", fixed("G", 1, namespace="b")),
+            field("z", "b.G"),
+            field("w", "F"),
+        ),
         '{"type":"record","name":"R","namespace":"a","fields":[{"name":"x","type":{"type":"fixed","name":"F","size":1}},'
         '{"name":"y","type":{"type":"fixed","name":"G","namespace":"b","size":1}},{"name":"z","type":"b.G"},{"name":"w","type":"F"}]}',
     ),

@@ -8,8 +8,12 @@ from log_service.http.schema_registry.languages.language import InvalidSchemaErr
 from tests.unit.http.schema_registry.languages.avro.schemas import enum, field, parsed, record, text
 
 STATE = enum("a.State", "NEW", "PAID")
-LINE = record("a.Line", field("state", "State"), field("money", record("Money", field("amount", "long"))))
-ORDER = record("a.Order", field("lines", {"type": "array", "items": "Line"}), field("state", "a.State"))
+LINE = record(
+    "a.Line", field("state", "State"), field("money", record("Money", field("amount", "long")))
+)
+ORDER = record(
+    "a.Order", field("lines", {"type": "array", "items": "Line"}), field("state", "a.State")
+)
 
 
 def test_types_of_references_are_left_out() -> None:
@@ -38,7 +42,10 @@ def test_resolved_writes_them_out() -> None:
 def test_a_type_inside_a_reference_is_written_out() -> None:
     """Java's library leaves out only what a reference stands for, and reads the rest again."""
     canonical = parsed('"a.Money"', STATE, LINE).canonical
-    assert canonical == '{"type":"record","name":"Money","namespace":"a","fields":[{"name":"amount","type":"long"}]}'
+    assert (
+        canonical
+        == '{"type":"record","name":"Money","namespace":"a","fields":[{"name":"amount","type":"long"}]}'
+    )
     assert parsed(canonical, STATE, LINE).canonical == canonical
 
 
@@ -47,7 +54,10 @@ def test_a_normal_form_leaves_out_what_it_cannot_define_again() -> None:
     reference = record("a.Line", field("x", record("Money", field("amount", "double", default=1))))
     schema = parsed(record("R", field("m", "a.Money")), reference)
     assert '"default":1}' in schema.canonical
-    assert schema.normalized() == '{"type":"record","name":"R","fields":[{"name":"m","type":"a.Money"}]}'
+    assert (
+        schema.normalized()
+        == '{"type":"record","name":"R","fields":[{"name":"m","type":"a.Money"}]}'
+    )
     assert parsed(schema.normalized(), reference).normalized() == schema.normalized()
 
 
@@ -70,15 +80,37 @@ def test_a_name_without_a_namespace_is_found_from_inside_one() -> None:
     """The name in the namespace comes first."""
     plain = enum("State", "X")
     assert parsed(ORDER, STATE, plain, LINE).differences(parsed(ORDER, STATE, LINE)) == []
-    assert parsed(record("b.R", field("s", "State")), STATE, plain).canonical.endswith('[{"name":"s","type":"State"}]}')
+    assert parsed(record("b.R", field("s", "State")), STATE, plain).canonical.endswith(
+        '[{"name":"s","type":"State"}]}'
+    )
 
 
 REFUSED: dict[str, tuple[Any, list[Any], str]] = {
-    "a reference in the wrong order": (ORDER, [LINE, STATE], "in the reference r0: /fields/0/type: no type has the name a.State"),
-    "a reference that is missing": (ORDER, [LINE | {"fields": []}], "/fields/1/type: no type has the name a.State"),
-    "a reference that is no schema": ('"int"', ["{"], "in the reference r0: the text is no JSON: line 1, column 2"),
-    "another definition": (record("R", field("s", enum("a.State", "NEW"))), [STATE], "/fields/0/type: a.State is defined twice"),
-    "two references of a name": ('"int"', [STATE, enum("a.State", "NEW")], "in the reference r1: /: a.State is defined twice"),
+    "a reference in the wrong order": (
+        ORDER,
+        [LINE, STATE],
+        "in the reference r0: /fields/0/type: no type has the name a.State",
+    ),
+    "a reference that is missing": (
+        ORDER,
+        [LINE | {"fields": []}],
+        "/fields/1/type: no type has the name a.State",
+    ),
+    "a reference that is no schema": (
+        '"int"',
+        ["{"],
+        "in the reference r0: the text is no JSON: line 1, column 2",
+    ),
+    "another definition": (
+        record("R", field("s", enum("a.State", "NEW"))),
+        [STATE],
+        "/fields/0/type: a.State is defined twice",
+    ),
+    "two references of a name": (
+        '"int"',
+        [STATE, enum("a.State", "NEW")],
+        "in the reference r1: /: a.State is defined twice",
+    ),
 }
 
 
@@ -93,7 +125,11 @@ def test_wrong_references_are_refused(schema: Any, dependencies: list[Any], mess
 @pytest.mark.parametrize("kind", ["union", "array", "map"])
 def test_a_reference_without_a_name_hides_no_type(kind: str) -> None:
     """A record may be called as a kind of types is."""
-    reference = {"union": "[]", "array": '{"type":"array","items":"int"}', "map": '{"type":"map","values":"int"}'}[kind]
+    reference = {
+        "union": "[]",
+        "array": '{"type":"array","items":"int"}',
+        "map": '{"type":"map","values":"int"}',
+    }[kind]
     assert parsed(record(kind), reference).canonical == text(record(kind))
 
 

@@ -20,17 +20,27 @@ DRAFTS = {
 
 def parsed(value: Any, draft: int | None = None, **dependencies: Any) -> JsonSchema:
     """Return the schema of a value, in a draft. Dependencies are values, too."""
-    whole = {"$schema": DRAFTS[draft], **value} if draft is not None and isinstance(value, dict) else value
+    whole = (
+        {"$schema": DRAFTS[draft], **value}
+        if draft is not None and isinstance(value, dict)
+        else value
+    )
     named = [NamedSchema(name=name, text=json.dumps(each)) for name, each in dependencies.items()]
     return JSON_SCHEMA.parse(json.dumps(whole), named)
 
 
-def changes(writer: Any, reader: Any, draft: int | None = None, policy: Policy = Policy.STRICT) -> list[str]:
+def changes(
+    writer: Any, reader: Any, draft: int | None = None, policy: Policy = Policy.STRICT
+) -> list[str]:
     """Return each change from a writer's schema to a reader's, as kind and path."""
     found = parsed(reader, draft).changes(parsed(writer, draft), policy=policy)
     return [f"{each.change.name} {each.path}" for each in found]
 
 
-def is_compatible(writer: Any, reader: Any, draft: int | None = None, policy: Policy = Policy.STRICT) -> bool:
+def is_compatible(
+    writer: Any, reader: Any, draft: int | None = None, policy: Policy = Policy.STRICT
+) -> bool:
     """Return whether a reader's schema reads what was written by a writer's."""
-    return not parsed(reader, draft).differences(parsed(writer, draft), is_lenient=policy is Policy.LENIENT)
+    return not parsed(reader, draft).differences(
+        parsed(writer, draft), is_lenient=policy is Policy.LENIENT
+    )

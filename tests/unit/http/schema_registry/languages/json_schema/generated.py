@@ -44,7 +44,9 @@ def schema(rng: random.Random, draft: int, depth: int = 3) -> Any:
         return {} if draft == 4 else rng.choice([True, False, {}])
     made: dict[str, Any] = {}
     if rng.random() < 0.8:
-        made["type"] = rng.choice(TYPES) if rng.random() < 0.8 else rng.sample(TYPES, rng.randint(1, 3))
+        made["type"] = (
+            rng.choice(TYPES) if rng.random() < 0.8 else rng.sample(TYPES, rng.randint(1, 3))
+        )
     for keyword in rng.sample(sorted(_MAKERS), rng.randint(0, 5)):
         since, make = _MAKERS[keyword]
         if draft >= since:
@@ -60,7 +62,11 @@ def damaged(rng: random.Random, draft: int) -> Any:
         name = rng.choice(sorted(found))
         if isinstance(found[name], dict | list) and found[name] and rng.random() < 0.6:
             inner = found[name]
-            objects = [each for each in (inner.values() if isinstance(inner, dict) else inner) if isinstance(each, dict)] or [found]
+            objects = [
+                each
+                for each in (inner.values() if isinstance(inner, dict) else inner)
+                if isinstance(each, dict)
+            ] or [found]
             if objects != [found]:
                 continue
         found[name] = rng.choice(ODD_VALUES)
@@ -110,7 +116,10 @@ def _rest(rng: random.Random, draft: int, depth: int) -> Any:
 
 
 def _dependencies(rng: random.Random, draft: int, depth: int) -> dict[str, Any]:
-    return {name: rng.choice([["b"], ["c", "d"], schema(rng, draft, depth - 1)]) for name in rng.sample(NAMES, 2)}
+    return {
+        name: rng.choice([["b"], ["c", "d"], schema(rng, draft, depth - 1)])
+        for name in rng.sample(NAMES, 2)
+    }
 
 
 Maker = Callable[[random.Random, int, int], Any]

@@ -39,18 +39,33 @@ def schema(rng: random.Random, depth: int) -> Schema:
         _constant,
         _anything,
     ]
-    kinds += [_objects, _objects, _objects, _arrays, _arrays, _combined, _negation, _types] if depth else []
+    kinds += (
+        [_objects, _objects, _objects, _arrays, _arrays, _combined, _negation, _types]
+        if depth
+        else []
+    )
     return rng.choice(kinds)(rng, depth)
 
 
 def changed(rng: random.Random, found: Schema, depth: int) -> Schema:
-    """Return a schema with one change somewhere. Most changes are small, so that many are compatible."""
+    """Return a schema with one change somewhere. Most changes are small, so that many are
+    compatible.
+    """
     if not isinstance(found, dict) or depth < 1 or rng.random() < 0.1:
         return schema(rng, max(depth, 0)) if rng.random() < 0.3 else _wrapped(rng, found)
     made = deepcopy(found)
     inner = [(made["properties"], name) for name in made.get("properties", {})]
-    inner += [(made[key], n) for key in ("anyOf", "allOf", "items") if isinstance(made.get(key), list) for n in range(len(made[key]))]
-    inner += [(made, key) for key in ("not", "items", "additionalProperties", "additionalItems") if isinstance(made.get(key), dict)]
+    inner += [
+        (made[key], n)
+        for key in ("anyOf", "allOf", "items")
+        if isinstance(made.get(key), list)
+        for n in range(len(made[key]))
+    ]
+    inner += [
+        (made, key)
+        for key in ("not", "items", "additionalProperties", "additionalItems")
+        if isinstance(made.get(key), dict)
+    ]
     if inner and rng.random() < 0.5:
         around, at = rng.choice(inner)
         around[at] = changed(rng, around[at], depth - 1)
@@ -104,7 +119,9 @@ def _anything(rng: random.Random, depth: int) -> Schema:
 
 
 def _combined(rng: random.Random, depth: int) -> Schema:
-    return {rng.choice(["anyOf", "allOf"]): [schema(rng, depth - 1) for _ in range(rng.randint(1, 3))]}
+    return {
+        rng.choice(["anyOf", "allOf"]): [schema(rng, depth - 1) for _ in range(rng.randint(1, 3))]
+    }
 
 
 def _negation(rng: random.Random, depth: int) -> Schema:
@@ -153,7 +170,9 @@ def _change_typed(rng: random.Random, made: dict[str, Any], depth: int) -> None:
     """Change a limit, or something that the type alone has."""
     name = made["type"]
     if isinstance(name, list):
-        made["type"] = rng.sample(["string", "integer", "null", "boolean", "number"], rng.randint(1, 4))
+        made["type"] = rng.sample(
+            ["string", "integer", "null", "boolean", "number"], rng.randint(1, 4)
+        )
         return
     choices = LIMITS.get(name, {})
     changes: list[Callable[[], object]] = [lambda: made.update(_some(rng, choices))]
@@ -207,7 +226,9 @@ def _without_unsound(made: dict[str, Any]) -> dict[str, Any]:
     """Keep ``required`` to properties with a schema of their own, and ``additionalItems`` to lists."""
     named = made.get("properties", {})
     if "required" in made:
-        made["required"] = [name for name in made["required"] if named.get(name, True) not in (True, {})]
+        made["required"] = [
+            name for name in made["required"] if named.get(name, True) not in (True, {})
+        ]
     if not isinstance(made.get("items"), list):
         made.pop("additionalItems", None)
     return made
@@ -217,17 +238,26 @@ def _value(rng: random.Random, depth: int) -> Any:
     choices: list[Any] = [rng.choice(STRINGS), rng.choice(NUMBERS), None, True]
     if depth:
         choices.append([_value(rng, depth - 1) for _ in range(rng.randint(0, 3))])
-        choices.append({name: _value(rng, depth - 1) for name in rng.sample([*NAMES, "d"], rng.randint(0, 3))})
+        choices.append(
+            {name: _value(rng, depth - 1) for name in rng.sample([*NAMES, "d"], rng.randint(0, 3))}
+        )
     return rng.choice(choices)
 
 
 def _object_for(rng: random.Random, found: dict[str, Any], depth: int) -> Any:
     named, rest = found["properties"], found.get("additionalProperties", True)
     names = [*named, *(NAMES if rest is not False else ())]
-    return {name: value_for(rng, named.get(name, rest), depth - 1) for name in names if rng.random() < 0.6 or name in found["required"]}
+    return {
+        name: value_for(rng, named.get(name, rest), depth - 1)
+        for name in names
+        if rng.random() < 0.6 or name in found["required"]
+    }
 
 
 def _array_for(rng: random.Random, found: dict[str, Any], depth: int) -> Any:
     items = found["items"] if isinstance(found["items"], list) else [found["items"]] * 3
     rest = found.get("additionalItems", True)
-    return [value_for(rng, each, depth - 1) for each in (items + ([rest] if rest is not False else []))[: rng.randint(0, 4)]]
+    return [
+        value_for(rng, each, depth - 1)
+        for each in (items + ([rest] if rest is not False else []))[: rng.randint(0, 4)]
+    ]

@@ -25,7 +25,11 @@ def unions(width: int, depth: int, leaf: Any) -> Any:
     if depth == 0:
         return leaf
     inner = unions(width, depth - 1, leaf)
-    return {"oneOf": [{"type": "object", "title": str(n), "properties": {"x": inner}} for n in range(width)]}
+    return {
+        "oneOf": [
+            {"type": "object", "title": str(n), "properties": {"x": inner}} for n in range(width)
+        ]
+    }
 
 
 def definitions(found: dict[str, Any], **others: Any) -> dict[str, Any]:
@@ -35,14 +39,20 @@ def definitions(found: dict[str, Any], **others: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(("width", "depth"), [(150, 1), (20, 2), (5, 4)])
 def test_unions_of_many_that_do_not_fit_are_given_up(width: int, depth: int) -> None:
     """Each would be compared with each."""
-    writer, reader = (FEW_STEPS.parse(json.dumps(unions(width, depth, {"type": name}))) for name in ("string", "integer"))
+    writer, reader = (
+        FEW_STEPS.parse(json.dumps(unions(width, depth, {"type": name})))
+        for name in ("string", "integer")
+    )
     with pytest.raises(InvalidSchemaError, match="the schema takes more than 20000 steps"):
         reader.differences(writer)
 
 
 def test_a_large_union_is_compared_with_its_next_version() -> None:
     """Members are compared first with the likeliest partner: a thousand need no million steps."""
-    members = [{"type": "object", "title": str(n), "properties": {f"p{n}": {"type": "integer"}}} for n in range(1_000)]
+    members = [
+        {"type": "object", "title": str(n), "properties": {f"p{n}": {"type": "integer"}}}
+        for n in range(1_000)
+    ]
     changed = [
         *members[:500],
         {"type": "object", "properties": {"p500": {"type": "number"}}},
@@ -58,7 +68,10 @@ def test_definitions_that_branch_are_compared_once_each() -> None:
 
     def schema(leaf: str) -> dict[str, Any]:
         next_ones = [{"$ref": f"#/definitions/d{n + 1}"} for n in range(30)]
-        found = {f"d{n}": {"type": "object", "properties": {"l": each, "r": each}} for n, each in enumerate(next_ones)}
+        found = {
+            f"d{n}": {"type": "object", "properties": {"l": each, "r": each}}
+            for n, each in enumerate(next_ones)
+        }
         return definitions(found | {"d30": {"type": leaf}})
 
     assert is_compatible(schema("integer"), schema("number"))
@@ -75,7 +88,8 @@ def test_products_that_refer_to_each_other_are_compared_once_each() -> None:
                 f"p{n}": {
                     "type": "object",
                     "title": f"p{n}",
-                    "properties": {f"u{k}": union | {"title": str(k)} for k in range(3)} | {"v": {"type": leaf}},
+                    "properties": {f"u{k}": union | {"title": str(k)} for k in range(3)}
+                    | {"v": {"type": leaf}},
                 }
                 for n in range(12)
             }
@@ -115,7 +129,10 @@ def test_a_long_chain_of_references_needs_no_stack() -> None:
     count = 3_000
 
     def schema(leaf: str) -> dict[str, Any]:
-        found = {f"c{n}": {"properties": {"n": {"$ref": f"#/definitions/c{n + 1}"}}} for n in range(count)}
+        found = {
+            f"c{n}": {"properties": {"n": {"$ref": f"#/definitions/c{n + 1}"}}}
+            for n in range(count)
+        }
         return definitions(found | {f"c{count}": {"type": leaf}})
 
     found = parsed(schema("string")).differences(parsed(schema("integer")))
@@ -124,7 +141,9 @@ def test_a_long_chain_of_references_needs_no_stack() -> None:
 
 def test_references_to_references_are_followed_once() -> None:
     """Two thousand properties begin at different places of one chain."""
-    chain = {f"c{n}": {"$ref": f"#/definitions/c{n + 1}"} for n in range(5_000)} | {"c5000": {"type": "string"}}
+    chain = {f"c{n}": {"$ref": f"#/definitions/c{n + 1}"} for n in range(5_000)} | {
+        "c5000": {"type": "string"}
+    }
     schema = {
         "definitions": chain,
         "properties": {f"p{n}": {"$ref": f"#/definitions/c{n}"} for n in range(2_000)},
@@ -160,7 +179,9 @@ def test_patterns_are_not_searched_by_backtracking() -> None:
 
 def test_many_patterns_are_bounded() -> None:
     """Each is compiled for the names that only one side has."""
-    patterns: dict[str, Any] = {"patternProperties": {f"^{n}(\\pL\\pL)*$": {} for n in range(3_000)}}
+    patterns: dict[str, Any] = {
+        "patternProperties": {f"^{n}(\\pL\\pL)*$": {} for n in range(3_000)}
+    }
     with pytest.raises(InvalidSchemaError, match=TOO_MANY):
         is_compatible(patterns | {"properties": {"a": {}}}, patterns)
 
@@ -169,9 +190,13 @@ def test_a_pattern_that_cannot_be_searched_is_judged_strictly() -> None:
     """RE2 has no lookaheads. Such a pattern matches nothing that is dropped, and all that is added."""
     closed = {"patternProperties": {"^(?=a)": {"type": "string"}}, "additionalProperties": False}
     dropped = closed | {"properties": {"ab": {"type": "string"}}}
-    assert changes(dropped, closed) == ["PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL #/properties/ab"]
+    assert changes(dropped, closed) == [
+        "PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL #/properties/ab"
+    ]
     added = closed | {"properties": {"zz": {"type": "null"}}}
-    assert "PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL #/properties/zz" in changes(closed, added)
+    assert "PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL #/properties/zz" in changes(
+        closed, added
+    )
 
 
 def test_dependencies_are_bounded() -> None:

@@ -25,7 +25,12 @@ def test_a_schema_without_dependencies_is_answered_as_it_is() -> None:
 def test_other_forms_are_the_canonical_text() -> None:
     """A client may ask for a form of another language."""
     schema = parsed({"$ref": "other"}, None, other=TEXT)
-    assert schema.formatted("serialized") == schema.formatted("") == schema.canonical == '{"$ref":"other"}'
+    assert (
+        schema.formatted("serialized")
+        == schema.formatted("")
+        == schema.canonical
+        == '{"$ref":"other"}'
+    )
 
 
 def test_dependencies_become_definitions() -> None:
@@ -100,5 +105,7 @@ def test_a_bundle_means_the_same(draft: int) -> None:
     schema = parsed(value, draft, **dependencies)
     alone = JSON_SCHEMA.parse(schema.formatted("resolved"))
     assert alone.differences(schema) == schema.differences(alone) == []
-    changed = parsed(value, draft, **(dependencies | {"two": {"properties": {"t": {"type": "null"}}}}))
+    changed = parsed(
+        value, draft, **(dependencies | {"two": {"properties": {"t": {"type": "null"}}}})
+    )
     assert changed.differences(alone)

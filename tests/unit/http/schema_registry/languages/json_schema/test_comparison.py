@@ -34,7 +34,9 @@ def test_a_recursive_schema_reads_itself() -> None:
 
 def test_a_change_in_a_recursive_schema_is_told_once() -> None:
     """The path is the shortest one."""
-    assert changes(tree({"type": "string"}), tree({"type": "integer"})) == ["TYPE_CHANGED #/properties/value"]
+    assert changes(tree({"type": "string"}), tree({"type": "integer"})) == [
+        "TYPE_CHANGED #/properties/value"
+    ]
 
 
 def test_a_recursive_schema_may_be_unrolled() -> None:
@@ -45,7 +47,9 @@ def test_a_recursive_schema_may_be_unrolled() -> None:
         "properties": {"value": {"type": "number"}, "next": {"$ref": "#/definitions/node"}},
     }
     assert is_compatible(tree({"type": "integer"}), unrolled)
-    assert changes(unrolled, tree({"type": "integer"})) == ["TYPE_NARROWED #/properties/next/properties/value"]
+    assert changes(unrolled, tree({"type": "integer"})) == [
+        "TYPE_NARROWED #/properties/next/properties/value"
+    ]
 
 
 def test_an_incompatible_recursion_is_seen_behind_another_way_to_it() -> None:
@@ -80,7 +84,10 @@ def test_a_reference_counts_as_what_it_leads_to() -> None:
         "definitions": {"a": {"$ref": "#/definitions/b"}, "b": {"type": "string"}},
     }
     assert changes({"type": "string"}, reader) == []
-    assert parsed({"$ref": "other"}, other={"type": "string"}).changes(parsed({"type": "string"})) == []
+    assert (
+        parsed({"$ref": "other"}, other={"type": "string"}).changes(parsed({"type": "string"}))
+        == []
+    )
 
 
 def test_old_schemas_with_unknown_references_differ_by_their_text() -> None:
@@ -97,7 +104,9 @@ def test_changes_of_properties_are_in_the_order_of_java_sets() -> None:
     order += ["currency", "comment", "id", "updatedAt"]
     names = ["name", "id", "price", "quantity", "createdAt", "updatedAt", "tags", "address"]
     names += ["currency", "comment", "a", "b", "c"]
-    found = changes({"type": "object", "properties": dict.fromkeys(names, True)}, {"type": "object"})
+    found = changes(
+        {"type": "object", "properties": dict.fromkeys(names, True)}, {"type": "object"}
+    )
     assert [each.rpartition("/")[2] for each in found] == order
 
 
@@ -110,7 +119,9 @@ def test_changes_of_required_names_are_in_the_order_of_java_maps() -> None:
 
 def test_names_stand_in_paths_as_they_are() -> None:
     """Confluent's registry escapes nothing."""
-    writer, reader = ({"type": "object", "properties": {"a/b~c": {"type": name}}} for name in ("string", "null"))
+    writer, reader = (
+        {"type": "object", "properties": {"a/b~c": {"type": name}}} for name in ("string", "null")
+    )
     assert changes(writer, reader) == ["TYPE_CHANGED #/properties/a/b~c"]
 
 
@@ -148,7 +159,11 @@ def test_a_line_is_the_one_that_clients_know(writer: Any, reader: Any, expected:
 
 def test_a_line_names_the_sides_as_asked() -> None:
     """Where an old schema reads what a new one wrote, the reader is the old one."""
-    line = parsed({"type": "null"}).differences(parsed({"type": "string"}), sides=FORWARD_SIDES)[0].text
+    line = (
+        parsed({"type": "null"})
+        .differences(parsed({"type": "string"}), sides=FORWARD_SIDES)[0]
+        .text
+    )
     assert "between the old schema and the new schema" in line
 
 
@@ -156,13 +171,20 @@ def test_each_incompatible_kind_but_one_says_something() -> None:
     """Confluent's registry says nothing of an added schema."""
     from log_service.http.schema_registry.languages.json_schema.changes import COMPATIBLE, message
 
-    silent = {change for change in set(Change) - COMPATIBLE if 'description:""' in message(change, "#/", reader="new", writer="old")}
+    silent = {
+        change
+        for change in set(Change) - COMPATIBLE
+        if 'description:""' in message(change, "#/", reader="new", writer="old")
+    }
     assert silent == {Change.SCHEMA_ADDED}
 
 
 def test_many_changes_are_cut_off() -> None:
     """A line for each would be a large response. The verdict counts all of them."""
-    writer, reader = ({"type": "object", "properties": {f"p{n}": {"type": name} for n in range(2_000)}} for name in ("null", "string"))
+    writer, reader = (
+        {"type": "object", "properties": {f"p{n}": {"type": name} for n in range(2_000)}}
+        for name in ("null", "string")
+    )
     assert len(parsed(reader).differences(parsed(writer))) == MAX_CHANGES
 
 
@@ -175,7 +197,9 @@ def test_an_incompatible_change_behind_many_others_counts() -> None:
         "properties": {name: {"type": "string"} for name in names},
         "maxProperties": 8_000,
     }
-    assert [each.kind for each in parsed(reader).differences(parsed(writer))] == ["MAX_PROPERTIES_DECREASED"]
+    assert [each.kind for each in parsed(reader).differences(parsed(writer))] == [
+        "MAX_PROPERTIES_DECREASED"
+    ]
 
 
 def walks(seed: int) -> dict[str, Any]:
@@ -195,7 +219,9 @@ def walks(seed: int) -> dict[str, Any]:
             case 2:
                 return {
                     "anyOf": [
-                        reference() if rng.random() < 0.5 else {"type": "array", "items": reference()},
+                        reference()
+                        if rng.random() < 0.5
+                        else {"type": "array", "items": reference()},
                         {"type": "null"},
                     ]
                 }
@@ -218,8 +244,16 @@ def unrolled(schema: Any, definitions: Mapping[str, Any], depth: int) -> Any:
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema:
-        return unrolled(definitions[schema["$ref"].rpartition("/")[2]], definitions, depth - 1) if depth else True
-    return {key: unrolled(each, definitions, depth) for key, each in schema.items() if key != "definitions"}
+        return (
+            unrolled(definitions[schema["$ref"].rpartition("/")[2]], definitions, depth - 1)
+            if depth
+            else True
+        )
+    return {
+        key: unrolled(each, definitions, depth)
+        for key, each in schema.items()
+        if key != "definitions"
+    }
 
 
 @pytest.mark.parametrize("seed", range(150))

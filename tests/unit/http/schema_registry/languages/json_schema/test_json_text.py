@@ -45,7 +45,10 @@ def test_text_is_printed_as_jackson_does(text: str, expected: str) -> None:
 
 def test_names_are_sorted_by_their_utf_16_units() -> None:
     """Java compares strings by 16-bit units, so that a smiley comes before a private character."""
-    assert print_json({"\ue000": 1, "\U0001f600": {"b": 1, "a": 2}}, is_sorted=True) == '{"\U0001f600":{"a":2,"b":1},"\ue000":1}'
+    assert (
+        print_json({"\ue000": 1, "\U0001f600": {"b": 1, "a": 2}}, is_sorted=True)
+        == '{"\U0001f600":{"a":2,"b":1},"\ue000":1}'
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +89,9 @@ def test_brackets_and_names_in_strings_do_not_count() -> None:
     assert printed('["' + "[{" * 200 + r"\"NaN\"" + '"]')
 
 
-@pytest.mark.parametrize("text", ['"\\"' * 300_000, "[" * 1_000_000, '"' + "\\" * 999_999, '{"a":' * 200_000])
+@pytest.mark.parametrize(
+    "text", ['"\\"' * 300_000, "[" * 1_000_000, '"' + "\\" * 999_999, '{"a":' * 200_000]
+)
 def test_hostile_text_is_refused_without_recursion(text: str) -> None:
     """Each character is read once."""
     with pytest.raises(InvalidSchemaError):
@@ -102,8 +107,14 @@ def test_a_text_over_the_bound_is_refused() -> None:
 
 
 values: st.SearchStrategy[Json] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text() | st.decimals(allow_nan=False, allow_infinity=False, places=3),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text()
+    | st.decimals(allow_nan=False, allow_infinity=False, places=3),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4)
+    ),
     max_leaves=20,
 )
 
@@ -129,6 +140,8 @@ def test_what_is_printed_is_read_again(value: Json) -> None:
         ([], {}, False),
     ],
 )
-def test_a_key_tells_values_apart_as_json_schema_does(one: Json, other: Json, are_equal: bool) -> None:
+def test_a_key_tells_values_apart_as_json_schema_does(
+    one: Json, other: Json, are_equal: bool
+) -> None:
     """Numbers are equal by value, and never equal to a boolean."""
     assert (value_key(one) == value_key(other)) == are_equal

@@ -90,12 +90,16 @@ ROWS = [
     *limits("minimum", "MINIMUM", NUMBER),
     *limits("exclusiveMaximum", "EXCLUSIVE_MAXIMUM", NUMBER),
     *limits("exclusiveMinimum", "EXCLUSIVE_MINIMUM", NUMBER),
-    row(NUMBER | {"maximum": 2**53}, NUMBER | {"maximum": 2**53 + 1}, "MAXIMUM_INCREASED #/maximum"),
+    row(
+        NUMBER | {"maximum": 2**53}, NUMBER | {"maximum": 2**53 + 1}, "MAXIMUM_INCREASED #/maximum"
+    ),
     row(NUMBER | {"maximum": 1}, NUMBER | {"maximum": 1.0}),
     row(NUMBER | {"maximum": 9}, NUMBER | {"maximum": 9, "exclusiveMaximum": True}, draft=4),
     row(NUMBER, NUMBER | {"multipleOf": 2}, "MULTIPLE_OF_ADDED #/multipleOf"),
     row(NUMBER | {"multipleOf": 2}, NUMBER, "MULTIPLE_OF_REMOVED #/multipleOf"),
-    row(NUMBER | {"multipleOf": 2}, NUMBER | {"multipleOf": 4}, "MULTIPLE_OF_EXPANDED #/multipleOf"),
+    row(
+        NUMBER | {"multipleOf": 2}, NUMBER | {"multipleOf": 4}, "MULTIPLE_OF_EXPANDED #/multipleOf"
+    ),
     row(NUMBER | {"multipleOf": 4}, NUMBER | {"multipleOf": 2}, "MULTIPLE_OF_REDUCED #/multipleOf"),
     row(
         NUMBER | {"multipleOf": 0.5},
@@ -453,7 +457,9 @@ ROWS = [
         "ADDITIONAL_ITEMS_ADDED #/additionalItems",
         draft=2020,
     ),
-    row({"items": True}, {"items": False}, "ADDITIONAL_ITEMS_REMOVED #/additionalItems", draft=2020),
+    row(
+        {"items": True}, {"items": False}, "ADDITIONAL_ITEMS_REMOVED #/additionalItems", draft=2020
+    ),
     row({"items": TEXT}, {"items": TEXT, "additionalItems": False}),
     row({"items": TEXT, "additionalItems": False}, {"items": TEXT}, draft=2019),
     row({"items": TEXT}, {"items": WHOLE}, "TYPE_CHANGED #/items", draft=2020),
@@ -542,7 +548,9 @@ def test_the_verdict_is_that_of_the_kinds(case: Row) -> None:
     """One incompatible kind is enough."""
     kinds = {Change[text.partition(" ")[0]] for text in case.expected}
     assert is_compatible(case.writer, case.reader, case.draft) == (kinds <= COMPATIBLE)
-    assert is_compatible(case.writer, case.reader, case.draft, Policy.LENIENT) == (kinds <= LENIENTLY_COMPATIBLE)
+    assert is_compatible(case.writer, case.reader, case.draft, Policy.LENIENT) == (
+        kinds <= LENIENTLY_COMPATIBLE
+    )
 
 
 def test_each_kind_has_a_row() -> None:
@@ -588,6 +596,10 @@ def test_the_incompatible_kinds_are_known() -> None:
         ({"allOf": [OPEN, TEXT]}, {"allOf": [properties({"a": TEXT}), TEXT]}, True),
     ],
 )
-def test_a_lenient_policy_reads_documents_as_their_schemas_declare_them(writer: Any, reader: Any, is_taken: bool) -> None:
-    """It holds inside of combined schemas, too. A property that changes its type stays a difference."""
+def test_a_lenient_policy_reads_documents_as_their_schemas_declare_them(
+    writer: Any, reader: Any, is_taken: bool
+) -> None:
+    """It holds inside of combined schemas, too. A property that changes its type stays a
+    difference.
+    """
     assert is_compatible(writer, reader, policy=Policy.LENIENT) == is_taken

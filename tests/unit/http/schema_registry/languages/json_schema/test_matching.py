@@ -12,9 +12,13 @@ from log_service.http.schema_registry.languages.limits import Budget, SchemaLimi
 Graph = list[list[bool]]
 
 
-def matched(graph: Graph, right_count: int, budget: Budget | None = None) -> tuple[dict[int, int], int]:
+def matched(
+    graph: Graph, right_count: int, budget: Budget | None = None
+) -> tuple[dict[int, int], int]:
     """The left member of each matched right one, and how often was asked."""
-    steps = maximum_matching(len(graph), right_count, lambda _: range(right_count), budget or Budget())
+    steps = maximum_matching(
+        len(graph), right_count, lambda _: range(right_count), budget or Budget()
+    )
     asked = 0
     try:
         left, right = next(steps)
@@ -29,8 +33,14 @@ def matched(graph: Graph, right_count: int, budget: Budget | None = None) -> tup
 def largest(graph: Graph, right_count: int) -> int:
     """The size of the largest matching, by trying all of them."""
     width = max(len(graph), right_count)
-    padded = [[left < len(graph) and right < right_count and graph[left][right] for right in range(width)] for left in range(width)]
-    return max(sum(padded[left][right] for left, right in enumerate(order)) for order in permutations(range(width)))
+    padded = [
+        [left < len(graph) and right < right_count and graph[left][right] for right in range(width)]
+        for left in range(width)
+    ]
+    return max(
+        sum(padded[left][right] for left, right in enumerate(order))
+        for order in permutations(range(width))
+    )
 
 
 @pytest.mark.parametrize("seed", range(200))

@@ -16,7 +16,9 @@ NOWHERE = "leads to no schema: name it in the references of the schema, because 
 
 def leads_to_text(reference: str, root: dict[str, Any], draft: int | None = None) -> bool:
     """Whether a property with a reference holds strings and nothing else."""
-    found = parsed(root | {"properties": {"p": {"$ref": reference}} | root.get("properties", {})}, draft)
+    found = parsed(
+        root | {"properties": {"p": {"$ref": reference}} | root.get("properties", {})}, draft
+    )
     texts, nulls = (parsed({"properties": {"p": each}}) for each in (TEXT, {"type": "null"}))
     return not found.differences(texts) and bool(found.differences(nulls))
 
@@ -48,7 +50,9 @@ def leads_to_text(reference: str, root: dict[str, Any], draft: int | None = None
         ),
     ],
 )
-def test_a_reference_leads_to_a_schema_of_the_same_text(reference: str, root: dict[str, Any]) -> None:
+def test_a_reference_leads_to_a_schema_of_the_same_text(
+    reference: str, root: dict[str, Any]
+) -> None:
     """By JSON pointer, by id, and by anchor."""
     assert leads_to_text(reference, root)
 
@@ -80,7 +84,9 @@ def test_a_reference_leads_to_a_schema_of_the_same_text(reference: str, root: di
         ),
     ],
 )
-def test_a_reference_leads_to_a_schema_of_the_same_text_since_2019(reference: str, root: dict[str, Any]) -> None:
+def test_a_reference_leads_to_a_schema_of_the_same_text_since_2019(
+    reference: str, root: dict[str, Any]
+) -> None:
     """Inside a schema with an id, references are relative to it."""
     assert leads_to_text(reference, root, draft=2020)
 
@@ -125,11 +131,15 @@ def test_a_reference_leads_to_a_schema_of_the_same_text_since_2019(reference: st
         ("any name at all", {}, {"any name at all": TEXT}),
     ],
 )
-def test_a_reference_leads_to_a_dependency(reference: str, root: dict[str, Any], dependencies: dict[str, Any]) -> None:
+def test_a_reference_leads_to_a_dependency(
+    reference: str, root: dict[str, Any], dependencies: dict[str, Any]
+) -> None:
     """By the name in the references of the schema, also relative to ids."""
     whole = root | {"properties": {"p": {"$ref": reference}}}
     found = parsed(whole, None, **dependencies)
-    assert [each.kind for each in found.differences(parsed({"properties": {"p": {"type": "null"}}}))] == ["TYPE_CHANGED"]
+    assert [
+        each.kind for each in found.differences(parsed({"properties": {"p": {"type": "null"}}}))
+    ] == ["TYPE_CHANGED"]
     assert found.differences(parsed({"properties": {"p": TEXT}})) == []
 
 

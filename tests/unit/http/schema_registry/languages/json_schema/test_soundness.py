@@ -1,4 +1,5 @@
-"""Verdicts beside the truth: each value that is valid for the writer should be valid for the reader.
+"""Verdicts beside the truth: each value that is valid for the writer should be valid for the
+reader.
 
 The library ``jsonschema`` validates. Confluent's rules do not always tell the truth: ``UNSOUND``
 lists those that take a reader which refuses valid values. Generated schemas avoid them.
@@ -51,7 +52,9 @@ UNSOUND = {
     "a type beside other keywords of its kind is not compared": Untruth(
         writer={"maxLength": 3}, reader={"type": "string", "maxLength": 3}, value=1
     ),
-    "another member of oneOf may fit, too": Untruth(writer={"oneOf": [TEXT]}, reader={"oneOf": [TEXT, {"enum": ["a"]}]}, value="a"),
+    "another member of oneOf may fit, too": Untruth(
+        writer={"oneOf": [TEXT]}, reader={"oneOf": [TEXT, {"enum": ["a"]}]}, value="a"
+    ),
     "members of oneOf may widen until two fit": Untruth(
         writer={"oneOf": [{"type": "number", "maximum": 2}, {"type": "number", "minimum": 5}]},
         reader={"oneOf": [{"type": "number", "maximum": 6}, {"type": "number", "minimum": 5}]},
@@ -77,7 +80,9 @@ UNSOUND = {
         reader={"type": "array", "contains": WHOLE},
         value=["a"],
     ),
-    "conditions are not compared": Untruth(writer={"if": True, "then": True}, reader={"if": True, "then": False}, value=1),
+    "conditions are not compared": Untruth(
+        writer={"if": True, "then": True}, reader={"if": True, "then": False}, value=1
+    ),
     "flags of draft 4 are not compared": Untruth(
         writer={"type": "number", "maximum": 3},
         reader={"type": "number", "maximum": 3, "exclusiveMaximum": True},

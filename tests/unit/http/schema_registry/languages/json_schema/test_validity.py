@@ -50,7 +50,9 @@ def test_damaged_schemas_have_the_verdict_of_the_library(draft: int) -> None:
         if not isinstance(value, dict) or "^(" in json.dumps(value):
             continue
         refused = refusal(value, draft)
-        assert (refused is None) == is_valid_by_the_library(value, draft), f"seed {seed}: {value}: {refused}"
+        assert (refused is None) == is_valid_by_the_library(value, draft), (
+            f"seed {seed}: {value}: {refused}"
+        )
         refused_count += refused is not None
     assert refused_count > SEEDS // 20
 

@@ -98,7 +98,9 @@ def family(seed: int, *, is_plain: bool = False) -> tuple[GeneratedFile, Generat
 class FileMaker:
     """Writes one file."""
 
-    def __init__(self, rng: random.Random, number: str, syntax: str, *, is_plain: bool = False) -> None:
+    def __init__(
+        self, rng: random.Random, number: str, syntax: str, *, is_plain: bool = False
+    ) -> None:
         self.rng = rng
         self.names = Names(prefix=number)
         self.syntax = syntax
@@ -147,7 +149,9 @@ class FileMaker:
         head += [f"option {each};" for each in self.file_options()]
         text = "\n".join([*head, *parts])
         path = f"made/{self.number}.proto"
-        return GeneratedFile(path=path, text=text, types=tuple(self.own_types), options=tuple(self.own_options))
+        return GeneratedFile(
+            path=path, text=text, types=tuple(self.own_types), options=tuple(self.own_options)
+        )
 
     def first_line(self) -> str:
         if self.syntax in EDITIONS:
@@ -247,17 +251,23 @@ class FileMaker:
         start = 60_000 if self.number.endswith("b") else 50_000
         for holder in HOLDERS:
             lines = []
-            for at, type_ in enumerate([self.option_type, self.rng.choice(SCALARS), self.rng.choice(SCALARS)]):
+            for at, type_ in enumerate(
+                [self.option_type, self.rng.choice(SCALARS), self.rng.choice(SCALARS)]
+            ):
                 is_repeated = self.chance(0.3)
                 name = self.names.next("o")
                 full_name = f"{self.package}.{name}".lstrip(".")
-                option = CustomOption(full_name=full_name, holder=holder, type=type_, is_repeated=is_repeated)
+                option = CustomOption(
+                    full_name=full_name, holder=holder, type=type_, is_repeated=is_repeated
+                )
                 self.options.append(option)
                 self.own_options.append(option)
                 label = "repeated " if is_repeated else self.singular()
                 type_text = self.relative(type_, self.package) if at == 0 else type_
                 lines.append(f"{label}{type_text} {name} = {start + at};")
-            found.append(f"extend {self.relative(f'google.protobuf.{holder}Options', self.package)} {{\n{' '.join(lines)} }}")
+            found.append(
+                f"extend {self.relative(f'google.protobuf.{holder}Options', self.package)} {{\n{' '.join(lines)} }}"
+            )
         return found
 
     def singular(self) -> str:
@@ -384,7 +394,11 @@ class FileMaker:
 
     def usable(self) -> list[Type]:
         """Return the types that a field may have. Proto3 takes no closed enums."""
-        return [each for each in self.types if not each.is_enum or each.is_open or self.syntax == "proto2"]
+        return [
+            each
+            for each in self.types
+            if not each.is_enum or each.is_open or self.syntax == "proto2"
+        ]
 
     def field(self, scope: str, numbers: "Numbers") -> str:
         """Return a field."""
@@ -517,7 +531,9 @@ class FileMaker:
         parts = [f"option {each};" for each in self.custom("Service", self.package)]
         for _ in range(self.rng.randint(0, 3)):
             request, response = (
-                self.rng.choice(["", "stream "]) + self.relative(self.rng.choice(messages).full_name, scope) for _ in range(2)
+                self.rng.choice(["", "stream "])
+                + self.relative(self.rng.choice(messages).full_name, scope)
+                for _ in range(2)
             )
             options = [f"option {each};" for each in self.custom("Method", scope)]
             if self.chance(0.2):

@@ -278,7 +278,9 @@ def test_custom_options_of_a_descriptor_are_kept() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["", "a b", "1a", "A { } message B", "é", "a.b", "A\n", "a;"], ids=repr)
+@pytest.mark.parametrize(
+    "name", ["", "a b", "1a", "A { } message B", "é", "a.b", "A\n", "a;"], ids=repr
+)
 def test_a_descriptor_cannot_smuggle_text_into_a_name(name: str) -> None:
     """A name of a descriptor that no text could have is refused, because it would be printed."""
     proto = FileDescriptorProto(name="x", syntax="proto3")

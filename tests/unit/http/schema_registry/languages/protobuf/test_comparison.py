@@ -148,7 +148,9 @@ def library(text: str, package: str = "lib", name: str = "lib.proto") -> NamedSc
 def with_library(old: NamedSchema, new: NamedSchema) -> list[str]:
     """Return the differences of two schemas that use another file each."""
     writer, reader = (
-        PROTOBUF.parse(f'syntax = "proto3"; import "{each.name}"; message M {{ {package}.T t = 1; }}', [each])
+        PROTOBUF.parse(
+            f'syntax = "proto3"; import "{each.name}"; message M {{ {package}.T t = 1; }}', [each]
+        )
         for each, package in ((old, package_of(old)), (new, package_of(new)))
     )
     return [f"{each.kind} {each.path}" for each in reader.differences(writer)]
@@ -194,7 +196,10 @@ def test_a_wide_lattice_of_types_costs_little() -> None:
     """Two fields of each of many types lead to no doubling of the work."""
     count = 300
     inner = "".join(f"message T{n} {{ T{n + 1} a = 1; T{n + 1} b = 2; }} " for n in range(count))
-    texts = [f"message T {{ T0 t = 1; }} {inner} message T{count} {{ {kind} x = 1; }}" for kind in ("int32", "string")]
+    texts = [
+        f"message T {{ T0 t = 1; }} {inner} message T{count} {{ {kind} x = 1; }}"
+        for kind in ("int32", "string")
+    ]
     old, new = map(library, texts)
     assert len(with_library(old, new)) == 2 * count + 3
 

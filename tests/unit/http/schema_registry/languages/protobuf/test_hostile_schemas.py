@@ -22,7 +22,8 @@ from tests.unit.http.schema_registry.languages.protobuf.generated_files import f
 SIZE = 1 << 20
 PROTO3 = 'syntax = "proto3"; '
 OPTIONS = (
-    PROTO3 + 'import "google/protobuf/descriptor.proto"; message T { repeated int32 r = 1; T t = 2; }'
+    PROTO3
+    + 'import "google/protobuf/descriptor.proto"; message T { repeated int32 r = 1; T t = 2; }'
     " extend google.protobuf.FileOptions { repeated T t = 50000; }"
 )
 FUZZED_FAMILIES = range(50 if IS_WHOLE else 2)

@@ -147,7 +147,9 @@ def test_the_first_value_of_an_enum_stays_the_first(text: str) -> None:
 def test_groups_of_a_oneof_are_kept() -> None:
     """A oneof that has groups alone keeps them."""
     text = "message M { oneof o { group G = 2 { } group F = 1 { } } optional group H = 3 { } }"
-    assert normalized(text) == ("\nmessage M {\n  oneof o {\n    group F = 1 {}\n    group G = 2 {}\n  }\n\n  optional group H = 3 {}\n}\n")
+    assert normalized(text) == (
+        "\nmessage M {\n  oneof o {\n    group F = 1 {}\n    group G = 2 {}\n  }\n\n  optional group H = 3 {}\n}\n"
+    )
 
 
 def test_features_have_one_form() -> None:
@@ -155,4 +157,6 @@ def test_features_have_one_form() -> None:
     whole = "features = { enum_type: CLOSED field_presence: IMPLICIT }"
     parts = "features.field_presence = IMPLICIT; option features.enum_type = CLOSED"
     texts = {normalized(f'edition = "2023"; option {each};') for each in (whole, parts)}
-    assert texts == {'edition = "2023";\n\noption features.enum_type = CLOSED;\noption features.field_presence = IMPLICIT;\n'}
+    assert texts == {
+        'edition = "2023";\n\noption features.enum_type = CLOSED;\noption features.field_presence = IMPLICIT;\n'
+    }

@@ -108,7 +108,9 @@ def test_an_invalid_dependency_is_found_before_a_pool_gets_it() -> None:
 def test_a_new_schema_can_be_compared_with_an_old_record() -> None:
     """Unknown types are compared by the names that the text has for them."""
     record = old('syntax = "proto3"; message A { Missing a = 1; Gone b = 2; }')
-    new = PROTOBUF.parse('syntax = "proto3"; message A { Missing a = 1; int32 b = 2; } message Missing { }')
+    new = PROTOBUF.parse(
+        'syntax = "proto3"; message A { Missing a = 1; int32 b = 2; } message Missing { }'
+    )
     assert [each.kind for each in new.differences(record)] == ["FIELD_KIND_CHANGED"]
 
 

@@ -55,7 +55,9 @@ def file_class(files: dict[str, FileDescriptorProto]) -> type[Message]:
     pool = DescriptorPool()
     for each in files.values():
         pool.Add(each)
-    made: type[Message] = GetMessageClass(pool.FindMessageTypeByName("google.protobuf.FileDescriptorProto"))
+    made: type[Message] = GetMessageClass(
+        pool.FindMessageTypeByName("google.protobuf.FileDescriptorProto")
+    )
     return made
 
 
